@@ -19,7 +19,7 @@ from gatepost.files.walk import find_files
 from gatepost.mail.message import Message
 from gatepost.mail.reader import read
 from gatepost.textmodel.features import Features, extract_features
-from gatepost.textmodel.model import MARK_SCALE, Model, compute_known_share, load_shipped_model
+from gatepost.textmodel.model import MARK_SCALE, Model, load_shipped_model
 
 COUNT = 2_000
 ROUNDS = 3
@@ -83,7 +83,7 @@ def _sklearn(model: Model, seen: list[Features], mine: list[float]) -> float | N
         text = row.indices[~is_mark[row.indices]]
         marks = row.indices[is_mark[row.indices]]
         total = model.weights[text, 0].sum() / max(len(text), 1) ** 0.5 + model.weights[marks, 0].sum() * MARK_SCALE
-        return float(model.slope * (total + model.bias[0]) * compute_known_share(len(text)) + model.offset)
+        return float(model.slope * (total + model.bias[0]) + model.offset)
 
     seconds, theirs = _timed(lambda: [score(each) for each in seen])
     agreed = np.mean(np.abs(np.array(theirs) - np.array(mine)) < 0.3)

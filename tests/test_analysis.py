@@ -35,7 +35,7 @@ from gatepost.questions import (
 )
 from gatepost.report import Outcome, Report
 from gatepost.stages import Context
-from gatepost.textmodel.features import list_body_words
+from gatepost.textmodel.words import list_body_words
 
 PLAIN = b"From: Ann <ann@shop.example>\r\nTo: bob@example.org\r\nSubject: Minutes\r\n\r\nSee you on Tuesday.\r\n"
 ENVELOPE = Envelope("ann@shop.example", ("bob@example.org",), "192.0.2.9", "mail.shop.example")

@@ -43,7 +43,7 @@ BOUNDED = {
     "gatepost.files.documents.pdf._MARK": 64,
     "gatepost.names._LOCAL": 64,
     "gatepost.settings.values._PARAMETER": 500,
-    "gatepost.textmodel.features._REPLY": 500,
+    "gatepost.textmodel.words._REPLY": 500,
 }
 MAX_DEPTH = 4
 _CALLS = {f"re.{each}" for each in "search match fullmatch findall finditer sub subn split compile".split()}

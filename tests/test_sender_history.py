@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gatepost.analysis import analyse
-from gatepost.mail.message import Envelope, Link, Message
+from gatepost.mail.message import Envelope, Field, Headers, Link, Message
 from gatepost.mail.reader import read
 from gatepost.names import Address
 from gatepost.questions import (
@@ -24,6 +25,7 @@ from gatepost.questions import (
 from gatepost.report import Outcome, Report
 from gatepost.sender_history import (
     ALL_MAIL,
+    KNOWN_DAYS,
     MAX_HOSTS,
     NO_HISTORY,
     Facet,
@@ -70,6 +72,28 @@ def test_answers_that_go_elsewhere(reply: str, sender: str, redirects: bool) -> 
     assert collect_facets(message, Envelope(sender)).redirects is redirects
 
 
+POST = "From: eve@partner.example\nList-Id: Dev <Dev.lists.example>\nList-Post: <mailto:dev@lists.example>"
+
+
+@pytest.mark.parametrize(
+    ("header", "host", "named"),
+    [
+        (POST, "192.0.2.7", "dev.lists.example 192.0.2.0/24"),
+        (POST, "192.0.2.200", "dev.lists.example 192.0.2.0/24"),
+        (POST, "198.51.100.7", "dev.lists.example 198.51.100.0/24"),
+        (POST, "2001:db8:1:2::7", "dev.lists.example 2001:db8:1::/48"),
+        (POST.replace("Dev <Dev.lists.example>", "<other.example>"), "192.0.2.7", "other.example 192.0.2.0/24"),
+        ("List-Post: <mailto:dev@lists.example>", "192.0.2.7", "mailto:dev@lists.example 192.0.2.0/24"),
+        (POST, "mx.lists.example", "dev.lists.example mx.lists.example"),  # no address
+        (POST, None, ""),  # nobody knows who sent it
+        ("From: eve@partner.example", "192.0.2.7", ""),
+        ("List-Id: ", "192.0.2.7", ""),
+    ],
+)
+def test_a_list_is_known_by_its_name_and_its_network(header: str, host: str | None, named: str) -> None:
+    assert collect_facets(written(header), Envelope(remote_address=host)).mailing_list == named
+
+
 def test_a_sender_is_asked_for_as_proven_and_as_claimed() -> None:
     asked = make_history_question(Facets("eve@partner.example", "partner.example", True, ("a.example", "b.example")))
     kinds = [[facet_of(each) for each in keys] for keys in (asked.keys, asked.proven, asked.claimed)]
@@ -79,6 +103,10 @@ def test_a_sender_is_asked_for_as_proven_and_as_claimed() -> None:
         [Facet.CLAIMED_ADDRESS, Facet.CLAIMED_DOMAIN],
     ]
     assert make_history_question(Facets()) == AskSightings()
+    listed = make_history_question(
+        Facets("a@b.example", "b.example", True, ("a.example",), "dev.lists.example 192.0.2.0")
+    )
+    assert [facet_of(each) for each in listed.keys] == [Facet.HOST, Facet.REDIRECTION, Facet.LIST]
 
 
 def test_answers_come_back_to_what_was_asked() -> None:
@@ -93,6 +121,23 @@ def test_answers_come_back_to_what_was_asked() -> None:
     inside = read_history(Facets(hosts=("c.example",)), Sightings(True, (one,)))
     assert add_hosts(met, inside).hosts.keys() == {"a.example", "b.example", "c.example"}
     assert add_hosts(met, NO_HISTORY) == met
+
+
+@pytest.mark.parametrize("redirects", [False, True])
+@pytest.mark.parametrize("hosts", [(), ("a.example", "b.example")])
+@pytest.mark.parametrize("sender", ["", "eve@partner.example"])
+def test_the_answer_on_a_list_comes_back_to_it(sender: str, hosts: tuple[str, ...], redirects: bool) -> None:
+    redirects = redirects and bool(sender)
+    asked = Facets(sender, sender.partition("@")[2], redirects, hosts, "dev.lists.example 192.0.2.0/24")
+    question = make_history_question(asked)
+    ages = {key: FacetAge(number, number) for number, key in enumerate(question.keys, 1)}
+    both = (FacetAge(8, 8), FacetAge(9, 9)) if sender else ()
+    met = read_history(asked, Sightings(True, tuple(ages.values()), both, both))
+    assert met.mailing_list == ages[facet_key(Facet.LIST, asked.mailing_list)]
+    assert met.hosts == {host: ages[facet_key(Facet.HOST, host)] for host in hosts}
+    assert met.redirection == (ages[facet_key(Facet.REDIRECTION, sender)] if redirects else None)
+    unlisted = msgspec.structs.replace(asked, mailing_list="")
+    assert read_history(unlisted, Sightings(True, tuple(ages.values()), both, both)) == NO_HISTORY
 
 
 def test_keys() -> None:
@@ -116,9 +161,14 @@ def test_any_text_has_a_key_that_fits_a_column(text: str, facet: Facet) -> None:
 @given(st.text(max_size=40), st.text(max_size=40), st.lists(st.text(max_size=20), max_size=60))
 def test_no_message_asks_for_more_than_is_answered(local: str, domain: str, hosts: list[str]) -> None:
     links = tuple(Link(host, f"https://{host}/", host, "", "1", "html") for host in hosts)
-    message = Message(senders=(Address("", local, domain),), links=links, reply_to=(Address("", local, "r.example"),))
-    asked = make_history_question(collect_facets(message, Envelope(local)))
-    assert len(asked.keys) <= MAX_HOSTS + 1 < MAX_FACETS
+    message = Message(
+        headers=Headers((Field("list-id", f"<{local}>", b""),)),
+        senders=(Address("", local, domain),),
+        links=links,
+        reply_to=(Address("", local, "r.example"),),
+    )
+    asked = make_history_question(collect_facets(message, Envelope(local, remote_address=domain)))
+    assert len(asked.keys) <= MAX_HOSTS + 2 < MAX_FACETS
 
 
 def steps(raw: bytes, context: Context, answer: Callable[[Question], Answer]) -> tuple[list[Questions], Report]:
@@ -139,6 +189,25 @@ def unknown(question: Question) -> Answer:
             True, *((FacetAge(),) * len(keys) for keys in (question.keys, question.proven, question.claimed))
         )
     return DnsAnswer("no-name")
+
+
+def known(question: Question) -> Answer:
+    if isinstance(question, AskSightings):
+        return Sightings(
+            True,
+            *((FacetAge(KNOWN_DAYS, 30),) * len(keys) for keys in (question.keys, question.proven, question.claimed)),
+        )
+    return DnsAnswer("no-name")
+
+
+def test_a_list_is_asked_for_and_excuses_where_it_is_known() -> None:
+    raw = b"Reply-To: eve@other.example\nList-Post: <mailto:dev@lists.example>\n" + LETTER
+    asked, report = steps(raw, Context(now=0, sender_history=True), known)
+    (question,) = (each for step in asked for each in step if isinstance(each, AskSightings))
+    assert question.keys[-1] == facet_key(Facet.LIST, "mailto:dev@lists.example 192.0.2.0/24")
+    assert "sender:reply-to-mismatch" not in report.tags
+    _, strange = steps(raw, Context(now=0, sender_history=True), unknown)
+    assert {"sender:reply-to-mismatch", "bulk:discussion-list"} <= set(strange.tags)
 
 
 LETTER = b"From: eve@partner.example\nTo: ann@house.example\n\nSee https://pages.example/\n"

@@ -31,9 +31,10 @@ from gatepost.mail.links import Links
 from gatepost.mail.message import Message
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import RUN, find_smallest_hashes
-from gatepost.textmodel import features, learnt
-from gatepost.textmodel.features import Features, extract_features, find_written_words, normalise_word
+from gatepost.textmodel import learnt, words
+from gatepost.textmodel.features import Features, extract_features, normalise_word
 from gatepost.textmodel.model import MARK_SCALE, MAX_SHOWN, WINDOW, RowTable, load_shipped_model
+from gatepost.textmodel.words import find_written_words
 
 native = speedups.native
 pytestmark = pytest.mark.skipif(native is None, reason="not run: the native speedups were not built here")
@@ -81,7 +82,7 @@ def test_the_same_written_words_of_any_text(text: str) -> None:
 
 @given(st.text("aZ9 _$€£%!.-\né\u0301\u0661²中\U0001d400\ud800", max_size=40))
 def test_the_same_words(text: str) -> None:
-    assert native.split_words(text) == features._WORD.findall(text)
+    assert native.split_words(text) == words._WORD.findall(text)
 
 
 @given(WORDS, WORDS, WORDS, st.integers(0, 2**32))

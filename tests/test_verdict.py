@@ -4,13 +4,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gatepost import kinds
 from gatepost.kinds import Finding
 from gatepost.lists.rulings import Match, Ruling, Subject
 from gatepost.policy.layers import override
 from gatepost.policy.rules import VERDICTS, parse_shipped, shipped_policy
 from gatepost.questions import Hit
 from gatepost.report import Outcome
-from gatepost.verdict import Judgement, judge
+from gatepost.verdict import ATTACKS, NEVER_EXCUSED, Judgement, judge
 
 POLICY = parse_shipped("""
 [verdicts]
@@ -80,6 +81,8 @@ def test_tags_are_sorted_and_each_once() -> None:
     assert judged("a:spam", "a:odd", "a:spam").tags == ("a:odd", "a:spam")
 
 
+WANTED = Finding(kinds.TEXT_MODEL_WANTED.id, "text")
+SPEAKING_AGAINST = sorted(kind for kind, rule in shipped_policy().kinds.items() if rule.weight >= 0)
 KINDS = st.sampled_from([*POLICY.kinds, "a:unknown"])
 FINDINGS = st.lists(
     st.builds(Finding, KINDS, st.text(max_size=5), st.just({}), st.floats(0, 1, allow_nan=False)), max_size=30
@@ -90,7 +93,10 @@ FINDINGS = st.lists(
 def test_the_ledger_adds_up(findings: list[Finding]) -> None:
     judgement = judge(findings, (), POLICY)
     assert sum(line.counted for line in judgement.lines) == judgement.score
-    assert len(judgement.lines) == len(findings)
+    left_out = len(findings) - len(judgement.lines)
+    assert 0 <= left_out <= sum(finding.kind == "a:good" for finding in findings), (
+        "only what excuses nothing is left out"
+    )
     pair = [line for line in judgement.lines if line.group == "pair"]
     assert sum(line.counted for line in pair) <= 300
     assert all(0 <= line.counted <= line.weight for line in pair)
@@ -103,11 +109,48 @@ def test_the_order_of_findings_does_not_matter(findings: list[Finding]) -> None:
     assert (there.verdict, there.score, there.tags) == (back.verdict, back.score, back.tags)
 
 
-@given(st.lists(st.builds(Finding, st.sampled_from(sorted(shipped_policy().kinds)), st.just("x")), max_size=20))
+@pytest.mark.parametrize(
+    ("kinds", "score", "counted"),
+    [
+        (("a:good",), 0, []),  # there is nothing to make up for
+        (("a:list", "a:good"), 0, []),
+        (("a:bit", "a:good"), 0, [-150]),
+        (("a:odd", "a:good"), 0, [-200]),
+        (("a:spam", "a:good"), 200, [-200]),
+        (("a:spam", "a:good", "a:good"), 200, [-200, 0]),
+        (("a:virus", "a:good"), 1000, []),  # an attack that was proven
+    ],
+)
+def test_what_speaks_for_a_message_is_bounded(kinds: tuple[str, ...], score: int, counted: list[int]) -> None:
+    judgement = judged(*kinds)
+    assert judgement.score == score
+    assert [line.counted for line in judgement.lines if line.kind == "a:good"] == counted
+
+
+@pytest.mark.parametrize("kind", sorted(NEVER_EXCUSED))
+def test_wanted_words_excuse_no_demand(kind: str) -> None:
+    """However little of it there is, and whatever else was found."""
+    for strength in (0.1, 1.0):
+        found = [Finding(kind, "text", strength=strength), Finding("url:shortener", "1")]
+        plain, excused = (judge(each, (), shipped_policy()) for each in (found, [*found, WANTED]))
+        assert excused == plain
+
+
+@given(st.lists(st.builds(Finding, st.sampled_from(sorted(shipped_policy().kinds)), st.just("x")), max_size=12))
+def test_wanted_words_take_off_no_more_than_their_weight(findings: list[Finding]) -> None:
+    findings = [finding for finding in findings if finding.kind != WANTED.kind]
+    plain, excused = (judge(each, (), shipped_policy()) for each in (findings, [*findings, WANTED]))
+    assert max(0, plain.score - 150) <= excused.score <= plain.score
+    if any(line.conclusive and line.verdict in ATTACKS for line in plain.lines):
+        assert (excused.verdict, excused.score) == (plain.verdict, plain.score)
+
+
+@given(st.lists(st.builds(Finding, st.sampled_from(SPEAKING_AGAINST), st.just("x")), max_size=20))
 @example([Finding(kind, "x") for kind in ("auth:dmarc-fail", "text:mailbox-lure", "text:extortion")])
 @example([Finding(kind, "x") for kind in ("sender:provider-absent", "text:hidden", "text:gtube")])
 def test_more_findings_never_make_mail_better(findings: list[Finding]) -> None:
-    """Under the shipped policy no weight is negative, so each further finding can only raise the severity.
+    """But for wanted words no weight of the shipped policy is negative, so each further finding can only raise the
+    severity.
 
     `suspicious` by the score alone is what remains where no other verdict is reached: `spam` may take its place.
     """
@@ -131,12 +174,12 @@ weight = 0.8
     mine = judge(findings, (), override(shipped_policy(), text))
     lines = {line.kind: line for line in mine.lines}
     capped = "group links: cap 1 instead of 5 (deployment)"
-    assert lines["url:shortener"].override == f"weight 0.5 instead of 1.8 (deployment); {capped}"
+    assert lines["url:shortener"].override == f"weight 0.5 instead of 1.2 (deployment); {capped}"
     assert lines["url:userinfo"].override == capped
     assert lines["text:urgency"].override == ""
     assert mine.overrides == (
         "phishing: decision bounce instead of quarantine (deployment)",
-        "by the shipped policy: phishing, quarantine, a score of 5.6",
+        "by the shipped policy: phishing, quarantine, a score of 5",
     )
     assert sum(line.counted for line in mine.lines) == mine.score == 180
 

@@ -5,9 +5,11 @@ bytes, envelope, context and answers give the same report, so a message can be r
 died can start again in another one. `stages` holds each step.
 """
 
+from gatepost.checks.known_names import is_company_host
 from gatepost.findings import Reading
 from gatepost.lists.lookup import find_subjects
 from gatepost.mail.message import Envelope
+from gatepost.names import normal_domain
 from gatepost.questions import Analysis
 from gatepost.report import FileSeen, Outcome, Report, undecided
 from gatepost.stages import Context, Stages, make_outbound
@@ -52,6 +54,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         reputation=reputation,
         words=words,
         learnt=context.learnt,
+        is_company=bool(message.senders) and is_company_host(normal_domain(message.senders[0].domain)),
     )
     findings = stages.run_checks(reading)
     findings = stages.add_composites(findings)

@@ -15,10 +15,11 @@ from gatepost.kinds import Finding, Kind
 from gatepost.mail.message import Envelope, Link, Message, Text
 from gatepost.names import Address, org_domain
 from gatepost.questions import Antivirus, Campaign, Reputation
-from gatepost.sender_history import NO_HISTORY, SenderHistory
-from gatepost.textmodel.features import Features, extract_features, list_body_words
+from gatepost.sender_history import KNOWN_DAYS, NO_HISTORY, SenderHistory
+from gatepost.textmodel.features import Features, extract_features
 from gatepost.textmodel.learnt import NO_MODELS, LearntModels, make_row
 from gatepost.textmodel.model import DeployedModels, load_shipped_models
+from gatepost.textmodel.words import list_body_words
 
 T = TypeVar("T")
 
@@ -28,6 +29,10 @@ SIGNS = frozenset(
     "link attachment link-in-file trait unread defect signature reply-to protected remembered reputation "
     "antivirus".split()
 )
+
+
+# What an answer has (RFC 5322 section 3.6.4).
+ANSWER_FIELDS = frozenset({"in-reply-to", "references"})
 
 
 class once_property(Generic[T]):  # noqa: N801  used like `property`
@@ -77,7 +82,8 @@ def _join_domains(one: frozenset[str], other: frozenset[str]) -> frozenset[str]:
 
 class Reading(msgspec.Struct, frozen=True, dict=True):
     """Everything known about one message before it is judged. `now` is the time of the analysis, in seconds; `words`
-    are those that its writer chose, where an earlier stage has worked them out.
+    are those that its writer chose, where an earlier stage has worked them out. `is_company` says whether From is at
+    the own domain of a company that we know, proven or not.
 
     What several checks need is worked out once, when the first of them asks.
     """
@@ -95,6 +101,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
     reputation: Reputation = Reputation()
     words: list[str] | None = None
     learnt: LearntModels = NO_MODELS
+    is_company: bool = False
 
     @once_property
     def written(self) -> list[str]:
@@ -148,19 +155,40 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         return frozenset(org_domain(domain) for domain in domains if domain)
 
     @once_property
-    def is_discussion(self) -> bool:
+    def is_known_sender(self) -> bool:
+        """Whether From is proven (an aligned SPF or DKIM pass), and proven mail of that address was delivered to the
+        tenant on several days before. The address counts, not its domain: everybody has an account at a free one."""
+        return self.authentication.aligned and self.sender_history.address.proven.days >= KNOWN_DAYS
+
+    @once_property
+    def is_proven_company(self) -> bool:
+        """Whether From is proven, and at the own domain of a company that we know: its name is its reputation."""
+        return self.is_company and self.authentication.aligned
+
+    @once_property
+    def is_known_list(self) -> bool:
+        """Whether the mail came through a list to which people write (RFC 2369 section 3.4), from the network from
+        which posts of that list were delivered to the tenant on several days before."""
+        return self.claims_discussion and self.sender_history.mailing_list.days >= KNOWN_DAYS
+
+    @once_property
+    def is_known_answer(self) -> bool:
+        """Whether the mail answers another (RFC 5322 section 3.6.4), and its sender or list is known."""
+        return (self.is_known_sender or self.is_known_list) and not ANSWER_FIELDS.isdisjoint(self.fields)
+
+    @once_property
+    def is_known_newsletter(self) -> bool:
+        """Whether the mail offers to end a subscription (RFC 2369, RFC 8058), and its sender is known, or a proven
+        company."""
+        return (self.is_known_sender or self.is_proven_company) and "list-unsubscribe" in self.fields
+
+    @once_property
+    def claims_discussion(self) -> bool:
         """Whether the mail says that it came through a list to which people write (RFC 2369 section 3.4); groups of
         Yahoo said so in a field of their own, and posts there are answers to posts."""
         if self.fields.get("list-post", "no").strip().lower() not in ("", "no"):
             return True
         return "in-reply-to" in self.fields and self.fields.get("mailing-list", "").startswith("list ")
-
-    @once_property
-    def is_signed_by_sender(self) -> bool:
-        """Whether the sender's own domain signed the mail (RFC 6376), and the signature was verified: anybody can write
-        one."""
-        own = {org_domain(sender.domain) for sender in self.message.senders if sender.domain}
-        return any(each.result == "pass" and org_domain(each.domain) in own for each in self.authentication.dkim)
 
     @once_property
     def links(self) -> tuple[Link, ...]:

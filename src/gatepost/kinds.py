@@ -223,12 +223,14 @@ TEXT_BRAND_WITHOUT_LINK = Kind(
     "text:brand-without-link", "Written as a well-known company, but neither sender nor links are theirs"
 )
 TEXT_CALL_BACK = Kind("text:call-back", "Reports a charge and gives only a telephone number to call")
+TEXT_CONSENT_LURE = Kind("text:consent-lure", "Asks to let an application read mail or files")
 TEXT_CREDENTIAL_LURE = Kind(
     "text:credential-lure", "Asks to confirm an account or secret; links lead away from the sender"
 )
 TEXT_CRYPTO_LURE = Kind(
     "text:crypto-lure", "Offers or threatens the reader's cryptocurrency; links lead away from the sender"
 )
+TEXT_DEVICE_CODE = Kind("text:device-code", "Asks to enter a code that signs in somebody else's device")
 TEXT_DISGUISED_NUMBER = Kind("text:disguised-number", "The text disguises a telephone number")
 TEXT_DISGUISED_WORDS = Kind("text:disguised-words", "Advertising words are spelled with digits, signs or gaps")
 TEXT_DOCUMENT_LURE = Kind("text:document-lure", "Announces a document or message; links lead away from the sender")
@@ -239,6 +241,10 @@ TEXT_GTUBE = Kind("text:gtube", "The text has the GTUBE test string of spam filt
 TEXT_HIDDEN = Kind("text:hidden", "Much of the text is hidden from the reader")
 TEXT_IMAGE_ONLY = Kind("text:image-only", "The message is a linked picture with hardly any text")
 TEXT_INVISIBLE_CHARACTERS = Kind("text:invisible-characters", "Words are split by invisible characters")
+TEXT_INVENTED_THREAD = Kind(
+    "text:invented-thread", "A sender who is not known hands over a document or a link as if it had been talked about"
+)
+TEXT_JOB_OFFER = Kind("text:job-offer", "Offers easy, well-paid work to somebody who did not apply")
 TEXT_MAILBOX_LURE = Kind("text:mailbox-lure", "Says that the mailbox is in trouble; links lead away from the sender")
 TEXT_MIXED_SCRIPT_WORDS = Kind("text:mixed-script-words", "Words mix look-alike letters of different alphabets")
 TEXT_LEARNT_UNWANTED = Kind("text:learnt-unwanted", "Reads like mail that was reported as unwanted here")
@@ -247,7 +253,9 @@ TEXT_MODEL_FRAUD = Kind("text:model-fraud", "Text classifier: fraud")
 TEXT_MODEL_PHISHING = Kind("text:model-phishing", "Text classifier: phishing")
 TEXT_MODEL_SPAM = Kind("text:model-spam", "Text classifier: spam")
 TEXT_MODEL_SURE = Kind("text:model-sure", "Text classifier: spam, very high confidence")
+TEXT_MODEL_WANTED = Kind("text:model-wanted", "Text classifier: reads like wanted mail")
 TEXT_PARCEL_LURE = Kind("text:parcel-lure", "Says that a parcel is waiting; links lead away from the sender")
+TEXT_PASTED_COMMAND = Kind("text:pasted-command", "Tells the reader to paste a command and run it")
 TEXT_PAYROLL_CHANGE = Kind("text:payroll-change", "The text asks to pay a salary to another account")
 TEXT_PAYMENT_CHANGE = Kind("text:payment-change", "Gives new bank details or asks for a transfer")
 TEXT_PICTURE_FIRST = Kind("text:picture-first", "A letter without a link begins with a drawn picture")

@@ -2,9 +2,9 @@
 
 A request for money from an unknown sender is another matter than one from a supplier of ten years, and a link to a site
 that no mail ever led to is another matter than one to a shop that many order from. So a few facets of every delivered
-message are remembered: its sender, the sender's organisation, the sites that its links lead to, and whether its replies
-go to another organisation. Each is a number, a digest with its kind in the lowest bits: addresses are not stored, and a
-backup does not show who wrote to whom.
+message are remembered: its sender, the sender's organisation, the sites that its links lead to, whether its replies go
+to another organisation, and the list that passed it on. Each is a number, a digest with its kind in the lowest bits:
+addresses are not stored, and a backup does not show who wrote to whom.
 
 A sender is remembered twice: as proven (an aligned SPF or DKIM pass) and as claimed. A forged address of a known sender
 is therefore not known, and a sender that was always proven and now is not stands out.
@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from functools import lru_cache
 from hashlib import blake2b
+from ipaddress import IPv6Address, ip_address, ip_network
 
 import msgspec
 
@@ -24,6 +25,8 @@ from gatepost.mail.message import Envelope, Link, Message
 from gatepost.names import normal_address, org_domain
 from gatepost.questions import AskSightings, FacetAge, Sightings
 
+# On so many days before today a sender or list had mail delivered, to be known.
+KNOWN_DAYS = 5
 MAX_HOSTS = 20
 MAX_LINKS = 500
 MAX_REPLIES = 5
@@ -41,15 +44,18 @@ class Facet(IntEnum):
     CLAIMED_DOMAIN = 4
     REDIRECTION = 5
     HOST = 6
+    LIST = 7
 
 
 class Facets(msgspec.Struct, frozen=True):
-    """The facets of a message. `redirects` says that replies go to another organisation than the sender's."""
+    """The facets of a message. `redirects` says that replies go to another organisation than the sender's;
+    `mailing_list` is the list that the mail names, with the network of the host that handed it over."""
 
     address: str = ""
     domain: str = ""
     redirects: bool = False
     hosts: tuple[str, ...] = ()
+    mailing_list: str = ""
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -68,7 +74,8 @@ class SenderHistory(msgspec.Struct, frozen=True):
     """What the tenant knew of the facets of a message before today. Not `ready` if the history is too short.
 
     `address` and `domain` are those of the first From address; `redirection` says how often that address had its
-    replies sent elsewhere, None if this message does not; `hosts` are the organisations that links lead to.
+    replies sent elsewhere, None if this message does not; `hosts` are the organisations that links lead to;
+    `mailing_list` says how often posts of the list came from the same network.
     """
 
     ready: bool = False
@@ -76,6 +83,7 @@ class SenderHistory(msgspec.Struct, frozen=True):
     domain: Standing = Standing()
     redirection: FacetAge | None = None
     hosts: dict[str, FacetAge] = {}
+    mailing_list: FacetAge = _UNKNOWN
 
 
 NO_HISTORY = SenderHistory()
@@ -86,11 +94,39 @@ SENDER_FACETS = frozenset({Facet.PROVEN_ADDRESS, Facet.CLAIMED_ADDRESS, Facet.PR
 
 def collect_facets(message: Message, envelope: Envelope) -> Facets:
     """Return the facets of a message, from its own text and header."""
-    hosts = list_organisations(message.links)
+    hosts, mailing_list = list_organisations(message.links), _name_list(message, envelope)
     if not message.senders or not message.senders[0].domain:
-        return Facets(hosts=hosts)
+        return Facets(hosts=hosts, mailing_list=mailing_list)
     sender = message.senders[0]
-    return Facets(normal_address(str(sender)), org_domain(sender.domain), _redirects_replies(message, envelope), hosts)
+    return Facets(
+        normal_address(str(sender)),
+        org_domain(sender.domain),
+        _redirects_replies(message, envelope),
+        hosts,
+        mailing_list,
+    )
+
+
+def _name_list(message: Message, envelope: Envelope) -> str:
+    """Return the list that a message says it came through (RFC 2919), with the network of the host that handed it
+    over; "" where there is none. Anybody can write the name of a list, but nobody else has an address in its
+    network."""
+    named = message.headers.first("list-id") or message.headers.first("list-post") or ""
+    if not named or not envelope.remote_address:
+        return ""
+    name = named.rpartition("<")[2].strip("<> \t").lower()[:255]
+    return f"{name} {_find_network(envelope.remote_address)}"
+
+
+def _find_network(host: str) -> str:
+    """Return the network of an address: the first 24 bits of an IPv4 address, the first 48 of an IPv6 address."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    return str(ip_network((address, 24 if address.version == 4 else 48), strict=False))
 
 
 def list_organisations(links: Iterable[Link]) -> tuple[str, ...]:
@@ -109,6 +145,8 @@ def make_history_question(asked: Facets) -> AskSightings:
     keys = [facet_key(Facet.HOST, host) for host in asked.hosts]
     if asked.redirects:
         keys.append(facet_key(Facet.REDIRECTION, asked.address))
+    if asked.mailing_list:
+        keys.append(facet_key(Facet.LIST, asked.mailing_list))
     if not asked.address:
         return AskSightings(tuple(keys))
     address, domain = facet_key(Facet.SCOPE, asked.address), facet_key(Facet.SCOPE, asked.domain)
@@ -121,17 +159,19 @@ def make_history_question(asked: Facets) -> AskSightings:
 
 def read_history(asked: Facets, answer: Sightings) -> SenderHistory:
     """Return the history that the answer to a question states."""
-    if not answer.ready or len(answer.keys) != len(asked.hosts) + asked.redirects:
+    if not answer.ready or len(answer.keys) != len(asked.hosts) + asked.redirects + bool(asked.mailing_list):
         return NO_HISTORY
     hosts = dict(zip(asked.hosts, answer.keys, strict=False))
+    mailing_list = answer.keys[-1] if asked.mailing_list else _UNKNOWN
     if len(answer.proven) != 2 or len(answer.claimed) != 2:
-        return SenderHistory(ready=True, hosts=hosts)
+        return SenderHistory(ready=True, hosts=hosts, mailing_list=mailing_list)
     return SenderHistory(
         ready=True,
         address=Standing(answer.proven[0], answer.claimed[0]),
         domain=Standing(answer.proven[1], answer.claimed[1]),
-        redirection=answer.keys[-1] if asked.redirects else None,
+        redirection=answer.keys[len(asked.hosts)] if asked.redirects else None,
         hosts=hosts,
+        mailing_list=mailing_list,
     )
 
 

@@ -58,9 +58,9 @@ from gatepost.sender_history import (
     make_history_question,
     read_history,
 )
-from gatepost.textmodel.features import list_body_words
 from gatepost.textmodel.learnt import NO_MODELS, LearntModels
 from gatepost.textmodel.model import DeployedModels, load_shipped_models
+from gatepost.textmodel.words import list_body_words
 
 T = TypeVar("T")
 

@@ -17,6 +17,7 @@ from typing import Literal
 
 import msgspec
 
+from gatepost import kinds
 from gatepost.kinds import FILE_ENCRYPTED_ARCHIVE, LIMIT_ENCRYPTED, Finding
 from gatepost.lists.rulings import CLEARED_OF_ATTACKS, NO_RULING, Match, Ruling
 from gatepost.policy.rules import (
@@ -35,6 +36,23 @@ from gatepost.report import Line, ListNote, Outcome
 ATTACKS: frozenset[Verdict] = frozenset({"malware", "phishing", "fraud", "spoofing"})
 LIFTABLE: frozenset[Verdict] = frozenset({"suspicious", "spam", "bulk"})
 ENCRYPTED = frozenset({FILE_ENCRYPTED_ARCHIVE.id, LIMIT_ENCRYPTED.id})
+
+# What no other finding makes up for: a demand, a secret or money that is asked for by deceit; and whatever a file does.
+NEVER_EXCUSED = frozenset(
+    {
+        kinds.TEXT_ADVANCE_FEE.id,
+        kinds.TEXT_CALL_BACK.id,
+        kinds.TEXT_CREDENTIAL_LURE.id,
+        kinds.TEXT_DEVICE_CODE.id,
+        kinds.TEXT_EXTORTION.id,
+        kinds.TEXT_GIFT_CARDS.id,
+        kinds.TEXT_MAILBOX_LURE.id,
+        kinds.TEXT_PASTED_COMMAND.id,
+        kinds.TEXT_PAYMENT_CHANGE.id,
+        kinds.TEXT_PAYROLL_CHANGE.id,
+    }
+)
+FILES = "files"
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -73,7 +91,7 @@ def _judge_by(
 ) -> Judgement:
     blocks = [_make_block_finding(match) for match in ruling.blocks]
     weighed = _clear_allowed(_weigh([*findings, *blocks], policy), ruling)
-    lines = _apply_caps(weighed, policy)
+    lines = _bound_excuses(_apply_caps(weighed, policy))
     score = sum(line.counted for line in lines)
     verdict, reason = _reach_verdict(weighed, score, policy)
     failed = outcomes[0] if outcomes else None
@@ -164,6 +182,29 @@ def _clear_allowed(lines: list[Line], ruling: Ruling) -> list[Line]:
         note = f"cleared by {_describe_entry(match)}" if match else ""
         result.append(msgspec.structs.replace(line, counted=0, conclusive=False, note=note) if match else line)
     return result
+
+
+def _bound_excuses(lines: tuple[Line, ...]) -> tuple[Line, ...]:
+    """Count what speaks for a message only as far as there is something to make up for, and not at all where something
+    was found that nothing excuses. What then counts nothing is left out: it would explain nothing."""
+    if all(line.counted >= 0 for line in lines):
+        return lines
+    room = sum(line.counted for line in lines if line.counted > 0)
+    if any(map(_is_never_excused, lines)):
+        room = 0
+    found = []
+    for line in lines:
+        counted = max(line.counted, -room) if line.counted < 0 else line.counted
+        room += min(counted, 0)
+        if counted == line.counted:
+            found.append(line)
+        elif counted:
+            found.append(msgspec.structs.replace(line, counted=counted, note="not more than the other findings have"))
+    return tuple(found)
+
+
+def _is_never_excused(line: Line) -> bool:
+    return line.kind in NEVER_EXCUSED or line.group == FILES or (line.conclusive and line.verdict in ATTACKS)
 
 
 def _apply_caps(lines: Sequence[Line], policy: Policy) -> tuple[Line, ...]:

@@ -25,9 +25,9 @@ def test_subject_and_text_are_read_and_told_apart() -> None:
     assert found.in_subject == {"prize"}
 
 
-def test_what_is_quoted_was_said_by_another() -> None:
-    assert search("I got this:\n> verify your account\nIs it real?").count_of("credential") == 0
-    assert search("> verify your account").count_of("credential") == 0
+def test_what_is_quoted_is_read_as_well() -> None:
+    assert search("I got this:\n> verify your account\nIs it real?").of("credential") == ("verify your account",)
+    assert search("> verify your\n> account").of("credential") == ("verify your account",)
 
 
 def test_a_phrase_counts_once_and_in_its_order() -> None:

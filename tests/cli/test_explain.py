@@ -21,9 +21,9 @@ def explain() -> Explain:
 
 def test_a_kind_with_degrees(explain: Explain) -> None:
     said = explain("text:parcel-lure")
-    assert "It weighs 5 points × strength (0 to 1) and points to phishing." in said
+    assert "It weighs 4.2 points × strength (0 to 1) and points to phishing." in said
     assert "Strength: (per_phrase × phrases + urgency, at most 1) × link-away" in said
-    assert "0.15  some link leads to the domain of an authenticated sender" in said
+    assert "0.15  some link leads to the domain of a sender that is proven and known" in said
     assert "With its group, lures (What the text wants of its reader), it counts at most 7." in said
     assert "A score of 5 gives the verdict phishing (quarantine), where at least 3 of it" in said
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.command_line import run_command
 
+from gatepost.checks.phrases import mark_themes, search_message
 from gatepost.cli.labelled_mail import Rate, read_labelled, read_samples
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
@@ -150,7 +151,8 @@ def test_mail_is_read_in_sealed_workers(
     (folder / "ham" / "2.eml").write_bytes(b"X-Gatepost-Fault: parse:die\r\n" + sound)
     (sample,) = read_samples([folder], (), lambda *_: None)
     parsed = read(sound)
-    assert sample.seen == extract_features(parsed, find_files(parsed, UnpackBudget(native=False)))
+    seen = extract_features(parsed, find_files(parsed, UnpackBudget(native=False)))
+    assert sample.seen == seen.with_marks(mark_themes(search_message(parsed)))
     assert "1 messages could not be read" in capsys.readouterr().err
 
 

@@ -23,12 +23,12 @@ def test_the_upper_layer_wins_and_the_rest_stays() -> None:
     assert acme.policy.kinds["url:shortener"].weight == 3.0
     assert acme.policy.verdicts["spam"].decision == "drop"
     assert acme.policy.kinds["url:shortener"].group == shipped_policy().kinds["url:shortener"].group
-    assert shipped_policy().kinds["url:shortener"].weight == 1.8
+    assert shipped_policy().kinds["url:shortener"].weight == 1.2
 
 
 def test_every_value_knows_where_it_comes_from() -> None:
     assert acme.origins("kinds", "url:shortener", "weight") == (
-        Origin(1.8, "shipped"),
+        Origin(1.2, "shipped"),
         Origin(0.5, "deployment", "house.toml", 2),
         Origin(3.0, "tenant", "acme.toml", 2),
     )
@@ -39,7 +39,7 @@ def test_every_value_knows_where_it_comes_from() -> None:
 
 def test_the_ledger_s_words_name_only_what_differs_and_no_file() -> None:
     assert acme.policy.changes == {
-        "kinds.url:shortener": "weight 3 instead of 1.8 (tenant), verdict phishing instead of spam (tenant)",
+        "kinds.url:shortener": "weight 3 instead of 1.2 (tenant), verdict phishing instead of spam (tenant)",
         "verdicts.spam": "decision drop instead of quarantine (deployment)",
     }
 

@@ -8,17 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gatepost.checks.phrases import mark_themes, search_message
 from gatepost.mail.reader import read
 from gatepost.textmodel.features import Features, extract_features
 from gatepost.textmodel.model import (
     CHOSEN,
-    HALF,
     MARK_SCALE,
     DeployedModels,
     Model,
     ModelBlend,
     ModelError,
-    compute_known_share,
     load_models,
     load_shipped_model,
     load_shipped_models,
@@ -41,26 +40,24 @@ def seen(text: str, *marks: str) -> Features:
 
 
 @pytest.mark.parametrize(
-    ("given", "raw", "rows"),
+    ("given", "raw"),
     [
-        (seen(""), 0.5, 0),
-        (seen("free"), 0.5 + 2, 1),
-        (seen("free free"), 0.5 + 2, 1),
-        (seen("free pills"), 0.5 + (2 + 4 + 6) / math.sqrt(3), 3),
-        (seen("pills free"), 0.5 + (2 + 4) / math.sqrt(2), 2),
-        (seen("free unknown pills"), 0.5 + (2 + 4) / math.sqrt(2), 2),
-        (seen("p1lls"), 0.5 + 4, 1),
-        (seen("meeting", "#links 0", "#new"), 0.5 - 3 - MARK_SCALE, 1),
+        (seen(""), 0.5),
+        (seen("free"), 0.5 + 2),
+        (seen("free free"), 0.5 + 2),
+        (seen("free pills"), 0.5 + (2 + 4 + 6) / math.sqrt(3)),
+        (seen("pills free"), 0.5 + (2 + 4) / math.sqrt(2)),
+        (seen("free unknown pills"), 0.5 + (2 + 4) / math.sqrt(2)),
+        (seen("p1lls"), 0.5 + 4),
+        (seen("meeting", "#links 0", "#new"), 0.5 - 3 - MARK_SCALE),
     ],
 )
-def test_a_score_is_a_sum_that_counts_by_how_much_is_known(given: Features, raw: float, rows: int) -> None:
-    assert toy().score(given).logit == pytest.approx(raw * compute_known_share(rows), abs=1e-5)
+def test_a_score_is_a_sum(given: Features, raw: float) -> None:
+    assert toy().score(given).logit == pytest.approx(raw, abs=1e-5)
 
 
-def test_little_evidence_leaves_the_prior() -> None:
-    assert toy().score(seen("nothing of this is known")).unwanted == pytest.approx(0.5)
-    assert compute_known_share(0) == 0
-    assert compute_known_share(HALF) == pytest.approx(0.5)
+def test_no_evidence_leaves_the_prior() -> None:
+    assert toy().score(seen("nothing of this is known")).logit == pytest.approx(toy().bias[0])
 
 
 def test_good_words_do_not_drown_a_lure() -> None:
@@ -69,8 +66,8 @@ def test_good_words_do_not_drown_a_lure() -> None:
     weights[:, 0] = [5.0, 5.0, *[-1.0] * 80]
     model = Model(("free", "pills", *good), np.empty(0, np.int64), weights, np.zeros(3, np.float32))
     lure, stuffed = seen("free pills " * 40), seen("free pills " * 40 + " ".join(good) + " more" * 80)
-    drowned = (10 - 80) / math.sqrt(82) * compute_known_share(82)
-    part = (10 / math.sqrt(2) - CHOSEN) * compute_known_share(2)
+    drowned = (10 - 80) / math.sqrt(82)
+    part = 10 / math.sqrt(2) - CHOSEN
     assert drowned < -5
     assert model.score(stuffed).logit == pytest.approx(part, abs=1e-5)
     assert model.score(stuffed).logit < model.score(lure).logit
@@ -126,7 +123,8 @@ def test_the_shipped_model_knows_an_advertisement_from_a_letter() -> None:
     ham = (
         b"From: a@b.example\r\nSubject: Re: patch\r\nIn-Reply-To: <1@c>\r\n\r\nThanks, the patch looks good to me.\r\n"
     )
-    scores = [load_shipped_model().score(extract_features(read(raw))).unwanted for raw in (spam, ham)]
+    seen = [extract_features(read(raw)).with_marks(mark_themes(search_message(read(raw)))) for raw in (spam, ham)]
+    scores = [load_shipped_model().score(each).unwanted for each in seen]
     assert scores[0] > 0.7
     assert scores[1] < 0.3
 

@@ -22,8 +22,8 @@ def letter(text: str, sender: str = "office@city-desk.example", fields: str = ""
             "Who paid a parking fine? https://forum.example",
             "ann@house.example",
             "List-Post: <mailto:l@x.example>\n",
-            None,
-        ),
+            0.4,
+        ),  # a list that nobody knows
     ],
 )
 def test_parking_fine(text: str, sender: str, fields: str, strength: float | None) -> None:

@@ -197,6 +197,7 @@ BRANDS = _read_brands()
 BY_LABEL: dict[str, Brand] = {brand.label: brand for brand in reversed(BRANDS)}
 OWNED: frozenset[str] = frozenset().union(*(brand.domains for brand in BRANDS))
 EVERYWHERE: frozenset[str] = frozenset().union(*(brand.everywhere for brand in BRANDS))
+_FORWARDERS = read_names("forwarders.txt")[""]
 _NEARBY = read_names("nearby.txt")
 NEARBY = _NEARBY[""]
 NEARBY_WORDS = _NEARBY["words"]
@@ -244,6 +245,9 @@ def _list_parents(host: str) -> Iterator[str]:
         yield ".".join(labels[start:])
 
 
+_OF_STRANGERS = frozenset({"page", "form", "picture", "tenant", "shortener"})
+
+
 def is_under(host: str, names: frozenset[str]) -> bool:
     """Return whether a host is one of the names or stands below one."""
     return any(parent in names for parent in _list_parents(host))
@@ -272,6 +276,12 @@ def _find_roles(host: str) -> frozenset[str]:
 def is_genuine(host: str) -> bool:
     """Return whether a host belongs to one of the imitated."""
     return "genuine" in _find_roles(host)
+
+
+def is_company_host(host: str) -> bool:
+    """Return whether a host belongs to one of the imitated, and no stranger has a page, a form or an address there."""
+    roles = _find_roles(host)
+    return "genuine" in roles and roles.isdisjoint(_OF_STRANGERS) and not is_freemail(host)
 
 
 @lru_cache(_REMEMBERED)
@@ -382,6 +392,11 @@ def is_picture_host(host: str) -> bool:
 def is_tenant(host: str) -> bool:
     """Return whether the names on this host are those of a service's customers."""
     return "tenant" in _find_roles(host)
+
+
+def is_forwarder(host: str) -> bool:
+    """Return whether a host is that of a service which forwards mail from addresses that were made to be given away."""
+    return is_under(host, _FORWARDERS)
 
 
 def is_guard(host: str) -> bool:

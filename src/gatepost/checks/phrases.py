@@ -1,8 +1,8 @@
 """The phrases of the phrasebooks that a message contains, by theme: in its subject and in its visible text.
 
 Several checks ask about the same phrases, so the text is searched once for all of them. Lines that quote another mail
-(`> `) are left out, since the sender did not write them. Of a very long text only the beginning is read: a lure stands
-where its reader sees it.
+(`> `) are read as well: a lure in them is read by its reader. Of a very long text only the beginning is read: a lure
+stands where its reader sees it.
 
 Phrases are written as `data/lures/themes.toml` says: `(a|b)` is either, a `?` after a group or a letter makes it
 optional, a `*` at the end of a word stands for any ending. Written out, they would be millions. So each phrase is known
@@ -11,6 +11,7 @@ is matched from there, backwards and forwards. No part of a phrase repeats, so t
 was found.
 """
 
+import math
 import re
 import tomllib
 import unicodedata
@@ -24,9 +25,10 @@ from typing import Any
 import ahocorasick_rs
 import msgspec
 
+from gatepost.checks.known_names import read_names
 from gatepost.findings import Reading
 from gatepost.kept_results import KeptResult
-from gatepost.mail.message import Text
+from gatepost.mail.message import Message, Text
 from gatepost.names import remove_accents
 from gatepost.speedups import native
 
@@ -373,20 +375,28 @@ def _fold_edges(text: str) -> str:
 
 MAX_TEXTS = 6
 MAX_SHOWN = 6
+# The part of the phrases that a passage has, and the characters around them.
+PASSAGE_SHARE = 0.75
+MOST_THEMES = 6
+MOST_MARKED = 3
+# A sender can warn of lures, and write the subject of a bounce.
+_UNMARKED = frozenset({"warning", "bounce"})
+PASSAGE_ROOM = 400
 
 # With the line end before it: what begins with a fixed character is looked for ten times as fast as a line's start.
-_QUOTED = re.compile(r"\n[ \t]{0,4}[>|][^\n]{0,2000}")
+_QUOTE_MARK = re.compile(r"\n[ \t]{0,4}[>|]")
 
 
 class Phrases(msgspec.Struct, frozen=True):
     """The phrases of a message by theme, each once, in the order in which they stand. `in_subject` are the themes of
     the subject, `text` is everything that was read, folded. `length` is the number of characters of the longest text,
-    or that of a document which has more of the phrases: a long document beside a lure does not weaken it."""
+    or that of a document which has more of the phrases; `places` are where the phrases of a theme begin in the text."""
 
     themes: dict[str, tuple[str, ...]] = {}
     in_subject: frozenset[str] = frozenset()
     length: int = 0
     text: str = ""
+    places: dict[str, list[int]] = {}
 
     def of(self, *themes: str) -> tuple[str, ...]:
         """Return the phrases of these themes."""
@@ -394,6 +404,17 @@ class Phrases(msgspec.Struct, frozen=True):
         for theme in themes:
             found += self.themes.get(theme, ())
         return found
+
+    def length_of(self, *themes: str) -> int:
+        """Return the number of characters of the passage in which most phrases of these themes stand, with some room
+        around it: prose below a lure, or a long document beside it, does not weaken it. One phrase makes no passage:
+        its text as a whole counts."""
+        places = sorted(place for theme in themes for place in self.places.get(theme, ()))
+        most = math.ceil(len(places) * PASSAGE_SHARE)
+        if most < 2:
+            return self.length
+        passage = min(last - first for first, last in zip(places, places[most - 1 :], strict=False))
+        return min(self.length, passage + PASSAGE_ROOM)
 
     def count_of(self, *themes: str) -> int:
         """Return how many different phrases of these themes there are."""
@@ -454,9 +475,36 @@ def _load_shipped() -> list[CompiledPhrase]:
 _BOOK = Phrasebook(_load_shipped())
 
 
+def _fold_contact_word(word: str) -> str:
+    folded = fold(word.replace("_", " "))
+    return f" {folded}" if folded.isascii() else folded
+
+
+_CONTACT_WORDS = {
+    sort: tuple(map(_fold_contact_word, sorted(words))) for sort, words in read_names("contact_words.txt").items()
+}
+
+
 def find_phrases(reading: Reading) -> Phrases:
     """Return the phrases of a message; they are searched for once."""
     return reading.once(_search)
+
+
+def mark_themes(phrases: Phrases) -> list[str]:
+    """Return the themes of a message as marks for the text model: what a lure wants is the same in every language."""
+    themes = {theme: words for theme, words in phrases.themes.items() if theme not in _UNMARKED}
+    found = [f"#themes {min(len(themes), MOST_THEMES)}"]
+    for theme, words in themes.items():
+        found.append(f"#theme {theme}")
+        found += [f"#theme {theme} {count}" for count in range(2, min(len(words), MOST_MARKED) + 1)]
+        if theme in phrases.in_subject:
+            found.append(f"#theme {theme} subject")
+    return found
+
+
+def names_contact(sort: str, text: str) -> bool:
+    """Return whether a folded text names a `meeting` or a `messenger`."""
+    return any(word in text for word in _CONTACT_WORDS[sort])
 
 
 def quote(words: Iterable[str]) -> str:
@@ -465,9 +513,14 @@ def quote(words: Iterable[str]) -> str:
 
 
 def _search(reading: Reading) -> Phrases:
-    subject = fold(reading.message.subject[:1000])
-    own = _fold_texts(text for text in reading.message.texts if text.form != "document")
-    documents = _fold_texts(reading.documents) if reading.documents else []
+    return search_message(reading.message)
+
+
+def search_message(message: Message) -> Phrases:
+    """Return the phrases of a message that nobody has searched yet."""
+    subject = fold(message.subject[:1000])
+    own = _fold_texts(text for text in message.texts if text.form != "document")
+    documents = _fold_texts(text for text in message.texts if text.form == "document")
     text = f" {subject} \n {' '.join([*own, *documents])} "
     cues = sorted(_BOOK.find(text), key=lambda cue: cue.start)
     length = max(map(len, own), default=0)
@@ -487,12 +540,15 @@ def _gather(cues: Iterable[Cue], subject_length: int, length: int, text: str) ->
     """Return phrases by theme; those that begin within so many characters stand in the subject."""
     themes: dict[str, dict[str, None]] = {}
     in_subject: set[str] = set()
+    places: dict[str, list[int]] = {}
     for cue in cues:
         themes.setdefault(cue.theme, {})[cue.words] = None
         if cue.start <= subject_length:
             in_subject.add(cue.theme)
+        else:
+            places.setdefault(cue.theme, []).append(cue.start)
     found = {theme: tuple(words) for theme, words in themes.items()}
-    return Phrases(found, frozenset(in_subject), length, text)
+    return Phrases(found, frozenset(in_subject), length, text, places)
 
 
 def _measure_letter(cues: list[Cue], start: int, own: list[str], documents: list[str]) -> int:
@@ -515,7 +571,7 @@ def _fold_texts(texts: Iterable[Text]) -> list[str]:
     for text in islice(texts, MAX_TEXTS):
         plain = text.visible[:room]
         if "\n>" in plain or plain.startswith((">", "|")):
-            plain = _QUOTED.sub("\n", f"\n{plain}")[1:]
+            plain = _QUOTE_MARK.sub("\n", f"\n{plain}")[1:]
         found.setdefault(fold(plain))
         room -= len(plain)
         if room <= 0:

@@ -329,7 +329,7 @@ static PyObject *rows_as_bytes(const RowSet *set)
     return PyBytes_FromStringAndSize((const char *)set->order, (Py_ssize_t)(set->count * sizeof *set->order));
 }
 
-static PyObject *sum_windows(const RowTable *table, Work *work, size_t length, size_t rest, size_t window)
+static PyObject *sum_windows(const RowTable *table, Work *work, size_t length, size_t window)
 {
     size_t count = length < window * 3 / 2 ? 0 : (length * 2 + window) / (window * 2);
     /* Python rounds a half to the even number. */
@@ -338,13 +338,11 @@ static PyObject *sum_windows(const RowTable *table, Work *work, size_t length, s
     PyObject *found = PyTuple_New((Py_ssize_t)count);
     for (size_t part = 0; found && part < count; part++) {
         size_t start = length * part / count, end = length * (part + 1) / count;
-        clear_set(&work->set, (end - start) * 2 + rest);
+        clear_set(&work->set, (end - start) * 2);
         for (size_t i = start; i < end; i++)
             add_row(&work->set, work->rows[i]);
         for (size_t i = start; i + 1 < end; i++)
             add_row(&work->set, work->pairs[i]);
-        for (size_t i = 0; i < rest; i++)
-            add_row(&work->set, work->rest[i]);
         double sums[3];
         sum_weights(table, &work->set, sums);
         PyObject *pair = Py_BuildValue("(nd)", (Py_ssize_t)work->set.count, sums[0]);
@@ -397,7 +395,7 @@ static PyObject *RowTable_find(RowTable *self, PyObject *args)
         add_row(&work.set, work.marks[i]);
     sum_weights(self, &work.set, mark_sums);
     mark_rows = rows_as_bytes(&work.set);
-    windows = sum_windows(self, &work, length, others, (size_t)window);
+    windows = sum_windows(self, &work, length, (size_t)window);
     clear_set(&work.set, length * 2 + others);
     for (size_t i = 0; i < length; i++)
         add_row(&work.set, work.rows[i]);

@@ -1,181 +1,20 @@
-"""What the model looks at: words of text, subject and display name, and marks of the message's build.
+"""What the model looks at: words of text, subject and display name, concepts, and marks of the message's build.
 
-A model that may look at everything learns the collection instead of the mail: the footer of a list, the name of the
-person whose mailbox it was, the reply that all members quote. So quotes, signatures, list footers, addresses and
-machine text are cut away first. Nothing is cut that could serve as a hiding place: a signature is short, and a mail
-that consists of quotes alone is read whole. What is left is read as a person reads it: no case, no accents, look-alike
-letters as the letter that they pose as, numbers as their length.
-
-Marks state relations and shapes (how many links, whether every link leads to the sender's own domain, which types of
-files, how much is hidden), never a name: a host, a mail program or a recipient would only tell the model which
-collection it is looking at.
+Marks state shapes (how many links, which types of files, how much is hidden), never a name: a host, a mail program or a
+recipient would only tell the model which collection it is looking at. Nor do they state what a sender can write to be
+excused: fields of lists, newsletters and answers, or links to the sender's own site.
 """
 
-import re
-import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 
 import msgspec
 
 from gatepost.files.values import File
-from gatepost.mail.message import Link, Message, Text
-from gatepost.names import org_domain, remove_accents, skeleton
-from gatepost.speedups import native
-
-MAX_CHARS = 6_000
-MAX_TEXTS = 6
-MAX_WORDS = 1_000
-MAX_WORD = 24
-MAX_SUBJECT = 500
-MAX_SIGNATURE = 12
-FEW_LINES, FEW_CHARS = 2, 60
-
-_WORD = re.compile(r"[^\W_]+|[$€£%!]")
-_SIGNS = "$%!"
-# Everything but letters, digits and signs as a blank: many times faster than an expression that looks for words.
-_BLANKED = bytes(code if chr(code).isalnum() or chr(code) in _SIGNS else 32 for code in range(128)).ljust(256)
-_LIST_TAG = re.compile(r"\[[^\]\n]{1,40}\]")
-_REPLY = re.compile(r"(?:\s*(?:re|fwd?|aw|wg|sv|vs|tr|rv|antw)(?:\[\d+\])?\s*:)+", re.IGNORECASE)
-_MARKS = re.compile(r"[\u0300-\u036f\u200b-\u200f\u2060\u00ad\ufe00-\ufe0f\ufeff]+")
-# Without these, which stand between words and in no word, most Latin text is Latin-1.
-_BETWEEN = "’‘“”–—…•"
-_UNSPACED = "\u2e80"
-_EASTERN = re.compile(r"[\u2e80-\ud7ff]")
-_LEET = str.maketrans("01345789", "oieastbg")
-# Lines that mail programs write above what they quote or forward.
-_FIELDS = frozenset(
-    {"from", "to", "cc", "sent", "date", "subject", "reply-to", "url", "von", "an", "gesendet", "betreff"}
-)
-_SAID = (" wrote:", " writes:", " schrieb:", " écrit :", " escribió:", " scrisse:", " said:")
-
-
-def list_body_words(texts: Iterable[Text]) -> list[str]:
-    """Return the words of all that a person reads; no text twice, the attached ones last."""
-    found: list[str] = []
-    seen: set[str] = set()
-    room = MAX_CHARS
-    for text in sorted(texts, key=lambda text: text.attached)[:MAX_TEXTS]:
-        words, kept = _written_words(text.visible[:room])
-        # The two halves of an alternative say the same; only words that the first does not have are news.
-        if not seen.issuperset(words):
-            found += words
-            seen.update(words)
-        room -= kept
-        if room <= 0:
-            break
-    return found[:MAX_WORDS]
-
-
-def _written_words(text: str) -> tuple[list[str], int]:
-    """Return the words that the writer of a text chose, and how many characters of it were kept."""
-    if native and text.isascii():
-        found: tuple[list[str], int] = native.written_words(text)
-        return found
-    return find_written_words(text)
-
-
-def find_written_words(text: str) -> tuple[list[str], int]:
-    """The Python twin of `written_words` in `_speedups.c`, and the form for text that is not ASCII."""
-    own = _keep_written(text)
-    return _split_words(fold(own)), len(own)
-
-
-def list_subject_words(subject: str) -> list[str]:
-    """Return the words of a subject, without its list's tag and the marks of replies."""
-    subject = subject[:MAX_SUBJECT]
-    if "[" in subject:
-        subject = _LIST_TAG.sub(" ", subject)
-    if ":" in subject:
-        subject = _REPLY.sub(" ", subject)
-    return _split_words(fold(_strip_addresses(subject)))
-
-
-def list_name_words(name: str) -> list[str]:
-    """Return the words of a display name."""
-    return _split_words(fold(_strip_addresses(name[:200])))[:12]
-
-
-def fold(text: str) -> str:
-    """Return the text without case, accents and invisible characters, with blanks for some signs that stand between
-    words."""
-    if not text.isascii():
-        for mark in _BETWEEN:
-            text = text.replace(mark, " ")
-        plain = remove_accents(text)
-        text = _MARKS.sub("", unicodedata.normalize("NFKD", text)) if plain is None else plain
-    return text.lower()
-
-
-def guess_word(word: str) -> str:
-    """Return what an unknown word may stand for: `v1agra`, `pаypаl` with Cyrillic letters, a number by its length; or
-    ""."""
-    if not word:
-        return ""
-    if word.isdigit():
-        return "0" * min(len(word), 9)
-    if not word.isascii():
-        return skeleton(word[:MAX_WORD])
-    if word.isalpha() or word[0].isdigit():
-        return ""
-    return word.translate(_LEET)
-
-
-def _split_words(text: str) -> list[str]:
-    if text.isascii():
-        for sign in _SIGNS:
-            if sign in text:
-                text = text.replace(sign, f" {sign} ")
-        return text.encode("ascii").translate(_BLANKED).decode("ascii").split()
-    words: list[str] = native.split_words(text) if native else _WORD.findall(text)
-    return [part for word in words for part in _cut_unspaced(word)] if _EASTERN.search(text) else words
-
-
-def _cut_unspaced(word: str) -> Iterable[str]:
-    """Return the words of writing that has no blanks between words: every two characters are one."""
-    if word[0] < _UNSPACED or len(word) < 3:
-        return (word,)
-    return (word[place : place + 2] for place in range(min(len(word), 200) - 1))
-
-
-def _keep_written(text: str) -> str:
-    """Return what the writer of this mail wrote; all of the text where that would be next to nothing."""
-    lines = [line for line in text.split("\n") if line]
-    own = [line for line in _strip_signature(lines) if not _is_foreign(line)]
-    if "@" in text or "://" in text or "www." in text:
-        own = [_strip_addresses(line) for line in own]
-    if sum(map(len, own)) < FEW_CHARS and len(lines) > FEW_LINES:
-        own = [_strip_addresses(line) for line in lines]
-    return "\n".join(own)
-
-
-def _strip_signature(lines: list[str]) -> list[str]:
-    """Return the lines without a signature (RFC 3676 section 4.3) or the footer that a list puts under a line."""
-    for place in range(max(0, len(lines) - MAX_SIGNATURE), len(lines)):
-        line = lines[place].rstrip()
-        if line == "--" or line.startswith(("__________", "-----BEGIN PGP")):
-            return lines[:place]
-    return lines
-
-
-def _is_foreign(line: str) -> bool:
-    """Return whether a line is quoted, or introduces quotes."""
-    if line[0] in ">|":
-        return True
-    if ":" not in line:
-        return False
-    colon = line.find(":", 0, 12)
-    if colon > 0 and line[:colon].strip("* \t").lower() in _FIELDS:
-        return True
-    return line.endswith(_SAID)
-
-
-def _strip_addresses(line: str) -> str:
-    """Return the line without mail and web addresses."""
-    if "@" not in line and "://" not in line and "www." not in line:
-        return line
-    return " ".join(word for word in line.split() if "@" not in word and "://" not in word and "www." not in word)
-
+from gatepost.mail.message import Link, Message
+from gatepost.names import org_domain
+from gatepost.textmodel.concepts import CONCEPT, find_concepts
+from gatepost.textmodel.words import guess_word, list_body_words, list_name_words, list_subject_words
 
 MAX_LINKS = 60
 
@@ -189,7 +28,6 @@ def find_marks(message: Message, files: tuple[File, ...]) -> list[str]:
         *_mark_links(message),
         *_mark_files(message, files),
         *_mark_subject(message.subject),
-        *_mark_conversation(message),
     ]
     return list(dict.fromkeys(found))
 
@@ -217,26 +55,16 @@ def _mark_links(message: Message) -> Iterator[str]:
     pictures = [link for link in message.links if link.source == "image"]
     yield f"#links {_round_down(len(links))}"
     yield f"#images {_round_down(len(pictures))}"
-    own = {org_domain(sender.domain) for sender in message.senders if sender.domain}
     if owners := _find_owners(links):
         yield f"#owners {_round_down(len(set(owners.values())))}"
-        yield "#own-links " + _describe_share(owners, own)
         for host, owner in owners.items():
             yield from _describe_host(host, owner)
         for link in links[:MAX_LINKS]:
             yield from _mark_address(link)
-    if owners := _find_owners([link for link in pictures if link.host]):
-        yield "#own-images " + _describe_share(owners, own)
 
 
 def _find_owners(links: list[Link]) -> dict[str, str]:
     return {host: org_domain(host) for host in dict.fromkeys(link.host for link in links[:MAX_LINKS])}
-
-
-def _describe_share(owners: dict[str, str], own: set[str]) -> str:
-    """Return how many of these belong to the sender."""
-    theirs = own & set(owners.values())
-    return "none" if not theirs else "all" if theirs.issuperset(owners.values()) else "some"
 
 
 @lru_cache(2048)
@@ -286,40 +114,39 @@ def _mark_subject(subject: str) -> Iterator[str]:
         yield "#subject picture"
 
 
-def _mark_conversation(message: Message) -> Iterator[str]:
-    """Yield whether the mail answers another (RFC 5322 section 3.6.4), is from a list, or can be ended (RFC 2369)."""
-    fields = {field.name for field in message.headers.fields}
-    if "in-reply-to" in fields or "references" in fields:
-        yield "#answers"
-    if "list-post" in fields:
-        yield "#list"
-    elif "list-unsubscribe" in fields:
-        yield "#leave " + ("one-click" if "list-unsubscribe-post" in fields else "link")
-
-
 SUBJECT, NAME, MARK = "s:", "f:", "#"
 
 
 class Features(msgspec.Struct, frozen=True):
-    """One message as the model sees it: `text` in its order, because neighbours make pairs; `rest` in no order."""
+    """One message as the model sees it: `text` in its order, because neighbours make pairs; `rest` and `concepts` in no
+    order."""
 
     text: list[str]
     rest: list[str]
     marks: list[str]
+    concepts: list[str] = []
+
+    def with_marks(self, marks: list[str]) -> "Features":
+        """Return the same message with further marks."""
+        return msgspec.structs.replace(self, marks=[*self.marks, *marks])
 
 
 def extract_features(message: Message, files: tuple[File, ...] = (), written: list[str] | None = None) -> Features:
     """Return everything that the model may know of a message; `written` are its `list_body_words`, where the caller has
     them."""
     names = [word for sender in message.senders[:2] for word in list_name_words(sender.name)]
-    rest = [SUBJECT + word for word in list_subject_words(message.subject)]
+    subject = list_subject_words(message.subject)
+    rest = [SUBJECT + word for word in subject]
     rest += [NAME + word for word in names]
-    return Features(list_body_words(message.texts) if written is None else written, rest, find_marks(message, files))
+    text = list_body_words(message.texts) if written is None else written
+    return Features(text, rest, find_marks(message, files), find_concepts([*subject, *text]))
 
 
 @lru_cache(8192)
 def normalise_word(word: str) -> str:
     """Return the word under which an unknown one may be known; "" where there is none."""
+    if word.startswith(CONCEPT):
+        return ""
     if word.startswith((SUBJECT, NAME)):
         form = guess_word(word[2:])
         return word[:2] + form if form else ""

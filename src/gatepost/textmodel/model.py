@@ -6,9 +6,8 @@ weights stand beside each other: whether the mail is unwanted at all, and how mu
 fraud, rather than for plain spam. A pair is known by one number that is made of those of its two words.
 
 Good words that were pasted around a lure must not drown it: a long text is also read in windows of some 80 words, and
-where one of them speaks louder than the whole, less an allowance for having chosen it, that one counts.
+where the words of one of them speak louder than the whole, less an allowance for having chosen it, that one counts.
 
-The score shrinks towards nothing where little is known: four known words prove nothing, however sure they sound.
 The probability is that score put through the sigmoid that was fitted on collections which the model had not seen
 (Platt, 1999), for a mailbox where half of the mail is unwanted.
 
@@ -40,6 +39,7 @@ from numpy.typing import NDArray
 
 from gatepost.near_duplicates import MarkedSignatures, Signature, index_marked
 from gatepost.speedups import native
+from gatepost.textmodel.concepts import CONCEPT
 from gatepost.textmodel.features import MARK, Features, normalise_word
 
 Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.int32]
@@ -47,13 +47,11 @@ Sums: TypeAlias = tuple[float, float, float]
 Floats: TypeAlias = NDArray[np.float32]
 
 FORMAT = 2
-MARK_SCALE = 0.2
+MARK_SCALE = 1.0
 MAX_SHOWN = 6
-# With so many known words and pairs, half of the score counts.
-HALF = 20
 # Longer texts are also read in windows of about so many words; the best of many is less surprising than the whole.
 WINDOW = 80
-CHOSEN = 1.0
+CHOSEN = 2.0
 _MAX_LOGIT = 30.0
 _LEAST = 1e-9
 NOWHERE = -1
@@ -110,7 +108,7 @@ class RowTable:
         sequence, others = find_rows(self._words, text, normalise), find_rows(self._words, rest, normalise)
         pairs = list(map(self._pairs.get, make_pair_keys(sequence, self._base), repeat(NOWHERE)))
         noted = _unite_rows([self._words.get(mark, NOWHERE) for mark in marks])
-        windows = [_unite_rows(sequence[a:b], pairs[a : b - 1], others) for a, b in _cut_windows(len(sequence), window)]
+        windows = [_unite_rows(sequence[a:b], pairs[a : b - 1]) for a, b in _cut_windows(len(sequence), window)]
         whole = _unite_rows(sequence, pairs, others)
         return (
             whole.tobytes(),
@@ -180,7 +178,8 @@ class Model(msgspec.Struct, frozen=True, dict=True):
 
     def hits(self, seen: Features) -> Hits:
         """Return which rows a message has, each once."""
-        return Hits(*self._table.find(seen.text, seen.rest, seen.marks, normalise_word, WINDOW))
+        rest = [*seen.rest, *seen.concepts]
+        return Hits(*self._table.find(seen.text, rest, seen.marks, normalise_word, WINDOW))
 
     def score(self, seen: Features) -> ModelScore:
         """Return what the model thinks of a message."""
@@ -192,10 +191,10 @@ class Model(msgspec.Struct, frozen=True, dict=True):
         root = math.sqrt(count or 1)
         marks = [bias + MARK_SCALE * total for bias, total in zip(self._biases, hits.mark_sums, strict=True)]
         whole, phishing, fraud = (mark + total / root for mark, total in zip(marks, hits.sums, strict=True))
-        raw = whole * compute_known_share(count)
+        raw = whole
         for rows, total in hits.windows:
             part = marks[0] + total / math.sqrt(rows or 1)
-            raw = max(raw, (part - CHOSEN) * compute_known_share(rows))
+            raw = max(raw, part - CHOSEN)
         return share_probability(max(-_MAX_LOGIT, min(_MAX_LOGIT, self.slope * raw + self.offset)), phishing, fraud)
 
     def reasons(self, hits: Hits) -> tuple[str, ...]:
@@ -206,7 +205,7 @@ class Model(msgspec.Struct, frozen=True, dict=True):
     def name(self, row: int) -> str:
         """Return a row as a person reads it."""
         if row < len(self.words):
-            return self.words[row].removeprefix(MARK)
+            return self.words[row].removeprefix(MARK).removeprefix(CONCEPT).replace("_", " ")
         first, second = divmod(int(self.pairs[row - len(self.words)]), self.base)
         return f"{self.words[first]} {self.words[second]}"
 
@@ -238,11 +237,6 @@ def _cut_windows(length: int, window: int) -> list[tuple[int, int]]:
     if length < window * 3 // 2:
         return []
     return [(length * part // count, length * (part + 1) // count) for part in range(count)]
-
-
-def compute_known_share(rows: int) -> float:
-    """Return the part of a score that counts, by how many words and pairs are known."""
-    return rows / (rows + HALF)
 
 
 def sigmoid(logit: float) -> float:

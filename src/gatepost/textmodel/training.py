@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 
 from gatepost.textmodel.features import NAME, SUBJECT, Features, normalise_word
 from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
-from gatepost.textmodel.model import MARK_SCALE, Floats, Model, compute_known_share, find_rows, make_pair_keys
+from gatepost.textmodel.model import MARK_SCALE, Floats, Model, find_rows, make_pair_keys
 
 T = TypeVar("T", str, int)
 
-MIN_MESSAGES = 8
+MIN_MESSAGES = 4
 MIN_COLLECTIONS = 2
 # In so many messages of a collection a word must be, to be one that the collection uses.
 MIN_USED = 2
@@ -102,7 +102,7 @@ def build_vocabulary(messages: Sequence[Features], families: Sequence[str]) -> M
 
 def _collect_words(message: Features) -> set[str]:
     """Return the words of a message that may be known."""
-    words = {*message.text, *message.rest}
+    words = {*message.text, *message.rest, *message.concepts}
     plain = {word for word in words if not any(map(str.isdigit, word))}
     plain |= {form for word in words - plain if (form := normalise_word(word)) and not form.strip("0" + SUBJECT + NAME)}
     # What tells when or by what a mail came is left out.
@@ -190,12 +190,12 @@ def learn(examples: Sequence[Example], seed: int = 1, progress: Progress = _igno
     families = [example.family for example in examples]
     progress("words", 0, 1)
     known = build_vocabulary([example.seen for example in examples], families)
-    matrix, counts = _build_matrix(known, examples, progress)
+    matrix = _build_matrix(known, examples, progress)
     trainer = _Trainer(matrix, truth, np.array(families), _weigh_examples(examples, truth), seed)
     weights, bias = trainer.fit(np.ones(len(truth), bool))
     kinds = [find_kind(example.label, example.seen) for example in examples]
     heads = [trainer.fit_kind(kinds, name) for name in ("phishing", "fraud")]
-    slope, offset = trainer.calibrate(np.array([compute_known_share(count) for count in counts]), progress)
+    slope, offset = trainer.calibrate(progress)
     return msgspec.structs.replace(
         known,
         weights=np.stack([weights, *(head for head, _ in heads)], axis=1).astype(np.float32),
@@ -205,22 +205,21 @@ def learn(examples: Sequence[Example], seed: int = 1, progress: Progress = _igno
     )
 
 
-def _build_matrix(known: Model, examples: Sequence[Example], progress: Progress) -> tuple[Matrix, list[int]]:
-    """Return one row for each example, scaled as in scoring, and how many words and pairs each has."""
+def _build_matrix(known: Model, examples: Sequence[Example], progress: Progress) -> Matrix:
+    """Return one row for each example, scaled as in scoring."""
     from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
 
-    rows, values, ends, counts = [], [], [0], []
+    rows, values, ends = [], [], [0]
     for number, example in enumerate(examples):
         hits = known.hits(example.seen)
         text, marks = np.frombuffer(hits.text, np.int32), np.frombuffer(hits.marks, np.int32)
-        counts.append(hits.count)
         rows += [text, marks]
         values += [np.full(len(text), 1 / math.sqrt(hits.count or 1)), np.full(len(marks), MARK_SCALE)]
         ends.append(ends[-1] + len(text) + len(marks))
         if number % 500 == 0:
             progress("features", number, len(examples))
     shape = len(examples), len(known.words) + len(known.pairs)
-    return csr_matrix((np.concatenate(values), np.concatenate(rows), ends), shape), counts
+    return csr_matrix((np.concatenate(values), np.concatenate(rows), ends), shape)
 
 
 def _weigh_examples(examples: Sequence[Example], truth: Flags) -> NDArray[np.float64]:
@@ -276,9 +275,8 @@ class _Trainer:
         weights = self._balance(self._weigh_examples[chosen], named[chosen])
         return self._fit_regression(self._build_matrix[chosen], named[chosen], weights, KIND_STRENGTH)
 
-    def calibrate(self, known: NDArray[np.float64], progress: Progress) -> tuple[float, float]:
-        """Return slope and offset from what each collection's mail scored without it, by how much is known of each
-        message.
+    def calibrate(self, progress: Progress) -> tuple[float, float]:
+        """Return slope and offset from what each collection's mail scored without it.
 
         Reports are no collection: there may be one side of them only, and they may be lies.
         """
@@ -291,7 +289,7 @@ class _Trainer:
             if len(names) < 2 or self._truth[~out & ~told].all() or not self._truth[~out & ~told].any():
                 return 1.0, 0.0
             weights, bias = self.fit(~out)
-            scores[out] = (self._build_matrix[out] @ weights + bias) * known[out]
+            scores[out] = self._build_matrix[out] @ weights + bias
         balanced = self._balance(self._weigh_examples[~told], self._truth[~told])
         slope, offset = self._fit_regression(scores[~told, None], self._truth[~told], balanced, 1e6)
         return float(slope[0]), offset
@@ -343,9 +341,14 @@ LICENCES = {
     "notmuch": "public mailing lists from notmuch's test corpora",
     "foff": "foff-milter's test mail, 2025 to 2026",
     "sisimai": "bounces from Sisimai's test set, BSD-2-Clause",
+    "vger": "public lists of kernel.org, 2019 to 2026; no licence is stated",
+    "discourse": "templates of Discourse, GPL-2.0",
+    "agency": "templates of newsletters",
+    "letters": "letters that the authors of Gatepost wrote, under its licence",
     "feedback": "the operator's own mail",
 }
 NON_COMMERCIAL = "phishing"
+LETTERS = "letters"
 UNKNOWN = "not known; whoever trains states it"
 CAVEAT = (
     "Except for phishing_pot, licences are given as the collections are generally described; they were not verified."
@@ -369,8 +372,17 @@ def write_model_card(model: Model, without: Sequence[str], folders: Sequence[str
     )
 
 
+def _join_letters(sources: Mapping[str, Mapping[str, int]]) -> dict[str, Counter[str]]:
+    """Return the sources with the letters that the authors wrote, which are many small corpora, as one."""
+    found: dict[str, Counter[str]] = {}
+    for corpus, labels in sources.items():
+        name = LETTERS if corpus.startswith(f"{LETTERS}-") else corpus
+        found.setdefault(name, Counter()).update(labels)
+    return found
+
+
 def _write_sources(model: Model, without: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
-    sources: dict[str, dict[str, int]] = model.about.get("sources", {})
+    sources = _join_letters(model.about.get("sources", {}))
     yield "## Sources and licences\n\n| Corpus | Messages | Licence |\n|---|---|---|"
     for corpus, labels in sources.items():
         counts = ", ".join(f"{label} {count:,}" for label, count in labels.items())

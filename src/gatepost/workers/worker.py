@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from gatepost.analysis import analyse
+from gatepost.checks.phrases import mark_themes, search_message
 from gatepost.files.documents.saved_messages import find_reported_messages, open_saved_message
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
@@ -257,6 +258,7 @@ def _read_features(raw: bytes) -> tuple[bytes, tuple[int, ...], str, bytes]:
     message = read(open_saved_message(raw) or raw)
     # Models were always trained without what native decoders unpack; with it they would be others.
     features = extract_features(message, find_files(message, UnpackBudget(native=False)))
+    features = features.with_marks(mark_themes(search_message(message)))
     sender = message.senders[0].domain[:255] if message.senders else ""
     signature = compute_signature(features.text)
     return make_row(message, features), signature, sender, msgspec.msgpack.encode(features)

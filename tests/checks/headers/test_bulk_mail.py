@@ -1,8 +1,10 @@
 """The checks of `headers/bulk_mail`: the tricks, and what looks like them."""
 
 import pytest
+from tests.known_senders import SELDOM, know_list, know_sender
 
-from gatepost.checks.headers.bulk_mail import advertising_label, bulk_mail, bulk_tools
+from gatepost.auth.results import Authentication, Dkim
+from gatepost.checks.headers.bulk_mail import advertising_label, bulk_mail, bulk_tools, measure_openness
 from gatepost.findings import Reading
 from gatepost.kinds import (
     BULK_DISCUSSION_LIST,
@@ -16,6 +18,7 @@ from gatepost.kinds import (
     HEADER_UNFILLED_TEMPLATE,
 )
 from gatepost.mail.message import Field, Headers, Link, Message
+from gatepost.names import Address
 
 
 # Mail that went to many.
@@ -53,6 +56,28 @@ def test_a_link_to_unsubscribe(shown: str, kinds: list[str]) -> None:
     assert [finding.kind for finding in bulk_mail(Reading(Message(links=(link,))))] == kinds
 
 
+# Ways of advertising that subscribers accept: those of a sender that the tenant knows.
+def advertised(domain: str) -> Reading:
+    fields = (Field("list-unsubscribe", f"<https://{domain}/u>", b""), Field("precedence", "bulk", b""))
+    return Reading(Message(headers=Headers(fields), senders=(Address("", "news", domain),)))
+
+
+def test_an_offer_to_unsubscribe_or_a_signature_is_no_proof_of_openness() -> None:
+    claimed = advertised("shop.example")
+    assert measure_openness(claimed) == 1.0
+    for result in ("pass", "permerror", "none"):
+        signed = Authentication(dkim=(Dkim(result, "shop.example"),))
+        assert measure_openness(Reading(claimed.message, authentication=signed)) == 1.0
+    assert measure_openness(know_sender(claimed, SELDOM)) == 1.0
+    assert measure_openness(know_sender(claimed, aligned=False)) == 1.0
+    assert measure_openness(Reading()) == 1.0
+
+
+def test_a_known_sender_stands_by_its_mail_unless_its_mailbox_is_free() -> None:
+    assert measure_openness(know_sender(advertised("shop.example"))) == 0.5
+    assert measure_openness(know_sender(advertised("gmail.com"))) == 1.0
+
+
 # Mail programs that are only claimed.
 EXPRESS = {"x-mailer": "Microsoft Outlook Express 6.00.2800.1106"}
 OLE = {"x-mimeole": "Produced By Microsoft MimeOLE V6.00"}
@@ -77,7 +102,7 @@ APPLE = {"x-mailer": "Apple Mail (2.3654.120.0.1.13)"}
         (EXPRESS | OLE | {"message-id": "<BAY1-DAV123@phx.gbl>"}, []),  # through Hotmail
         (BAT | {"message-id": "<1234567.20030714123456@corp.example>"}, []),
         (APPLE | {"message-id": "<9A2B4C6D-1234-5678-9ABC-DEF012345678@corp.example>"}, []),
-        (EXPRESS | {"list-post": "<mailto:l@l.example>"}, []),  # lists take fields away
+        (EXPRESS | {"list-post": "<mailto:l@l.example>"}, [HEADER_FORGED_MAILER.id]),
         ({"x-mailer": "Microsoft Office Outlook 11", "thread-index": "AcY"}, []),
         ({"x-mailer": "MailUp"}, []),
         ({"x-mailer": "Mutt/1.5"}, []),
@@ -89,6 +114,13 @@ APPLE = {"x-mailer": "Apple Mail (2.3654.120.0.1.13)"}
 def test_forged_mailer(fields: dict[str, str], kinds: list[str]) -> None:
     headers = Headers(tuple(Field(name, value, b"") for name, value in fields.items()))
     assert [finding.kind for finding in bulk_tools(Reading(Message(headers=headers)))] == kinds
+
+
+def test_a_known_list_takes_fields_away() -> None:
+    fields = (Field("x-mailer", EXPRESS["x-mailer"], b""), Field("list-post", "<mailto:l@l.example>", b""))
+    reading = Reading(Message(headers=Headers(fields)))
+    assert [finding.kind for finding in bulk_tools(know_list(reading, SELDOM))] == [HEADER_FORGED_MAILER.id]
+    assert not list(bulk_tools(know_list(reading)))
 
 
 # Templates that show through.

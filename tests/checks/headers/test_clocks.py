@@ -1,6 +1,7 @@
 """The checks of `headers/clocks`: the tricks, and what looks like them."""
 
 import pytest
+from tests.known_senders import know_list
 
 from gatepost.checks.headers.fields import clocks, foreign_charset
 from gatepost.findings import Reading
@@ -17,6 +18,7 @@ from gatepost.mail.reader import read
 IDENTIFIER = "<000b01c7b892$e7c7b770$5f0aa8c0@pc1>"
 DATE = "Wed, 27 Jun 2007 17:12:29 +0900"
 OUTLOOK = "X-Mailer: Microsoft Outlook Express 6.00\n"
+LIST = "List-Post: <mailto:l@lists.example>\n"
 
 
 @pytest.mark.parametrize(
@@ -33,11 +35,11 @@ OUTLOOK = "X-Mailer: Microsoft Outlook Express 6.00\n"
         (
             IDENTIFIER,
             "Wed, 1 Jul 2009 17:12:29 +0900",
-            "X-Mailer: A program\nList-Post: <mailto:l@lists.example>\n",
-            [HEADER_FORGED_MESSAGE_ID],
+            f"X-Mailer: A program\n{LIST}",
+            [HEADER_FORGED_MESSAGE_ID, HEADER_CLOCKS_DIFFER],
         ),
         (IDENTIFIER, DATE, OUTLOOK, []),
-        (IDENTIFIER, DATE, "List-Post: <mailto:l@lists.example>\n", []),
+        (IDENTIFIER, DATE, LIST, [HEADER_FORGED_MESSAGE_ID]),
         (IDENTIFIER, "whenever", OUTLOOK, []),
         ("<20261110.$1.desk$2@notice.example>", DATE, "", []),
         ("<1@pc1>", "Wed, 27 Jun 2007 17:12:29 +0545", "", []),
@@ -48,6 +50,20 @@ OUTLOOK = "X-Mailer: Microsoft Outlook Express 6.00\n"
 def test_clocks(identifier: str, date: str, header: str, kinds: list[Kind]) -> None:
     reading = Reading(read(f"Message-ID: {identifier}\nDate: {date}\n{header}\ntext\n".encode()))
     assert [finding.kind for finding in clocks(reading)] == [kind.id for kind in kinds]
+
+
+@pytest.mark.parametrize(
+    ("date", "header", "kinds"),
+    [
+        ("Wed, 1 Jul 2009 17:12:29 +0900", f"X-Mailer: A program\n{LIST}", [HEADER_FORGED_MESSAGE_ID]),
+        ("Wed, 1 Jul 2009 17:12:29 +0900", LIST, [HEADER_CLOCKS_DIFFER]),
+        (DATE, LIST, []),
+        (DATE, "", [HEADER_FORGED_MESSAGE_ID]),  # it names no list
+    ],
+)
+def test_clocks_of_members_of_a_known_list(date: str, header: str, kinds: list[Kind]) -> None:
+    reading = Reading(read(f"Message-ID: {IDENTIFIER}\nDate: {date}\n{header}\ntext\n".encode()))
+    assert [finding.kind for finding in clocks(know_list(reading))] == [kind.id for kind in kinds]
 
 
 TEXT = b"The list of parcels for this week is with the front desk, and the next one comes on Friday."
@@ -63,9 +79,14 @@ TEXT = b"The list of parcels for this week is with the front desk, and the next 
         ("koi8-r", b"Thank you.", "", 0),
         ("koi8-r", TEXT + "Привет".encode("koi8-r"), "", 0),
         ("koi8-r", TEXT, "Subject: =?utf-8?b?0J/RgNC40LLQtdGC?=\n", 0),
-        ("koi8-r", TEXT, "List-Post: <mailto:l@lists.example>\n", 0),
+        ("koi8-r", TEXT, LIST, 1),
     ],
 )
 def test_foreign_charset(charset: str, text: bytes, header: str, found: int) -> None:
     raw = f"{header}Content-Type: text/plain; charset={charset}\n\n".encode() + text
     assert [finding.kind for finding in foreign_charset(Reading(read(raw)))] == [HEADER_FOREIGN_CHARSET.id] * found
+
+
+def test_members_of_a_known_list_write_in_every_charset() -> None:
+    reading = Reading(read(f"{LIST}Content-Type: text/plain; charset=koi8-r\n\n".encode() + TEXT))
+    assert not list(foreign_charset(know_list(reading)))

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.known_senders import SELDOM, know_list, know_sender
 
 from gatepost.auth.results import Arc, Authentication
 from gatepost.checks.headers.fields import credited_sum, date_field, forged_received, message_id, subject
@@ -111,6 +112,7 @@ def test_a_draft_was_never_sent() -> None:
 # Identifiers in the manner of somebody else.
 SENT = Authentication("192.0.2.1")
 GOOGLE = "Message-ID: <CAFx7Qw+o2Qd0bqkz9@mail.gmail.com>\n"
+LIST = "List-Post: <mailto:l@lists.example>\n"
 
 
 @pytest.mark.parametrize(
@@ -119,8 +121,8 @@ GOOGLE = "Message-ID: <CAFx7Qw+o2Qd0bqkz9@mail.gmail.com>\n"
         (GOOGLE, [HEADER_BORROWED_MESSAGE_ID.id]),
         ("Message-ID: <AM0PR01MB4711A@AM0PR01MB4711.eurprd01.prod.outlook.com>\n", [HEADER_BORROWED_MESSAGE_ID.id]),
         (GOOGLE + "DKIM-Signature: v=1; d=customer.example\n", []),
-        (GOOGLE + "List-Id: <l.lists.example>\n", []),
-        (GOOGLE + "List-Post: <mailto:l@lists.example>\n", []),
+        (GOOGLE + "List-Id: <l.lists.example>\n", [HEADER_BORROWED_MESSAGE_ID.id]),
+        (GOOGLE + LIST, [HEADER_BORROWED_MESSAGE_ID.id]),
         ("Message-ID: <4711@sender.example>\n", []),
         ("Message-ID: <x@notmail.gmail.com.example>\n", []),
         ("", [HEADER_NO_MESSAGE_ID.id]),  # nothing is borrowed where there is none
@@ -129,6 +131,12 @@ GOOGLE = "Message-ID: <CAFx7Qw+o2Qd0bqkz9@mail.gmail.com>\n"
 def test_borrowed_id(letter: Letter, fields: str, kinds: list[str]) -> None:
     reading = msgspec.structs.replace(letter("Hello", fields=fields), authentication=SENT)
     assert [finding.kind for finding in message_id(reading)] == kinds
+
+
+def test_a_known_list_may_have_taken_a_signature_away(letter: Letter) -> None:
+    reading = msgspec.structs.replace(letter("Hello", fields=GOOGLE + LIST), authentication=SENT)
+    assert [finding.kind for finding in message_id(know_list(reading, SELDOM))] == [HEADER_BORROWED_MESSAGE_ID.id]
+    assert not list(message_id(know_list(reading)))
 
 
 def test_without_a_sending_host_nothing_is_claimed(letter: Letter) -> None:
@@ -242,8 +250,10 @@ BORDER = "Received: from line.example (line.example [192.0.2.1]) by mx.house.exa
         ("from 192.0.2.9 (HELO mx.other.example) by smtp.shop.example with esmtp", "", 1),
         ("from .org (..icdc.example [.44]) by ..shop.example with ESMTP", "", 1),
         ("from mx.other.example by gate.house.example with ESMTP", "", 1),  # before a stranger had it
-        ("from mx.other.example by gate.house.example with ESMTP", "List-Id: <l.lists.example>\n", 0),
-        ("from mx.other.example by gate.house.example with ESMTP", "Resent-From: bob@house.example\n", 0),
+        ("from mx.other.example by gate.house.example with ESMTP", "List-Id: <l.lists.example>\n", 1),
+        ("from mx.other.example by gate.house.example with ESMTP", "Resent-From: bob@house.example\n", 1),
+        ("from mx.other.example by gate.house.example with ESMTP", "ARC-Seal: i=1\nPrecedence: list\n", 1),
+        ("from mx.other.example by gate.house.example with ESMTP", LIST, 1),
         ("from unknown (HELO mx.other.example) (192.0.2.9) by smtp.shop.example with SMTP", "", 0),
         ("from mx.other.example (mx.other.example [192.0.2.9]) by line.example with ESMTP", "", 0),
     ],
@@ -252,6 +262,11 @@ def test_hops_that_no_server_wrote(letter: Letter, below: str, fields: str, foun
     hop = f"Received: {below}; Tue, 10 Nov 2026 09:11:00 +0000\n"
     reading = letter("Hello", fields=BORDER + hop + fields)
     assert [finding.kind for finding in forged_received(reading)] == [HEADER_FORGED_RECEIVED.id] * found
+
+
+def test_a_known_list_took_a_post_from_our_own_server(letter: Letter) -> None:
+    hop = "Received: from mx.other.example by gate.house.example with ESMTP; Tue, 10 Nov 2026 09:11:00 +0000\n"
+    assert not list(forged_received(know_list(letter("Hello", fields=BORDER + hop + LIST))))
 
 
 def test_a_thousand_hops_are_not_read(letter: Letter) -> None:
@@ -267,7 +282,8 @@ def test_a_thousand_hops_are_not_read(letter: Letter) -> None:
         ("You got +$1,989 today", "x@yahoo.com", "", True),
         ("+29.433 USD waits", "x@outlook.com", "", True),
         ("Your balance has been replenished +26637$", "x@bank.example", "", False),
-        ("Re: +26637$", "x@gmail.com", "In-Reply-To: <1@x>\n", False),
+        ("Re: +26637$", "x@gmail.com", "In-Reply-To: <1@x>\n", True),
+        ("Re: +26637$", "x@gmail.com", LIST, True),
         ("Call me at +49 30 123456", "x@gmail.com", "", False),
         ("Rent 650$ received", "x@gmail.com", "", False),
         ("C++ course, 120$", "x@gmail.com", "", False),
@@ -276,3 +292,12 @@ def test_a_thousand_hops_are_not_read(letter: Letter) -> None:
 def test_credited_sum(letter: Letter, title: str, sender: str, fields: str, found: bool) -> None:
     reading: Reading = letter("text", title, sender=sender, fields=fields)
     assert [finding.kind for finding in credited_sum(reading)] == [HEADER_CREDITED_SUM.id] * found
+
+
+def test_people_who_are_known_talk_about_money(letter: Letter) -> None:
+    answer = letter("text", "Re: +26637$", sender="x@gmail.com", fields="In-Reply-To: <1@x>\n")
+    assert not list(credited_sum(know_sender(answer)))
+    assert list(credited_sum(know_sender(answer, aligned=False)))
+    assert list(credited_sum(know_sender(letter("text", "+26637$", sender="x@gmail.com")))), "answers nothing"
+    posted = letter("text", "Re: +26637$", sender="x@gmail.com", fields=LIST)
+    assert not list(credited_sum(know_list(posted)))

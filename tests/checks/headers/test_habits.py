@@ -1,6 +1,7 @@
 """The checks of `headers/habits`: the tricks, and what looks like them."""
 
 import pytest
+from tests.known_senders import SELDOM, know_list, know_sender
 
 from gatepost.checks.headers.fields import desktop_program, field_habits
 from gatepost.findings import Protected, Reading
@@ -16,6 +17,8 @@ from gatepost.kinds import (
 )
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
+
+ANSWER, LIST = "In-Reply-To: <1@a.example>\n", "List-Post: <mailto:l@lists.example>\n"
 
 
 @pytest.mark.parametrize(
@@ -41,14 +44,23 @@ from gatepost.mail.reader import read
         ("From: =?utf-8?q?B=C3=BCcher?= <x@shop.example>\n", None),
         ("From: Bücher <x@bücher.example>\n", None),  # RFC 6532
         ("Subject: x\nX-Priority: 3\n", None),
-        ("X-Priority: 1\nIn-Reply-To: <1@a.example>\n", None),
-        ("X-Priority: 1\nList-Post: <mailto:l@lists.example>\n", None),
+        (f"X-Priority: 1\n{ANSWER}", HEADER_HIGH_PRIORITY),
+        (f"X-Priority: 1\n{LIST}", HEADER_HIGH_PRIORITY),
         ("", None),
     ],
 )
 def test_field_habits(header: str, kind: Kind | None) -> None:
     reading = Reading(read(f"{header}X-Other: x\n\ntext\n".encode()))
     assert [finding.kind for finding in field_habits(reading)] == ([kind.id] if kind else [])
+
+
+def test_answers_of_known_senders_and_posts_of_known_lists_may_be_flagged() -> None:
+    answer = Reading(read(f"X-Priority: 1\n{ANSWER}\ntext\n".encode()))
+    post = Reading(read(f"X-Priority: 1\n{LIST}\ntext\n".encode()))
+    assert not list(field_habits(know_sender(answer)))
+    assert not list(field_habits(know_list(post)))
+    for claimed in (know_sender(answer, SELDOM), know_sender(answer, aligned=False), know_list(post, SELDOM)):
+        assert [finding.kind for finding in field_habits(claimed)] == [HEADER_HIGH_PRIORITY.id]
 
 
 HOP = "Received: from home (unknown [192.0.2.7]) by mx.house.example; Tue, 10 Nov 2026 09:12:00 +0000\n"

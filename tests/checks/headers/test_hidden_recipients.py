@@ -1,6 +1,7 @@
 """The check of `headers/fields` that looks at recipients: the tricks, and what looks like them."""
 
 import pytest
+from tests.known_senders import know_list
 
 from gatepost.checks.headers.fields import hidden_recipients
 from gatepost.findings import Reading
@@ -15,6 +16,7 @@ from gatepost.mail.reader import read
 
 SHOP, FREE = "From: x@shop.example\n", "From: x@gmail.com\n"
 NOBODY = "To: undisclosed-recipients:;\n"
+POSTED = NOBODY + "List-Post: <mailto:l@lists.example>\nReply-To: y@gmail.com\n"
 
 
 @pytest.mark.parametrize(
@@ -41,10 +43,15 @@ NOBODY = "To: undisclosed-recipients:;\n"
         (SHOP + "To: x@shop.example\n", "text", []),
         # A list has its own address in To and in Reply-To.
         (SHOP + "To: l@lists.example\nReply-To: l@lists.example\n", "text", []),
-        (SHOP + NOBODY + "List-Post: <mailto:l@lists.example>\nReply-To: y@gmail.com\n", "text", []),
+        (SHOP + POSTED, "text", [HEADER_NO_RECIPIENTS, HEADER_BLIND_COPY_REPLY]),
         ("", "text", []),
     ],
 )
 def test_hidden_recipients(header: str, text: str, kinds: list[Kind]) -> None:
     reading = Reading(read(f"{header}Subject: x\n\n{text}\n".encode()))
     assert [finding.kind for finding in hidden_recipients(reading)] == [kind.id for kind in kinds]
+
+
+def test_a_known_list_hides_its_members() -> None:
+    reading = Reading(read(f"{SHOP}{POSTED}Subject: x\n\ntext\n".encode()))
+    assert not list(hidden_recipients(know_list(reading)))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from tests.known_senders import SELDOM, know_list
 
 from gatepost.checks.headers.replies import fake_bounce, fake_reply, stolen_thread
 from gatepost.findings import Reading
@@ -35,12 +36,14 @@ def test_fake_reply(letter: Letter, text: str, subject: str, link: str, kinds: l
 # Conversations that never were, and answers that merely lost their thread.
 QUOTE = "Please pay today.\n\nFrom: Ann <ann@house.example>\nSent: Friday\nTo: Service\n\nWe will pay on Tuesday."
 MET = SenderHistory(ready=True)
+LIST = "List-Post: <mailto:l@l.example>\n"
 
 
 @pytest.mark.parametrize(
     ("text", "subject", "fields", "strength"),
     [
         (QUOTE, "Re: Invoice 88", "", 1.0),
+        (QUOTE, "Re: Invoice 88", LIST, 1.0),
         (QUOTE.replace("From:", "> Von:"), "AW: Rechnung 88", "", 1.0),
         (QUOTE, "Re: Invoice 88", "In-Reply-To: <1@house.example>\n", None),
         (QUOTE, "Re: Invoice 88", "References: <1@house.example>\n", None),
@@ -52,6 +55,11 @@ MET = SenderHistory(ready=True)
 def test_invented_thread(letter: Letter, text: str, subject: str, fields: str, strength: float | None) -> None:
     reading = msgspec.structs.replace(letter(text, subject, fields=fields), sender_history=MET)
     assert [finding.strength for finding in fake_reply(reading)] == ([] if strength is None else [strength])
+
+
+def test_posts_of_a_known_list_may_refer_to_nothing(letter: Letter) -> None:
+    posted = letter(QUOTE, "Re: Invoice 88", fields=LIST)
+    assert not list(fake_reply(know_list(posted)))
 
 
 def test_it_weighs_little_where_the_sender_may_be_known(letter: Letter) -> None:
@@ -94,8 +102,9 @@ def test_stolen_thread(letter: Letter, sender: str, text: str, link: str, streng
 
 def test_a_stolen_thread_needs_an_answer_of_a_stranger(letter: Letter) -> None:
     text, options = f"{BROUGHT}\n{THREAD}", {"sender": "Karl <karl@stranger.example>", "envelope": ""}
-    posted = letter(text, "Re: Pumps", fields="List-Post: <mailto:l@l.example>\n", **options)
-    assert list(stolen_thread(posted)) == []
+    posted = letter(text, "Re: Pumps", fields=LIST, **options)
+    assert list(stolen_thread(know_list(posted))) == []
+    assert [finding.strength for finding in stolen_thread(know_list(posted, SELDOM))] == [0.8], "anybody can name one"
     assert list(stolen_thread(letter(text, "Pumps", **options))) == []
     # Where too little is remembered, the sender may be known.
     (finding,) = stolen_thread(letter(text, "Re: Pumps", **options))
@@ -135,3 +144,10 @@ def test_a_stolen_thread_needs_an_answer_of_a_stranger(letter: Letter) -> None:
 def test_fake_bounce(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
     reading: Reading = letter(text, subject, link=link)
     assert [finding.kind for finding in fake_bounce(reading) if finding.strength >= 0.5] == kinds
+
+
+def test_a_bounce_that_names_a_list_is_still_false(letter: Letter) -> None:
+    subject = "Mail delivery failed: returning message to sender"
+    posted = letter("Six messages could not reach you.", subject, link=AWAY, fields=LIST)
+    assert [finding.kind for finding in fake_bounce(posted)] == [HEADER_FAKE_BOUNCE.id]
+    assert not list(fake_bounce(know_list(posted)))

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from tests.known_senders import SELDOM, know_list, know_sender
 
-from gatepost.auth.results import Authentication, Dmarc
+from gatepost.auth.results import Authentication, Dkim
 from gatepost.checks.links.hosts import (
     MAX_NEW_HOSTS,
     find_link_away,
@@ -188,9 +189,11 @@ def test_own_and_partner_sites_are_not_new(letter: Letter) -> None:
         assert find_sites(reading, {"pages.example": NEVER}, protected) == []
 
 
-def test_a_list_links_to_all_sorts_of_things(letter: Letter) -> None:
+def test_a_known_list_links_to_all_sorts_of_things(letter: Letter) -> None:
     reading = letter("See", link="https://a.pages.example/x", fields="List-Post: <mailto:l@lists.example>\n")
-    assert find_sites(reading, {"pages.example": NEVER}) == []
+    assert find_sites(reading, {"pages.example": NEVER}) == ["pages.example"], "anybody can name a list"
+    met = SenderHistory(ready=True, hosts={"pages.example": NEVER})
+    assert not list(new_hosts(know_list(msgspec.structs.replace(reading, sender_history=met))))
 
 
 def test_a_few_are_enough(letter: Letter) -> None:
@@ -217,6 +220,12 @@ def test_link_domains(urls: list[str], sender: str, found: list[str]) -> None:
     assert kinds(foreign_target, *map(link, urls), sender=sender) == found
 
 
+def test_a_known_list_leads_to_one_stranger(letter: Letter) -> None:
+    posted = letter("See", link="https://evil.com/", fields="List-Post: <mailto:l@lists.example>\n")
+    assert [finding.kind for finding in foreign_target(posted)] == [URL_FOREIGN_TARGET.id]
+    assert not list(foreign_target(know_list(posted)))
+
+
 def test_an_address_in_plain_text_says_nothing() -> None:
     assert kinds(foreign_target, link("https://evil.com/", source="text")) == []
 
@@ -226,16 +235,30 @@ LIST = "List-Post: <mailto:l@lists.example>\n"
 
 
 @pytest.mark.parametrize(
-    ("link", "fields", "distance"),
+    ("link", "fields", "known", "distance"),
     [
-        ("https://elsewhere.example/x", "", 1.0),
-        ("https://www.sender.example/x", "", 1.0),
-        ("https://elsewhere.example/x", LIST, 0.3),
-        ("https://www.sender.example/x", LIST, 0.3),
+        ("https://elsewhere.example/x", "", [], 1.0),
+        ("https://www.sender.example/x", "", [], 1.0),
+        ("https://elsewhere.example/x", LIST, [], 1.0),
+        ("https://www.sender.example/x", LIST, [], 1.0),
+        ("https://elsewhere.example/x", "", [know_sender], 1.0),
+        ("https://www.sender.example/x", "", [know_sender], 0.15),
+        ("https://elsewhere.example/x", LIST, [know_list], 0.3),
+        ("https://www.sender.example/x", LIST, [know_list], 0.3),
+        ("https://www.sender.example/x", LIST, [know_list, know_sender], 0.045),
+        ("https://elsewhere.example/x", "", [know_list], 1.0),  # it names no list
+        ("https://www.paypal.com/signin", "", [], 0.2),  # the company's own site catches nothing
+        ("https://www.paypal.com/r?to=https://evil.example/", "", [], 1.0),
+        ("https://docs.google.com/forms/x", "", [], 1.0),  # strangers have pages there
     ],
 )
-def test_how_far_it_leads(letter: Letter, link: str, fields: str, distance: float) -> None:
-    way = find_link_away(letter("text", link=link, fields=fields))
+def test_how_far_it_leads(
+    letter: Letter, link: str, fields: str, known: list[Callable[[Reading], Reading]], distance: float
+) -> None:
+    reading = letter("text", link=link, fields=fields)
+    for prove in known:
+        reading = prove(reading)
+    way = find_link_away(reading)
     assert way is not None
     assert way.distance == pytest.approx(distance)
     assert way.link.url == link
@@ -246,12 +269,13 @@ def test_nothing_to_follow(letter: Letter, link: str) -> None:
     assert find_link_away(letter("text", link=link)) is None
 
 
-def test_a_proven_sender_who_links_home_is_hardly_a_lure(letter: Letter) -> None:
+def test_a_stranger_who_links_home_may_lure(letter: Letter) -> None:
+    """Whoever buys a domain can sign for it, and lead to it."""
     reading = letter("text", link="https://www.sender.example/x")
-    proven = Authentication(dmarc=Dmarc(dkim_aligned=True))
-    way = find_link_away(Reading(reading.message, reading.envelope, proven))
-    assert way is not None
-    assert way.distance == 0.15
+    for stranger in (know_sender(reading, SELDOM), know_sender(reading, NEVER), know_sender(reading, aligned=False)):
+        way = find_link_away(stranger)
+        assert way is not None
+        assert way.distance == 1.0
 
 
 # Pictures from where anybody can put some.
@@ -271,12 +295,30 @@ def test_picture_host(picture: str, target: str, found: list[str]) -> None:
     assert kinds(picture_host, link(target), link(picture, source="image")) == found
 
 
-@pytest.mark.parametrize("field", ["In-Reply-To: <a@b.example>\n", "List-Post: <mailto:a@b.example>\n"])
-def test_pictures_in_conversations(letter: Letter, field: str) -> None:
+def with_picture(letter: Letter, fields: str) -> Reading:
+    reading = letter("Hello", fields=fields)
     shown = (link("https://i.imgur.com/x.png", source="image"),)
-    reading = letter("Hello", fields=field)
-    message = msgspec.structs.replace(reading.message, links=shown)
-    assert not list(picture_host(msgspec.structs.replace(reading, message=message)))
+    return msgspec.structs.replace(reading, message=msgspec.structs.replace(reading.message, links=shown))
+
+
+@pytest.mark.parametrize(
+    "field", ["In-Reply-To: <a@b.example>\n", LIST, "Resent-From: a@b.example\n", "X-Forwarded-Message-Id: <a@b>\n"]
+)
+def test_pictures_in_claimed_conversations(letter: Letter, field: str) -> None:
+    assert [finding.strength for finding in picture_host(with_picture(letter, field))] == [1.0]
+
+
+def test_pictures_in_conversations(letter: Letter) -> None:
+    assert not list(picture_host(know_sender(with_picture(letter, "In-Reply-To: <a@b.example>\n"))))
+    assert not list(picture_host(know_list(with_picture(letter, LIST))))
+
+
+def test_pictures_of_a_known_sender_say_less(letter: Letter) -> None:
+    reading = with_picture(letter, "")
+    assert [finding.strength for finding in picture_host(know_sender(reading))] == [0.7]
+    signed = Authentication(dkim=(Dkim("pass", "sender.example"),))
+    claimed = msgspec.structs.replace(reading, authentication=signed)
+    assert [finding.strength for finding in picture_host(claimed)] == [1.0]
 
 
 # What one host is called says less in the digest of a weblog, which leads to many.

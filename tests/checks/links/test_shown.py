@@ -2,14 +2,19 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
+from tests.known_senders import SELDOM, know_list, know_sender
 
 from gatepost.checks.links.urls import link_text, qr_codes
 from gatepost.files.values import File
 from gatepost.findings import Reading
 from gatepost.kinds import TEXT_QR_LURE, URL_QR_CODE, URL_TEXT_MISMATCH
 from gatepost.mail.links import Source
-from gatepost.mail.message import Link, Message
+from gatepost.mail.message import Field, Headers, Link, Message
+from gatepost.names import Address
+from gatepost.policy.rules import shipped_policy
+from gatepost.verdict import judge
 
 Letter = Callable[..., Reading]
 
@@ -51,6 +56,29 @@ def test_link_text(shown: str, host: str, wrapped: tuple[str, ...], kinds: list[
 def test_strength_of_a_mismatch(shown: str, host: str, strength: float) -> None:
     link = Link(f"https://{host}/", f"https://{host}/", host, shown, "1", "html")
     assert [finding.strength for finding in link_text(Reading(Message(links=(link,))))] == [strength]
+
+
+SHOWN = Link("https://evil.test/", "https://evil.test/", "evil.test", "www.bank.example", "1", "html")
+BRAND = Link("https://evil.test/", "https://evil.test/", "evil.test", "www.paypal.com", "1", "html")
+
+
+@pytest.mark.parametrize(
+    ("link", "field", "claimed", "proven"),
+    [
+        (SHOWN, "list-unsubscribe", 0.6, 0.07),  # mailing services count clicks, and the sender stands by it
+        (BRAND, "list-unsubscribe", 1.0, 0.6),
+        (SHOWN, "list-post", 0.6, 0.15),
+        (BRAND, "list-post", 1.0, 1.0),
+    ],
+)
+def test_mailing_services_and_lists_count_clicks_where_they_are_known(
+    link: Link, field: str, claimed: float, proven: float
+) -> None:
+    headers = Headers((Field(field, "<mailto:l@shop.example>", b""),))
+    reading = Reading(Message(headers=headers, senders=(Address("", "x", "shop.example"),), links=(link,)))
+    known = know_sender(reading) if field == "list-unsubscribe" else know_list(reading)
+    assert [finding.strength for finding in link_text(reading)] == [claimed]
+    assert [finding.strength for finding in link_text(known)] == [proven]
 
 
 # Links in QR codes.
@@ -107,3 +135,23 @@ HOME = "https://www.sender.example/x"
 def test_qr_lure(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
     reading: Reading = letter(text, subject, link=link)
     assert [finding.kind for finding in qr_codes(reading) if finding.strength >= 0.5] == kinds
+
+
+def test_tickets_with_codes(letter: Letter) -> None:
+    text = "Your ticket is attached. Scan the QR code at the gate. Sign in to view the document or to change the seat."
+    ticket = letter(text, "Your ticket", link=HOME)
+    codes = picture("qr", "t.sender.example").files
+    with_code = msgspec.structs.replace(ticket, files=codes)
+    judgement = judge(qr_codes(with_code), [], shipped_policy())
+    assert judgement.decision == "deliver", "a code and a request to scan it do not hold a mail"
+    strengths = [
+        {finding.kind: finding.strength for finding in qr_codes(reading)}[TEXT_QR_LURE.id]
+        for reading in (
+            with_code,
+            know_sender(with_code, SELDOM),
+            know_sender(with_code),
+            know_sender(msgspec.structs.replace(ticket, files=(*codes, *picture("qr", "evil.example").files))),
+        )
+    ]
+    assert strengths[0] == strengths[1] == strengths[3] >= 0.5
+    assert strengths[2] < strengths[0] / 2

@@ -2,7 +2,9 @@
 
 import base64
 
+import msgspec
 import pytest
+from tests.known_senders import SELDOM, know_list, know_sender
 
 from gatepost.checks.links.urls import brand_in_path, download, recipient_in_link, redirects, shortened_links, url_form
 from gatepost.findings import Check, Reading
@@ -232,6 +234,17 @@ def test_personal_redirect(url: str, source: str, found: bool) -> None:
 SHORTENED = (link("https://bit.ly/3AbCdE1"), link("https://tinyurl.com/4zd3jacb"))
 
 
+def shortened(links: tuple[Link, ...], sender: str, text: str, field: str) -> Reading:
+    local, _, domain = sender.partition("@")
+    message = Message(
+        headers=Headers((Field(field, "<1@x>", b""),) if field else ()),
+        senders=(Address("", local, domain),),
+        links=links,
+        texts=(Text("1", "plain", text),),
+    )
+    return Reading(message)
+
+
 @pytest.mark.parametrize(
     ("links", "sender", "text", "field", "found"),
     [
@@ -241,18 +254,36 @@ SHORTENED = (link("https://bit.ly/3AbCdE1"), link("https://tinyurl.com/4zd3jacb"
         (SHORTENED[:1], "x@gmail.com", "Here is the way to the lake", "", False),
         (SHORTENED, "x@shop.com", "Open", "", False),
         (SHORTENED, "x@gmail.com", "word " * 200, "", False),
-        (SHORTENED, "x@gmail.com", "Open", "in-reply-to", False),
-        (SHORTENED, "x@gmail.com", "Open", "list-post", False),
+        (SHORTENED, "x@gmail.com", "Open", "in-reply-to", True),
+        (SHORTENED, "x@gmail.com", "Open", "list-post", True),
         ((*SHORTENED, link("https://a.com/"), link("https://b.com/")), "x@gmail.com", "Open", "", False),
         ((), "x@gmail.com", "Open", "", False),
     ],
 )
 def test_shortened_links(links: tuple[Link, ...], sender: str, text: str, field: str, found: bool) -> None:
-    local, _, domain = sender.partition("@")
-    message = Message(
-        headers=Headers((Field(field, "<1@x>", b""),) if field else ()),
-        senders=(Address("", local, domain),),
-        links=links,
-        texts=(Text("1", "plain", text),),
-    )
-    assert [finding.kind for finding in shortened_links(Reading(message))] == [URL_SHORTENED_LINKS.id] * found
+    reading = shortened(links, sender, text, field)
+    assert [finding.kind for finding in shortened_links(reading)] == [URL_SHORTENED_LINKS.id] * found
+
+
+def test_shortened_links_of_people_and_lists_that_are_known() -> None:
+    assert not list(shortened_links(know_sender(shortened(SHORTENED, "x@gmail.com", "Open", "in-reply-to"))))
+    assert not list(shortened_links(know_list(shortened(SHORTENED, "x@gmail.com", "Open", "list-post"))))
+    assert list(shortened_links(know_sender(shortened(SHORTENED, "x@gmail.com", "Open", ""))))
+
+
+def test_a_known_sender_may_shorten_its_links() -> None:
+    reading = shortened(SHORTENED[:1], "x@shop.com", "Open", "list-unsubscribe")
+    assert [finding.strength for finding in redirects(reading)] == [1.0]
+    assert [finding.strength for finding in redirects(know_sender(reading))] == [0.5]
+
+
+@pytest.mark.parametrize(
+    ("check", "url"),
+    [(download, "https://evil.com/setup.exe"), (recipient_in_link, "https://evil.com/#ann@corp.example")],
+)
+def test_members_of_a_known_list_link_to_what_they_like(check: Check, url: str) -> None:
+    posted = shortened((link(url),), "x@shop.com", "Look", "list-post")
+    reading = msgspec.structs.replace(posted, envelope=Envelope("x@shop.com", ("<ann@corp.example>",)))
+    assert list(check(reading))
+    assert list(check(know_list(reading, SELDOM)))
+    assert not list(check(know_list(reading)))

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.known_senders import know_list
 
 from gatepost.checks.sender.mailboxes import freemail_pose, from_field, measure_randomness, random_name, reply_to
 from gatepost.findings import Reading
@@ -72,10 +73,25 @@ def test_answers_to_a_throwaway_domain(reply: str, strength: float | None) -> No
     assert found == ([] if strength is None else [strength])
 
 
-def test_a_list_may_set_it() -> None:
+def test_a_known_list_may_set_it() -> None:
     headers = Headers((Field("list-post", "<mailto:l@lists.example>", b""),))
-    message = Message(headers=headers, senders=(address("ann@corp.example"),), reply_to=(address("ann@gmail.com"),))
-    assert list(reply_to(Reading(message))) == []
+    message = Message(headers=headers, senders=(address("ann@corp.example"),), reply_to=(address("bob@gmail.com"),))
+    assert [finding.kind for finding in reply_to(Reading(message))] == [SENDER_REPLY_TO_FREEMAIL.id]
+    assert list(reply_to(know_list(Reading(message)))) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "reply", "kinds"),
+    [
+        ("Ann Example via dev", Address("Bob Other", "b1", "gmail.com"), [SENDER_REPLY_TO_FREEMAIL.id]),
+        ("Ann Example via dev", Address("Ann Example", "a1", "corp.example"), [SENDER_REPLY_TO_MISMATCH.id]),
+        ("Ann Example", Address("Ann Example", "a1", "gmail.com"), [SENDER_REPLY_TO_FREEMAIL.id]),
+        (" via dev", Address("", "", "gmail.com"), [SENDER_REPLY_TO_FREEMAIL.id]),
+    ],
+)
+def test_a_list_that_writes_for_somebody_else(name: str, reply: Address, kinds: list[str]) -> None:
+    message = Message(senders=(Address(name, "dev", "lists.example"),), reply_to=(reply,))
+    assert [finding.kind for finding in reply_to(Reading(message))] == kinds
 
 
 # Offices at free mailboxes.

@@ -1,6 +1,7 @@
 """The checks of `sender/display_names`: the tricks, and what looks like them."""
 
 import pytest
+from tests.known_senders import NEVER, know_list, know_sender
 
 from gatepost.checks.sender.mailboxes import (
     brand_name,
@@ -19,8 +20,10 @@ from gatepost.kinds import (
     SENDER_MIXED_SCRIPT_NAME,
     SENDER_PROTECTED_PERSON,
 )
-from gatepost.mail.message import Link, Message
+from gatepost.mail.message import Envelope, Field, Headers, Link, Message
 from gatepost.names import Address
+from gatepost.policy.rules import shipped_policy
+from gatepost.verdict import judge
 
 
 # Names that show another address.
@@ -43,6 +46,17 @@ def test_display_name(name: str, domain: str, kinds: list[str]) -> None:
     assert [finding.kind for finding in display_name(reading)] == kinds
 
 
+def test_a_service_or_list_that_shows_addresses_has_to_be_proven() -> None:
+    """Anybody can write the domain of a service into From, or the name of a list into the header."""
+    service = Reading(Message(senders=(Address("billing@bank.example", "x", "shop.zendesk.com"),)))
+    assert [finding.strength for finding in display_name(service)] == [1.0]
+    assert [finding.strength for finding in display_name(know_sender(service, NEVER))] == [0.4]
+    fields = (Field("list-post", "<mailto:l@lists.test>", b""),)
+    post = Reading(Message(headers=Headers(fields), senders=(Address("ann@bank.example", "l", "lists.test"),)))
+    assert [finding.strength for finding in display_name(post)] == [1.0]
+    assert [finding.strength for finding in display_name(know_list(post))] == [0.4]
+
+
 # The alias of a service for throw-away addresses leads to the sender that it names; a forger leads elsewhere.
 @pytest.mark.parametrize(
     ("hosts", "strength"),
@@ -57,7 +71,8 @@ def test_display_name(name: str, domain: str, kinds: list[str]) -> None:
 def test_shown_address_that_is_linked_to(hosts: list[str], strength: float) -> None:
     links = tuple(Link(f"https://{host}/", f"https://{host}/", host, "", "1", "html") for host in hosts)
     reading = Reading(Message(senders=(Address("billing@bank.example", "x", "alias.test"),), links=links))
-    assert [finding.strength for finding in display_name(reading)] == [strength]
+    assert [finding.strength for finding in display_name(reading)] == [1.0], "a forger can lead there as well"
+    assert [finding.strength for finding in display_name(know_sender(reading, NEVER))] == [strength]
 
 
 # Names that show a site, and those that are named after theirs.
@@ -67,7 +82,8 @@ def test_shown_address_that_is_linked_to(hosts: list[str], strength: float) -> N
         ("Crypto.com", "support@surveys.test", ["evil.test"], 1.0),
         ("IRS.gov Refunds", "x@evil.test", [], 1.0),
         ("Crypto.com", "crypto.desk@surveys.test", [], 0.4),
-        ("Crypto.com", "support@surveys.test", ["www.crypto.com"], 0.2),
+        ("Crypto.com", "support@surveys.test", ["www.crypto.com"], 1.0),
+        ("Crypto.com", "support@shop.zendesk.com", [], 1.0),
         ("Crypto.com", "support@mail.crypto.com", [], None),
         ("Crypto.com", "support@crypto-mailing.test", [], None),
         ("CNNMoney.com", "alerts@mail.cnn.com", [], None),
@@ -85,6 +101,37 @@ def test_shown_domain(name: str, address: str, hosts: list[str], strength: float
     links = tuple(Link(f"https://{host}/", f"https://{host}/", host, "", "1", "html") for host in hosts)
     reading = Reading(Message(senders=(Address(name, local, domain),), links=links))
     assert [finding.strength for finding in shown_domain(reading)] == ([] if strength is None else [strength])
+
+
+@pytest.mark.parametrize(
+    ("address", "hosts", "field", "claimed", "authenticated", "known"),
+    [
+        ("support@surveys.test", ["www.crypto.com"], "", 1.0, 0.2, 0.2),
+        ("support@surveys.test", ["www.crypto.com", "evil.test", "other.test"], "", 1.0, 1.0, 1.0),
+        ("support@shop.zendesk.com", [], "", 1.0, 0.3, 0.3),
+        ("support@surveys.test", [], "list-unsubscribe", 1.0, 1.0, 0.5),
+        ("support@surveys.test", [], "", 1.0, 1.0, 1.0),
+    ],
+)
+def test_who_may_show_a_site(
+    address: str, hosts: list[str], field: str, claimed: float, authenticated: float, known: float
+) -> None:
+    local, _, domain = address.partition("@")
+    links = tuple(Link(f"https://{host}/", f"https://{host}/", host, "", "1", "html") for host in hosts)
+    headers = Headers((Field(field, "<mailto:u@surveys.test>", b""),) if field else ())
+    reading = Reading(Message(headers=headers, senders=(Address("Crypto.com", local, domain),), links=links))
+    found = [
+        [finding.strength for finding in shown_domain(each)]
+        for each in (reading, know_sender(reading, NEVER), know_sender(reading))
+    ]
+    assert found == [[claimed], [authenticated], [known]]
+
+
+def test_members_of_a_known_list_may_show_a_site() -> None:
+    headers = Headers((Field("list-post", "<mailto:l@lists.test>", b""),))
+    post = Reading(Message(headers=headers, senders=(Address("Crypto.com", "l", "lists.test"),)))
+    assert [finding.strength for finding in shown_domain(post)] == [1.0]
+    assert not list(shown_domain(know_list(post)))
 
 
 # Names dressed up.
@@ -125,10 +172,11 @@ def test_name_dress(name: str, kinds: list[str]) -> None:
 
 
 # Company names on foreign senders.
-def brand_kinds(name: str, address: str, *hosts: str) -> dict[str, float]:
+def brand_kinds(name: str, address: str, *hosts: str, authenticated: bool = False) -> dict[str, float]:
     local, _, domain = address.partition("@")
     links = tuple(Link(f"https://{host}/", f"https://{host}/", host, "", "1", "html") for host in hosts)
     reading = Reading(Message(senders=(Address(name, local, domain),), links=links))
+    reading = know_sender(reading, NEVER, aligned=authenticated)
     return {finding.kind: finding.strength for finding in brand_name(reading)}
 
 
@@ -186,9 +234,17 @@ def test_disguise(name: str, found: bool) -> None:
 def test_an_agency_that_leads_to_the_company_says_less() -> None:
     assert brand_kinds("PayPal", "x@agency.test", "www.paypal.com")[SENDER_BRAND_IMPERSONATION.id] == pytest.approx(0.3)
     assert brand_kinds("PayPal", "x@agency.test", "evil.test")[SENDER_BRAND_IMPERSONATION.id] == 1.0
-    assert brand_kinds("PayPal", "x@u1.ct.sendgrid.net", "evil.test")[SENDER_BRAND_IMPERSONATION.id] == pytest.approx(
-        0.4
-    )
+
+
+def test_links_to_the_company_beside_another_do_not_help() -> None:
+    hosts = ("www.paypal.com", "help.paypal.com", "paypal.co.uk", "evil.test")
+    assert brand_kinds("PayPal", "x@agency.test", *hosts)[SENDER_BRAND_IMPERSONATION.id] == 1.0
+
+
+@pytest.mark.parametrize(("authenticated", "strength"), [(False, 1.0), (True, 0.4)])
+def test_a_mailing_service_says_less_where_it_is_authenticated(authenticated: bool, strength: float) -> None:
+    found = brand_kinds("PayPal", "x@u1.ct.sendgrid.net", "evil.test", authenticated=authenticated)
+    assert found[SENDER_BRAND_IMPERSONATION.id] == pytest.approx(strength)
 
 
 def test_a_comma_without_quotes_is_one_sender() -> None:
@@ -224,3 +280,22 @@ def test_protected_person(name: str, address: str, kinds: list[str]) -> None:
 
 def test_nobody_is_protected_by_default() -> None:
     assert list(protected_person(Reading(Message(senders=(Address("Ann Director", "x", "evil.test"),))))) == []
+
+
+def test_the_readers_own_address_is_a_small_sign() -> None:
+    """Scanners and calendars show it, lures as well; the envelope says whose address it is, not To."""
+    sender = Address("ann@house.example", "notify", "service.test")
+    message = Message(senders=(sender,), recipients=(Address("", "ann", "house.example"),))
+    (elsewhere,) = display_name(Reading(message, Envelope("", ("carl@house.example",))))
+    assert elsewhere.strength == 1.0
+    (own,) = display_name(Reading(message, Envelope("", ("carl@house.example", "<Ann@House.Example>"))))
+    assert own.strength == 0.25
+    verdict = judge([own], [], shipped_policy())
+    assert (verdict.verdict, verdict.score) == ("clean", 65)
+
+
+def test_forwarders_that_are_proven_show_for_whom_they_write() -> None:
+    message = Message(senders=(Address("news@shop.test [via Relay]", "x7", "mozmail.com"),))
+    (claimed,) = display_name(Reading(message))
+    (proven,) = display_name(know_sender(Reading(message), NEVER))
+    assert proven.strength < claimed.strength == 1.0

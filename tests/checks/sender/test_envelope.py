@@ -1,6 +1,7 @@
 """The checks of `sender/envelope`: the tricks, and what looks like them."""
 
 import pytest
+from tests.known_senders import SELDOM, know_list, know_sender
 
 from gatepost.checks.sender.envelope import envelope, is_delivery_report, malformed_envelope
 from gatepost.findings import Reading
@@ -30,13 +31,23 @@ LETTER = "From: Shop <x@shop.com>\nSubject: Win\n\nhttps://evil.com/\n"
         (LETTER.replace("https://evil.com/", "plain"), "", []),
         (LETTER.replace("Win", "Undeliverable: Win"), "", []),
         (LETTER.replace("Shop <x@shop.com>", "MAILER-DAEMON@shop.com"), "", []),
-        (f"Auto-Submitted: auto-replied\n{LETTER}", "", []),
+        (f"Auto-Submitted: auto-replied\n{LETTER}", "", [SENDER_NULL_SENDER.id]),
+        (f"X-Failed-Recipients: ann@house.example\n{LETTER}", "", [SENDER_NULL_SENDER.id]),
+        (f"List-Id: <l.lists.example>\n{LETTER}", "", [SENDER_NULL_SENDER.id]),
+        (f"List-Post: <mailto:l@lists.example>\n{LETTER}", "", [SENDER_NULL_SENDER.id]),
         (f"Content-Type: message/rfc822\n{LETTER}", "", []),
     ],
 )
 def test_null_sender(text: str, sender: str, kinds: list[str]) -> None:
     reading = Reading(read(text.encode()), Envelope(sender, remote_address="192.0.2.1"))
     assert [finding.kind for finding in envelope(reading)] == kinds
+
+
+def test_a_known_list_may_leave_the_envelope_empty() -> None:
+    posted = read(f"List-Post: <mailto:l@lists.example>\n{LETTER}".encode())
+    reading = Reading(posted, Envelope("", remote_address="192.0.2.1"))
+    assert [finding.kind for finding in envelope(know_list(reading, SELDOM))] == [SENDER_NULL_SENDER.id]
+    assert not list(envelope(know_list(reading)))
 
 
 def test_an_unknown_envelope_is_no_null_sender() -> None:
@@ -57,8 +68,11 @@ def test_an_unknown_envelope_is_no_null_sender() -> None:
         ("bounce-123@other.example", "shop.example", {}, []),
         ("b+ann=corp.example@other.example", "shop.example", {}, []),  # VERP
         ("x@u1.sendgrid.net", "shop.example", {}, []),
-        ("l-owner@lists.example", "corp.example", {"list-id": "<l.lists.example>"}, []),
-        ("x@other.example", "corp.example", {"sender": "x@other.example"}, []),  # sent on behalf, and says so
+        ("l@lists.example", "corp.example", {"list-id": "<l.lists.example>"}, [SENDER_RETURN_PATH_MISMATCH.id]),
+        ("l@lists.example", "corp.example", {"list-post": "<mailto:l@l.example>"}, [SENDER_RETURN_PATH_MISMATCH.id]),
+        ("x@other.example", "corp.example", {"precedence": "bulk"}, [SENDER_RETURN_PATH_MISMATCH.id]),
+        ("x@other.example", "corp.example", {"resent-from": "x@other.example"}, [SENDER_RETURN_PATH_MISMATCH.id]),
+        ("x@other.example", "corp.example", {"sender": "x@other.example"}, [SENDER_RETURN_PATH_MISMATCH.id]),
         ("", "corp.example", {}, []),
         ("x@other.example", "", {}, []),
     ],
@@ -67,6 +81,16 @@ def test_return_path(sender: str, domain: str, fields: dict[str, str], kinds: li
     headers = Headers(tuple(Field(name, value, b"") for name, value in fields.items()))
     reading = Reading(Message(headers=headers, senders=(Address("", "x", domain),)), Envelope(sender))
     assert [finding.kind for finding in envelope(reading)] == kinds
+
+
+def test_known_senders_and_lists_have_envelopes_of_their_own() -> None:
+    headers = Headers((Field("list-post", "<mailto:l@lists.example>", b""),))
+    for sender in ("x@other.example", "x@gmail.com", "nobody@other.example"):
+        reading = Reading(Message(headers=headers, senders=(Address("", "x", "corp.example"),)), Envelope(sender))
+        assert not list(envelope(know_sender(reading)))
+        assert not list(envelope(know_list(reading)))
+        for stranger in (know_sender(reading, SELDOM), know_sender(reading, aligned=False), know_list(reading, SELDOM)):
+            assert len(list(envelope(stranger))) == 1
 
 
 # Addresses of the envelope that are none.

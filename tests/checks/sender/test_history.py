@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.known_senders import OFTEN, know_list, know_sender
 
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
 from gatepost.checks.sender.history import broken_habit, first_contact, stranger_asks
@@ -26,6 +27,7 @@ Letter = Callable[..., Reading]
 # Strangers, and who is none.
 NO_STANDING, KNOWN_STANDING = Standing(), Standing(proven=FacetAge(3, 9))
 CLAIMED = Standing(claimed=FacetAge(1, 1))
+LIST = "List-Post: <mailto:l@lists.example>\n"
 
 
 def met(address: Standing = NO_STANDING, domain: Standing = NO_STANDING) -> SenderHistory:
@@ -61,9 +63,11 @@ def test_the_own_house_and_partners_are_no_strangers(letter: Letter, protected: 
     assert not list(first_contact(msgspec.structs.replace(reading, sender_history=met(), protected=protected)))
 
 
-def test_people_on_lists_are_no_strangers(letter: Letter) -> None:
-    reading = letter("Hello", sender="a@new.example", fields="List-Post: <mailto:l@lists.example>\n")
-    assert not list(first_contact(msgspec.structs.replace(reading, sender_history=met())))
+def test_people_on_known_lists_are_no_strangers(letter: Letter) -> None:
+    posted = letter("Hello", sender="a@new.example", fields=LIST)
+    reading = msgspec.structs.replace(posted, sender_history=met())
+    assert [finding.kind for finding in first_contact(reading)] == [SENDER_FIRST_CONTACT.id]
+    assert not list(first_contact(know_list(reading)))
 
 
 def test_no_sender_is_no_stranger() -> None:
@@ -74,6 +78,8 @@ def test_no_sender_is_no_stranger() -> None:
 PAY = "Our bank details have changed. Please send all future payments to our new bank account."
 LURE = "Your mailbox has been limited. Verify your account within 24 hours."
 PAGE = "https://sign-in.example/x"
+AT_LENGTH = "\n" + "We have written about this matter at length. " * 100
+WARNED = "\nBeware of phishing emails. Report phishing to us: we will never ask you for your password."
 NEVER_MET = SenderHistory(ready=True, hosts={"sign-in.example": FacetAge(), "sender.example": FacetAge()})
 LONG_MET = SenderHistory(
     ready=True,
@@ -95,7 +101,9 @@ LONG_MET = SenderHistory(
         (LURE, "https://sender.example/x", NEVER_MET, []),  # at home
         ("Here is the programme of the fair.", PAGE, NEVER_MET, []),
         ("Thank you for your order. The invoice is attached, payable within 30 days.", "", NEVER_MET, []),
-        (PAY + "\n" + "We have written about this at length. " * 100, "", NEVER_MET, []),  # no letter
+        (PAY + AT_LENGTH, "", NEVER_MET, [SENDER_STRANGER_ASKS.id]),
+        (PAY + WARNED, "", NEVER_MET, [SENDER_STRANGER_ASKS.id]),
+        (LURE + AT_LENGTH, PAGE, NEVER_MET, [URL_NEW_HOST_ASKS.id]),
     ],
 )
 def test_stranger_asks(letter: Letter, text: str, link: str, met: SenderHistory, kinds: list[str]) -> None:
@@ -108,6 +116,16 @@ def test_a_known_sender_with_a_page_that_is_new(letter: Letter) -> None:
     met = msgspec.structs.replace(LONG_MET, hosts={"sign-in.example": FacetAge()})
     reading = msgspec.structs.replace(letter(LURE, link=PAGE), sender_history=met)
     assert [finding.kind for finding in stranger_asks(reading)] == [URL_NEW_HOST_ASKS.id]
+
+
+@pytest.mark.parametrize(
+    "text", [LURE + WARNED, f"Your mailbox has been limited.{AT_LENGTH}Verify your account within 24 hours."]
+)
+def test_a_known_sender_may_explain_at_length(letter: Letter, text: str) -> None:
+    met = msgspec.structs.replace(LONG_MET, hosts={"sign-in.example": FacetAge()})
+    reading = msgspec.structs.replace(letter(text, link=PAGE), sender_history=met)
+    assert [finding.kind for finding in stranger_asks(reading)] == [URL_NEW_HOST_ASKS.id], "it did not prove itself"
+    assert not list(stranger_asks(know_sender(reading)))
 
 
 # Habits that are broken, and habits that never were.
@@ -160,11 +178,13 @@ def test_proof_is_proof_and_no_answer_is_none(letter: Letter, authentication: Au
     assert not find_broken(letter("Hello"), SenderHistory(ready=True, domain=ALWAYS), authentication)
 
 
-def test_lists_break_signatures(letter: Letter) -> None:
+def test_known_lists_break_signatures(letter: Letter) -> None:
     met = SenderHistory(ready=True, domain=ALWAYS)
-    for field in ("List-Id: <l.lists.example>\n", "List-Post: <mailto:l@lists.example>\n"):
+    for field in ("List-Id: <l.lists.example>\n", LIST):
         (finding,) = find_broken(letter("Hello", fields=field), met)
-        assert finding.strength == 0.3
+        assert finding.strength == 1.0
+    (finding,) = find_broken(letter("Hello", fields=LIST), msgspec.structs.replace(met, mailing_list=OFTEN))
+    assert finding.strength == 0.3
     assert not find_broken(letter("Hello"), met, protected=Protected(host_trusted=True))
 
 
@@ -186,6 +206,15 @@ def test_answers_that_never_went_elsewhere(
     met = SenderHistory(ready=True, address=address, redirection=redirection)
     findings = find_broken(reading, met, Authentication(HOST, dmarc=Dmarc("pass", dkim_aligned=True)))
     assert [finding.kind for finding in findings] == [SENDER_NEW_REPLY_TO.id] * broken
+
+
+def test_a_known_list_has_answers_sent_to_itself(letter: Letter) -> None:
+    reading = letter("Hello", fields=f"Reply-To: l@lists.example\n{LIST}")
+    met, proven = SenderHistory(ready=True, address=ALWAYS, redirection=FacetAge()), Dmarc("pass", dkim_aligned=True)
+    (finding,) = find_broken(reading, met, Authentication(HOST, dmarc=proven))
+    assert finding.kind == SENDER_NEW_REPLY_TO.id
+    known = msgspec.structs.replace(met, mailing_list=OFTEN)
+    assert not find_broken(reading, known, Authentication(HOST, dmarc=proven))
 
 
 def test_a_young_memory_has_no_habits(letter: Letter) -> None:

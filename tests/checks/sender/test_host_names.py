@@ -2,7 +2,7 @@
 
 import pytest
 
-from gatepost.auth.results import Authentication, Iprev
+from gatepost.auth.results import Authentication, Iprev, Spf
 from gatepost.checks.sender.sending_host import carries_address, host_names
 from gatepost.findings import Protected, Reading
 from gatepost.kinds import (
@@ -56,6 +56,30 @@ HOST = "203.0.113.65"
 def test_helo(helo: str, kinds: list[str]) -> None:
     reading = Reading(envelope=Envelope("x@shop.com", ("ann@corp.example.com",), HOST, helo))
     assert [finding.kind for finding in host_names(reading)] == kinds
+
+
+@pytest.mark.parametrize(
+    "forwarder",
+    "privaterelay.appleid.com simplelogin.co duck.com addy.io anonaddy.me mozmail.com".split(),
+)
+def test_forwarders_that_are_proven_name_their_hosts_as_they_like(forwarder: str) -> None:
+    helo = f"203-0-113-65.{forwarder}"
+    envelope = Envelope("x@shop.com", ("ann@corp.example.com",), HOST, helo)
+    claimed = [HELO_DYNAMIC_NAME.id]
+    proofs = {
+        "none": (Authentication(), claimed),
+        "DNS": (Authentication(host=HOST, host_source="border", iprev=Iprev("pass", helo)), []),
+        "SPF": (Authentication(spf=Spf("pass", f"bounces.{forwarder}")), []),
+        "SPF of the name": (Authentication(helo=Spf("pass", helo, "helo")), []),
+        "DNS that fails": (Authentication(iprev=Iprev("fail", helo)), claimed),
+        "SPF of another": (Authentication(spf=Spf("pass", "shop.com")), claimed),
+        "SPF that fails": (Authentication(spf=Spf("softfail", forwarder)), claimed),
+    }
+    found = {
+        name: [finding.kind for finding in host_names(Reading(envelope=envelope, authentication=proof))]
+        for name, (proof, _) in proofs.items()
+    }
+    assert found == {name: kinds for name, (_, kinds) in proofs.items()}
 
 
 @pytest.mark.parametrize("host", ["10.1.2.3", "192.168.1.2", "127.0.0.1", "172.20.0.1", "::1", "fd00::1"])

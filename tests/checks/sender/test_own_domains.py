@@ -1,12 +1,13 @@
 """The checks of `sender/own_domains`: the tricks, and what looks like them."""
 
 import pytest
+from tests.known_senders import NEVER, know_list, know_sender
 
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
 from gatepost.checks.sender.authentication import own_domain, recipient_domain, self_sent
 from gatepost.findings import Protected, Reading
 from gatepost.kinds import SENDER_OWN_DOMAIN_SPOOF, SENDER_RECIPIENT_DOMAIN, SENDER_SELF_SENT
-from gatepost.mail.message import Envelope, Message
+from gatepost.mail.message import Envelope, Field, Headers, Message
 from gatepost.names import Address
 
 # Own domains that are forged.
@@ -75,7 +76,7 @@ def shown_as(name: str, sender: str, recipient: str = "ann@house.com", envelope:
         ("IT Support (HOUSE.COM)", "x@evil.com", 1.0),
         ("Voicemail | mail.house.com", "x@evil.com", 1.0),
         ("Mailbox: <house.com>", "x@evil.com", 1.0),
-        ("house.com Tickets", "house@shop.zendesk.com", 0.4),  # a help desk that the company has hired
+        ("house.com Tickets", "house@shop.zendesk.com", 1.0),  # anybody can write that
         ("Ann House", "x@evil.com", None),
         ("house.com", "carl@house.com", None),  # a colleague
         ("house.com alerts", "alerts@mail.house.com", None),
@@ -91,6 +92,32 @@ def shown_as(name: str, sender: str, recipient: str = "ann@house.com", envelope:
 def test_recipient_domain(name: str, sender: str, strength: float | None) -> None:
     found = [(finding.kind, finding.strength) for finding in recipient_domain(shown_as(name, sender))]
     assert found == ([(SENDER_RECIPIENT_DOMAIN.id, strength)] if strength else [])
+
+
+def test_a_help_desk_that_the_company_has_hired_is_authenticated() -> None:
+    reading = shown_as("house.com Tickets", "house@shop.zendesk.com")
+    assert [finding.strength for finding in recipient_domain(know_sender(reading, NEVER))] == [0.4]
+    stranger = know_sender(shown_as("house.com Tickets", "x@evil.com"), NEVER)
+    assert [finding.strength for finding in recipient_domain(stranger)] == [1.0]
+
+
+def posted(name: str, domain: str, envelope: str) -> Reading:
+    headers = Headers((Field("list-post", "<mailto:l@lists.example>", b""),))
+    return Reading(
+        Message(headers=headers, senders=(Address(name, "ann", domain),)), Envelope(envelope, ("ann@house.com",))
+    )
+
+
+def test_members_of_a_known_list_get_their_own_posts() -> None:
+    reading = posted("", "house.com", "l-bounces@lists.example")
+    assert [finding.kind for finding in self_sent(reading)] == [SENDER_SELF_SENT.id]
+    assert not list(self_sent(know_list(reading)))
+
+
+def test_a_known_list_may_show_the_recipients_domain() -> None:
+    reading = posted("house.com Webmail", "lists.example", "l-bounces@lists.example")
+    assert [finding.strength for finding in recipient_domain(reading)] == [1.0]
+    assert not list(recipient_domain(know_list(reading)))
 
 
 def test_free_mail_is_not_the_recipients_own() -> None:

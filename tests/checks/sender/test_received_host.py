@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from tests.known_senders import know_list, know_sender
 
-from gatepost.auth.results import Authentication, Iprev
+from gatepost.auth.results import Authentication, Dkim, Iprev
 from gatepost.checks.headers.fields import desktop_program
 from gatepost.checks.sender.sending_host import MAX_HOPS, find_border_hop, received_host
 from gatepost.findings import Reading
@@ -68,9 +69,27 @@ def test_received_host(letter: Letter, hops: tuple[str, ...], kinds: list[str]) 
     assert [finding.kind for finding in received_host(at_border(letter("Hello", fields=received(*hops))))] == expected
 
 
-@pytest.mark.parametrize("more", ["List-Id: <a.b.example>\n", "Resent-From: bob@club.org\n"])
-def test_mail_of_lists_and_resent_mail_says_nothing_of_hosts(letter: Letter, more: str) -> None:
-    assert not list(received_host(at_border(letter("Hello", fields=received(TOP, f"{LINE} {BY}", more=more)))))
+LIST = "List-Post: <mailto:a@b.example>\n"
+
+
+@pytest.mark.parametrize("more", [LIST, "List-Id: <a.b.example>\n", "Resent-From: bob@club.org\n"])
+def test_mail_that_says_that_it_was_passed_on_is_looked_at(letter: Letter, more: str) -> None:
+    reading = at_border(letter("Hello", fields=received(TOP, f"{LINE} {BY}", more=more)))
+    assert [finding.kind for finding in received_host(reading)] == [HOST_RECORDED_LINE.id]
+
+
+def test_a_known_list_takes_mail_from_its_members(letter: Letter) -> None:
+    reading = at_border(letter("Hello", fields=received(TOP, f"{LINE} {BY}", more=LIST)))
+    assert not list(received_host(know_list(reading)))
+
+
+def test_a_known_sender_may_have_a_host_without_a_name(letter: Letter) -> None:
+    hop = f"from shop.net (unknown [203.0.113.1]) {BY}"
+    reading = at_border(letter("Hello", fields=received(TOP, hop, more="DKIM-Signature: v=1; d=sender.example\n")))
+    signed = msgspec.structs.replace(reading, authentication=Authentication(dkim=(Dkim("pass", "sender.example"),)))
+    for stranger in (reading, signed, know_sender(reading, aligned=False)):
+        assert [finding.kind for finding in received_host(stranger)] == [HOST_RECORDED_NO_NAME.id]
+    assert not list(received_host(know_sender(reading)))
 
 
 def test_reports_come_from_whatever_server_there_is(letter: Letter) -> None:
@@ -101,12 +120,16 @@ def test_no_more_hops_are_read_than_allowed(letter: Letter) -> None:
     assert found[0] == MAX_HOPS - 1
 
 
+UNSUBSCRIBE = "List-Unsubscribe: <https://sender.example/>\n"
+
+
 @pytest.mark.parametrize(
     ("hops", "more", "kinds"),
     [
         ((TOP, f"{LINE} {BY}"), "", [HOST_DESKTOP_PROGRAM.id]),
         ((TOP, f"{LINE} {BY}", "from pc by shop.net with ESMTPA"), "", []),
-        ((TOP, f"{LINE} {BY}"), "List-Unsubscribe: <https://sender.example/>\n", []),
+        ((TOP, f"{LINE} {BY}"), UNSUBSCRIBE, [HOST_DESKTOP_PROGRAM.id]),
+        ((TOP, f"{LINE} {BY}"), LIST, [HOST_DESKTOP_PROGRAM.id]),
         ((TOP, f"{LINE} {BY.replace('ESMTP', 'ESMTPA')}"), "", []),
     ],
 )
@@ -115,3 +138,10 @@ def test_desktop_programs_at_a_forwarding_server(
 ) -> None:
     fields = received(*hops, more=more + "X-Mailer: Microsoft Outlook Express 6.00.2900.2180\n")
     assert [finding.kind for finding in desktop_program(at_border(letter("Hello", fields=fields)))] == kinds
+
+
+def test_software_of_known_newsletters_keeps_the_name_of_a_program(letter: Letter) -> None:
+    fields = received(TOP, f"{LINE} {BY}", more=UNSUBSCRIBE + "X-Mailer: Microsoft Outlook Express 6.00.2900.2180\n")
+    reading = at_border(letter("Hello", fields=fields))
+    assert not list(desktop_program(know_sender(reading)))
+    assert list(desktop_program(know_sender(reading, aligned=False)))

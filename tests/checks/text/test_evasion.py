@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from tests.known_senders import SELDOM, know_list, know_sender
 
 from gatepost.checks.text.advertising import filter_evasion, image_only, picture_first
 from gatepost.findings import Reading
@@ -116,11 +117,22 @@ def test_a_picture_that_links(letter: Letter) -> None:
     assert (found.kind, found.strength) == (TEXT_IMAGE_ONLY.id, 1.0)
 
 
-def test_a_newsletter_of_pictures_counts_less(letter: Letter) -> None:
-    (found,) = image_only(
-        letter("", "News", link=AWAY, picture=True, fields="List-Unsubscribe: <https://x.example/u>\n")
-    )
-    assert found.strength < 0.5
+UNSUBSCRIBE, LIST = "List-Unsubscribe: <https://x.example/u>\n", "List-Post: <mailto:l@lists.example>\n"
+
+
+def test_a_newsletter_of_pictures_counts_less_where_its_sender_is_known(letter: Letter) -> None:
+    reading = letter("", "News", link=AWAY, picture=True, fields=UNSUBSCRIBE)
+    assert [found.strength for found in image_only(reading)] == [1.0]
+    assert [found.strength for found in image_only(know_sender(reading, SELDOM))] == [1.0]
+    assert [found.strength for found in image_only(know_sender(reading))] == [0.4]
+
+
+def test_posts_of_known_lists_and_answers_of_known_people_may_be_one_link(letter: Letter) -> None:
+    posted, answer = (letter("Look", "Look", link=AWAY, fields=each) for each in (LIST, "In-Reply-To: <1@x>\n"))
+    for claimed in (posted, answer, know_list(posted, SELDOM), know_sender(answer, aligned=False)):
+        assert [found.kind for found in image_only(claimed)] == [TEXT_BARE_LINK.id]
+    assert not list(image_only(know_list(posted)))
+    assert not list(image_only(know_sender(answer)))
 
 
 def test_a_picture_that_links_nowhere_is_a_picture(letter: Letter) -> None:
@@ -132,6 +144,12 @@ PICTURE = '<img src="cid:p1">'
 PROSE = "<p>He walked along the harbour wall and thought of the winter that had gone.</p>"
 
 
+def drawn(html: str, kind: str, fields: str) -> Reading:
+    raw = f"From: x@harbour.example\n{fields}Content-Type: multipart/related; boundary=b\n\n"
+    raw += f"--b\nContent-Type: text/html\n\n{html}\n--b\nContent-Type: {kind}\nContent-ID: <p1>\n\nGIF89a\n--b--\n"
+    return Reading(read(raw.encode()))
+
+
 @pytest.mark.parametrize(
     ("html", "kind", "fields", "found"),
     [
@@ -140,14 +158,20 @@ PROSE = "<p>He walked along the harbour wall and thought of the winter that had 
         (f"{PROSE}{PICTURE}", "image/gif", "", False),  # the logo below a letter
         (f"{PICTURE}{PROSE}", "image/jpeg", "", False),  # a photograph
         (f"{PICTURE}{PROSE}", "image/png", "", False),  # a screenshot
-        (f"{PICTURE}{PROSE}", "image/gif", "In-Reply-To: <1@x>\n", False),
+        (f"{PICTURE}{PROSE}", "image/gif", "In-Reply-To: <1@x>\n", True),
+        (f"{PICTURE}{PROSE}", "image/gif", LIST, True),
+        (f"{PICTURE}{PROSE}", "image/gif", "DKIM-Signature: v=1; d=harbour.example\n", True),
         (f'{PICTURE}{PROSE}<a href="https://shop.example/">Shop</a>', "image/gif", "", False),
         (PROSE, "image/gif", "", False),
         (f"{'<p>' * 9000}{PICTURE}", "image/gif", "", False),  # beyond what is looked at
     ],
 )
 def test_picture_first(html: str, kind: str, fields: str, found: bool) -> None:
-    raw = f"From: x@harbour.example\n{fields}Content-Type: multipart/related; boundary=b\n\n"
-    raw += f"--b\nContent-Type: text/html\n\n{html}\n--b\nContent-Type: {kind}\nContent-ID: <p1>\n\nGIF89a\n--b--\n"
-    reading = Reading(read(raw.encode()))
-    assert [finding.kind for finding in picture_first(reading)] == [TEXT_PICTURE_FIRST.id] * found
+    assert [finding.kind for finding in picture_first(drawn(html, kind, fields))] == [TEXT_PICTURE_FIRST.id] * found
+
+
+def test_known_people_and_lists_pass_cartoons_on() -> None:
+    reading = drawn(f"{PICTURE}{PROSE}", "image/gif", LIST)
+    assert not list(picture_first(know_sender(reading)))
+    assert not list(picture_first(know_list(reading)))
+    assert list(picture_first(know_sender(reading, aligned=False)))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.known_senders import SELDOM, know_list, know_sender
 
 from gatepost.checks.text.fraud import (
     MAX_WALLETS_TRIED,
@@ -65,20 +66,35 @@ def test_advance_fee(letter: Letter, text: str, subject: str, link: str, kinds: 
     assert [finding.kind for finding in advance_fee(reading) if finding.strength >= 0.3] == kinds
 
 
-# The same letter as the first post of a thread on a list counts less, and answers that quote it do not count.
+# The same letter as the first post of a thread on a known list counts less, and answers that quote it do not count.
+FORTUNE = (
+    "Greetings to you. My late husband deposited millions US dollars; I am a widow dying of cancer and want to "
+    "donate to charity. Next of kin, beneficiary, strictly confidential business proposal, transfer of funds. "
+    "Reply with your telephone number. God bless."
+)
+LIST = "List-Post: <mailto:l@l.example>\n"
+
+
 @pytest.mark.parametrize(
     ("fields", "found"), [("", True), ("In-Reply-To: <1@x>\n", False), ("References: <1@x>\n", False)]
 )
 def test_advance_fee_on_a_list(letter: Letter, fields: str, found: bool) -> None:
-    text = (
-        "Greetings to you. My late husband deposited millions US dollars; I am a widow dying of cancer and want to "
-        "donate to charity. Next of kin, beneficiary, strictly confidential business proposal, transfer of funds. "
-        "Reply with your telephone number. God bless."
-    )
-    alone = [finding.strength for finding in advance_fee(letter(text))]
-    posted = advance_fee(letter(text, fields=f"List-Post: <mailto:l@l.example>\n{fields}"))
-    assert [finding.strength for finding in posted] == [round(0.6 * each, 2) for each in alone if found]
+    alone = [finding.strength for finding in advance_fee(letter(FORTUNE))]
     assert alone
+    posted = letter(FORTUNE, fields=LIST + fields)
+    assert [finding.strength for finding in advance_fee(posted)] == alone, "anybody can name a list"
+    known = [finding.strength for finding in advance_fee(know_list(posted))]
+    assert known == [round(0.6 * each, 2) for each in alone if found]
+
+
+def test_further_sites_lower_a_fortune_of_a_known_sender_only(letter: Letter) -> None:
+    few = "My late husband deposited millions US dollars; I am a widow dying of cancer. God bless. Next of kin."
+    sites = " ".join(f"https://s{number}.example/" for number in range(4))
+    alone = [finding.strength for finding in advance_fee(letter(few))]
+    linked = letter(f"{few} {sites}")
+    assert [finding.strength for finding in advance_fee(linked)] == alone
+    (known,) = advance_fee(know_sender(linked))
+    assert known.strength < alone[0]
 
 
 # Demands, and talk about money that is no threat.
@@ -118,6 +134,28 @@ def test_advance_fee_on_a_list(letter: Letter, fields: str, found: bool) -> None
 def test_extortion(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
     reading: Reading = letter(text, subject, link=link)
     assert [finding.kind for finding in extortion(reading) if finding.strength >= 0.5] == kinds
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"fields": LIST},
+        {"fields": "In-Reply-To: <1@x>\nList-Unsubscribe: <https://sender.example/u>\n"},
+        {"link": HOME},
+        {"text": " ".join(f"https://s{number}.example/" for number in range(9))},
+        {"text": "We met in the garden and spoke of the harvest, which was good this year. " * 200},
+    ],
+)
+def test_nothing_excuses_a_demand(letter: Letter, more: dict[str, str]) -> None:
+    text = (
+        "I have hacked your device and recorded you through your webcam on adult sites. Send $900 to my bitcoin wallet "
+        "within 48 hours or I share the video with all your contacts."
+    )
+    (alone,) = extortion(letter(text, "I know your password"))
+    options = {key: more[key] for key in more if key != "text"}
+    claimed = letter(f"{text}\n{more.get('text', '')}", "I know your password", **options)
+    for reading in (claimed, know_sender(claimed), know_list(claimed)):
+        assert [finding.strength for finding in extortion(reading)] == [alone.strength]
 
 
 # Wallet addresses, and long words that are none.
@@ -208,6 +246,23 @@ def test_call_back(letter: Letter, text: str, subject: str, link: str, kinds: li
     assert [finding.kind for finding in call_back(reading) if finding.strength >= 0.5] == kinds
 
 
+CHARGED = (
+    "Your Sender subscription has been renewed; renewal amount $349. To cancel this subscription call our toll free "
+    "helpline 888-555-0100. Invoice number 77."
+)
+
+
+def test_a_link_or_the_name_of_the_seller_excuses_a_known_sender_only(letter: Letter) -> None:
+    (alone,) = call_back(letter(CHARGED, sender="x@other.example"))
+    claimed = letter(CHARGED, link=HOME)
+    for reading in (claimed, know_sender(claimed, SELDOM), know_sender(claimed, aligned=False)):
+        assert [finding.strength for finding in call_back(reading)] == [alone.strength]
+    assert not list(call_back(know_sender(claimed)))
+    posted = letter(CHARGED, fields=LIST)
+    assert [finding.strength for finding in call_back(posted)] == [alone.strength]
+    assert not list(call_back(know_list(posted)))
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -233,6 +288,22 @@ def test_call_back_in_an_invitation(text: str, found: bool) -> None:
     assert [finding.kind for finding in call_back(Reading(read(raw.encode())))] == [TEXT_CALL_BACK.id] * found
 
 
+def test_a_known_sender_may_have_its_number_on_an_invoice(letter: Letter) -> None:
+    text = (
+        "Your subscription has been renewed, 399.00 USD has been charged to your card. If you did not place this "
+        "order, call us at +1 888 555 0100, or cancel by phone: call our support. Invoice number 4711, order id 22. "
+        "Thank you for your purchase. The sender team"
+    )
+    invoice = letter(text, "Invoice 4711")
+    (alone,) = call_back(invoice)
+    assert alone.strength == 1.0
+    (seldom,) = call_back(know_sender(invoice, SELDOM))
+    assert seldom.strength == 1.0
+    (known,) = call_back(know_sender(invoice))
+    assert known.strength <= 0.6, "however much there is of it"
+    assert not list(call_back(know_sender(letter(text, "Invoice 4711", link=HOME))))
+
+
 # Gift cards as money, and as gifts.
 @pytest.mark.parametrize(
     ("text", "subject", "link", "kinds"),
@@ -254,11 +325,36 @@ def test_call_back_in_an_invitation(text: str, found: bool) -> None:
         ),
         ("Gift cards make a great present. Order now at our shop.", "Gift cards", HOME, []),
         ("Thank you for your gift card order. The codes are in your account.", "Order 12", HOME, []),
+        (
+            (
+                "Order 4711-22, total 50.00 EUR. One gift card worth $50 was sent to Carl. Card numbers and card codes "
+                "go to the recipient. Buy gift cards for your team at any time; denomination of each card: $50."
+            ),
+            "Your receipt",
+            HOME,
+            [],
+        ),
+        ("Are you free? Send me the numbers for lunch by Thursday. Sent from my iPhone", "Lunch", "", [TEXT_ERRAND.id]),
+        ("Send me the pictures of the party, and text me the numbers for lunch.", "Lunch", "", []),
+        ("Purchase some gift cards and text me the codes.", "Hi", "", [TEXT_GIFT_CARDS.id]),
+        ("Are you free? I need you to get some Steam cards.", "Hi", "", [TEXT_ERRAND.id, TEXT_GIFT_CARDS.id]),
     ],
 )
 def test_gift_cards(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
     reading: Reading = letter(text, subject, link=link)
     assert [finding.kind for finding in payment_requests(reading) if finding.strength >= 0.5] == kinds
+
+
+@pytest.mark.parametrize("fields", ["", LIST, "In-Reply-To: <1@x>\n"])
+def test_nothing_excuses_gift_cards(letter: Letter, fields: str) -> None:
+    text = "I need you to get me some gift cards from the nearest store. Scratch the back and send me the pictures."
+    sites = " ".join(f"https://s{number}.example/" for number in range(4))
+    (alone,) = payment_requests(letter(text))
+    claimed = letter(f"{text} {sites}", fields=fields)
+    for reading in (claimed, know_sender(claimed), know_list(claimed)):
+        assert [(finding.kind, finding.strength) for finding in payment_requests(reading)] == [
+            (TEXT_GIFT_CARDS.id, alone.strength)
+        ]
 
 
 # Payments led astray, and honest talk about money.
@@ -306,6 +402,13 @@ def test_payment_change(letter: Letter, text: str, subject: str, link: str, kind
     assert [finding.kind for finding in payment_requests(reading) if finding.strength >= 0.5] == kinds
 
 
+def test_posts_of_a_known_list_may_speak_of_bank_details(letter: Letter) -> None:
+    text = "Our bank details have changed. Kindly update your records; all future payments to the new bank account."
+    posted = letter(text, "Invoice", fields=LIST)
+    assert [finding.kind for finding in payment_requests(posted)] == [TEXT_PAYMENT_CHANGE.id]
+    assert not list(payment_requests(know_list(posted)))
+
+
 # Salaries that go elsewhere, and talk about salaries.
 FREE, OFFICE = "Ben Miller <ben.miller77@gmail.com>", "Ben Miller <ben@office.example>"
 
@@ -324,7 +427,8 @@ FREE, OFFICE = "Ben Miller <ben.miller77@gmail.com>", "Ben Miller <ben@office.ex
         ("Прошу изменить мои реквизиты для зарплаты до следующей выплаты.", FREE, 1.0),
         ("Maaş hesabımı değiştirmek istiyorum, bir sonraki maaş ödemesinden önce.", FREE, 1.0),
         ("请更改我的工资卡，下个月发工资之前。", FREE, 1.0),
-        ("給与振込先の変更をお願いします。次回の給与から。", FREE, 1.0),
+        ("給与振込先の変更をお願いします。", FREE, 0.7),
+        ("給与振込先の変更をお願いします。次回の給与から新しい口座へお願いします。", FREE, 1.0),
         ("I have changed my bank. Please update my direct deposit before the next payroll.", OFFICE, 0.9),
         ("Please update my direct deposit.", OFFICE, None),
         ("The payroll office is closed on Friday.", FREE, None),
@@ -337,11 +441,14 @@ def test_payroll_change(letter: Letter, text: str, sender: str, strength: float 
     assert found == ([] if strength is None else [strength])
 
 
-def test_a_page_about_salaries_is_no_lure_and_a_link_excuses_none(letter: Letter) -> None:
-    text = "To change your bank, update my direct deposit in the payroll system before the next pay run."
-    assert list(payroll_change(letter(text + " word" * 400, sender=FREE))) == []
-    without = [finding.strength for finding in payroll_change(letter(text, sender=FREE))]
-    assert [finding.strength for finding in payroll_change(letter(text, link=HOME, sender=FREE))] == without != []
+@pytest.mark.parametrize(
+    "more", [{"link": HOME}, {"fields": LIST}, {"fields": "In-Reply-To: <1@x>\n"}, {"text": " word" * 400}]
+)
+def test_nothing_excuses_a_salary_that_goes_elsewhere(letter: Letter, more: dict[str, str]) -> None:
+    text = "I have changed my bank. Please update my direct deposit before the next payroll."
+    claimed = letter(text + more.get("text", ""), sender=FREE, **{key: more[key] for key in more if key != "text"})
+    for reading in (claimed, know_sender(claimed), know_list(claimed)):
+        assert [finding.strength for finding in payroll_change(reading)] == [1.0]
 
 
 # Money that came in, and money among friends.
@@ -360,3 +467,12 @@ def test_a_page_about_salaries_is_no_lure_and_a_link_excuses_none(letter: Letter
 def test_sudden_sum(letter: Letter, text: str, subject: str, sender: str, found: bool) -> None:
     assert bool(list(sudden_sum(letter(text, subject, link=HOME, sender=sender)))) == found
     assert list(sudden_sum(letter(text, subject, sender=sender))) == []  # no way to follow it
+
+
+def test_sums_among_people_who_are_known(letter: Letter) -> None:
+    text = "You are now rich +28,282$ on your balance! She smiled."
+    posted, answer = (letter(text, link=HOME, sender=FREE, fields=each) for each in (LIST, "In-Reply-To: <1@x>\n"))
+    for claimed in (posted, answer, know_list(posted, SELDOM), know_sender(answer, SELDOM)):
+        assert len(list(sudden_sum(claimed))) == 1
+    assert not list(sudden_sum(know_list(posted)))
+    assert not list(sudden_sum(know_sender(answer)))

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from tests.known_senders import SELDOM, know_list, know_sender
 
 from gatepost.auth.results import Authentication, Dkim, Dmarc, Result
 from gatepost.checks.text.learned import (
@@ -23,16 +24,18 @@ from gatepost.kinds import (
     TEXT_MODEL_PHISHING,
     TEXT_MODEL_SPAM,
     TEXT_MODEL_SURE,
+    TEXT_MODEL_WANTED,
 )
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import compute_signature, index_marked
+from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Campaign, CampaignMarkedAs
-from gatepost.textmodel.features import list_body_words
 from gatepost.textmodel.learnt import LearntModels, ModelScope, PoolRow, train_pool
 from gatepost.textmodel.model import DeployedModels, load_shipped_models
+from gatepost.textmodel.words import list_body_words
 
-# The model speaks with degrees, softly where its word is worth less, and not about returned mail.
+# The model speaks with degrees, for and against a mail, and not about returned mail.
 OFFER = (
     "Buy cheap viagra and cialis now! Save 80% on all pills, no prescription needed! We ship worldwide, best price"
     " guaranteed or your money back. Click here and order today! http://pills.test/buy"
@@ -63,9 +66,9 @@ def model_strength(given: Reading) -> float:
     ("body", "fields", "kinds"),
     [
         (OFFER, [], {TEXT_MODEL_SPAM.id, TEXT_MODEL_SURE.id}),
-        (BANK, [], {TEXT_MODEL_SPAM.id, TEXT_MODEL_PHISHING.id}),
-        (NIGERIA, [], {TEXT_MODEL_SPAM.id, TEXT_MODEL_FRAUD.id}),
-        (LETTER, ["In-Reply-To: <1@d.example>"], set()),
+        (BANK, [], {TEXT_MODEL_SPAM.id, TEXT_MODEL_PHISHING.id, TEXT_MODEL_SURE.id}),
+        (NIGERIA, [], {TEXT_MODEL_SPAM.id, TEXT_MODEL_FRAUD.id, TEXT_MODEL_SURE.id}),
+        (LETTER, [], {TEXT_MODEL_WANTED.id}),
         ("See you at noon.", [], set()),
         ("", [], set()),
     ],
@@ -75,22 +78,47 @@ def test_what_is_said(body: str, fields: list[str], kinds: set[str]) -> None:
     assert {finding.kind for finding in found} == kinds
 
 
+# What a sender can write, or have signed by a domain that it bought.
+@pytest.mark.parametrize("body", [OFFER, BANK, NIGERIA, LETTER])
 @pytest.mark.parametrize(
     "fields",
     [
-        ["In-Reply-To: <1@d.example>"],
-        ["List-Post: <mailto:l@b.example>"],
-        ["List-Unsubscribe: <https://b.example/u>"],
+        ["In-Reply-To: <1@d.example>", "References: <1@d.example>"],
+        ["List-Post: <mailto:l@b.example>", "List-Id: <l.b.example>"],
+        ["List-Unsubscribe: <https://b.example/u>", "List-Unsubscribe-Post: List-Unsubscribe=One-Click"],
+        ["Precedence: bulk", "Auto-Submitted: auto-generated"],
+        ["DKIM-Signature: v=1; a=rsa-sha256; d=b.example; s=s; h=from; bh=x; b=x"],
     ],
 )
-def test_it_does_not_decide_alone_where_somebody_vouches_for_the_mail(fields: list[str]) -> None:
-    assert TEXT_MODEL_SURE.id in {finding.kind for finding in text_model(model_reading(OFFER))}
-    assert TEXT_MODEL_SURE.id not in {finding.kind for finding in text_model(model_reading(OFFER, *fields))}
+def test_fields_that_the_sender_writes_change_nothing(body: str, fields: list[str]) -> None:
+    assert list(text_model(model_reading(body, *fields))) == list(text_model(model_reading(body)))
 
 
-def test_it_does_not_decide_alone_on_a_few_words() -> None:
-    short = model_reading("Buy cheap viagra now! http://pills.test/buy", subject="")
-    assert TEXT_MODEL_SURE.id not in {finding.kind for finding in text_model(short)}
+@pytest.mark.parametrize("domain", ["b.example", "mail.b.example", "other.example"])
+@pytest.mark.parametrize("result", ["pass", "permerror", "fail"])
+def test_a_signature_changes_nothing(domain: str, result: Result) -> None:
+    plain = model_reading(OFFER)
+    signed = msgspec.structs.replace(plain, authentication=Authentication(dkim=(Dkim(result, domain),)))
+    assert list(text_model(signed)) == list(text_model(plain))
+
+
+def test_links_to_the_sender_s_own_site_change_nothing() -> None:
+    here, there = (
+        Reading(read(f"From: A <a@{domain}>\r\nSubject: hello\r\n\r\n{OFFER}\r\n".encode()), Envelope(f"a@{domain}"))
+        for domain in ("pills.test", "b.example")
+    )
+    assert list(text_model(here)) == list(text_model(there))
+
+
+def test_it_never_decides_alone() -> None:
+    policy = shipped_policy()
+    most = policy.groups["model"].cap + policy.kinds[TEXT_MODEL_SURE.id].weight
+    assert most < min(rule.threshold for rule in policy.verdicts.values() if rule.threshold)
+
+
+def test_it_says_less_on_a_few_words() -> None:
+    short, long = (model_reading(text) for text in ("Buy cheap viagra now!", "Buy cheap viagra now! " * 10))
+    assert 0 < model_strength(short) < model_strength(long)
 
 
 def test_the_finding_shows_what_weighed() -> None:
@@ -99,49 +127,20 @@ def test_the_finding_shows_what_weighed() -> None:
     assert first.facts["weighed"]
 
 
-def test_mail_that_can_be_ended_gets_part_of_the_strength() -> None:
-    assert (
-        0
-        < model_strength(model_reading(OFFER, "List-Unsubscribe: <https://b.example/u>"))
-        < model_strength(model_reading(OFFER))
-    )
-
-
-def test_mail_that_links_to_its_own_site_gets_part_of_the_strength() -> None:
-    own = OFFER.replace("pills.test", "b.example")
-    assert 0 < model_strength(model_reading(own)) < model_strength(model_reading(OFFER))
-
-
-@pytest.mark.parametrize(
-    ("result", "quieter"), [("pass", True), ("permerror", False), ("none", False), ("fail", False)]
-)
-@pytest.mark.parametrize("domain", ["b.example", "mail.b.example"])
-def test_mail_that_its_sender_signed_gets_part_of_the_strength(domain: str, result: Result, quieter: bool) -> None:
-    plain = model_reading(OFFER)
-    signed = msgspec.structs.replace(plain, authentication=Authentication(dkim=(Dkim(result, domain),)))
-    assert (model_strength(signed) < model_strength(plain)) == quieter
-    assert (TEXT_MODEL_SURE.id in {finding.kind for finding in text_model(signed)}) != quieter
-
-
-def test_the_signature_of_somebody_else_counts_for_nothing() -> None:
-    plain = model_reading(OFFER)
-    signed = msgspec.structs.replace(plain, authentication=Authentication(dkim=(Dkim("pass", "other.example"),)))
-    assert model_strength(signed) == model_strength(plain)
-
-
-def test_a_mail_daemon_in_any_case_is_one() -> None:
-    raw = f"From: MAILER-DAEMON@b.example\r\nSubject: Failure Notice\r\n\r\n{OFFER}\r\n".encode()
-    assert model_strength(Reading(read(raw), Envelope("a@b.example"))) == 0
-
-
 @pytest.mark.parametrize("sender", ["MAILER-DAEMON@b.example", "postmaster@b.example"])
-def test_returned_mail_is_not_judged(sender: str) -> None:
-    assert model_strength(model_reading(OFFER, envelope=sender)) == 0
+def test_the_name_of_a_mail_system_is_no_proof_of_returned_mail(sender: str) -> None:
+    assert list(text_model(model_reading(OFFER, envelope=sender))) == list(text_model(model_reading(OFFER)))
+    raw = f"From: A <{sender}>\r\nTo: c@d.example\r\nSubject: hello\r\n\r\n{OFFER}\r\n"
+    assert list(text_model(Reading(read(raw.encode()), Envelope("")))) == list(text_model(model_reading(OFFER)))
 
 
-def test_a_report_is_not_judged() -> None:
+def report(envelope: str) -> Reading:
     raw = f"From: x@b.example\r\nContent-Type: multipart/report; boundary=b\r\n\r\n--b\r\n\r\n{OFFER}\r\n--b--\r\n"
-    assert model_strength(Reading(read(raw.encode()), Envelope("a@b.example"))) == 0
+    return Reading(read(raw.encode()), Envelope(envelope))
+
+
+def test_the_form_of_a_report_excuses_nothing() -> None:
+    assert model_strength(report("")) == model_strength(report("a@b.example")) > 0
 
 
 # Near-copies of what an operator marked, and bursts; lists, newsletters and the own domain make none.
@@ -150,6 +149,9 @@ OFFERED_WORK = (
     "payments of our customers for us. No experience is needed, you keep ten percent of every transfer as your wage. "
     "Please answer with your name, your address and your age, and our manager will call you at once, dear {}."
 )
+
+
+UNSUBSCRIBE, LIST = "List-Unsubscribe: <https://b.example/u>", "List-Post: <mailto:l@b.example>"
 
 
 def work_mail(name: str = "Ann", *fields: str) -> bytes:
@@ -182,12 +184,22 @@ def test_other_mail_is_not(models: DeployedModels) -> None:
     [
         ([], MANY_RECIPIENTS, [CAMPAIGN_BURST.id]),
         ([], MANY_RECIPIENTS - 1, []),
-        (["List-Unsubscribe: <https://b.example/u>"], MANY_RECIPIENTS, []),
-        (["List-Id: <dev.b.example>"], MANY_RECIPIENTS, []),
+        ([UNSUBSCRIBE], MANY_RECIPIENTS, [CAMPAIGN_BURST.id]),
+        (["List-Id: <dev.b.example>", LIST], MANY_RECIPIENTS, [CAMPAIGN_BURST.id]),
     ],
 )
 def test_a_burst(fields: list[str], recipients: int, found: list[str]) -> None:
     assert campaign_kinds(work_mail("Ann", *fields), Campaign(30, recipients)) == found
+
+
+def test_newsletters_and_lists_that_are_known_make_no_burst() -> None:
+    burst = Campaign(30, MANY_RECIPIENTS)
+    newsletter, post = (Reading(read(work_mail("Ann", each)), campaign=burst) for each in (UNSUBSCRIBE, LIST))
+    assert not list(campaign(know_sender(newsletter)))
+    assert not list(campaign(know_list(post)))
+    for claimed in (know_sender(newsletter, SELDOM), know_sender(newsletter, aligned=False), know_list(post, SELDOM)):
+        assert [finding.kind for finding in campaign(claimed)] == [CAMPAIGN_BURST.id]
+    assert list(campaign(know_sender(Reading(read(work_mail()), campaign=burst)))), "does not say that it is bulk mail"
 
 
 def test_a_note_to_all_staff_is_no_burst() -> None:
@@ -249,6 +261,8 @@ def test_without_models_or_words_nothing_is_learnt(body: str) -> None:
     assert list(learnt_model(msgspec.structs.replace(model_reading(body), learnt=LearntModels()))) == []
 
 
-def test_a_bounce_is_not_judged_by_what_was_reported() -> None:
-    bounce = model_reading(OFFER, envelope="MAILER-DAEMON@b.example")
-    assert list(learnt_model(msgspec.structs.replace(bounce, learnt=learnt("deployment")))) == []
+def test_a_bounce_is_judged_by_what_was_reported() -> None:
+    taught = learnt("deployment")
+    for given in (report(""), model_reading(OFFER, envelope="MAILER-DAEMON@b.example")):
+        found = [each.kind for each in learnt_model(msgspec.structs.replace(given, learnt=taught))]
+        assert found == [TEXT_LEARNT_UNWANTED.id]

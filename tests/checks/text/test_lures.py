@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 import pytest
+from tests.known_senders import SELDOM, know_list, know_sender
 
 from gatepost.checks.text.lures import brand_mention, credential_lure, lures, planted_link, planted_name, urgency
-from gatepost.findings import Reading
+from gatepost.findings import Check, Reading
 from gatepost.kinds import (
     TEXT_AUTHORITY_LURE,
     TEXT_BRAND_WITHOUT_LINK,
@@ -27,6 +28,7 @@ from gatepost.names import Address
 Letter = Callable[..., Reading]
 AWAY = "https://elsewhere.example/x"
 HOME = "https://www.sender.example/x"
+LIST, UNSUBSCRIBE = "List-Post: <mailto:l@lists.example>\n", "List-Unsubscribe: <https://sender.example/u>\n"
 
 
 # Documents that somebody shared.
@@ -102,7 +104,7 @@ def test_mailbox_lure(letter: Letter, text: str, subject: str, link: str, kinds:
         ("Ihre Krypto-Wallet gesperrt. Airdrop einlösen, Tokens sichern.", "Wallet", AWAY, [TEXT_CRYPTO_LURE.id]),
         ("Получите ваши токены. Кошелек заблокирован.", "Внимание", AWAY, [TEXT_CRYPTO_LURE.id]),
         ("Resgate seus tokens. Sua carteira digital suspensa.", "Aviso", AWAY, [TEXT_CRYPTO_LURE.id]),
-        ("You can claim your tokens now. Eligible wallets only.", "Genesis airdrop", HOME, ["text:crypto-lure"]),
+        ("You can claim your tokens now. Eligible wallets only.", "Genesis airdrop", HOME, [TEXT_CRYPTO_LURE.id]),
         ("I lost my wallet on the train, have you seen it?", "Wallet", AWAY, []),
         ("The airdrop of blankets reached the village on Monday.", "News", AWAY, []),
         ("A firmware update for the router is out, see the page of the maker.", "Router", AWAY, []),
@@ -124,7 +126,7 @@ def test_crypto_lure(letter: Letter, text: str, subject: str, link: str, kinds: 
         ("Multa de tráfico pendiente. Notificación judicial.", "Multa de tráfico", AWAY, [TEXT_AUTHORITY_LURE.id]),
         ("Неоплаченный штраф. Судебный приказ вынесен.", "Штраф", AWAY, [TEXT_AUTHORITY_LURE.id]),
         ("国税電子申告: 税金の未納があります。国税庁", "税金の重要なお知らせ", AWAY, [TEXT_AUTHORITY_LURE.id]),
-        ("Your tax statement is now available. Federal court notice.", "IRS statement", HOME, ["text:authority-lure"]),
+        ("Your tax statement is now available. Federal court notice.", "IRS statement", HOME, [TEXT_AUTHORITY_LURE.id]),
         ("The court next to our office was painted.", "Walk", AWAY, []),
         ("I paid the parking fine yesterday.", "Re: car", AWAY, []),
         ("The Belastingdienst moved, here is an article about it.", "News", AWAY, []),
@@ -187,7 +189,8 @@ def test_tokens_and_statements(letter: Letter, text: str, subject: str, link: st
         ("Hello ✅ +$1,989 ➡️ https://elsewhere.example/x\nThank you for joining.", "", True),
         ("Username: www.elsewhere.example - 146 821 USD\nTo set your password visit our site.", "", True),
         ("Hello ✅ +$1,989 ➡️ https://www.sender.example/x\nThank you for joining.", "", False),
-        ("Hello ✅ +$1,989 ➡️ https://elsewhere.example/x\n", "In-Reply-To: <1@x>\n", False),
+        ("Hello ✅ +$1,989 ➡️ https://elsewhere.example/x\n", "In-Reply-To: <1@x>\n", True),
+        ("Hello ✅ +$1,989 ➡️ https://elsewhere.example/x\n", LIST, True),
         ("Hello Ann, see https://elsewhere.example/x for the minutes.", "", False),
         ("Hello Ann, the ticket costs $1,200 at https://elsewhere.example/x as we said.", "", False),
         ("Username: ann\nhttps://elsewhere.example/x", "", False),
@@ -199,6 +202,13 @@ def test_tokens_and_statements(letter: Letter, text: str, subject: str, link: st
 def test_planted_link(letter: Letter, text: str, fields: str, found: bool) -> None:
     reading: Reading = letter(text, "Welcome", fields=fields)
     assert [finding.kind for finding in planted_link(reading)] == [TEXT_PLANTED_LINK.id] * found
+
+
+def test_people_and_lists_that_are_known_greet_as_they_like(letter: Letter) -> None:
+    text = "Hello ✅ +$1,989 ➡️ https://elsewhere.example/x\n"
+    assert not list(planted_link(know_sender(letter(text, fields="In-Reply-To: <1@x>\n"))))
+    assert not list(planted_link(know_list(letter(text, fields=LIST))))
+    assert list(planted_link(know_sender(letter(text))))
 
 
 @pytest.mark.parametrize(
@@ -220,12 +230,13 @@ def test_planted_name(name: str, strength: float | None) -> None:
     assert [finding.strength for finding in planted_name(Reading(message))] == ([] if strength is None else [strength])
 
 
-def test_lists_name_their_recipients_as_they_like() -> None:
+def test_known_lists_name_their_recipients_as_they_like() -> None:
     fields = (Field("list-post", "<mailto:l@lists.example>", b""),)
     message = Message(
         headers=Headers(fields), recipients=(Address("Your prize of $3,300 is ready, open it", "a", "b.example"),)
     )
-    assert list(planted_name(Reading(message))) == []
+    assert [finding.strength for finding in planted_name(Reading(message))] == [1.0], "anybody can name a list"
+    assert list(planted_name(know_list(Reading(message)))) == []
 
 
 # Parcels that wait, and parcels that come.
@@ -430,8 +441,7 @@ def test_salary_lure(letter: Letter, text: str, subject: str, link: str, kinds: 
             HOME,
             [],
         ),  # a bank's warning
-        # A link to the sender's own site proves nothing: anybody has a site.
-        ("Your account has been limited. Please verify your account.", "Limited", HOME, ["text:credential-lure"]),
+        ("Your account has been limited. Please verify your account.", "Limited", HOME, [TEXT_CREDENTIAL_LURE.id]),
         ("Your account has been limited. Please verify your account.", "Limited", "", []),  # nothing to follow
         ("Konto und Rechnung liegen bei.", "Rechnung", AWAY, []),
         ("The account of the battle was limited to what he saw.", "A book", AWAY, []),
@@ -445,6 +455,48 @@ def test_salary_lure(letter: Letter, text: str, subject: str, link: str, kinds: 
 def test_credential_lure(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
     reading: Reading = letter(text, subject, link=link)
     assert [finding.kind for finding in credential_lure(reading) if finding.strength >= 0.5] == kinds
+
+
+# What a lure may lead to, and explain, where its sender is known.
+@pytest.mark.parametrize(
+    ("check", "text", "subject"),
+    [
+        (lures, "You can claim your tokens now. Eligible wallets only.", "Genesis airdrop"),
+        (lures, "Your tax statement is now available. Federal court notice.", "IRS statement"),
+        (credential_lure, "Your account has been limited. Please verify your account.", "Limited"),
+    ],
+)
+def test_a_lure_that_leads_home_needs_a_known_sender(letter: Letter, check: Check, text: str, subject: str) -> None:
+    home = letter(text, subject, link=HOME)
+    away = [finding.strength for finding in check(letter(text, subject, link=AWAY))]
+    assert away
+    for stranger in (home, know_sender(home, SELDOM), know_sender(home, aligned=False)):
+        assert [finding.strength for finding in check(stranger)] == away
+    assert all(finding.strength < 0.2 for finding in check(know_sender(home)))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "Beware of phishing emails. Report phishing to us: we will never ask you for your password.",
+        "We met in the garden and spoke of the harvest, which was good this year. " * 200,
+    ],
+)
+def test_a_warning_or_a_long_text_explains_the_mail_of_a_known_sender_only(letter: Letter, more: str) -> None:
+    text = "Your account has been limited.\n{}\nPlease verify your account."
+    (alone,) = credential_lure(letter(text.format(""), "Limited", link=AWAY))
+    explained = letter(text.format(more), "Limited", link=AWAY)
+    (claimed,) = credential_lure(explained)
+    (known,) = credential_lure(know_sender(explained))
+    assert claimed.strength >= alone.strength
+    assert known.strength == pytest.approx(claimed.strength / 2, abs=0.01)
+
+
+def test_prose_below_a_lure_does_not_weaken_it(letter: Letter) -> None:
+    lure, prose = "Your mailbox quota has been exceeded. Upgrade your mailbox to release messages.", " word" * 2_000
+    alone, below = (list(lures(letter(text, link=AWAY))) for text in (lure, f"{lure}\n{prose}"))
+    assert alone
+    assert [finding.strength for finding in below] == [finding.strength for finding in alone]
 
 
 # Haste, and letters that only mention it.
@@ -465,6 +517,14 @@ def test_credential_lure(letter: Letter, text: str, subject: str, link: str, kin
 def test_urgency(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
     reading: Reading = letter(text, subject, link=link)
     assert [finding.kind for finding in urgency(reading) if finding.strength >= 0.5] == kinds
+
+
+def test_a_known_sender_may_press(letter: Letter) -> None:
+    claimed = letter("Act now! This offer expires today. Don't delay.", "Final notice", fields=UNSUBSCRIBE)
+    (finding,) = urgency(claimed)
+    (known,) = urgency(know_sender(claimed))
+    assert finding.strength == 1.0
+    assert known.strength == 0.5
 
 
 # Companies that are spoken for, and companies that are spoken of.
@@ -497,3 +557,9 @@ LIMITED = "Your account has been limited. Please verify your account."
 def test_brand_mention(letter: Letter, subject: str, text: str, link: str, sender: str, kinds: list[str]) -> None:
     reading = letter(text, subject, link=link, sender=sender, envelope=sender)
     assert [finding.kind for finding in brand_mention(reading)] == kinds
+
+
+def test_members_of_a_known_list_speak_of_companies(letter: Letter) -> None:
+    posted = letter(LIMITED, "Your Netflix account", link=AWAY, fields=LIST)
+    assert [finding.kind for finding in brand_mention(posted)] == [TEXT_BRAND_WITHOUT_LINK.id]
+    assert not list(brand_mention(know_list(posted)))

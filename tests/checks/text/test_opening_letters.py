@@ -1,6 +1,9 @@
 """The check of `text/opening_letters`: the trick, and what looks like it."""
 
+from collections.abc import Callable
+
 import pytest
+from tests.known_senders import know_list, know_sender
 
 from gatepost.checks.text.fraud import opening_letter
 from gatepost.findings import Reading
@@ -10,6 +13,7 @@ from gatepost.mail.reader import read
 COMPANY = "From: Ann <ann@shop.example>\nTo: bob@house.example\n"
 FREE = "From: Ann <ann@gmail.com>\nTo: bob@house.example\n"
 ELSEWHERE = COMPANY + "Reply-To: other@elsewhere.example\n"
+ANSWER, LIST = "In-Reply-To: <1@a.example>\n", "List-Post: <mailto:l@a.example>\n"
 BOTH = [TEXT_LARGE_SUM, TEXT_OPENING_LETTER]
 
 
@@ -23,13 +27,14 @@ BOTH = [TEXT_LARGE_SUM, TEXT_OPENING_LETTER]
         (ELSEWHERE, "Avez-vous reçu mon message ? Répondez-moi pour plus de détails.", [TEXT_OPENING_LETTER]),
         (ELSEWHERE, "Вы получили мое письмо? Ответьте мне, дорогой друг.", [TEXT_OPENING_LETTER]),
         (ELSEWHERE, "The sum is 850.000 EUR.", BOTH),
-        # In one's own name, about a small sum, in a conversation, or with a site of one's own.
+        # Names of conversations and lists that anybody can write, and further links.
+        (FREE + ANSWER, "Dear friend, kindly reply about the 2,500,000 USD.", BOTH),
+        (FREE + LIST, "Dear friend, kindly reply about the 2,500,000 USD.", BOTH),
+        (ELSEWHERE, "Kindly reply: https://a.example/ https://b.example/ $2,500,000 for you", BOTH),
+        # In one's own name, or about a small sum.
         (COMPANY, "Good day dear friend, I have a donation of $2,500,000 for you. Kindly reply.", []),
         (FREE, "Did you get my mail about the lamp?", []),
         (FREE, "The tickets are 45 euros.", []),
-        (FREE + "In-Reply-To: <1@a.example>\n", "Dear friend, kindly reply about the 2,500,000 USD.", []),
-        (FREE + "List-Post: <mailto:l@a.example>\n", "Dear friend, kindly reply about the 2,500,000 USD.", []),
-        (ELSEWHERE, "Kindly reply: https://a.example/ https://b.example/ $2,500,000 for you", []),
         (ELSEWHERE, "The order has been sent.", []),
         ("", "Dear friend, kindly reply about the 2,500,000 USD.", []),
     ],
@@ -38,3 +43,21 @@ def test_opening_letter(header: str, text: str, kinds: list[Kind]) -> None:
     raw = f"{header}Subject: x\nContent-Type: text/plain; charset=utf-8\n\n{text}\n"
     found = [finding.kind for finding in opening_letter(Reading(read(raw.encode())))]
     assert found == [kind.id for kind in kinds]
+
+
+@pytest.mark.parametrize(
+    ("header", "prove", "found"),
+    [
+        (ANSWER, know_sender, False),
+        (LIST, know_list, False),
+        ("", know_sender, True),  # answers nothing
+        ("", know_list, True),  # names no list
+    ],
+)
+def test_conversations_of_people_and_lists_that_are_known(
+    header: str, prove: Callable[[Reading], Reading], found: bool
+) -> None:
+    reading = Reading(
+        read(f"{FREE}{header}Subject: x\n\nDear friend, kindly reply about the 2,500,000 USD.\n".encode())
+    )
+    assert bool(list(opening_letter(prove(reading)))) is found

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from tests.known_senders import know_list, know_sender
 
 from gatepost.checks.text.fraud import disguised_number, find_phone_number
 from gatepost.findings import Reading
@@ -51,9 +52,17 @@ def test_numbers_as_everybody_writes_them(letter: Letter, number: str) -> None:
 def test_it_takes_talk_of_a_charge_or_a_call(letter: Letter) -> None:
     number = "+1 (8O5) 5S5-O1OO"
     assert [each.strength for each in disguised_number(letter(f"Please call us back at {number}"))] == [0.5]
-    assert list(disguised_number(letter(CHARGE + number + " word" * 1_000))) == []
+    assert [each.strength for each in disguised_number(letter(CHARGE + number + " word" * 1_000))] == [1.0]
     posted = letter(CHARGE + number, fields="List-Post: <mailto:l@l.example>\n")
-    assert list(disguised_number(posted)) == []
+    assert [each.strength for each in disguised_number(posted)] == [1.0], "anybody can name a list"
+    assert list(disguised_number(know_list(posted))) == []
+
+
+def test_links_to_several_sites_help_a_known_sender_only(letter: Letter) -> None:
+    reading = letter(f"{CHARGE} +1 (8O5) 5S5-O1OO https://a.example/ https://b.example/")
+    assert [each.strength for each in disguised_number(reading)] == [1.0]
+    assert [each.strength for each in disguised_number(know_sender(reading, aligned=False))] == [1.0]
+    assert [each.strength for each in disguised_number(know_sender(reading))] == [0.4]
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,13 @@
 from collections.abc import Callable
 
 import pytest
+from tests.known_senders import SELDOM, know_list, know_sender
 
 from gatepost.checks.text.advertising import GTUBE, gtube, spam_vocabulary
 from gatepost.findings import Reading
-from gatepost.kinds import TEXT_GTUBE, TEXT_SPAM_VOCABULARY
+from gatepost.kinds import TEXT_GTUBE, TEXT_SPAM_EXCUSE, TEXT_SPAM_VOCABULARY
+from gatepost.policy.rules import shipped_policy
+from gatepost.verdict import judge
 
 Letter = Callable[..., Reading]
 
@@ -105,6 +108,57 @@ HOME = "https://www.sender.example/x"
 def test_spam_vocabulary(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
     reading: Reading = letter(text, subject, link=link)
     assert [finding.kind for finding in spam_vocabulary(reading) if finding.strength >= 0.5] == kinds
+
+
+def test_posts_of_a_known_list_talk_about_wares(letter: Letter) -> None:
+    text = "Viagra and Cialis from our online pharmacy. Cheap meds, no prescription needed, worldwide shipping!"
+    (alone,) = spam_vocabulary(letter(text, "Cheap pills", link=AWAY))
+    posted = letter(text, "Cheap pills", link=AWAY, fields="List-Post: <mailto:l@l.example>\n")
+    assert [finding.strength for finding in spam_vocabulary(posted)] == [alone.strength]
+    (known,) = spam_vocabulary(know_list(posted))
+    assert known.strength < alone.strength
+
+
+def test_vocabulary_alone_never_holds(letter: Letter) -> None:
+    text = (
+        "Viagra and Cialis from our online pharmacy. Cheap meds, no prescription needed, worldwide shipping! Order now"
+    )
+    found = [
+        finding for finding in spam_vocabulary(letter(text, "Cheap pills")) if finding.kind == TEXT_SPAM_VOCABULARY.id
+    ]
+    assert [finding.strength for finding in found] == [1.0]
+    judgement = judge(found * 3, [], shipped_policy())
+    assert (judgement.verdict, judgement.decision) == ("clean", "deliver")
+
+
+UNION = (
+    "Dear Ann, thank you for your application for an auto loan. Your loan application has been approved. The interest "
+    "rate is 4.9 % APR, and your loan officer Ben Miller will call you. Rates for home loans are on our site."
+)
+PITCH = "Bad credit? Pre-approved in minutes! Lower your monthly payments, apply now. Guaranteed approval, low rates."
+
+
+def test_a_credit_union_writes_about_loans(letter: Letter) -> None:
+    honest = sum(finding.strength for finding in spam_vocabulary(letter(UNION, "Your loan application", link=HOME)))
+    (pitch,) = spam_vocabulary(letter(PITCH, "Cash loan", link=AWAY))
+    assert honest <= 0.4
+    assert pitch.strength >= 0.9, "what only advertising says counts in full"
+
+
+def test_a_known_sender_may_write_about_its_ware(letter: Letter) -> None:
+    reading = letter(PITCH, "Cash loan", link=AWAY)
+    (alone,) = spam_vocabulary(reading)
+    (seldom,) = spam_vocabulary(know_sender(reading, SELDOM))
+    (known,) = spam_vocabulary(know_sender(reading))
+    assert seldom.strength == alone.strength
+    assert known.strength < alone.strength / 2
+
+
+def test_disclaimers_are_none_of_a_known_list(letter: Letter) -> None:
+    text = "This is not spam. You are receiving this email because you opted in. To be removed, reply."
+    posted = letter(text, fields="List-Post: <mailto:l@l.example>\n")
+    assert TEXT_SPAM_EXCUSE.id in [finding.kind for finding in spam_vocabulary(posted)]
+    assert TEXT_SPAM_EXCUSE.id not in [finding.kind for finding in spam_vocabulary(know_list(posted))]
 
 
 # The text has the GTUBE test string of spam filters.

@@ -17,11 +17,12 @@ def parking_fine(reading: Reading) -> Iterator[Finding]:
     """Parking fines that nobody has: "Your unpaid parking ticket, pay within 48 hours at https://city-fines.example".
 
     Cities and car parks ask for money on paper, or lead to their own site. A link to somebody else, in a letter that
-    speaks of a fine, is the whole trick. Newsletters of a city tell of fines as well, and link to the city.
+    speaks of a fine, is the whole trick. Newsletters of a city tell of fines as well, and link to the city. People on a
+    discussion list that the tenant knows talk of them, too; that a mail names a list proves nothing.
     """
     phrases = PLUGIN.find_phrases(reading)
     fines = phrases.of("fine")
-    if not fines or reading.is_discussion:
+    if not fines or reading.is_known_list:
         return
     for host, link in reading.sites.items():
         # The sender's own site is where an honest letter leads to.

@@ -42,7 +42,7 @@ def bulk_mail(reading: Reading) -> Iterator[Finding]:
     mailing services, and a link to unsubscribe in the text.
     """
     fields = reading.fields
-    if reading.is_discussion:
+    if reading.claims_discussion:
         yield kinds.BULK_DISCUSSION_LIST.at("List-Post", list=fields.get("list-id", ""))
         return
     if unsubscribe := fields.get("list-unsubscribe"):
@@ -73,13 +73,11 @@ def _find_unsubscribe_link(reading: Reading) -> str:
 def measure_openness(reading: Reading) -> float:
     """Return the factor for ways of advertising that subscribers accept: shorteners, cheap names, haste.
 
-    A shop that signs with its own domain or offers to unsubscribe stands by its mail. A free mailbox is signed by its
-    provider, whoever writes from it.
+    A shop that the tenant knows stands by its mail. A free mailbox is anybody's.
     """
-    if reading.is_discussion or not reading.message.senders:
+    if not reading.is_known_sender or is_freemail(normal_domain(reading.message.senders[0].domain)):
         return 1.0
-    is_signed = reading.is_signed_by_sender and not is_freemail(normal_domain(reading.message.senders[0].domain))
-    return _OPENLY if is_signed or "list-unsubscribe" in reading.fields else 1.0
+    return _OPENLY
 
 
 # "ADV:" was the label of laws in the United States, "未承諾広告" of one in Japan. "(광고)" is asked of every advertiser
@@ -160,7 +158,7 @@ def bulk_tools(reading: Reading) -> Iterator[Finding]:
     `X-Mailer: Microsoft Outlook Express 6.00` comes with an X-MimeOLE field and a Message-ID of three groups of hex
     digits; The Bat! puts the time into its Message-ID; Apple's programs use a UUID. Mass-mailing tools copy the name of
     the program and not its habits. Lists and gateways may take fields away, so habits are not looked for in mail of
-    discussion lists. Some tools write random letters where the name of the program stands.
+    known discussion lists. Some tools write random letters where the name of the program stands.
 
     In `Reply-To: reply-[nu_24]@example.com` or `X-Mailer: %XMAILER` the template shows through. Honest mailers also
     send "Dear {first name}" now and then, but in the subject; addresses and identifiers are written by their system.
@@ -180,7 +178,7 @@ def _find_forged_program(reading: Reading) -> Iterator[Finding]:
     if _RANDOM_MAILER.match(claimed) or _is_noise(claimed):
         yield kinds.HEADER_ODD_MAILER.at("X-Mailer", claimed=claimed)
         return
-    if reading.is_discussion:
+    if reading.is_known_list:
         return
     for habit in _HABITS:
         if habit.claim.match(claimed):

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from gatepost import kinds
 from gatepost.checks.known_names import is_freemail, is_under
+from gatepost.checks.sender.mailboxes import is_written_for
 from gatepost.checks.sender.sending_host import MAX_HOPS, find_border_hop, is_from_stranger
 from gatepost.findings import Reading, check
 from gatepost.kinds import BY_ID, Finding
@@ -102,10 +103,10 @@ def message_id(reading: Reading) -> Iterator[Finding]:
     if not _IDENTIFIER_FORM.match(value[:1000]) and not _IDENTIFIER_FORM.match(_SPACES.sub("", value[:1000])):
         yield kinds.HEADER_BAD_MESSAGE_ID.at("Message-ID", value=value)
     found = _PROVIDER_IDENTIFIER.match(value[:400])
-    if not found or reading.is_discussion or not reading.authentication.host or reading.authentication.arc.instances:
+    if not found or reading.is_known_list or not reading.authentication.host or reading.authentication.arc.instances:
         return
     # A list or forwarder may have taken a signature away.
-    if "dkim-signature" not in reading.fields and "list-id" not in reading.fields:
+    if "dkim-signature" not in reading.fields:
         yield kinds.HEADER_BORROWED_MESSAGE_ID.at("Message-ID", provider=found[1])
 
 
@@ -128,13 +129,15 @@ def hidden_recipients(reading: Reading) -> Iterator[Finding]:
     that hide their recipients come from a domain of their own and link to its site.
     """
     message = reading.message
-    if not message.senders or reading.is_discussion:
+    if not message.senders or reading.is_known_list:
         return
     sender, named = message.senders[0], [each for each in message.recipients[:MAX_RECIPIENTS] if each.domain]
     answers = next(
         (each for each in message.reply_to[:5] if each.domain and _make_key(each) != _make_key(sender)),
         None,
     )
+    if answers and is_written_for(sender, answers):
+        return
     is_free = answers is not None and is_freemail(normal_domain(answers.domain))
     # A list has its own address in To and in Reply-To; it has no free mailbox.
     mine = {_make_key(sender), _make_key(answers)} if answers and is_free else {_make_key(sender)}
@@ -266,13 +269,14 @@ def credited_sum(reading: Reading) -> Iterator[Finding]:
     """Subjects by which a free mailbox reports money that came in: `Your balance has been replenished +26637$`.
 
     Banks and payment services write so about an account of their own, from a domain of their own. People who write
-    about money to people they know do not put a plus before it; answers and lists are left out all the same.
+    about money to people they know do not put a plus before it; answers of known senders, and known lists, are left
+    out all the same.
     """
     subject = reading.message.subject[:MAX_SUBJECT]
     if (
         not ("+" in subject or "BTC" in subject or "Bitcoin" in subject or "ETH" in subject)
-        or reading.is_discussion
-        or "in-reply-to" in reading.fields
+        or reading.is_known_list
+        or reading.is_known_answer
     ):
         return
     match = _CREDITED_SUM.search(subject)
@@ -299,7 +303,6 @@ _HOP_BY = re.compile(r"by(?<=\sby)\s{1,3}([\w.-]{4,255})")
 # Names with nothing before or between their dots; a bare address where qmail puts the name of the host.
 _HOP_FAULTY = re.compile(r"\s{0,3}from\s{1,3}(?:\.\w|\d{1,3}(?:\.\d{1,3}){3} \(HELO )|[\s(]\.\.\w|\[\.\d")
 _FAULT_MARKS = (" (HELO ", "..", "[.", "from .")
-_PASSED_ON = ("list-id", "list-post", "mailing-list", "resent-from", "arc-seal", "list-unsubscribe", "precedence")
 
 
 @check(kinds.HEADER_FORGED_RECEIVED)
@@ -348,7 +351,7 @@ def _find_faulty_hop(reading: Reading, hops: list[str]) -> tuple[str, str] | Non
             return "a form that no server writes", hop
     # What our border wrote: the stranger's address, and its own name.
     own, host = _HOP_BY.search(hops[0]), reading.envelope.remote_address
-    if not own or not host or f"[{host}]" not in hops[0] or any(name in reading.fields for name in _PASSED_ON):
+    if not own or not host or f"[{host}]" not in hops[0] or reading.is_known_list:
         return None
     owner, below = org_domain(own[1].lower()), _HOP_BY.search(hops[1])
     if "." not in owner or owner in hops[0][: own.start()].lower() or owner in reading.sender_domains:
@@ -395,14 +398,14 @@ def clocks(reading: Reading) -> Iterator[Finding]:
         return
     program = reading.fields.get("x-mailer", "").strip()
     # Lists may take the name of the program away; the form they leave as it was.
-    is_named = program.startswith("Microsoft") or (not program and reading.is_discussion)
+    is_named = program.startswith("Microsoft") or (not program and reading.is_known_list)
     is_forged = len(found[1]) != _COUNTER or not is_named
     if is_forged:
         yield kinds.HEADER_FORGED_MESSAGE_ID.at("Message-ID", value=identifier[:100], program=program[:80])
     written = parse_date(date)
     apart = abs(int(found[2] + found[3], 16) / _TICKS - _EPOCH - written) if written is not None else 0.0
     # Programs of list members write such identifiers with a clock of their own; there one of the two is enough.
-    if apart > _APART and not (is_forged and reading.is_discussion):
+    if apart > _APART and not (is_forged and reading.is_known_list):
         yield kinds.HEADER_CLOCKS_DIFFER.at("Message-ID", date=date, hours=round(apart / _HOUR))
 
 
@@ -424,7 +427,7 @@ def foreign_charset(reading: Reading) -> Iterator[Finding]:
     out.
     """
     charset = _CHARSET.search(reading.fields.get("content-type", "")[:500])
-    if not charset or charset[1].lower() not in _OTHER_ALPHABETS or reading.is_discussion:
+    if not charset or charset[1].lower() not in _OTHER_ALPHABETS or reading.is_known_list:
         return
     texts = [text.visible for text in reading.message.texts[:4] if not text.attached]
     if sum(map(len, texts)) >= _ENOUGH_TEXT and all(map(str.isascii, texts)) and reading.message.subject.isascii():
@@ -514,7 +517,7 @@ def _is_flagged(reading: Reading) -> bool:
     fields = reading.fields
     if fields.get("x-priority", "3").strip()[:1] != "1" and fields.get("importance", "").strip().lower() != "high":
         return False
-    return "in-reply-to" not in fields and "references" not in fields and not reading.is_discussion
+    return not (reading.is_known_answer or reading.is_known_list)
 
 
 _DESKTOP = re.compile(
@@ -545,7 +548,7 @@ def desktop_program(reading: Reading) -> Iterator[Finding]:
         if found is None or found[0] + 1 != len(hops) or not is_from_stranger(found[1], reading):
             return
         # Software of newsletters keeps the name of its author's program.
-        if "list-unsubscribe" in fields:
+        if reading.is_known_newsletter:
             return
     senders = (normal_domain(sender.domain) for sender in reading.message.senders)
     if not any(is_under(sender, reading.protected.own_domains) for sender in senders):

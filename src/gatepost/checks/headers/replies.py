@@ -48,7 +48,7 @@ def fake_reply(reading: Reading) -> Iterator[Finding]:
     and refers to nothing made the quotation up, or was sent through a form that drops such fields. From a sender who
     never wrote before it can only be made up.
     """
-    if not _REPLY_SUBJECT.match(reading.message.subject) or reading.is_discussion:
+    if not _REPLY_SUBJECT.match(reading.message.subject) or reading.is_known_list:
         return
     if any(name in reading.fields for name in _REFERENCE_FIELDS):
         return
@@ -109,7 +109,7 @@ def stolen_thread(reading: Reading) -> Iterator[Finding]:
     whoever wrote before today is no stranger. Quotations that name authors only ("Ann wrote:") say less, since readers
     are missing there. An answer that brings nothing new is left out.
     """
-    if not _REPLY_SUBJECT.match(reading.message.subject) or reading.is_discussion or not reading.message.senders:
+    if not _REPLY_SUBJECT.match(reading.message.subject) or reading.is_known_list or not reading.message.senders:
         return
     if reading.sender_history.ready and not is_first_contact(reading):
         return
@@ -206,7 +206,7 @@ def fake_bounce(reading: Reading) -> Iterator[Finding]:
     is_reply = message.subject[:3].lower() in ("re:", "aw:", "fw:")
     if "bounce" not in phrases.in_subject or not reading.web_links or is_reply:
         return
-    if reading.is_discussion or not reading.envelope.sender.strip("<> "):
+    if reading.is_known_list or not reading.envelope.sender.strip("<> "):
         return
     if any(part.content_type.startswith(_REPORT_TYPES) for part in message.parts):
         return

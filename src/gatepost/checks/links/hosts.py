@@ -10,6 +10,7 @@ import msgspec
 from gatepost import kinds
 from gatepost.checks.headers.bulk_mail import measure_openness
 from gatepost.checks.known_names import (
+    is_company_host,
     is_form_service,
     is_freemail,
     is_genuine,
@@ -148,7 +149,7 @@ def find_new_hosts(reading: Reading) -> dict[str, Link]:
 def _find_new_hosts(reading: Reading) -> dict[str, Link]:
     met = reading.sender_history
     strange = {host for host, known in met.hosts.items() if not known.days}
-    if not strange or reading.is_discussion:
+    if not strange or reading.is_known_list:
         return {}
     ours = reading.protected.trusted_domains
     strange -= reading.sender_domains | {host for host in strange if is_under(host, ours)}
@@ -167,12 +168,14 @@ def foreign_target(reading: Reading) -> Iterator[Finding]:
     Mail in a company's name that has one link, and that to a stranger, is what phishing looks like; so is what a friend
     sends who found something. It says a little, and only beside other signs.
     """
-    if not reading.sites or reading.is_discussion:
+    if not reading.sites or reading.is_known_list:
         return
-    owners = {org_domain(host) for host in reading.sites}
+    # A name without a dot is one of the reader's own network: a file server, a printer.
+    sites = {host: link for host, link in reading.sites.items() if "." in host}
+    owners = {org_domain(host) for host in sites}
     if len(owners) != 1 or owners & reading.sender_domains:
         return
-    (host, link), *_ = reading.sites.items()
+    (host, link), *_ = sites.items()
     senders = reading.message.senders
     if is_genuine(host) or is_tenant(host) or not senders or is_freemail(normal_domain(senders[0].domain)):
         return
@@ -181,7 +184,6 @@ def foreign_target(reading: Reading) -> Iterator[Finding]:
 
 
 MAX_PICTURES = 60
-_ANSWERED = ("in-reply-to", "references", "resent-from", "x-forwarded-message-id")
 (_PICTURE_SIGNED,) = coefficients(kinds.URL_PICTURE_HOST, "signed")
 
 
@@ -191,20 +193,23 @@ def picture_host(reading: Reading) -> Iterator[Finding]:
 
     A shop or bank keeps the pictures of its mail on its own site or with the service that sends the mail. Whoever poses
     as one drops the logo where it costs nothing and asks for no name, or takes it from an encyclopaedia, or copies a
-    page of Gmail whole, with the addresses under which Gmail shows pictures to one reader. Answers and forwards
-    contain such addresses as well, and forums and lists show pictures of their members: both are left out.
+    page of Gmail whole, with the addresses under which Gmail shows pictures to one reader. Answers contain
+    such addresses as well, and forums and lists show pictures of their members: both are left out where the sender or
+    list is known.
     """
-    if reading.is_discussion or any(name in reading.fields for name in _ANSWERED):
+    if reading.is_known_list or reading.is_known_answer:
         return
     pictures = (link for link in reading.message.links[:MAX_PICTURES] if link.source == "image" and link.host)
     found = next((link for link in pictures if is_picture_host(link.host)), None)
     # A host that is also linked to is the sender's choice of a site, as for an album.
     if found and found.host not in reading.sites and org_domain(found.host) not in reading.sender_domains:
-        strength = _PICTURE_SIGNED if reading.is_signed_by_sender else 1.0
+        strength = _PICTURE_SIGNED if reading.is_known_sender else 1.0
         yield kinds.URL_PICTURE_HOST.at(found.where, strength=strength, about=found.url, host=found.host)
 
 
-_PROVEN_LINKS_HOME, _LINKS_IN_DISCUSSION = coefficients("link-away", "proven_home", "discussion")
+_KNOWN_LINKS_HOME, _LINKS_IN_DISCUSSION, _COMPANY_LINKS = coefficients(
+    "link-away", "known_home", "discussion", "company"
+)
 
 
 class LinkAway(msgspec.Struct, frozen=True):
@@ -218,8 +223,9 @@ def find_link_away(reading: Reading) -> LinkAway | None:
     """Return the first link that leads away from the sender, else the first link; None where there is none.
 
     All lures have such a link. A company that asks its customers to sign in links to its own site, most often beside
-    others. A lure has no page there, so none of its links leads to the domain of its sender. Posts on discussion lists
-    quote and link all sorts of things.
+    others. That speaks for a known sender alone: whoever buys a domain can lead to it. Where every link leads to the
+    own site of a company that we know, a lure catches nothing, whoever wrote it. Posts on known discussion lists quote
+    and link all sorts of things.
     """
     return reading.once(_find_link_away)
 
@@ -229,7 +235,14 @@ def _find_link_away(reading: Reading) -> LinkAway | None:
     if not links:
         return None
     foreign = [link for link in links if org_domain(link.host) not in reading.sender_domains]
-    distance = _PROVEN_LINKS_HOME if reading.authentication.aligned and len(foreign) < len(links) else 1.0
-    if reading.is_discussion:
+    distance = _KNOWN_LINKS_HOME if reading.is_known_sender and len(foreign) < len(links) else 1.0
+    if reading.is_known_list:
         distance *= _LINKS_IN_DISCUSSION
+    if all(map(_leads_to_company, links)):
+        distance *= _COMPANY_LINKS
     return LinkAway(foreign[0] if foreign else links[0], distance)
+
+
+def _leads_to_company(link: Link) -> bool:
+    """Return whether a link leads to a company's own site, where no stranger has a page, and no further."""
+    return is_company_host(link.host) and "http" not in link.url[8:].lower()

@@ -128,10 +128,10 @@ def shortened_links(reading: Reading) -> Iterator[Finding]:
     """Free mailboxes that send several shortened links and hardly a word, as text or around a picture.
 
     The picture shows a prize; the links hide a chain of pages that pay for clicks. A friend who found something sends
-    one link and says what it is; answers and lists are left out.
+    one link and says what it is; answers of known senders, and known lists, are left out.
     """
     senders = reading.message.senders[:1]
-    if reading.is_discussion or "in-reply-to" in reading.fields:
+    if reading.is_known_list or reading.is_known_answer:
         return
     if not any(is_freemail(normal_domain(sender.domain)) for sender in senders):
         return
@@ -165,7 +165,7 @@ def download(reading: Reading) -> Iterator[Finding]:
     lists above all; an archive weighs less than a program, and a name with two endings (`invoice.pdf.exe`) has no good
     reason.
     """
-    if reading.is_discussion:
+    if reading.is_known_list:
         return
     for link in reading.web_links:
         if link.url.partition("?")[0].rpartition(".")[2].partition("#")[0].lower() not in _DOWNLOAD_ENDINGS:
@@ -261,7 +261,7 @@ def recipient_in_link(reading: Reading) -> Iterator[Finding]:
     A page that sends its reader on by itself (an attachment, mostly) to such an address is the entrance of a phishing
     kit: whoever has a page to show sends it, and whoever knows the reader already need not pass the address on.
     """
-    if not reading.web_links or reading.is_discussion:
+    if not reading.web_links or reading.is_known_list:
         return
     text = "\n".join(link.url for link in reading.web_links)
     named = (*reading.envelope.recipients, *map(str, reading.message.recipients[:MAX_RECIPIENTS]))
@@ -329,11 +329,11 @@ def link_text(reading: Reading) -> Iterator[Finding]:
 def _measure_mismatch(shown: str, host: str, reading: Reading) -> float:
     """A site that is imitated often says most. Mailing services count clicks on shown addresses, too."""
     protected = reading.protected.trusted_domains
-    counted = _CLICK_COUNTER.match(host) or is_tenant(host) or is_genuine(host) or "list-unsubscribe" in reading.fields
+    counted = _CLICK_COUNTER.match(host) or is_tenant(host) or is_genuine(host) or reading.is_known_newsletter
     if (is_genuine(shown) or is_under(shown, protected)) and not is_genuine(host):
         return _TRUSTED_SITE_COUNTED if counted else 1.0
     # Under the sender's own domain it is the sender's own counter.
-    if counted or reading.is_discussion or org_domain(host) in reading.sender_domains:
+    if counted or reading.is_known_list or org_domain(host) in reading.sender_domains:
         return round(_OTHER_SITE_COUNTED * measure_openness(reading), 2)
     return _OTHER_SITE
 
@@ -349,7 +349,9 @@ def _read_shown_host(text: str) -> str:
 _LONG_TEXT = 8_000
 _MOST_SCAN_REASONS = 3
 _SCAN_REASONS = ("credential", "limitation", "salary", "document", "mailbox", "crypto")
-_SCAN_BASE, _PER_SCAN_REASON, _SCAN_CODE = coefficients(kinds.TEXT_QR_LURE, "base", "per_reason", "code")
+_SCAN_BASE, _PER_SCAN_REASON, _SCAN_CODE, _SCAN_HOME = coefficients(
+    kinds.TEXT_QR_LURE, "base", "per_reason", "code", "home"
+)
 
 
 @check(kinds.URL_QR_CODE, kinds.URL_DRAWN_CODE, kinds.TEXT_QR_LURE)
@@ -377,4 +379,7 @@ def qr_codes(reading: Reading) -> Iterator[Finding]:
     reasons = phrases.of(*_SCAN_REASONS)
     code = any(link.source == "qr" for link in reading.links)
     degree = _SCAN_BASE + _PER_SCAN_REASON * min(_MOST_SCAN_REASONS, len(reasons)) + _SCAN_CODE * code
-    yield kinds.TEXT_QR_LURE.at("text", strength=round(min(1.0, degree), 2), words=quote((*words, *reasons)))
+    # Tickets of a railway that is known lead to that railway.
+    is_home = bool(hosts) and all(org_domain(host) in reading.sender_domains for host in hosts)
+    strength = min(1.0, degree) * (_SCAN_HOME if is_home and reading.is_known_sender else 1.0)
+    yield kinds.TEXT_QR_LURE.at("text", strength=round(strength, 2), words=quote((*words, *reasons)))

@@ -130,7 +130,7 @@ def self_sent(reading: Reading) -> Iterator[Finding]:
         not reading.envelope.sender
         or len(message.senders) != 1
         or reading.authentication.aligned
-        or reading.is_discussion
+        or reading.is_known_list
     ):
         return
     sender = message.senders[0]
@@ -159,7 +159,7 @@ def recipient_domain(reading: Reading) -> Iterator[Finding]:
     for sender in reading.message.senders[:1]:
         name = sender.name[:MAX_NAME]
         # A service that says for whom it writes ("house.example via Docs") hides nothing.
-        if "." not in name or not sender.domain or " via " in name or reading.is_discussion:
+        if "." not in name or not sender.domain or " via " in name or reading.is_known_list:
             return
         own = _list_recipient_domains(reading)
         # The own domain in the address as well: a colleague, or a forgery that authentication finds.
@@ -168,7 +168,8 @@ def recipient_domain(reading: Reading) -> Iterator[Finding]:
         for word in name.casefold().split():
             shown = word.strip(_PUNCTUATION)
             if "." in shown and "@" not in shown and org_domain(shown) in own:
-                strength = _DOMAIN_BY_SERVICE if is_tenant(normal_domain(sender.domain)) else 1.0
+                is_service = reading.authentication.aligned and is_tenant(normal_domain(sender.domain))
+                strength = _DOMAIN_BY_SERVICE if is_service else 1.0
                 yield kinds.SENDER_RECIPIENT_DOMAIN.at("From", strength=strength, shown=sender.name, actual=sender)
                 return
 

@@ -12,7 +12,6 @@ from gatepost.names import normal_domain, org_domain
 # Addresses that are made for bounces: VERP, SRS and BATV have = or + in them, the others say so.
 _BOUNCE_MARKS = ("=", "+", "bounce", "return", "owner-", "-request", "-errors", "noreply", "no-reply", "mailer")
 _SERVER_ACCOUNTS = frozenset("nobody www-data apache httpd www root wwwrun daemon webmaster anonymous".split())
-_LIST_FIELDS = ("list-id", "list-unsubscribe", "list-post", "mailing-list", "precedence", "resent-from", "sender")
 _REPORT_TYPES = ("multipart/report", "message/delivery-status", "message/disposition-notification", "message/rfc822")
 _STATUS_TYPES = ("multipart/report", "message/delivery-status", "message/global-delivery-status")
 _REPORT_SENDERS = tuple("mailer-daemon;postmaster;mail delivery;mdaemon;daemon;bounce;listserv;noreply".split(";"))
@@ -64,7 +63,7 @@ def _compare_with_from(reading: Reading) -> Iterator[Finding]:
     shown = normal_domain(senders[0].domain)
     if org_domain(envelope) == org_domain(shown) or any(mark in local for mark in _BOUNCE_MARKS):
         return
-    if is_tenant(envelope) or any(name in reading.fields for name in _LIST_FIELDS):
+    if is_tenant(envelope) or reading.is_known_list or reading.is_known_sender:
         return
     if local in _SERVER_ACCOUNTS:
         kind = kinds.SENDER_ENVELOPE_SCRIPT
@@ -82,7 +81,7 @@ def _may_be_delivery_report(reading: Reading) -> bool:
     message = reading.message
     if any(part.content_type in _REPORT_TYPES for part in message.parts):
         return True
-    if any(name in reading.fields for name in ("auto-submitted", "x-failed-recipients", "list-id")):
+    if reading.is_known_list:
         return True
     sender = " ".join(f"{each.name} {each}" for each in message.senders[:3]).casefold()
     subject = message.subject.casefold()

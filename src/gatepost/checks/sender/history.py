@@ -29,7 +29,7 @@ def first_contact(reading: Reading) -> Iterator[Finding]:
     Every sender writes for a first time, so it is next to nothing by itself. It says how much else to believe: most
     attacks come from strangers, and most mail does not. A colleague of a known sender is no stranger, except at
     providers of free mail, where all customers have the same domain; nor are partners, own domains, and posts on
-    discussion lists.
+    known discussion lists.
     """
     if is_first_contact(reading):
         yield kinds.SENDER_FIRST_CONTACT.at("From", sender=reading.message.senders[0])
@@ -42,7 +42,7 @@ def is_first_contact(reading: Reading) -> bool:
 
 def _is_first_contact(reading: Reading) -> bool:
     met, senders = reading.sender_history, reading.message.senders
-    if not met.ready or not senders or met.address.known or reading.is_discussion or reading.protected.host_trusted:
+    if not met.ready or not senders or met.address.known or reading.is_known_list or reading.protected.host_trusted:
         return False
     domain = normal_domain(senders[0].domain)
     ours = reading.protected.trusted_domains
@@ -71,7 +71,9 @@ def stranger_asks(reading: Reading) -> Iterator[Finding]:
     if not reading.sender_history.ready:
         return
     phrases = find_phrases(reading)
-    if phrases.length > _ASKING_LETTER or phrases.count_of("warning") > 1:
+    if reading.is_known_sender and (
+        phrases.length_of(*_MONEY_THEMES, *_SECRET_THEMES) > _ASKING_LETTER or phrases.count_of("warning") > 1
+    ):
         return
     money = phrases.of(*_MONEY_THEMES)
     if money and is_first_contact(reading):
@@ -110,12 +112,11 @@ def broken_habit(reading: Reading) -> Iterator[Finding]:
     sender = reading.message.senders[0]
     proven = met.domain.proven
     if _always_authenticated(met.domain) and _is_unauthenticated(reading.authentication):
-        via_list = reading.is_discussion or "list-id" in reading.fields
-        strength = _HABIT_VIA_LIST if via_list else 1.0
+        strength = _HABIT_VIA_LIST if reading.is_known_list else 1.0
         yield kinds.SENDER_BROKEN_HABIT.at(
             "From", strength=strength, sender=sender, proven_days=proven.days, since_days=proven.age
         )
-    if met.redirection and not met.redirection.days and _is_long_known(met.address) and not reading.is_discussion:
+    if met.redirection and not met.redirection.days and _is_long_known(met.address) and not reading.is_known_list:
         yield kinds.SENDER_NEW_REPLY_TO.at("Reply-To", answers=reading.message.reply_to[0], sender=sender)
 
 

@@ -18,6 +18,7 @@ from gatepost.checks.known_names import (
     compile_names,
     ending_exists,
     find_brands,
+    is_forwarder,
     is_freemail,
     is_genuine,
     is_hosted_page,
@@ -64,7 +65,7 @@ def reply_to(reading: Reading) -> Iterator[Finding]:
     person with an account there has one of an employer, a school or a provider.
     """
     message = reading.message
-    if not message.reply_to or not message.senders or reading.is_discussion:
+    if not message.reply_to or not message.senders or reading.is_known_list:
         return
     owners = reading.sender_domains | {org_domain(address.domain) for address in message.recipients}
     addresses = {(sender.local.casefold(), normal_domain(sender.domain)) for sender in message.senders}
@@ -88,9 +89,23 @@ def reply_to(reading: Reading) -> Iterator[Finding]:
 
 
 def _is_same_person(reply: Address, sender: Address) -> bool:
-    """People have several mailboxes: the same name before the @ is the same person."""
+    """People have several mailboxes: the same name before the @ is the same person. Lists whose members' domains
+    publish a DMARC policy write in their own name for a person (`Ann via list`), who gets the answers."""
+    if is_written_for(sender, reply):
+        return True
     mine, theirs = (address.local.casefold().replace(".", "") for address in (reply, sender))
     return bool(mine) and (mine == theirs or (len(mine) > 4 and mine in theirs) or (len(theirs) > 4 and theirs in mine))
+
+
+def is_written_for(sender: Address, reply: Address) -> bool:
+    """Return whether the sender says that it writes for the person who gets the answers: `Ann via list` for `Ann`."""
+    person, via, _ = sender.name.partition(" via ")
+    name = _reduce_name(person)
+    return bool(via and name) and name in (_reduce_name(reply.name), _reduce_name(reply.local))
+
+
+def _reduce_name(name: str) -> str:
+    return "".join(filter(str.isalnum, name[:MAX_NAME])).casefold()
 
 
 _OFFICE_WORDS = frozenset(
@@ -264,7 +279,10 @@ def _domain_could_exist(sender: Address) -> bool:
 
 
 MAX_NAME = 200
-_ADDRESS_BY_SERVICE, _ADDRESS_LINKED = coefficients(kinds.SENDER_DISPLAY_NAME_SPOOF, "service", "linked")
+MAX_READERS = 100
+_ADDRESS_BY_SERVICE, _ADDRESS_LINKED, _ADDRESS_OF_READER = coefficients(
+    kinds.SENDER_DISPLAY_NAME_SPOOF, "service", "linked", "reader"
+)
 
 
 @check(kinds.SENDER_DISPLAY_NAME_SPOOF)
@@ -274,19 +292,35 @@ def display_name(reading: Reading) -> Iterator[Finding]:
     `"billing@bank.example" <x@evil.example>` is legal (RFC 5322 section 3.4: a display name is free text), and most
     mail programs show only the quoted part. Lists and services that write for a person say so ("ann@example.com via
     list"). Services that give out addresses to be thrown away write the sender's own address into the name; then most
-    links lead to the domain that is shown, and a forger needs them to lead elsewhere.
+    links lead to the domain that is shown, and a forger needs them to lead elsewhere. The reader's own address poses as
+    nobody: scanners, calendars and services that act for the reader show it. Lures show it as well, so it is a small
+    sign beside others.
     """
     for sender in reading.message.senders:
         for shown in find_shown_addresses(sender.name):
             # Same owner, other host (mail.bank.example and bank.example) is ordinary.
             if sender.domain and org_domain(shown.domain) != org_domain(sender.domain) and " via " not in sender.name:
-                strength = _ADDRESS_BY_SERVICE if is_tenant(sender.domain) or reading.is_discussion else 1.0
+                is_service = reading.authentication.aligned and (
+                    is_tenant(sender.domain) or is_forwarder(normal_domain(sender.domain))
+                )
+                strength = _ADDRESS_BY_SERVICE if is_service or reading.is_known_list else 1.0
                 strength *= _ADDRESS_LINKED if _leads_to(shown.domain, reading) else 1.0
+                strength *= _ADDRESS_OF_READER if _is_recipient(shown, reading) else 1.0
+                strength = round(strength, 2)
                 yield kinds.SENDER_DISPLAY_NAME_SPOOF.at("From", strength=strength, shown=shown, actual=sender)
 
 
+def _is_recipient(shown: Address, reading: Reading) -> bool:
+    """Return whether an address is one to which the mail goes, as the envelope says; anybody can write a To field."""
+    address = normal_address(f"{shown.local}@{shown.domain}")
+    return any(address == normal_address(recipient) for recipient in reading.envelope.recipients[:MAX_READERS])
+
+
 def _leads_to(domain: str, reading: Reading) -> bool:
-    """Return whether at least half of the sites that the mail links to are those of a domain."""
+    """Return whether at least half of the sites that the mail of an authenticated sender links to are those of a
+    domain."""
+    if not reading.authentication.aligned:
+        return False
     home = sum(org_domain(host) == org_domain(domain) for host in reading.sites)
     return 2 * home >= len(reading.sites) > 0
 
@@ -317,13 +351,12 @@ def shown_domain(reading: Reading) -> Iterator[Finding]:
             return
         name = org_domain(domain).partition(".")[0].replace("-", "")
         owners = (normal_domain(sender.domain), *reading.sender_domains)
-        if reading.is_discussion or any(_is_named_after(owner, name) for owner in owners):
+        if reading.is_known_list or any(_is_named_after(owner, name) for owner in owners):
             return
-        strength = (_DOMAIN_BY_SERVICE if is_tenant(sender.domain) else 1.0) * (
-            _DOMAIN_LINKED if _leads_to(domain, reading) else 1.0
-        )
+        is_service = reading.authentication.aligned and is_tenant(sender.domain)
+        strength = (_DOMAIN_BY_SERVICE if is_service else 1.0) * (_DOMAIN_LINKED if _leads_to(domain, reading) else 1.0)
         strength *= _DOMAIN_IN_MAILBOX if name in sender.local.lower() else 1.0
-        strength *= _DOMAIN_OPENLY if "list-unsubscribe" in reading.fields else 1.0
+        strength *= _DOMAIN_OPENLY if reading.is_known_newsletter else 1.0
         yield kinds.SENDER_DISPLAY_NAME_DOMAIN.at("From", strength=round(strength, 2), shown=domain, actual=sender)
 
 
@@ -432,11 +465,15 @@ def _says_on_behalf(name: str) -> bool:
 
 def _measure_brand_doubt(brand: Brand, domain: str, shown: str, reading: Reading) -> float:
     """Return how little speaks for an honest sender. A mailing service may write in its own domain for the company,
-    and where most links lead to the company's own sites its agency may have written; a fraud needs a site of its
+    and where all links lead to the company's own sites its agency may have written; a fraud needs a site of its
     own."""
-    doubt = (1.0 if shown else _BRAND_NO_NAME) * (_BRAND_BY_SERVICE if is_tenant(domain) else 1.0)
-    home = sum(owns(brand, host) for host in reading.sites)
-    return doubt * _BRAND_OWN_LINKS if domain and 2 * home > len(reading.sites) else doubt
+    doubt = 1.0 if shown else _BRAND_NO_NAME
+    # Anybody can write the service's domain into From.
+    if reading.authentication.aligned and is_tenant(domain):
+        doubt *= _BRAND_BY_SERVICE
+    # One link elsewhere is enough for a fraud, however many lead to the company.
+    leads_home = bool(domain and reading.sites) and all(owns(brand, host) for host in reading.sites)
+    return doubt * _BRAND_OWN_LINKS if leads_home else doubt
 
 
 def _is_office_word(word: str) -> bool:

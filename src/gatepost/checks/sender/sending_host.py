@@ -11,7 +11,7 @@ from importlib.resources import files
 import msgspec
 
 from gatepost import kinds
-from gatepost.checks.known_names import ending_exists, is_under
+from gatepost.checks.known_names import ending_exists, is_forwarder, is_under
 from gatepost.checks.sender.envelope import is_delivery_report
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
@@ -64,7 +64,8 @@ def host_names(reading: Reading) -> Iterator[Finding]:
     that mail could not be delivered is believed more.
 
     Every provider gives its mail servers a name in DNS that leads back to their address; many receivers refuse mail
-    otherwise. Home lines have names made from their address. A failure of DNS says nothing.
+    otherwise. Home lines have names made from their address. So have some hosts of services that forward mail from
+    addresses to be given away; those are left out where DNS or SPF proves them. A failure of DNS says nothing.
     """
     yield from _check_helo(reading)
     yield from _check_reverse_name(reading)
@@ -91,12 +92,23 @@ def _check_helo(reading: Reading) -> Iterator[Finding]:
     elif not ending_exists(helo):
         yield kinds.HELO_UNKNOWN_ENDING.at("HELO", helo=helo, host=host)
     elif carries_address(helo, host):
-        if not is_mail_server(helo):
+        if not is_mail_server(helo) and not _is_proven_forwarder(helo, reading):
             yield kinds.HELO_DYNAMIC_NAME.at("HELO", strength=strength, helo=helo, host=host)
     elif is_home_line(helo):
         yield kinds.HELO_DYNAMIC_NAME.at("HELO", strength=_HOME_LINE_NAME, helo=helo, host=host)
     elif _is_recipients(helo, reading):
         yield kinds.HELO_OWN_DOMAIN.at("HELO", helo=helo, host=host)
+
+
+def _is_proven_forwarder(helo: str, reading: Reading) -> bool:
+    """Return whether a service that forwards mail from addresses to be given away named itself, and DNS or SPF proves
+    it. Such services name their hosts as a provider names its lines; anybody can say such a name."""
+    if not is_forwarder(helo):
+        return False
+    seen = reading.authentication
+    if seen.iprev.result == "pass" and is_forwarder(normal_domain(seen.iprev.name)):
+        return True
+    return any(each.result == "pass" and is_forwarder(normal_domain(each.domain)) for each in (seen.spf, seen.helo))
 
 
 def is_home_line(name: str) -> bool:
@@ -144,7 +156,11 @@ def _check_reverse_name(reading: Reading) -> Iterator[Finding]:
         yield kinds.HOST_NO_NAME.at("DNS", host=seen.host)
     elif seen.iprev.result == "fail":
         yield kinds.HOST_FALSE_NAME.at("DNS", host=seen.host, name=seen.iprev.name)
-    elif seen.iprev.result == "pass" and carries_address(seen.iprev.name, seen.host):
+    elif (
+        seen.iprev.result == "pass"
+        and carries_address(seen.iprev.name, seen.host)
+        and not is_forwarder(normal_domain(seen.iprev.name))
+    ):
         yield kinds.HOST_DYNAMIC_NAME.at("DNS", host=seen.host, name=seen.iprev.name)
 
 
@@ -160,7 +176,6 @@ def _is_recipients(helo: str, reading: Reading) -> bool:
 
 MAX_NAMED_HOPS = 15
 MAX_HOP_TEXT = 600
-_PASSED_ON = ("list-id", "list-post", "mailing-list", "resent-from", "arc-seal", "x-forwarded-for", "sender")
 
 
 _PROVIDERS = tomllib.loads(files("gatepost.checks").joinpath("data", "providers.toml").read_text("utf-8"))
@@ -179,7 +194,7 @@ def provider_absent(reading: Reading) -> Iterator[Finding]:
     """
     fields, message = reading.fields, reading.message
     hosts = _PROVIDER_HOSTS.get(normal_domain(message.senders[0].domain)) if message.senders else None
-    if hosts is None or "received" not in fields or any(name in fields for name in _PASSED_ON):
+    if hosts is None or "received" not in fields or reading.is_known_list:
         return
     if reading.protected.host_trusted or not reading.envelope.sender.strip("<> "):
         return
@@ -212,7 +227,6 @@ _HELO_MARKS = ("HELO", "EHLO", "helo")
 _SENDMAIL = " (8."
 _MAIL_SYSTEMS = frozenset({"mailer-daemon", "postmaster"})
 _INSIDE_PREFIXES = ("127.", "10.", "192.168.", "169.254.")
-_FORWARDED = ("list-id", "list-post", "mailing-list", "x-mailing-list", "resent-from")
 _FORGED = "may be forged"
 
 
@@ -289,7 +303,7 @@ def received_host(reading: Reading) -> Iterator[Finding]:
     wrote: `from friend (203-0-113-65.adsl.example.com [203.0.113.65]) by mx.club.example for <ann@club.example>`. That
     server is the one that the recipient's address leads to, so it is handed mail by mail servers. People on home
     lines hand their mail to their provider and sign in there (RFC 6409), which the field says, too. Lists take mail
-    from their members, so posts are left out, and so is mail of the server's own users.
+    from their members, so posts of known lists are left out, and so is mail of the server's own users.
     """
     found = reading.once(find_border_hop)
     if found is None or not is_from_stranger(hop := found[1], reading):
@@ -308,7 +322,7 @@ def received_host(reading: Reading) -> Iterator[Finding]:
         strength = _AT_BORDER if at_border else 1.0
         name = hop.name or hop.helo
         yield kinds.HOST_RECORDED_LINE.at("Received", strength=strength, name=name, host=hop.address, server=hop.server)
-    elif hop.has_no_name and not reading.is_signed_by_sender:
+    elif hop.has_no_name and not reading.is_known_sender:
         yield kinds.HOST_RECORDED_NO_NAME.at("Received", host=hop.address, server=hop.server)
     if _FORGED in hop.text:
         yield kinds.HOST_RECORDED_FALSE_NAME.at("Received", name=hop.name, host=hop.address, server=hop.server)
@@ -317,7 +331,7 @@ def received_host(reading: Reading) -> Iterator[Finding]:
 def is_from_stranger(hop: Hop, reading: Reading) -> bool:
     """Return whether a stranger's host handed the mail over: no member of a list, no user of the server, no relay of
     the same organisation."""
-    if not hop.address or any(name in reading.fields for name in _FORWARDED) or _is_by_account(hop.text):
+    if not hop.address or reading.is_known_list or _is_by_account(hop.text):
         return False
     # Reports on delivery come from whatever server there is.
     if not reading.envelope.sender.strip("<> ") or any(

@@ -20,9 +20,20 @@ _NOTE = 500
 # In two halves, so that this file itself can be mailed.
 GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*" + "GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"
 _GTUBE_TEXTS = 8
-_NAMES = "scale in_subject other_ware per_pitch per_urgency most_help expected room discussion least".split()
+_NAMES = (
+    "scale in_subject other_ware per_pitch per_urgency most_help expected room discussion least plain known".split()
+)
 _SCALE, _IN_SUBJECT, _OTHER_WARE, _PER_PITCH, _PER_URGENCY, *_OTHERS = coefficients(kinds.TEXT_SPAM_VOCABULARY, *_NAMES)
-_MOST_HELP, _EXPECTED, _ROOM, _DISCUSSION, _LEAST = _OTHERS
+_MOST_HELP, _EXPECTED, _ROOM, _DISCUSSION, _LEAST, _PLAIN, _KNOWN = _OTHERS
+# What a credit union writes about a loan that somebody applied for; advertising has more to say ("bad credit").
+_LENDERS_WORDS = frozenset(
+    "mortgage|mortgage loan|mortgage loans|mortgage rates|personal loan|personal loans|business loan|business loans|"
+    "home loan|home loans|home equity|home equity loan|fixed rate|interest rate|interest rates|lender|lenders|"
+    "loan application|loan amount|loan officer|loan approval|loan approved|loan has been approved|loan is approved|"
+    "loan request|loan program|loan programs|loan quote|mortgage application|mortgage approval|mortgage officer|"
+    "credit application|credit approval|your credit|your credit score|your credit history|apply for a loan|"
+    "% apr|% interest|% interest rate|% annual interest|% annual interest rate|% fixed|% fixed rate".split("|")
+)
 (_PER_EXCUSE,) = coefficients(kinds.TEXT_SPAM_EXCUSE, "per_phrase")
 
 
@@ -32,29 +43,37 @@ def spam_vocabulary(reading: Reading) -> Iterator[Finding]:
 
     One word proves nothing: people write about medicine and mortgages. What counts is how many different phrases of one
     ware stand in how short a text. A pharmacy's own newsletter or a list that talks about spam has some of them in a
-    long text; an advertisement has nothing else. Talk on discussion lists counts less.
+    long text; an advertisement has nothing else. Talk on known discussion lists counts less, and so does mail of known
+    senders: the bank of the reader writes about loans.
     """
     phrases = find_phrases(reading)
     ware = max(_WARES, key=phrases.count_of)
-    degree = _measure(phrases, ware) * (_DISCUSSION if reading.is_discussion else 1.0)
+    degree = _measure(phrases, ware) * (_DISCUSSION if reading.is_known_list else 1.0)
+    if reading.is_known_sender:
+        degree = min(1.0, degree) * _KNOWN
     if degree >= _LEAST:
         yield kinds.TEXT_SPAM_VOCABULARY.at(
             "text", strength=round(min(1.0, degree), 2), ware=ware, words=quote(phrases.of(ware, "pitch"))
         )
     excuses = phrases.of("excuse")
-    if len(excuses) >= 2 and not reading.is_discussion:
+    if len(excuses) >= 2 and not reading.is_known_list:
         yield kinds.TEXT_SPAM_EXCUSE.at("text", strength=min(1.0, _PER_EXCUSE * len(excuses)), words=quote(excuses))
 
 
 def _measure(phrases: Phrases, ware: str) -> float:
     """Return how much of the text is advertising for a ware: its phrases, less those that any text of its size has."""
+    length = phrases.length_of(*_WARES, *_NO_WARE)
     count = phrases.count_of(ware) + _IN_SUBJECT * (ware in phrases.in_subject)
+    if ware == "loan":
+        plain = sum(word in _LENDERS_WORDS for word in phrases.of(ware))
+        # A subject that names the loan says no more than the letter, where that is all it says.
+        count -= (1.0 - _PLAIN) * plain + _IN_SUBJECT * (plain == phrases.count_of(ware) and ware in phrases.in_subject)
     # One phrase in a letter is a mention.
-    if not phrases.count_of(ware) or (count == 1 and phrases.length > _NOTE):
+    if not phrases.count_of(ware) or (count == 1 and length > _NOTE):
         return 0.0
     count += _OTHER_WARE * (phrases.count_of(*_WARES) - phrases.count_of(ware))
     pitch = _PER_PITCH * phrases.count_of("pitch", "excuse") + _PER_URGENCY * phrases.count_of("urgency")
-    expected = _EXPECTED + phrases.length / _ROOM
+    expected = _EXPECTED + length / _ROOM
     return _SCALE * (count + min(_MOST_HELP, pitch) - expected)
 
 
@@ -251,7 +270,7 @@ def image_only(reading: Reading) -> Iterator[Finding]:
     header.
     """
     message = reading.message
-    if not reading.web_links or reading.is_discussion:
+    if not reading.web_links or reading.is_known_list:
         return
     texts = [text.visible for text in message.texts if not text.attached]
     if any(len(text) > _MUCH_TEXT for text in texts) or any(map(_is_letter, texts)):
@@ -263,15 +282,15 @@ def image_only(reading: Reading) -> Iterator[Finding]:
         yield kinds.TEXT_IMAGE_ONLY.at(
             "text", strength=strength * _weigh_newsletter(reading), letters=size, link=reading.web_links[0].host
         )
-    elif size <= _ONE_LINE and len(reading.sites) <= 2 and not message.headers.first("in-reply-to"):
+    elif size <= _ONE_LINE and len(reading.sites) <= 2 and not reading.is_known_answer:
         yield kinds.TEXT_BARE_LINK.at(
             "text", strength=_weigh_newsletter(reading), letters=size, link=reading.web_links[0].host
         )
 
 
 def _weigh_newsletter(reading: Reading) -> float:
-    """Return the factor for mail that offers to unsubscribe (RFC 2369): it is more likely a newsletter."""
-    return _CAN_UNSUBSCRIBE if "list-unsubscribe" in reading.fields else 1.0
+    """Return the factor for mail of a known sender that offers to unsubscribe (RFC 2369): it is a newsletter."""
+    return _CAN_UNSUBSCRIBE if reading.is_known_newsletter else 1.0
 
 
 def _is_letter(text: str) -> bool:
@@ -301,9 +320,9 @@ def picture_first(reading: Reading) -> Iterator[Finding]:
 
     Pages of literature or news below a GIF make a mail look like a letter, and each copy another one. The logo of a
     sender stands below the letter; photographs are JPEG, and pasted screenshots PNG; cartoons and animations are passed
-    on with a link or in answers, which are left out.
+    on with a link, or by known senders and lists, which are left out.
     """
-    if reading.web_links or reading.is_discussion or "in-reply-to" in reading.fields or reading.is_signed_by_sender:
+    if reading.web_links or reading.is_known_list or reading.is_known_sender:
         return
     drawn = {part.path for part in reading.message.parts if part.content_type == "image/gif"}
     if not drawn:

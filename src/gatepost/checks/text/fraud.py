@@ -1,5 +1,5 @@
 """Letters that want money: the first letter of a stranger, advance fee, extortion, calls to a false hotline (with
-telephone numbers that are written so that only a person can read them), payments led astray.
+telephone numbers that are written so that only a person can read them), payments led astray, work that does not exist.
 """
 
 import hashlib
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from gatepost import kinds
 from gatepost.checks.known_names import is_freemail, is_genuine, is_under
-from gatepost.checks.phrases import MAX_TEXTS, Phrases, find_phrases, quote
+from gatepost.checks.phrases import MAX_TEXTS, Phrases, find_phrases, names_contact, quote
 from gatepost.checks.sender.history import is_first_contact
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
@@ -74,12 +74,12 @@ def disguised_number(reading: Reading) -> Iterator[Finding]:
     letters. Numbers in words stand in deeds and on cheques, so the text must speak of a charge or ask to call.
     """
     phrases = find_phrases(reading)
-    if phrases.length > MAX_CALL_TEXT or reading.is_discussion:
+    if phrases.length_of("charge", "call") > MAX_CALL_TEXT or reading.is_known_list:
         return
     number = find_disguised_number(phrases.text[: 2 * MAX_CALL_TEXT]) or _find_styled(reading)
     if number:
         degree = _WITH_CHARGE if "charge" in phrases.themes else _WITH_CALL
-        degree *= _NUMBER_SITES if len(reading.sites) > 1 else 1.0
+        degree *= _NUMBER_SITES if len(reading.sites) > 1 and reading.is_known_sender else 1.0
         yield kinds.TEXT_DISGUISED_NUMBER.at("text", strength=round(degree, 2), number=ascii(number))
 
 
@@ -99,7 +99,6 @@ def _find_styled(reading: Reading) -> str:
 
 _ENOUGH_FORTUNE = 4
 _MOST_FORTUNE_SITES = 4
-_THREADED = frozenset({"in-reply-to", "references"})
 _PER_FORTUNE_PHRASE, _FORTUNE_FULL_LENGTH, _PER_FORTUNE_SITE, _FORTUNE_POSTED, _LEAST_FORTUNE = coefficients(
     kinds.TEXT_ADVANCE_FEE, "per_phrase", "full_length", "per_site", "posted", "least"
 )
@@ -110,19 +109,19 @@ def advance_fee(reading: Reading) -> Iterator[Finding]:
     """Advance fee: a fortune waits, and only your help, your data and a small fee are missing.
 
     The oldest letter of its kind has many plots (a widow, an heir, a general, a lottery) and one vocabulary. Any one of
-    its words is ordinary; half a dozen in a letter are not. Such letters are posted on lists as well; there, answers
-    that quote one are left out, and what begins a thread counts less.
+    its words is ordinary; half a dozen in a letter are not. Such letters are posted on lists as well; on a
+    known list, answers that quote one are left out, and what begins a thread counts less.
     """
     phrases = find_phrases(reading)
     words = phrases.of("fortune")
     if len(words) < _ENOUGH_FORTUNE:
         return
-    if reading.is_discussion and not _THREADED.isdisjoint(reading.fields):
+    if reading.is_known_list and reading.is_known_answer:
         return
-    brevity = min(1.0, _FORTUNE_FULL_LENGTH / max(phrases.length, 1))
-    further_sites = min(_MOST_FORTUNE_SITES, max(0, len(reading.sites) - 1))
+    brevity = min(1.0, _FORTUNE_FULL_LENGTH / max(phrases.length_of("fortune"), 1))
+    further_sites = min(_MOST_FORTUNE_SITES, max(0, len(reading.sites) - 1)) if reading.is_known_sender else 0
     degree = _PER_FORTUNE_PHRASE * (len(words) - 2) * brevity - _PER_FORTUNE_SITE * further_sites
-    degree = min(1.0, degree) * (_FORTUNE_POSTED if reading.is_discussion else 1.0)
+    degree = min(1.0, degree) * (_FORTUNE_POSTED if reading.is_known_list else 1.0)
     if degree >= _LEAST_FORTUNE:
         yield kinds.TEXT_ADVANCE_FEE.at("text", strength=round(degree, 2), words=quote(words))
 
@@ -206,6 +205,8 @@ def _is_bech32(word: str) -> bool:
 
 
 _MOST_CALLS = 2
+# An honest confirmation of an order has a link, two such phrases and a number of its shop.
+_ENOUGH_CHARGES = 2
 _SHORTEST_SELLER = 4
 _PER_CHARGE, _PER_CALL, _CALL_SITE, _CALL_SELLER, _LEAST_CALL = coefficients(
     kinds.TEXT_CALL_BACK, "per_charge", "per_call", "site", "seller", "least"
@@ -217,23 +218,24 @@ def call_back(reading: Reading) -> Iterator[Finding]:
     """Call-back scams: a renewal that you never ordered costs $399, or somebody signed in; to stop it, call a number.
 
     There is no link and often no word of text, only an invoice and a telephone number, so that nothing can be scanned.
-    Real invoices link to their shop, or come from the domain of the company that they name; the mailbox of a scam has
-    nothing to do with the brand in its text. Invitations to an appointment bring such letters as well.
+    Real invoices of known senders link to their shop, or come from the domain of the company that they name; the
+    mailbox of a scam has nothing to do with the brand in its text. Invitations to an appointment bring such letters as
+    well.
     """
     phrases = find_phrases(reading)
     charges, calls = phrases.of("charge", "alarm"), phrases.of("call")
-    if len(charges) < 2 or phrases.length > MAX_CALL_TEXT:
+    if len(charges) < 2 or phrases.length_of("charge", "alarm", "call") > MAX_CALL_TEXT:
         return
     number = find_phone_number(phrases.text[:20_000])
     sites = _list_sites(reading) if number else ()
-    if not number or len(sites) > 1 or reading.is_discussion:
+    if not number or (sites and (not calls or len(charges) <= _ENOUGH_CHARGES)) or reading.is_known_list:
         return
-    degree = (
-        _PER_CHARGE * len(charges) + _PER_CALL * min(_MOST_CALLS, len(calls)) - (_CALL_SITE if sites else 0.0)
-    ) - (_CALL_SELLER if _names_sender(phrases.text, reading) else 0.0)
+    degree = min(1.0, _PER_CHARGE * len(charges) + _PER_CALL * min(_MOST_CALLS, len(calls)))
+    if reading.is_known_sender:
+        degree -= (_CALL_SITE if sites else 0.0) + (_CALL_SELLER if _names_sender(phrases.text, reading) else 0.0)
     if degree >= _LEAST_CALL:
         facts = {"number": number, "words": quote((*charges, *calls))}
-        yield kinds.TEXT_CALL_BACK.at("text", strength=round(min(1.0, degree), 2), **facts)
+        yield kinds.TEXT_CALL_BACK.at("text", strength=round(degree, 2), **facts)
 
 
 def _list_sites(reading: Reading) -> tuple[str, ...]:
@@ -259,7 +261,15 @@ _PER_PAYMENT, _PAYMENT_URGENCY, _PAYMENT_ERRAND, _PAYMENT_REPLY, _LEAST_PAYMENT 
     kinds.TEXT_PAYMENT_CHANGE, "per_phrase", "urgency", "errand", "reply_elsewhere", "least"
 )
 _PER_ERRAND, _ERRAND_REPLY = coefficients(kinds.TEXT_ERRAND, "per_phrase", "reply_elsewhere")
-_PER_GIFT, _GIFT_ERRAND = coefficients(kinds.TEXT_GIFT_CARDS, "per_phrase", "per_errand")
+_PER_GIFT, _GIFT_ERRAND, _GIFT_UNASKED = coefficients(kinds.TEXT_GIFT_CARDS, "per_phrase", "per_errand", "unasked")
+# What is said of a party, too: "send me the numbers", "text me the picture", "the nearest store".
+_ANY_LETTER = re.compile(r"(?:send|email|text|snap|forward|nearest|closest|peel|scratch)\b")
+_CARDS = (" card", " gift", "giftcard", "itunes", "voucher", "google play", "steam")
+# What a shop writes in receipts and offers. Who wants the codes asks for them.
+_SHOP_TALK = re.compile(
+    r"(?:buy|purchase|get|pick up|procure|obtain|order|denomination|face value|nearest|closest|card|gift ?card"
+    r"|itunes|google play|steam|apple|amazon)\b"
+)
 
 
 @check(kinds.TEXT_PAYMENT_CHANGE, kinds.TEXT_ERRAND, kinds.TEXT_GIFT_CARDS, themes={"payment", "errand", "gift"})
@@ -268,11 +278,12 @@ def payment_requests(reading: Reading) -> Iterator[Finding]:
 
     This fraud has no link and no file, only a letter in a name that the reader trusts. Real companies do change banks:
     the letter then weighs little by itself, and more where it presses, asks for silence, or answers go to another
-    address. Codes of gift cards are cash that cannot be called back. Shops advertise gift cards all day; only a thief
-    wants pictures of scratched ones.
+    address. Codes of gift cards are cash that cannot be called back. Shops advertise gift cards all day, and send
+    receipts for them; only a thief wants pictures of scratched ones. Numbers and pictures of something else are sent
+    every day, so a card must be named.
     """
     phrases = find_phrases(reading)
-    if phrases.length <= _PAYMENT_LETTER and not reading.is_discussion:
+    if phrases.length_of("payment", "errand") <= _PAYMENT_LETTER and not reading.is_known_list:
         yield from _find_transfer(phrases, reading)
     yield from _find_gift_cards(phrases)
 
@@ -292,7 +303,7 @@ def _find_transfer(phrases: Phrases, reading: Reading) -> Iterator[Finding]:
         if degree >= _LEAST_PAYMENT:
             strength = round(min(1.0, degree), 2)
             yield kinds.TEXT_PAYMENT_CHANGE.at("text", strength=strength, words=quote((*pays, *errands)))
-    if len(errands) >= 2 or (errands and leaves and phrases.length < _ERRAND_NOTE):
+    if len(errands) >= 2 or (errands and leaves and phrases.length_of("errand") < _ERRAND_NOTE):
         yield kinds.TEXT_ERRAND.at(
             "text", strength=min(1.0, _PER_ERRAND * len(errands) + _ERRAND_REPLY * leaves), words=quote(errands)
         )
@@ -300,10 +311,14 @@ def _find_transfer(phrases: Phrases, reading: Reading) -> Iterator[Finding]:
 
 def _find_gift_cards(phrases: Phrases) -> Iterator[Finding]:
     gifts, errands = phrases.of("gift"), phrases.count_of("errand")
-    if gifts and phrases.length < _GIFT_LETTER and (len(gifts) >= 2 or errands):
-        yield kinds.TEXT_GIFT_CARDS.at(
-            "text", strength=min(1.0, _PER_GIFT * len(gifts) + _GIFT_ERRAND * errands), words=quote(gifts)
-        )
+    if not gifts or phrases.length_of("gift", "errand") >= _GIFT_LETTER or (len(gifts) < 2 and not errands):
+        return
+    if all(map(_ANY_LETTER.match, gifts)) and not any(word in phrases.text for word in _CARDS):
+        return
+    strength = min(1.0, _PER_GIFT * len(gifts) + _GIFT_ERRAND * errands)
+    if not errands and all(map(_SHOP_TALK.match, gifts)):
+        strength *= _GIFT_UNASKED
+    yield kinds.TEXT_GIFT_CARDS.at("text", strength=round(strength, 2), words=quote(gifts))
 
 
 def _replies_leave(reading: Reading) -> bool:
@@ -313,7 +328,6 @@ def _replies_leave(reading: Reading) -> bool:
     return any(org_domain(reply) not in own and is_freemail(reply) for reply in replies)
 
 
-_PAYROLL_LETTER = 1_500
 _PER_PAYROLL, _PAYROLL_FREEMAIL, _PAYROLL_STRANGER, _PAYROLL_REPLY, _PAYROLL_HASTE, _LEAST_PAYROLL = coefficients(
     kinds.TEXT_PAYROLL_CHANGE, "per_phrase", "freemail", "stranger", "reply_elsewhere", "haste", "least"
 )
@@ -329,7 +343,7 @@ def payroll_change(reading: Reading) -> Iterator[Finding]:
     """
     phrases = find_phrases(reading)
     words = phrases.of("payroll")
-    if not words or phrases.length > _PAYROLL_LETTER:
+    if not words:
         return
     sender = reading.message.senders[0] if reading.message.senders else None
     if sender is None or is_under(normal_domain(sender.domain), reading.protected.own_domains):
@@ -343,6 +357,39 @@ def payroll_change(reading: Reading) -> Iterator[Finding]:
     )
     if degree >= _LEAST_PAYROLL:
         yield kinds.TEXT_PAYROLL_CHANGE.at("text", strength=round(min(1.0, degree), 2), words=quote(words))
+
+
+_PER_JOB_PHRASE, _JOB_MESSENGER, _JOB_FREEMAIL, _JOB_FULL_LENGTH, _JOB_KNOWN, _LEAST_JOB = coefficients(
+    kinds.TEXT_JOB_OFFER, "per_phrase", "messenger", "freemail", "full_length", "known", "least"
+)
+_MESSENGER_SITES = frozenset("t.me telegram.me telegram.org wa.me whatsapp.com line.me".split())
+
+
+@check(kinds.TEXT_JOB_OFFER, themes={"job"})
+def job_offer(reading: Reading) -> Iterator[Finding]:
+    """Work that does not exist: `Earn 350 dollars a day from home, no experience required. Message us on WhatsApp.`
+
+    The reader is to pay for the tasks, to pass stolen money or parcels on, or to send papers. Employers look for people
+    who can do something, answer from their own domain, and wait for an application. Job boards send lists of offers
+    that say such things, in long letters to those who asked for them: known lists and newsletters are left out. One
+    phrase counts where the talk is to go on in a messenger or in a free mailbox.
+    """
+    phrases = find_phrases(reading)
+    words = phrases.of("job")
+    if not words or reading.is_known_list or reading.is_known_newsletter:
+        return
+    senders = reading.message.senders[:1]
+    is_free = any(is_freemail(normal_domain(sender.domain)) for sender in senders) or _replies_leave(reading)
+    by_messenger = names_contact("messenger", phrases.text) or any(
+        org_domain(host) in _MESSENGER_SITES for host in reading.sites
+    )
+    if len(words) < 2 and not is_free and not by_messenger:
+        return
+    degree = min(1.0, _PER_JOB_PHRASE * len(words) + _JOB_MESSENGER * by_messenger + _JOB_FREEMAIL * is_free)
+    degree *= min(1.0, _JOB_FULL_LENGTH / max(phrases.length_of("job"), 1))
+    degree *= _JOB_KNOWN if reading.is_known_sender else 1.0
+    if degree >= _LEAST_JOB:
+        yield kinds.TEXT_JOB_OFFER.at("text", strength=round(degree, 2), words=quote(words))
 
 
 _SUM_NOTE = 350
@@ -359,11 +406,11 @@ def sudden_sum(reading: Reading) -> Iterator[Finding]:
 
     They come from free mailboxes, to many people who do not know the sender; a sentence from a novel makes each another
     one. Banks and exchanges write from a domain of their own. A friend who writes about money does not say that it came
-    in to the reader's balance, and answers do not begin so; both are left out where they are answers.
+    in to the reader's balance; answers of known senders, and known lists, are left out.
     """
     phrases = find_phrases(reading)
     words = phrases.of("windfall")
-    if not words or phrases.length > _SUM_NOTE or reading.is_discussion or not _THREADED.isdisjoint(reading.fields):
+    if not words or phrases.length > _SUM_NOTE or reading.is_known_list or reading.is_known_answer:
         return
     has_way = bool(reading.web_links) or "attachment" in reading.signs
     amount = _NOTED_SUM.search(phrases.text.replace("_", " ")[:2_000]) if has_way else None
@@ -373,7 +420,6 @@ def sudden_sum(reading: Reading) -> Iterator[Finding]:
 
 MAX_OPENING_TEXT = 8_000
 _OPENING_LETTER = 4_000
-_MOST_OPENING_SITES = 1
 (
     _PER_OPENING_PHRASE,
     _OPENING_SUM,
@@ -407,13 +453,13 @@ def opening_letter(reading: Reading) -> Iterator[Finding]:
     The fraud comes later; the first letter only has to be answered. So it has no link and no file, and it asks for a
     reply. Any of this is ordinary. It counts where the letter also hides something: answers go to another address, no
     recipient is named, or a free mailbox speaks of a fortune. Businesses write about millions and ask for answers as
-    well, in their own name, to somebody, and answer in the same mailbox; conversations and lists are left out.
+    well, in their own name, to somebody, and answer in the same mailbox; answers of known senders, and known
+    lists, are left out.
     """
-    fields = reading.fields
     phrases = find_phrases(reading)
-    if phrases.length > _OPENING_LETTER or len(reading.sites) > _MOST_OPENING_SITES or reading.is_discussion:
+    if phrases.length_of("opening", "fortune") > _OPENING_LETTER or reading.is_known_list:
         return
-    if "in-reply-to" in fields or "references" in fields or not reading.message.senders:
+    if reading.is_known_answer or not reading.message.senders:
         return
     elsewhere, free = _goes_elsewhere(reading), is_freemail(normal_domain(reading.message.senders[0].domain))
     # A round letter of a company to its staff names nobody either.
@@ -431,9 +477,9 @@ def opening_letter(reading: Reading) -> Iterator[Finding]:
         _OPENING_ELSEWHERE * elsewhere
         + _OPENING_UNNAMED * _is_unnamed(reading)
         + _OPENING_FREE * free
-        - _PER_OPENING_SITE * len(reading.sites)
+        - _PER_OPENING_SITE * bool(reading.sites)
     )
-    degree *= min(1.0, _OPENING_FULL_LENGTH / max(phrases.length, 1))
+    degree *= min(1.0, _OPENING_FULL_LENGTH / max(phrases.length_of("opening", "fortune"), 1))
     if degree >= _LEAST_OPENING:
         yield kinds.TEXT_OPENING_LETTER.at("text", strength=round(min(1.0, degree), 2), words=quote(opens))
 

@@ -1,4 +1,6 @@
-"""Texts that bring their reader to follow a link or to give away a password."""
+"""Texts that bring their reader to follow a link, or to open an account or a machine to a stranger: by a password, a
+code, a command or a permission.
+"""
 
 import re
 from collections.abc import Iterator
@@ -9,8 +11,9 @@ import msgspec
 from gatepost import kinds
 from gatepost.checks.headers.bulk_mail import measure_openness
 from gatepost.checks.known_names import Brand, find_brands, owns
-from gatepost.checks.links.hosts import find_link_away
-from gatepost.checks.phrases import Phrases, find_phrases, quote
+from gatepost.checks.links.hosts import LinkAway, find_link_away
+from gatepost.checks.phrases import MAX_TEXTS, Phrases, find_phrases, names_contact, quote
+from gatepost.checks.sender.history import is_first_contact
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding, Kind
 from gatepost.names import normal_domain, org_domain
@@ -42,7 +45,11 @@ class Lure(msgspec.Struct, frozen=True):
             return True
         if self.in_subject and self.theme in phrases.in_subject:
             return True
-        return count > 0 and phrases.length < self.beside_within and not self.beside.isdisjoint(phrases.themes)
+        return (
+            count > 0
+            and phrases.length_of(self.theme, *self.beside) < self.beside_within
+            and not self.beside.isdisjoint(phrases.themes)
+        )
 
     def measure_strength(self, phrases: Phrases, distance: float) -> float:
         """Return how strongly these phrases tell the story, beside a link that leads so far away from the sender."""
@@ -51,7 +58,9 @@ class Lure(msgspec.Struct, frozen=True):
         for value, themes in zip(additions, self.raised_by, strict=True):
             is_there = not themes.isdisjoint(phrases.themes) if themes else self.theme in phrases.in_subject
             degree += value * is_there
-        return round(min(1.0, degree) * distance * min(1.0, full_length / max(phrases.length, 1)), 2)
+        return round(
+            min(1.0, degree) * distance * min(1.0, full_length / max(phrases.length_of(self.theme, *self.beside), 1)), 2
+        )
 
 
 (_LEAST_LURE,) = coefficients("lure", "least")
@@ -129,7 +138,7 @@ def credential_lure(reading: Reading) -> Iterator[Finding]:
     """
     phrases = find_phrases(reading)
     asks, fears = phrases.of("credential"), phrases.of("limitation")
-    alarm = len(fears) > 1 and phrases.length < _ALARM_LETTER
+    alarm = len(fears) > 1 and phrases.length_of("limitation") < _ALARM_LETTER
     if not alarm and not (asks and (fears or phrases.count_of("urgency", "follow"))):
         return
     away = find_link_away(reading)
@@ -138,14 +147,152 @@ def credential_lure(reading: Reading) -> Iterator[Finding]:
     degree = min(
         1.0, _PER_REQUEST * len(asks) + _PER_THREAT * len(fears) + _REQUEST_URGENCY * ("urgency" in phrases.themes)
     )
-    # Warnings that explain how such mail looks use its words, too; anybody can write one, so the sender must be proven.
-    if phrases.length > _LONG_REQUEST or (phrases.count_of("warning") > 1 and reading.authentication.aligned):
+    # Warnings that explain how such mail looks use its words, too.
+    if reading.is_known_sender and (
+        phrases.count_of("warning") > 1 or phrases.length_of("credential", "limitation") > _LONG_REQUEST
+    ):
         degree *= _REQUEST_EXPLAINED
     strength = round(degree * away.distance, 2)
     if strength >= _LEAST_REQUEST:
         yield kinds.TEXT_CREDENTIAL_LURE.at(
             away.link.where, strength=strength, about=away.link.url, words=quote((*asks, *fears))
         )
+
+
+MAX_STEPS = 20
+_BESIDE_COMMAND = frozenset({"urgency", "credential", "limitation", "document"})
+_PER_COMMAND, _COMMAND_BESIDE, _COMMAND_LINK, _COMMAND_KNOWN = coefficients(
+    kinds.TEXT_PASTED_COMMAND, "per_phrase", "beside", "link", "known"
+)
+
+
+@check(kinds.TEXT_PASTED_COMMAND, themes={"command"})
+def pasted_command(reading: Reading) -> Iterator[Finding]:
+    """Commands that the reader is to run: `Press Windows + R, then Ctrl + V and Enter to prove that you are human.`
+
+    What is pasted was put into the clipboard by a page, or stands in the mail, and no program asks before it runs
+    (ClickFix). A help desk that explains how a program is started names one such step and leads nowhere; that alone is
+    nothing. Known senders and known lists may write more of it.
+    """
+    phrases = find_phrases(reading)
+    words = _list_steps(phrases)
+    if not words:
+        return
+    away, beside = find_link_away(reading), not _BESIDE_COMMAND.isdisjoint(phrases.themes)
+    if len(words) < 2 and not beside and away is None:
+        return
+    degree = _PER_COMMAND * len(words) + _COMMAND_BESIDE * beside + _COMMAND_LINK * (away.distance if away else 0.0)
+    strength = min(1.0, degree) * (_COMMAND_KNOWN if reading.is_known_sender or reading.is_known_list else 1.0)
+    yield kinds.TEXT_PASTED_COMMAND.at("text", strength=round(strength, 2), words=quote(words))
+
+
+def _list_steps(phrases: Phrases) -> list[str]:
+    """Return the phrases about commands without those that another one contains: one step is often two phrases, since
+    keys have the same names in many languages."""
+    words = phrases.of("command")[:MAX_STEPS]
+    return [word for word in words if not any(word != other and word in other for other in words)]
+
+
+MAX_CODE_TEXT = 4_000
+# "C7KFQ2W9X", "WDJB-MJHT", "ABC-DEF-GHIJ": as authorization servers give them (RFC 8628 section 6.1).
+_DEVICE_CODE = re.compile(
+    r"(?<![A-Za-z0-9-])(?:[A-Z0-9]{3,4}-[A-Z0-9]{3,4}(?:-[A-Z0-9]{3,4})?|[A-Z0-9]{8,9})(?![A-Za-z0-9-])"
+)
+_CODE_PRETEXTS = frozenset({"document", "urgency"})
+_PER_CODE_PHRASE, _CODE_PRETEXT, _CODE_SHOWN = coefficients(kinds.TEXT_DEVICE_CODE, "per_phrase", "pretext", "code")
+
+
+@check(kinds.TEXT_DEVICE_CODE, themes={"device-code"})
+def device_code(reading: Reading) -> Iterator[Finding]:
+    """Codes that sign in a device of the attacker's: `To join, enter this code at microsoft.com/devicelogin`.
+
+    The device authorization grant (RFC 8628) lets a television sign in: it shows a code, and its owner enters that on a
+    page of the provider. Here the device is the attacker's, and the code comes by mail. The link is genuine, and so is
+    the page, so where links lead says nothing, and accounts that were taken over write such mail to those who know
+    them: nobody is excused. A device shows its code on its screen, and no provider sends one by mail.
+    """
+    phrases = find_phrases(reading)
+    words = phrases.of("device-code")
+    if not words:
+        return
+    has_pretext = not _CODE_PRETEXTS.isdisjoint(phrases.themes) or names_contact("meeting", phrases.text)
+    if len(words) < 2 and not has_pretext:
+        return
+    code = _find_device_code(reading)
+    degree = _PER_CODE_PHRASE * len(words) + _CODE_PRETEXT * has_pretext + _CODE_SHOWN * bool(code)
+    yield kinds.TEXT_DEVICE_CODE.at("text", strength=round(min(1.0, degree), 2), words=quote(words), code=code)
+
+
+def _find_device_code(reading: Reading) -> str:
+    """Return the first word that looks like a code: capitals, and a digit or a hyphen among them; "" for none."""
+    for text in reading.message.texts[:MAX_TEXTS]:
+        for match in _DEVICE_CODE.finditer(text.visible[:MAX_CODE_TEXT]):
+            word = match.group()
+            # A number with a hyphen is a telephone number, a word of capitals is a word.
+            if any(map(str.isalpha, word)) and ("-" in word or any(map(str.isdigit, word))):
+                return word
+    return ""
+
+
+MAX_CONSENT_LINKS = 20
+_PER_CONSENT, _CONSENT_DOCUMENT = coefficients(kinds.TEXT_CONSENT_LURE, "per_phrase", "document")
+
+
+@check(kinds.TEXT_CONSENT_LURE, needs={"link"}, themes={"consent"})
+def consent_lure(reading: Reading) -> Iterator[Finding]:
+    """Permissions for an application of a stranger: `To view the document, grant the app access to your mailbox`.
+
+    Who accepts gives away no password, and a new one does not help: the application reads mail and files from then on
+    (OAuth, RFC 6749 section 4.1). The page that asks is the provider's own, so a link to it leads away from the sender,
+    too. Services ask for such permissions honestly when somebody signs up, and then on their own site, so it weighs
+    little alone.
+    """
+    phrases = find_phrases(reading)
+    words = phrases.of("consent")
+    away = _find_consent_link(reading) if words else None
+    if away is None:
+        return
+    degree = min(1.0, _PER_CONSENT * len(words) + _CONSENT_DOCUMENT * ("document" in phrases.themes))
+    strength = round(degree * away.distance, 2)
+    if strength >= _LEAST_LURE:
+        yield kinds.TEXT_CONSENT_LURE.at(
+            away.link.where, strength=strength, about=away.link.url, words=quote(words), host=away.link.host
+        )
+
+
+def _find_consent_link(reading: Reading) -> LinkAway | None:
+    """Return the link to a page that grants an application access (RFC 6749 section 4.1.1), else any link that leads
+    away."""
+    away = find_link_away(reading)
+    if away is None or reading.is_known_sender or reading.is_known_list:
+        return away
+    for link in reading.web_links[:MAX_CONSENT_LINKS]:
+        url = link.url.lower()
+        if "client_id=" in url and "oauth" in url:
+            return LinkAway(link, 1.0)
+    return away
+
+
+_PER_THREAD_PHRASE, _THREAD_STRANGER, _LEAST_THREAD = coefficients(
+    kinds.TEXT_INVENTED_THREAD, "per_phrase", "stranger", "least"
+)
+
+
+@check(kinds.TEXT_INVENTED_THREAD, needs={"link", "attachment"}, themes={"thread"})
+def invented_thread(reading: Reading) -> Iterator[Finding]:
+    """Conversations that never were: `As discussed on the phone, please see the attached document.`
+
+    Whoever believes to have forgotten a talk opens what it was about. People who did talk write so as well, and most of
+    them have written before: known senders and known lists are left out, and so are answers of theirs. Quoted mail
+    proves nothing, because anybody can write it below. One such phrase counts where the sender is new to the tenant;
+    from somebody who really telephoned for the first time it weighs little.
+    """
+    if reading.is_known_sender or reading.is_known_list or not (reading.web_links or "attachment" in reading.signs):
+        return
+    words = find_phrases(reading).of("thread")
+    degree = _PER_THREAD_PHRASE * len(words) + _THREAD_STRANGER * (bool(words) and is_first_contact(reading))
+    if degree >= _LEAST_THREAD:
+        yield kinds.TEXT_INVENTED_THREAD.at("text", strength=round(min(1.0, degree), 2), words=quote(words))
 
 
 _URGENT_LETTER = 4_000
@@ -163,7 +310,7 @@ def urgency(reading: Reading) -> Iterator[Finding]:
     words = phrases.of("urgency")
     if len(words) >= 2 or (words and "urgency" in phrases.in_subject):
         strength = min(1.0, _PER_URGENT_PHRASE * len(words)) * (
-            _LONG_URGENT if phrases.length > _URGENT_LETTER else 1.0
+            _LONG_URGENT if phrases.length_of("urgency") > _URGENT_LETTER else 1.0
         )
         strength = round(strength * measure_openness(reading), 2)
         yield kinds.TEXT_URGENCY.at("text", strength=strength, words=quote(words))
@@ -185,7 +332,11 @@ def brand_mention(reading: Reading) -> Iterator[Finding]:
     """
     phrases = find_phrases(reading)
     words = phrases.of(*_BRAND_THEMES)
-    away = find_link_away(reading) if words and phrases.length < _BRAND_LETTER and not reading.is_discussion else None
+    away = (
+        find_link_away(reading)
+        if words and phrases.length_of(*_BRAND_THEMES) < _BRAND_LETTER and not reading.is_known_list
+        else None
+    )
     if away is None:
         return
     for brand in _find_companies(reading):
@@ -242,7 +393,7 @@ def planted_link(reading: Reading) -> Iterator[Finding]:
     then greets `Hello ✅ +$1,989 ➡️ https://forms.example/x` in its own signed mail. No person has a link and a sum in
     their name. Shops name prices and links after a greeting, too, but in sentences, and to their own site.
     """
-    if reading.is_discussion or "in-reply-to" in reading.fields:
+    if reading.is_known_list or reading.is_known_answer:
         return
     for text in reading.message.texts[:2]:
         opening = text.visible[:MAX_PLANTED_TEXT].lower()
@@ -279,7 +430,7 @@ def planted_name(reading: Reading) -> Iterator[Finding]:
     subject and the header of its own signed mail. People have names of a few words; those of companies are longer, but
     hold no sum, no link and no sentence with a number of an order in it.
     """
-    if reading.is_discussion:
+    if reading.is_known_list:
         return
     for recipient in reading.message.recipients[:MAX_NAMED]:
         name = recipient.name[:300]

@@ -1,0 +1,179 @@
+"""The words of a mail as the model reads them.
+
+A model that may look at everything learns the collection instead of the mail: the footer of a list, the name of the
+person whose mailbox it was, the reply that all members quote. So quotes, signatures, list footers, addresses and
+machine text are cut away first. Nothing is cut that could serve as a hiding place: a signature is short, and a mail
+that consists of quotes alone is read whole. What is left is read as a person reads it: no case, no accents, look-alike
+letters as the letter that they pose as, numbers as their length.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+from gatepost.mail.message import Text
+from gatepost.names import remove_accents, skeleton
+from gatepost.speedups import native
+
+MAX_CHARS = 6_000
+MAX_TEXTS = 6
+MAX_WORDS = 1_000
+MAX_WORD = 24
+MAX_SUBJECT = 500
+MAX_SIGNATURE = 12
+FEW_LINES, FEW_CHARS = 2, 60
+
+_WORD = re.compile(r"[^\W_]+|[$€£%!]")
+_SIGNS = "$%!"
+# Everything but letters, digits and signs as a blank: many times faster than an expression that looks for words.
+_BLANKED = bytes(code if chr(code).isalnum() or chr(code) in _SIGNS else 32 for code in range(128)).ljust(256)
+_LIST_TAG = re.compile(r"\[[^\]\n]{1,40}\]")
+_REPLY = re.compile(r"(?:\s*(?:re|fwd?|aw|wg|sv|vs|tr|rv|antw)(?:\[\d+\])?\s*:)+", re.IGNORECASE)
+_MARKS = re.compile(r"[\u0300-\u036f\u200b-\u200f\u2060\u00ad\ufe00-\ufe0f\ufeff]+")
+# Without these, which stand between words and in no word, most Latin text is Latin-1.
+_BETWEEN = "’‘“”–—…•"
+# Writing without blanks between words: Thai, Lao, Burmese, Khmer, Chinese, Japanese; Korean words end in particles.
+_EASTERN = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff]")
+_CHINESE = "\u2e80"
+# How many characters make a word there: a Chinese one mostly has two, an Indic syllable alone has as many.
+_CHINESE_WORD, _THAI_WORD = 2, 4
+_LEET = str.maketrans("01345789", "oieastbg")
+# Lines that mail programs write above what they quote or forward.
+_FIELDS = frozenset(
+    {"from", "to", "cc", "sent", "date", "subject", "reply-to", "url", "von", "an", "gesendet", "betreff"}
+)
+_SAID = (" wrote:", " writes:", " schrieb:", " écrit :", " escribió:", " scrisse:", " said:")
+
+
+def list_body_words(texts: Iterable[Text]) -> list[str]:
+    """Return the words of all that a person reads; no text twice, the attached ones last."""
+    found: list[str] = []
+    seen: set[str] = set()
+    room = MAX_CHARS
+    for text in sorted(texts, key=lambda text: text.attached)[:MAX_TEXTS]:
+        words, kept = _written_words(text.visible[:room])
+        # The two halves of an alternative say the same; only words that the first does not have are news.
+        if not seen.issuperset(words):
+            found += words
+            seen.update(words)
+        room -= kept
+        if room <= 0:
+            break
+    return found[:MAX_WORDS]
+
+
+def _written_words(text: str) -> tuple[list[str], int]:
+    """Return the words that the writer of a text chose, and how many characters of it were kept."""
+    if native and text.isascii():
+        found: tuple[list[str], int] = native.written_words(text)
+        return found
+    return find_written_words(text)
+
+
+def find_written_words(text: str) -> tuple[list[str], int]:
+    """The Python twin of `written_words` in `_speedups.c`, and the form for text that is not ASCII."""
+    own = _keep_written(text)
+    return split_words(fold(own)), len(own)
+
+
+def list_subject_words(subject: str) -> list[str]:
+    """Return the words of a subject, without its list's tag and the marks of replies."""
+    subject = subject[:MAX_SUBJECT]
+    if "[" in subject:
+        subject = _LIST_TAG.sub(" ", subject)
+    if ":" in subject:
+        subject = _REPLY.sub(" ", subject)
+    return split_words(fold(_strip_addresses(subject)))
+
+
+def list_name_words(name: str) -> list[str]:
+    """Return the words of a display name."""
+    return split_words(fold(_strip_addresses(name[:200])))[:12]
+
+
+def fold(text: str) -> str:
+    """Return the text without case, accents and invisible characters, with blanks for some signs that stand between
+    words."""
+    if not text.isascii():
+        for mark in _BETWEEN:
+            text = text.replace(mark, " ")
+        plain = remove_accents(text)
+        if plain is None:
+            # Composed again: a Korean syllable and a voiced Japanese one are one character each.
+            plain = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFKD", text)))
+        text = plain
+    return text.lower()
+
+
+def guess_word(word: str) -> str:
+    """Return what an unknown word may stand for: `v1agra`, `pаypаl` with Cyrillic letters, a number by its length; or
+    ""."""
+    if not word:
+        return ""
+    if word.isdigit():
+        return "0" * min(len(word), 9)
+    if not word.isascii():
+        return skeleton(word[:MAX_WORD])
+    if word.isalpha() or word[0].isdigit():
+        return ""
+    return word.translate(_LEET)
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a folded text in their order."""
+    if text.isascii():
+        for sign in _SIGNS:
+            if sign in text:
+                text = text.replace(sign, f" {sign} ")
+        return text.encode("ascii").translate(_BLANKED).decode("ascii").split()
+    words: list[str] = native.split_words(text) if native else _WORD.findall(text)
+    return [part for word in words for part in _cut_unspaced(word)] if _EASTERN.search(text) else words
+
+
+def _cut_unspaced(word: str) -> Iterable[str]:
+    """Return the words of writing that has no blanks between words: every few characters are one."""
+    if not _EASTERN.match(word):
+        return (word,)
+    size = _CHINESE_WORD if word[0] >= _CHINESE else _THAI_WORD
+    if len(word) <= size:
+        return (word,)
+    return (word[place : place + size] for place in range(min(len(word), 200) - size + 1))
+
+
+def _keep_written(text: str) -> str:
+    """Return what the writer of this mail wrote; all of the text where that would be next to nothing."""
+    lines = [line for line in text.split("\n") if line]
+    own = [line for line in _strip_signature(lines) if not _is_foreign(line)]
+    if "@" in text or "://" in text or "www." in text:
+        own = [_strip_addresses(line) for line in own]
+    if sum(map(len, own)) < FEW_CHARS and len(lines) > FEW_LINES:
+        own = [_strip_addresses(line) for line in lines]
+    return "\n".join(own)
+
+
+def _strip_signature(lines: list[str]) -> list[str]:
+    """Return the lines without a signature (RFC 3676 section 4.3) or the footer that a list puts under a line."""
+    for place in range(max(0, len(lines) - MAX_SIGNATURE), len(lines)):
+        line = lines[place].rstrip()
+        if line == "--" or line.startswith(("__________", "-----BEGIN PGP")):
+            return lines[:place]
+    return lines
+
+
+def _is_foreign(line: str) -> bool:
+    """Return whether a line is quoted, or introduces quotes."""
+    if line[0] in ">|":
+        return True
+    if ":" not in line:
+        return False
+    colon = line.find(":", 0, 12)
+    if colon > 0 and line[:colon].strip("* \t").lower() in _FIELDS:
+        return True
+    return line.endswith(_SAID)
+
+
+def _strip_addresses(line: str) -> str:
+    """Return the line without mail and web addresses."""
+    if "@" not in line and "://" not in line and "www." not in line:
+        return line
+    return " ".join(word for word in line.split() if "@" not in word and "://" not in word and "www." not in word)
