@@ -93,6 +93,7 @@ def _is_long_text(member: Member) -> bool:
 
 
 def _unpack_file(file: File, depth: int, budget: UnpackBudget, passwords: PasswordCandidates) -> UnpackResult:
+    budget.untried = 0
     contents = dispatch.inspect(file, budget, passwords)
     members = unpack.read_members(file, budget, passwords)
     if members is None and contents == _EMPTY:
@@ -119,6 +120,8 @@ def _unpack_file(file: File, depth: int, budget: UnpackBudget, passwords: Passwo
         name = (member.names[0] if member.names else member.declared) or "unnamed"
         path = f"{file.path}/{name}"
         inside.append(_make_file(path, member.content, member.names, member.declared, within, shown=member.shown))
+    if "encrypted" in unread and (untried := budget.untried + passwords.left_out):
+        traits[Trait("untried-passwords", f"{untried} of {len(tuple(passwords)) + passwords.left_out}")] = None
     if not inside and not unread and unpack.is_container(file) and not unpack.is_empty(file):
         unread["damaged"] = None  # a container that gives nothing was not read
     return UnpackResult(tuple(inside), tuple(unread), tuple(traits), contents.links, contents.text)

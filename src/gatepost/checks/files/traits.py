@@ -104,7 +104,7 @@ def traits(reading: Reading) -> Iterator[Finding]:
       written for scanners: an honest page has nothing to hide from them. A page that puts a command on the clipboard
       without showing it lets its reader start a program (ClickFix, FileFix; ATT&CK T1204.004). What a script sends of
       what is typed was seen by typing it; surveys do that with text, and to the server of their sender. A script that
-      was not followed to its end is a fact: libraries ask for more of a browser than the stand-in has. A short script
+      was not followed to its end is a fact: libraries ask for more of a browser than the stand-in has. A single script
       that computes without an end waits for an analysis to give up.
     - Pictures and XML: a drawing needs no script, and an invoice in XML is for programs. Style sheets (XSLT) that turn
       one into a page lie beside it in the folder of its reader; one inside the file, or on a server, makes a page that
@@ -260,7 +260,11 @@ def archives(reading: Reading) -> Iterator[Finding]:
             kind = _KIND_BY_REASON[reason]
             if kind is kinds.FILE_DAMAGED_ARCHIVE and file.type not in CONTAINERS and file.type != "pgp":
                 kind = kinds.FILE_DAMAGED_DOCUMENT
-            yield kind.at(file.path, about=file.sha256, type=file.type)
+            untried = file.seen("untried-passwords") if reason == "encrypted" else ()
+            if untried:
+                yield kind.at(file.path, about=file.sha256, type=file.type, untried=untried[0])
+            else:
+                yield kind.at(file.path, about=file.sha256, type=file.type)
         for trait in file.traits:
             if trait.name == "opened-with-password":
                 yield kinds.FILE_ENCRYPTED_ARCHIVE_OPENED.at(

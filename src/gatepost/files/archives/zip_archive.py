@@ -29,7 +29,7 @@ UNICODE_PATH_EXTRA = 0x7075
 ZIP64_EXTRA = 0x0001
 _KEY_SIZES = {1: 16, 2: 24, 3: 32}
 _ROUNDS = 1000
-_CHECK, _MAC = 2, 10
+_CHECK, _MAC, _DIGEST = 2, 10, 20
 
 _FIELD = Struct("<HH")
 _TABLE = tuple(zlib.crc32(bytes([value]), 0xFFFFFFFF) ^ 0xFFFFFFFF for value in range(256))
@@ -349,7 +349,8 @@ def _decrypt(data: memoryview, entry: ZipEntry, budget: UnpackBudget, attempts: 
         field = entry.aes
         if field is None:
             return locked
-        clear = attempts.unlock(lambda password: decrypt_aes(data, field, password.encode("utf-8", "replace")))
+        blocks = -(-(2 * _KEY_SIZES.get(field.strength, 0) + _CHECK) // _DIGEST)
+        clear = attempts.unlock(lambda password: decrypt_aes(data, field, password.encode("utf-8", "replace")), blocks)
         return locked if clear is None else _unpack(clear, entry, field.method, budget, attempts.password)
     return attempts.unlock(lambda password: _try_password(data, entry, budget, password)) or locked
 

@@ -646,11 +646,16 @@ def _find_key(objects: PdfObjects, builder: ContentsBuilder) -> bool:
     return objects.key is not None
 
 
+# Revisions 5 and 6 hash a password in a hundred rounds of AES and SHA, which takes a few milliseconds.
+MODERN_COST = 5
+
+
 def _try_passwords(encryption: dict[str, Value], identifier: bytes, builder: ContentsBuilder) -> DecryptionKey | None:
     if key := derive_key(encryption, identifier):
         return key
+    cost = 1 if encryption.get("R") in (2, 3, 4) else MODERN_COST
     for password in builder.passwords:
-        if not builder.budget.take_attempt():
+        if not builder.budget.take_attempt(cost):
             break
         if key := derive_key(encryption, identifier, password):
             builder.add_trait("document-password", password)
