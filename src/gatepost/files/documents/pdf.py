@@ -30,14 +30,8 @@ from cryptography.hazmat.decrepit.ciphers.algorithms import ARC4
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from gatepost.files.archives import decompress
+from gatepost.files.documents import script_strings
 from gatepost.files.documents.contents_builder import ContentsBuilder
-from gatepost.files.documents.script_strings import (
-    LAUNCHES,
-    expand_commands,
-    find_form_scripts,
-    join_addresses,
-    join_script_strings,
-)
 from gatepost.files.values import UnreadReason
 
 MAX_TOKENS = 50_000
@@ -624,7 +618,7 @@ def inspect(builder: ContentsBuilder) -> None:
         objects.unpack()
         inspector = _PdfInspector(objects, builder)
         inspector.read()
-        builder.add_links(join_addresses(inspector.base, inspector.addresses))
+        builder.add_links(script_strings.join_addresses(inspector.base, inspector.addresses))
 
 
 def _find_key(objects: PdfObjects, builder: ContentsBuilder) -> bool:
@@ -735,7 +729,9 @@ class _PdfInspector:
         """Report the scripts of a form that is XML: one stream, or several one after the other."""
         parts = self._objects.resolve(value)
         targets = map(self._objects.find_target, parts[:200] if isinstance(parts, list) else [value])
-        for source in find_form_scripts(b"".join(self._objects.read_stream(each) for each in targets if each)):
+        for source in script_strings.find_form_scripts(
+            b"".join(self._objects.read_stream(each) for each in targets if each)
+        ):
             self._add_source(source)
 
     def _add_script(self, value: Value) -> None:
@@ -752,10 +748,10 @@ class _PdfInspector:
 
     def _add_source(self, source: str) -> None:
         self._builder.add_trait("pdf-javascript", source[:100])
-        if launch := LAUNCHES.search(source):
+        if launch := script_strings.LAUNCHES.search(source):
             self._builder.add_trait("pdf-launch", launch.group()[:100])
-        strings = join_script_strings(source)
-        self._builder.add_member("JavaScript", f"{source}\n".encode() + expand_commands(strings))
+        strings = script_strings.join_script_strings(source)
+        self._builder.add_member("JavaScript", f"{source}\n".encode() + script_strings.expand_commands(strings))
 
     def _describe_command(self, values: dict[str, Value]) -> str:
         """Return the program that an action starts and its arguments, as far as they are stated."""
