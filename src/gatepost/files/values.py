@@ -18,7 +18,7 @@ from gatepost.mail.message import Link
 from gatepost.pages.runner import ScriptTime
 
 # Why the inside of a file was not read, or not wholly.
-UnreadReason = Literal["encrypted", "depth", "count", "size", "ratio", "damaged", "unsupported", "pixels"]
+UnreadReason = Literal["encrypted", "depth", "count", "size", "ratio", "damaged", "unsupported", "pixels", "text"]
 
 
 class Trait(msgspec.Struct, frozen=True):
