@@ -5,6 +5,10 @@ and relay in one process, with a core that lets everything pass. Every message g
 pipelined, over eight connections; server CPU is that of all processes of each. Postfix answers when the message is in
 its queue and delivers later, so its run ends when the next hop has the last one. A name server answers every question
 with "no such name" at once: with one that does not answer, the benchmark measured the wait for DNS.
+
+Client, next hop and name server run in the process of the benchmark, on the same cores. Over REST the client speaks TLS
+and there is no next hop; over SMTP the client speaks no TLS, and what is not held goes to the next hop. So the rates
+compare unequal work, and server CPU is compared as well.
 """
 
 import asyncio
@@ -49,6 +53,7 @@ class Round:
     p50: float
     p99: float
     cpu: float
+    beside: float
     refused: int
     held: int
 
@@ -169,6 +174,7 @@ def pass_through(port: int, next_hop: int) -> None:
 def measured(server: Server, messages: list[bytes], sink: Sink) -> Round:
     """Send all messages once; ends when the next hop has every message that was accepted."""
     before, had, started = cpu(server.process), sink.taken.total(), time.perf_counter()
+    beside = time.process_time()
     latencies, codes = send(server.port, messages)
     passed = sum(code.startswith(b"250") and b"reference" not in code for code in codes)
     while sink.taken.total() - had < passed and time.perf_counter() - started < 120:
@@ -181,6 +187,7 @@ def measured(server: Server, messages: list[bytes], sink: Sink) -> Round:
         ordered[len(ordered) // 2] * 1000,
         ordered[int(len(ordered) * 0.99)] * 1000,
         spent,
+        (time.process_time() - beside) * 1000 / len(messages),
         sum(not code.startswith(b"250") for code in codes),
         sum(b"reference" in code for code in codes),
     )
@@ -188,8 +195,10 @@ def measured(server: Server, messages: list[bytes], sink: Sink) -> Round:
 
 def over_rest(server: scanning.Server) -> Round:
     """Send all messages once through the Email Scanning API, which holds nothing itself."""
+    beside = time.process_time()
     found = scanning.measured(server)
-    return Round(found.rate, found.p50, found.p99, found.cpu, found.errors, 0)
+    beside = (time.process_time() - beside) * 1000 / len(server.requests)
+    return Round(found.rate, found.p50, found.p99, found.cpu, beside, found.errors, 0)
 
 
 def send(port: int, messages: list[bytes]) -> tuple[list[float], list[bytes]]:
@@ -248,18 +257,23 @@ def table(rounds: dict[str, list[Round]], messages: list[bytes]) -> str:
     lines = [
         setting,
         "",
-        "| | msg/s | p50 ms | p99 ms | server CPU ms/msg | held | not 250 |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        "| | msg/s | p50 ms | p99 ms | server CPU ms/msg | client, next hop and name server | held | not 250 |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, runs in rounds.items():
-        figures = [mean(getattr(each, key) for each in runs) for key in ("rate", "p50", "p99", "cpu")]
-        cells = [name, f"{figures[0]:.0f}", f"{figures[1]:.1f}", f"{figures[2]:.1f}", f"{figures[3]:.2f}"]
+        figures = [mean(getattr(each, key) for each in runs) for key in ("rate", "p50", "p99", "cpu", "beside")]
+        cells = [name, f"{figures[0]:.0f}", *(f"{each:.1f}" for each in figures[1:3])]
+        cells += [f"{each:.2f}" for each in figures[3:]]
         lines.append(f"| {' | '.join(cells)} | {runs[0].held} | {sum(each.refused for each in runs)} |")
     rates = {name: mean(each.rate for each in runs) for name, runs in rounds.items()}
     share = rates["Gatepost"] / rates["Gatepost over REST"]
-    return "\n".join(
-        [*lines, "", f"Messages a second over SMTP are {share:.0%} of those over REST (aim: at least 90 %)."]
+    spent = {name: mean(each.cpu for each in runs) for name, runs in rounds.items()}
+    apart = spent["Gatepost over REST"] / spent["Gatepost"]
+    said = (
+        f"Messages a second over SMTP are {share:.0%} of those over REST (aim: at least 90 %); by server CPU alone, "
+        f"without client and next hop, {apart:.0%}."
     )
+    return "\n".join([*lines, "", said])
 
 
 def throttle() -> str:

@@ -11,7 +11,7 @@ from gatepost.analysis import analyse
 from gatepost.api.lists import ListFileError, records
 from gatepost.auth import dkim, signature, spf
 from gatepost.auth.dmarc import authenticate
-from gatepost.files import pictures
+from gatepost.files import svg_drawing
 from gatepost.files.archives import unpack
 from gatepost.files.archives.passwords import PasswordCandidates
 from gatepost.files.documents import dispatch, page_scripts
@@ -443,5 +443,4 @@ def read_settings(data: bytes) -> object:
 
 
 def draw_svg(data: bytes) -> object:
-    image = pictures.draw_svg(decode_text(data))
-    return image and image.tobytes()
+    return [image.tobytes() for image in svg_drawing.draw_svg(decode_text(data))]

@@ -174,7 +174,7 @@ def xml_pages() -> list[bytes]:
 def page_effects() -> list[bytes]:
     """Return rows of effects, as the stand-in browser notes them."""
     rows = (
-        '[["blob","1","a/b","MZ\\u0090"],["named","1","a.exe"],["save","1","","load",""],["save","2","b"],["cut"]]',
+        '[["blob","1","a/b","TVqQ"],["named","1","a.exe"],["save","1","","load",""],["save","2","b"],["cut"]]',
         '[["write","<form action=//a.example><input type=password>","load"],["markup","AnswerOfServer0815","load"]]',
         '[["go","https://a.example/","location","load"],["frame","//b.example","user"],["go","x:y"],["says","x"]]',
         '[["request","POST","https://a.example","p=Typed-Secret-73","fetch","user"],["given","axios","//c.example"]]',

@@ -337,6 +337,9 @@ FILE_REMOTE_TEMPLATE = Kind("file:remote-template", "A document loads its templa
 FILE_RIGHT_TO_LEFT_NAME = Kind("file:right-to-left-name", "A right-to-left override in a file name hides its extension")
 FILE_RUNNABLE_NAME = Kind("file:runnable-name", "Attachment has an executable file name")
 FILE_SHORTCUT_COMMAND = Kind("file:shortcut-command", "A shortcut file runs a command")
+FILE_CONNECTION_SETTINGS = Kind(
+    "file:connection-settings", "A file sets up a connection through a server that it names"
+)
 FILE_SHORTCUT_TO_SHARE = Kind("file:shortcut-to-share", "A shortcut file leads to a file on another computer")
 FILE_SVG_SCRIPT = Kind("file:svg-script", "An attached picture (SVG) runs a script")
 FILE_TYPE_MISMATCH = Kind("file:type-mismatch", "A file's content does not match its file extension")

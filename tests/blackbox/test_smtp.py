@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from bench import large
-from bench.gateway import Gateway, Sink
+from bench.gateway import Gateway, Sink, held_mail
 from bench.noloss import trial
 from bench.ports import free_port
 from tests.blackbox.conftest import wait_for
@@ -65,8 +65,7 @@ def test_malware_is_held_and_not_delivered(gateway: Gateway, sink: Sink) -> None
     with smtplib.SMTP("127.0.0.1", gateway.port) as client:
         client.send_message(mail("virus@x", EICAR))
     assert sink.taken["virus@x"] == 0
-    held = [file.read_bytes() for file in (gateway.folder / "quarantine").rglob("*") if file.is_file()]
-    assert [raw for raw in held if b"<virus@x>" in raw]
+    assert [raw for raw in held_mail(gateway.folder).values() if b"<virus@x>" in raw]
 
 
 def test_a_core_without_http_tells_its_figures(gateway: Gateway) -> None:

@@ -72,6 +72,9 @@ def test_an_import_is_tried_then_saved_with_progress(browser: Any, tmp_path: Pat
     page.get_by_role("button", name="Upload file").click()
     expect(page.get_by_role("status")).to_contain_text("1,500 entries saved; 1 line skipped.")
     assert "99" in seen.json_value() or "100" in seen.json_value()
+    page.get_by_role("button", name="Undo this import").click()
+    expect(page.get_by_text("Taken back. Entries restored or removed: 1500.")).to_be_visible()
+    expect(page.get_by_text("host7.feed.example")).to_have_count(0)
 
 
 def test_an_import_without_script(browser: Any, tmp_path: Path) -> None:
@@ -124,7 +127,7 @@ def test_a_link_to_the_form_leads_to_its_field_and_fields_are_in_line(browser: A
     page.goto(f"{SENDERS}?add=x%40hash.example#add")
     expect(page.get_by_role("textbox", name="Entries", exact=True)).to_be_focused()
     page.goto("/messages")
-    page.get_by_text("More fields").click()
+    page.get_by_text("More filters").click()
     boxes = [page.locator(f"#{name}").bounding_box() for name in ("last", "since", "until", "tag")]
     assert len({box["height"] for box in boxes if box}) == 1, boxes
 

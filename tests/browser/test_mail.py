@@ -23,7 +23,7 @@ def wanted(service: Any) -> dict[str, Any]:
 
 def searched(page: Page, fields: dict[str, str]) -> None:
     page.goto("/messages")
-    page.get_by_text("More fields").click()
+    page.get_by_text("More filters").click()
     for label, value in fields.items():
         field = page.get_by_label(label, exact=True)
         if field.evaluate("element => element.tagName") == "SELECT":

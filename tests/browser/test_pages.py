@@ -97,6 +97,119 @@ def test_everybody_can_use_it_in_every_way(page: Page, chromium: Browser, servic
     assert check_page(page, chromium, service, sample, name, ways) == []
 
 
+# Small telephones, larger ones, tablets, and a window of 1280 pixels at a zoom of 200 %.
+SMALL = ((320, 568), (390, 844), (720, 900), (640, 450))
+# What is wrong with a page in a narrow window: it scrolls sideways, a cell is not as wide as its card, a mail has more
+# than its lines, or something lies over a control.
+MISPLACED = """() => {
+    const found = [];
+    const width = document.documentElement.clientWidth;
+    const name = (each) => each.outerHTML.replace(/\\s+/g, " ").slice(0, 160);
+    if (document.documentElement.scrollWidth > width) {
+        const wide = Array.from(document.querySelectorAll("body *")).filter((each) =>
+            !each.closest(".scroll, pre") && each.getBoundingClientRect().right > width + 1);
+        found.push(`${document.documentElement.scrollWidth} px wide: ${wide.length ? name(wide.at(-1)) : "?"}`);
+    }
+    for (const row of document.querySelectorAll("table.stacked tbody tr")) {
+        const style = getComputedStyle(row);
+        const room = row.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+        const cells = Array.from(row.cells).filter((cell) => cell.getClientRects().length);
+        if (row.closest("table.mails")) {
+            if (row.getBoundingClientRect().height > (row.querySelector("td.decision") ? 110 : 84))
+                found.push(`a mail of ${row.getBoundingClientRect().height} px`);
+            const right = Math.max(...cells.map((cell) => cell.getBoundingClientRect().right));
+            if (row.getBoundingClientRect().right - right > 24) found.push("a mail that leaves room at its end");
+            continue;
+        }
+        if (style.display !== "block") { found.push(`a row that is no card: ${style.display}`); continue; }
+        for (const cell of cells)
+            if (Math.abs(cell.getBoundingClientRect().width - room) > 1.5)
+                found.push(`a cell of ${cell.getBoundingClientRect().width} px in a card of ${room}: ${name(cell)}`);
+    }
+    const ids = Array.from(document.querySelectorAll("[id]")).map((each) => each.id);
+    const again = ids.filter((id, index) => ids.indexOf(id) !== index);
+    if (again.length) found.push(`ids that stand there twice: ${again}`);
+    const controls = document.querySelectorAll("main button, main a, main input:not([type=hidden]), main select");
+    for (const each of Array.from(controls).filter((one) => one.getClientRects().length).slice(0, 80)) {
+        if (each.closest(".hidden") || each.matches(".hidden")) continue;
+        each.scrollIntoView({ block: "nearest" });
+        const [box] = each.getClientRects();
+        if (box.width < 2 || box.left > width) continue;
+        const top = document.elementFromPoint(box.left + Math.min(box.width / 2, 20), box.top + box.height / 2);
+        if (!top || !(each.contains(top) || top.contains(each) || each.labels?.[0]?.contains(top)))
+            found.push(`${name(each)} lies under ${top ? name(top) : "nothing"}`);
+    }
+    window.scrollTo(0, 0);
+    return found.slice(0, 5);
+}"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in FIRST else pytest.mark.variant) for name in PAGES],
+)
+def test_small_windows(page: Page, chromium: Browser, service: Any, sample: Any, name: str) -> None:
+    shown = page
+    if name in OPEN:
+        shown = chromium.new_context(base_url=service.url, ignore_https_errors=True, reduced_motion="reduce").new_page()
+    shown.set_viewport_size({"width": 1280, "height": 900})
+    shown.emulate_media(color_scheme="light")
+    PAGES[name](shown, sample)
+    shown.evaluate("document.querySelectorAll('tbody tr:nth-child(n+12)').forEach((row) => row.remove())")
+    found = []
+    for width, height in SMALL:
+        shown.set_viewport_size({"width": width, "height": height})
+        shown.evaluate("document.querySelectorAll('main details').forEach((each) => { each.open = true; })")
+        found += [f"{width}: {each}" for each in shown.evaluate(MISPLACED)]
+    if shown is not page:
+        shown.context.close()
+    assert found == [], "\n".join(found)
+
+
+@pytest.mark.usefixtures("sample")
+@pytest.mark.parametrize(("width", "height"), [*SMALL, (1280, 600)])
+def test_signing_out_is_within_the_window(page: Page, width: int, height: int) -> None:
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto("/")
+    if page.locator("details.menu > summary").is_visible():
+        page.locator("details.menu > summary").click()
+    place = page.get_by_role("button", name="Sign out").bounding_box()
+    assert place
+    assert place["y"] >= 0
+    assert place["y"] + place["height"] <= height
+    last = page.get_by_role("link", name="System", exact=True)
+    last.scroll_into_view_if_needed()
+    link = last.bounding_box()
+    assert link
+    assert link["y"] + link["height"] <= place["y"], "the menu scrolls by itself, above it"
+
+
+@pytest.mark.usefixtures("sample")
+def test_a_bar_of_actions_covers_little_and_only_with_a_selection(page: Page) -> None:
+    width, height = SIZES["phone"]
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto("/quarantine")
+    bar = page.locator(".action-bar")
+    assert bar.evaluate("each => getComputedStyle(each).position") == "static"
+    page.locator("tbody input[type=checkbox]").first.check()
+    place = bar.bounding_box()
+    assert place
+    assert place["height"] <= 125
+    assert place["y"] + place["height"] <= height
+
+
+@pytest.mark.usefixtures("sample")
+def test_a_phone_folds_the_policy_by_area(page: Page) -> None:
+    width, height = SIZES["phone"]
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto("/policy")
+    assert page.evaluate("document.documentElement.scrollHeight") < 8_000
+    page.locator("details.fold > summary", has_text="auth (").click()
+    page.get_by_role("link", name="auth:dmarc-fail").wait_for()
+    page.goto("/policy?part=dmarc-fail")
+    assert page.get_by_role("link", name="auth:dmarc-fail").is_visible(), "what was searched for is not folded away"
+
+
 @pytest.mark.usefixtures("sample")
 def test_a_phone_shows_what_is_there_and_boxes_of_one_size(page: Page) -> None:
     width, height = SIZES["phone"]

@@ -127,6 +127,8 @@ def test_a_message_comes_as_bytes_path_or_stream(run: Callable[..., Any], tmp_pa
         ([error(504, "analysis_timeout"), answer(502, {}), answer(200)], [1.0, 2.0]),
         ([error(503, "x", Retry_After="Wed, 21 Oct 2015 07:28:00 GMT"), answer(200)], [1.0]),
         ([error(503, "x", Retry_After="soon"), answer(200)], [1.0]),
+        ([error(503, "x", Retry_After="Mon, 01 Jan 0001 00:00:00 +2359"), answer(200)], [1.0]),
+        ([error(429, "rate_limited", Retry_After="5"), error(429, "rate_limited"), answer(200)], [5.0, 2.0]),
     ],
 )
 def test_it_tries_again(run: Callable[..., Any], steps: list[Step], pauses: list[float]) -> None:
@@ -144,6 +146,7 @@ def test_it_tries_again(run: Callable[..., Any], steps: list[Step], pauses: list
         (error(413, "payload_too_large"), 413, "payload_too_large"),
         (error(500, "internal_error"), 500, "internal_error"),
         (error(503, "scanning_disabled", Retry_After="300"), 503, "scanning_disabled"),
+        (error(429, "rate_limited", Retry_After="11"), 429, "rate_limited"),
     ],
 )
 def test_it_does_not_repeat_what_will_not_change(run: Callable[..., Any], step: Step, status: int, code: str) -> None:

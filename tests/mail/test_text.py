@@ -13,7 +13,7 @@ from gatepost.mail.html.document import MAX_NODES
 from gatepost.mail.html.limits import MAX_TAGS
 from gatepost.mail.links import MAX_LINKS
 from gatepost.mail.message import Defect, Field, Headers, Part, Text
-from gatepost.mail.text import MAX_TEXT, TextReader, read_texts
+from gatepost.mail.text import MAX_TEXT, MAX_WRITTEN_LINKS, TextReader, read_texts
 
 
 def part(content: str | bytes, kind: str = "text/plain", path: str = "1", **fields: object) -> Part:
@@ -171,7 +171,7 @@ def test_html_bombs(name: str) -> None:
 def test_a_thousand_small_bombs_share_one_budget() -> None:
     reader = TextReader()
     for number in range(1_000):
-        reader.read(html("<div>" * 1_000 + str(number), str(number)))
+        reader.read(html("<div>" * 1_000 + f"<img alt={number}>", str(number)))
     assert reader.tags <= MAX_TAGS + 1_000
     assert "limit:html-size" in {defect.kind for defect in reader.defects}
 
@@ -179,14 +179,79 @@ def test_a_thousand_small_bombs_share_one_budget() -> None:
 def test_a_million_links() -> None:
     reader = TextReader()
     reader.read(part("".join(f"http://x{number}.test/ " for number in range(200_000))))
-    assert len(reader.links) == MAX_LINKS == reader.links.followed
-    assert {defect.kind for defect in reader.defects} == {"limit:links", "limit:text-size"}
+    assert MAX_WRITTEN_LINKS < len(reader.links) < MAX_LINKS
+    assert {defect.kind for defect in reader.defects} == {"limit:text-size"}
+    assert "x199999.test" in {link.host for link in reader.links}
+
+
+def test_links_of_a_text_leave_room_for_those_of_a_page() -> None:
+    reader = TextReader()
+    for number in range(9):
+        reader.read(part("".join(f"http://x{number}-{each}.test/ " for each in range(5_000))))
+    reader.read(html('<a href="https://login.evil.test/">Log in</a>', "2"))
+    assert "login.evil.test" in {link.host for link in reader.links}
+    reader.read(html("".join(f"<a href=http://y{each}.test>y</a>" for each in range(12_000)), "3"))
+    assert "limit:links" in {defect.kind for defect in reader.defects}
 
 
 def test_long_text() -> None:
     texts, _, defects = read_texts((part("x" * (MAX_TEXT + 1)),))
-    assert len(texts[0].visible) == MAX_TEXT
+    assert MAX_TEXT - 20_000 < len(texts[0].visible) <= MAX_TEXT + 20
     assert [defect.kind for defect in defects] == ["limit:text-size"]
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "utf-16", "utf-16-be", "utf-32", "latin-1", "shift_jis", "gb18030"])
+def test_start_middle_and_end_of_a_long_text_are_read(charset: str) -> None:
+    letters = (
+        "gr\u00fcn \u00e9t\u00e9"
+        if charset == "latin-1"
+        else "\u65e5\u672c\u8a9e\u306e"
+        if "is" in charset
+        else "gr\u00fcn \u65e5\u672c"
+    )
+    lines = [f"line {number:07d} {letters}\n" for number in range(400_000)]
+    lines[0], lines[-1] = "the first line\n", "the last line https://last.example/x\n"
+    content = "".join(lines).encode(charset)
+    texts, links, defects = read_texts((Part("1", content_type="text/plain", charset=charset, content=content),))
+    visible = texts[0].visible
+    assert [defect.kind for defect in defects] == ["limit:text-size"]
+    assert visible.startswith("the first line\n")
+    assert [link.host for link in links] == ["last.example"]
+    assert visible.count("\ufffd") <= 12
+    assert any(f"line 0{number}" in visible for number in range(15, 35))
+
+
+@pytest.mark.parametrize(
+    ("rest", "kind"),
+    [
+        ("<tr><td>1<td>two</tr>", "limit:text-size"),
+        ('<tr><td><a href="https://shop.example/1" style="color:red">1</a></tr>', "limit:text-size"),
+        ("<tr><td><script>x()</script></tr>", "limit:html-size"),
+        ("<tr onclick=x()>", "limit:html-size"),
+        ('<a href="&#106;avascript:x()">', "limit:html-size"),
+        ("<form action=https://a.example>", "limit:html-size"),
+        ("<img src=//a.example/1.png>", "limit:html-size"),
+        ("<x-y>", "limit:html-size"),
+        ("<!-- -->", "limit:html-size"),
+    ],
+)
+def test_the_rest_of_a_long_page(rest: str, kind: str) -> None:
+    rows = "<tr><td>1<td>alpha</tr>" * (MAX_TAGS // 4)
+    _, links, defects = read_texts((html(f"<table>{rows}{rest}</table>"),))
+    assert {defect.kind for defect in defects} == {kind}
+    assert ("shop.example" in {link.host for link in links}) == ("shop" in rest)
+
+
+def test_prose_behind_many_tags_is_read() -> None:
+    texts, _, _ = read_texts((html("<b></b>" * MAX_TAGS + "<p>Please <i>log</i> in &amp; pay</p>"),))
+    assert "log in & pay" in " ".join(texts[0].visible.split())
+
+
+def test_a_page_of_many_megabytes() -> None:
+    _, _, defects = read_texts((html("<p>" + "x" * 16_000_001),))
+    assert {defect.kind for defect in defects} == {"limit:text-size"}
+    _, _, defects = read_texts((html("<p>" + "x" * 16_000_001 + "<script>"),))
+    assert "limit:html-size" in {defect.kind for defect in defects}
 
 
 @given(

@@ -145,11 +145,28 @@ def test_pages_of_held_mail_with_evidence_have_every_message_once(use: Use, new_
     use(scenario)
 
 
+def test_a_label_finds_the_hosts_of_its_domain(use: Use, new_record: NewRecord) -> None:
+    async def scenario(store: Store) -> None:
+        found = mail(new_record(), leads_to="i.imgur.com")
+        for record in (found, mail(new_record(), leads_to="imgur.example.org")):
+            await store.messages.record(record)
+            await store.quarantine.hold(record)
+        for text, evidence in (("imgur", Evidence()), ("Imgur", Evidence()), (None, Evidence(link_host="imgur"))):
+            page = await store.messages.search(MessageFilter(anywhere=text, evidence=evidence))
+            assert [row.ggrid for row in page.rows] == [found.ggrid], text
+            held = await store.quarantine.search(HeldFilter(anywhere=text, evidence=evidence))
+            assert [each.record.ggrid for each in held.rows] == [found.ggrid], text
+
+    use(scenario)
+
+
 def test_digests_are_few_and_short(new_record: NewRecord) -> None:
     plain = mail(new_record(), leads_to="a.b.c.evil.example", host="192.0.2.7")
     found = index_evidence(plain.detail)
     assert found is not None
-    assert [len(each) for each in found.split(" ")] == [8] * 5  # the host, and four names of the link
+    assert [len(each) for each in found.split(" ")] == [
+        8
+    ] * 6  # the host, four names of the link, and the label of its domain
     many = mail(new_record(), links=2_000)
     assert index_evidence(many.detail) is None
 

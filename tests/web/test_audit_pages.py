@@ -3,14 +3,15 @@
 import csv
 import io
 import time
-from typing import Any
+from typing import Any, get_args
 
 import httpx
+import msgspec
 
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.store.audit import CLI, AuditFilter, AuditRecord
+from gatepost.store.audit import CLI, AuditFilter, AuditRecord, NotedAction
 from gatepost.store.lists import NewEntry
-from gatepost.web.pages.audit import shorten_ids
+from gatepost.web.pages.audit import LIST_ACTIONS, SENTENCES, join_steps, shorten_ids
 
 
 def trail(site: Any, tenant: str | None, action: str = "") -> list[AuditRecord]:
@@ -97,6 +98,28 @@ def test_links_files_and_their_own_record(site: Any, tenant: str) -> None:
     assert [row["sample"] for row in as_json] == [[ggrid]]
     assert trail(site, tenant)[0].action == "audit.export"
     assert auditor.get("/audit/export?format=xml").status_code == 400
+
+
+def test_every_action_that_is_noted_has_words() -> None:
+    assert set(get_args(NotedAction)) | LIST_ACTIONS.keys() <= SENTENCES.keys()
+
+
+def test_calls_of_one_step_are_one_line(site: Any, tenant: str) -> None:
+    senders = BY_NAME["blocked-senders"]
+    for start in (0, 500):
+        added = [NewEntry(f"s{number}@b.example", f"s{number}@b.example") for number in range(start, start + 500)]
+        site.run(site.store.lists.add(tenant, senders, added, CLI))
+    site.run(site.store.lists.remove(tenant, "blocked-senders", ["s1@b.example"], CLI))
+    lines = join_steps(trail(site, tenant, "entries."))
+    assert [(line.said, line.count, len(line.parts)) for line in lines] == [
+        ("deleted entries of", 1, 1),
+        ("added or changed entries of", 1_000, 2),
+    ]
+    page = site.visitor("auditor", tenant).get("/audit?action=entries.").text
+    assert "added or changed entries of</a> <strong>blocked-senders</strong>" in page
+    assert "<summary>2 parts</summary>" in page
+    later = [msgspec.structs.replace(lines[1].record, time=lines[1].record.time + 60_000), lines[1].record]
+    assert len(join_steps(later)) == 2, "a minute later is another step"
 
 
 def test_a_release_that_fails_is_on_record(site: Any, tenant: str) -> None:

@@ -4,6 +4,7 @@ import html
 import re
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -289,3 +290,48 @@ def test_files_as_spreadsheets_write_them(site: Any, tenant: str, name: str, con
     (entry,) = site.run(site.store.lists.find(tenant, "blocked-urls", ("a.example",)))
     assert entry.comment == "ticket 7"
     assert entry.expires == (moment("2099-02-01T00:00") if name.endswith("csv") else None)
+
+
+def test_a_page_says_who_may_use_it_and_whose_tenant_it_is(site: Any) -> None:
+    tenant = site.new_tenant("Harbour Clinic of the frame")
+    said = site.visitor("administrator", tenant).get("/system").text
+    assert "Administrators of one tenant cannot use this page. It is for administrators of the whole deployment" in said
+    assert (
+        "Auditors cannot use this page. Administrators and analysts can: ask one of them."
+        in site.visitor("auditor", tenant).get("/scan").text
+    )
+    assert "Harbour Clinic of the frame</span>" in site.visitor("analyst", tenant).get("/messages").text
+
+
+def test_the_menu_counts_held_mail_of_those_who_may_see_it(site: Any) -> None:
+    tenant, other = site.new_tenant(), site.new_tenant()
+    for _ in range(2):
+        site.message(tenant, held=True)
+    tally = re.compile(r'<span class="tally"[^>]*><span class="hidden">, </span>([0-9,+]+)<')
+    assert tally.findall(site.visitor("analyst", tenant).get("/lists").text) == ["2"]
+    assert tally.findall(site.visitor("analyst", other).get("/lists").text) == []
+
+
+# What strangers write, as templates name it.
+FOREIGN = re.compile(
+    r"\{\{ ?(?:(?:report|row|record\.report|flip|each|line)\.subject|passage\.(?:visible|hidden)|sender\.name"
+    r"|head\.name|step\.text|link\.shown|line\.value|headline)\b[^}]*\}\}"
+)
+TAG = re.compile(r'<[a-z][a-z0-9]*(?:[^<>"]|"[^"]*")*>')
+
+
+def test_what_strangers_write_has_the_direction_of_its_script() -> None:
+    """A subject in Arabic that is cut on its right has lost its beginning."""
+    seen, faults = 0, []
+    for path in sorted(Path("src/gatepost/web/templates").glob("*.html")):
+        text = re.sub(r"{% block title %}.*?{% endblock %}", "", path.read_text())
+        tags = list(TAG.finditer(text))
+        for found in FOREIGN.finditer(text):
+            if any(tag.start() < found.start() < tag.end() for tag in tags):
+                continue  # the value of an attribute
+            before = [tag for tag in tags if tag.end() <= found.start()]
+            seen += 1
+            if not before or 'dir="auto"' not in before[-1][0]:
+                faults.append(f"{path.name}: {found[0]}")
+    assert seen > 15
+    assert faults == []

@@ -19,7 +19,7 @@ SLOWED = Load(0, 5, 10, slowed="the next hop cannot be reached: connection refus
     [
         ([("a", WELL)], None, ""),
         ([("a", WELL), ("b", Load(0, 5, 10, fault="storage cannot be used"))], "bad", "storage cannot be used"),
-        ([("a", SLOWED)], "warn", "Mail waits with its senders: the next hop cannot be reached"),
+        ([("a", SLOWED)], "warn", "Incoming mail is being deferred: the next hop cannot be reached"),
         ([("a", None)], "bad", "No core is answering"),
         ([("a", None), ("b", WELL)], "warn", "The core a is not answering."),
         ([("a", Load(10, 5, 10))], "warn", "All slots are in use"),

@@ -87,7 +87,8 @@ def test_saving_is_one_change_under_the_visitors_name(site: Any, tenant: str) ->
         f"/lists/{tenant}/blocked-urls/add",
         {"entries": "Evil.example\tmine\r\nfine.example", "comment": "feed", "expires": "2099-12-31"},
     )
-    assert (answer.status_code, site.went(answer)) == (303, f"/lists/{tenant}/blocked-urls added~2")
+    assert answer.status_code == 303
+    assert site.went(answer).startswith(f"/lists/{tenant}/blocked-urls added~2~")
     found = entries(site, tenant)
     assert [(each.shown, each.comment, each.expires) for each in found] == [
         ("evil.example", "mine", 4_102_444_800_000),
@@ -167,7 +168,8 @@ def test_comment_and_end_of_an_entry(site: Any, tenant: str) -> None:
     assert 'value="before"' in page
     assert 'value="2100-01-01T00:00"' in page
     answer = visitor.post(path, {"key": "evil.example", "comment": "after", "expires": "2100-01-01T00:00"})
-    assert (answer.status_code, site.went(answer)) == (303, f"/lists/{tenant}/blocked-urls changed")
+    assert answer.status_code == 303
+    assert site.went(answer).startswith(f"/lists/{tenant}/blocked-urls entry-saved~1~")
     (entry,) = entries(site, tenant)
     assert (entry.comment, entry.expires, entry.hits) == ("after", 4_102_444_812_345, 3)
     assert changes(site, tenant)[0] == (f"user:{visitor.who}", "entries.add", 1)
@@ -208,7 +210,8 @@ def test_deleting_shows_first_what_it_would_do(site: Any, tenant: str) -> None:
     assert figures(page.text)[:2] == ["2", "1"]
     assert len(entries(site, tenant)) == 3
     answer = visitor.post(path, {"key": ["a.example", "b.example", "gone.example"], "sure": "1"})
-    assert (answer.status_code, site.went(answer)) == (303, f"/lists/{tenant}/blocked-urls deleted~2")
+    assert answer.status_code == 303
+    assert site.went(answer).startswith(f"/lists/{tenant}/blocked-urls deleted~2~")
     assert [entry.shown for entry in entries(site, tenant)] == ["c.example"]
     assert changes(site, tenant)[0] == (f"user:{visitor.who}", "entries.delete", 2)
 

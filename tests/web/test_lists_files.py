@@ -1,6 +1,7 @@
 """Whole lists as files: in through a form, out as a stream; and lists of one's own."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -21,6 +22,11 @@ SAVE = {"what": "save"}
 def entries(site: Any, tenant: str, name: str = "blocked-urls") -> tuple[ListEntry, ...]:
     found: tuple[ListEntry, ...] = site.run(site.store.lists.page(tenant, name, limit=1000)).rows
     return found
+
+
+def size(site: Any, tenant: str) -> int:
+    states = site.run(site.store.lists.all(tenant))
+    return next(int(state.size) for state in states if state.definition.name == "blocked-urls")
 
 
 def actions(site: Any, tenant: str) -> list[tuple[str, str, int]]:
@@ -51,6 +57,70 @@ def test_an_import_saves_entries_under_the_visitors_name(site: Any, tenant: str,
         ("fine.example", "", None),
     ]
     assert actions(site, tenant)[0] == (f"user:{visitor.who}", "entries.add", 2)
+
+
+def undo_of(page: str) -> str:
+    (path,) = re.findall(r'action="(/list-changes/[0-9a-f-]+/undo)"', page)
+    return str(path)
+
+
+def test_an_import_of_thousands_is_undone_as_one(site: Any, tenant: str) -> None:
+    visitor, path = site.visitor("analyst", tenant), f"/lists/{tenant}/blocked-urls"
+    old = [
+        NewEntry("host-7.example", "host-7.example", "mine", 4_070_908_800_000),
+        NewEntry("kept.example", "kept.example"),
+    ]
+    site.run(site.store.lists.add(tenant, URLS, old, CLI))
+    content = b"entry,comment\n" + b"".join(b"host-%d.example,feed\n" % number for number in range(4_940))
+    answer = visitor.upload(f"{path}/import", "feed.csv", content, SAVE)
+    assert "4,940 entries saved" in answer.text
+    assert size(site, tenant) == 4_941
+    # One line in the history, in its parts, and the same set can be undone there.
+    history = visitor.get(f"{path}/history").text
+    assert re.search(r">4,940 <span[^>]*>in 10 parts<", history)
+    undo = undo_of(history)
+    assert undo == undo_of(answer.text)
+    # What somebody changed meanwhile stays.
+    changed = NewEntry("host-9.example", "host-9.example", "looked at")
+    site.run(site.store.lists.add(tenant, URLS, [changed], CLI))
+    other = site.visitor("administrator", tenant)
+    assert other.post(undo).status_code == 404, "it is the change of somebody else"
+    assert site.visitor("auditor", tenant).post(undo).status_code == 403
+    assert site.went(visitor.post(undo)) == f"{path} change-undone-in-part~4939~1"
+    assert "Entries restored or removed: 4939; changed meanwhile, so left: 1." in visitor.get(path).text
+    assert {(each.shown, each.comment, each.expires) for each in entries(site, tenant)} == {
+        ("host-7.example", "mine", 4_070_908_800_000),
+        ("host-9.example", "looked at", None),
+        ("kept.example", "", None),
+    }
+    assert visitor.post(undo).status_code == 400, "once"
+    # Taking back is a change that can be taken back.
+    again = undo_of(visitor.get(f"{path}/history").text)
+    assert site.went(visitor.post(again)) == f"{path} change-undone~4939"
+    assert size(site, tenant) == 4_941
+
+
+def test_deleted_entries_come_back(site: Any, tenant: str) -> None:
+    visitor, path = site.visitor("analyst", tenant), f"/lists/{tenant}/blocked-urls"
+    old = [NewEntry(f"d{each}.example", f"d{each}.example", "why") for each in range(3)]
+    site.run(site.store.lists.add(tenant, URLS, old, CLI))
+    answer = visitor.post(f"{path}/delete", {"key": ["d0.example", "d1.example"], "sure": "1"})
+    assert site.went(answer).startswith(f"{path} deleted~2~")
+    page = visitor.get(path).text
+    assert "Entries deleted: 2." in page
+    assert site.went(visitor.post(undo_of(page))) == f"{path} change-undone~2"
+    assert [(each.shown, each.comment) for each in entries(site, tenant)] == [
+        (f"d{each}.example", "why") for each in range(3)
+    ]
+
+
+def test_a_change_set_is_for_those_who_may_still_change_the_list(site: Any, tenant: str) -> None:
+    visitor = site.visitor("analyst", tenant)
+    assert visitor.post("/list-changes/none/undo").status_code == 404
+    uid = next(each.uid for each in site.run(site.store.users.all()) if each.name == visitor.who)
+    for action in ("delete", f"lists:{site.new_tenant()}:blocked-urls:1", f"lists:{tenant}:absent:1", "lists:global:x"):
+        made = site.run(site.store.bulk_actions.create(uid, action, ["[]"]))
+        assert visitor.post(f"/list-changes/{made.id}/undo").status_code == 404, action
 
 
 def test_a_file_is_tried_unless_it_is_to_be_saved(site: Any, tenant: str) -> None:

@@ -74,7 +74,9 @@ def test_the_list_shows_the_sender_as_the_reader_saw_it(site: Any, tenant: str) 
     report = msgspec.structs.replace(REPORT, senders=("x@evil.example",), sender_names=("Your Bank",))
     site.message(tenant, report)
     page = site.visitor(tenant=tenant).get("/messages").text
-    assert 'Your Bank <span class="soft">x@evil.example</span>' in page
+    assert 'title="Your Bank">Your Bank</div>' in page
+    assert 'title="x@evil.example"' in page
+    assert '<span class="domain" dir="auto">@evil.example</span>' in page
 
 
 def test_a_scan_of_nothing(site: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.store_reading import list_reports
 from tests.web.conftest import REPORT
 
+from gatepost.auth.results import Authentication
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import MessageAction
@@ -21,7 +22,10 @@ NASTY = '<script>alert("x")</script><img src=x onerror=alert(1)>'
 
 
 def titles(page: str) -> list[str]:
-    return [html.unescape(each) for each in re.findall(r'<a href="/messages/[0-9a-f-]{36}">([^<]*)</a>', page)]
+    return [
+        html.unescape(each)
+        for each in re.findall(r'<a dir="auto"[^>]* href="/messages/[0-9a-f-]{36}">([^<]*)</a>', page)
+    ]
 
 
 def test_a_message_is_found_by_what_is_known_of_it(site: Any, tenant: str) -> None:
@@ -181,3 +185,13 @@ def test_every_recipient_can_be_found_and_read(site: Any, tenant: str) -> None:
         assert record.ggrid in visitor.get(f"/messages?{field}=user199@many.example").text
     page = visitor.get(f"/messages/{record.ggrid}").text
     assert all(f'href="/messages?q={each.replace("@", "%40")}"' in page for each in recipients)
+
+
+def test_a_search_as_a_file_has_what_analysts_ask_for(site: Any) -> None:
+    tenant = site.new_tenant("Exported Ltd")
+    report = msgspec.structs.replace(REPORT, sender_names=("Ann",), authentication=Authentication(host="192.0.2.7"))
+    site.message(tenant, report, held=True)
+    for path in ("/messages/export?format=json", "/quarantine/export?format=json"):
+        (row,) = site.visitor("analyst", tenant).get(path).json()
+        assert (row["from"], row["ip"], row["tenant"]) == ("Ann <ann@example.org>", "192.0.2.7", "Exported Ltd"), path
+        assert row["linkHosts"] == ["evil.example"]

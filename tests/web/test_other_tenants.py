@@ -115,6 +115,7 @@ IDS: dict[str, Callable[[Property], str]] = {
     "/keys/": lambda theirs: theirs.id,
     "/searches/": lambda theirs: theirs.search,
     "/quarantine/work/": lambda theirs: theirs.work,
+    "/list-changes/": lambda theirs: theirs.work,
 }
 
 

@@ -53,7 +53,7 @@ def test_released_once_with_the_visitors_name(site: Any, tenant: str, core: Any)
     assert core.sent[ggrid] == ("bob@example.com",)
     record = site.run(site.store.audit.page(AuditFilter(scope=tenant), limit=1)).rows[0]
     assert (record.action, record.actor.label) == ("quarantine.release", f"user:{visitor.who}")
-    assert f"by user:{visitor.who}" in visitor.get(f"/messages/{ggrid}").text
+    assert f"by {visitor.who}" in visitor.get(f"/messages/{ggrid}").text
     assert ggrid not in visitor.get("/quarantine").text
     assert ggrid in visitor.get("/quarantine?state=released").text
 
@@ -144,7 +144,7 @@ def test_a_deletion_is_taken_back(site: Any, tenant: str) -> None:
     assert undo
     assert "1 deleted." not in visitor.get("/quarantine").text, "a notice is shown once"
     gone = visitor.get(f"/messages/{ggrid}").text
-    assert f"by user:{visitor.who}" in gone
+    assert f"by {visitor.who}" in gone
     assert ">Restore</button>" in gone
     assert ">Release</button>" not in gone
     assert f'value="{ggrid}"' in visitor.get("/quarantine?state=deleted").text

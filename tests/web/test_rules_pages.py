@@ -107,8 +107,8 @@ def test_a_change_shows_the_difference_and_is_in_the_audit_trail(site: Any, tena
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"when": 'known && "a" in tagz'}, "undeclared reference"),
-        ({"when": "sender =="}, "Syntax error"),
+        ({"when": 'known && "a" in tagz'}, "nothing is named tagz here; did you mean tags?"),
+        ({"when": "sender =="}, "something is missing, or too much, at this place"),
         ({"when": "size"}, "must be true or false"),
         ({"when": 'subject.matches("(")'}, "invalid regular expression"),
         ({"when": "true || " * 300 + "true"}, "is longer than 2,000 characters"),
@@ -136,7 +136,7 @@ def test_what_is_wrong_is_said_and_nothing_is_saved(site: Any, tenant: str, chan
 
 def test_the_place_of_a_mistake_is_shown(site: Any, tenant: str) -> None:
     page = site.visitor(tenant=tenant).post("/rules/edit", fields(tenant, when='known\r\n  && "a" in tagz')).text
-    assert "at line 2, column 13: undeclared" in page
+    assert "at line 2, column 13: nothing is named tagz here" in page
     assert '<pre class="place">  &amp;&amp; &#34;a&#34; in tagz\n            ^</pre>' in page
 
 

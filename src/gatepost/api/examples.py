@@ -205,7 +205,12 @@ LISTS = ListsOfScope(
     (
         ListFileInfo(
             "blocked-urls",
-            ListInfo("Blocked links", "block", "A link to one of these gives at least the verdict policy", 10_000_000),
+            ListInfo(
+                "Blocked links",
+                "block",
+                "Mail with a link to one of these is held (verdict policy or worse)",
+                10_000_000,
+            ),
         ),
     )
 )

@@ -85,7 +85,15 @@ class BrokenStreamError(ClientError):
 
 T = TypeVar("T")
 
-RETRIED = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
+# What another attempt can change (docs/integrating.md, "Retries").
+RETRIED = frozenset(
+    {
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    }
+)
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -205,10 +213,10 @@ def _parse_retry_after(text: str) -> float:
     if text.isascii() and text.isdigit():
         return float(text[:9])
     try:
-        moment = email.utils.parsedate_to_datetime(text)
-    except ValueError:
+        moment = email.utils.parsedate_to_datetime(text).astimezone(UTC)
+    except (ValueError, OverflowError):
         return 0.0
-    return max(0.0, (moment.astimezone(UTC) - datetime.now(UTC)).total_seconds())
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
 Raw: TypeAlias = bytes | Path | BinaryIO

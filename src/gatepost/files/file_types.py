@@ -12,6 +12,7 @@ the spelled one is not a finding by itself: it is what checks ask about.
 """
 
 import re
+from collections.abc import Iterable
 from importlib.resources import files
 from typing import Literal
 
@@ -87,6 +88,18 @@ def promises_archive(name: str) -> bool:
     return last[0][0] in "zrc" or bool(ARCHIVE_EXTENSIONS.intersection(others))
 
 
+# Text that programs show or read as data, and never run.
+_TEXT_EXTENSIONS = frozenset(
+    "txt log csv tsv json jsonl ndjson sql md xml yaml yml out asc geojson dat nmea gcode".split()
+)
+
+
+def is_text_name(names: Iterable[str]) -> bool:
+    """Return whether all names of a file are those of text that nothing runs."""
+    found = [find_last_extensions(name) for name in names]
+    return bool(found) and all(each and _TEXT_EXTENSIONS.issuperset(each) for each in found)
+
+
 ARCHIVE_MIME_TYPES: frozenset[str] = frozenset(
     "application/zip application/x-zip application/x-zip-compressed application/x-rar application/x-rar-compressed "
     "application/vnd.rar application/x-7z-compressed application/gzip application/x-gzip application/x-bzip2 "
@@ -133,6 +146,26 @@ def _is_confirmed(name: str, content: bytes) -> bool:
         return len(content) > 26 and int.from_bytes(content[20:22], "little" if content[0] == 0xC7 else "big") < 1_024
     if name == "zoo":
         return content[20:24] == b"\xdc\xa7\xc4\xfd"
+    if name == "vmdk":
+        return content[:1] == b"#" or not reads_as_text(content)
+    # A letter may begin with any letters: what is said to be unread is not text.
+    return name not in _BINARY or not reads_as_text(content)
+
+
+# Types that hold other files and whose own bytes are not text, though their marks are letters.
+_BINARY = (CONTAINERS | {"mp3"}) - {"warc", "vmdk", "cpio", "ar"}
+_UNWRITTEN = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+
+
+def reads_as_text(content: bytes) -> bool:
+    """Return whether the first bytes are text: ASCII or UTF-8 without characters that nobody writes."""
+    head = content[:HEAD]
+    if _UNWRITTEN.search(head):
+        return False
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as fault:
+        return fault.start >= len(head) - 3 and len(content) > HEAD
     return True
 
 
@@ -147,7 +180,7 @@ def _is_installer(content: bytes) -> bool:
 def _identify_further_in(content: bytes) -> str:
     """Return the type by a signature that does not stand at the start; "" where there is none."""
     for place, magic, name in _INSIDE:
-        if content.startswith(magic, place):
+        if content.startswith(magic, place) and not reads_as_text(content):
             return name
     if is_pdf(content):
         return "pdf"
@@ -155,7 +188,7 @@ def _identify_further_in(content: bytes) -> str:
         return "heif" if content[8:12] in _HEIF_BRANDS else "mp4"
     if content[:4] == b"RIFF":
         return {b"WEBP": "webp", b"WAVE": "wav"}.get(content[8:12], "data")
-    if content[2:4] in (b"-l", b"-p") and content[6:7] == b"-" and len(content) > 21:
+    if _LZH_METHOD.match(content, 2) and len(content) > 21 and content[20] < 4:
         return "lzh"
     if content[1:4] == b"\x2a\x4d\x18" and content[0] & 0xF0 == 0x50:  # a skippable frame comes first
         return "lz4" if _follows_skipped(content, b"\x04\x22\x4d\x18") else "zstd"
@@ -188,6 +221,7 @@ _INSIDE: tuple[tuple[int, bytes, str], ...] = (
     (3, b"NTFS    ", "ntfs"),
     (32, b"NXSB", "hfs"),
 )
+_LZH_METHOD = re.compile(rb"-(?:l[hzx][0-9a-z]|pm[0-9s]|pc1)-")
 _CMS_IDENTIFIERS = (bytes.fromhex("06092a864886f70d0107"), bytes.fromhex("060b2a864886f70d01091001"))
 
 
@@ -211,12 +245,15 @@ def _follows_skipped(content: bytes, magic: bytes) -> bool:
 
 
 def _identify_disk(content: bytes) -> str:
-    """Return the type of a raw image of a disk or of one file system on it."""
+    """Return the type of a raw image of a disk or of one file system on it. Their marks are short, and the rest of the
+    same record confirms them; a text is none of them, whatever it has at such a place."""
+    if reads_as_text(content):
+        return ""
     if content[-512:-504] == b"conectix":  # a disc of fixed size has its mark at the end only
         return "vhd"
-    if content[-512:-508] == b"koly":
+    if content[-512:-504] == b"koly\0\0\0\x04":
         return "dmg"
-    if content[1024:1026] in (b"H+", b"HX", b"BD") and len(content) > 4096:
+    if content[1024:1026] in (b"H+", b"HX", b"BD") and len(content) > 4096 and _is_hfs(content):
         return "hfs"
     if content[1080:1082] == b"\x53\xef" and len(content) > 4096 and int.from_bytes(content[1048:1052], "little") < 7:
         return "ext"
@@ -227,6 +264,15 @@ def _identify_disk(content: bytes) -> str:
     entries = [content[place : place + 16] for place in range(446, 510, 16)]
     is_table = all(entry[0] in (0, 0x80) for entry in entries) and any(entry[4] for entry in entries)
     return "disk" if is_table and len(content) > 1024 else ""
+
+
+def _is_hfs(content: bytes) -> bool:
+    """Return whether a volume header of HFS or HFS+ (TN1150) goes on as one: with its version, or with the size of its
+    blocks."""
+    if content[1024:1026] != b"BD":
+        return content[1026:1028] in (b"\0\x04", b"\0\x05")
+    size = int.from_bytes(content[1044:1048], "big")
+    return size > 0 and size % 512 == 0
 
 
 def _identify_text(content: bytes) -> str:

@@ -10,13 +10,15 @@ senders attach or link a picture, so drawing is worth a finding even where the c
 
 Only markup and text with many cells or blocks is looked at, and how much of it is drawn is limited. Cells are taken as
 they stand: rows of elements that have a background, as wide as they say. Style sheets count as far as one class gives
-a background. Boxes at fixed places and shadows are drawn where they say.
+a background. Boxes at fixed places, shadows and gradients are drawn where they say; so are the fills of cells in
+workbooks. Drawings in SVG that stand in a page are drawn by `svg_drawing`.
 """
 
 import re
 from collections.abc import Iterator
 from html import unescape
 from itertools import islice, pairwise
+from urllib.parse import unquote
 
 import msgspec
 from PIL import Image, ImageDraw
@@ -31,8 +33,10 @@ from gatepost.files.pictures import (
     is_image_type,
     make_code_contents,
 )
+from gatepost.files.svg_drawing import draw_svg
 from gatepost.files.values import Contents, File, Trait, UnpackBudget
 from gatepost.mail.encodings.charset import decode_charset
+from gatepost.mail.encodings.transfer import decode_base64
 from gatepost.mail.html.limits import limit_html
 from gatepost.mail.html.style import parse_colour
 
@@ -72,13 +76,19 @@ Box = tuple[float, float, float, float]  # left, top, width, height
 
 
 def may_draw_code(file: File) -> bool:
-    """Return whether a text has enough cells or blocks to draw a code: most have not, and cost only this."""
-    content = file.content
+    """Return whether a text may draw a code: most have neither cells nor a drawing, and cost only this."""
     if file.type not in ("html", "text") and not file.declared.startswith("text/"):
         return False
+    return b"<svg" in file.content or b"svg+xml" in file.content or _has_cells(file.content)
+
+
+def _has_cells(content: bytes) -> bool:
+    """Return whether a text has enough cells, blocks, shadows or gradients for a code."""
     if not content.isascii() and any(content.count(mark) >= MIN_CELLS for mark in _BLOCK_BYTES):
         return True
     if b"&#" in content and any(content.count(mark) >= MIN_CELLS for mark in _BLOCK_ENTITIES):
+        return True
+    if b"gradient(" in content and content.count(b"#0") + content.count(b"black") >= MIN_CELLS // 2:
         return True
     if content.count(b"<") < 2 * MIN_CELLS and b"box-shadow" not in content:
         return False
@@ -95,11 +105,40 @@ def find_drawn_codes(file: File) -> tuple[list[str], int]:
     text, _ = decode_charset(file.content[:MAX_SOURCE], None)
     found: dict[str, None] = {}
     drawn = 0
-    for image, rows in _draw(text):
+    for image, rows in _draw(text) if _has_cells(file.content) else ():
         codes = find_codes(image)
         drawn += bool(codes) or _has_finders(rows)
         found.update(dict.fromkeys(codes))
+    if "svg" in text:
+        for drawing in _find_svg(text):
+            codes = next(filter(None, map(find_codes, draw_svg(drawing))), [])
+            drawn += bool(codes)
+            found.update(dict.fromkeys(codes))
     return list(found), drawn
+
+
+_SVG = re.compile(
+    r"<svg[\s>]|%3csvg|data:image/svg\+xml;[^,\"'<>\s]{0,60}base64,([A-Za-z0-9+/=]{200,600000})", re.IGNORECASE
+)
+_SVG_END = re.compile(r"</svg|%3c/svg|%3c%2fsvg", re.IGNORECASE)
+MAX_SVG = 600_000
+
+
+def _find_svg(text: str) -> Iterator[str]:
+    """Yield drawings within a page: elements of it, and addresses that hold a whole drawing."""
+    place = 0
+    for _ in range(MAX_DRAWN):
+        start = _SVG.search(text, place)
+        if start is None:
+            return
+        if start[1]:
+            yield decode_base64(start[1].encode("ascii")).content.decode("utf-8", "replace")
+            place = start.end()
+            continue
+        end = _SVG_END.search(text, start.end(), start.end() + MAX_SVG)
+        place = end.start() if end else min(len(text), start.end() + MAX_SVG)
+        piece = text[start.start() : place]
+        yield unescape(unquote(piece) if piece[0] == "%" else piece)
 
 
 def _draw(text: str) -> Iterator[tuple[Image.Image, Rows]]:
@@ -175,6 +214,8 @@ class _PageDrawings:
     def find(self) -> Iterator[Rows]:
         for match in re.finditer(r"box-shadow\s{0,5}:([^;\"'}]{200,400000})", self._html, re.IGNORECASE):
             yield from _paint_boxes([(float(x), float(y), 0, 0) for x, y in _SHADOW.findall(match.group(1))])
+        if "gradient(" in self._html:
+            yield from _read_gradients(self._html)
         root = LexborHTMLParser(limit_html(self._html, MAX_TAGS, is_strict=True).html).root
         waiting = [root] if root is not None else []
         while waiting and self._nodes < MAX_NODES:
@@ -219,10 +260,41 @@ class _PageDrawings:
         if not colour:
             names = (attributes.get("class") or "").split()
             colour = next((self._classes[name] for name in names[:8] if name in self._classes), None)
-        shade = parse_colour(colour) if colour else None
-        if shade is None or shade < 0:
-            return False
-        return (shade >> 16) * 3 + (shade >> 8 & 255) * 6 + (shade & 255) < 10 * _DARK
+        return bool(colour) and is_dark_colour(colour or "")
+
+
+_LENGTH = r"\s{0,3}(-?\d{1,5}(?:\.\d{1,3})?)(?:px|%)?"
+_GRADIENT_BOX = re.compile(
+    rf"gradient\(\s{{0,3}}(?:#0{{3,6}}|black)\b[^()]{{0,60}}\){_LENGTH}\s{_LENGTH}\s{{0,3}}/{_LENGTH}\s{_LENGTH}",
+    re.IGNORECASE,
+)
+_GRADIENT_ROW = re.compile(r"linear-gradient\(\s{0,3}(?:90deg|to right)\s{0,3},([^()]{40,20000})\)", re.IGNORECASE)
+_STOP = re.compile(rf"(#[0-9a-f]{{3,8}}|[a-z]{{3,20}})(?:{_LENGTH})?(?:\s{_LENGTH})?", re.IGNORECASE)
+
+
+def _read_gradients(html: str) -> Iterator[Rows]:
+    """Yield the modules of gradients (CSS Images section 3): each a dark box at its own place, or each a row with
+    sharp stops."""
+    boxes = [tuple(map(float, found)) for found in islice(_GRADIENT_BOX.findall(html), MAX_SIDE * MAX_SIDE)]
+    yield from _paint_boxes([(x, y, width, height) for x, y, width, height in boxes])
+    rows = [row for found in islice(_GRADIENT_ROW.findall(html), MAX_SIDE) if (row := _read_stops(found))]
+    if len(rows) >= MIN_SIDE:
+        yield _normalise(rows)
+
+
+def _read_stops(text: str) -> list[tuple[int, bool]]:
+    """Return the spans of one gradient, each with its width in hundredths and whether it is dark."""
+    stops: list[tuple[str, float]] = []
+    for colour, first, second in islice(_STOP.findall(text), 4 * MAX_SIDE):
+        stops += [(colour, float(place)) for place in (first, second) if place]
+    spans = [(end - start, one) for (one, start), (other, end) in pairwise(stops) if one == other and end > start]
+    return [(max(1, round(100 * width)), is_dark_colour(colour)) for width, colour in spans]
+
+
+def is_dark_colour(colour: str) -> bool:
+    """Return whether a colour of a style is dark."""
+    shade = parse_colour(colour)
+    return shade is not None and shade >= 0 and (shade >> 16) * 3 + (shade >> 8 & 255) * 6 + (shade & 255) < 10 * _DARK
 
 
 def _list_children(node: LexborNode) -> Iterator[LexborNode]:
@@ -295,6 +367,51 @@ def _has_finders(rows: Rows) -> bool:
     return found >= 2
 
 
+MAX_SHEETS = 4
+_FILL = re.compile(rb"<(?:\w{1,9}:)?fill>(.{0,600}?)</(?:\w{1,9}:)?fill>", re.DOTALL)
+_DARK_FILL = re.compile(rb"fgColor\b[^<>]{0,100}(?:rgb=\"[0-9A-Fa-f]{2}([0-9A-Fa-f]{6})\"|(indexed=\"8\"|theme=\"1\"))")
+_FORMAT = re.compile(rb"<(?:\w{1,9}:)?xf\b[^<>]{0,600}?fillId=\"(\d{1,5})\"")
+_CELL = re.compile(rb"<(?:\w{1,9}:)?c r=\"([A-Z]{1,3})(\d{1,6})\"[^<>]{0,60}? s=\"(\d{1,5})\"")
+
+
+def find_codes_in_sheets(files: list[File]) -> Iterator[tuple[int, Contents]]:
+    """Yield the codes that workbooks draw with the fills of their cells (ECMA-376 part 1, section 18.8), each with the
+    place of the sheet."""
+    parts = [(place, file) for place, file in enumerate(files) if file.within and file.type in ("xml", "text")]
+    books = {file.within: _find_dark(file.content) for _, file in parts if b"<cellXfs" in file.content}
+    sheets = [place for place, file in parts if books.get(file.within) and b"<sheetData" in file.content]
+    for place in sheets[:MAX_SHEETS]:
+        dark = books[files[place].within]
+        cells = islice(_CELL.finditer(files[place].content), MAX_SIDE * MAX_SIDE)
+        boxes = [(_number_column(each[1]), float(each[2]), 1.0, 1.0) for each in cells if int(each[3]) in dark]
+        for rows in _paint_boxes(boxes):
+            if codes := find_codes(_paint(rows, max(map(len, rows)))):
+                found = make_code_contents(codes, files[place].path)
+                yield (
+                    place,
+                    msgspec.structs.replace(found, traits=(*found.traits, Trait("drawn-code", "cells of a sheet"))),
+                )
+
+
+def _find_dark(styles: bytes) -> frozenset[int]:
+    """Return the numbers of the cell formats with a dark fill."""
+    fills = [_is_dark_fill(each) for each in islice(_FILL.findall(styles), 2_000)]
+    formats = _FORMAT.findall(styles.partition(b"<cellXfs")[2].partition(b"</cellXfs")[0])[:5_000]
+    return frozenset(number for number, fill in enumerate(formats) if int(fill) < len(fills) and fills[int(fill)])
+
+
+def _is_dark_fill(fill: bytes) -> bool:
+    found = _DARK_FILL.search(fill)
+    return found is not None and b"solid" in fill and (bool(found[2]) or is_dark_colour(f"#{found[1].decode()}"))
+
+
+def _number_column(letters: bytes) -> float:
+    number = 0
+    for letter in letters:
+        number = 26 * number + letter - 64
+    return float(number)
+
+
 MAX_PIECES = 8
 MAX_JOINED = 8
 MAX_TEXTS = 3
@@ -326,6 +443,8 @@ def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -
         if is_image_type(file.type) and not found.traits and not found.unread:
             pieces.append(len(seen))
         seen.append(_add_findings(file, found))
+    for place, found in list(find_codes_in_sheets(seen)) if any(file.within for file in seen) else ():
+        seen[place] = _add_findings(seen[place], found)
     for place, found in _join_pieces(seen, pieces[:MAX_PIECES]) if len(pieces) > 1 else ():
         seen[place] = _add_findings(seen[place], found)
     return tuple(seen)

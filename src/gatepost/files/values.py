@@ -18,7 +18,7 @@ from gatepost.mail.message import Link
 from gatepost.pages.runner import ScriptTime
 
 # Why the inside of a file was not read, or not wholly.
-UnreadReason = Literal["encrypted", "depth", "count", "size", "ratio", "damaged", "unsupported", "pixels"]
+UnreadReason = Literal["encrypted", "depth", "count", "size", "ratio", "damaged", "unsupported", "pixels", "text"]
 
 
 class Trait(msgspec.Struct, frozen=True):
@@ -99,7 +99,7 @@ MAX_READ = 256 << 20
 MAX_RATIO = 250
 MAX_IMAGES = 12
 MAX_PIXELS = 24_000_000
-MAX_ATTEMPTS = 2_000  # one is a key of a zip, about half a millisecond
+MAX_ATTEMPTS = 2_000  # one is a block of a zip's key, about half a millisecond
 MAX_SLOW = 1 << 20  # about a second
 MAX_TEXT = 1_000_000  # characters of documents in which links are looked for
 MAX_TEXT_SOURCE = 16 << 20  # bytes of documents that are searched for text
@@ -108,7 +108,8 @@ RATIO_FREE = 4 << 20  # small files may be as dense as they like: a megabyte of 
 
 class UnpackBudget:
     """The budget of one message; `read`, `spent`, `files`, `attempts`, `slow`, `images`, `pixels`, `text` and
-    `text_source` are what was used of it. Without `native`, libraries that are not memory-safe are not called: for
+    `text_source` are what was used of it; `untried` is how many passwords the file that is being opened could not
+    try for want of attempts. Without `native`, libraries that are not memory-safe are not called: for
     processes that are not sealed. `script_time` is for pages that run; where `runs_pages` is false, none does, and
     `unrun_pages` counts them. `mark` is told when a page begins to run and when it ends."""
 
@@ -129,6 +130,7 @@ class UnpackBudget:
         self.read = 0
         self.files = 0
         self.attempts = 0
+        self.untried = 0
         self.slow = 0
         self.images = 0
         self.pixels = 0

@@ -13,8 +13,8 @@ import msgspec
 from gatepost.files.archives import unpack
 from gatepost.files.archives.passwords import PasswordCandidates
 from gatepost.files.documents import dispatch, web_page
-from gatepost.files.file_types import identify
-from gatepost.files.values import MAX_DEPTH, Contents, File, Trait, UnpackBudget, UnreadReason
+from gatepost.files.file_types import identify, is_text_name, reads_as_text
+from gatepost.files.values import MAX_DEPTH, Contents, File, Member, Trait, UnpackBudget, UnreadReason
 from gatepost.mail.message import Link, Message, Part
 from gatepost.mail.text import detect_form
 
@@ -30,6 +30,7 @@ class UnpackResult(msgspec.Struct, frozen=True):
     text: str = ""
 
 
+MIN_LONG_TEXT = 1 << 20
 _NOTHING = UnpackResult()
 _EMPTY = Contents()
 
@@ -84,7 +85,15 @@ def _make_file(
     return File(path, content, kind, sha256(content).hexdigest(), names, declared, within=within, shown=shown)
 
 
+def _is_long_text(member: Member) -> bool:
+    """Return whether a member was cut for its size alone and is text that nothing runs: a log, a table, a dump."""
+    if member.unread not in ("size", "ratio") or len(member.content) < MIN_LONG_TEXT:
+        return False
+    return is_text_name(member.names) and reads_as_text(member.content) and identify(member.content) in ("text", "xml")
+
+
 def _unpack_file(file: File, depth: int, budget: UnpackBudget, passwords: PasswordCandidates) -> UnpackResult:
+    budget.untried = 0
     contents = dispatch.inspect(file, budget, passwords)
     members = unpack.read_members(file, budget, passwords)
     if members is None and contents == _EMPTY:
@@ -105,12 +114,14 @@ def _unpack_file(file: File, depth: int, budget: UnpackBudget, passwords: Passwo
             break
         # Documents hold scraps of zip that are no archives: themes in .xls, shapes in .ppt.
         if member.unread and (member.unread != "damaged" or not dispatch.has_reader(file)):
-            unread[member.unread] = None
+            unread["text" if _is_long_text(member) else member.unread] = None
         if member.password:
             traits[Trait("opened-with-password", member.password)] = None
         name = (member.names[0] if member.names else member.declared) or "unnamed"
         path = f"{file.path}/{name}"
         inside.append(_make_file(path, member.content, member.names, member.declared, within, shown=member.shown))
+    if "encrypted" in unread and (untried := budget.untried + passwords.left_out):
+        traits[Trait("untried-passwords", f"{untried} of {len(tuple(passwords)) + passwords.left_out}")] = None
     if not inside and not unread and unpack.is_container(file) and not unpack.is_empty(file):
         unread["damaged"] = None  # a container that gives nothing was not read
     return UnpackResult(tuple(inside), tuple(unread), tuple(traits), contents.links, contents.text)

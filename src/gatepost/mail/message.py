@@ -13,7 +13,8 @@ from gatepost.names import Address
 
 class Envelope(msgspec.Struct, frozen=True):
     """What the border MTA saw (RFC 5321), as far as it told. An `outbound` message is one that own servers send to the
-    world; its tenant is that of its sender."""
+    world; its tenant is that of its sender, and `may_sign` says whether its client was proven to send for that
+    tenant."""
 
     sender: str = ""
     recipients: tuple[str, ...] = ()
@@ -21,6 +22,7 @@ class Envelope(msgspec.Struct, frozen=True):
     helo: str | None = None
     tenant: str | None = None
     outbound: bool = False
+    may_sign: bool = False
 
 
 class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -9,6 +9,7 @@ section 3.1), and rich text loses its control words.
 """
 
 import re
+from collections import deque
 from html import unescape
 
 from gatepost import kinds
@@ -17,7 +18,7 @@ from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.html import document
 from gatepost.mail.html.active import LITTLE_TEXT, HtmlNotes, has_markup, is_acting_markup
 from gatepost.mail.html.document import HtmlPage, join_chunks
-from gatepost.mail.html.limits import MAX_HTML, MAX_TAGS, limit_html
+from gatepost.mail.html.limits import MAX_HTML, MAX_TAGS, find_inert_links, limit_html
 from gatepost.mail.html.script import ScriptBudget
 from gatepost.mail.links import Links, find_cut_targets, find_cut_words, find_targets
 from gatepost.mail.message import Defect, Link, Part, Text
@@ -71,9 +72,19 @@ def _decode_rtf(match: re.Match[str]) -> str:
 
 
 MAX_TEXT = 4_000_000
+# Of a longer text, so many bytes are read at its start, at its end, and at each of some places between them.
+_HEAD, _TAIL, _SAMPLE, _SAMPLES = 3_000_000, 500_000, 50_000, 10
+_SLACK = 4_096
+# Links written in plain text. Logs and lists have any number; links of pages have a budget that these leave to them.
+MAX_WRITTEN_LINKS = 5_000
+_LAST_LINKS = 500
+# How much of a page that is too long to be parsed is looked at for anything that acts.
+MAX_INERT = 64_000_000
+_LAST_TEXT = 65_536
 MAX_ALL_TEXT = 32_000_000
 MAX_PAGES = 8
 MAX_NESTING = 3
+_MARKUP = re.compile(r"<[^<>]*+>")
 
 _PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml", "text/x-amp-html", "image/svg+xml", "application/hta"})
 _PAGE_NAMES = (".html", ".htm", ".xhtml", ".shtml", ".svg", ".hta")
@@ -119,6 +130,8 @@ class TextReader:
         self.tags = 0
         self._pages = 0
         self._chars = 0
+        self._written = 0
+        self._rest = ""
         self._scripts = ScriptBudget()
         self._seen: set[tuple[str, str, bytes]] = set()
 
@@ -134,9 +147,11 @@ class TextReader:
         self.defects.extend(notes.defects(part.path))
 
     def _read_leaf(self, part: Part, form: str, notes: HtmlNotes) -> None:
-        text = self._decode_content(part, MAX_HTML if form == "html" else MAX_TEXT, notes)
+        text = self._decode_content(part, form, notes)
         if form == "plain" and text.lstrip("\ufeff \t\r\n")[:1] == "<" and _PAGE_START.match(text):
             notes.note(kinds.HTML_UNDECLARED, part.content_type)
+            if notes.has(kinds.LIMIT_TEXT_SIZE):
+                notes.note(kinds.LIMIT_HTML_SIZE)
             form = "html"
         is_attached = part.disposition == "attachment" or part.content_type.partition("/")[0] not in {"text", "message"}
         is_named = notes.has(kinds.HTML_WEBMAIL_ATTACK)  # by its name, which the mail program shows
@@ -148,17 +163,23 @@ class TextReader:
         else:
             visible = self._remove_invisible(_make_readable(text, part), notes)
             self.texts.append(Text(part.path, "plain", visible, "", is_attached))
-            self._add_loose_links(visible, part.path)
+            self._add_written_links(visible, part.path, notes)
         if is_attached and not is_named:  # a browser opens it, not the mail program
             notes.drop(kinds.HTML_WEBMAIL_ATTACK)
         if not self.links.is_whole:
             notes.note(kinds.LIMIT_LINKS)
 
-    def _decode_content(self, part: Part, limit: int, notes: HtmlNotes) -> str:
-        limit = min(limit, max(0, MAX_ALL_TEXT - self._chars))
-        if len(part.content) > limit:
-            notes.note(kinds.LIMIT_TEXT_SIZE, f"{limit} of {len(part.content)} bytes read")
-        text, _ = decode_charset(part.content[:limit], part.charset)
+    def _decode_content(self, part: Part, form: str, notes: HtmlNotes) -> str:
+        room = max(0, MAX_ALL_TEXT - self._chars)
+        content = part.content
+        if form == "html" and len(content) > min(MAX_HTML, room):
+            content = content[: min(MAX_HTML, room)]
+            rest = decode_charset(part.content[len(content) : len(content) + MAX_INERT], part.charset)[0]
+            self._note_rest(rest, len(part.content) > len(content) + MAX_INERT, part.path, notes)
+        elif form != "html" and len(content) > min(MAX_TEXT, room):
+            content = sample_text(content)[:room]
+            notes.note(kinds.LIMIT_TEXT_SIZE, f"{len(content)} of {len(part.content)} bytes read")
+        text, _ = decode_charset(content, part.charset)
         self._chars += len(text)
         return text
 
@@ -167,6 +188,8 @@ class TextReader:
         visible = join_chunks(page.visible)
         hidden = document.remove_invisible(join_chunks(page.hidden)).text
         nested = page.nested
+        if self._rest:
+            visible, self._rest = f"{visible}\n{self._rest}", ""
         for _ in range(MAX_NESTING):
             if not nested:
                 break
@@ -184,7 +207,10 @@ class TextReader:
         limited = limit_html(html, MAX_TAGS - self.tags, is_strict=self._pages > MAX_PAGES)
         self.tags += limited.tags
         for limit in limited.limits:
-            notes.note(limit)
+            if limit is kinds.LIMIT_HTML_SIZE and limited.end >= 0:
+                self._note_rest(html[limited.end :], False, where, notes)
+            else:
+                notes.note(limit)
         page = HtmlPage(limited.html, where, self.links, notes)
         self.nodes += page.nodes
         if not page.is_whole:
@@ -194,6 +220,19 @@ class TextReader:
             for target in find_cut_targets(join_chunks(page.visible), words):
                 self.links.add(target, where, "text", shown=target)
         return page
+
+    def _note_rest(self, rest: str, is_cut: bool, where: str, notes: HtmlNotes) -> None:
+        """Note that the rest of a page was not parsed. Rows of a table and prose are as harmless as plain text, and
+        their links are known."""
+        links = None if is_cut else find_inert_links(rest)
+        notes.note(kinds.LIMIT_HTML_SIZE if links is None else kinds.LIMIT_TEXT_SIZE, f"{len(rest)} letters not parsed")
+        if links is not None:
+            sample = rest if len(rest) <= MAX_TEXT else rest[:_HEAD] + rest[-_TAIL:]
+            self._rest += unescape(_MARKUP.sub(" ", sample))
+        for target in (links or ())[:MAX_WRITTEN_LINKS]:
+            self.links.add(target, where, "html")
+        if links and len(links) > MAX_WRITTEN_LINKS:
+            notes.note(kinds.LIMIT_LINKS)
 
     def _remove_invisible(self, text: str, notes: HtmlNotes) -> str:
         seen = document.remove_invisible(text)
@@ -206,11 +245,47 @@ class TextReader:
     def _has_script_link(self, where: str) -> bool:
         return any(link.source == "script" and link.host and link.where == where for link in self.links)
 
+    def _add_written_links(self, text: str, where: str, notes: HtmlNotes) -> None:
+        """Add the links of a plain text, the first of them and the last."""
+        room = MAX_WRITTEN_LINKS - self._written
+        for number, target in enumerate(find_targets(text)):
+            if number >= room:
+                notes.note(kinds.LIMIT_TEXT_SIZE, f"{room} links read")
+                for each in deque(find_targets(text[-_LAST_TEXT:]) if room else (), _LAST_LINKS):
+                    self.links.add(each, where, "text", shown=each)
+                break
+            self._written += 1
+            self.links.add(target, where, "text", shown=target)
+
     def _add_loose_links(self, text: str, where: str) -> None:
         for target in find_targets(text):
             self.links.add(target, where, "text", shown=target)
             if not self.links.is_whole:
                 return
+
+
+def sample_text(content: bytes) -> bytes:
+    """Return a long text cut down: its start, pieces of its middle, and its end. Pieces are cut at line ends, or, where
+    characters have several bytes, between characters."""
+    size = len(content)
+    spread = (size - _HEAD - _TAIL) // _SAMPLES
+    starts = [_HEAD + number * spread + spread // 2 for number in range(_SAMPLES)]
+    places = [(0, _HEAD), *((start, start + _SAMPLE) for start in starts), (size - _TAIL, size)]
+    if b"\0" in content[:_SLACK]:  # two or four bytes to a character
+        return b"".join(content[start & ~3 : end & ~3 if end < size else size] for start, end in places)
+    return b"\n".join(content[_find_break(content, start) : _find_break(content, end)] for start, end in places)
+
+
+def _find_break(content: bytes, place: int) -> int:
+    """Return the next place where a text can be cut."""
+    if place in (0, len(content)):
+        return place
+    line = content.find(b"\n", place, place + _SLACK)
+    if line >= 0:
+        return line + 1
+    while place < len(content) and content[place] & 0xC0 == 0x80:  # within a character of UTF-8
+        place += 1
+    return place
 
 
 def _make_readable(text: str, part: Part) -> str:

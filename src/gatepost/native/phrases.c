@@ -9,6 +9,10 @@ typedef struct {
     uint8_t skip, has_left, has_right, is_open;
 } PhraseEntry;
 
+#define LEVELS 3
+#define SEEN_BITS 18
+#define SEEN_WORDS (1 << (SEEN_BITS - 6))
+
 typedef struct {
     PyObject_HEAD
     PhraseEntry *entries;
@@ -20,22 +24,33 @@ typedef struct {
     size_t rest_count, rest_room;
     unsigned char *choices;
     size_t choice_count, choice_room;
-    uint64_t seen[2][1024];
-    int32_t *heads[2];
+    /* Words are told apart by their first characters: three, four, or eight. A bit for each hash that there is. */
+    uint64_t seen[LEVELS][SEEN_WORDS];
+    int32_t *heads[LEVELS];
     uint32_t mask;
 } PhraseIndex;
 
 #define FOREIGN 0x80
 
-static uint32_t prefix_of(const unsigned char *text, int size)
+static const size_t PREFIXES[LEVELS] = {3, 4, 8};
+
+static int level_of(size_t length)
 {
-    uint32_t prefix = (uint32_t)text[0] | (uint32_t)text[1] << 8 | (uint32_t)text[2] << 16;
-    return size == 4 ? prefix | (uint32_t)text[3] << 24 : prefix;
+    return length >= PREFIXES[2] ? 2 : length >= PREFIXES[1];
 }
 
-static uint32_t hash_prefix(uint32_t prefix)
+/* The first characters as one number; there are at least so many. */
+static uint64_t prefix_of(const unsigned char *text, size_t size)
 {
-    return prefix * 0x9E3779B1u >> 16;
+    uint64_t prefix = 0;
+    for (size_t i = 0; i < size; i++)
+        prefix |= (uint64_t)text[i] << (8 * i);
+    return prefix;
+}
+
+static uint32_t hash_prefix(uint64_t prefix)
+{
+    return (uint32_t)(prefix * 0x9E3779B97F4A7C15u >> (64 - SEEN_BITS));
 }
 
 static int is_word_character(unsigned char c)
@@ -49,8 +64,8 @@ static void PhraseIndex_dealloc(PhraseIndex *self)
     PyMem_Free(self->letters);
     PyMem_Free(self->rests);
     PyMem_Free(self->choices);
-    PyMem_Free(self->heads[0]);
-    PyMem_Free(self->heads[1]);
+    for (int level = 0; level < LEVELS; level++)
+        PyMem_Free(self->heads[level]);
     PyTypeObject *type = Py_TYPE(self);
     type->tp_free((PyObject *)self);
     Py_DECREF(type);
@@ -155,8 +170,8 @@ static PyObject *PhraseIndex_new(PyTypeObject *type, PyObject *args, PyObject *n
     self->mask = size - 1;
     self->count = (int32_t)count;
     self->entries = PyMem_Calloc((size_t)count + 1, sizeof *self->entries);
-    self->heads[0] = PyMem_Malloc(size * 4);
-    self->heads[1] = PyMem_Malloc(size * 4);
+    for (int level = 0; level < LEVELS; level++)
+        self->heads[level] = PyMem_Malloc(size * 4);
     size_t total = 0, end = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *entry = PyList_GET_ITEM(entries, i);
@@ -168,12 +183,12 @@ static PyObject *PhraseIndex_new(PyTypeObject *type, PyObject *args, PyObject *n
         total += (size_t)PyUnicode_GET_LENGTH(PyTuple_GET_ITEM(entry, 0));
     }
     self->letters = PyMem_Malloc(total + 1);
-    if (!self->entries || !self->heads[0] || !self->heads[1] || !self->letters) {
+    if (!self->entries || !self->heads[0] || !self->heads[1] || !self->heads[2] || !self->letters) {
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
-    memset(self->heads[0], 0xFF, size * 4);
-    memset(self->heads[1], 0xFF, size * 4);
+    for (int level = 0; level < LEVELS; level++)
+        memset(self->heads[level], 0xFF, size * 4);
     /* From the last to the first, so that the phrases of one word are chained in their order. */
     for (Py_ssize_t i = count - 1; i >= 0; i--) {
         PhraseEntry *entry = &self->entries[i];
@@ -199,10 +214,10 @@ static PyObject *PhraseIndex_new(PyTypeObject *type, PyObject *args, PyObject *n
         entry->is_open = (uint8_t)is_open;
         entry->has_left = (uint8_t)fill_mask(left, entry->left);
         entry->has_right = (uint8_t)fill_mask(right, entry->right);
-        int is_long = length > 3;
-        uint32_t hash = hash_prefix(prefix_of((unsigned char *)self->letters + entry->word, 3 + is_long));
-        self->seen[is_long][hash >> 6] |= (uint64_t)1 << (hash & 63);
-        int32_t *head = &self->heads[is_long][hash & self->mask];
+        int level = level_of((size_t)length);
+        uint32_t hash = hash_prefix(prefix_of((unsigned char *)self->letters + entry->word, PREFIXES[level]));
+        self->seen[level][hash >> 6] |= (uint64_t)1 << (hash & 63);
+        int32_t *head = &self->heads[level][hash & self->mask];
         entry->next = *head;
         *head = (int32_t)i;
     }
@@ -378,10 +393,10 @@ typedef struct {
 } FoundList;
 
 /* Append what stands at one place whose first characters have this hash; -1 where memory ran out. */
-static int look_at(const PhraseIndex *self, const unsigned char *text, size_t length, size_t at, int is_long,
+static int look_at(const PhraseIndex *self, const unsigned char *text, size_t length, size_t at, int level,
                    uint32_t hash, FoundList *found)
 {
-    for (int32_t i = self->heads[is_long][hash & self->mask]; i >= 0; i = self->entries[i].next) {
+    for (int32_t i = self->heads[level][hash & self->mask]; i >= 0; i = self->entries[i].next) {
         const PhraseEntry *entry = &self->entries[i];
         if (entry->size > length - at || memcmp(text + at, self->letters + entry->word, entry->size))
             continue;
@@ -402,9 +417,9 @@ static int look_at(const PhraseIndex *self, const unsigned char *text, size_t le
     return 0;
 }
 
-static int is_seen(const PhraseIndex *self, int is_long, uint32_t hash)
+static int is_seen(const PhraseIndex *self, int level, uint32_t hash)
 {
-    return self->seen[is_long][hash >> 6] >> (hash & 63) & 1;
+    return self->seen[level][hash >> 6] >> (hash & 63) & 1;
 }
 
 #define BATCH 32
@@ -413,7 +428,7 @@ static int is_seen(const PhraseIndex *self, int is_long, uint32_t hash)
 typedef struct {
     size_t at;
     uint32_t hash;
-    int is_long;
+    int level;
 } Candidate;
 
 /* Look at several places at once: what they are compared with is fetched for all of them before the first. */
@@ -421,45 +436,56 @@ static int look_at_all(const PhraseIndex *self, const unsigned char *text, size_
                        int count, FoundList *found)
 {
     for (int i = 0; i < count; i++) {
-        int32_t head = self->heads[places[i].is_long][places[i].hash & self->mask];
+        int32_t head = self->heads[places[i].level][places[i].hash & self->mask];
         if (head >= 0)
             __builtin_prefetch(&self->entries[head]);
     }
     for (int i = 0; i < count; i++) {
-        int32_t head = self->heads[places[i].is_long][places[i].hash & self->mask];
+        int32_t head = self->heads[places[i].level][places[i].hash & self->mask];
         if (head >= 0)
             __builtin_prefetch(self->letters + self->entries[head].word);
     }
     for (int i = 0; i < count; i++)
-        if (look_at(self, text, length, places[i].at, places[i].is_long, places[i].hash, found) < 0)
+        if (look_at(self, text, length, places[i].at, places[i].level, places[i].hash, found) < 0)
             return -1;
     return 0;
 }
 
-/* Look at every place of a text; -1 where memory ran out. Few places begin like a phrase: the others cost two hashes, and
-   no branch that a processor would guess wrong. */
+/* Add a place to those to look at, for each number of first characters with which a phrase begins there: no branch that a
+   processor would guess wrong. */
+static int add_places(const PhraseIndex *self, size_t at, uint64_t prefix, int levels, Candidate *places, int count)
+{
+    static const uint64_t masks[LEVELS] = {0xFFFFFF, 0xFFFFFFFF, UINT64_MAX};
+    for (int level = 0; level < levels; level++) {
+        uint32_t hash = hash_prefix(prefix & masks[level]);
+        places[count] = (Candidate){at, hash, level};
+        count += is_seen(self, level, hash);
+    }
+    return count;
+}
+
+/* Look at every place of a text; -1 where memory ran out. Few places begin like a phrase: the others cost three hashes. */
 static int search_text(const PhraseIndex *self, const unsigned char *text, size_t length, FoundList *found)
 {
-    Candidate places[BATCH + 2];
+    Candidate places[BATCH + LEVELS];
     int count = 0;
-    for (size_t at = 0; at + 3 < length; at++) {
-        uint32_t prefix = prefix_of(text + at, 4);
-        uint32_t hash = hash_prefix(prefix & 0xFFFFFF);
-        places[count] = (Candidate){at, hash, 0};
-        count += is_seen(self, 0, hash);
-        hash = hash_prefix(prefix);
-        places[count] = (Candidate){at, hash, 1};
-        count += is_seen(self, 1, hash);
+    size_t at = 0;
+    for (; at + PREFIXES[2] <= length; at++) {
+        count = add_places(self, at, prefix_of(text + at, PREFIXES[2]), LEVELS, places, count);
         if (count < BATCH)
             continue;
         if (look_at_all(self, text, length, places, count, found) < 0)
             return -1;
         count = 0;
     }
-    if (length >= 3) {
-        uint32_t hash = hash_prefix(prefix_of(text + length - 3, 3));
-        places[count] = (Candidate){length - 3, hash, 0};
-        count += is_seen(self, 0, hash);
+    for (; at + PREFIXES[0] <= length; at++) {
+        int levels = at + PREFIXES[1] <= length ? 2 : 1;
+        count = add_places(self, at, prefix_of(text + at, PREFIXES[levels - 1]), levels, places, count);
+        if (count < BATCH)
+            continue;
+        if (look_at_all(self, text, length, places, count, found) < 0)
+            return -1;
+        count = 0;
     }
     return look_at_all(self, text, length, places, count, found);
 }

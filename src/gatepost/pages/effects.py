@@ -5,6 +5,7 @@ was typed into the fields of the page is looked for in what the page sends, howe
 """
 
 from base64 import b64encode
+from binascii import a2b_base64
 from urllib.parse import unquote
 
 import msgspec
@@ -49,7 +50,7 @@ class PageEffects(msgspec.Struct):
     """What one page did. `pages` are those that it wrote or put into itself, `code` the scripts that it made of
     strings; `blocks` are keys that it takes from the reader, `looks` signs of an analysis that it looks for; `missing`
     is what it asked for and the stand-in lacks, `faults` the errors by which its scripts ended; `ended` why the whole
-    page was stopped, `stalls` whether a single short script was the reason, `is_cut` whether there was more of one kind
+    page was stopped, `stalls` whether a single script was the reason, `is_cut` whether there was more of one kind
     than is kept."""
 
     files: list[MadeFile] = msgspec.field(default_factory=list)
@@ -104,9 +105,17 @@ def _sort(found: PageEffects, kind: str, values: list[str]) -> None:
         case "code":
             found.code.append(second)
         case "inflate":
-            found.packed.append(second.encode("latin-1", "replace"))
+            found.packed.append(read_bytes(second))
         case _:
             _sort_fact(found, kind, first)
+
+
+def read_bytes(text: str) -> bytes:
+    """Return bytes that the stand-in wrote in base64."""
+    try:
+        return a2b_base64(text)
+    except ValueError:
+        return b""
 
 
 def _sort_fact(found: PageEffects, kind: str, detail: str) -> None:
@@ -144,7 +153,7 @@ class _Files:
         padded = [*values, "", "", ""]
         number, rest = padded[0], padded[1:]
         if kind in ("blob", "saved"):
-            self._blobs[number] = (rest[0], rest[1].encode("latin-1", "replace"))
+            self._blobs[number] = (rest[0], read_bytes(rest[1]))
         elif kind == "named":
             self._names[number] = rest[0]
         elif number not in self._saved or rest[1] == "load":

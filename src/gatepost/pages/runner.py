@@ -23,20 +23,19 @@ from gatepost.pages.source import load_browser
 
 MAX_CODE = 700_000  # characters of one script without its long literals: more is not parsed
 MAX_ALL_CODE = 1_200_000
-SMALL_CODE = 40_000
-MUCH_DATA = 20_000
 MAX_MEMORY = 96 << 20
 MAX_STACK = 768 << 10
 MAX_RERUNS = 12
 MAX_JOBS = 2_000
 ROUNDS = ("load", "load", "user", "load", "user", "load")
-# CPU seconds: of a page, of one whose code is short and works on much data, and of all pages of a message.
-PAGE_SECONDS = 0.25
-SMALL_CODE_SECONDS = 0.6
-MESSAGE_SECONDS = 1.5
-_COLLECT_SECONDS = 0.25
-# A script that runs for so long without an end, or one of so few tasks, is what stopped its page.
-STALL_SECONDS = 0.15
+# CPU seconds: of a page, more for each character of code that is compiled, and for what a script decodes.
+PAGE_SECONDS, SECONDS_OF_CODE, MAX_PAGE_SECONDS = 0.2, 0.25e-6, 0.27
+FREE_DATA, SECONDS_OF_DATA, MAX_DATA_SECONDS = 1_000_000, 0.1e-6, 0.3
+MESSAGE_SECONDS = 1.0  # of all pages of a message
+_COLLECT_SECONDS = 0.1
+# A script that runs for so long without an end, or one of so few tasks, is what stopped its page. A long script has to
+# be compiled first; the longest that is compiled at all has more than that left to run.
+STALL_SECONDS, STALL_OF_CODE = 0.12, 0.15e-6
 FEW_TASKS = 3
 
 _UNDEFINED = re.compile(r"ReferenceError: '?([\w$]{1,80})'? is not defined")
@@ -60,7 +59,7 @@ class PagePixels(msgspec.Struct, frozen=True):
 
 class PageRun(msgspec.Struct, frozen=True):
     """What the scripts of a page did. `ended` says why it was stopped: "time", "memory", "size", or "". A page `stalls`
-    where one script, and not a long one, took all of its time or memory."""
+    where one script took most of its time or memory."""
 
     effects: Effects
     ended: str = ""
@@ -79,13 +78,16 @@ class ScriptTime:
         self.pages = 0
 
 
-def run_page(page: PageNodes, budget: ScriptTime, pixels: dict[str, PagePixels] | None = None) -> PageRun:
-    """Run all scripts and handlers of a page; return what they did."""
+def run_page(
+    page: PageNodes, budget: ScriptTime, pixels: dict[str, PagePixels] | None = None, spent: float = 0.0
+) -> PageRun:
+    """Run all scripts and handlers of a page; return what they did. `spent` are the seconds that the page has taken
+    before, where it runs a second time."""
     if budget.left <= 0:
         return NOT_RUN
     start = time.process_time()
     budget.pages += 1
-    run = PageRunner(page, budget, start)
+    run = PageRunner(page, budget, start - spent)
     try:
         return run.run(pixels or {})
     finally:
@@ -107,11 +109,10 @@ class PageRunner:
         code = self._sizes = [measure_code(script.text) for script in page.scripts]
         self._skipped = _choose_skipped(code)
         data = sum(len(script.text) for script in page.scripts) - sum(code) + len(page.visible) + len(page.styles)
-        is_decoder = sum(code) <= SMALL_CODE and data >= MUCH_DATA
-        seconds = SMALL_CODE_SECONDS if is_decoder else PAGE_SECONDS
-        self._end = start + min(seconds, budget.left)
+        compiled = sum(size for place, size in enumerate(code) if place not in self._skipped)
+        self._end = start + min(find_seconds(compiled, data), budget.left)
         self._reruns = 0
-        self._began, self._in_turn, self._is_short = start, False, False
+        self._began, self._in_turn, self._patience = start, False, STALL_SECONDS
         self._context: Any = _quickjs.Context()
         self._lead: Any = None
 
@@ -144,10 +145,10 @@ class PageRunner:
 
     def _has_stalled(self, effects: Effects) -> bool:
         """Return whether the last thing that ran took most of the time: a script, or one of few tasks of a turn."""
-        if self._ended not in ("time", "memory") or self._began + STALL_SECONDS > self._end:
+        if self._ended not in ("time", "memory") or self._began + self._patience > self._end:
             return False
         tasks = next((int(row[1]) for row in reversed(effects) if row[0] == "tasks" and row[1].isdigit()), 0)
-        return self._is_short if not self._in_turn else tasks <= FEW_TASKS
+        return not self._in_turn or tasks <= FEW_TASKS
 
     def _run_scripts(self) -> None:
         for place, script in enumerate(self._page.scripts):
@@ -183,7 +184,7 @@ class PageRunner:
     def take_turn(self, who: str) -> None:
         """Let happen what waits for time ("load") or for the reader ("user")."""
         for _ in range(12):
-            self._began, self._in_turn = time.process_time(), True
+            self._began, self._in_turn, self._patience = time.process_time(), True, STALL_SECONDS
             more = self._call("turn", who)
             self._run_added()
             if not more:
@@ -214,7 +215,8 @@ class PageRunner:
     def run_code(self, source: str, size: int | None = None) -> None:
         """Run one script; again, where it needs a name that is not there. `size` is that of its code, where known."""
         size = measure_code(source) if size is None else size
-        self._began, self._in_turn, self._is_short = time.process_time(), False, size <= SMALL_CODE
+        self._began, self._in_turn = time.process_time(), False
+        self._patience = STALL_SECONDS + STALL_OF_CODE * size
         for _ in range(MAX_RERUNS):
             try:
                 self._limit_time()
@@ -277,6 +279,12 @@ class PageRunner:
         except (_quickjs.JSException, ValueError, TypeError, SystemError):
             self._ended = self._ended or "memory"
             return []
+
+
+def find_seconds(code: int, data: int) -> float:
+    """Return the CPU seconds of a page whose scripts are so many characters of code, and work on so many of data."""
+    more = min(max(0, data - FREE_DATA) * SECONDS_OF_DATA, MAX_DATA_SECONDS)
+    return min(PAGE_SECONDS + SECONDS_OF_CODE * code, MAX_PAGE_SECONDS) + more
 
 
 def measure_code(source: str) -> int:

@@ -185,6 +185,7 @@ class Transaction:
             helo=client.helo(self._helo),
             tenant=self.tenant,
             outbound=self.account is not None,
+            may_sign=self.account is not None and self.account.claim.may_sign(self.tenant),
         )
 
     def describe_arrival(self, now: float, *, extended: bool, encrypted: bool) -> Arrival:

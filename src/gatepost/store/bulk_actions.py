@@ -1,4 +1,5 @@
-"""Actions on many held messages: which messages, in which order, how far the work is, and what became of each.
+"""Actions on many held messages: which messages, in which order, how far the work is, and what became of each. Changes
+of list entries that can be taken back are kept in the same way, with what the entries were as items.
 
 The record is made before the work begins, so that a user can look at it and confirm it, and the work is done under a
 lease. A process that dies leaves the rest of the items undone and says so: the results that are stored are those of the
@@ -22,6 +23,8 @@ KEPT_MILLISECONDS = 30 * 86_400_000
 _COLUMNS = "id, user_uid, action, items, results, created, finished, lease"
 _INSERT = f"INSERT INTO bulk_actions ({_COLUMNS}) VALUES ($1, $2, $3, $4, '[]', $5, NULL, 0)"  # noqa: S608
 _SELECT = f"SELECT {_COLUMNS} FROM bulk_actions WHERE id = $1 AND user_uid = $2"  # noqa: S608
+_OPEN = """SELECT id, action, created FROM bulk_actions
+WHERE user_uid = $1 AND strpos(action, $2) = 1 AND finished IS NULL AND lease = 0 ORDER BY id DESC LIMIT $3"""
 _CLAIM = "UPDATE bulk_actions SET lease = $3 WHERE id = $1 AND lease < $2 AND finished IS NULL"
 _LOCK = "SELECT items, results FROM bulk_actions WHERE id = $1 AND finished IS NULL FOR UPDATE"
 _STORE = "UPDATE bulk_actions SET results = $2, lease = $3, finished = $4 WHERE id = $1"
@@ -76,6 +79,12 @@ class BulkActions(Operations):
         """An action of this user; None where there is none."""
         rows = yield Read(_SELECT, (storable(uid), user_uid))
         return _bulk_action(rows[0]) if rows else None
+
+    @query
+    def not_begun(self, user_uid: str, action: str, limit: int) -> Work[tuple[tuple[str, str, int], ...]]:
+        """The newest actions of this user that begin with a text and that nobody has begun: id, action and time."""
+        rows = yield Read(_OPEN, (user_uid, storable(action), limit))
+        return tuple((uid, name, created) for uid, name, created in rows)
 
     @change
     def claim(self, uid: str) -> Work[bool]:

@@ -33,14 +33,15 @@ MAX_TEXT = 500
 _PLAIN_HOST = re.compile(r"https?://((?:[a-z0-9-]{1,63}\.){1,20}[a-z]{2,63})(?=[/?#]|$)", re.ASCII)
 _WORD = re.compile(r"[^\W_]{2,40}")
 _DIGESTS = re.compile(r"(?:[A-Za-z0-9+/]{8}(?: (?!\Z)|\Z))*\Z")
-EvidenceKind: TypeAlias = Literal["host", "link", "name", "hash", "id", "from", "word", "queue"]
+EvidenceKind: TypeAlias = Literal["host", "link", "label", "name", "hash", "id", "from", "word", "queue"]
 _HASHING = {kind: blake2b(digest_size=6, person=kind.encode()) for kind in get_args(EvidenceKind)}
 
 
 class Evidence(msgspec.Struct, frozen=True):
     """What a message must have; a field that is None does not matter.
 
-    `link_host` is the host of a link or a name above it, up to the domain that was registered. `file_name` is a whole
+    `link_host` is the host of a link or a name above it, up to the domain that was registered, or the first label of
+    that domain (`imgur` of `i.imgur.com`). `file_name` is a whole
     name, and `file_hash` a SHA-256 in hex; both hold for files inside of files too. `message_id` comes with or without
     angle brackets. `header_from` is an address of the From field, its domain or a name above that, or a word of a
     display name. `queue_id` is that of the border MTA.
@@ -59,7 +60,7 @@ class Evidence(msgspec.Struct, frozen=True):
         """The kinds that matter, each with its value in normal form."""
         stated: tuple[tuple[EvidenceKind, str | None, Callable[[str], str]], ...] = (
             ("host", self.remote_address, _normalise_address),
-            ("link", self.link_host, normal_domain),
+            ("link" if "." in (self.link_host or "") else "label", self.link_host, normal_domain),
             ("name", self.file_name, _fold),
             ("hash", self.file_hash, _fold),
             ("id", self.message_id, _normalise_id),
@@ -140,11 +141,15 @@ def _list_values(detail: Detail) -> Iterator[tuple[EvidenceKind, str]]:
         yield "hash", file.sha256
         for name in file.names:
             yield "name", _fold(name)
-    names = {""}
+    names, labels = {""}, {""}
     for subject in report.subjects:
         if subject.role == "link" and (host := _find_host(subject.value)) not in names:
             for name in _list_names(host, names):
                 yield "link", name
+            label = org_domain(host).partition(".")[0]
+            if label not in labels:
+                labels.add(label)
+                yield "label", label
 
 
 def _find_host(url: str) -> str:

@@ -35,6 +35,8 @@ MAX_TEXT = 500
 MAX_TERM = 500
 MAX_ADDRESS = 254
 _HOST = re.compile(r"(?:[\w-]{1,63}\.)+[\w-]{2,63}\.?")
+# A label of a host that is long enough to mean one (RFC 1035 section 2.3.4).
+_LABEL = re.compile(r"[\w-]{3,63}")
 _TAG = re.compile(r"[a-z][a-z0-9-]{1,30}:[a-z0-9][a-z0-9.-]{0,100}", re.ASCII)
 _QUEUE_ID = re.compile(r"[A-Za-z0-9][\w.+/=-]{4,99}", re.ASCII)
 _SCHEME = re.compile(r"(?:h(?:tt|xx)ps?|ftp)://", re.IGNORECASE)
@@ -140,6 +142,8 @@ def parse_term(text: str) -> Term:
         return Term(domain=normal_domain(host), words=words, values=values, next_id=queue_id)
     part = folded.strip("*") if words and len(words) == 1 else None
     values = (*from_values(folded), *others) if plain else ()
+    if _LABEL.fullmatch(known):
+        values = (*values, *Evidence(link_host=known).wanted)
     return Term(words=words, part=part, values=values, next_id=queue_id, id_prefix=id_prefix(plain))
 
 

@@ -196,13 +196,19 @@ class MessageSummary(MessageLine, frozen=True):
     size: int
 
 
+# Links of a message that an export looks at.
+MAX_HEAD_LINKS = 50
+
+
 class ShownHead(msgspec.Struct, frozen=True):
     """What a list of messages shows of a record besides the summary: the first sender of From, with the display name,
-    as the reader saw it, and whether the message was a trial."""
+    as the reader saw it, and whether the message was a trial; for exports the sending host and the links."""
 
     address: str = ""
     name: str = ""
     is_trial: bool = False
+    host: str = ""
+    links: tuple[str, ...] = ()
 
 
 class DeliveryAttempt(msgspec.Struct, frozen=True):
@@ -465,6 +471,17 @@ class _HeadReport(msgspec.Struct, frozen=True):
     senders: tuple[str, ...] = ()
     sender_names: tuple[str, ...] = ()
     message_id: str = ""
+    authentication: "_HeadHost | None" = None
+    subjects: tuple["_HeadSubject", ...] = ()
+
+
+class _HeadHost(msgspec.Struct, frozen=True):
+    host: str = ""
+
+
+class _HeadSubject(msgspec.Struct, frozen=True, array_like=True):
+    role: str
+    value: str
 
 
 class _HeadDetail(msgspec.Struct, frozen=True):
@@ -480,7 +497,14 @@ def _head(packed: bytes) -> ShownHead:
     senders, names = detail.report.senders, detail.report.sender_names
     name = names[0] if names else ""
     address = senders[0] if senders else ""
-    return ShownHead(address, name if name != address else "", detail.source == "page")
+    proof, links = detail.report.authentication, [each.value for each in detail.report.subjects if each.role == "link"]
+    return ShownHead(
+        address,
+        name if name != address else "",
+        detail.source == "page",
+        proof.host if proof else "",
+        tuple(links[:MAX_HEAD_LINKS]),
+    )
 
 
 def _summary(row: Row) -> MessageSummary:

@@ -7,7 +7,7 @@ passwords are switched off, one named account still has one, for the day on whic
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
@@ -122,6 +122,11 @@ class Installation(msgspec.Struct, frozen=True):
     test_alert: Callable[[WebAlert], str] | None = None
 
 
+# The count beside the menu may be so old; the page of the quarantine counts anew.
+FRAME_MILLISECONDS = 3_000
+MAX_FRAMES = 1_000
+
+
 class WebContext(msgspec.Struct, frozen=True):
     """Everything that page functions need, besides the request."""
 
@@ -149,6 +154,7 @@ class WebContext(msgspec.Struct, frozen=True):
     top_values: dict[tuple[str | None, str], tuple[int, TopValues, TrafficBucket, QuarantineFlow]] = msgspec.field(
         default_factory=dict
     )
+    frames: dict[str | None, tuple[int, str, int, bool]] = msgspec.field(default_factory=dict)
     reading_policy: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
     @property
@@ -164,7 +170,22 @@ class WebContext(msgspec.Struct, frozen=True):
 
     async def page(self, request: SignedInRequest, template: str, **values: Any) -> Response:
         """Return a page for a signed-in user, with these values in its template."""
-        return html_response(await self.renderer.render_in_turns(template, request, **values))
+        frame = await self._describe_frame(request)
+        return html_response(await self.renderer.render_in_turns(template, request, **frame, **values))
+
+    async def _describe_frame(self, request: SignedInRequest) -> Mapping[str, Any]:
+        """What the frame of every page says: the name of the user's tenant, and how many messages are held."""
+        tenant, now = request.user.tenant, self.now()
+        known = self.frames.get(tenant)
+        if known is None or not 0 <= now - known[0] < FRAME_MILLISECONDS:
+            own = await self.store.tenants.find(tenant) if tenant else None
+            held = await self.store.quarantine.counts(tenant)
+            if len(self.frames) >= MAX_FRAMES:
+                self.frames.clear()
+            known = self.frames[tenant] = (now, own.name if own else "", held.messages, held.more)
+        _, name, number, more = known
+        shown = f"{number:,}{'+' if more else ''}" if number and request.may("quarantine.read") else ""
+        return {"tenant_name": name, "held_shown": shown}
 
     async def read_policy(self, read: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Read the text of a policy in a thread, one at a time: it may be hostile, and the event loop has other work.

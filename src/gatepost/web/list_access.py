@@ -3,10 +3,15 @@
 Entries are saved and deleted in calls of 500. Each call is atomic and may be repeated, so what was saved before a
 failure stays saved.
 
+What a user changes in one step, such as a file that is imported, is a change set however many calls it took. It is
+kept with what each entry was before and is since (`store.bulk_actions`), so that its user can take it back whole. An
+entry that somebody changed meanwhile is left as it is.
+
 Free-mail providers and domains of one's own need a second look: blocking a provider holds the mail of everybody there,
 and allowing it lets anybody in who opens an account.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -15,15 +20,16 @@ import msgspec
 
 from gatepost.api.errors import LIST_NOT_FOUND, Failure
 from gatepost.api.lists import MAX_ENTRIES
-from gatepost.checks.known_names import is_freemail
 from gatepost.lists.addresses import DOMAIN, SENDER, normalise_tenant_domain
 from gatepost.lists.catalogue import KINDS, ListDefinition
 from gatepost.lists.entries import Category, EntryKind, ListRefusal
 from gatepost.lists.links import URL
 from gatepost.store.audit import Actor
+from gatepost.store.bulk_actions import BulkAction
 from gatepost.store.errors import ListFull, NotFound
 from gatepost.store.feeds import FeedDefinition, FeedState
 from gatepost.store.lists import NewEntry
+from gatepost.store.users import User
 from gatepost.web.context import ALL_TENANTS, FeedLine, Scopes, WebContext
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import about
@@ -152,15 +158,131 @@ def split_calls(items: Sequence[T]) -> Iterator[Sequence[T]]:
     return (items[start : start + MAX_ENTRIES] for start in range(0, len(items), MAX_ENTRIES))
 
 
-async def add_all(context: WebContext, scoped_list: ListInScope, entries: Sequence[NewEntry], by: Actor) -> Applied:
-    """Add or update entries, up to the first call that is refused."""
-    done = 0
-    for call in split_calls(entries):
-        outcome = await context.store.lists.add(scoped_list.scope, scoped_list.definition, call, by)
-        if not isinstance(outcome, int):
-            return Applied(done, explain_refusal(outcome))
-        done += outcome
-    return Applied(done)
+# Entries of a change set that can be taken back; a larger one is on record, and cannot.
+MAX_TAKEN_BACK = 50_000
+# How the action of a change set begins; scope and list follow.
+CHANGE_SET = "lists"
+
+
+class EntryState(msgspec.Struct, frozen=True, array_like=True):
+    """Comment and end of an entry."""
+
+    comment: str
+    expires: int | None
+
+
+class EntryChange(msgspec.Struct, frozen=True, array_like=True):
+    """What a step did to one entry: what it was before, and what it is since; None where it was not, or is no more."""
+
+    key: str
+    shown: str
+    before: EntryState | None
+    after: EntryState | None
+
+
+_entry_changes = msgspec.json.Decoder(tuple[EntryChange, ...])
+
+
+class ChangeSet:
+    """What one user changes in a list in one step."""
+
+    def __init__(self, context: WebContext, scoped_list: ListInScope, user: User, by: Actor) -> None:
+        self._context, self._list, self._user, self._by = context, scoped_list, user, by
+        self._parts: list[tuple[EntryChange, ...]] = []
+        self._size = 0
+
+    async def add(self, entries: Sequence[NewEntry]) -> Applied:
+        """Add or update entries, up to the first call that is refused."""
+        done = 0
+        for call in split_calls(entries):
+            final = {entry.key: entry for entry in call}
+            before = await self._find(tuple(final))
+            outcome = await self._context.store.lists.add(self._list.scope, self._list.definition, call, self._by)
+            if not isinstance(outcome, int):
+                return Applied(done, explain_refusal(outcome))
+            done += outcome
+            self._note(
+                EntryChange(key, each.shown, before.get(key), EntryState(each.comment, each.expires))
+                for key, each in final.items()
+            )
+        return Applied(done)
+
+    async def remove(self, keys: Sequence[str]) -> int:
+        """Delete entries; return how many of them there were."""
+        done = 0
+        for call in split_calls(keys):
+            store, name = self._context.store.lists, self._list.definition.name
+            there = await store.find(self._list.scope, name, call)
+            done += await store.remove(self._list.scope, name, call, self._by)
+            self._note(
+                EntryChange(each.key, each.shown, EntryState(each.comment, each.expires), None) for each in there
+            )
+        return done
+
+    async def keep(self) -> str:
+        """Keep what was changed, to be taken back; return the id of the set, "" where there is nothing or too much."""
+        if not self._size or self._size > MAX_TAKEN_BACK:
+            return ""
+        action = f"{set_action(self._list)}{self._size}"
+        items = [msgspec.json.encode(part).decode() for part in self._parts]
+        return (await self._context.store.bulk_actions.create(self._user.uid, action, items)).id
+
+    async def _find(self, keys: tuple[str, ...]) -> dict[str, EntryState]:
+        found = await self._context.store.lists.find(self._list.scope, self._list.definition.name, keys)
+        return {each.key: EntryState(each.comment, each.expires) for each in found}
+
+    def _note(self, changes: Iterable[EntryChange]) -> None:
+        part = tuple(each for each in changes if each.before != each.after)
+        self._size += len(part)
+        if part and self._size <= MAX_TAKEN_BACK:
+            self._parts.append(part)
+
+
+def undo_of(kept: str) -> tuple[str, ...]:
+    """Return what a notice needs for the button that takes a change back; nothing where it cannot be."""
+    return (kept,) if kept else ()
+
+
+def set_action(scoped_list: ListInScope) -> str:
+    """Return how the action of every change set of a list begins; the number of entries follows."""
+    return f"{CHANGE_SET}:{scoped_list.scope or GLOBAL}:{scoped_list.definition.name}:"
+
+
+class TakenBack(msgspec.Struct, frozen=True):
+    """How many entries of a set were taken back, and how many were left, since somebody changed them meanwhile."""
+
+    done: int
+    left: int
+
+
+async def take_back(
+    context: WebContext, scoped_list: ListInScope, changed: BulkAction, user: User, by: Actor
+) -> TakenBack | str:
+    """Take a change set back, or return why it cannot be. That is a change set of its own."""
+    if not await context.store.bulk_actions.claim(changed.id):
+        return "This change was taken back already."
+    undoing, done, left = ChangeSet(context, scoped_list, user, by), 0, 0
+    for item in changed.items:
+        part = _entry_changes.decode(item)
+        now = {
+            each.key: EntryState(each.comment, each.expires)
+            for each in await context.store.lists.find(
+                scoped_list.scope, scoped_list.definition.name, tuple(each.key for each in part)
+            )
+        }
+        same = [each for each in part if now.get(each.key) == each.after]
+        left += len(part) - len(same)
+        restored = [
+            NewEntry(each.key, each.shown, each.before.comment, each.before.expires) for each in same if each.before
+        ]
+        applied = await undoing.add(restored)
+        if applied.fault:
+            await undoing.keep()
+            return f"{done:,} entries were taken back, the rest was not. {applied.fault}"
+        done += applied.modified + await undoing.remove(tuple(each.key for each in same if each.before is None))
+        await context.store.bulk_actions.add_results(changed.id, [""])
+    await undoing.keep()
+    return TakenBack(done, left)
 
 
 def parse_domains(typed: str) -> tuple[list[str], list[str]]:
@@ -200,7 +322,8 @@ async def find_warnings(
     for some in split_calls(tuple(wanted)):
         for owner in {None, scope}:
             own |= {entry.key for entry in await context.store.lists.find(owner, "own-domains", some)}
-    found = {key: _warn(definition, each, own) for key, each in names.items()}
+    free = await asyncio.to_thread(_find_free_mail, [each[0] for each in names.values() if each])
+    found = {key: _warn(definition, each, own, free) for key, each in names.items()}
     return {key: said for key, said in found.items() if said}
 
 
@@ -212,10 +335,18 @@ def names_above(definition: ListDefinition, key: str) -> tuple[str, ...]:
     return tuple(".".join(labels[cut:]) for cut in range(len(labels) - 1))
 
 
-def _warn(definition: ListDefinition, names: tuple[str, ...], own: set[str]) -> str:
+def _find_free_mail(domains: Iterable[str]) -> set[str]:
+    """Return those at which anybody gets an address."""
+    # The lists of known names take three megabytes and 0.2 s to read, and only those who add entries need them.
+    from gatepost.checks.known_names import is_freemail
+
+    return set(filter(is_freemail, domains))
+
+
+def _warn(definition: ListDefinition, names: tuple[str, ...], own: set[str], free: set[str]) -> str:
     if ours := own & set(names):
         return f"{min(ours)} is one of your own domains."
-    if names and is_freemail(names[0]):
+    if names and names[0] in free:
         is_block = definition.category == "block"
         what = "This holds the mail of everybody there." if is_block else "Anybody can get an address there."
         return f"{names[0]} is a free-mail provider. {what}"

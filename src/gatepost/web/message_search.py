@@ -132,7 +132,7 @@ async def describe_search(context: WebContext, request: SignedInRequest, page: s
         "scopes": await find_scopes(context, request),
         "sorts": SORTS,
         "periods": LAST_PERIODS,
-        "has_more": any(query.has(name) for name in MORE_FIELDS),
+        "has_more": any(query.text(name, 500) for name in MORE_FIELDS),
         "searches": [each for each in await context.store.users.saved_searches(request.user.uid) if each.page == page],
         "narrowed": query.is_filtered,
     }

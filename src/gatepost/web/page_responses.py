@@ -75,6 +75,9 @@ NOTICES = {
     "added": "Entries saved: {0}. They count from the next message on.",
     "deleted": "Entries deleted: {0}.",
     "changed": "Change saved.",
+    "entry-saved": "Change saved. Entries changed: {0}.",
+    "change-undone": "Taken back. Entries restored or removed: {0}.",
+    "change-undone-in-part": "Taken back. Entries restored or removed: {0}; changed meanwhile, so left: {1}.",
     "list-created": "List created. Add its first entry.",
     "list-deleted": "List and entries deleted.",
     "tenant-created": "Tenant created. Add its domains next.",
@@ -99,7 +102,10 @@ NOTICES = {
     "entry-idle": "Saved, but this message would still be {0}: the entry does not change the decision on it.",
 }
 # Notices of changes that can be taken back: where to post to, with the last value of the cookie in it.
-UNDO = {"mail-deleted": "/quarantine/work/{}/undo"}
+UNDO = {
+    "mail-deleted": "/quarantine/work/{}/undo",
+    **dict.fromkeys(("added", "deleted", "entry-saved", "senders-blocked"), "/list-changes/{}/undo"),
+}
 
 
 class Notice(msgspec.Struct, frozen=True):

@@ -35,7 +35,7 @@ from gatepost.web.compiled_templates import CompiledTemplates
 from gatepost.web.message_lines import attachments, links_by_host, short_reason
 from gatepost.web.page_responses import html_response, read_notice
 from gatepost.web.request import PagePermission, SignedInRequest
-from gatepost.web.time_zones import current_zone_name, format_ago, format_moment, times_in
+from gatepost.web.time_zones import current_zone_name, format_ago, format_brief, format_moment, times_in
 
 LOOK_MILLISECONDS = 60_000
 # Where warnings are explained; a note that leads there is not for people of a tenant.
@@ -59,7 +59,7 @@ def worst_of_cores(states: Sequence[tuple[str, Load | None]]) -> HealthNote | No
     if silent and not loads:
         return HealthNote("bad", "No core is answering; no mail can be scanned.")
     if slowed := next((load.slowed for load in loads if load.slowed), ""):
-        return HealthNote("warn", f"Mail waits with its senders: {slowed}.")
+        return HealthNote("warn", f"Incoming mail is being deferred: {slowed}.")
     if silent:
         return HealthNote("warn", f"The core {silent[0]} is not answering.")
     if loads and all(load.full for load in loads):
@@ -239,6 +239,8 @@ def build_environment(assets: Mapping[str, str]) -> Environment:
     created.globals["shown_sender"] = shown_sender
     created.filters.update(
         moment=format_moment,
+        brief=format_brief,
+        by=format_actor,
         machine=date_time,
         size=format_size,
         points=format_points,
@@ -269,6 +271,11 @@ def write_out(value: Any) -> Any:
         return shown
     # A line break ends an isolate, so each line has its own.
     return "\n".join(f"{_ISOLATE}{line}{_END_OF_ISOLATE}" for line in shown.split("\n"))
+
+
+def format_actor(label: str) -> str:
+    """`user:admin` as `admin`; who is no user stays named by kind."""
+    return label.removeprefix("user:")
 
 
 def format_size(number: float) -> str:

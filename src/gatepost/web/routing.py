@@ -34,7 +34,7 @@ from gatepost.web.page_responses import (
     is_progress_wanted,
     redirect,
 )
-from gatepost.web.request import PagePermission, SignedInRequest, read_cookie
+from gatepost.web.request import ROLES, PagePermission, SignedInRequest, read_cookie
 from gatepost.web.second_factors import SecondFactors
 from gatepost.web.time_zones import times_in
 
@@ -227,6 +227,16 @@ async def _answer_upload(context: WebContext, page: UploadRoute, request: Reques
         return answer
 
 
+def _explain_refusal(request: SignedInRequest, may: PagePermission) -> str:
+    """Return who cannot use a page, and who can."""
+    role = request.user.role
+    if request.user.tenant and may in ROLES.get(role, ()):
+        return f"{role}s of one tenant cannot use this page. It is for {role}s of the whole deployment: ask one of them"
+    others = [f"{name}s" for name, allowed in ROLES.items() if may in allowed]
+    can = f"{', '.join(others[:-1])} and {others[-1]}" if len(others) > 1 else "".join(others)
+    return f"{role}s cannot use this page. {can[:1].upper()}{can[1:]} can: ask one of them"
+
+
 async def _authorize(
     context: WebContext,
     may: PagePermission | None,
@@ -242,7 +252,7 @@ async def _authorize(
         return redirect("/account/setup")
     signed_in = SignedInRequest(request, session)
     if may is not None and not signed_in.may(may):
-        said = f"{session.user.role}s cannot use this page. Ask an administrator if you need access"
+        said = _explain_refusal(signed_in, may)
         return _in_frame(context, Failure(FORBIDDEN, said), signed_in)
     if request.method == "POST" and not is_same_origin(request):
         return _in_frame(context, CROSS_SITE, signed_in)

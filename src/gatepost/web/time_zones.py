@@ -62,6 +62,14 @@ def format_moment(milliseconds: int | None) -> str:
     return "never" if milliseconds is None else local_time(milliseconds).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def format_brief(milliseconds: int) -> str:
+    """A time in a narrow place: the time of day for today, the day for others, with the year of another year."""
+    moment, today = local_time(milliseconds), datetime.now(_zone.get()[1])
+    if moment.date() == today.date():
+        return moment.strftime("%H:%M")
+    return moment.strftime("%d %b" if moment.year == today.year else "%d %b %Y")
+
+
 def format_ago(milliseconds: int, now: int) -> str:
     """How long ago a time was, roughly."""
     seconds = max(0, now - milliseconds) // 1000

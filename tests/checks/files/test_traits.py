@@ -1,12 +1,14 @@
 """The checks of `files/traits`: the tricks, and what looks like them."""
 
+import msgspec
 import pytest
 from tests.files.openpgp_formats import ENCRYPTED, armoured, literal, signed
 
+from gatepost.auth.results import Authentication, Dmarc
 from gatepost.checks.files.traits import calendar_invitation, protected_document, traits
 from gatepost.files.values import File, Trait
 from gatepost.files.walk import find_files
-from gatepost.findings import Reading
+from gatepost.findings import Protected, Reading
 from gatepost.kinds import (
     FILE_CALENDAR_ORGANIZER,
     FILE_EMBEDDED_OBJECT,
@@ -17,6 +19,11 @@ from gatepost.kinds import (
 )
 from gatepost.mail.message import Message, Part
 from gatepost.names import Address
+from gatepost.questions import FacetAge
+from gatepost.sender_history import SenderHistory, Standing
+
+PROVEN = Authentication(dmarc=Dmarc(dkim_aligned=True))
+MET = SenderHistory(True, Standing(FacetAge(5, 60)))
 
 
 # Tricks that a reader sees and a check states: each trait leads to its kind, and ordinary ones to none.
@@ -144,3 +151,19 @@ def test_organiser(method: str, organiser: str, kinds: list[str]) -> None:
     file = File("1/a.ics", b"", "ics", "0" * 64, traits=tuple(traits))
     message = Message(senders=(Address("", "ann", "sender.test"),), recipients=(Address("", "bob", "receiver.test"),))
     assert [finding.kind for finding in calendar_invitation(Reading(message, files=(file,)))] == kinds
+
+
+@pytest.mark.parametrize(
+    ("reading", "strength"),
+    [
+        (Reading(), 1.0),
+        (Reading(authentication=PROVEN), 1.0),
+        (Reading(sender_history=MET), 1.0),
+        (Reading(sender_history=MET, authentication=PROVEN), 0.4),
+        (Reading(protected=Protected(host_trusted=True)), 0.4),
+    ],
+)
+def test_a_macro_that_starts_by_itself_is_excused_by_a_proven_sender_alone(reading: Reading, strength: float) -> None:
+    file = File("1/a.doc", b"", "ole", "0" * 64, traits=(Trait("macro-autorun", "AutoOpen"),))
+    (finding,) = traits(msgspec.structs.replace(reading, files=(file,)))
+    assert finding.strength == strength

@@ -39,6 +39,7 @@ class Stated(msgspec.Struct, frozen=True):
 (_INSIDE,) = coefficients(kinds.FILE_REMOTE_TEMPLATE, "inside")
 (_SHARE,) = coefficients(kinds.FILE_REMOTE_OBJECT, "share")
 (_CUT_SHORT,) = coefficients(kinds.FILE_HTML_UNFINISHED, "library")
+(_OF_ONE_KNOWN,) = coefficients(kinds.FILE_MACRO_AUTORUN, "known")
 _TEXT_INPUT, _OWN_SERVER = coefficients(kinds.FILE_HTML_SENDS_INPUT, "text", "own")
 _HOST = re.compile(r"\s*(?:file:)?[\\/]{2,6}([^\\/\s]{1,255})[\\/]", re.IGNORECASE)
 BY_TRAIT: dict[str, Stated] = {
@@ -49,6 +50,7 @@ BY_TRAIT: dict[str, Stated] = {
     "program-action": Stated(kinds.FILE_PROGRAM_ACTION, "command", joined=False),
     "embedded-command": Stated(kinds.FILE_PROGRAM_ACTION, "command", joined=False),
     "page-system-link": Stated(kinds.FILE_PROGRAM_ACTION, "command", joined=False),
+    "connection-settings": Stated(kinds.FILE_CONNECTION_SETTINGS, "server"),
     "installer": Stated(kinds.FILE_INSTALLER, "command", joined=False),
     "remote-template": Stated(kinds.FILE_REMOTE_TEMPLATE, "target", joined=False),
     "remote-object": Stated(kinds.FILE_REMOTE_OBJECT, "target", joined=False),
@@ -84,9 +86,11 @@ def traits(reading: Reading) -> Iterator[Finding]:
 
     - Macros: companies do mail each other spreadsheets with macros, so a macro alone is a fact. One that starts by
       itself, and one that reaches out of its document (a shell, a download, foreign memory), makes a document a
-      program.
+      program; one that starts by itself is held unless its sender is known.
     - Actions: a slide runs a program when the mouse moves over a shape; a packaged object is a command line under the
       icon of a letter. An installer runs as a program does.
+    - Connections: a profile of a private network or a remote desktop sends all that its reader does through the server
+      that it names. Administrators mail them, so it is a fact; one that starts a program is an action.
     - Remote parts: the mailed document is harmless; its template or object comes from the attacker's server
       (CVE-2017-0199, CVE-2021-40444, CVE-2022-30190). Templates on the author's own disk are left out by the readers.
     - Embedded objects: a chart in a letter is an embedded spreadsheet, and what is embedded is judged as a file of its
@@ -100,7 +104,7 @@ def traits(reading: Reading) -> Iterator[Finding]:
       written for scanners: an honest page has nothing to hide from them. A page that puts a command on the clipboard
       without showing it lets its reader start a program (ClickFix, FileFix; ATT&CK T1204.004). What a script sends of
       what is typed was seen by typing it; surveys do that with text, and to the server of their sender. A script that
-      was not followed to its end is a fact: libraries ask for more of a browser than the stand-in has. A short script
+      was not followed to its end is a fact: libraries ask for more of a browser than the stand-in has. A single script
       that computes without an end waits for an analysis to give up.
     - Pictures and XML: a drawing needs no script, and an invoice in XML is for programs. Style sheets (XSLT) that turn
       one into a page lie beside it in the folder of its reader; one inside the file, or on a server, makes a page that
@@ -119,6 +123,8 @@ def traits(reading: Reading) -> Iterator[Finding]:
                     strength = _weigh_remote(stated.kind, detail)
                 elif name == "sends-input":
                     strength = _weigh_input(detail, reading)
+                elif name == "macro-autorun" and _is_met(reading):
+                    strength = _OF_ONE_KNOWN
                 elif name == "script-unfinished" and STALLED not in detail:
                     strength = _CUT_SHORT
                 yield stated.kind.at(file.path, strength=strength, about=file.document, **facts)
@@ -134,6 +140,14 @@ def _weigh_remote(kind: Kind, target: str) -> float:
     if kind is kinds.FILE_REMOTE_TEMPLATE:
         return _INSIDE if is_inside else 1.0
     return 1.0 if is_inside else _SHARE
+
+
+def _is_met(reading: Reading) -> bool:
+    """Return whether the tenant knows the sender: one that proved its address before and does so now, or its own host.
+    A claimed name excuses nothing."""
+    if reading.protected.host_trusted:
+        return True
+    return reading.authentication.aligned and reading.sender_history.address.proven.days > 1
 
 
 def _weigh_input(detail: str, reading: Reading) -> float:
@@ -214,6 +228,7 @@ _KIND_BY_REASON: dict[UnreadReason, Kind] = {
     "damaged": kinds.FILE_DAMAGED_ARCHIVE,
     "unsupported": kinds.LIMIT_ARCHIVE_METHOD,
     "pixels": kinds.LIMIT_IMAGE_SIZE,
+    "text": kinds.LIMIT_TEXT_SIZE,
 }
 
 
@@ -227,6 +242,7 @@ _KIND_BY_REASON: dict[UnreadReason, Kind] = {
     kinds.FILE_DAMAGED_DOCUMENT,
     kinds.LIMIT_ARCHIVE_METHOD,
     kinds.LIMIT_IMAGE_SIZE,
+    kinds.LIMIT_TEXT_SIZE,
     kinds.FILE_ENCRYPTED_ARCHIVE_OPENED,
     needs={"trait", "unread"},
 )
@@ -244,7 +260,11 @@ def archives(reading: Reading) -> Iterator[Finding]:
             kind = _KIND_BY_REASON[reason]
             if kind is kinds.FILE_DAMAGED_ARCHIVE and file.type not in CONTAINERS and file.type != "pgp":
                 kind = kinds.FILE_DAMAGED_DOCUMENT
-            yield kind.at(file.path, about=file.sha256, type=file.type)
+            untried = file.seen("untried-passwords") if reason == "encrypted" else ()
+            if untried:
+                yield kind.at(file.path, about=file.sha256, type=file.type, untried=untried[0])
+            else:
+                yield kind.at(file.path, about=file.sha256, type=file.type)
         for trait in file.traits:
             if trait.name == "opened-with-password":
                 yield kinds.FILE_ENCRYPTED_ARCHIVE_OPENED.at(

@@ -7,6 +7,7 @@ budget for slow work.
 
 import bz2
 import lzma
+import re
 import zlib
 from collections.abc import Callable
 from typing import TypeAlias
@@ -57,10 +58,12 @@ def deflate(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
     return _decompress(lambda: _ZlibDecompressor(-15), data, limit)[:2]
 
 
+_XZ = b"\xfd7zXZ\0"
+_PADDING = re.compile(rb"\0++")
 _ENDING: dict[str, tuple[Callable[[], Decompressor], bytes]] = {
     "gzip": (lambda: _ZlibDecompressor(31), b"\x1f\x8b\x08"),
     "bzip2": (bz2.BZ2Decompressor, b"BZh"),
-    "xz": (lambda: lzma.LZMADecompressor(memlimit=2 * MAX_WINDOW), b"\xfd7zXZ\0"),
+    "xz": (lambda: lzma.LZMADecompressor(memlimit=2 * MAX_WINDOW), _XZ),
 }
 
 
@@ -170,6 +173,8 @@ def _decompress(
         except (ValueError, lzma.LZMAError):
             return b"".join(out), "damaged", place
         place, unread = _decompress_stream(worker, data, place, out, limit - sum(map(len, out)))
+        if magic == _XZ and not unread and (padding := _PADDING.match(data, place)):
+            place += (padding.end() - place) & ~3  # stream padding is legal in fours (the .xz file format, section 2.2)
         if unread or not magic or data[place : place + len(magic)] != magic:
             return b"".join(out), unread, place
         out = [b"".join(out)] if len(out) > 64 else out

@@ -24,6 +24,7 @@ MAX_CUES = 12
 MAX_LENGTH = 64
 SHORT_TEXT = 400
 MAX_FAILURES = 3
+MAX_COUNTED = 500  # words that are counted though they are not tried
 
 _CUE = re.compile(
     r"pass(?:[ -]?(?:word|code|phrase|wd|key|ort))?\b|\bpwd?\b|\bpin\b|\bp/w\b|passwor[dt]|kennwort|zugangscode"
@@ -50,15 +51,24 @@ class PasswordCandidates:
     def __iter__(self) -> Iterator[str]:
         return iter(self._candidates)
 
+    @property
+    def left_out(self) -> int:
+        """How many words of the message are no candidates, since there are more likely ones."""
+        return max(0, len(self._words) - MAX_CANDIDATES + len(_EVERYBODYS))
+
     @cached_property
     def _candidates(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self._words[: MAX_CANDIDATES - len(_EVERYBODYS)], *_EVERYBODYS)))
+
+    @cached_property
+    def _words(self) -> tuple[str, ...]:
         found: dict[str, None] = {}
         for word in self._rank_candidates():
             if len(word) <= MAX_LENGTH:
                 found[word] = None
-            if len(found) >= MAX_CANDIDATES - len(_EVERYBODYS):
+            if len(found) >= MAX_COUNTED:
                 break
-        return tuple(dict.fromkeys((*found, *_EVERYBODYS)))
+        return tuple(found)
 
     def _rank_candidates(self) -> Iterator[str]:
         texts = [self._message.subject, *(text.visible[:MAX_TEXT] for text in self._message.texts[:MAX_TEXTS])]
@@ -85,12 +95,15 @@ class PasswordAttempts:
         self._failures = 0
         self.password = ""
 
-    def unlock(self, attempt: Callable[[str], T | None]) -> T | None:
-        """Return what the first password that fits gives; `password` is that one afterwards."""
+    def unlock(self, attempt: Callable[[str], T | None], cost: int = 0) -> T | None:
+        """Return what the first password that fits gives; `password` is that one afterwards. `cost` is that of one
+        attempt where it differs from that of others in the archive."""
         if self._failures >= MAX_FAILURES:
             return None
-        for password in (self.password, *self._passwords) if self.password else self._passwords:
-            if not self._budget.take_attempt(self._cost):
+        candidates = (self.password, *self._passwords) if self.password else tuple(self._passwords)
+        for tried, password in enumerate(candidates):
+            if not self._budget.take_attempt(cost or self._cost):
+                self._budget.untried = max(self._budget.untried, len(candidates) - tried)
                 break
             result = attempt(password)
             if result is not None:

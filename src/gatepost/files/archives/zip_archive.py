@@ -25,10 +25,11 @@ from gatepost.files.values import Member, UnpackBudget
 
 HEADER = 12
 AES_EXTRA = 0x9901
+UNICODE_PATH_EXTRA = 0x7075
 ZIP64_EXTRA = 0x0001
 _KEY_SIZES = {1: 16, 2: 24, 3: 32}
 _ROUNDS = 1000
-_CHECK, _MAC = 2, 10
+_CHECK, _MAC, _DIGEST = 2, 10, 20
 
 _FIELD = Struct("<HH")
 _TABLE = tuple(zlib.crc32(bytes([value]), 0xFFFFFFFF) ^ 0xFFFFFFFF for value in range(256))
@@ -91,6 +92,19 @@ def find_aes_field(extra: bytes) -> AesField | None:
             return AesField(field[4], int.from_bytes(field[5:7], "little"))
         place += 4 + size
     return None
+
+
+def _find_unicode_names(extra: bytes) -> list[str]:
+    """Return the names in Unicode Path fields (APPNOTE section 4.6.9), which unpackers use in place of the name: a
+    version, a checksum of that name, and the other name. Some do not compare the checksum."""
+    found: list[str] = []
+    place = 0
+    while place + 4 <= len(extra):
+        kind, size = _FIELD.unpack_from(extra, place)
+        if kind == UNICODE_PATH_EXTRA and size > 5:
+            found.append(extra[place + 9 : place + 4 + size].decode("utf-8", "replace"))
+        place += 4 + size
+    return found
 
 
 def decrypt_aes(data: memoryview, field: AesField, password: bytes) -> bytes | None:
@@ -265,6 +279,7 @@ def _read_entry(content: bytes, place: int, fields: tuple[int, ...], shift: int)
     flags, method, time, crc, packed, name_size, extra_size = *fields[2:5], *fields[6:8], *fields[9:11]
     names = [_decode_name(content[place + 46 : place + 46 + name_size], flags)]
     extra = content[place + 46 + name_size : place + 46 + name_size + extra_size]
+    names += _find_unicode_names(extra)
     _, packed, header = _read_large_sizes(extra, fields[8], packed, fields[15])
     header += shift
     start = header
@@ -274,6 +289,7 @@ def _read_entry(content: bytes, place: int, fields: tuple[int, ...], shift: int)
         local_flags, name_size, extra_size = local[1], local[8], local[9]
         start = header + 30 + name_size + extra_size
         names.append(_decode_name(content[header + 30 : header + 30 + name_size], local_flags))
+        names += _find_unicode_names(content[start - extra_size : start])
         # Believe "encrypted" only if both say so: a lie in one header must not keep us out.
         encrypted = encrypted and bool(local_flags & ENCRYPTED)
     check = time >> 8 if flags & STREAMED else crc >> 24
@@ -305,7 +321,8 @@ def _find_local_headers(content: bytes, covered: list[tuple[int, int]]) -> Itera
         name = _decode_name(content[place + 30 : place + 30 + name_size], flags)
         check = time >> 8 if flags & STREAMED else crc >> 24
         aes = find_aes_field(content[start - extra_size : start]) if method == _AES else None
-        yield ZipEntry((name,), start, method, bool(flags & ENCRYPTED), max(0, packed), crc, check, aes, False)
+        names = tuple(dict.fromkeys((name, *_find_unicode_names(content[start - extra_size : start]))))
+        yield ZipEntry(names, start, method, bool(flags & ENCRYPTED), max(0, packed), crc, check, aes, False)
         place = content.find(LOCAL, place + 4 if method == 8 and flags & STREAMED else start + max(0, packed))
 
 
@@ -332,7 +349,8 @@ def _decrypt(data: memoryview, entry: ZipEntry, budget: UnpackBudget, attempts: 
         field = entry.aes
         if field is None:
             return locked
-        clear = attempts.unlock(lambda password: decrypt_aes(data, field, password.encode("utf-8", "replace")))
+        blocks = -(-(2 * _KEY_SIZES.get(field.strength, 0) + _CHECK) // _DIGEST)
+        clear = attempts.unlock(lambda password: decrypt_aes(data, field, password.encode("utf-8", "replace")), blocks)
         return locked if clear is None else _unpack(clear, entry, field.method, budget, attempts.password)
     return attempts.unlock(lambda password: _try_password(data, entry, budget, password)) or locked
 

@@ -13,6 +13,9 @@ _READABLE = frozenset({"SUMMARY", "DESCRIPTION", "LOCATION", "URL", "CONTACT", "
 _ADDRESS = re.compile(r"mailto:([^\s;,\"]{1,320})", re.IGNORECASE)
 _FILE_NAME = re.compile(r"(?:FILENAME|X-FILENAME|X-APPLE-FILENAME)=\"?([^;:\"]{1,200})", re.IGNORECASE)
 _FOLD = re.compile(r"\n[ \t]")
+_ENCODED = re.compile(r"BASE64|ENCODING=\"?B\b", re.IGNORECASE)
+_DATA = re.compile(r"\s{0,9}data:[^,]{0,200};base64,", re.IGNORECASE)
+LONG_VALUE = 64
 
 
 def inspect_calendar(builder: ContentsBuilder) -> None:
@@ -46,7 +49,10 @@ def inspect_calendar(builder: ContentsBuilder) -> None:
 
 
 def inspect_card(builder: ContentsBuilder) -> None:
-    """Add the text and links of a card (vCard, RFC 6350) that was not read with the message."""
+    """Add the files in a card (vCard, RFC 6350), such as a key or a picture; and its text and links, where they were
+    not read with the message."""
+    if _has_payload(builder.file.content):
+        _add_card_files(builder)
     if builder.file.shown:
         return
     content = builder.budget.take_text_source(builder.file.content)
@@ -58,9 +64,24 @@ def inspect_card(builder: ContentsBuilder) -> None:
     builder.add_text("\n".join(unfold_calendar(value or head) for head, _, value in values))
 
 
-def _add_attachment(head: str, value: str, builder: ContentsBuilder) -> None:
-    if "BASE64" not in head.upper():
+def _has_payload(content: bytes) -> bool:
+    return len(content) > LONG_VALUE and (b"base64" in content.lower() or b"ENCODING=b" in content)
+
+
+def _add_card_files(builder: ContentsBuilder) -> None:
+    """Add every value in base64, whatever property it is said to be: KEY, PHOTO, LOGO, SOUND, ATTACH."""
+    text = _FOLD.sub("", normalise_lines(builder.file.content[:MAX_CALENDAR].decode("utf-8", "replace")))
+    for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
+        head, _, value = line.partition(":")
+        is_payload = _ENCODED.search(head) is not None or _DATA.match(value) is not None
+        if is_payload and len(value) > LONG_VALUE:
+            _add_attachment(head, value, builder, head.partition(";")[0].strip().lower() or "value")
+
+
+def _add_attachment(head: str, value: str, builder: ContentsBuilder, title: str = "attachment") -> None:
+    inline = _DATA.match(value)
+    if not inline and _ENCODED.search(head) is None:
         builder.add_link(value.strip())
         return
     name = _FILE_NAME.search(head)
-    builder.add_base64(name.group(1) if name else "attachment", value, len(value))
+    builder.add_base64(name.group(1) if name else title, value[inline.end() :] if inline else value, len(value))

@@ -138,6 +138,8 @@ def _choose_text_reader(file: File) -> Reader | None:
     none of these."""
     if file.is_body:
         return None if file.shown else _inspect_plain
+    if shortcuts.is_connection(file):
+        return shortcuts.inspect_connection
     if b"[internetshortcut" in file.content[:512].lower():
         return shortcuts.inspect_internet_shortcut
     if document_text.is_encoded(file):

@@ -101,6 +101,13 @@ _FETCHED = {
     "externalLinkPath": "",
     "image": "",
 }
+# Targets elsewhere that are shown or asked for, and those that are not fetched by themselves. Every other kind of part
+# is loaded from there as if it were in the document: the ribbon's program, a chunk of text, a control, a master.
+_ORDINARY_TARGETS = frozenset(
+    "hyperlink externalLinkPath xlExternalLinkPath xlLibrary xlStartup xlAlternateStartup xlPathMissing image audio "
+    "video media slide mailMergeSource mailMergeHeaderSource recipientData printerSettings".split()
+)
+_RIBBON = frozenset({"extensibility", "ui", "userCustomization"})
 _ELSEWHERE = re.compile(
     r"(?:https?|ftp|mhtml|ms-[\w-]{1,30}|search-ms|x-usc):|(?:file:)?[\\/]{2,5}(?![\\/]|[a-z]:)[^\\/]", re.IGNORECASE
 )
@@ -202,10 +209,18 @@ def _inspect_relationship(attributes: dict[str, str], builder: ContentsBuilder) 
         return
     if _ELSEWHERE.match(target):
         builder.add_link(_SHELL.sub("", target).partition("!")[0] if kind in _FETCHED else target)
-        if trait := _FETCHED.get(kind) or ("remote-object" if kind != "hyperlink" and _SHARE.match(target) else ""):
+        if trait := _FETCHED.get(kind) or _weigh_target(kind, target):
             builder.add_trait(trait, target)
     elif _PROGRAM.search(target):
         builder.add_command("program-action", "program action", unquote(target))
+
+
+def _weigh_target(kind: str, target: str) -> str:
+    """Return the trait of a target elsewhere of a kind that is not known by name."""
+    if kind in _RIBBON:
+        return "remote-template"
+    is_loaded = bool(kind) and kind not in _ORDINARY_TARGETS
+    return "remote-object" if is_loaded or (kind != "hyperlink" and _SHARE.match(target)) else ""
 
 
 def _inspect_element(element: str, attributes: dict[str, str], following: str, builder: ContentsBuilder) -> None:

@@ -69,9 +69,11 @@ def run_scripts(page: PageNodes, text: str, builder: ContentsBuilder) -> PageEff
     if not (page.scripts or page.has_handlers or _has_active_parts(page)) or not budget.begin_page():
         return None
     try:
+        left = budget.script_time.left
         effects = sort_effects(run_page(page, budget.script_time))
         if UNKNOWN_PIXELS in effects.missing and (pixels := _read_pixels(page, builder)):
-            effects = sort_effects(run_page(page, budget.script_time, pixels))
+            spent = left - budget.script_time.left
+            effects = sort_effects(run_page(page, budget.script_time, pixels, spent))
     finally:
         budget.end_page()
     add_effects(effects, page, text, builder)

@@ -30,8 +30,8 @@ from cryptography.hazmat.decrepit.ciphers.algorithms import ARC4
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from gatepost.files.archives import decompress
+from gatepost.files.documents import script_strings
 from gatepost.files.documents.contents_builder import ContentsBuilder
-from gatepost.files.documents.script_strings import expand_commands, join_script_strings
 from gatepost.files.values import UnreadReason
 
 MAX_TOKENS = 50_000
@@ -608,13 +608,6 @@ _IDENTIFIER = re.compile(rb"/ID[\0\t\n\f\r ]{0,20}\[")
 _ACTIONS = {"Launch": "pdf-launch", "SubmitForm": "pdf-submit-form", "ImportData": "pdf-import-data"}
 _AT_ONCE = frozenset({"OpenAction", "AA", "XFA", "AcroForm"})
 _SHARE = re.compile(r"(?:file:)?[\\/]{2,5}[^\\/]{1,200}\.[^\\/.]{1,60}[\\/]", re.IGNORECASE)
-# Calls by which a script opens a file that the PDF brings along, and those that only exploits make: CVE-2007-5659,
-# 2008-2992, 2009-0927, 2009-4324, and strings that are machine code.
-_LAUNCHES = re.compile(
-    r"exportDataObject\s{0,9}\([^)]{0,300}?nLaunch\s{0,9}:\s{0,9}[12]|Collab\s{0,9}\.\s{0,9}(?:collectEmailInfo|getIcon)"
-    r"|util\s{0,9}\.\s{0,9}printf\s{0,9}\(\s{0,9}[\"']%\d{4,}|media\s{0,9}\.\s{0,9}newPlayer\s{0,9}\(\s{0,9}null"
-    r"|(?:%u[0-9a-fA-F]{4}){8}",
-)
 _ELSEWHERE = frozenset({"GoToR", "GoToE", "SubmitForm", "ImportData"})
 
 
@@ -623,7 +616,9 @@ def inspect(builder: ContentsBuilder) -> None:
     objects = PdfObjects(builder.file.content, builder)
     if _find_key(objects, builder):
         objects.unpack()
-        _PdfInspector(objects, builder).read()
+        inspector = _PdfInspector(objects, builder)
+        inspector.read()
+        builder.add_links(script_strings.join_addresses(inspector.base, inspector.addresses))
 
 
 def _find_key(objects: PdfObjects, builder: ContentsBuilder) -> bool:
@@ -645,11 +640,16 @@ def _find_key(objects: PdfObjects, builder: ContentsBuilder) -> bool:
     return objects.key is not None
 
 
+# Revisions 5 and 6 hash a password in a hundred rounds of AES and SHA, which takes a few milliseconds.
+MODERN_COST = 5
+
+
 def _try_passwords(encryption: dict[str, Value], identifier: bytes, builder: ContentsBuilder) -> DecryptionKey | None:
     if key := derive_key(encryption, identifier):
         return key
+    cost = 1 if encryption.get("R") in (2, 3, 4) else MODERN_COST
     for password in builder.passwords:
-        if not builder.budget.take_attempt():
+        if not builder.budget.take_attempt(cost):
             break
         if key := derive_key(encryption, identifier, password):
             builder.add_trait("document-password", password)
@@ -665,6 +665,8 @@ class _PdfInspector:
         self._builder = builder
         self._embedded: set[int] = set()
         self._scripts: set[int] = set()
+        self.base = ""
+        self.addresses: list[str] = []
 
     def read(self) -> None:
         seen = 0
@@ -685,7 +687,9 @@ class _PdfInspector:
         name = action.text if isinstance(action, PdfName) else ""
         address = self._objects.resolve(values.get("URI"))
         if isinstance(address, bytes):
-            self._builder.add_link(decode_text(address).strip())
+            self.addresses.append(decode_text(address).strip())
+        elif isinstance(address, dict):
+            self.base = self._read_text(address.get("Base")).strip() or self.base
         if "JS" in values:
             self._add_script(values["JS"])
         elif name == "JavaScript":
@@ -717,8 +721,18 @@ class _PdfInspector:
                 self._builder.add_trait("pdf-open-action", name.text)
         if "XFA" in values:
             self._builder.add_trait("pdf-form", "XFA")
+            self._inspect_form(values["XFA"])
         elif "AcroForm" in values:
             self._builder.add_trait("pdf-form", "AcroForm")
+
+    def _inspect_form(self, value: Value) -> None:
+        """Report the scripts of a form that is XML: one stream, or several one after the other."""
+        parts = self._objects.resolve(value)
+        targets = map(self._objects.find_target, parts[:200] if isinstance(parts, list) else [value])
+        for source in script_strings.find_form_scripts(
+            b"".join(self._objects.read_stream(each) for each in targets if each)
+        ):
+            self._add_source(source)
 
     def _add_script(self, value: Value) -> None:
         found = self._objects.find_target(value)
@@ -730,11 +744,14 @@ class _PdfInspector:
         source = decode_text(
             direct if isinstance(direct, bytes) else self._objects.read_stream(found) if found else b""
         )
+        self._add_source(source)
+
+    def _add_source(self, source: str) -> None:
         self._builder.add_trait("pdf-javascript", source[:100])
-        if launch := _LAUNCHES.search(source):
+        if launch := script_strings.LAUNCHES.search(source):
             self._builder.add_trait("pdf-launch", launch.group()[:100])
-        strings = join_script_strings(source)
-        self._builder.add_member("JavaScript", f"{source}\n".encode() + expand_commands(strings))
+        strings = script_strings.join_script_strings(source)
+        self._builder.add_member("JavaScript", f"{source}\n".encode() + script_strings.expand_commands(strings))
 
     def _describe_command(self, values: dict[str, Value]) -> str:
         """Return the program that an action starts and its arguments, as far as they are stated."""

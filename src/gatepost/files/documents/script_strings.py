@@ -2,7 +2,7 @@
 
 Macros and scripts take their strings apart and put them together when they run (`"X5O!" + "P%@AP"`), PowerShell takes
 whole programs in base64 (`-EncodedCommand`), cmd.exe ignores carets and PowerShell backticks. This module undoes the
-usual three; it runs nothing.
+usual three; it runs nothing. Scripts in forms of PDF that are XML (XFA) are found here, too.
 
 `find_addresses` finds web addresses in bytes that are not text as a whole, with one byte to a character or two.
 """
@@ -10,7 +10,9 @@ usual three; it runs nothing.
 import re
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from html import unescape
+from itertools import islice
 
 MAX_TEXT = 4 << 20
 MAX_FOUND = 200
@@ -114,3 +116,32 @@ def find_addresses(content: bytes) -> Iterator[str]:
     for address in found:
         if not address.lower().startswith(_VOCABULARIES):
             yield address
+
+
+# Calls by which a script of a PDF opens a file that it brings along, and those that only exploits make: CVE-2007-5659,
+# 2008-2992, 2009-0927, 2009-4324, and strings that are machine code.
+LAUNCHES = re.compile(
+    r"exportDataObject\s{0,9}\([^)]{0,300}?nLaunch\s{0,9}:\s{0,9}[12]|Collab\s{0,9}\.\s{0,9}(?:collectEmailInfo|getIcon)"
+    r"|util\s{0,9}\.\s{0,9}printf\s{0,9}\(\s{0,9}[\"']%\d{4,}|media\s{0,9}\.\s{0,9}newPlayer\s{0,9}\(\s{0,9}null"
+    r"|(?:%u[0-9a-fA-F]{4}){8}",
+)
+MAX_SCRIPTS = 200
+MAX_FORM = 4 << 20
+_SCRIPT = re.compile(rb"<(?:[\w.-]{1,40}:)?script\b[^<>]{0,1000}>([^<]{0,100000})")
+_CDATA = re.compile(rb"<!\[CDATA\[|\]\]>")
+_CALCULATION = re.compile(rb"formcalc", re.IGNORECASE)
+_ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]{0,30}:", re.IGNORECASE)
+
+
+def find_form_scripts(form: bytes) -> list[str]:
+    """Return the scripts of a form that are JavaScript; FormCalc only calculates."""
+    form = _CDATA.sub(b"", form[:MAX_FORM])
+    found = islice(_SCRIPT.finditer(form), MAX_SCRIPTS)
+    wanted = (match for match in found if not _CALCULATION.search(match.group()[: match.start(1) - match.start()]))
+    return [text for match in wanted if (text := unescape(match.group(1).decode("utf-8", "replace")).strip())]
+
+
+def join_addresses(base: str, addresses: Iterable[str]) -> Iterator[str]:
+    """Yield addresses, those that are relative behind the base of the document."""
+    for address in addresses:
+        yield address if not base or _ABSOLUTE.match(address) else base.rstrip("/") + "/" + address.lstrip("/")

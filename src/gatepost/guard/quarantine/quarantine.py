@@ -46,7 +46,7 @@ from gatepost.scanning.held_mail import (
 )
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody, MessageBody
-from gatepost.smtp.client import Tenancy
+from gatepost.smtp.client import SenderClaim, Tenancy
 from gatepost.smtp.commands import PathCommand, SmtpLimits, parse_command
 from gatepost.smtp.content import is_sound, normalise_line_ends
 from gatepost.smtp.delivery_log import find_queue_id, render_reply
@@ -315,8 +315,10 @@ class Releaser:
         """Return an outbound message with the signatures that it would have left with."""
         if self._signer is None or not record.envelope.outbound:
             return content
+        envelope = record.envelope
+        claim = SenderClaim(envelope.tenant, bound=None) if envelope.may_sign else None
         try:
-            signing = await self._signer.choose(record.report, record.envelope, changed=False)
+            signing = await self._signer.choose(record.report, envelope, claim, changed=False)
         except UnsignedError:
             return NO_KEY
         return await asyncio.to_thread(signing.make_fields, [content]) + content if signing else content

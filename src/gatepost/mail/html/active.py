@@ -15,12 +15,14 @@ The words were chosen on real mail: no wanted message of the development corpora
 import re
 from collections.abc import Iterator
 from html import unescape
+from importlib.resources import files
 
 import msgspec
 
 from gatepost import kinds
 from gatepost.kinds import Kind
 from gatepost.mail.html.script import ScriptBudget
+from gatepost.mail.html.style import unescape_css
 from gatepost.mail.message import Defect
 
 MAX_TAGS = 5_000
@@ -99,7 +101,7 @@ MAX_DETAIL = 120
 MAX_CSS_URLS = 200
 
 _CSS_URL = re.compile(
-    r"url\s{0,10}\(\s{0,10}[\"']?([^\"')]{1,2048})|@import\s{1,10}[\"']([^\"']{1,2048})", re.IGNORECASE
+    r"url\s{0,10}\(\s{0,10}[\"']?([^\"')]{1,2048})|@import\s{0,10}[\"']([^\"']{1,2048})", re.IGNORECASE
 )
 # `behavior:url(#default#VML)` is in every page that Word writes.
 _CSS_SCRIPT = re.compile(
@@ -115,14 +117,16 @@ _LATENT = re.compile(
     r"(?:java|vb)script:\s?\w|(?:<|&lt;)script[\s>&]|on(?:error|load|mouse[a-z]{2,5})\s?=\s?[\"'\w]|xpression\("
 )
 _SCRIPT_SCHEMES = frozenset({"javascript", "vbscript", "livescript", "mocha", "jscript"})
-_HANDLERS = frozenset(
-    "ms-msdt search-ms search ms-officecmd ms-appinstaller ms-word ms-excel ms-powerpoint ms-cxh ms-settings onenote "
-    "mhtml jar its mk ms-its view-source res shell hcp".split()
-)
-# Programs that fetch or run what a link names; links that open a shared document in Office (`ms-word:`) are ordinary.
-_SYSTEM_PROGRAMS = frozenset(
-    "ms-msdt search-ms search ms-officecmd ms-appinstaller ms-cxh mhtml its mk ms-its res shell hcp".split()
-)
+
+
+class _LinkSchemes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`link_schemes.toml`, which says what the two lists mean."""
+
+    system: frozenset[str]
+    opens: frozenset[str]
+
+
+_SCHEMES = msgspec.toml.decode(files("gatepost.mail").joinpath("link_schemes.toml").read_bytes(), type=_LinkSchemes)
 _SAFE_SCRIPTS = frozenset({"application/ld+json", "application/json", "text/x-amp-html", "text/template"})
 
 _RUNNING = frozenset(
@@ -187,10 +191,11 @@ class HtmlNotes:
             self.note(kinds.HTML_SVG_SCRIPT if in_svg else kinds.HTML_SCRIPT_LINK, target)
         elif scheme in _LINKS:
             self.note(_LINKS[scheme], target)
-        elif scheme in _HANDLERS:
+        elif scheme in _SCHEMES.system:
             self.note(kinds.HTML_PROTOCOL_LINK, target)
-            if scheme in _SYSTEM_PROGRAMS:
-                self.note(kinds.HTML_SYSTEM_LINK, target)
+            self.note(kinds.HTML_SYSTEM_LINK, target)
+        elif scheme in _SCHEMES.opens:
+            self.note(kinds.HTML_PROTOCOL_LINK, target)
 
     def note_handler(self, name: str, code: str, *, in_svg: bool = False) -> None:
         """Note an event handler attribute."""
@@ -207,6 +212,8 @@ class HtmlNotes:
 
     def note_css(self, text: str) -> Iterator[str]:
         """Note code in a style sheet or attribute; yield the URLs that it fetches."""
+        if "\\" in text:
+            text = unescape_css(text)
         low = text.lower()
         if any(mark in low for mark in _CSS_MARKS) and (script := _CSS_SCRIPT.search(low)):
             self.note(kinds.HTML_CSS_SCRIPT, script.group())

@@ -49,11 +49,13 @@ _LONG_TAG = 1_000
 
 
 class LimitedHtml(msgspec.Struct, frozen=True):
-    """HTML that any parser reads in linear time, the `limit:` kinds that applied, and how many tags were counted."""
+    """HTML that any parser reads in linear time, the `limit:` kinds that applied, how many tags were counted, and where
+    reading ended, -1 for at the end."""
 
     html: str
     limits: tuple[Kind, ...] = ()
     tags: int = 0
+    end: int = -1
 
 
 def limit_html(html: str, tags: int = MAX_TAGS, *, is_strict: bool = False) -> LimitedHtml:
@@ -67,7 +69,32 @@ def limit_html(html: str, tags: int = MAX_TAGS, *, is_strict: bool = False) -> L
     limiter = _HtmlLimiter(tags)
     limiter.read(html[:MAX_HTML])
     limits = limiter.limits | ({kinds.LIMIT_HTML_SIZE} if len(html) > MAX_HTML else set())
-    return LimitedHtml("".join(limiter.out), tuple(sorted(limits, key=lambda kind: kind.id)), limiter.tags)
+    end = limiter.end if limiter.end >= 0 or len(html) <= MAX_HTML else MAX_HTML
+    return LimitedHtml("".join(limiter.out), tuple(sorted(limits, key=lambda kind: kind.id)), limiter.tags, end)
+
+
+# Elements of tables and prose. Everything else may act, show something from elsewhere or hide what follows.
+_INERT_TAGS = (
+    "table|tbody|thead|tfoot|tr|td|th|caption|colgroup|col|p|div|span|br|hr|b|i|u|s|strong|em|font|small|sub|sup|nobr|wbr|"
+    "center|ul|ol|li|dl|dt|dd|h[1-6]|pre|code|tt|a|html|body|section|article"
+)
+_ACTING = re.compile(
+    rf"<(?!/?(?:{_INERT_TAGS})[\t\n\f\r />])(?=[A-Za-z!?/])"
+    r"|[\t\n\f\r /\"']on[a-z]{3,24}[\t\n\f\r ]*+=|script[\t\n\f\r ]*+:"
+    r"|data:|expression|url[\t\n\f\r ]*+\(|src[\t\n\f\r ]*+=|\\",
+    re.IGNORECASE,
+)
+_HREF = re.compile(r"href[\t\n\f\r ]{0,9}=[\t\n\f\r ]{0,9}[\"']?([^\"'\t\n\f\r >]{0,4000})", re.IGNORECASE)
+_PLAIN_LINK = re.compile(r"https?://|mailto:|#", re.IGNORECASE)
+
+
+def find_inert_links(rest: str) -> list[str] | None:
+    """Return the links of the rest of a page that was not parsed, if nothing in it can act: rows of a table and prose;
+    None where something can."""
+    if _ACTING.search(rest):
+        return None
+    links = list(dict.fromkeys(_HREF.findall(rest)))
+    return links if all(_PLAIN_LINK.match(link) for link in links) else None
 
 
 def _is_harmless(html: str) -> bool:
@@ -89,6 +116,7 @@ class _HtmlLimiter:
         self.out: list[str] = []
         self.limits: set[Kind] = set()
         self.tags = 0
+        self.end = -1
         self._left = tags
         self._open: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
@@ -102,6 +130,7 @@ class _HtmlLimiter:
             self.tags += 1
             if self.tags > self._left:
                 self.limits.add(kinds.LIMIT_HTML_SIZE)
+                self.end = at
                 return
             self._write_text(html[at : token.start()])
             at = token.end()

@@ -18,6 +18,8 @@ const MAX_TASKS = 1500, MAX_INTERVAL = 12;
 // How many effects of a kind are kept, and how many characters: a page that makes many of one kind hides no other.
 const MOST = { __proto__: null, blob: [200, 8000000], saved: [60, 12000000], save: [200, 200000], code: [120, 2000000], markup: [120, 2000000], write: [120, 3000000],
   given: [80, 500000], request: [150, 2000000], go: [120, 400000], clipboard: [80, 1000000], inflate: [40, 6000000], wasm: [20, 4000000] };
+// Which value of an effect is bytes. These are written in base64: as text, a byte may take six characters.
+const BYTES_AT = { __proto__: null, blob: 2, saved: 2, inflate: 1 };
 const OTHER = [150, 300000];
 const PASSWORD = 'Typed-Secret-73', ACCOUNT = 'reader@typed.example', TYPED = 'typed-text-4711', ANSWER = 'AnswerOfServer0815', SECRET = 'PlainTextOfSecret0815';
 const effects = setPrototype([], null);
@@ -34,7 +36,7 @@ function note(kind, ...values) {
     try { value = toText(values[i]); } catch (fault) { value = ''; }
     size += value.length;
     if (spent[1] + size > most[1]) { isCut = true; return false; }
-    line += ',' + stringify(value);
+    line += ',' + (i === BYTES_AT[kind] ? '"' + nativeBtoa(value) + '"' : stringify(value));
   }
   spent[0]++; spent[1] += size;
   effects[effects.length] = '[' + line + ']';
@@ -80,9 +82,10 @@ const isBlob = value => Blob !== undefined && value instanceof Blob;
 const tag = (owner, name) => define(owner, Symbol.toStringTag, { value: name, configurable: true });
 
 // The interpreter looks at its clock once in ten thousand jumps. A built-in function that works on much data takes one
-// jump, so those that can take long make it look.
+// jump, so those that can take long make it look after they have taken a millisecond of real time.
 const lookAtClock = () => { for (let i = 0; i < 10001; i++); };
-const MUCH = 20000, TOO_MUCH = 40000000;
+const readRealTime = NativeDate.now;
+const MUCH = 20000, TOO_MUCH = 16000000, MANY_STEPS = 200000000;
 function guardMethods(owner, names) {
   for (const name of names) {
     const native = owner[name];
@@ -93,20 +96,41 @@ function guardMethods(owner, names) {
       if (first != null && typeof first === 'object') size += +first.length || 0;
       else if (typeof first === 'number' && name === 'repeat') size *= first;
       else if (typeof first === 'number' && (name === 'padStart' || name === 'padEnd')) size += first;
-      if (size > MUCH) { if (size > TOO_MUCH) throw new RangeError('Invalid array length'); lookAtClock(); }
-      return apply(native, this, given);
+      if (size <= MUCH) return apply(native, this, given);
+      // Looking for a long text takes as many steps as both have characters, one times the other.
+      if (size > TOO_MUCH || (typeof first === 'string' && typeof this === 'string' && size * first.length > MANY_STEPS)) throw new RangeError('Invalid array length');
+      return callSlow(native, this, given);
     } });
   }
 }
-guardMethods(String.prototype, ['repeat', 'padStart', 'padEnd', 'split', 'normalize', 'replaceAll', 'concat']);
+function callSlow(native, self, given) {
+  const start = readRealTime(), made = apply(native, self, given);
+  if (readRealTime() !== start) lookAtClock();
+  return made;
+}
+function guardFunctions(owner, names) {
+  for (const name of names) {
+    const native = owner[name];
+    if (native) give(owner, { [name]: function (...given) {
+      if (given[0] != null && given[0].length > TOO_MUCH) throw new RangeError('Invalid array length');
+      return callSlow(native, this, given);
+    } });
+  }
+}
+guardMethods(String.prototype, ['repeat', 'padStart', 'padEnd', 'split', 'normalize', 'replaceAll', 'concat', 'indexOf', 'lastIndexOf', 'includes',
+  'replace', 'match', 'search', 'toUpperCase', 'toLowerCase', 'localeCompare', 'slice', 'substring', 'substr', 'trim']);
 guardMethods(Array.prototype, ['join', 'concat', 'fill', 'indexOf', 'lastIndexOf', 'includes', 'reverse', 'sort', 'slice',
   'splice', 'copyWithin', 'toReversed', 'toSorted', 'toSpliced', 'with', 'shift', 'unshift', 'flat', 'toString']);
 guardMethods(Object.getPrototypeOf(Bytes).prototype, ['join', 'fill', 'sort', 'reverse', 'set', 'indexOf', 'includes',
   'lastIndexOf', 'slice', 'copyWithin', 'toLocaleString']);
+guardFunctions(Object, ['keys', 'values', 'entries', 'assign', 'getOwnPropertyNames', 'fromEntries', 'freeze']);
+guardFunctions(window, ['encodeURIComponent', 'decodeURIComponent', 'encodeURI', 'decodeURI', 'escape', 'unescape', 'atob', 'btoa']);
+guardFunctions(Array, ['from']);
+guardFunctions(BigInt.prototype, ['toString']);
 
 // As code it is a name.
 for (const mark of [ANSWER, SECRET]) define(window, mark, { configurable: false, get() { note('code', 'eval', mark); return undefined; } });
-give(JSON, { parse(text, ...given) { return typeof text === 'string' && text.indexOf(ANSWER) >= 0 || text && text[Symbol.toPrimitive] && toText(text) === ANSWER ? makeAnswer() : parseJson(text, ...given); } });
+give(JSON, { parse(text, ...given) { return typeof text === 'string' && text.indexOf(ANSWER) >= 0 || text && text[Symbol.toPrimitive] && toText(text) === ANSWER ? makeAnswer() : callSlow(parseJson, JSON, [text, ...given]); }, stringify(...given) { return callSlow(stringify, JSON, given); } });
 
 // The clock stands still save for timers and for scripts that wait by asking for the time.
 let now = 0, asked = 0;

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
+import msgspec
+
 from gatepost.api.errors import Failure
 from gatepost.ids import canonical
 from gatepost.store.audit import AuditFilter, AuditRecord
@@ -11,11 +13,15 @@ from gatepost.times import date_time
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.exports import EXPORT_PAGE, Export, export_search
 from gatepost.web.forms import parse_period, whole_number
-from gatepost.web.list_access import ListInScope, for_list
+from gatepost.web.list_access import ListInScope, for_list, set_action
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 
 ROWS_ON_A_PAGE = 100
+# Calls of one step follow each other closely, and all but the last are as large as a call can be, but for lines of a
+# file that are none or repeated.
+STEP_MILLISECONDS, STEP_ENTRIES = 10_000, 100
+MAX_UNDO_SHOWN = 10
 # Groups of actions, as the filter offers them.
 ACTION_GROUPS = {
     "entries.": "entries of lists",
@@ -50,6 +56,112 @@ LIST_ACTIONS = {
 }
 
 
+# What was done, as the middle of a sentence: who, this, and what it was done to.
+SENTENCES = {
+    "entries.add": "added or changed entries of",
+    "entries.delete": "deleted entries of",
+    "entries.expire": "let entries expire in",
+    "entries.vanish": "found that entries vanished from the feed of",
+    "entries.normalise": "brought entries to today's normal form in",
+    "list.create": "created the list",
+    "list.delete": "deleted the list",
+    "list.export": "exported the list",
+    "quarantine.view": "read the held message",
+    "quarantine.export": "exported held mail",
+    "quarantine.release": "released",
+    "quarantine.releaseFailed": "could not release",
+    "quarantine.releaseRequested": "asked for the release of",
+    "quarantine.delete": "deleted from the quarantine",
+    "quarantine.restore": "restored to the quarantine",
+    "message.reported": "reported the decision on",
+    "message.trial": "scanned as a trial",
+    "messages.export": "exported a search of messages",
+    "user.signIn": "signed in",
+    "user.signInFailed": "failed to sign in",
+    "user.lockedOut": "was locked out after failed attempts",
+    "user.create": "created the user",
+    "user.change": "changed the user",
+    "user.delete": "deleted the user",
+    "user.disable": "disabled the user",
+    "user.enable": "enabled the user",
+    "user.password": "set the password of",
+    "user.totp": "changed the authenticator app of",
+    "user.key": "changed the security keys of",
+    "user.keyRefused": "used a security key that was refused",
+    "user.recoveryCode": "used a recovery code",
+    "user.recoveryCodes": "made recovery codes",
+    "session.end": "ended sessions",
+    "apikey.create": "created the API key",
+    "apikey.revoke": "revoked the API key",
+    "tenant.create": "created the tenant",
+    "tenant.delete": "deleted the tenant",
+    "tenant.domains": "changed the domains of the tenant",
+    "tenant.retention": "changed the retention of the tenant",
+    "feed.create": "created the feed",
+    "feed.change": "changed the feed",
+    "feed.delete": "deleted the feed",
+    "feed.requested": "asked for a run of the feed",
+    "feed.run": "read the feed of",
+    "feed.refused": "refused the feed of",
+    "feed.failed": "could not read the feed of",
+    "rule.create": "created the rule",
+    "rule.change": "changed the rule",
+    "rule.delete": "deleted the rule",
+    "alert.create": "created the alert",
+    "alert.change": "changed the alert",
+    "alert.delete": "deleted the alert",
+    "config.draft": "saved a draft of the configuration",
+    "config.discard": "discarded the draft of the configuration",
+    "config.publish": "published the configuration",
+    "config.rollback": "rolled the configuration back",
+    "config.takeOver": "took the configuration over",
+    "config.fail": "could not take the configuration over",
+    "node.forget": "removed the node",
+    "node.restartAll": "asked all nodes to restart",
+    "model.taken": "took a learnt model into use",
+    "model.refused": "refused a learnt model",
+    "model.rolledBack": "withdrew a learnt model",
+    "digest.settings": "changed the preferences of digests",
+    "digest.rotateKey": "changed the key of links in digests",
+    "policy.trial": "tried a change of the policy",
+    "system.examine": "ran the health check",
+    "system.testEvent": "sent a test event",
+    "checklist.dismiss": "dismissed an item of the first steps",
+    "audit.export": "exported the audit trail",
+}
+
+
+class AuditLine(msgspec.Struct, frozen=True):
+    """One step of somebody, as a line: its newest record, all records that it has, and what they count together."""
+
+    record: AuditRecord
+    parts: tuple[AuditRecord, ...]
+    count: int
+
+    @property
+    def said(self) -> str:
+        """What was done, in words; the code of an action without words."""
+        return SENTENCES.get(self.record.action, self.record.action)
+
+
+def join_steps(records: Sequence[AuditRecord]) -> list[AuditLine]:
+    """Join records that follow each other closely, of one actor, action and list: one step took several calls."""
+    lines: list[AuditLine] = []
+    for record in records:
+        last = lines[-1] if lines else None
+        if last and _is_same_step(last.parts[-1], record):
+            lines[-1] = AuditLine(last.record, (*last.parts, record), last.count + record.count)
+        else:
+            lines.append(AuditLine(record, (record,), record.count))
+    return lines
+
+
+def _is_same_step(newer: AuditRecord, older: AuditRecord) -> bool:
+    same = (newer.actor, newer.action, newer.scope, newer.list) == (older.actor, older.action, older.scope, older.list)
+    is_close = newer.time - older.time <= STEP_MILLISECONDS and older.count >= STEP_ENTRIES
+    return same and is_close and newer.action.startswith("entries.")
+
+
 async def _parse_filter(context: WebContext, request: SignedInRequest) -> AuditFilter | Failure:
     query, scope = request.query, request.parse_tenant("scope")
     if isinstance(scope, Failure):
@@ -79,6 +191,7 @@ async def show_audit_trail(context: WebContext, request: SignedInRequest, wanted
         request,
         "audit.html",
         page=page,
+        lines=join_steps(page.rows),
         query=query,
         scopes=await find_scopes(context, request),
         groups=ACTION_GROUPS,
@@ -125,6 +238,7 @@ async def show_record(context: WebContext, request: SignedInRequest) -> PageResu
         request,
         "audit-record.html",
         record=found[0],
+        said=SENTENCES.get(found[0].action, found[0].action),
         changes=found[1],
         scopes=await find_scopes(context, request),
         link_of=link_of,
@@ -153,7 +267,18 @@ async def show_list_history(context: WebContext, request: SignedInRequest, scope
     wanted = AuditFilter(scope=scoped_list.scope or "", list=scoped_list.definition.name)
     before = request.query.text("before", 200) or None
     page = await context.store.audit.page(wanted, before, ROWS_ON_A_PAGE)
-    return await context.page(request, "lists-history.html", scoped_list=scoped_list, page=page, actions=LIST_ACTIONS)
+    sets = await context.store.bulk_actions.not_begun(request.user.uid, set_action(scoped_list), MAX_UNDO_SHOWN)
+    return await context.page(
+        request,
+        "lists-history.html",
+        scoped_list=scoped_list,
+        page=page,
+        lines=join_steps(page.rows),
+        actions=LIST_ACTIONS,
+        sets=[(uid, action.rpartition(":")[2], created) for uid, action, created in sets]
+        if request.may("lists.change")
+        else (),
+    )
 
 
 PAGES: tuple[WebRoute, ...] = (

@@ -18,7 +18,7 @@ from itertools import islice
 import msgspec
 from starlette.responses import Response
 
-from gatepost.api.errors import Failure
+from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.api.lists import (
     FORMATS,
     MAX_COMMENT,
@@ -37,22 +37,24 @@ from gatepost.lists.entries import ListRefusal
 from gatepost.rejudge.dry_run import PAGE_EFFORT, PAGE_MESSAGES, can_look_back, look_back, new_entry, try_adding
 from gatepost.report import shown_sender
 from gatepost.scanning.spool import SpooledBody
-from gatepost.store.audit import Actor
 from gatepost.store.errors import ListFull
 from gatepost.store.lists import NewEntry
 from gatepost.store.quarantine import HeldMessage
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import Form, default_end, parse_expiry
 from gatepost.web.list_access import (
+    CHANGE_SET,
     Applied,
+    ChangeSet,
     ListInScope,
     RejectedLine,
-    add_all,
     explain_refusal,
     find_list,
     find_list_of,
     find_warnings,
     for_list,
+    take_back,
+    undo_of,
 )
 from gatepost.web.page_responses import (
     ProgressResponse,
@@ -209,7 +211,9 @@ async def add_entries(context: WebContext, request: SignedInRequest, scoped_list
     pasted = await _read_pasted(context, request, scoped_list)
     if pasted.fault or (pasted.faults and not request.form.has("skip")):
         return with_status(await _render_preview(context, request, scoped_list, pasted), 400)
-    applied = await add_all(context, scoped_list, pasted.entries, request.actor)
+    changed = ChangeSet(context, scoped_list, request.user, request.actor)
+    applied = await changed.add(pasted.entries)
+    kept = await changed.keep()
     if applied.fault:
         before = f"{applied.modified:,} entries were saved." if applied.modified else "Nothing was saved."
         refused = msgspec.structs.replace(pasted, fault=f"{before} {applied.fault}")
@@ -217,9 +221,9 @@ async def add_entries(context: WebContext, request: SignedInRequest, scoped_list
     number = await _look_back(context, request, scoped_list, pasted)
     if request.form.has("from-quarantine"):
         back = f"/quarantine?{request.form.text('back', 5_000)}".rstrip("?")
-        return redirect(back, applied.modified, notice="senders-blocked")
+        return redirect(back, applied.modified, *undo_of(kept), notice="senders-blocked")
     path = f"{scoped_list.path}/look-back?id={number}" if number and request.may("messages.read") else scoped_list.path
-    return redirect(path, applied.modified, notice="added")
+    return redirect(path, applied.modified, *undo_of(kept), notice="added")
 
 
 async def _look_back(
@@ -371,12 +375,14 @@ class CheckedFile(msgspec.Struct, frozen=True):
 
 
 class ImportOutcome(msgspec.Struct, frozen=True):
-    """The result of an upload: a dry run, or what was applied, or the fault that prevented both."""
+    """The result of an upload: a dry run, or what was applied, or the fault that prevented both. `undo` is the change
+    set that can be taken back, "" where there is none."""
 
     checked: CheckedFile = CheckedFile()
     dry_run: DryRun | None = None
     applied: Applied | None = None
     fault: str = ""
+    undo: str = ""
 
 
 @for_list
@@ -419,15 +425,10 @@ async def _process_file(
         return await _dry_run_file(context, scoped_list, checked)
     if checked.faults and not request.form.has("skip"):
         return ImportOutcome(checked, fault="Nothing was saved: some lines are invalid.")
-    applied = await save_batches(
-        context,
-        scoped_list,
-        _read_batches_in_thread(body, kind, scoped_list),
-        request.actor,
-        checked.lines,
-        report_progress,
-    )
-    return ImportOutcome(checked, applied=applied, fault=applied.fault)
+    changed = ChangeSet(context, scoped_list, request.user, request.actor)
+    found = _read_batches_in_thread(body, kind, scoped_list)
+    applied = await save_batches(changed, found, checked.lines, report_progress)
+    return ImportOutcome(checked, applied=applied, fault=applied.fault, undo=await changed.keep())
 
 
 def _choose_format(request: SignedInRequest) -> ListFileFormat:
@@ -460,17 +461,12 @@ async def _dry_run_file(context: WebContext, scoped_list: ListInScope, checked: 
 
 
 async def save_batches(
-    context: WebContext,
-    scoped_list: ListInScope,
-    found: AsyncIterator[Batch],
-    by: Actor,
-    lines: int,
-    report_progress: ReportProgress,
+    changed: ChangeSet, found: AsyncIterator[Batch], lines: int, report_progress: ReportProgress
 ) -> Applied:
     """Save the entries of a file, without its rejected lines. `report_progress` is called with the percentage done."""
     done = last = 0
     async for batch in found:
-        applied = await add_all(context, scoped_list, batch.entries, by)
+        applied = await changed.add(batch.entries)
         if applied.fault:
             where = f"Lines up to {last:,} were saved, the rest was not" if last else "Nothing was saved"
             return Applied(done, f"{where}. {applied.fault}")
@@ -501,7 +497,25 @@ async def _render_import(
     )
 
 
+async def undo_change(context: WebContext, request: SignedInRequest) -> PageResult:
+    """Take a change of a list back that the user has made."""
+    changed = await context.store.bulk_actions.find(request.path_part("id"), request.user.uid)
+    parts = changed.action.split(":") if changed else []
+    if changed is None or len(parts) != 4 or parts[0] != CHANGE_SET:
+        return NOT_VISIBLE
+    _, scope, name, _ = parts
+    scoped_list = await find_list_of(context, request, scope, name)
+    if isinstance(scoped_list, Failure):
+        return scoped_list
+    done = await take_back(context, scoped_list, changed, request.user, request.actor)
+    if isinstance(done, str):
+        return Failure(INVALID_REQUEST, done)
+    notice = "change-undone-in-part" if done.left else "change-undone"
+    return redirect(scoped_list.path, done.done, *([done.left] if done.left else ()), notice=notice)
+
+
 PAGES: tuple[WebRoute, ...] = (
+    PageRoute("POST", "/list-changes/{id}/undo", undo_change, "lists.change"),
     PageRoute("POST", "/lists/{scope}/{name}/preview", show_preview, "lists.change", "dry run"),
     PageRoute("POST", "/lists/{scope}/{name}/add", add_entries, "lists.change"),
     PageRoute("GET", "/lists/{scope}/{name}/import", show_import, "lists.change"),

@@ -39,13 +39,13 @@ from gatepost.web.forms import parse_expiry, whole_number
 from gatepost.web.list_access import (
     CATEGORIES,
     NO_LIST,
+    ChangeSet,
     ListInScope,
-    add_all,
     find_feeds,
     find_list,
     find_scope,
     for_list,
-    split_calls,
+    undo_of,
 )
 from gatepost.web.page_responses import PAGE_HEADERS, redirect, with_status
 from gatepost.web.pages.list_changes import MAX_LINES
@@ -176,10 +176,11 @@ async def change_entry(
     if len(comment) > MAX_COMMENT:
         fault = f"A comment can have at most {MAX_COMMENT:,} characters."
         return with_status(await show_entry(context, request, found, fault), 400)
-    applied = await add_all(context, scoped_list, (NewEntry(entry.key, entry.shown, comment, expires),), request.actor)
+    changed = ChangeSet(context, scoped_list, request.user, request.actor)
+    applied = await changed.add((NewEntry(entry.key, entry.shown, comment, expires),))
     if applied.fault:
         return with_status(await show_entry(context, request, found, applied.fault), 409)
-    return redirect(scoped_list.path, notice="changed")
+    return redirect(scoped_list.path, applied.modified, *undo_of(await changed.keep()), notice="entry-saved")
 
 
 @for_list
@@ -189,12 +190,9 @@ async def delete_entries(context: WebContext, request: SignedInRequest, scoped_l
     if not keys:
         return redirect(scoped_list.path, notice="none-selected")
     if request.form.has("sure"):
-        done = 0
-        for call in split_calls(keys):
-            done += await context.store.lists.remove(
-                scoped_list.scope, scoped_list.definition.name, call, request.actor
-            )
-        return redirect(scoped_list.path, done, notice="deleted")
+        changed = ChangeSet(context, scoped_list, request.user, request.actor)
+        done = await changed.remove(keys)
+        return redirect(scoped_list.path, done, *undo_of(await changed.keep()), notice="deleted")
     dry_run = await try_deleting(context.store, context.dry_runs, scoped_list.scope, scoped_list.definition, keys)
     chosen = tuple(zip(keys, dry_run.entries, strict=True))
     return await context.page(request, "lists-delete.html", scoped_list=scoped_list, dry_run=dry_run, chosen=chosen)

@@ -226,7 +226,7 @@ ITEMS: dict[str, ChecklistItem] = {
         ),
         ChecklistItem(
             "protected-people",
-            "Enter people whose names strangers may not bear",
+            "Add people to protect against impersonation",
             "executives and whoever pays invoices",
             "/lists/global/protected-people",
         ),

@@ -99,11 +99,14 @@ async def show_policy(
         for kind, rule in sorted(effective.policy.kinds.items())
         if search.casefold() in f"{kind} {titles.get(kind, '')} {rule.verdict} {rule.group}".casefold()
     }
+    areas: dict[str, dict[str, Any]] = {}
+    for kind, rule in kinds.items():
+        areas.setdefault(kind.partition(":")[0], {})[kind] = rule
     return await context.page(
         request,
         "policy.html",
         policy=effective.policy,
-        kinds=kinds,
+        areas=areas,
         titles=titles,
         describe_rule=describe_rule_action,
         scope=scope or GLOBAL,

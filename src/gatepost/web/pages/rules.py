@@ -9,6 +9,7 @@ same name. Administrators change rules: those of the deployment for all tenants,
 import re
 from collections import Counter
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -214,7 +215,26 @@ def _say_place(sentence: str) -> str:
     if place is None:
         return sentence
     line, column = place
-    return f"cannot be read at line {line}, column {column}: {sentence.partition(f' {line}:{column}: ')[2]}"
+    return f"cannot be read at line {line}, column {column}: {_say_fault(sentence.partition(f' {line}:{column}: ')[2])}"
+
+
+_UNKNOWN_NAME = re.compile(r"undeclared reference to '([^']{1,100})'")
+_WRONG_TYPES = re.compile(r"no matching overload for '([^']{1,40})' applied to '\(([^')]{0,200})\)'")
+_SIGNS = {"_&&_": "&&", "_||_": "||", "!_": "!", "@in": "in", "_[_]": "[ ]", "_?_:_": "? :"}
+
+
+def _say_fault(fault: str) -> str:
+    """Return a fault that the engine of conditions names in the words of these pages."""
+    if unknown := _UNKNOWN_NAME.search(fault):
+        near = get_close_matches(unknown[1], [*VARIABLES, "host", "file", "value"], 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return f"nothing is named {unknown[1]} here{hint}"
+    if wrong := _WRONG_TYPES.search(fault):
+        sign = _SIGNS.get(wrong[1], wrong[1].strip("_"))
+        return f"{sign} does not work with {wrong[2].replace(', ', ' and ') or 'this'}"
+    if "Syntax error" in fault or "syntax error" in fault:
+        return "something is missing, or too much, at this place"
+    return fault
 
 
 def _show_place(condition: str, sentence: str) -> str:

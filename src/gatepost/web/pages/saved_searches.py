@@ -1,14 +1,17 @@
 """Saved searches of messages and held mail, and the results of a search as a file, newest first."""
 
+from collections.abc import Mapping
 from functools import partial
 
 from gatepost.api.errors import INVALID_REQUEST, Failure
+from gatepost.lists.links import split_url
 from gatepost.report import shown_sender
-from gatepost.store.messages import MessageFilter, MessageSummary
+from gatepost.store.messages import MessageFilter, MessageSummary, ShownHead
+from gatepost.store.paging import Page
 from gatepost.store.quarantine import HeldFilter, HeldMessage
 from gatepost.store.users import MAX_NAME, MAX_QUERY, MAX_SEARCHES
 from gatepost.times import date_time
-from gatepost.web.context import WebContext
+from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.exports import EXPORT_PAGE, Export, export_search
 from gatepost.web.message_lines import attachments, links_by_host
 from gatepost.web.message_search import for_held_filter, for_message_filter, sort_held
@@ -45,7 +48,14 @@ async def delete_search(context: WebContext, request: SignedInRequest) -> PageRe
 @for_message_filter
 async def export_messages(context: WebContext, request: SignedInRequest, wanted: MessageFilter) -> PageResult:
     """Send the result of a search as CSV or JSON."""
-    search = partial(context.store.messages.search, wanted, limit=EXPORT_PAGE)
+    names = {tenant.uid: tenant.name for tenant in (await find_scopes(context, request)).tenants}
+
+    async def search(before: str | None) -> Page[tuple[MessageSummary, ShownHead, str]]:
+        page = await context.store.messages.search(wanted, before, limit=EXPORT_PAGE)
+        heads = await context.store.messages.heads([row.ggrid for row in page.rows])
+        rows = ((row, heads.get(row.ggrid, ShownHead()), names.get(row.tenant or "", "")) for row in page.rows)
+        return Page(tuple(rows), page.next, page.reached)
+
     return await export_search(context, request, MESSAGES, wanted.tenant, search)
 
 
@@ -54,17 +64,22 @@ async def export_held(context: WebContext, request: SignedInRequest, wanted: Hel
     """Send the result of a search in the quarantine as CSV or JSON, in the order of the page."""
     search = partial(context.store.quarantine.search, wanted, limit=HELD_EXPORT_PAGE)
     arrange = partial(sort_held, query=request.query)
-    return await export_search(context, request, HELD_MAIL, wanted.tenant, search, arrange)
+    names = {tenant.uid: tenant.name for tenant in (await find_scopes(context, request)).tenants}
+    export = Export("quarantine", "messages.export", HELD_COLUMNS, partial(_held_values, names), beyond_budget=True)
+    return await export_search(context, request, export, wanted.tenant, search, arrange)
 
 
-def _values(row: MessageSummary) -> tuple[object, ...]:
+def _values(found: tuple[MessageSummary, ShownHead, str]) -> tuple[object, ...]:
+    row, head, tenant = found
+    hosts = dict.fromkeys(parts[0] for link in head.links if (parts := split_url(link)))
     return (
         *(row.ggrid, date_time(row.completed), row.verdict, row.decision, row.score / 100, row.sender),
         *(list(row.recipients), row.subject, list(row.tags), row.size),
+        *(f"{head.name} <{head.address}>" if head.name else head.address, head.host, list(hosts), tenant),
     )
 
 
-def _held_values(mail: HeldMessage) -> tuple[object, ...]:
+def _held_values(names: Mapping[str, str], mail: HeldMessage) -> tuple[object, ...]:
     record, report = mail.record, mail.record.report
     sender = shown_sender(report, record.envelope.sender)
     return (
@@ -72,16 +87,19 @@ def _held_values(mail: HeldMessage) -> tuple[object, ...]:
         *(f"{sender.name} <{sender.address}>" if sender.name else sender.address, record.envelope.sender),
         *(list(record.envelope.recipients), report.subject, attachments(report)),
         *([group.host for group in links_by_host(report) if group.host], list(report.tags), record.size),
+        *(report.authentication.host, names.get(record.envelope.tenant or "", "")),
     )
 
 
 HELD_COLUMNS = (
     *("ggrid", "kept", "state", "verdict", "score", "from", "sender", "recipients", "subject", "attachments"),
-    *("linkHosts", "tags", "size"),
+    *("linkHosts", "tags", "size", "ip", "tenant"),
 )
-COLUMNS = ("ggrid", "completed", "verdict", "decision", "score", "sender", "recipients", "subject", "tags", "size")
+COLUMNS = (
+    *("ggrid", "completed", "verdict", "decision", "score", "sender", "recipients", "subject", "tags", "size"),
+    *("from", "ip", "linkHosts", "tenant"),
+)
 MESSAGES = Export("messages", "messages.export", COLUMNS, _values)
-HELD_MAIL = Export("quarantine", "messages.export", HELD_COLUMNS, _held_values, beyond_budget=True)
 
 
 PAGES: tuple[WebRoute, ...] = (

@@ -7,7 +7,7 @@ const all = (selector, root = document) => Array.from(root.querySelectorAll(sele
 
 // On a phone the menu and the filters are folded away; without script they stay open.
 const narrow = window.matchMedia("(max-width: 60rem)");
-for (const folded of all("details.menu, details.fold")) {
+for (const folded of all("details.menu, details.fold:not(.found)")) {
   const fold = () => { folded.open = !narrow.matches; };
   fold();
   narrow.addEventListener("change", fold);
