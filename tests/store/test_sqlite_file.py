@@ -97,3 +97,10 @@ def test_addresses_that_name_no_engine(tmp_path: Path, url: str) -> None:
     with pytest.raises(StorageError):
         open_store(url, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_setting_of_a_connection_is_carried_out(tmp_path: Path) -> None:
+    connection = sqlite.open_file(tmp_path / "x.db")
+    settings = [connection.pragma(name) for name in ("synchronous", "journal_size_limit", "temp_store")]
+    connection.close()
+    assert settings == [2, 67_108_864, 2]

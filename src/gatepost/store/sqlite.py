@@ -67,9 +67,7 @@ _OTHER_PROGRAM = "{} is a database of another program; name another file in stor
 _PRAGMAS = """
 PRAGMA synchronous = FULL;
 PRAGMA journal_size_limit = 67108864;
-PRAGMA cache_size = -16000;
 PRAGMA temp_store = MEMORY;
-PRAGMA foreign_keys = ON;
 """
 
 
@@ -86,7 +84,8 @@ def open_file(path: Path) -> apsw.Connection:
         if owner != APPLICATION_ID and (owner or tables):
             raise StorageError(_OTHER_PROGRAM.format(path))
         _enter_wal(connection)
-        connection.execute(_PRAGMAS)
+        # A cursor stops at each row that it yields: read to its end, or what follows is never carried out.
+        connection.execute(_PRAGMAS).fetchall()
         _upgrade(connection, path)
     return connection
 
