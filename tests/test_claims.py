@@ -17,7 +17,7 @@ from gatepost.api.call_limits import LIMITS, CallKind
 from gatepost.api.lists import MAX_COMMENT, MAX_ENTRIES
 from gatepost.api.openapi import LISTS_VERSION, SCANNING_VERSION
 from gatepost.client.calls import RETRIED, Retries
-from gatepost.policy.layers import shipped_policy
+from gatepost.policy.rules import shipped_policy
 from gatepost.settings.keys import AbbySettings, GuardSettings, HistorySettings, QuarantineSettings
 from gatepost.settings.values import needs_restart
 from gatepost.store.learning import MAX_PER_DAY, MAX_POOL
