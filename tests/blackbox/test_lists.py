@@ -515,6 +515,14 @@ def test_a_comment_has_at_most_a_thousand_characters_and_null_is_absent(lists: A
     assert [line["comment"] for line in lists.entries("blocked-urls", tenant)] == ["\U0001f600" * 1_000, ""]
 
 
+def test_a_comment_with_nul_is_refused_and_not_changed(lists: Any, tenant: str) -> None:
+    stated = [{"entry": "a.example", "comment": "fine"}, {"entry": "b.example", "comment": "x\0y"}]
+    answer = lists.call("addEntries", {"listName": "blocked-urls", "entries": stated, "tenantUid": tenant})
+    assert error(answer) == (400, "invalid_request")
+    assert "entries[1].comment has the character NUL (U+0000) in it" in answer.json()["message"]
+    assert names(lists, "blocked-urls", tenant) == []
+
+
 @pytest.mark.parametrize("name", ["", "no-such-list", "Blocked-Senders", "blocked-senders ", "x" * 5000, "a\0b"])
 def test_lists_that_there_are_not(lists: Any, name: str) -> None:
     for operation in ("addEntries", "deleteEntries", "listEntries"):

@@ -142,6 +142,9 @@ def test_fail_on(run: Run, tmp_path: Path, verdicts: list[str], code: int) -> No
         (["tenant", "create", "x", "--data", "no-such-folder"], 1, "cannot be read: no such file or directory"),
         (["guard", "--data", "/proc/nowhere"], 1, "/proc/nowhere cannot be written"),
         (["policy", "explain", "auth:dmarc-fial"], 2, "did you mean auth:dmarc-fail?"),
+        (["policy", "explain", "dmarc-fail"], 2, "did you mean auth:dmarc-fail?"),
+        (["policy", "explain", "auth:nope"], 2, "; auth: has "),
+        (["policy", "explain", "url:nope"], 2, "; url: has "),
         (["nonsense"], 2, "No such command"),
     ],
 )

@@ -1,11 +1,13 @@
 """Ports that cannot be had are one sentence."""
 
 import socket
+from pathlib import Path
 
 import pytest
 
 from gatepost.service import plan
-from gatepost.service.data_folder import StartError
+from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.settings.keys import GuardSettings
 
 
 def test_a_free_port_is_bound() -> None:
@@ -21,6 +23,17 @@ def test_a_busy_port_is_named_with_its_key(host: str) -> None:
     with pytest.raises(StartError, match=rf"{host}:{port} \(listen.port\): another program uses it"):
         plan.bind((host,), port, "listen.port")
     plan.close_sockets(bound)
+
+
+def test_a_busy_port_of_the_core_is_said_with_the_two_keys_that_name_it() -> None:
+    bound = plan.bind(("127.0.0.1",), 0, "x")
+    settings = GuardSettings.model_validate({"scanSources": {"restApi": {"port": plan.port_of(bound)}}})
+    ((_, hosts, port, key),) = plan.list_addresses(plan.Plan(DataFolder(Path("data")), settings))
+    with pytest.raises(StartError) as refused:
+        plan.bind(hosts, port, key)
+    plan.close_sockets(bound)
+    assert "scanSources.restApi.port in guard.yml" in str(refused.value)
+    assert "serviceProviders.core.hosts in abby.yml" in str(refused.value)
 
 
 @pytest.mark.parametrize(

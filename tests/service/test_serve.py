@@ -171,11 +171,12 @@ def test_a_second_one_on_the_same_folder_is_refused(service: Service, start: Sta
 
 def test_a_busy_port_is_one_sentence(service: Service, start: Start, tmp_path: Path) -> None:
     (free,) = free_ports(1)
-    configure(tmp_path, "scanSources:\n  restApi {}\n", abby_yml(service.port, free))
+    configure(tmp_path, f"scanSources: {{restApi: {{port: {free}}}}}\n", abby_yml(service.port, free))
     other = start("serve", "--config", tmp_path, "--data", tmp_path / "data")
     assert other.popen.wait(90) == 1
     assert other.text.count("\n") == 1
     assert f"cannot listen on 127.0.0.1:{service.port}" in other.text
+    assert "another program uses it; set another listen.port in abby.yml" in other.text
 
 
 def test_a_faulty_file_is_reported_and_nothing_starts(start: Start, tmp_path: Path) -> None:

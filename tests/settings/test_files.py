@@ -207,6 +207,41 @@ def test_keys_that_must_agree(folder: Write, abby: str, key: str) -> None:
     assert key in [found for _, _, found in faults(folder(GUARD, abby))]
 
 
+MILTER = GUARD.replace("  smtp: {", "  milter: {listen: '127.0.0.1:8891'}\n  smtp: {")
+
+
+@pytest.mark.parametrize(
+    ("guard", "abby", "key", "words"),
+    [
+        (GUARD.replace("restApi: {}", "restApi: {port: 9786}"), ABBY, "serviceProviders.core.hosts", "127.0.0.1:9786"),
+        (
+            GUARD.replace("restApi: {}", "restApi: {host: 192.0.2.7}"),
+            ABBY,
+            "serviceProviders.core.hosts",
+            "abby would reach no core",
+        ),
+        (GUARD, ABBY.replace("9081", "10025"), "listen.port", "is the port of scanSources.smtp in guard.yml"),
+        (GUARD, ABBY.replace("0.0.0.0, port: 9081", "localhost, port: 10025"), "listen.port", "scanSources.smtp"),
+        (MILTER, ABBY.replace("9081", "8891"), "listen.port", "is the port of scanSources.milter in guard.yml"),
+        (GUARD, ABBY.replace("9081", "10026"), "listen.port", "mail would be sent to abby"),
+        (GUARD, ABBY.replace(":9785", ":9081"), "serviceProviders.core.hosts[0]", "where abby itself listens"),
+        (GUARD.replace("10026", "10025"), ABBY, "delivery.nextHop", "mail would go in circles"),
+        (GUARD.replace("10026", "9785"), ABBY, "delivery.nextHop", "scanSources.restApi of this guard"),
+        (MILTER.replace("10026", "8891"), ABBY, "delivery.nextHop", "it takes no SMTP"),
+    ],
+)
+def test_files_that_cannot_work_together(folder: Write, guard: str, abby: str, key: str, words: str) -> None:
+    written = folder(guard, abby)
+    assert key in [found for _, _, found in faults(written)]
+    assert words in sentences(written)
+
+
+def test_cores_on_other_machines_are_no_fault(folder: Write) -> None:
+    both = "storage: {url: postgresql://db/x}\n"
+    away = both + CORE.format("https://mta.example:9999").replace("]", "], secret: s")
+    assert load(folder(GUARD.rpartition("storage")[0] + both, away)).abby.service_providers.core.secret == "s"
+
+
 def test_another_host_is_fine_with_postgresql_and_a_secret(folder: Write) -> None:
     text = "storage: {url: postgresql://db/x}\n" + CORE.format("https://mta.example:9785").replace("]", "], secret: s")
     assert load_abby(folder(GUARD, text)).service_providers.core.secret == "s"

@@ -72,13 +72,17 @@ from gatepost.store.lists import EntryRow, NewEntry
 from gatepost.store.store import Store
 from gatepost.times import date_time, milliseconds
 
+NUL = "\0"
 Body: TypeAlias = AddEntriesRequest | DeleteEntriesRequest | GetListsRequest | ListEntriesRequest
 B = TypeVar("B", bound=Body)
 
 
-def _has_times(body: AddEntriesRequest) -> bool:
-    """Check what the decoder cannot."""
-    return all(entry.expires is None or milliseconds(entry.expires) is not None for entry in body.entries)
+def _has_sound_entries(body: AddEntriesRequest) -> bool:
+    """Check what the decoder cannot: the time of expiry, and characters that storage cannot hold."""
+    return all(
+        (entry.expires is None or milliseconds(entry.expires) is not None) and NUL not in (entry.comment or "")
+        for entry in body.entries
+    )
 
 
 def _entry_faults(name: str, value: Any, present: bool) -> Iterator[str]:
@@ -90,6 +94,8 @@ def _comment_faults(name: str, value: Any, present: bool) -> Iterator[str]:
     if value is not None:
         yield from text_faults(name, value, present)
         yield from length_faults(name, value, MAX_COMMENT)
+        if isinstance(value, str) and NUL in value:
+            yield f"{name} has the character NUL (U+0000) in it, which no comment may have"
 
 
 def _new_entry_faults(name: str, value: Any, _present: bool) -> Iterator[str]:
@@ -106,7 +112,7 @@ ADD = BodyReader(
         "dryRun": flag_faults,
     },
     most=MAX_BODY,
-    is_sound=_has_times,
+    is_sound=_has_sound_entries,
 )
 DELETE = BodyReader(
     DeleteEntriesRequest,

@@ -290,11 +290,28 @@ def _print_values(values: "list[tuple[str, tuple[Origin, ...]]]") -> None:
     print_table(("value", "is", "set by", "instead of"), lines)
 
 
+# So many kinds of an area are named to somebody who has misspelt one of them.
+_NAMED = 8
+_ALIKE = 0.75
+
+
 def _near(kind: str, known: list[str]) -> str:
+    """Return the end of a sentence: a kind of the same area that is spelt alike, or else what the area has.
+
+    The part before the colon is no similarity: all kinds of the area share it.
+    """
     import difflib
 
-    near = difflib.get_close_matches(kind, known, 1)
-    return f"; did you mean {near[0]}?" if near else ""
+    area, colon, name = kind.partition(":")
+    siblings = sorted({each.partition(":")[2] for each in known if each.startswith(f"{area}:")}) if colon else []
+    if near := difflib.get_close_matches(name, siblings, 1, _ALIKE):
+        return f"; did you mean {area}:{near[0]}?"
+    if siblings:
+        more = f" and {len(siblings) - _NAMED} more" if len(siblings) > _NAMED else ""
+        return f"; {area}: has {', '.join(siblings[:_NAMED])}{more}"
+    near = difflib.get_close_matches(kind, known, 1, _ALIKE)
+    near = near or [each for each in known if each.partition(":")[2] == kind][:1]
+    return f"; did you mean {near[0]}?" if near else "; gatepost policy show names all"
 
 
 def replay(

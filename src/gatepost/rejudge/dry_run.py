@@ -379,6 +379,8 @@ def new_entry(stated: NewListEntry, definition: ListDefinition) -> NewEntry | Li
     comment = stated.comment or ""
     if len(comment) > MAX_COMMENT:
         return ListRefusal(f"has a comment of more than {MAX_COMMENT:,} characters")
+    if "\0" in comment:
+        return ListRefusal("has a comment with the character NUL (U+0000) in it")
     expires = _parse_end(stated.expires) if stated.expires else None
     if stated.expires and expires is None:
         return ListRefusal("has an end that is no day such as 2030-01-31 and no date-time such as 2030-01-31T12:00:00Z")

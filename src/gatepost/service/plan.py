@@ -37,6 +37,14 @@ _REASONS = {
     errno.EACCES: "this user may not use that port; choose one above 1023",
 }
 
+# What to change where another program has a port, by the key that names it.
+_TAKEN = {
+    "listen in abby.yml": "set another listen.port in abby.yml",
+    "scanSources.restApi in guard.yml": "set another scanSources.restApi.port in guard.yml, and the same port in"
+    " serviceProviders.core.hosts in abby.yml",
+    "scanSources.smtp in guard.yml": "set another scanSources.smtp.port in guard.yml, and tell the mail server in"
+    " front of it",
+}
 
 # What stands before the path of a Unix socket in the settings.
 UNIX = "unix:"
@@ -58,6 +66,8 @@ def bind(hosts: tuple[str, ...], port: int, key: str, inherited: Inherited | Non
             close_sockets(list(bound.values()))
             known = {} if host.startswith(UNIX) and fault.errno == errno.EACCES else _REASONS
             reason = known.get(fault.errno or 0, (fault.strerror or str(fault)).lower())
+            if fault.errno == errno.EADDRINUSE and key in _TAKEN:
+                reason += f"; {_TAKEN[key]}"
             raise StartError(f"Gatepost cannot listen on {render_address(host, port)} ({key}): {reason}.") from None
     return tuple(bound.values())
 

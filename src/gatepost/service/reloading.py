@@ -7,7 +7,7 @@ force, so that both can name files that have changed since.
 
 import hashlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -20,7 +20,7 @@ from gatepost.service.plan import Plan
 from gatepost.service.publishing import NodeFiles
 from gatepost.settings import files
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
-from gatepost.settings.values import keep_restart_keys, list_changes
+from gatepost.settings.values import digest_keys, keep_restart_keys, list_changes, needs_restart
 
 MAX_RULE_FILES = 10_000
 
@@ -38,7 +38,8 @@ class ReloadOutcome(msgspec.Struct, frozen=True):
 
 
 class LoadedFiles(msgspec.Struct, frozen=True):
-    """What a running service has read: kept in the data folder for the commands. Times are Unix seconds."""
+    """What a running service has read: kept in the data folder for the commands. Times are Unix seconds; `keys` are
+    digests of the values in force, by file and key."""
 
     config: str
     read: float
@@ -46,6 +47,7 @@ class LoadedFiles(msgspec.Struct, frozen=True):
     restart: tuple[str, ...] = ()
     fault: str = ""
     failed: float = 0.0
+    keys: dict[str, dict[str, str]] = {}
 
 
 class ReadFiles(msgspec.Struct, frozen=True):
@@ -113,7 +115,9 @@ def _digest(path: Path) -> str:
 
 def save_loaded(plan: Plan, digests: dict[str, str], restart: tuple[str, ...] = ()) -> None:
     """Note in the data folder which state of the files is in force."""
-    _save(plan, LoadedFiles(str(plan.config or ""), time.time(), digests, restart))
+    both = ((files.GUARD_FILE.name, plan.guard), (files.ABBY_FILE.name, plan.abby))
+    keys = {name: digest_keys(settings) for name, settings in both if settings}
+    _save(plan, LoadedFiles(str(plan.config or ""), time.time(), digests, restart, keys=keys))
 
 
 def save_fault(plan: Plan, reason: str) -> None:
@@ -145,10 +149,50 @@ def describe_running(data: DataFolder) -> list[str]:
             continue
         if state.fault:
             found.append(f"the running {service} has refused the files as they were: {state.fault}")
-        if changed := find_changed_files(state):
-            found.append(f"changed since the running {service} has read it, SIGHUP takes it over: {', '.join(changed)}")
-        if state.restart:
-            found.append(f"holds after a restart: {', '.join(state.restart)}")
+        found += _describe_changes(service, state)
+    return found
+
+
+def _describe_changes(service: str, state: LoadedFiles) -> Iterator[str]:
+    """Yield what has changed since a service has read its files, by the mark of each key."""
+    live: list[str] = []
+    waiting, others = list(state.restart), list[str]()
+    for path in find_changed_files(state):
+        changed = _find_changed_keys(Path(path), state)
+        if changed is None:
+            others.append(path)
+            continue
+        name = Path(path).name
+        waiting = [each for each in waiting if not each.startswith(f"{name} ")]
+        for key, needs in changed.items():
+            (waiting if needs else live).append(f"{name} {key}")
+    if changed_now := live + others:
+        sentence = f"changed since the running {service} has read it, SIGHUP takes it over"
+        yield f"{sentence}: {', '.join(changed_now)}"
+    if waiting:
+        yield f"holds after a restart: {', '.join(waiting)}"
+
+
+def _find_changed_keys(path: Path, state: LoadedFiles) -> dict[str, bool] | None:
+    """Return the keys of a file that differ from those in force, and whether each needs a restart; None for files
+    without such keys, and for faulty ones."""
+    models: dict[str, type[GuardSettings | AbbySettings]] = {
+        files.GUARD_FILE.name: GuardSettings,
+        files.ABBY_FILE.name: AbbySettings,
+    }
+    before, model = state.keys.get(path.name), models.get(path.name)
+    settings = files.read_settings(path, model) if before and model else None
+    if before is None or model is None or settings is None:
+        return None
+    after = digest_keys(settings)
+    differing = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    # Where a section comes or goes, it is named and not each of its keys.
+    sections = [key for key in differing if key not in before or key not in after]
+    sections = [key for key in sections if any(other.startswith(f"{key}.") for other in differing)]
+    found: dict[str, bool] = {}
+    for key in differing:
+        name = next((each for each in sections if key == each or key.startswith(f"{each}.")), key)
+        found[name] = found.get(name, False) or needs_restart(model, key)
     return found
 
 

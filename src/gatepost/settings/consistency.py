@@ -130,6 +130,10 @@ def find_abby_faults(abby: AbbySettings) -> Iterator[Disagreement]:
         yield at, f"needs a secret, the same as scanSources.restApi.secret on {away[0][1]}"
     if len(set(map(host_and_port, core.hosts))) < len(core.hosts):
         yield (*at, "hosts"), "names the same core twice"
+    for index, url in enumerate(core.hosts):
+        host, port = host_and_port(url)
+        if port == abby.listen.port and any(_is_reached(host, each.lower()) for each in abby.listen.hosts):
+            yield (*at, "hosts", index), f"names {url}, where abby itself listens; a core listens on a port of its own"
 
 
 def _find_plugin_faults(stated: Sequence[str]) -> Iterator[Disagreement]:
@@ -186,14 +190,14 @@ def _find_signing_faults(guard: GuardSettings) -> Iterator[Disagreement]:
 
 
 def _find_circles(guard: GuardSettings, key: Key, next_hop: NextHops | None) -> Iterator[Disagreement]:
-    """Yield next hops that are the SMTP source of this guard itself."""
-    source = guard.scan_sources.smtp
-    for url in list_hops(next_hop)[0] if next_hop and source else ():
-        parts = urlsplit(url)
-        host, port = (parts.hostname or "").lower(), parts.port or (24 if parts.scheme == "lmtp" else 25)
-        ports = (source.port, source.outbound.port if source.outbound else None) if source else ()
-        if source and host and port in ports and any(_is_reached(host, each.lower()) for each in source.hosts):
-            yield key, f"names {url}, which is scanSources.smtp of this guard: mail would go in circles"
+    """Yield next hops that are a source of this guard itself."""
+    for url in list_hops(next_hop)[0] if next_hop else ():
+        host, port = _host_and_mail_port(url)
+        for name, hosts, taken in _list_ports(guard) if host else ():
+            if port == taken and any(_is_reached(host, each.lower()) for each in hosts):
+                own = f"names {url}, which is scanSources.{name} of this guard"
+                yield key, f"{own}: {'mail would go in circles' if name.startswith('smtp') else 'it takes no SMTP'}"
+                break
 
 
 def _find_event_faults(events: EventsSettings, *, has_next_hop: bool) -> Iterator[Disagreement]:
@@ -237,9 +241,17 @@ def _find_repeated_feeds(abby: AbbySettings) -> Iterator[Disagreement]:
 
 
 def find_shared_faults(guard: GuardSettings, abby: AbbySettings) -> Iterator[Disagreement]:
-    """Yield faults of `abby.yml` against the `guard.yml` beside it, if that guard is one of its cores."""
+    """Yield faults of `abby.yml` against the `guard.yml` beside it; most of them only if that guard is one of its
+    cores."""
+    yield from _find_shared_ports(guard, abby)
     core, source = abby.service_providers.core, guard.scan_sources.rest_api
-    if not any(leads_to(url, guard) for url in core.hosts) or source is None:
+    if source is None:
+        return
+    if not any(leads_to(url, guard) for url in core.hosts):
+        if core.hosts and all(is_this_machine(host_and_port(url)[0]) for url in core.hosts):
+            listens = " and ".join(f"{host}:{source.port}" for host in source.hosts)
+            where = f"scanSources.restApi in guard.yml listens on {listens}"
+            yield ("serviceProviders", "core", "hosts"), f"names this machine, but {where}: abby would reach no core"
         return
     if guard.storage.url != abby.storage.url and "sqlite:" in (guard.storage.url[:7], abby.storage.url[:7]):
         yield (
@@ -256,8 +268,50 @@ def find_shared_faults(guard: GuardSettings, abby: AbbySettings) -> Iterator[Dis
         yield ("plugins",), "differs from plugins in guard.yml: leave it out to use those"
     if abby.events != EventsSettings() and abby.events != guard.events:
         yield ("events",), "differs from events in guard.yml: leave it out to use those"
-    if abby.listen.port and abby.listen.port == source.port and _overlap(abby.listen.hosts, source.hosts):
-        yield ("listen", "port"), "is the port of scanSources.restApi in guard.yml as well"
+
+
+def _find_shared_ports(guard: GuardSettings, abby: AbbySettings) -> Iterator[Disagreement]:
+    """Yield uses of abby's port by the guard on the same machine: a source that listens there, or a next hop."""
+    at, port = ("listen", "port"), abby.listen.port
+    if not port:
+        return
+    for name, hosts, taken in _list_ports(guard):
+        if taken == port and _overlap(abby.listen.hosts, hosts):
+            yield at, f"is the port of scanSources.{name} in guard.yml as well"
+    for url in _list_next_hops(guard):
+        host, taken = _host_and_mail_port(url)
+        if taken == port and any(_is_reached(host, each.lower()) for each in abby.listen.hosts):
+            yield at, f"is the port of the next hop {url} in guard.yml: mail would be sent to abby, which takes none"
+
+
+def _list_ports(guard: GuardSettings) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    """Yield name, hosts and port of every source of a guard that listens on TCP."""
+    rest, smtp, milter = guard.scan_sources.rest_api, guard.scan_sources.smtp, guard.scan_sources.milter
+    if rest:
+        yield "restApi", rest.hosts, rest.port
+    if smtp:
+        yield "smtp", smtp.hosts, smtp.port
+    if smtp and smtp.outbound and smtp.outbound.port:
+        yield "smtp.outbound", smtp.hosts, smtp.outbound.port
+    for address in milter.addresses if milter else ():
+        if not address.startswith("unix:"):
+            host, port = split_address(address, 0)
+            yield "milter", (host,), port
+
+
+def _list_next_hops(guard: GuardSettings) -> Iterator[str]:
+    """Yield the URL of every next hop that `guard.yml` names."""
+    smtp = guard.scan_sources.smtp
+    several = [guard.delivery.next_hop, *(route.next_hop for route in guard.delivery.routes)]
+    several += [smtp.outbound.next_hop] if smtp and smtp.outbound else []
+    for each in several:
+        yield from list_hops(each)[0] if each else ()
+
+
+def _host_and_mail_port(url: str) -> tuple[str, int]:
+    """Return the host and port of a next hop."""
+    parts = urlsplit(url)
+    return (parts.hostname or "").lower(), parts.port or (24 if parts.scheme == "lmtp" else 25)
 
 
 def _resolve_files(policy: PolicySettings) -> dict[str, Path]:
@@ -267,7 +321,14 @@ def _resolve_files(policy: PolicySettings) -> dict[str, Path]:
 
 def _overlap(some: tuple[str, ...], others: tuple[str, ...]) -> bool:
     """Return whether two services would listen on the same address."""
-    return bool(set(some) & set(others) or ANY & set(some) or ANY & set(others))
+    first, second = _spell_out(some), _spell_out(others)
+    return bool(first & second or ANY & first or ANY & second)
+
+
+def _spell_out(hosts: tuple[str, ...]) -> set[str]:
+    """Return hosts in lower case, with the addresses that `localhost` stands for."""
+    named = {host.lower() for host in hosts}
+    return named | {"127.0.0.1", "::1"} if "localhost" in named else named
 
 
 SOON_DAYS = 14

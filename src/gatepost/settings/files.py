@@ -125,6 +125,11 @@ def _read_file(path: Path, model: type[S]) -> tuple[_File, S | None, list[Fault]
     return file, settings, file.faults(mistakes)
 
 
+def read_settings(path: Path, model: type[S]) -> S | None:
+    """Return what one file says, whether or not it fits to others; None if it is faulty."""
+    return _read_file(path, model)[1]
+
+
 def read_as_written(path: Path, *key: str) -> str:
     """Return the text of a key as it stands in a file, with its references; "" where it is not set."""
     found = parse_document(path.read_bytes()).data

@@ -12,7 +12,9 @@ does. The reference page, the notes of `gatepost config check`, reloads and publ
 marks.
 """
 
+import hashlib
 import ipaddress
+import json
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -517,3 +519,17 @@ def list_changes(before: Section, after: Section, above: str = "") -> Iterator[s
             yield from list_changes(old, new, f"{key}.")
         elif old != new:
             yield key
+
+
+def digest_keys(settings: Section, above: str = "") -> dict[str, str]:
+    """Return a digest of the value of every key, by its name; a section that is not there is a key of its own."""
+    found: dict[str, str] = {}
+    values = settings.model_dump(mode="json", warnings=False)
+    for name, field in type(settings).model_fields.items():
+        key, value = f"{above}{field.alias}", getattr(settings, name)
+        if isinstance(value, Section):
+            found |= digest_keys(value, f"{key}.")
+        else:
+            text = json.dumps(values[name], sort_keys=True)
+            found[key] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return found
