@@ -145,6 +145,17 @@ def test_preview_is_bounded_and_total() -> None:
     assert escape("a\nb") == "a\\nb"
 
 
+def test_a_release_of_malware_names_the_option_that_it_needs(run: Run, hold: Hold, next_hop: Any) -> None:
+    ggrid = hold(verdict="malware")
+    code, out, _ = run("release", ggrid)
+    assert code == 1
+    assert out.startswith(f"{ggrid}: still held; ")
+    assert out.endswith("(say --dangerous)\n")
+    assert not next_hop.mail
+    assert run("release", ggrid, "--dangerous")[0] == 0
+    assert len(next_hop.mail) == 1
+
+
 def test_release_through_the_next_hop_of_the_configuration(run: Run, hold: Hold, next_hop: Any) -> None:
     ggrid, other = hold(), hold()
     assert run("release", ggrid)[:2] == (0, f"{ggrid}: released to bob@y.example\n")

@@ -90,3 +90,20 @@ def test_nonsense_instead_of_a_handshake_ends_the_session(deployment: Any, hop: 
             await gate.until(lambda: not gate.intake.open)
 
     run(test())
+
+
+def test_a_client_that_hangs_up_under_tls_causes_no_warning(
+    deployment: Any, run: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        async with deployment() as gate:
+            client = await gate.connect()
+            await client.say("EHLO c")
+            assert (await client.say("STARTTLS")).startswith("220")
+            await encrypted(gate, client)
+            assert (await client.say("EHLO c")).startswith("250")
+            client.writer.close()
+            await gate.until(lambda: gate.intake.open == 0)
+
+    run(test())
+    assert "eof_received" not in caplog.text

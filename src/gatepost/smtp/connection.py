@@ -52,6 +52,8 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = 0.0
         self._ended = False
+        # Whether TLS was begun; `encrypted` says that it stands.
+        self._secured = False
         self.encrypted = False
 
     @property
@@ -105,7 +107,8 @@ class Connection(asyncio.Protocol):
         self._ended = True
         _wake(self._reader)
         self._on_end(self)
-        return True
+        # Half a connection under TLS is closed in any case, and the event loop warns of who asks to keep it.
+        return not self._secured
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self._ended = True
@@ -174,7 +177,7 @@ class Connection(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self._transport.pause_reading()
         self._buffer.clear()
-        self._paused = False
+        self._paused, self._secured = False, True
         self.write(go_ahead)
         try:
             secure = await loop.start_tls(
