@@ -241,7 +241,8 @@ def test_the_name_of_this_machine_may_stand_for_any_of_its_addresses(
 ) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "gate.example")
     guard = GUARD.replace("restApi: {}", "restApi: {host: 192.0.2.7}")
-    assert load(folder(guard, ABBY.replace("127.0.0.1:9785", "gate.example:9785"))).abby
+    named = load(folder(guard, ABBY.replace("127.0.0.1:9785", "gate.example:9785")))
+    assert named.abby.service_providers.core.hosts == ["https://gate.example:9785"]
     assert "would reach no core" in sentences(folder(guard, ABBY.replace("127.0.0.1:9785", "gate.example:9786")))
 
 
