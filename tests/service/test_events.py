@@ -26,6 +26,7 @@ from ruamel.yaml import YAML
 from tests.command_line import run_command
 from tests.events.receivers import Receiver, eventually, listen_on_loopback
 
+from gatepost.service.data_folder import DataFolder
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 
 ROOT = Path(__file__).parents[2]
@@ -82,9 +83,9 @@ staticApiTokens:
             environment = {**os.environ, "GATEPOST_FAULT_INJECTION": FAULT_INJECTION}
             self.process = subprocess.Popen(command, stdout=sink, stderr=sink, env=environment)
         welcome = await_output(self.process, self.output, '"service listening"')
-        found = re.search(r"admin, password (\S+) ", welcome)
-        assert found
-        self.password = found[1]
+        file = DataFolder(self.data).first_password
+        assert f"admin, password in {file}" in welcome, "what is no terminal is not shown the password"
+        self.password = file.read_text().strip()
 
     def _listen(self, syslog: socket.socket) -> None:
         try:
