@@ -17,6 +17,8 @@ from bench import large
 from bench.gateway import Gateway, Sink, held_mail
 from bench.noloss import trial
 from bench.ports import free_port
+from tests.blackbox.conftest import wait_for
+from tests.conftest import MailSink
 
 EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
 
@@ -78,6 +80,29 @@ def test_a_core_without_http_tells_its_figures(gateway: Gateway) -> None:
     labels = f'{{next_hop="smtp://127.0.0.1:{gateway.next_hop}",route="default"}}'
     assert float(figures[f"gatepost_relay_connections_total{labels}"]) >= 1
     assert float(figures[f"gatepost_next_hop_up{labels}"]) == 1
+
+
+def test_a_next_hop_that_defers_everything_is_not_green(next_hop: MailSink, tmp_path: Path) -> None:
+    metrics = f"127.0.0.1:{free_port()}"
+    port = int(next_hop.url.rpartition(":")[2])
+
+    def figures() -> dict[str, str]:
+        text = httpx.get(f"http://{metrics}/metrics", trust_env=False).text
+        return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+
+    with Gateway(tmp_path, port, more=f"metrics: {{listen: '{metrics}'}}\nfrontProcesses: 1\n") as gateway:
+        with smtplib.SMTP("127.0.0.1", gateway.port) as client:
+            client.send_message(mail("before@x"))
+            assert float(figures()["gatepost_queue_status"]) == 0
+            next_hop.answers["MAIL"] = "451 4.3.0 The mailbox store is full"
+            for number in range(5):
+                with pytest.raises(smtplib.SMTPSenderRefused, match=r"mailbox store is full"):
+                    client.send_message(mail(f"{number}@x"))
+            now = figures()
+        wait_for(lambda: "mail waits with its senders" in (tmp_path / "guard.log").read_text("utf-8"))
+    assert float(now["gatepost_queue_status"]) == 1, "the status is asked when it is read"
+    assert float(now['gatepost_next_hop_answers_total{answer="4xx",route="default",stage="MAIL"}']) == 5
+    assert "answers 451 4.3.0 to MAIL, 5 of 6 times" in (tmp_path / "guard.log").read_text("utf-8")
 
 
 def test_a_large_message_goes_through_unchanged(gateway: Gateway, sink: Sink) -> None:

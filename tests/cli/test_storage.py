@@ -2,6 +2,7 @@
 
 import io
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -12,6 +13,7 @@ import pytest
 from gatepost.cli import main
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
+from gatepost.store import name_storage
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -57,11 +59,107 @@ def test_copy(run: Run, data: Path, postgres_url: str) -> None:
     run("tenant", "create", "one", "--data", data)
     asked = ("storage", "copy", "--from", "sqlite:gatepost.db", "--to", postgres_url, "--data", data)
     code, printed, fault = run(*asked)
-    assert (code, fault) == (0, "")
+    assert code == 0
+    assert fault.startswith(f"Copying {data / 'gatepost.db'} to postgresql://")
     assert "2 rows copied" in printed, "the tenant and the line of the audit trail"
     code, _, fault = run(*asked)
     assert (code, "not empty" in fault) == (1, True)
     assert run(*asked, "--force")[0] == 0
+
+
+def test_a_copy_beside_a_running_service_is_refused(run: Run, data: Path, tmp_path: Path) -> None:
+    hold = f"""import sys; from pathlib import Path; from gatepost.service.data_folder import DataFolder
+with DataFolder(Path({str(data)!r})).lock("guard"):
+    print("held", flush=True); sys.stdin.read()"""
+    run("tenant", "create", "one", "--data", data)
+    asked = ("storage", "copy", "--from", "sqlite:gatepost.db", "--to", "sqlite:new.db", "--data", data)
+    other = ("--to", "sqlite:new.db", "--data", tmp_path / "other")
+    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as service:
+        assert service.stdout
+        assert service.stdout.readline() == b"held\n"
+        for each in (asked, ("storage", "copy", "--from", f"sqlite:{data / 'gatepost.db'}", *other)):
+            code, _, fault = run(*each)
+            words = "".join(fault.split())
+            assert code == 1
+            assert f"guardrunon{data}" in words
+            assert "Stopeveryservice" in words
+        assert not (data / "new.db").exists()
+        service.communicate()
+    code, printed, fault = run(*asked)
+    assert (code, "rows copied" in printed) == (0, True)
+    assert fault.startswith(f"Copying {data / 'gatepost.db'} to {data / 'new.db'}.")
+
+
+def test_a_restore_names_its_target_and_does_not_hit_production_by_accident(
+    run: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial, file = tmp_path / "trial", tmp_path / "kept.db"
+    run("tenant", "create", "one", "--data", data)
+    assert run("backup", file, "--data", data)[0] == 0
+    prepare(DataFolder(trial), None)
+    database = data / "gatepost.db"
+    production = database.read_bytes()
+    monkeypatch.setenv("GATEPOST_CONFIG", str(data))
+    code, _, fault = run("restore", file, "--data", trial, "--force")
+    said = "".join(fault.split())
+    assert code == 1
+    assert "unsetGATEPOST_CONFIG" in said
+    assert str(data) in said
+    assert database.read_bytes() == production
+    code, printed, fault = run("restore", file, "--data", trial, "--config", trial, "--force")
+    assert code == 0
+    assert fault.startswith(f"Restoring {file} into {trial / 'gatepost.db'}.")
+    assert str(trial / "gatepost.db") in "".join(printed.split())
+    monkeypatch.delenv("GATEPOST_CONFIG")
+    code, _, fault = run("restore", file, "--data", data)
+    assert code == 1
+    assert f"{database}isnotempty" in "".join(fault.split())
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "is a folder"),
+        (b"", "is not a backup of Gatepost"),
+        (b"junk" * 1_000, "is not a backup of Gatepost"),
+        (b"SQLite format 3\0" + bytes(200), "is not a backup of Gatepost"),
+    ],
+)
+def test_what_is_no_backup_is_named(run: Run, data: Path, tmp_path: Path, content: bytes | None, said: str) -> None:
+    file = tmp_path / "given"
+    if content is None:
+        file.mkdir()
+    else:
+        file.write_bytes(content)
+    code, _, fault = run("restore", file, "--data", data, "--force")
+    words = " ".join(fault.split())
+    assert (code, said in words) == (1, True)
+    assert ".restore-" not in fault, "a file that nobody knows is not blamed"
+
+
+def test_a_damaged_backup_is_named_and_not_its_copy(run: Run, data: Path, tmp_path: Path) -> None:
+    file = tmp_path / "kept.db"
+    run("tenant", "create", "one", "--data", data)
+    assert run("backup", file, "--data", data)[0] == 0
+    file.write_bytes(file.read_bytes()[:100] + b"\xff" * 8_000)
+    code, _, fault = run("restore", file, "--data", data, "--force")
+    assert code == 1
+    assert str(file) in "".join(fault.split())
+    assert ".restore-" not in fault
+
+
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("sqlite:g.db", "/d/g.db"),
+        ("postgresql://u:secret@db.example:5433/g", "postgresql://u@db.example:5433/g"),
+        ("postgresql://u:se@cret@db/g", "postgresql://u@db/g"),
+        ("postgresql:///g?host=/run/pg&password=secret", "postgresql:///g?host=/run/pg"),
+        ("postgresql://[bad:secret@x", "the database of storage.url"),
+    ],
+)
+def test_passwords_are_not_shown(url: str, named: str) -> None:
+    assert name_storage(url, Path("/d")) == named
 
 
 def test_a_missing_source(run: Run, data: Path) -> None:

@@ -71,16 +71,18 @@ def test_the_condition_follows_storage_disk_and_next_hop(tmp_path: Path, monkeyp
         store = open_store("sqlite:g.db", tmp_path)
         condition, hop = Condition(), ["refused"]
         watch = ConditionWatch(condition, store, tmp_path, lambda: hop[0])
+        assert condition.describe(FREE).slowed == "refused", "next hops are asked when the load is read"
         await watch.look()
-        assert (condition.fault, condition.slowed) == ("", "the next hop cannot be reached: refused")
+        assert (condition.fault, condition.delayed) == ("", "refused")
         hop[0] = ""
+        assert condition.describe(FREE) == FREE
         monkeypatch.setattr(health, "LEAST_FREE", 1 << 60)
         await watch.look()
         assert condition.fault.startswith("the disk of the data folder is full")
         monkeypatch.setattr(health, "LEAST_FREE", 1)
         await store.close()
         await watch.look()
-        assert (condition.fault, condition.slowed) == ("storage cannot be used", "")
+        assert (condition.fault, condition.delayed) == ("storage cannot be used", "")
 
     asyncio.run(run())
 

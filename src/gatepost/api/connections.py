@@ -151,6 +151,15 @@ class ConnectionLimits:
         self._in_all, self._per_address, self._reserved = in_all, per_address, min(reserved, in_all - 1)
         self._listed: tuple[IPv4Network | IPv6Network, ...] = tuple(ip_network(each, strict=False) for each in listed)
 
+    def is_full(self, peer: str, *, listed: bool = False) -> bool:
+        """Whether the port has no room for this address, however few connections it has itself; an address at its own
+        limit is not admitted in any case."""
+        address, group = _parse(peer)
+        known = listed or self._is_listed(address)
+        with self._counts as counts:
+            full = counts.count(_ALL) >= (self._in_all if known else self._in_all - self._reserved)
+            return full and (known or counts.count(group) < self._per_address)
+
     def admit(self, peer: str, *, listed: bool = False) -> bool:
         """Count a connection from this address, if it may be; then `leave` must be called once. `listed` says that the
         caller knows the host to be listed."""

@@ -17,6 +17,7 @@ from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores, explain_absence
 from gatepost.abby.remote_core import RemoteCore
 from gatepost.cli.deployment import Deployment
+from gatepost.guard.quarantine.quarantine import DANGEROUS
 from gatepost.scanning.held_mail import (
     Busy,
     Deleted,
@@ -99,7 +100,9 @@ def describe_release(uid: str, outcome: ReleaseOutcome) -> str:
     if isinstance(outcome, Released):
         return f"{uid}: released to {', '.join(outcome.recipients)}"
     if isinstance(outcome, NotSent):
-        return f"{uid}: still held; {outcome.reason}"
+        # Who may use this command has the right, and only has to say so.
+        how = " (say --dangerous)" if outcome == DANGEROUS else ""
+        return f"{uid}: still held; {outcome.reason}{how}"
     return f"{uid}: is being released by another process" if isinstance(outcome, Busy) else f"{uid}: not held"
 
 

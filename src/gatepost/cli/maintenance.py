@@ -1,9 +1,11 @@
 """`gatepost doctor`, `upgrade`, `storage`, `secrets`, `backup` and `restore`: examine an installation, keep its data.
 
-All of them work while the service runs.
+All of them but `storage copy` work while the service runs.
 """
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -13,6 +15,7 @@ from gatepost.cli.deployment import DataOption, Deployment
 from gatepost.cli.printing import Output, progress_bar
 
 if TYPE_CHECKING:
+    from gatepost.service.data_folder import DataFolder
     from gatepost.service.doctor.rows import DoctorRow
     from gatepost.store.store import Store
     from gatepost.store.upgrading import Progress
@@ -92,13 +95,20 @@ def copy_storage(
     force: ForceOption = False,
     output: Output,
 ) -> None:
-    """Copy all data from one database to another, as one consistent snapshot."""
+    """Copy all data from one database to another, as one consistent snapshot.
+
+    Stop the service first: what it writes after the snapshot would be missing in the target.
+    """
     import asyncio
 
+    from gatepost.store import name_storage
     from gatepost.store.copy import copy
 
-    folder = Deployment(data=data).data_folder.path
-    rows = show_progress("Copying", lambda progress: asyncio.run(copy(source, target, folder, progress, force=force)))
+    place = Deployment(data=data).data_folder
+    folder = place.path
+    with _keep_services_away(place, source, target):
+        _announce(f"Copying {name_storage(source, folder)} to {name_storage(target, folder)}.")
+        rows = show_progress("Copying", lambda bar: asyncio.run(copy(source, target, folder, bar, force=force)))
     text = f"{rows:,} rows copied. Set storage.url in guard.yml and abby.yml, then restart."
     output.show({"rows": rows}, text)
 
@@ -134,20 +144,25 @@ def restore(
     output: Output,
 ) -> None:
     """Replace all data of the database by a backup; the service may keep running."""
-    from gatepost.store import copy
+    from gatepost.store import copy, name_storage
 
-    url, folder = _find_only_storage(place), place.data_folder.path
     taken = file.expanduser().absolute()
+    copy.check_backup(taken)
+    url, folder = _find_only_storage(place), place.data_folder.path
+    target = name_storage(url, folder)
+    _refuse_mixed_folders(place, target)
+    _announce(f"Restoring {taken} into {target}.")
     show_progress("Restoring", lambda progress: copy.restore(url, folder, taken, progress, force=force))
 
     async def seal(store: "Store") -> tuple[int, int]:
         return await store.secrets.seal_clear(every=False), await store.secrets.seal_clear()
 
     factors, others = place.with_store(seal)
-    text = f"Restored from {taken}."
+    text = f"Restored {target} from {taken}."
     if factors + others:
         text += f"\n{factors + others} secrets of an older version are encrypted now."
-    output.show({"file": str(taken), "secondFactorsEncrypted": factors, "secretsEncrypted": factors + others}, text)
+    sealed = {"secondFactorsEncrypted": factors, "secretsEncrypted": factors + others}
+    output.show({"file": str(taken), "target": target, **sealed}, text)
 
 
 @secrets.command("list")
@@ -188,6 +203,44 @@ def rotate_secrets(
     file = place.data_folder.path / KEY_FILE
     text = f"{count} secrets are encrypted with the first key in {file}. Every machine that uses the database needs it."
     output.show({"secrets": count, "file": str(file)}, text)
+
+
+def _announce(text: str) -> None:
+    """Say what will be touched, before it is; standard output is for the result."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _keep_services_away(place: "DataFolder", *urls: str) -> Iterator[None]:
+    """Refuse to go on beside a running service, and keep services from starting meanwhile."""
+    from gatepost.service.data_folder import DataFolder, StartError
+    from gatepost.store import sqlite_file_of
+
+    files = [file.resolve().parent for url in urls if (file := sqlite_file_of(url, place.path))]
+    for folder in dict.fromkeys((place.path, *files)):
+        running = [service for service in ("guard", "abby") if DataFolder(folder).is_locked(service)]
+        if running:
+            raise StartError(
+                f"{' and '.join(running)} run on {folder}: what they write after the copy would be lost. Stop every"
+                " service that uses this database, copy, set storage.url, then start them again."
+            )
+    with place.lock("guard", "abby") if place.path.is_dir() else nullcontext():
+        yield
+
+
+def _refuse_mixed_folders(place: Deployment, target: str) -> None:
+    """Refuse a data folder of the command line with the configuration of an environment variable: who names a folder
+    for a trial does not mean the database of production. Raises `StartError`."""
+    from gatepost.service.data_folder import StartError
+
+    def is_said(option: str) -> bool:
+        return any(word == option or word.startswith(f"{option}=") for word in sys.argv[1:])
+
+    if is_said("--data") and place.config is not None and not is_said("--config"):
+        raise StartError(
+            f"--data names {place.data_folder.path}, but GATEPOST_CONFIG names {place.config_folder}, whose database is"
+            f" {target}: say --config as well, or unset GATEPOST_CONFIG. Nothing was changed."
+        )
 
 
 def _find_only_storage(place: Deployment) -> str:

@@ -6,7 +6,7 @@ whatever pieces the network makes; the message goes to the spool as it arrives.
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Literal, TypeAlias
 
@@ -114,13 +114,15 @@ class Load(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Condition(msgspec.Struct):
     """The state of what all messages of a process need, as it was seen last: see `Load`. Warnings are by component; a
-    note is one that is shown until a time of the monotonic clock."""
+    note is one that is shown until a time of the monotonic clock. `next_hop` says why mail waits for a next hop, and is
+    asked whenever the state is read: a client that was told 451 is no sooner told than the status."""
 
     fault: str = ""
     slowed: str = ""
     warnings: dict[str, str] = msgspec.field(default_factory=dict)
     note: str = ""
     until: float = 0.0
+    next_hop: Callable[[], str] = str
 
     def remark(self, note: str, seconds: float) -> None:
         """Show a note for so long."""
@@ -139,10 +141,16 @@ class Condition(msgspec.Struct):
         is_noted = self.note and time.monotonic() < self.until
         return (*self.warnings.values(), *((self.note,) if is_noted else ()))
 
+    @property
+    def delayed(self) -> str:
+        """Why mail waits with its senders, by what was seen last and by what next hops say now."""
+        return "; ".join(reason for reason in (self.slowed, self.next_hop()) if reason)
+
     def describe(self, load: Load) -> Load:
         """Return a load with what is known besides its slots."""
-        if self.fault or self.slowed or self.warnings or self.note:
-            return msgspec.structs.replace(load, fault=self.fault, slowed=self.slowed, warned=self.warned)
+        delayed = self.delayed
+        if self.fault or delayed or self.warnings or self.note:
+            return msgspec.structs.replace(load, fault=self.fault, slowed=delayed, warned=self.warned)
         return load
 
 

@@ -194,9 +194,15 @@ class Generations(Collector):
         return source.describe_health() if source else NodeHealth("failed", "it is starting")
 
     def next_hop_fault(self) -> str:
-        """Return why no route of the SMTP source has a next hop that can be reached; "" if one has or there is none."""
+        """Return why mail of the SMTP source waits for a next hop: no route has one that can be reached, or one that
+        can be reached does not take mail; "" if all is well or there is none."""
         part = self._current.smtp if self._current else None
-        return part.services.routing.fault if part and part.services.routing else ""
+        if part is None:
+            return ""
+        routing = part.services.routing
+        if routing and (fault := routing.fault):
+            return f"the next hop cannot be reached: {fault}"
+        return "; ".join(said for each in part.services.routings if (said := each.trouble))
 
     def flow_fault(self) -> str:
         """Return why limits of flow control do not hold; "" if they do or there are none."""

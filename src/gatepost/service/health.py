@@ -73,9 +73,9 @@ class ConditionWatch:
     """Looks every two seconds at what all messages of a process need, and writes what it sees into the condition that
     the queue's status, `/readyz`, metrics, alerts and `gatepost nodes` are told from.
 
-    Storage has to keep a change, not only to answer: a full disk can still be read. `next_hop` returns why the next hop
-    of the SMTP source cannot be reached, "" if it can or if there is none; `flow` why limits of flow control do not
-    hold.
+    Storage has to keep a change, not only to answer: a full disk can still be read. `next_hop` returns why mail waits
+    for a next hop of the SMTP source, "" if none does; the condition asks it whenever it is read, and here it is only
+    logged. `flow` returns why limits of flow control do not hold.
     """
 
     def __init__(
@@ -87,7 +87,8 @@ class ConditionWatch:
         flow: Callable[[], str] = str,
     ) -> None:
         self._condition, self._store, self._data = condition, store, data
-        self._next_hop, self._flow = next_hop, flow
+        self._flow, self._delayed_by = flow, ""
+        condition.next_hop = next_hop
         # What clients are told has no path in it; the log has the whole reason.
         self._detail = ""
         self._told: tuple[str, ...] = ()
@@ -98,12 +99,12 @@ class ConditionWatch:
         fault = self._check_disk() or await self._check_storage()
         if fault and self._flow():
             fault += "; limits of flow control do not hold"
-        reason = self._next_hop()
-        slowed = f"the next hop cannot be reached: {reason}" if reason else ""
+        self._tell_of_next_hop(self._condition.next_hop())
+        slowed = ""
         if not fault and (faults := await self._store.faults_of_tenants()):
             # Names are for everybody; addresses are in the log.
             self._tell_faults(faults)
-            slowed = "; ".join((*map(_name_of_database, faults), *([slowed] if slowed else ())))
+            slowed = "; ".join(map(_name_of_database, faults))
         else:
             self._tell_faults(())
         condition = self._condition
@@ -112,6 +113,14 @@ class ConditionWatch:
         elif condition.fault and not fault:
             log.info("messages can be taken to their end again")
         condition.fault, condition.slowed = fault, slowed
+
+    def _tell_of_next_hop(self, reason: str) -> None:
+        """Log that mail waits for a next hop, once."""
+        if reason and not self._delayed_by:
+            log.warning("mail waits with its senders", reason=reason)
+        elif self._delayed_by and not reason:
+            log.info("next hops take mail again")
+        self._delayed_by = reason
 
     def _tell_faults(self, faults: tuple[str, ...]) -> None:
         """Log what is wrong with databases of tenants, once."""
@@ -185,8 +194,8 @@ class DeferralWatch:
     keep the mail and come again.
 
     Replies of our own with a 4xx code count (`smtp.replies.DEFERRALS`), and connections for which the port had no room.
-    Greylisting, limits of flow control and of outbound senders are what the operator has asked for, a recipient that
-    the next hop does not take is the word of that server, and a 5xx reply leaves nothing to wait for.
+    Greylisting, limits of flow control and of outbound senders are what the operator has asked for, what the next
+    hop answers is counted by its route (`smtp.hop_answers`), and a 5xx reply leaves nothing to wait for.
     """
 
     def __init__(self) -> None:
@@ -261,8 +270,8 @@ class HealthWarnings:
 
     def _warn_of_deferrals(self) -> str:
         text = self._deferrals.warn(self._smtp())
-        # Where storage or every next hop is away, that is told already, and this is the consequence.
-        return "" if self._condition.fault or self._condition.slowed else text
+        # Where storage is away or next hops take no mail, that is told already, and this is the consequence.
+        return "" if self._condition.fault or self._condition.delayed else text
 
     def _warn_of_dns(self) -> str:
         counters = self._dns()

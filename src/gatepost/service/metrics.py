@@ -80,6 +80,8 @@ class GatewayMetrics(Collector):
         yield from _describe_intake("smtp", "SMTP sessions", self._intake, self._services)
         full = self._intake.turned_away_full
         yield counter("gatepost_smtp_port_full", "Connections that found no room on the port", full, of_process=True)
+        gave_way = self._intake.gave_way
+        yield counter("gatepost_smtp_gave_way", "Idle sessions ended on a full port", gave_way, of_process=True)
         begun = self._services.attempts
         yield counter("gatepost_smtp_transactions", "Transactions that were begun", begun)
         put_off = counter("gatepost_smtp_put_off", "Those put off for a reason of ours", labels=("reason",))
@@ -140,6 +142,11 @@ def _describe_next_hops(routings: "Sequence[Routing]") -> Iterator[Metric]:
             family.add_metric(at, value)
         up.add_metric(at, float(not relay.fault))
     yield from (opened, reused, failures, up)
+    said = counter("gatepost_next_hop_answers", "Answers of the next hop", labels=("route", "stage", "answer"))
+    for route in (route for routing in routings for route in routing.routes):
+        for (stage, answer), count in sorted(route.answers.total.items()):
+            said.add_metric((route.name, stage, answer), count)
+    yield said
 
 
 class ProcessInfo(Collector):

@@ -15,6 +15,8 @@ from gatepost.smtp.services import Services
 from gatepost.smtp.session import Session
 
 BACKLOG = 512
+# A client has so much time after the pause before the greeting, until its session may end in favour of another.
+GRACE_SECONDS = 3.0
 
 log = Logger("gatepost.guard")
 
@@ -54,6 +56,10 @@ class Intake:
         self._exit = asyncio.Event()
         self.ready = asyncio.Event()
         self.connections = 0
+        # Idle sessions that ended because the port was full.
+        self.gave_way = 0
+        # SMTP sessions by age, when they began, and whether their client is listed or local.
+        self._by_age: dict[Connection, tuple[Session, float, bool]] = {}
 
     @property
     def services(self) -> Services:
@@ -159,11 +165,41 @@ class Intake:
     def _on_made(self, connection: Connection) -> None:
         client = identify_client(connection.peer, self._listed)
         self.connections += 1
+        if self._limits.is_full(client.address, listed=client.known):
+            self._make_room(known=client.known)
         if not self._limits.admit(client.address, listed=client.known):
             connection.write(replies.TOO_MANY_CONNECTIONS.encode())
             connection.close()
             return
-        self._begin(connection, Session(connection, client, self._services), client.address)
+        session = Session(connection, client, self._services)
+        self._by_age[connection] = session, asyncio.get_running_loop().time(), client.known
+        self._begin(connection, session, client.address)
+
+    def _make_room(self, *, known: bool) -> None:
+        """End the oldest session without a transaction: one that never had any, else one that waits between two. Only a
+        listed or local client takes the place of another."""
+        oldest = asyncio.get_running_loop().time() - GRACE_SECONDS - self._services.limits.greeting_pause
+        waiting: Connection | None = None
+        for connection, (session, began, is_known) in self._by_age.items():
+            if began > oldest:
+                break
+            if not session.is_idle or (is_known and not known):
+                continue
+            waiting = waiting or connection
+            if not session.has_begun:
+                waiting = connection
+                break
+        if waiting is not None:
+            self._end_idle(waiting)
+
+    def _end_idle(self, connection: Connection) -> None:
+        session, _, _ = self._by_age.pop(connection)
+        # Its place is free at once; the connection itself is lost in one of the loop's next turns.
+        _, _, address = self._sessions.pop(connection)
+        self._limits.leave(address)
+        self.gave_way += 1
+        log.info("idle session ended, because the port is full", client=address)
+        session.give_way()
 
     def _begin(self, connection: Connection, session: OpenSession, address: str) -> None:
         """Run the session of a client that was admitted."""
@@ -178,6 +214,7 @@ class Intake:
     def _on_lost(self, connection: Connection) -> None:
         if self._balance:
             self._balance.count(-1)
+        self._by_age.pop(connection, None)
         found = self._sessions.pop(connection, None)
         if found is None:
             return

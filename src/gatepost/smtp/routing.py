@@ -42,6 +42,7 @@ from gatepost.logs import Logger
 from gatepost.names import normal_domain
 from gatepost.periodic import PeriodicWork
 from gatepost.smtp import replies
+from gatepost.smtp.hop_answers import HopAnswers
 from gatepost.smtp.next_hop import Credentials, NextHop, NextHopError, NextHopTimeouts, authenticate
 from gatepost.smtp.replies import NEXT_HOP_LOST, SmtpReply
 
@@ -414,6 +415,7 @@ class Route:
     def __init__(self, name: str, relays: Sequence[Relay], weights: Sequence[int] = ()) -> None:
         self.name, self.relays, self._weights = name, tuple(relays), tuple(weights)
         self._random = random.Random()  # noqa: S311  it balances load
+        self.answers = HopAnswers()
 
     @property
     def fault(self) -> str:
@@ -498,8 +500,18 @@ class Routing:
     @property
     def fault(self) -> str:
         """Why no route has a next hop that can be reached; "" if one has."""
-        faults = [route.fault for route in self.routes]
-        return "; ".join(faults) if all(faults) else ""
+        faults: list[str] = []
+        for route in self.routes:
+            if not route.fault:
+                return ""
+            faults.append(route.fault)
+        return "; ".join(faults)
+
+    @property
+    def trouble(self) -> str:
+        """Which route's next hop can be reached and does not take mail, and what it answers; "" if there is none."""
+        found = ((route.name, route.answers.trouble) for route in self.routes)
+        return "; ".join(f"the next hop of route {name} {said}" for name, said in found if said)
 
     def relays(self) -> Iterator[tuple[Route, Relay]]:
         """Yield every next hop with its route."""

@@ -265,6 +265,13 @@ class Session:
         self._closing = False
         self.interruptible = True
         self.deciding = False
+        # Whether a transaction was ever begun.
+        self.has_begun = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the client has nothing under way: no transaction is open, and its next command is waited for."""
+        return self.interruptible and not self._closing and self._transaction is None and not self._connection.buffered
 
     async def run(self) -> None:
         """Serve the client until one side ends the session."""
@@ -292,6 +299,11 @@ class Session:
         if self.interruptible:
             self._send_last(replies.STOPPING)
             self._connection.close()
+
+    def give_way(self) -> None:
+        """End an idle session, because the port is full and another client comes."""
+        self._send_last(replies.TOO_MANY_CONNECTIONS)
+        self._connection.close()
 
     async def _serve(self) -> None:
         if not await self._greet():
@@ -466,7 +478,7 @@ class Session:
             self._mail_refused = True
             return refusal
         self._idle = 0
-        self._transaction = Transaction(mail, self._client, self._helo, self._routing, account)
+        self._transaction, self.has_begun = Transaction(mail, self._client, self._helo, self._routing, account), True
         return await self._transaction.begin()
 
     async def _rcpt(self, rcpt: PathCommand) -> Pending:

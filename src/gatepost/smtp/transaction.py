@@ -20,6 +20,7 @@ from gatepost.smtp import replies
 from gatepost.smtp.client import SmtpClient, Tenancy
 from gatepost.smtp.commands import PathCommand, encode_xtext
 from gatepost.smtp.delivery_log import find_queue_id, render_reply
+from gatepost.smtp.hop_answers import Stage
 from gatepost.smtp.next_hop import NextHop, NextHopError
 from gatepost.smtp.outbound import SendingAccount
 from gatepost.smtp.replies import SmtpReply, pass_on
@@ -65,6 +66,8 @@ class Transaction:
         self._link: NextHop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._sender: Pending = replies.SENDER_OK
+        # What the next hop in use has answered to MAIL.
+        self._mail_answer: Pending = replies.SENDER_OK
         self._recipients: list[tuple[str, Pending]] = []
         self._tenants: dict[str, str | None] = {}
         self.tenant: str | None = None
@@ -110,7 +113,7 @@ class Transaction:
                 self._leave()
                 self._refusals[route] = said
                 return said
-        return self._ask(recipient, b"RCPT TO")
+        return self._ask(recipient, "RCPT", b"RCPT TO")
 
     async def _open(self, route: Route) -> Pending:
         """Connect to a next hop of the route, and pass MAIL on."""
@@ -123,7 +126,8 @@ class Transaction:
         self._timer = asyncio.get_running_loop().call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
         if self._client.xforward and "XFORWARD" in self._link.features:
             self._link.ask(_xforward(self._client.xforward, self._link.features["XFORWARD"]))
-        return self._ask(self._mail, b"MAIL FROM")
+        self._mail_answer = answer = self._ask(self._mail, "MAIL", b"MAIL FROM")
+        return answer
 
     def _leave(self) -> None:
         """End the transaction at the next hop, if there is one."""
@@ -232,11 +236,15 @@ class Transaction:
         self._stop_timer()
         assert link is not None
         assert self._relay is not None
+        assert self._route is not None
+        answers = self._route.answers
         self._sent_to, self._silence = self._relay.url, "the client closed the connection before there was a reply"
         link.transactions += 1
         try:
             answer = self._theirs = await link.send_message(pieces)
+            answers.count("DATA", answer)
         except NextHopError as fault:
+            answers.count("DATA", None)
             self._silence = f"the next hop {fault}"
             return replies.NEXT_HOP_LOST
         finally:
@@ -261,9 +269,9 @@ class Transaction:
             self.account.count_refused(sum(_current_reply(answer).code >= 500 for _, answer in self._recipients))
         self._leave()
 
-    def _ask(self, path: PathCommand, words: bytes) -> Pending:
-        link = self._link
-        if link is None:
+    def _ask(self, path: PathCommand, stage: Stage, words: bytes) -> Pending:
+        link, route = self._link, self._route
+        if link is None or route is None:
             return replies.NEXT_HOP_LOST
         line = words + b":<" + path.address.encode() + b">"
         for name, value in path.parameters.items():
@@ -271,7 +279,15 @@ class Transaction:
                 line += f" {name}={value}".encode() if value else f" {name}".encode()
             elif name == "SMTPUTF8":
                 return replies.NEXT_HOP_CONFUSED
-        return link.ask(line)
+        promise, sender = link.ask(line), self._mail_answer
+
+        def count(answer: asyncio.Future[SmtpReply]) -> None:
+            # A recipient without a sender is refused as out of order, which says nothing about recipients.
+            if stage == "MAIL" or _current_reply(sender).positive:
+                route.answers.count_promise(stage, answer)
+
+        promise.add_done_callback(count)
+        return promise
 
 
 def digest_message(sha256: str, sender: str, recipients: Iterable[str]) -> str:

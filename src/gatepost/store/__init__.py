@@ -20,6 +20,23 @@ def sqlite_file_of(url: str, data_folder: Path) -> Path | None:
     return data_folder / rest.removeprefix("//") if scheme == "sqlite" and rest.strip("/") else None
 
 
+def name_storage(url: str, data_folder: Path) -> str:
+    """What people are told of where a storage is: the path of its file, or its address without passwords."""
+    if path := sqlite_file_of(url, data_folder):
+        return str(path)
+    from urllib.parse import parse_qsl, urlencode, urlsplit
+
+    try:
+        parts = urlsplit(url)
+        options = parse_qsl(parts.query, keep_blank_values=True)
+    except ValueError:
+        return "the database of storage.url"
+    user, at, host = parts.netloc.rpartition("@")
+    kept = urlencode([(name, value) for name, value in options if "password" not in name.lower()], safe="/")
+    # Not `geturl`, which drops the slashes before an empty host.
+    return f"{parts.scheme}://{user.partition(':')[0]}{at}{host}{parts.path}{'?' if kept else ''}{kept}"
+
+
 def check_postgres(url: str) -> str:
     """Return an address that is no SQLite file; raises `StorageError` where it is none of PostgreSQL either."""
     scheme = url.partition(":")[0]

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 
 import apsw
 
-from gatepost.store import check_postgres, sqlite_file_of
+from gatepost.store import check_postgres, name_storage, sqlite_file_of
 from gatepost.store.engine import Row, storable
 from gatepost.store.errors import StorageError
 from gatepost.store.message_days import day_of
@@ -35,6 +35,9 @@ from gatepost.store.upgrading import Progress, schema_files
 BATCH = 2_000
 # How many pages are copied before progress is reported.
 PAGES = 2_000
+
+# The head of an SQLite file, and where its application id stands in it.
+_MAGIC, _HEADER_SIZE, _OWNER = b"SQLite format 3\0", 100, slice(68, 72)
 
 _COLUMNS = """SELECT tables.name, columns.name FROM sqlite_schema AS tables, pragma_table_info(tables.name) AS columns
 WHERE tables.type = 'table' AND tables.name NOT LIKE 'sqlite_%' AND tables.name <> 'meta'"""
@@ -61,7 +64,8 @@ async def copy(source_url: str, target_url: str, data: Path, progress: Progress,
     async with _open_source(source_url, data) as source, _open_target(target_url, data) as target:
         if await _is_filled(target):
             if not force:
-                raise StorageError("The target is not empty; empty it, or say --force to replace what is in it.")
+                where = name_storage(target_url, data)
+                raise StorageError(f"{where} is not empty; empty it, or say --force to replace what is in it.")
             await target.clear()
         total = sum([await source.count(table) for table in list_tables()])
         done = 0
@@ -211,18 +215,35 @@ def backup(url: str, data: Path, file: Path, progress: Progress, *, force: bool 
         partial.replace(file)
 
 
+def check_backup(file: Path) -> None:
+    """Raise `StorageError` where a file is no backup, by what it is and by its first bytes
+    (https://www.sqlite.org/fileformat.html section 1.3)."""
+    if file.is_dir():
+        raise StorageError(f"{file} is a folder; name the file that gatepost backup wrote.")
+    if not file.is_file():
+        raise StorageError(f"{file} does not exist." if not file.exists() else f"{file} is not a file.")
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(_HEADER_SIZE)
+    except OSError as fault:
+        raise StorageError(f"{file} cannot be read: {fault.strerror}.") from None
+    is_owned = int.from_bytes(head[_OWNER]) == APPLICATION_ID
+    if len(head) < _HEADER_SIZE or not head.startswith(_MAGIC) or not is_owned:
+        raise StorageError(f"{file} is not a backup of Gatepost; name a file that gatepost backup wrote.")
+
+
 def restore(url: str, data: Path, file: Path, progress: Progress, *, force: bool = False) -> None:
     """Replace everything that is stored with the content of a backup."""
-    if not file.is_file():
-        raise StorageError(f"{file} does not exist.")
+    check_backup(file)
     data.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".restore-", dir=data) as folder:
         copied = Path(folder) / "backup.db"
         shutil.copyfile(file, copied)
-        with _opened(copied, open_reader) as connection:
-            if connection.pragma("application_id") != APPLICATION_ID:
-                raise StorageError(f"{file} is not a backup of Gatepost.")
-        open_file(copied).close()
+        try:
+            open_file(copied).close()
+        except StorageError as fault:
+            # The copy is gone when somebody reads this.
+            raise StorageError(str(fault).replace(str(copied), str(file))) from fault
         path = sqlite_file_of(url, data)
         if path is None:
             asyncio.run(copy(f"sqlite:{copied}", url, data, progress, force=force))
