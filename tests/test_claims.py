@@ -179,6 +179,11 @@ CLAIMS = [
     ),
     Claim(
         "web-interface.md",
+        "they are defined in `abby.yml` or on the page **Feeds**",
+        test="web/test_feeds_pages.py::test_a_feed_is_defined_changed_paused_run_and_deleted",
+    ),
+    Claim(
+        "web-interface.md",
         "The result is stored as a trial: searches find it",
         test="web/test_message_view.py::test_a_scan_is_a_trial_and_no_mail",
     ),

@@ -236,6 +236,16 @@ def test_files_that_cannot_work_together(folder: Write, guard: str, abby: str, k
     assert words in sentences(written)
 
 
+def test_the_name_of_this_machine_may_stand_for_any_of_its_addresses(
+    folder: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "gate.example")
+    guard = GUARD.replace("restApi: {}", "restApi: {host: 192.0.2.7}")
+    named = load(folder(guard, ABBY.replace("127.0.0.1:9785", "gate.example:9785")))
+    assert named.abby.service_providers.core.hosts == ["https://gate.example:9785"]
+    assert "would reach no core" in sentences(folder(guard, ABBY.replace("127.0.0.1:9785", "gate.example:9786")))
+
+
 def test_cores_on_other_machines_are_no_fault(folder: Write) -> None:
     both = "storage: {url: postgresql://db/x}\n"
     away = both + CORE.format("https://mta.example:9999").replace("]", "], secret: s")

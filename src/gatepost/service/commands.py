@@ -43,7 +43,8 @@ ADMINISTRATOR = "admin"
 
 GUARD_YML = """\
 # guard, Gatepost's core: sources of mail and limits of the analysis.
-# Every key is described in docs/reference/configuration.md. After a change: `gatepost config check`, then restart.
+# Every key is described in docs/reference/configuration.md. After a change: `gatepost config check`, then SIGHUP, or a
+# restart where the check says so.
 
 # Number of messages that are processed at once. maxGuardRequestsInProcessing (further messages are refused) and
 # guardRequestThrottleThreshold (further messages are delayed) have this value unless they are set. Most of its time a
@@ -66,7 +67,8 @@ storage: {url: "sqlite:gatepost.db"}
 """
 ABBY_YML = """\
 # abby, Gatepost's API service: its users, and the cores that analyse their mail.
-# Every key is described in docs/reference/configuration.md. After a change: `gatepost config check`, then restart.
+# Every key is described in docs/reference/configuration.md. After a change: `gatepost config check`, then SIGHUP, or a
+# restart where the check says so.
 
 # Only this machine can reach it. 0.0.0.0 opens it to others; then configure your own certificate:
 # tls: {{certificate: /path/fullchain.pem, key: /path/privkey.pem}}

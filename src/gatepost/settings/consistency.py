@@ -248,7 +248,7 @@ def find_shared_faults(guard: GuardSettings, abby: AbbySettings) -> Iterator[Dis
     if source is None:
         return
     if not any(leads_to(url, guard) for url in core.hosts):
-        if core.hosts and all(is_this_machine(host_and_port(url)[0]) for url in core.hosts):
+        if core.hosts and all(_misses(url, source.port) for url in core.hosts):
             listens = " and ".join(f"{host}:{source.port}" for host in source.hosts)
             where = f"scanSources.restApi in guard.yml listens on {listens}"
             yield ("serviceProviders", "core", "hosts"), f"names this machine, but {where}: abby would reach no core"
@@ -268,6 +268,14 @@ def find_shared_faults(guard: GuardSettings, abby: AbbySettings) -> Iterator[Dis
         yield ("plugins",), "differs from plugins in guard.yml: leave it out to use those"
     if abby.events != EventsSettings() and abby.events != guard.events:
         yield ("events",), "differs from events in guard.yml: leave it out to use those"
+
+
+def _misses(url: str, port: int) -> bool:
+    """Return whether a URL that does not lead to this guard names this machine for certain. With the right port, the
+    name of the machine may stand for any of its addresses, which only DNS knows."""
+    host, stated = host_and_port(url)
+    is_address = host in LOOPBACK or ":" in host or host.replace(".", "").isdigit()
+    return is_this_machine(host) and (stated != port or is_address)
 
 
 def _find_shared_ports(guard: GuardSettings, abby: AbbySettings) -> Iterator[Disagreement]:
