@@ -159,7 +159,7 @@ def test_an_archive_that_holds_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(unpack._READERS, "ace", itself)
     budget = UnpackBudget()
-    found = files_of(b"1234567**ACE**", budget)
+    found = files_of(b"\x00\x01\x02\x03\x04\x05\x06**ACE**\x14\x14", budget)
     assert [file.path for file in found] == ["1/bomb", "1/bomb/again.ace"]
 
 

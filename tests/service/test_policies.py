@@ -91,11 +91,11 @@ def test_a_tenant_s_policy_changes_the_decision_and_the_ledger_says_so(running: 
         )
     assert (plain.verdict, plain.decision) == ("clean", "deliver")
     (line,) = [line for line in plain.ledger.findings if line.tag == "url:shortener"]
-    assert line.override.startswith("weight 0.5 instead of 1.8 (deployment)")
+    assert line.override.startswith("weight 0.5 instead of 1.2 (deployment)")
     assert (mine.verdict, mine.decision) == ("clean", "bounce")
     (line,) = [line for line in mine.ledger.findings if line.tag == "url:shortener"]
     assert (float(line.weight), float(line.counted)) == (9.0, 4.0)  # the deployment's cap holds for the tenant as well
-    assert "weight 9 instead of 1.8 (tenant)" in line.override
+    assert "weight 9 instead of 1.2 (tenant)" in line.override
     assert "cap 4 instead of 5 (deployment)" in line.override
     assert "clean: decision bounce instead of deliver (tenant)" in mine.ledger.overrides
     assert mine.ledger.overrides[-1].startswith("by the shipped policy: clean, deliver, a score of ")
@@ -108,7 +108,7 @@ def test_replay_and_explain_know_the_same_policy(running: Running, tmp_path: Pat
         ggrid = service.scan(SHORT, recipients=["b@example.com"], tenant=running.tenant).ggrid
     assert "0 lines of the ledger changed" in gatepost("replay", ggrid, "--data", running.data)
     said = gatepost("policy", "explain", "url:shortener", "--tenant", running.tenant.upper(), "--data", running.data)
-    assert re.search(r"kinds\.url:shortener\.weight +9 +tenant, \S+acme\.toml:5 +0\.5 \(deployment\), 1\.8", said)
+    assert re.search(r"kinds\.url:shortener\.weight +9 +tenant, \S+acme\.toml:5 +0\.5 \(deployment\), 1\.2", said)
     assert re.search(r"groups\.links\.cap +4 +deployment, \S+deployment\.toml:7 +5 \(shipped\)", said)
     milder = tmp_path / "milder.toml"
     milder.write_text('[verdicts.clean]\ndecision = "deliver"\n')
@@ -148,4 +148,4 @@ def test_a_faulty_file_is_told_whole(running: Running, tmp_path: Path) -> None:
     assert "did you mean url:shortener?" in said
     assert re.search(r"4 +verdicts\.spam\.threshold +must be a number", said)
     fine = gatepost("policy", "check", (running.data / GUARD_FILE).with_name("deployment.toml"), "--data", running.data)
-    assert re.search(r"kinds\.url:shortener\.weight +1\.8 +0\.5 +10", fine)
+    assert re.search(r"kinds\.url:shortener\.weight +1\.2 +0\.5 +10", fine)

@@ -228,7 +228,7 @@ _KIND_BY_REASON: dict[UnreadReason, Kind] = {
     "damaged": kinds.FILE_DAMAGED_ARCHIVE,
     "unsupported": kinds.LIMIT_ARCHIVE_METHOD,
     "pixels": kinds.LIMIT_IMAGE_SIZE,
-    "text": kinds.LIMIT_TEXT_SIZE,
+    "text": kinds.LIMIT_TEXT_FILE,
 }
 
 
@@ -242,7 +242,7 @@ _KIND_BY_REASON: dict[UnreadReason, Kind] = {
     kinds.FILE_DAMAGED_DOCUMENT,
     kinds.LIMIT_ARCHIVE_METHOD,
     kinds.LIMIT_IMAGE_SIZE,
-    kinds.LIMIT_TEXT_SIZE,
+    kinds.LIMIT_TEXT_FILE,
     kinds.FILE_ENCRYPTED_ARCHIVE_OPENED,
     needs={"trait", "unread"},
 )
