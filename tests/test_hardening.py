@@ -94,6 +94,7 @@ def test_jumps_land_where_they_may(library: Library) -> None:
 
 
 @needs_compiler
+@pytest.mark.variant
 def test_a_compiler_that_refuses_an_option_builds_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = tmp_path / "old-cc"
     old.write_text(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import pytest
 from tests.store.conftest import NewRecord
 
 from gatepost.store import open_store, read_schema_state, upgrade_storage, upgrading
@@ -79,6 +80,7 @@ def _start(url: str, folder: Path) -> subprocess.Popen[bytes]:
     return started
 
 
+@pytest.mark.variant
 def test_a_kill_at_any_moment(empty_postgres_url: str, tmp_path: Path) -> None:
     asyncio.run(_make(empty_postgres_url, ROWS))
     begun = time.monotonic()
