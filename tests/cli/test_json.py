@@ -82,7 +82,9 @@ def test_storage(run: Run, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     written = run("backup", kept)
     assert written == {"file": str(kept), "bytes": kept.stat().st_size}
-    assert run("restore", kept, "--force") == {"file": str(kept), "secondFactorsEncrypted": 0, "secretsEncrypted": 0}
+    target = str(tmp_path / "gatepost.db")
+    restored = {"file": str(kept), "target": target, "secondFactorsEncrypted": 0, "secretsEncrypted": 0}
+    assert run("restore", kept, "--force") == restored
 
 
 def test_feedback(run: Run, tmp_path: Path) -> None:

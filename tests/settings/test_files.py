@@ -4,7 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.own_names import replace_in
 
+from gatepost.settings import consistency
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load, load_abby, load_guard
 from gatepost.settings.in_force import differing_settings
@@ -239,7 +241,7 @@ def test_files_that_cannot_work_together(folder: Write, guard: str, abby: str, k
 def test_the_name_of_this_machine_may_stand_for_any_of_its_addresses(
     folder: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("socket.gethostname", lambda: "gate.example")
+    replace_in(monkeypatch, consistency, "socket", gethostname=lambda: "gate.example")
     guard = GUARD.replace("restApi: {}", "restApi: {host: 192.0.2.7}")
     named = load(folder(guard, ABBY.replace("127.0.0.1:9785", "gate.example:9785")))
     assert named.abby.service_providers.core.hosts == ["https://gate.example:9785"]

@@ -155,6 +155,8 @@ def test_cores(data: DataFolder, tmp_path: Path) -> None:
     assert "does not run" in row.found
     file = tmp_path / "abby/abby/abby.yml"
     file.write_text(file.read_text().replace("127.0.0.1:9785", "127.0.0.1:1"))
+    guard = tmp_path / "guard/core/guard.yml"
+    guard.write_text(guard.read_text().replace("port: 9785}", "port: 1}"))
     (row,) = cores(tmp_path, data)
     assert (row.state, "cannot be read" in row.found) == ("fail", True)
     certificates.ensure_certificate(data)
