@@ -153,15 +153,17 @@ def test_cores(data: DataFolder, tmp_path: Path) -> None:
     (row,) = cores(tmp_path, data)
     assert row.state == "ok"
     assert "does not run" in row.found
-    file = tmp_path / "abby/abby/abby.yml"
-    file.write_text(file.read_text().replace("127.0.0.1:9785", "127.0.0.1:1"))
-    guard = tmp_path / "guard/core/guard.yml"
-    guard.write_text(guard.read_text().replace("port: 9785}", "port: 1}"))
+    # Cores on other machines need PostgreSQL and a secret.
+    for file in (tmp_path / "abby/abby/abby.yml", tmp_path / "guard/core/guard.yml"):
+        text = file.read_text().replace(
+            'hosts: ["https://127.0.0.1:9785"]', f'secret: {"s" * 32}\n    hosts: ["https://core.invalid:1"]'
+        )
+        file.write_text(text.replace("sqlite:gatepost.db", "postgresql://gatepost@127.0.0.1/gatepost"))
     (row,) = cores(tmp_path, data)
     assert (row.state, "cannot be read" in row.found) == ("fail", True)
     certificates.ensure_certificate(data)
     (row,) = cores(tmp_path, data)
-    assert (row.what, row.state, row.found) == ("core https://127.0.0.1:1", "fail", "no load (ConnectError)")
+    assert (row.what, row.state, row.found) == ("core https://core.invalid:1", "fail", "no load (ConnectError)")
 
 
 @pytest.mark.usefixtures("read")
