@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
+from tests.store.conftest import SPREAD
 from tests.store.test_second_factors import run_sql
 
 from gatepost.cli.privacy_steps import Choices, PersonalData
@@ -111,9 +113,13 @@ def find_traces(url: str) -> set[str]:
     }
 
 
-def test_nothing_is_left_of_an_address(use: Use, storage_url: str, tmp_path: Path) -> None:
+def test_nothing_is_left_of_an_address(
+    request: pytest.FixtureRequest, use: Use, storage_url: str, tmp_path: Path
+) -> None:
     use(fill)
-    before = find_traces(storage_url)
+    spread = request.node.callspec.params["storage_url"] == SPREAD
+    urls = [storage_url, *([request.getfixturevalue("other_postgres_url")] if spread else [])]
+    before = {trace for url in urls for trace in find_traces(url)}
     assert {
         "messages.detail",
         "messages.sender",
@@ -131,7 +137,7 @@ def test_nothing_is_left_of_an_address(use: Use, storage_url: str, tmp_path: Pat
         assert not [kind for kind, tally in again.tallies.items() if tally.found]
 
     use(erase)
-    assert find_traces(storage_url) == set()
+    assert {trace for url in urls for trace in find_traces(url)} == set()
 
     async def others(store: Store) -> None:
         (alert,) = await store.alerts.all()

@@ -29,6 +29,7 @@ def unchanged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[Path
 def copy_checkout(root: Path) -> Path:
     shutil.copytree(ROOT / "src", root / "src")
     shutil.copytree(ROOT / "tests/checks", root / "tests/checks")
+    shutil.copy(ROOT / "tests/known_senders.py", root / "tests")
     return root
 
 

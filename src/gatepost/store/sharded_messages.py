@@ -216,6 +216,7 @@ class ShardedTraffic(Traffic):
         tops = {name: _add_tops([getattr(each, name) for each in found]) for name in names}
         counted, more = sum(each.counted for each in found), any(each.more for each in found)
         reached = max((each.reached for each in found if each.more), default=0)
+        reached = reached or min((each.reached for each in found if each.counted), default=0)
         return TopValues(counted, more, **tops, reached=reached)
 
 
