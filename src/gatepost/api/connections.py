@@ -157,8 +157,7 @@ class ConnectionLimits:
         address, group = _parse(peer)
         known = listed or self._is_listed(address)
         with self._counts as counts:
-            full = counts.count(_ALL) >= (self._in_all if known else self._in_all - self._reserved)
-            return full and (known or counts.count(group) < self._per_address)
+            return self._has_no_room(counts, known) and (known or counts.count(group) < self._per_address)
 
     def admit(self, peer: str, *, listed: bool = False) -> bool:
         """Count a connection from this address, if it may be; then `leave` must be called once. `listed` says that the
@@ -166,7 +165,7 @@ class ConnectionLimits:
         address, group = _parse(peer)
         known = listed or self._is_listed(address)
         with self._counts as counts:
-            full = counts.count(_ALL) >= (self._in_all if known else self._in_all - self._reserved)
+            full = self._has_no_room(counts, known)
             if full or (not known and counts.count(group) >= self._per_address) or not counts.add(group):
                 self.refused += 1
                 self.refused_full += full
@@ -182,6 +181,9 @@ class ConnectionLimits:
         with self._counts as counts:
             counts.remove(group)
             counts.remove(_ALL)
+
+    def _has_no_room(self, counts: Tally, known: bool) -> bool:
+        return counts.count(_ALL) >= (self._in_all if known else self._in_all - self._reserved)
 
     def _is_listed(self, address: IPv4Address | IPv6Address | None) -> bool:
         if address is None:
