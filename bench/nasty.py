@@ -174,6 +174,12 @@ PAIRS: dict[str, Callable[[float], tuple[dict[str, list[str]], bytes]]] = {
         {"protected-people": [f"Ann Lee <a{number}@b.example>" for number in range(int(100_000 * share))]},
         _letter(b"x", b", ".join(b'"Lee Ann" <u%d@example.com>' % number for number in range(int(1_000 * share)))),
     ),
+    "names": lambda share: (
+        {"protected-names": [f"青葉{chr(0x4E00 + n // 90) * (1 + n % 90)}" for n in range(int(9_000 * share))]},
+        _letter(
+            b"x", b", ".join(b'"=?utf-8?q?%s?=" <u%d@example.com>' % (b"=E9=9D=92=E8=91=89" * 6, n) for n in range(5))
+        ),
+    ),
     "own and partner domains": lambda share: (
         {
             "own-domains": [f"company{number}.example" for number in range(int(75_000 * share))],

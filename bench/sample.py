@@ -43,6 +43,7 @@ ENTRIES = {
         ("files.quick-invoices.example/open/", ""),
     ),
     "partner-domains": (("northwind-school.example", "Our largest customer"),),
+    "protected-names": (("Lakeside Group <example.com>", "Our own name"),),
     "protected-people": (
         ("Petra Lindqvist <petra@example.com>", "Director"),
         ("Samuel Okafor <samuel@example.com>", "Finance"),

@@ -12,6 +12,7 @@ import msgspec
 from gatepost.auth.results import Authentication
 from gatepost.files.values import File
 from gatepost.kinds import Finding, Kind
+from gatepost.lists.addresses import ProtectedName
 from gatepost.mail.message import Envelope, Link, Message, Text
 from gatepost.names import Address, org_domain
 from gatepost.questions import Antivirus, Campaign, Reputation
@@ -61,23 +62,26 @@ class once_property(Generic[T]):  # noqa: N801  used like `property`
 
 
 class Protected(msgspec.Struct, frozen=True):
-    """The names that outsiders may not use, from the operator's lists: domains with their subdomains, and people by the
-    name they are known by. `host_trusted` says that the sending host is in `allowed-ips` or `trusted-relays`."""
+    """The names that outsiders may not use, from the operator's lists: domains with their subdomains, people by the
+    name they are known by, and names of companies and products with the domains that use them. `host_trusted` says that
+    the sending host is in `allowed-ips` or `trusted-relays`."""
 
     own_domains: frozenset[str] = frozenset()
     partner_domains: frozenset[str] = frozenset()
     people: tuple[Address, ...] = ()
     host_trusted: bool = False
+    names: frozenset[ProtectedName] = frozenset()
 
     @property
     def trusted_domains(self) -> frozenset[str]:
-        """The own domains and those of partners: one set for each pair, since lists can be long and caches know it."""
-        return _join_domains(self.own_domains, self.partner_domains)
+        """The own domains, those of partners and those of protected names: one set for each combination, since lists
+        can be long and caches know it."""
+        return _join_domains(self.own_domains, self.partner_domains, self.names)
 
 
 @lru_cache(16)
-def _join_domains(one: frozenset[str], other: frozenset[str]) -> frozenset[str]:
-    return one | other
+def _join_domains(own: frozenset[str], partners: frozenset[str], names: frozenset[ProtectedName]) -> frozenset[str]:
+    return own.union(partners, *(name.domains for name in names))
 
 
 class Reading(msgspec.Struct, frozen=True, dict=True):

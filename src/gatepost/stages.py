@@ -285,7 +285,7 @@ class Stages:
         if envelope.outbound:
             return Protected(partner_domains=lists.partner_domains, host_trusted=True)
         trusted = bool(authentication.host) and parse_address(authentication.host) in lists.relays
-        return Protected(lists.own_domains, lists.partner_domains, lists.people, trusted)
+        return Protected(lists.own_domains, lists.partner_domains, lists.people, trusted, lists.names)
 
     def run_checks(self, reading: Reading) -> list[Finding]:
         """The findings of every check that has something to look at."""

@@ -110,6 +110,7 @@ def test_what_a_deletion_would_have_done(lists: Any, tenant: str) -> None:
         ("blocked-phrases", "wire it today"),
         ("own-domains", "good.example"),
         ("protected-people", "Ann <ann@good.example>"),
+        ("protected-names", "Good Bank <good.example>"),
         ("trusted-relays", "192.0.2.1"),
     ],
 )

@@ -112,6 +112,7 @@ def test_a_delete_ignores_what_is_absent_and_refuses_nothing(lists: Any, tenant:
         ("blocked-phrases", "Überweisung  HEUTE", "uberweisung heute"),
         ("own-domains", "Example.COM.", "example.com"),
         ("protected-people", "Ánn Example <ANN@example.com>", "Ánn Example <ann@example.com>"),
+        ("protected-names", "Exämple  Bank <B.example, A.example>", "Exämple Bank <a.example, b.example>"),
     ],
 )
 def test_entries_are_stored_in_their_normal_form(lists: Any, tenant: str, name: str, entry: str, normal: str) -> None:

@@ -108,3 +108,20 @@ def test_a_change_through_one_holds_for_the_next_message_of_the_other(nodes: tup
         assert tags() == tags(tenant) == (f"list:{name}",)
         one.client.delete_entries(name, [entry])
         assert tags() == ()
+
+
+def test_a_name_that_one_protects_is_found_in_mail_through_the_other(nodes: tuple[Node, Node, str]) -> None:
+    one, two, tenant = nodes
+
+    def tags(domain: str, uid: str | None = tenant) -> tuple[str, ...]:
+        mail = MAIL.replace(b"Ann <ann@sender.example>", f"Quillhaven Support <desk@{domain}>".encode())
+        found = two.client.scan(mail, sender=f"desk@{domain}", recipients=["b@rcpt.example"], tenant=uid).tags
+        return tuple(tag for tag in found if tag == "sender:brand-impersonation")
+
+    assert tags("sender.example") == ()
+    one.client.add_entries("protected-names", ["Quillhaven <quillhaven.example>"], tenant=tenant)
+    assert tags("sender.example") == ("sender:brand-impersonation",)
+    assert tags("mail.quillhaven.example") == ()
+    assert tags("sender.example", None) == (), "another scope does not have it"
+    one.client.delete_entries("protected-names", ["quillhaven <quillhaven.example>"], tenant=tenant)
+    assert tags("sender.example") == ()

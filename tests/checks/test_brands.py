@@ -324,13 +324,13 @@ def test_imitated_domains(host: str, of: str) -> None:
 
 def test_mail_of_other_scripts_alone_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
-    find_at = known._find_at
+    find_at = known.BrandIndex._find_at
 
-    def count(joined: str, at: int, borders: tuple[int, ...]) -> known.Brand | None:
+    def count(index: known.BrandIndex, joined: str, at: int, borders: tuple[int, ...]) -> known.Brand | None:
         looks.append(at)
-        return find_at(joined, at, borders)
+        return find_at(index, joined, at, borders)
 
-    monkeypatch.setattr(known, "_find_at", count)
+    monkeypatch.setattr(known.BrandIndex, "_find_at", count)
     for text in ("Ann Example", "Jörg Müller", "Ελένη Παππά", "Иван Иванов", "Your parcel is on its way – today"):
         known.find_brands.__wrapped__(text)
     assert looks == []

@@ -28,6 +28,7 @@ MEANINGS = {
     "phrase": {"block": "blocked-phrases", "policy": "blocked-phrases"},
     "domain": {"protect": "partner-domains"},
     "person": {"protect": "protected-people"},
+    "name": {"protect": "protected-names"},
 }
 
 
@@ -48,7 +49,7 @@ def test_what_can_be_made_does_something(kind: str, category: str) -> None:
         assert made.counts_as == meaning
         assert BY_NAME[meaning].kind == kind
         is_large = category in ("block", "allow") and made.keyed
-        assert made.max_size == (LARGE if is_large else SMALL)
+        assert made.max_size == (LARGE if is_large else min(SMALL, BY_NAME[meaning].max_size))
     else:
         assert isinstance(made, ListRefusal)
         assert made.field == "category"

@@ -80,6 +80,7 @@ LURE = (
 RELAY = b"Received: from x (x.example [198.51.100.7]) by relay.example; Tue, 14 Nov 2023 22:13:20 +0000\r\n"
 RELAYED = RELAY + ORDINARY
 AS_PERSON = write_mail("Are you at your desk?", "Ann Example <ann.example.office@gmail.com>")
+AS_COMPANY = write_mail("Are you at your desk?", "Example Bank <service@elsewhere.test>")
 IMITATED = write_mail("Are you at your desk?", "Ann <ann@examp1e.com>")
 
 Changes = Callable[[Report, Report, str], bool]
@@ -119,6 +120,7 @@ EFFECTS: dict[Effect, tuple[bytes, Zone, Changes]] = {
     "protect-own-domain": (ORDINARY, {Dns("example.com", "TXT"): ("v=spf1 -all",)}, is_spoofing),
     "protect-partner-domain": (IMITATED, {}, is_worse),
     "protect-person": (AS_PERSON, {}, is_worse),
+    "protect-name": (AS_COMPANY, {}, is_worse),
 }
 # No mail has the example of a hash, which is that of an empty file.
 ENTRIES = {

@@ -95,6 +95,13 @@ HASH = "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855"
         ),
         ("own-domains", ["*.Example.com", "@example.com", "example.com."], "example.com"),
         ("protected-people", ["Ann  Example <Ann@Example.com>"], "Ann  Example <ann@example.com>"),
+        (
+            "protected-names",
+            ["Example  Bank <Example.net, *.example.com>", '"Example Bank" <example.com;example.net>'],
+            "Example Bank <example.com, example.net>",
+        ),
+        ("protected-names", ["Example Bank", "Example Bank <>"], "Example Bank"),
+        ("protected-names", ["青葉"], "青葉"),
     ],
 )
 def test_spellings_of_one_entry(name: str, spellings: list[str], normal: str) -> None:
@@ -154,6 +161,10 @@ def test_people_keep_their_spelling_and_compare_folded() -> None:
         ("own-domains", "co.uk"),
         ("protected-people", "Ann Example"),
         ("protected-people", "<ann@example.com>"),
+        ("protected-names", "<example.com>"),
+        ("protected-names", "Example Bank <ann@example.com>"),
+        ("protected-names", "ann@example.com"),
+        ("protected-names", "x" * 101),
         ("blocked-senders", "a" * 1001 + "@example.com"),
     ],
 )
@@ -183,6 +194,10 @@ def test_refused(name: str, entry: str) -> None:
         ("own-domains", "*.*.example.com", "more than one wildcard"),
         ("blocked-file-types", "../o", "neither a file extension nor a MIME type"),
         ("blocked-file-types", "text/.x", "neither a file extension nor a MIME type"),
+        ("protected-names", "HP", "it needs 3 to 100 characters"),
+        ("protected-names", "Example <github.io>", "has github.io, which is too wide"),
+        ("protected-names", "Example <https://example.com>", "is a URL"),
+        ("protected-names", f"Example <{', '.join(f'a{number}.example' for number in range(31))}>", "more than 30"),
         ("blocked-file-names", "*.*", "is too wide"),
         ("blocked-file-names", "folder/invoice*.iso", "is a path"),
         ("blocked-file-names", "C:\\temp\\*.exe", "is a path"),
@@ -248,7 +263,9 @@ def test_sizes() -> None:
     assert {d.name for d in LISTS if d.max_size == 10_000_000} == {
         d.name for d in LISTS if d.category in ("block", "allow")
     }
-    assert all(d.max_size == 100_000 for d in LISTS if d.category not in ("block", "allow"))
+    small = {d.name: d.max_size for d in LISTS if d.category not in ("block", "allow")}
+    assert small.pop("protected-names") == 10_000
+    assert set(small.values()) == {100_000}
 
 
 @pytest.mark.parametrize(

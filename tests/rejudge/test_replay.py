@@ -179,7 +179,7 @@ def test_a_custom_list_counts_for_its_kind() -> None:
     ("name", "countable"),
     [("blocked-urls", True), ("blocked-file-types", True), ("blocked-file-names", True),
      ("blocked-phrases", False), ("own-domains", False),
-     ("protected-people", False), ("trusted-relays", False)],
+     ("protected-people", False), ("protected-names", False), ("trusted-relays", False)],
 )  # fmt: skip
 def test_what_stored_keys_can_tell(name: str, countable: bool) -> None:
     assert adding(name).countable is countable

@@ -76,5 +76,5 @@ def test_a_generated_client(tool: str, section: str, request: pytest.FixtureRequ
     assert "deliver" in printed.lower()
     assert "GREEN" in printed
     assert "['evil.example/login']" in printed
-    assert "15 lists" in printed
+    assert "16 lists" in printed
     assert "forbidden" in printed  # the token of the first start may not release

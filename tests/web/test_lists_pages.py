@@ -120,10 +120,12 @@ def test_search_by_beginning_or_by_part(site: Any, tenant: str, asked: dict[str,
     assert shown(page.text) == found
 
 
-def test_people_are_found_as_they_are_written(site: Any, tenant: str) -> None:
+def test_people_and_names_are_found_as_they_are_written(site: Any, tenant: str) -> None:
     add(site, tenant, "Ann Example <ann@example.com>", name="protected-people")
-    path = f"/lists/{tenant}/protected-people"
-    assert len(shown(site.visitor(tenant=tenant).get(path, params={"q": "Ann"}).text)) == 1
+    add(site, tenant, "Example Bank <example.com>", name="protected-names")
+    for name, text in (("protected-people", "Ann"), ("protected-names", "Example B")):
+        page = site.visitor(tenant=tenant).get(f"/lists/{tenant}/{name}", params={"q": text})
+        assert len(shown(page.text)) == 1
 
 
 def test_what_people_wrote_is_text_and_never_markup(site: Any, tenant: str) -> None:

@@ -6,18 +6,21 @@ files. All questions are pure functions of a name, and their answers are kept.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from itertools import accumulate, pairwise
 
 import msgspec
 
+from gatepost.lists.addresses import ProtectedName
 from gatepost.names import is_icann_suffix, org_domain, skeleton
 from gatepost.strengths import coefficients
 
 MAX_WORDS = 24
 _REMEMBERED = 8192
+# So many names of an operator are looked for, the shortest first: to index them takes 0.2 s in each worker, once.
+MAX_PROTECTED_NAMES = 20_000
 # A shorter disguised word is too easily another word.
 _SHORTEST_DISGUISED = 5
 _GIVEN_AWAY, _CHEAP = coefficients("cheap-ending", "given_away", "cheap")
@@ -49,7 +52,8 @@ _POSING = re.compile(r"[01|]|rn|vv|[A-Za-z]I|RN|VV")
 
 class Brand(msgspec.Struct, frozen=True):
     """A name that is imitated. `label` is how it stands in a domain; `everywhere` are labels that its owner holds under
-    nearly every suffix; `ordinary` names mean something else, too; `local` ones are those of one country."""
+    nearly every suffix; `ordinary` names mean something else, too; `local` ones are those of one country; a `protected`
+    one is that of an operator, who has named all of its domains."""
 
     name: str
     label: str
@@ -57,6 +61,7 @@ class Brand(msgspec.Struct, frozen=True):
     everywhere: frozenset[str]
     ordinary: bool
     local: bool
+    protected: bool = False
 
 
 class Mention(msgspec.Struct, frozen=True):
@@ -169,12 +174,77 @@ def _list_spellings(brands: Iterable[Brand]) -> dict[str, Brand]:
     return found
 
 
-def _index_beginnings(brands: Iterable[Brand]) -> dict[str, tuple[Brand, ...]]:
-    """Brands by the first two characters of their label, the longest first."""
-    found: dict[str, tuple[Brand, ...]] = {}
-    for brand in sorted(brands, key=lambda brand: len(brand.label), reverse=True):
-        found[brand.label[:2]] = (*found.get(brand.label[:2], ()), brand)
-    return found
+def _index_lengths(labels: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """The lengths of the labels that begin with the same two characters, the longest first: at a place of a text, one
+    piece is looked up for each length, however many labels there are."""
+    found: dict[str, set[int]] = {}
+    for label in labels:
+        found.setdefault(label[:2], set()).add(len(label))
+    return {beginning: tuple(sorted(lengths, reverse=True)) for beginning, lengths in found.items()}
+
+
+class BrandIndex:
+    """Brands, to be found in short texts. A text costs the same however many brands there are."""
+
+    def __init__(self, brands: Sequence[Brand]) -> None:
+        self.by_label = {brand.label: brand for brand in reversed(brands)}
+        spaced = _list_spellings(brand for brand in brands if not _UNSPACED.search(brand.label))
+        self._phrases = _index_phrases(spaced)
+        # By what a name looks like, in whichever case its letters are written.
+        self._disguises = _index_phrases(
+            {
+                skeleton(phrase): brand
+                for phrase, brand in spaced.items()
+                if len(brand.label) >= _SHORTEST_DISGUISED and phrase.isascii()
+            }
+        )
+        self._without_blanks = {brand.label: brand for brand in reversed(brands) if _UNSPACED.search(brand.label)}
+        self._lengths = _index_lengths(self._without_blanks)
+
+    def find(self, text: str) -> tuple[Mention, ...]:
+        """Return the brands that a short text names, each once."""
+        words = list_words(text)
+        plain = {
+            brand: msgspec.structs.replace(mention, disguised=_is_disguised(brand, text))
+            for brand, mention in _find_in(words, self._phrases, disguised=False)
+        }
+        if not text.isascii():
+            plain |= self._find_without_blanks(words)
+        if text.isascii() and not _POSING.search(text):
+            return tuple(plain.values())
+        seen = list_words(skeleton(_POSING_I.sub("l", text.translate(_INSIDE))))
+        for brand, mention in _find_in(seen, self._disguises, disguised=True):
+            plain.setdefault(brand, mention)
+        return tuple(plain.values())
+
+    def _find_without_blanks(self, words: tuple[str, ...]) -> dict[Brand, Mention]:
+        """Return brands whose script sets no blanks, with what stands before and after them in the same run of letters.
+
+        Blanks do not count, since they say nothing there. Where a name begins or ends in another script ("JR東日本"), a
+        word must begin or end there.
+        """
+        found: dict[Brand, Mention] = {}
+        if not any(_UNSPACED.match(word) for word in words):
+            return found
+        joined = "".join(words)
+        borders = tuple(accumulate(map(len, words), initial=0))
+        at = 0
+        while at < len(joined) - 1:
+            brand = self._find_at(joined, at, borders)
+            if brand:
+                found.setdefault(brand, Mention(brand, _list_around(joined, at, at + len(brand.label), borders), False))
+            at += len(brand.label) if brand else 1
+        return found
+
+    def _find_at(self, joined: str, at: int, borders: tuple[int, ...]) -> Brand | None:
+        if at not in borders and not _UNSPACED.match(joined, at):
+            return None
+        for length in self._lengths.get(joined[at : at + 2], ()):
+            end = at + length
+            brand = self._without_blanks.get(joined[at:end])
+            if brand and (end in borders or _UNSPACED.match(joined, end - 1)):
+                return brand
+        return None
 
 
 def compile_names(names: Iterable[str]) -> re.Pattern[str]:
@@ -194,24 +264,14 @@ def compile_names(names: Iterable[str]) -> re.Pattern[str]:
 
 
 BRANDS = _read_brands()
-BY_LABEL: dict[str, Brand] = {brand.label: brand for brand in reversed(BRANDS)}
+SHIPPED = BrandIndex(BRANDS)
+BY_LABEL = SHIPPED.by_label
 OWNED: frozenset[str] = frozenset().union(*(brand.domains for brand in BRANDS))
 EVERYWHERE: frozenset[str] = frozenset().union(*(brand.everywhere for brand in BRANDS))
 _FORWARDERS = read_names("forwarders.txt")[""]
 _NEARBY = read_names("nearby.txt")
 NEARBY = _NEARBY[""]
 NEARBY_WORDS = _NEARBY["words"]
-_SPELLINGS = _list_spellings(brand for brand in BRANDS if not _UNSPACED.search(brand.label))
-_PHRASES = _index_phrases(_SPELLINGS)
-# By what a name looks like, in whichever case its letters are written.
-_DISGUISES = _index_phrases(
-    {
-        skeleton(phrase): brand
-        for phrase, brand in _SPELLINGS.items()
-        if len(brand.label) >= _SHORTEST_DISGUISED and phrase.isascii()
-    }
-)
-_WITHOUT_BLANKS = _index_beginnings(brand for brand in BRANDS if _UNSPACED.search(brand.label))
 _FREEMAIL = read_names("freemail.txt")[""]
 _ENDINGS = read_names("endings.txt")
 
@@ -286,20 +346,44 @@ def is_company_host(host: str) -> bool:
 
 @lru_cache(_REMEMBERED)
 def find_brands(text: str) -> tuple[Mention, ...]:
-    """Return the brands that a short text names, each once."""
-    words = list_words(text)
-    plain = {
-        brand: msgspec.structs.replace(mention, disguised=_is_disguised(brand, text))
-        for brand, mention in _find_in(words, _PHRASES, disguised=False)
-    }
-    if not text.isascii():
-        plain |= _find_without_blanks(words)
-    if text.isascii() and not _POSING.search(text):
-        return tuple(plain.values())
-    seen = list_words(skeleton(_POSING_I.sub("l", text.translate(_INSIDE))))
-    for brand, mention in _find_in(seen, _DISGUISES, disguised=True):
-        plain.setdefault(brand, mention)
-    return tuple(plain.values())
+    """Return the well-known brands that a short text names, each once."""
+    return SHIPPED.find(text)
+
+
+@lru_cache(16)
+def index_protected(names: frozenset[ProtectedName]) -> BrandIndex:
+    """Return the names that an operator protects, ready to be found. What several entries of one name say adds up."""
+    domains: dict[str, list[str]] = {}
+    spelled: dict[str, str] = {}
+    for each in sorted(names, key=lambda each: (len(each.name), each.name))[:MAX_PROTECTED_NAMES]:
+        label = "".join(list_words(each.name))
+        if label:
+            spelled.setdefault(label, each.name)
+            domains.setdefault(label, []).extend(each.domains)
+    return BrandIndex(
+        [
+            Brand(name, label, frozenset(domains[label]), frozenset(), ordinary=False, local=False, protected=True)
+            for label, name in spelled.items()
+        ]
+    )
+
+
+def find_imitated(text: str, names: frozenset[ProtectedName]) -> tuple[Mention, ...]:
+    """Return the brands that a short text names: well-known ones, and those that an operator protects. What the
+    operator says of a well-known one is true of it as well."""
+    known = find_brands(text)
+    if not names:
+        return known
+    own = {mention.brand.label: mention for mention in index_protected(names).find(text)}
+    joined = tuple(_join_owners(mention, own.pop(mention.brand.label, None)) for mention in known)
+    return (*joined, *own.values())
+
+
+def _join_owners(known: Mention, own: Mention | None) -> Mention:
+    if own is None:
+        return known
+    brand = msgspec.structs.replace(known.brand, domains=known.brand.domains | own.brand.domains, ordinary=False)
+    return msgspec.structs.replace(known, brand=brand)
 
 
 def _is_disguised(brand: Brand, text: str) -> bool:
@@ -318,36 +402,6 @@ def _find_in(words: tuple[str, ...], index: _Phrases, *, disguised: bool) -> Ite
             if brand := index.brands.get(" ".join(words[start:end])):
                 yield brand, Mention(brand, (*words[:start], *words[end:]), disguised)
                 break
-
-
-def _find_without_blanks(words: tuple[str, ...]) -> dict[Brand, Mention]:
-    """Return brands whose script sets no blanks, with what stands before and after them in the same run of letters.
-
-    Blanks do not count, since they say nothing there. Where a name begins or ends in another script ("JR東日本"), a
-    word must begin or end there.
-    """
-    found: dict[Brand, Mention] = {}
-    if not any(_UNSPACED.match(word) for word in words):
-        return found
-    joined = "".join(words)
-    borders = tuple(accumulate(map(len, words), initial=0))
-    at = 0
-    while at < len(joined) - 1:
-        brand = _find_at(joined, at, borders)
-        if brand:
-            found.setdefault(brand, Mention(brand, _list_around(joined, at, at + len(brand.label), borders), False))
-        at += len(brand.label) if brand else 1
-    return found
-
-
-def _find_at(joined: str, at: int, borders: tuple[int, ...]) -> Brand | None:
-    for brand in _WITHOUT_BLANKS.get(joined[at : at + 2], ()):
-        if joined.startswith(brand.label, at):
-            begins = at in borders or _UNSPACED.match(joined, at)
-            end = at + len(brand.label)
-            if begins and (end in borders or _UNSPACED.match(joined, end - 1)):
-                return brand
-    return None
 
 
 def _list_around(joined: str, start: int, end: int, borders: tuple[int, ...]) -> tuple[str, ...]:

@@ -2,13 +2,16 @@
 
 A host is written alone or with a wildcard: `example.com` is that name, `*.example.com` every name below it. A domain of
 one's own or of a partner includes all names below it. A sender is an address, a domain, or `*.domain`. People are
-written as `Name <address>`; the spelling is kept, and names are compared folded.
+written as `Name <address>`; the spelling is kept, and names are compared folded. Names of companies and products are
+written as `Name <domain, domain>`, with the domains from which they are used rightly.
 
 Usual spellings are understood (`Name <ann@example.com>` and `*@example.com` for a sender, `example[.]com` anywhere).
 What no message could ever match is refused with the reason, since an entry without effect looks like protection.
 """
 
 import re
+
+import msgspec
 
 from gatepost.lists.entries import (
     Category,
@@ -210,4 +213,63 @@ PERSON = EntryKind(
     "a person and the address that is theirs",
     "Ann Example <ann@example.com>",
     normalise_person,
+)
+
+
+_MAX_NAME = 100
+_MAX_NAME_DOMAINS = 30
+# "HP" is a name, but so short a one stands in too many others.
+_SHORTEST_NAME = 3
+_NAMED_DOMAINS = re.compile(r"([^<>]{1,1000})(?:<([^<>]{0,1000})>\s*)?\Z")
+
+
+class ProtectedName(msgspec.Struct, frozen=True):
+    """The name of a company, brand or product, and the domains that may use it."""
+
+    name: str
+    domains: tuple[str, ...] = ()
+
+
+def normalise_name(text: str) -> NormalForm | ListRefusal:
+    """Normalise `Name <domain, domain>`, or `Name` where only the own domains use it: the spelling is shown, the folded
+    name is compared."""
+    match = _NAMED_DOMAINS.match(text)
+    name = " ".join(match.group(1).strip(' "').split()) if match else ""
+    if match is None or not name:
+        return ListRefusal("is not written as: Name <domain, domain>")
+    if "@" in name or "://" in name:
+        return ListRefusal("is not written as: Name <domain, domain>; an address or a link is no name")
+    letters = sum(map(str.isalnum, name))
+    if len(name) > _MAX_NAME or letters < (_SHORTEST_NAME if name.isascii() else 2):
+        return ListRefusal(
+            f"is no name that can be told from others: it needs {_SHORTEST_NAME} to {_MAX_NAME} characters"
+        )
+    domains: set[str] = set()
+    for each in re.split(r"[\s,;]+", (match.group(2) or "").strip()):
+        if each:
+            domain = normalise_domain(each)
+            if isinstance(domain, ListRefusal):
+                return ListRefusal(f"has {each}, which {domain.reason}")
+            if reason := refuse_wide(domain.key, "allow"):
+                return ListRefusal(f"has {each}, which {reason}")
+            domains.add(domain.key)
+    if len(domains) > _MAX_NAME_DOMAINS:
+        return ListRefusal(
+            f"has more than {_MAX_NAME_DOMAINS} domains: write the others into a second entry of the name"
+        )
+    owners = f" <{', '.join(sorted(domains))}>" if domains else ""
+    return NormalForm(fold_phrase(name) + owners, name + owners)
+
+
+def parse_name(shown: str) -> ProtectedName:
+    """Return what an entry in normal form says."""
+    name, _, domains = shown.partition(" <")
+    return ProtectedName(name, tuple(domains.removesuffix(">").split(", ")) if domains else ())
+
+
+NAME = EntryKind(
+    "name",
+    "the name of a company, brand or product, and the domains that use it beside the own ones",
+    "Example Bank <example.com, example.net>",
+    normalise_name,
 )

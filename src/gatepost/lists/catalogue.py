@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from gatepost.lists.addresses import DOMAIN, PERSON, SENDER
+from gatepost.lists.addresses import DOMAIN, NAME, PERSON, SENDER
 from gatepost.lists.entries import (
     DIGEST,
     FILETYPE,
@@ -31,6 +31,7 @@ from gatepost.lists.links import URL
 
 LARGE = 10_000_000
 SMALL = 100_000
+FEW = 10_000
 # Lists that are handed out whole travel to every worker: what those of one scope may have together, in bytes of text,
 # with so many bytes for each entry on top. A full list of 100,000 entries of 50 letters fits.
 MAX_UNKEYED_BYTES = 8 << 20
@@ -39,7 +40,7 @@ UNKEYED_ENTRY_BYTES = 32
 MAX_CUSTOM_LISTS = 100
 
 KINDS: dict[str, EntryKind] = {
-    kind.name: kind for kind in (SENDER, NETWORK, URL, DIGEST, FILETYPE, FILE_NAME, PHRASE, DOMAIN, PERSON)
+    kind.name: kind for kind in (SENDER, NETWORK, URL, DIGEST, FILETYPE, FILE_NAME, PHRASE, DOMAIN, PERSON, NAME)
 }
 
 _CUSTOM_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}\Z")
@@ -57,6 +58,7 @@ Effect = Literal[
     "protect-own-domain",
     "protect-partner-domain",
     "protect-person",
+    "protect-name",
     "",
 ]
 # What is not kept of a message: entries that are matched against it can be counted in no stored message.
@@ -288,6 +290,16 @@ LISTS: tuple[ListDefinition, ...] = (
         effect="protect-person",
         keyed=False,
     ),
+    ListDefinition(
+        name="protected-names",
+        kind=NAME.name,
+        category="protect",
+        display_name="Protected names",
+        description="Names of companies and products that outsiders may not use",
+        max_size=FEW,
+        effect="protect-name",
+        keyed=False,
+    ),
 )
 
 BY_NAME: dict[str, ListDefinition] = {definition.name: definition for definition in LISTS}
@@ -392,7 +404,7 @@ def make_custom_list(
 
 def _limit_size(model: ListDefinition) -> int:
     """Return how many entries a custom list may have at most that does what this one does."""
-    return MAX_SIZE if model.keyed else SMALL
+    return MAX_SIZE if model.keyed else min(SMALL, model.max_size)
 
 
 def explain_unused(kind: str, category: str) -> str:

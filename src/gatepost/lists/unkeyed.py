@@ -1,4 +1,4 @@
-"""Lists that no exact key finds: phrases, protected domains and people, trusted relays.
+"""Lists that no exact key finds: phrases, protected domains, people and names, trusted relays.
 
 They are small, so they travel whole: guard sends a worker the snapshot of a tenant when its version changes, and the
 worker compiles it once. What those of one scope may have together is bounded in bytes (`catalogue.MAX_UNKEYED_BYTES`).
@@ -10,6 +10,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 import msgspec
 
+from gatepost.lists.addresses import parse_name
 from gatepost.lists.catalogue import BY_NAME, KINDS, Effect, ListDefinition
 from gatepost.lists.entries import UnkeyedEntry, list_network_keys
 from gatepost.names import Address
@@ -66,6 +67,7 @@ class CompiledLists:
         self.own_domains = frozenset(entry.key for entry in self._with_effect("protect-own-domain"))
         self.partner_domains = frozenset(entry.key for entry in self._with_effect("protect-partner-domain"))
         self.people = tuple(_parse_person(entry.shown) for entry in self._with_effect("protect-person"))
+        self.names = frozenset(parse_name(entry.shown) for entry in self._with_effect("protect-name"))
 
     def _lists(self) -> Iterable[tuple[ListDefinition, tuple[UnkeyedEntry, ...]]]:
         return ((BY_NAME[name], entries) for name, entries in self.source.entries.items())

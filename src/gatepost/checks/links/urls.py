@@ -13,6 +13,7 @@ from gatepost.checks.known_names import (
     BY_LABEL,
     compile_names,
     ending_exists,
+    index_protected,
     is_freemail,
     is_genuine,
     is_guard,
@@ -205,6 +206,8 @@ _BRAND_LABELS = [
     if not brand.ordinary and len(label) >= (8 if brand.local else 5) and label.isascii()
 ]
 _BRAND_NAME = compile_names(_BRAND_LABELS)
+_SHORTEST_IN_PATH = 5
+_PATH_SIGNS = re.compile(r"[^a-z0-9]")
 
 
 @check(kinds.URL_BRAND_IN_PATH, needs={"link"})
@@ -220,7 +223,7 @@ def brand_in_path(reading: Reading) -> Iterator[Finding]:
         path = link.url[start : start + MAX_PATH].partition("?")[0].lower() if start else ""
         if not _LURE_WORD_OR_DOMAIN.search(path) or link.host in _NAMED_BY_PATH or is_genuine(link.host):
             continue
-        if found := _find_brand(path.partition("#")[0]):
+        if found := _find_brand(path.partition("#")[0]) or _find_protected(path, link.host, reading):
             yield kinds.URL_BRAND_IN_PATH.at(link.where, about=link.url, host=link.host, named=found)
             return
 
@@ -235,6 +238,21 @@ def _find_brand(path: str) -> str:
     match = _BRAND_NAME.search(path) if _LURE_WORD.search(path) else None
     # The name by itself or with the lure: "paypal/login", "paypal-login"; in a headline it stands among other words.
     return match.group() if match and any(_is_about_brand(folder, match.group()) for folder in folders) else ""
+
+
+def _find_protected(path: str, host: str, reading: Reading) -> str:
+    """Return the name of the operator's that stands in a path beside a lure, by itself or with it; "" for none."""
+    names, owned = reading.protected.names, reading.protected.trusted_domains
+    if not names or is_under(host, owned):
+        return ""
+    labels = index_protected(names).by_label if _LURE_WORD.search(path) else {}
+    for folder in path.split("/"):
+        if "." in folder and "@" not in folder and is_under(folder, owned):
+            return folder
+        for word in _PATH_SIGNS.split(folder):
+            if len(word) >= _SHORTEST_IN_PATH and word in labels and _is_about_brand(folder, word):
+                return labels[word].name
+    return ""
 
 
 def _is_about_brand(folder: str, name: str) -> bool:

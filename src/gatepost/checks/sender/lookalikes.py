@@ -1,6 +1,6 @@
 """Host and sender domains that look like a domain that people trust."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -11,6 +11,7 @@ from gatepost.checks.known_names import (
     NEARBY,
     NEARBY_WORDS,
     find_registered_label,
+    index_protected,
     is_genuine,
     is_tenant,
     is_under,
@@ -18,12 +19,14 @@ from gatepost.checks.known_names import (
 from gatepost.checks.links.hosts import measure_mention
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
+from gatepost.lists.addresses import ProtectedName
 from gatepost.names import is_ip, is_mixed_script, normal_domain, org_domain, skeleton, unicode_domain
 from gatepost.strengths import coefficients
 
 _SHORTEST_TYPO = 6
 _SHORTEST_INSIDE = 6
 _LONGEST_LABEL = 63
+_MOST_WORDS = 12
 # Of a tenant's domains so many (the shortest) are compared, and so many of those looked for with a letter more, less or
 # changed: each is kept in as many forms as it has letters. To index them takes 0.4 s in each worker, once.
 _MOST_COMPARED, _MOST_RESEMBLED = 30_000, 3_000
@@ -103,27 +106,27 @@ def lookalike(reading: Reading) -> Iterator[Finding]:
     """Domains that look like, or contain, a domain that people trust.
 
     `paypa1.com`, `paypall.com`, `secure-paypal-login.com`, `paypal.com.evil.example`: the eye stops at the name it
-    knows. Compared are the tenant's own and partner domains and the well-known ones; a name that stands under a service
-    with customers (`github.zendesk.com`) is a customer.
+    knows. Compared are the tenant's own and partner domains, the names that it protects, and the well-known ones; a
+    name that stands under a service with customers (`github.zendesk.com`) is a customer.
     """
-    trusted = reading.protected.trusted_domains
+    trusted, protected = reading.protected.trusted_domains, reading.protected.names
     for sender in reading.message.senders:
         domain = normal_domain(sender.domain)
-        if seen := _find_imitation(domain, trusted):
+        if seen := _find_imitation(domain, trusted, protected):
             yield kinds.SENDER_LOOKALIKE_DOMAIN.at(
                 "From", strength=seen.strength, domain=domain, imitates=seen.of, trick=seen.trick
             )
     share = measure_mention(reading)
     for host, link in reading.sites.items():
-        if seen := _find_imitation(host, trusted):
+        if seen := _find_imitation(host, trusted, protected):
             facts = {"host": host, "imitates": seen.of, "trick": seen.trick}
             yield kinds.URL_LOOKALIKE_DOMAIN.at(
                 link.where, strength=round(share * seen.strength, 2), about=link.url, **facts
             )
 
 
-def _find_imitation(host: str, trusted: frozenset[str]) -> Imitation | None:
-    if trusted and (seen := _find_trusted_imitation(host, trusted)):
+def _find_imitation(host: str, trusted: frozenset[str], protected: frozenset[ProtectedName]) -> Imitation | None:
+    if (trusted or protected) and (seen := _find_trusted_imitation(host, trusted, protected)):
         return seen
     return find_known_imitation(host)
 
@@ -135,17 +138,21 @@ def find_known_imitation(host: str) -> Imitation | None:
 
 
 @lru_cache(1024)
-def _find_trusted_imitation(host: str, trusted: frozenset[str]) -> Imitation | None:
-    """Return the own or partner domain that a host imitates, if any."""
+def _find_trusted_imitation(
+    host: str, trusted: frozenset[str], protected: frozenset[ProtectedName]
+) -> Imitation | None:
+    """Return the own or partner domain or the protected name that a host imitates, if any."""
     if "." not in host or is_ip(host) or is_under(host, trusted):
         return None
-    return _compare(host, _index_trusted(trusted))
+    return _compare(host, _index_trusted(trusted, protected))
 
 
 @lru_cache(16)
-def _index_trusted(trusted: frozenset[str]) -> _Names:
+def _index_trusted(trusted: frozenset[str], protected: frozenset[ProtectedName]) -> _Names:
     compared = sorted(trusted, key=len)[:_MOST_COMPARED] if len(trusted) > _MOST_COMPARED else trusted
-    labels = {find_registered_label(domain): domain for domain in compared}
+    named = index_protected(protected).by_label if protected else {}
+    labels = {label: brand.name for label, brand in named.items() if label.isascii()}
+    labels |= {find_registered_label(domain): domain for domain in compared}
     long = frozenset(label for label in labels if len(label) >= _SHORTEST_INSIDE)
     return _index_labels(labels, long, long, sorted(long, key=lambda label: (len(label), label))[:_MOST_RESEMBLED])
 
@@ -208,9 +215,22 @@ def _match_inside(label: str, names: _Names) -> Imitation | None:
             lured = _is_lure(label)
             if lured or token in names.distinct:
                 return Imitation(names.labels[token], "name between hyphens", _HYPHENS_LURE if lured else _HYPHENS)
+    if found := _find_hyphenated(tokens, names):
+        return Imitation(names.labels[found], "name between hyphens", _HYPHENS_LURE if _is_lure(label) else _HYPHENS)
     if (found := _find_inside(label, names)) and not any(near in label for near in NEARBY):
         return Imitation(names.labels[found], "name inside another", _INSIDE_LURE if _is_lure(label) else _INSIDE)
     return None
+
+
+def _find_hyphenated(tokens: Sequence[str], names: _Names) -> str:
+    """Return a name whose words stand between hyphens: `wells-fargo-login`; "" if there is none."""
+    tokens = tokens[:_MOST_WORDS]
+    for start in range(len(tokens) - 1):
+        for end in range(start + 2, len(tokens) + 1):
+            joined = "".join(tokens[start:end])
+            if joined in names.inside:
+                return joined
+    return ""
 
 
 def _find_inside(label: str, names: _Names) -> str:

@@ -17,7 +17,7 @@ from gatepost.checks.known_names import (
     Mention,
     compile_names,
     ending_exists,
-    find_brands,
+    find_imitated,
     is_forwarder,
     is_freemail,
     is_genuine,
@@ -429,7 +429,8 @@ def brand_name(reading: Reading) -> Iterator[Finding]:
 
     `PayPal Service <info@tradestars.example>`: mail programs show the name and hide the address. Where the name is the
     brand and nothing but words of office ("support", "account team"), it claims to be the brand. Where other words
-    stand around it ("Apple Insider", "Books on Amazon") it may be about the brand, and says less.
+    stand around it ("Apple Insider", "Books on Amazon") it may be about the brand, and says less. Names that the
+    operator protects count in the same way, unless one of its own domains writes them.
     """
     senders = reading.message.senders[:5]
     # `PayPal, Inc <service@paypal.com>` without quotes is two mailboxes by the grammar, and one to its writer.
@@ -437,8 +438,8 @@ def brand_name(reading: Reading) -> Iterator[Finding]:
     for sender in senders:
         shown = sender.name[:MAX_NAME]
         # A sender without a name is read by the part before the @.
-        for mention in find_brands(shown or sender.local[:MAX_NAME]):
-            if _is_brands_own(mention.brand, domain) or _says_on_behalf(shown):
+        for mention in find_imitated(shown or sender.local[:MAX_NAME], reading.protected.names):
+            if _is_brands_own(mention.brand, domain, reading) or _says_on_behalf(shown):
                 continue
             if mention.disguised:
                 yield kinds.SENDER_DISGUISED_NAME.at(
@@ -450,10 +451,12 @@ def brand_name(reading: Reading) -> Iterator[Finding]:
                 )
 
 
-def _is_brands_own(brand: Brand, domain: str) -> bool:
+def _is_brands_own(brand: Brand, domain: str, reading: Reading) -> bool:
     """Return the brand's own domain; not a free mailbox, even where the brand runs the service."""
     if is_freemail(domain):
         return False
+    if brand.protected:
+        return owns(brand, domain) or is_under(domain, reading.protected.own_domains)
     # The brand's name as the whole registered name, under another ending: judged as a look-alike.
     return owns(brand, domain) or org_domain(domain).partition(".")[0] == brand.label
 

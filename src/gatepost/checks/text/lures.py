@@ -10,7 +10,7 @@ import msgspec
 
 from gatepost import kinds
 from gatepost.checks.headers.bulk_mail import measure_openness
-from gatepost.checks.known_names import Brand, find_brands, owns
+from gatepost.checks.known_names import Brand, find_imitated, is_under, owns
 from gatepost.checks.links.hosts import LinkAway, find_link_away
 from gatepost.checks.phrases import MAX_TEXTS, Phrases, find_phrases, names_contact, quote
 from gatepost.checks.sender.history import is_first_contact
@@ -317,6 +317,8 @@ def urgency(reading: Reading) -> Iterator[Finding]:
 
 
 _BRAND_THEMES = ("credential", "limitation", "parcel", "refund", "mailbox", "charge")
+# Suppliers name their customer beside charges, refunds and parcels.
+_PROTECTED_THEMES = ("credential", "limitation", "mailbox")
 _BRAND_OPENING = 200
 _BRAND_LETTER = 5_000
 _BRAND_BASE, _PER_BRAND_PHRASE = coefficients(kinds.TEXT_BRAND_WITHOUT_LINK, "base", "per_phrase")
@@ -328,7 +330,8 @@ def brand_mention(reading: Reading) -> Iterator[Finding]:
 
     `Your Netflix membership is on hold`, from anywhere, with links to anywhere but Netflix. A company that writes about
     an account of its own links to itself. Others name companies all the time, in news and offers: only together with
-    talk of accounts, payments or parcels does the name say whose account is meant.
+    talk of accounts, payments or parcels does the name say whose account is meant. A name that the operator protects is
+    that of the reader's own house, so it counts beside talk of accounts alone.
     """
     phrases = find_phrases(reading)
     words = phrases.of(*_BRAND_THEMES)
@@ -357,13 +360,19 @@ def _find_companies(reading: Reading) -> Iterator[Brand]:
     message = reading.message
     openings = [text.visible[:_BRAND_OPENING] for text in message.texts[:2] if not text.attached]
     for text in (message.subject[:_BRAND_OPENING], *openings):
-        yield from (mention.brand for mention in find_brands(text) if not mention.brand.ordinary)
+        for mention in find_imitated(text, reading.protected.names):
+            if mention.brand.protected and not find_phrases(reading).of(*_PROTECTED_THEMES):
+                continue
+            if not mention.brand.ordinary:
+                yield mention.brand
 
 
 def _is_company_involved(brand: Brand, reading: Reading) -> bool:
     """Return whether the company sent it, or is linked to at all."""
     senders = (normal_domain(sender.domain) for sender in reading.message.senders)
-    return any(owns(brand, domain) for domain in (*senders, *reading.sender_domains, *reading.sites))
+    involved = (*senders, *reading.sender_domains, *reading.sites)
+    own = reading.protected.own_domains if brand.protected else frozenset[str]()
+    return any(owns(brand, domain) or is_under(domain, own) for domain in involved)
 
 
 MAX_PLANTED_TEXT = 600

@@ -18,7 +18,7 @@ from gatepost.abby.lists import EntryLineEncoder
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, Failure
 from gatepost.api.lists import FORMATS, MAX_COMMENT, ListFileFormat, heading, lines_of
 from gatepost.api.openapi import NDJSON
-from gatepost.lists.addresses import PERSON
+from gatepost.lists.addresses import NAME, PERSON
 from gatepost.lists.catalogue import (
     KINDS,
     MAX_DESCRIPTION,
@@ -98,8 +98,8 @@ async def show_entries(context: WebContext, request: SignedInRequest, scoped_lis
 
 def search_prefix(text: str, scoped_list: ListInScope) -> str:
     """Return the prefix to search entries by. Entries are stored in their normal forms, so a text that has one is
-    searched by it; names of people are stored as they were written."""
-    if scoped_list.kind is PERSON:
+    searched by it; names are stored as they were written."""
+    if scoped_list.kind in (NAME, PERSON):
         return text
     normal = scoped_list.definition.normalise(text)
     return normal.shown if isinstance(normal, NormalForm) else text.lower()
