@@ -15,18 +15,17 @@ from gatepost.abby.scan import read_parameters
 from gatepost.feeds.formats import (
     FeedFault,
     FeedItems,
+    FeedPlan,
+    PartKind,
+    PartSaid,
     TaxiiPage,
-    read_bundle,
-    read_csv,
     read_event,
-    read_json_lines,
     read_misp,
-    read_plain,
+    read_part,
     read_taxii,
 )
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.policy.conditions import ConditionError, describe_file, evaluate, find_fault, make_variables
-from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.keys import OpenidConnectSettings
 from gatepost.store.message_index import match_rows, parse_term
 from gatepost.store.second_factors import SecurityKey
@@ -59,20 +58,18 @@ def _new_items() -> Iterator[FeedItems]:
 
 
 def _read_feed(data: bytes, items: FeedItems, kind: str) -> None:
-    settings = FeedSettings(name="feed", list_name="blocked-urls", header=len(data) % 2 == 1)
-    if kind == "csv":
-        read_csv(data, items, settings)
-    elif kind == "jsonl":
-        read_json_lines(data, items, "a.entry")
-    elif kind == "stix":
-        read_bundle(data, items)
-    elif kind == "taxii":
-        _run(read_taxii("https://a.example/x", lambda _: _answer(TaxiiPage(data)), items, ""))
+    plan = FeedPlan(BY_NAME["blocked-urls"], "feed", 500, kind, header=len(data) % 2 == 1, field="a.entry")
+
+    async def read(what: PartKind, body: bytes, since: int) -> PartSaid:
+        return read_part(plan, items, what, body, since)
+
+    if kind == "taxii":
+        _run(read_taxii("https://a.example/x", lambda _: _answer(TaxiiPage(data)), read, ""))
     elif kind == "misp":
         read_event(data, items)
-        _run(read_misp(lambda _: _answer(data), items, 0))
+        _run(read_misp(lambda _: _answer(data), read, 0))
     else:
-        read_plain(data, items, items.kind)
+        read_part(plan, items, "whole", data, 0)
 
 
 async def _answer(value: Any) -> Any:

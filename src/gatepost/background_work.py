@@ -17,9 +17,10 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
+A = TypeVar("A")
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -71,6 +72,15 @@ class BackgroundWork:
             if seconds := self._find_rest():
                 time.sleep(seconds)
             return self.measure(work, *arguments, **named)
+
+    async def map(self, work: Callable[[A], T], items: Sequence[A], piece: int) -> list[T]:
+        """Do work for each item in a thread, for so many at a time. Who no longer waits ends it between two pieces, and
+        so does a service that stops."""
+        done: list[T] = []
+        for start in range(0, len(items), piece):
+            part = items[start : start + piece]
+            done += await asyncio.to_thread(self.run, lambda part=part: [work(item) for item in part])
+        return done
 
     def measure(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Do a piece of work that mail waits for, and that others pay for."""

@@ -391,11 +391,11 @@ class SealedProcess:
     """A process that runs a module of this package, sealed (`serve_sealed`). Threads may ask it one after the other;
     `kill` can be called from any thread, and whoever waits for an answer then has none."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, *arguments: str) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", module, str(os.getpid())],
+                [sys.executable, "-P", "-m", module, str(os.getpid()), *arguments],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -405,6 +405,7 @@ class SealedProcess:
         ours.settimeout(_LOOK_SECONDS)
         self._socket = ours
         self.layers: tuple[str, ...] | None = None
+        _running.add(self)
 
     @property
     def cpu_seconds(self) -> float:
@@ -424,13 +425,14 @@ class SealedProcess:
             raise SealedProcessEnded(was_late=isinstance(fault, TimeoutError)) from None
 
     def _send(self, order: bytes, seconds: float) -> None:
-        data = memoryview(_LENGTH.pack(len(order)) + order)
         end = time.monotonic() + seconds
-        while data:
-            with contextlib.suppress(TimeoutError):
-                data = data[self._socket.send(data[: 1 << 20]) :]
-            if time.monotonic() > end:
-                raise TimeoutError
+        for data in (memoryview(_LENGTH.pack(len(order))), memoryview(order)):
+            sent = 0
+            while sent < len(data):
+                with contextlib.suppress(TimeoutError):
+                    sent += self._socket.send(data[sent : sent + (1 << 20)])
+                if time.monotonic() > end:
+                    raise TimeoutError
 
     def _receive(self, seconds: float, most: int, patience: float = 1.0) -> bytes:
         used, end = self.cpu_seconds + seconds, time.monotonic() + seconds * patience
@@ -461,6 +463,16 @@ class SealedProcess:
         self.kill()
         self._process.wait()
         self._socket.close()
+        _running.discard(self)
+
+
+_running: set[SealedProcess] = set()
+
+
+def kill_sealed_processes() -> None:
+    """Kill every process that `SealedProcess` has started here, since the service stops: nobody waits for one then."""
+    for process in tuple(_running):
+        process.kill()
 
 
 def serve_sealed(handle: Callable[[bytes], bytes], memory: int, max_order: int) -> NoReturn:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.api import strict_json
-from gatepost.api.strict_json import find_repeated_key
+from gatepost.api.errors import Failure
+from gatepost.api.strict_json import MAX_VALUES, decode_json, find_repeated_key, has_too_many_values
 
 
 @pytest.mark.parametrize(
@@ -65,3 +66,35 @@ def test_the_quick_look_says_no_more_than_the_whole_one(value: object) -> None:
     text = _write(value)
     if strict_json._has_plain_strings_once(text):
         strict_json._KEYS.decode(text)
+
+
+def _count_signs(value: object) -> int:
+    """Brackets that open, and commas."""
+    if isinstance(value, tuple | list):
+        inner = [each[1] for each in value] if isinstance(value, tuple) else value
+        return max(1, len(value)) + sum(map(_count_signs, inner))
+    return 0
+
+
+@given(VALUES)
+def test_signs_inside_of_strings_are_no_values(value: object) -> None:
+    text = _write([value, 'x,[{"', "\\"]).encode()
+    signs = _count_signs([value, "", ""])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(strict_json, "_SMALL", 4)
+        patch.setattr(strict_json, "MAX_VALUES", signs)
+        assert not has_too_many_values(text)
+        patch.setattr(strict_json, "MAX_VALUES", signs - 1)
+        assert has_too_many_values(text)
+
+
+@pytest.mark.parametrize("value", [b"[],", b"{},", b'"",', b"1,"])
+def test_millions_of_values_are_not_decoded(value: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gatepost.api.strict_json.msgspec.json.decode", None)
+    found = decode_json("the body", b"[" + value * (MAX_VALUES + 1) + b"1]")
+    assert isinstance(found, Failure)
+    assert "more than 100,000 values" in found.message
+
+
+def test_a_long_text_of_few_values_is_decoded() -> None:
+    assert decode_json("the body", json.dumps({"a": "[,{" * 100_000}).encode()) == {"a": "[,{" * 100_000}

@@ -336,7 +336,9 @@ def test_sizes(lists: Any) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff{}", b'{"tenantUid": "\\ud800"}', b"[" * 100_000, b"{} x"])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"\xff{}", b'{"tenantUid": "\\ud800"}', b"[" * 100_000, b"{} x", b"[" + b"[]," * 200_000]
+)
 def test_what_is_no_json(lists: Any, operation: str, body: bytes) -> None:
     assert error(lists.call(operation, body)) == (400, "malformed_request")
 

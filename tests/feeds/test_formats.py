@@ -11,6 +11,10 @@ from hypothesis import strategies as st
 from gatepost.feeds.formats import (
     FeedFault,
     FeedItems,
+    FeedPlan,
+    PartKind,
+    PartSaid,
+    ReadPart,
     TaxiiPage,
     date_header,
     parse_pattern,
@@ -19,11 +23,11 @@ from gatepost.feeds.formats import (
     read_event,
     read_json_lines,
     read_misp,
+    read_part,
     read_plain,
     read_taxii,
 )
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.settings.feeds import FeedSettings
 
 UID = "5a1b2c3d-0000-4000-8000-000000000001"
 
@@ -32,8 +36,17 @@ def items(name: str = "blocked-urls", most: int = 1_000) -> FeedItems:
     return FeedItems(BY_NAME[name], "test", most)
 
 
-def csv_settings(**options: Any) -> FeedSettings:
-    return FeedSettings.model_validate({"name": "t", "list_name": "x", "format": "csv", **options}, by_name=True)
+def csv_plan(**options: Any) -> FeedPlan:
+    return FeedPlan(BY_NAME["blocked-urls"], "test", 1_000, "csv", **options)
+
+
+def reading(found: FeedItems) -> ReadPart:
+    """A reader of parts in this process, which the service never has."""
+
+    async def read(what: PartKind, body: bytes, since: int) -> PartSaid:
+        return read_part(csv_plan(), found, what, body, since)
+
+    return read
 
 
 def test_plain_text_with_remarks_and_junk() -> None:
@@ -57,23 +70,23 @@ def test_phrases_keep_what_looks_like_a_remark() -> None:
 
 def test_csv_by_number_and_by_name() -> None:
     found = items()
-    read_csv(b'1,"a.example"\n2,"b.exa""mple"\n3\n', found, csv_settings(column=2))
+    read_csv(b'1,"a.example"\n2,"b.exa""mple"\n3\n', found, csv_plan(column=2))
     assert list(found.entries) == ["a.example"]
     assert found.invalid == 2
     named = items()
     body = b"# made today\n# id;URL;x\n1;c.example;2\n#4;no.example;1\n"
-    read_csv(body, named, csv_settings(column="url", delimiter=";", header=True))
+    read_csv(body, named, csv_plan(column="url", delimiter=";", header=True))
     assert list(named.entries) == ["c.example"]
     numbered = items()
-    read_csv(b"url\nd.example\n", numbered, csv_settings(header=True))
+    read_csv(b"url\nd.example\n", numbered, csv_plan(header=True))
     assert list(numbered.entries) == ["d.example"]
     with pytest.raises(FeedFault, match="no column 'host'"):
-        read_csv(body, items(), csv_settings(column="host", header=True))
+        read_csv(body, items(), csv_plan(column="host", header=True))
 
 
 def test_a_quote_that_nobody_closes_does_not_swallow_the_feed() -> None:
     found = items()
-    read_csv(b'"open\n' + b"a.example\n" * 30_000, found, csv_settings())
+    read_csv(b'"open\n' + b"a.example\n" * 30_000, found, csv_plan())
     assert found.invalid >= 1
     assert "a.example" in found.entries
 
@@ -211,16 +224,31 @@ def test_a_misp_folder_is_read_from_the_newest_on_and_only_events_are_fetched() 
         return files[name]
 
     found = items()
-    assert asyncio.run(read_misp(part, found, 0)) == 20
+    assert asyncio.run(read_misp(part, reading(found), 0)) == 20
     assert asked == ["manifest.json", f"{UID}.json", f"{other}.json"]
     assert list(found.entries) == ["a.example", "b.example"]
     assert found.invalid == 2
     asked.clear()
-    assert asyncio.run(read_misp(part, items(), 10)) == 20
+    assert asyncio.run(read_misp(part, reading(items()), 10)) == 20
     assert asked == ["manifest.json", f"{UID}.json"]
     files[f"{UID}.json"] = b"<html>"
     with pytest.raises(FeedFault, match="no MISP event"):
-        asyncio.run(read_misp(part, items(), 0))
+        asyncio.run(read_misp(part, reading(items()), 0))
+
+
+def test_whoever_reads_a_manifest_names_no_paths() -> None:
+    async def lie(_what: PartKind, _body: bytes, _since: int) -> PartSaid:
+        return PartSaid(events=(UID, "../../etc/passwd"))
+
+    asked: list[str] = []
+
+    async def part(name: str) -> bytes:
+        asked.append(name)
+        return b""
+
+    with pytest.raises(FeedFault, match="no uuid"):
+        asyncio.run(read_misp(part, lie, 0))
+    assert asked == ["manifest.json"]
 
 
 def test_a_taxii_collection_page_by_page() -> None:
@@ -241,7 +269,7 @@ def test_a_taxii_collection_page_by_page() -> None:
         return pages[len(asked) - 1]
 
     found = items()
-    position = asyncio.run(read_taxii("https://t.example/api/collections/1/", get, found, ""))
+    position = asyncio.run(read_taxii("https://t.example/api/collections/1/", get, reading(found), ""))
     assert position == "2026-01-01T00:00:00Z"
     assert list(found.entries) == ["a.example", "b.example"]
     assert asked[0] == "https://t.example/api/collections/1/objects/?match%5Btype%5D=indicator&limit=1000"
@@ -255,7 +283,7 @@ def test_taxii_pages_without_an_end() -> None:
         return TaxiiPage(b'{"more": true, "next": "same"}')
 
     with pytest.raises(FeedFault, match="does not say how"):
-        asyncio.run(read_taxii("https://t.example/1", again, items(), ""))
+        asyncio.run(read_taxii("https://t.example/1", again, reading(items()), ""))
     assert date_header({"x-taxii-date-added-last": "2026-01-01T00:00:00Z"}) == "2026-01-01T00:00:00Z"
     assert date_header({"x-taxii-date-added-last": "x\r\ny"}) == ""
 
@@ -265,7 +293,7 @@ def test_no_body_raises_anything_but_a_fault(body: bytes) -> None:
     found = items()
     read_plain(body, found, "url")
     read_json_lines(body, found, "a")
-    read_csv(body, found, csv_settings())
+    read_csv(body, found, csv_plan())
     for reader in (read_bundle, read_event):
         with pytest.raises(FeedFault):
             reader(body, found)

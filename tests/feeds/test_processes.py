@@ -22,6 +22,8 @@ from gatepost.times import now
 
 Served = Any
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def folder(tmp_path: Path, served: Served, storage_url: str) -> Path:

@@ -29,6 +29,8 @@ Feed = Callable[..., FeedSettings]
 URLS = BY_NAME["blocked-urls"]
 DAY = 86_400_000
 
+pytestmark = pytest.mark.process
+
 
 async def deliver(store: Store, link: str, age: int = 0, tenant: str | None = None, decision: Any = "deliver") -> str:
     """Put a message on record that was delivered some days ago."""

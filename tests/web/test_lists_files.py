@@ -8,12 +8,12 @@ import pytest
 
 from gatepost.api.call_limits import LIMITS, CallLimit
 from gatepost.api.lists import ListFileError
+from gatepost.feeds.sealed_reading import MAX_LINE
+from gatepost.feeds.sealed_reading import split_lines as lines_of
 from gatepost.lists.catalogue import BY_NAME, LARGE, SMALL, make_custom_list
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.lists import ListEntry, NewEntry
 from gatepost.web.pages import list_changes
-from gatepost.web.pages.list_changes import MAX_LINE
-from gatepost.web.pages.list_changes import split_lines as lines_of
 
 URLS = BY_NAME["blocked-urls"]
 SAVE = {"what": "save"}
@@ -229,7 +229,7 @@ def test_a_line_without_an_end_is_not_gathered() -> None:
     def endless() -> Any:
         while True:
             taken.append(1)
-            yield b"x" * list_changes.CHUNK
+            yield b"x" * MAX_LINE
 
     with pytest.raises(ListFileError):
         list(lines_of(endless()))

@@ -21,7 +21,7 @@ from gatepost.api.errors import (
     Failure,
 )
 from gatepost.api.http import ClientLeft
-from gatepost.api.strict_json import decode_json, find_repeated_key
+from gatepost.api.strict_json import decode_json, find_repeated_key, has_too_many_values
 from gatepost.ids import canonical
 from gatepost.times import milliseconds
 
@@ -106,6 +106,8 @@ class BodyReader(Generic[B]):
 
     def decode(self, data: bytes | bytearray) -> B | Failure:
         """Decode a body."""
+        if has_too_many_values(data):
+            return self._faults(data)
         try:
             body = self._decoder.decode(data)
         except (ValueError, RecursionError):

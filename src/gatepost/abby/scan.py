@@ -29,7 +29,7 @@ from gatepost.api.scanning import (
     MessageAnalysisResult,
     encode_scanning,
 )
-from gatepost.api.strict_json import decode_json, find_repeated_key
+from gatepost.api.strict_json import decode_json, find_repeated_key, has_too_many_values
 from gatepost.ids import canonical, new_id
 from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
@@ -47,7 +47,7 @@ _DECODER = msgspec.json.Decoder(MessageAnalysisRequest)
 def read_parameters(data: bytes) -> Envelope | Failure:
     """Return the envelope that `parameters` states, or everything that is wrong with it."""
     try:
-        envelope = _envelope(_DECODER.decode(data))
+        envelope = None if has_too_many_values(data) else _envelope(_DECODER.decode(data))
         if envelope is not None and not find_repeated_key(data):
             return envelope
     except (ValueError, RecursionError):  # the second also in a field that is not known, and was skipped

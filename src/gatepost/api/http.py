@@ -17,7 +17,7 @@ to a failure is always JSON; elsewhere a browser that asks for text/html gets a 
 import asyncio
 import errno
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
@@ -78,7 +78,7 @@ class ConnectedClient:
             continue
 
 
-async def end_with_client(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+async def end_with_client(receive: Receive, work: Awaitable[T]) -> T:
     """Do work for a client whose request has been read; it is cancelled when the client leaves, and then
     `ClientDisconnect` is raised."""
     gone = asyncio.ensure_future(ConnectedClient(receive).wait_until_gone())

@@ -1,6 +1,11 @@
-"""JSON of callers, read so that every reader finds the same in it: no key twice in one object."""
+"""JSON of callers, read so that every reader finds the same in it: no key twice in one object.
+
+Decoders hold the interpreter to the end of a text, and a text of some megabytes can consist of millions of values:
+other work would wait for seconds. So a text with more values than any call has is refused before it is decoded.
+"""
 
 import json
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -23,6 +28,10 @@ def _refuse_repeats(pairs: list[tuple[str, Any]]) -> None:
         raise _RepeatedKey(next(key for key, following in pairwise(names) if key == following))
 
 
+MAX_VALUES = 100_000
+# Texts up to this size have too few values to be counted.
+_SMALL = 64 << 10
+_STRUCTURE = re.compile(rb"\\.|[\"\[{,]", re.DOTALL)
 _MAX_OPENED = 100
 
 # Numbers are not converted: an integer of thousands of digits is no reason to stop here.
@@ -55,8 +64,35 @@ def find_repeated_key(data: bytes | bytearray) -> str:
     return ""
 
 
+def has_too_many_values(data: bytes | bytearray) -> bool:
+    """Whether a JSON text has more than `MAX_VALUES` values, as far as it is JSON. Commas and brackets say how many
+    there are at most; only where that is too many, those inside of strings are told apart."""
+    if len(data) <= _SMALL:
+        return False
+    most = 0
+    for start in range(0, len(data), _SMALL):
+        piece = data[start : start + _SMALL]
+        most += piece.count(b",") + piece.count(b"[") + piece.count(b"{")
+        if most > MAX_VALUES:
+            break
+    else:
+        return False
+    count, is_in_string = 0, False
+    for match in _STRUCTURE.finditer(data):
+        sign = data[match.start()]
+        if sign == 0x22:  # a quote
+            is_in_string = not is_in_string
+        elif not is_in_string and sign != 0x5C:  # a backslash
+            count += 1
+            if count > MAX_VALUES:
+                return True
+    return False
+
+
 def decode_json(what: str, data: bytes | bytearray) -> Any:
     """Return the values of a JSON text, or the failure that says why it cannot be read; `what` begins the sentence."""
+    if has_too_many_values(data):
+        return Failure(MALFORMED_REQUEST, f"{what} has more than {MAX_VALUES:,} values, which no call has")
     try:
         found = msgspec.json.decode(data)
         repeated = find_repeated_key(data)

@@ -21,13 +21,17 @@ comparison, or several of which any one is enough: `[url:value = 'http://a.examp
 A TAXII collection has such indicators page by page (OASIS TAXII 2.1, sections 3.4 on filtering, 3.5 on pagination and
 5.4 on getting objects). Pages come in the order in which objects were added, so the last date of the last page is where
 the next run goes on.
+
+All of this runs in a sealed process (`feeds.sealed_reading`): `FeedPlan` says what that has to know, and `read_part`
+is what it does. What a source consists of is fetched outside, by `read_misp` and `read_taxii`, which are told of each
+part only what leads to the next one.
 """
 
 import csv
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -37,7 +41,6 @@ from gatepost.ids import canonical
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.lists.entries import ListRefusal
 from gatepost.rejudge.dry_run import new_entry
-from gatepost.settings.feeds import FeedSettings
 from gatepost.store.lists import NewEntry
 from gatepost.times import date_time, milliseconds, now
 
@@ -64,6 +67,36 @@ class FeedFault(Exception):  # noqa: N818  an outcome of a run, not a fault of t
     def __init__(self, reason: str, *, refused: bool = False) -> None:
         super().__init__(reason)
         self.refused = refused
+
+
+class FeedPlan(msgspec.Struct, frozen=True, tag="feed"):
+    """How a feed is to be read: for which list and in which format (`settings.feeds.FeedSettings`). `source` is named
+    in the comments of its entries."""
+
+    definition: ListDefinition
+    source: str
+    max_entries: int
+    format: str = "plain"
+    column: int | str = 1
+    delimiter: str = ","
+    header: bool = False
+    field: str = "entry"
+
+
+# What storage can hold, and what a reader may answer.
+MAX_NUMBER = (1 << 53) - 1
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_NUMBER)]
+PartKind: TypeAlias = Literal["whole", "manifest", "event", "page"]
+
+
+class PartSaid(msgspec.Struct, frozen=True):
+    """What a part of a source says of other parts. A manifest: the events that changed after the time in question, the
+    newest first, and the time of the newest. A page: whether there is more, and how to ask for it."""
+
+    events: tuple[str, ...] = ()
+    newest: Number = 0
+    more: bool = False
+    next: str = ""
 
 
 class RejectedValue(msgspec.Struct, frozen=True):
@@ -156,10 +189,10 @@ def read_plain(body: bytes, items: FeedItems, kind: str) -> None:
         items.add(entry, remark)
 
 
-def read_csv(body: bytes, items: FeedItems, settings: FeedSettings) -> None:
+def read_csv(body: bytes, items: FeedItems, plan: FeedPlan) -> None:
     """Read one column. Lines before the header that start with `#` are skipped; a header that starts so is found."""
-    rows = _rows(body, items, settings.delimiter)
-    place = _find_column(rows, settings)
+    rows = _rows(body, items, plan.delimiter)
+    place = _find_column(rows, plan)
     for row in rows:
         if not row or row[0].lstrip().startswith("#"):
             continue
@@ -227,18 +260,18 @@ def _rows(body: bytes, items: FeedItems, delimiter: str) -> Iterator[list[str]]:
             yield row
 
 
-def _find_column(rows: Iterator[list[str]], settings: FeedSettings) -> int:
+def _find_column(rows: Iterator[list[str]], plan: FeedPlan) -> int:
     """The index of the column; the header, if there is one, is taken from the rows."""
-    named = settings.column if isinstance(settings.column, str) else None
-    if named is None and not settings.header:
-        return int(settings.column) - 1
+    named = plan.column if isinstance(plan.column, str) else None
+    if named is None and not plan.header:
+        return int(plan.column) - 1
     for row in islice(rows, MAX_REMARKS):
         cells = [cell.strip().lstrip("#").strip().lower() for cell in row]
         if named is not None and named.lower() in cells:
             return cells.index(named.lower())
         if named is None and row and not row[0].startswith("#"):
-            return int(settings.column) - 1
-    raise FeedFault(f"the feed has no column {settings.column!r} in its header", refused=True)
+            return int(plan.column) - 1
+    raise FeedFault(f"the feed has no column {plan.column!r} in its header", refused=True)
 
 
 T = TypeVar("T")
@@ -284,6 +317,7 @@ _TYPES: dict[str, tuple[tuple[ValueKind, int], ...]] = {
 }
 
 Part = Callable[[str], Awaitable[bytes]]
+ReadPart = Callable[[PartKind, bytes, int], Awaitable[PartSaid]]
 
 
 class _Attribute(msgspec.Struct, frozen=True):
@@ -318,18 +352,27 @@ _documents = msgspec.json.Decoder(_Document)
 _attributes = msgspec.json.Decoder(_Attribute, strict=False)
 
 
-async def read_misp(part: Part, items: FeedItems, since: int) -> int:
+async def read_misp(part: Part, read: ReadPart, since: int) -> int:
     """Read the events that changed after a time (0 for all); returns the time of the newest, in Unix seconds.
 
-    `part` fetches a file of the folder. Raises `FeedFault` where the manifest or an event is none.
+    `part` fetches a file of the folder, and `read` reads it. Raises `FeedFault` where the manifest or an event is none.
     """
-    manifest = _read_manifest(await part("manifest.json"), items)
+    manifest = await read("manifest", await part("manifest.json"), since)
+    # The uuid is a part of a path, and whoever read the manifest is not trusted with paths.
+    if any(canonical(uid) != uid for uid in manifest.events):
+        raise FeedFault("the manifest names events that have no uuid", refused=True)
+    for uid in manifest.events:
+        await read("event", await part(f"{uid}.json"), 0)
+    return max(since, manifest.newest)
+
+
+def read_manifest(body: bytes, items: FeedItems, since: int) -> PartSaid:
+    """Read a manifest: which events changed after a time; raises `FeedFault` where they are too many."""
+    manifest = _read_manifest(body, items)
     wanted = sorted(((time, uid) for uid, time in manifest.items() if time > since), reverse=True)
     if len(wanted) > MAX_EVENTS:
         raise FeedFault(f"the feed has more than {MAX_EVENTS:,} events to read", refused=True)
-    for _, uid in wanted:
-        read_event(await part(f"{uid}.json"), items)
-    return max([since, *manifest.values()])
+    return PartSaid(tuple(uid for _, uid in wanted), max(manifest.values(), default=0))
 
 
 def read_event(body: bytes, items: FeedItems) -> None:
@@ -361,7 +404,7 @@ def _read_manifest(body: bytes, items: FeedItems) -> dict[str, int]:
             time = int(_manifest_lines.decode(raw).timestamp)
         except (*_WRONG, ValueError):
             uid = None
-        if uid is None:
+        if uid is None or not 0 <= time <= MAX_NUMBER:
             items.reject(name, "is no event of a MISP manifest")
         else:
             found[uid] = time
@@ -552,27 +595,55 @@ def date_header(headers: dict[str, str]) -> str:
     return stated if milliseconds(stated) is not None else ""
 
 
-async def read_taxii(url: str, get: GetPage, items: FeedItems, since: str) -> str:
+async def read_taxii(url: str, get: GetPage, read: ReadPart, since: str) -> str:
     """Read what was added after a date ("" for all); returns the date up to which the collection was read.
 
-    `url` is that of the collection. Raises `FeedFault` where a page is none, or where the pages have no end.
+    `url` is that of the collection; `get` fetches a page, and `read` reads it. Raises `FeedFault` where a page is none,
+    or where the pages have no end.
     """
     objects = f"{url.partition('?')[0].rstrip('/')}/objects/"
     asked = {"match[type]": "indicator", "limit": str(PAGE), **({"added_after": since} if since else {})}
     position, seen = since, set[tuple[str, str]]()
     for _ in range(MAX_PAGES):
         page = await get(f"{objects}?{urlencode(asked)}")
-        wrong = "the collection answered with something that is no TAXII envelope"
-        envelope = _decode(_envelopes, page.body, wrong) if page.body.strip() else _Envelope()
-        read_objects(envelope.objects, items)
+        said = await read("page", page.body, 0)
         position = page.last or position
-        if not envelope.more:
+        if not said.more:
             return position
         # A server that has no cursor is asked for what follows the last date of the page (section 3.5).
-        step = ("next", envelope.next) if envelope.next else ("added_after", page.last)
+        step = ("next", said.next) if said.next else ("added_after", page.last)
         if not step[1] or step in seen:
             raise FeedFault("the collection says that there is more, and does not say how to get it", refused=True)
         seen.add(step)
         asked.pop("next", None)
         asked[step[0]] = step[1]
     raise FeedFault(f"the collection has more than {MAX_PAGES:,} pages", refused=True)
+
+
+def read_page(body: bytes, items: FeedItems) -> PartSaid:
+    """Read a page of a collection; raises `FeedFault` where it is none."""
+    wrong = "the collection answered with something that is no TAXII envelope"
+    envelope = _decode(_envelopes, body, wrong) if body.strip() else _Envelope()
+    if envelope.next and len(envelope.next) > MAX_VALUE:
+        raise FeedFault("the collection names its next page with a text that is too long", refused=True)
+    read_objects(envelope.objects, items)
+    return PartSaid(more=envelope.more, next=envelope.next or "")
+
+
+def read_part(plan: FeedPlan, items: FeedItems, what: PartKind, body: bytes, since: int) -> PartSaid:
+    """Read one part of a source; raises `FeedFault`. `since` is for manifests."""
+    if what == "manifest":
+        return read_manifest(body, items, since)
+    if what == "page":
+        return read_page(body, items)
+    if what == "event":
+        read_event(body, items)
+    elif plan.format == "csv":
+        read_csv(body, items, plan)
+    elif plan.format == "jsonl":
+        read_json_lines(body, items, plan.field)
+    elif plan.format == "stix":
+        read_bundle(body, items)
+    else:
+        read_plain(body, items, items.kind)
+    return PartSaid()

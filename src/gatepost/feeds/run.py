@@ -5,8 +5,8 @@ go, and what is remembered of the source is written last: a run that is killed l
 goes on. A source that answers with something implausible changes nothing: too many entries, too many that the list
 refuses, or too few of those that it had.
 
-A source is fetched or opened, and handed to the reader of its format. What was read is parsed in a thread, so that a
-lock can be renewed meanwhile.
+A source is fetched or opened here, and read by a sealed process (`feeds.sealed_reading`), which has the time of the
+feed and no more.
 
 HTTP requests go only to the host that the operator named, and are bounded in bytes and time. The host is resolved
 first, its addresses are checked, and the connection goes to an address that was checked; so a name cannot lead into a
@@ -38,17 +38,14 @@ from gatepost.api.lists import MAX_ENTRIES
 from gatepost.feeds.formats import (
     MEDIA_TYPE,
     FeedFault,
-    FeedItems,
+    FeedPlan,
     RejectedValue,
     TaxiiPage,
     date_header,
-    read_bundle,
-    read_csv,
-    read_json_lines,
     read_misp,
-    read_plain,
     read_taxii,
 )
+from gatepost.feeds.sealed_reading import FeedCount, ReadingFailed, SealedReader, read_sealed
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.names import is_public_address
@@ -291,7 +288,9 @@ class Reading(msgspec.Struct, frozen=True):
     """What a run read. `is_full` is False where the source told only what is new; then nothing that is absent has
     vanished. `is_unchanged`: the source says that nothing has changed since the last run."""
 
-    items: FeedItems
+    count: FeedCount = FeedCount()
+    entries: dict[str, NewEntry] = {}
+    revoked: frozenset[str] = frozenset()
     is_full: bool = True
     is_unchanged: bool = False
     etag: str = ""
@@ -304,19 +303,31 @@ async def read_source(
 ) -> Reading:
     """Read a feed: a stream where one is given, else its URL or file. `known` is what is remembered of its last run;
     raises `FeedFault`."""
-    items = FeedItems(definition, settings.name, settings.max_entries)
+    fields = ("max_entries", "format", "column", "delimiter", "header", "field")
+    plan = FeedPlan(definition, settings.name, **{name: getattr(settings, name) for name in fields})
+    seconds = settings.timeout / 1000
     try:
-        async with asyncio.timeout(settings.timeout / 1000):
-            async with open_client(settings) as client:
-                if settings.format in PARTWISE:
-                    return await _read_parts(settings, client, items, known, moment)
-                return await _read_whole(settings, client, items, known, stream)
+        async with (
+            asyncio.timeout(seconds),
+            open_client(settings) as client,
+            read_sealed(plan, settings.max_size, seconds) as reader,
+        ):
+            if settings.format in PARTWISE:
+                reading = await _read_parts(settings, client, reader, known, moment)
+            else:
+                reading = await _read_whole(settings, client, reader, known, stream)
+            if reading.is_unchanged:
+                return reading
+            count, entries = await reader.count(), await reader.feed_entries()
+            return replace(reading, count=count, entries=entries, revoked=await reader.revoked_keys())
     except TimeoutError:
         raise FeedFault(f"reading took longer than {settings.timeout:,} ms (timeout)") from None
+    except ReadingFailed as fault:
+        raise FeedFault(f"the feed {fault}", refused=True) from None
 
 
 async def _read_whole(
-    settings: FeedSettings, client: FeedClient, items: FeedItems, known: FeedRecord, stream: BinaryIO | None
+    settings: FeedSettings, client: FeedClient, reader: SealedReader, known: FeedRecord, stream: BinaryIO | None
 ) -> Reading:
     headers: dict[str, str] = {}
     if stream is not None:
@@ -327,30 +338,18 @@ async def _read_whole(
     elif settings.file:
         state = _file_state(Path(settings.file))
         if state and state == known.etag:
-            return Reading(items, is_unchanged=True)
+            return Reading(is_unchanged=True)
         body, headers = client.unpack(await _read_file(Path(settings.file), settings.max_size)), {"etag": state}
     else:
         raise FeedFault("the feed has neither url nor file: hand it over at standard input")
     if body is None:
-        return Reading(items, is_unchanged=True)
-    await asyncio.to_thread(_parse, settings, items, body)
-    return Reading(items, etag=headers.get("etag", "")[:500], last_modified=headers.get("last-modified", "")[:100])
-
-
-def _parse(settings: FeedSettings, items: FeedItems, body: bytes) -> None:
-    match settings.format:
-        case "csv":
-            read_csv(body, items, settings)
-        case "jsonl":
-            read_json_lines(body, items, settings.field)
-        case "stix":
-            read_bundle(body, items)
-        case _:
-            read_plain(body, items, items.kind)
+        return Reading(is_unchanged=True)
+    await reader.read_part("whole", body)
+    return Reading(etag=headers.get("etag", "")[:500], last_modified=headers.get("last-modified", "")[:100])
 
 
 async def _read_parts(
-    settings: FeedSettings, client: FeedClient, items: FeedItems, known: FeedRecord, moment: int
+    settings: FeedSettings, client: FeedClient, reader: SealedReader, known: FeedRecord, moment: int
 ) -> Reading:
     """Read a source of many parts: all of it once in a while, else what is new."""
     is_full = not known.position or moment - known.full_read >= settings.full_every * DAY
@@ -360,8 +359,8 @@ async def _read_parts(
             fetched = await client.get(url, accept=MEDIA_TYPE)
             return TaxiiPage(fetched.body or b"", date_header(fetched.headers))
 
-        position = await read_taxii(settings.url or "", get, items, "" if is_full else known.position)
-        return Reading(items, is_full=is_full, position=position)
+        position = await read_taxii(settings.url or "", get, reader.read_part, "" if is_full else known.position)
+        return Reading(is_full=is_full, position=position)
 
     async def part(name: str) -> bytes:
         if settings.file:
@@ -370,7 +369,7 @@ async def _read_parts(
         return (await client.get(f"{base}/{name}")).body or b""
 
     since = int(known.position) if known.position.isdigit() and not is_full else 0
-    return Reading(items, is_full=is_full, position=str(await read_misp(part, items, since)))
+    return Reading(is_full=is_full, position=str(await read_misp(part, reader.read_part, since)))
 
 
 def _conditions(known: FeedRecord) -> dict[str, str]:
@@ -547,9 +546,9 @@ class _Run:
             last_modified=reading.last_modified,
             position=reading.position,
             full_read=known.started if reading.is_full else known.full_read,
-            present=len(reading.items.entries) - counts.kept if reading.is_full else known.present,
+            present=len(reading.entries) - counts.kept if reading.is_full else known.present,
         )
-        rejected, result = tuple(reading.items.rejected), _name_result(bool(is_changed))
+        rejected, result = reading.count.rejected, _name_result(bool(is_changed))
         return FeedOutcome(settings.name, result, "", counts, rejected, found, number), record
 
     async def try_out(self, state: FeedState) -> FeedOutcome:
@@ -569,7 +568,7 @@ class _Run:
             expiring=gone if settings.keep_vanished else 0,
         )
         found = await self._look_back(definition, changes.fresh)
-        rejected, result = tuple(reading.items.rejected), _name_result(changes != _Changes())
+        rejected, result = reading.count.rejected, _name_result(changes != _Changes())
         counts = _count(reading, would, 0)
         return FeedOutcome(settings.name, result, "", counts, rejected, found, dry_run=True)
 
@@ -663,8 +662,7 @@ def _compare(
     reading: Reading, own: dict[str, int | None], settings: FeedSettings, known: FeedRecord, *, force: bool
 ) -> _Changes:
     """What there is to do; raises `FeedFault` where what was read is not plausible, unless that is forced."""
-    items = reading.items
-    entries = items.entries
+    items, entries = reading.count, reading.entries
     if not force and items.read and items.invalid * 100 > items.read * settings.max_invalid:
         first = items.rejected[0]
         raise FeedFault(
@@ -682,16 +680,16 @@ def _compare(
         )
     put = tuple(entry for key, entry in entries.items() if key not in own or own[key] != entry.expires)
     vanished = tuple(sorted(own.keys() - entries.keys())) if reading.is_full else ()
-    revoked = () if reading.is_full else tuple(sorted(items.revoked & own.keys()))
+    revoked = () if reading.is_full else tuple(sorted(reading.revoked & own.keys()))
     return _Changes(put, tuple(entry.key for entry in put if entry.key not in own), vanished, revoked)
 
 
 def _count(reading: Reading, done: FeedCounts, moved: int) -> FeedCounts:
-    items = reading.items
+    items = reading.count
     return replace(
         done,
         read=items.read,
-        entries=len(items.entries),
+        entries=len(reading.entries),
         invalid=items.invalid,
         expired=items.expired,
         other=items.other,

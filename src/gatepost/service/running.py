@@ -29,6 +29,7 @@ from gatepost.logs import Logger
 from gatepost.policy.condition_process import end_all_work
 from gatepost.policy.layers import unchanged_policies
 from gatepost.rejudge.policies_in_force import PoliciesInForce
+from gatepost.sandbox import kill_sealed_processes
 from gatepost.scanning.spool import Spool
 from gatepost.service import systemd
 from gatepost.service.certificates import CertificateWatch
@@ -122,12 +123,13 @@ async def run_plan(
 
 
 def _end_trials_at(stop: asyncio.Event) -> Callable[[], object]:
-    """End trials when the service stops: whoever tries a policy gets an answer without the rest. Returns what ends
-    this."""
+    """End trials and the reading of imported files when the service stops: whoever waits gets an answer without the
+    rest. Returns what ends this."""
 
     async def wait() -> None:
         await stop.wait()
         end_all_work()
+        kill_sealed_processes()
 
     return asyncio.create_task(wait()).cancel
 

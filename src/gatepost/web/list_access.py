@@ -138,14 +138,6 @@ def _describe_definition(definition: FeedDefinition) -> FeedLine:
 T = TypeVar("T")
 
 
-class RejectedLine(msgspec.Struct, frozen=True):
-    """A line of a text or a file that is no entry of the list, and why."""
-
-    number: int
-    text: str
-    reason: str
-
-
 class Applied(msgspec.Struct, frozen=True):
     """How many entries were changed; `fault` says why not all of them, "" where all were."""
 

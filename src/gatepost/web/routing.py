@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from gatepost.api.call_limits import CallKind
 from gatepost.api.errors import FORBIDDEN, Failure
-from gatepost.api.http import CallBesideMail, Endpoint, ErrorPage, Handler, Headers
+from gatepost.api.http import CallBesideMail, Endpoint, ErrorPage, Handler, Headers, end_with_client
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.errors import StorageError
 from gatepost.store.sessions import WebSession
@@ -159,7 +159,11 @@ async def _call(context: WebContext, page: PageRoute, request: SignedInRequest) 
             stack.enter_context(call)
         stack.enter_context(times_in(request.user.zone))
         await context.health.look(context.store, context.now())
-        answer = _in_frame(context, await page.handler(context, request), request)
+        work = page.handler(context, request)
+        # A search or a dry run that changes nothing ends with its client.
+        is_read = page.limited and page.method == "GET"
+        found = await end_with_client(request.http.receive, work) if is_read else await work
+        answer = _in_frame(context, found, request)
     return answer if page.is_polled else _after_notice(answer, request.http)
 
 

@@ -11,6 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, Failure
+from gatepost.api.http import end_with_client
 from gatepost.settings.feeds import CREDENTIALS, MAX_FEEDS, MAX_URL, FeedFormat, WebFeed, WebSettingsError, build_feed
 from gatepost.store.feeds import FeedDefinition
 from gatepost.web.context import WebContext, find_scopes
@@ -131,7 +132,8 @@ async def try_feed(context: WebContext, request: SignedInRequest, found: FeedInS
     """Read a feed without changing anything, and say what would change."""
     if context.installation.try_feed is None or (found.line.every is None and found.line.definition is None):
         return NOT_RUN
-    is_read, said = await context.installation.try_feed(found.line.name)
+    trial = context.installation.try_feed(found.line.name)
+    is_read, said = await end_with_client(request.http.receive, trial)
     outcome: dict[str, Any] = {"result": "failed", "message": said}
     if is_read:
         try:

@@ -10,27 +10,34 @@ thread, so that other requests do not wait. The whole file is checked before its
 line changes nothing; then it is saved in calls of 500, and the answer says how much was applied.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 
 import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import INVALID_REQUEST, Failure
+from gatepost.api.http import end_with_client
 from gatepost.api.lists import (
     FORMATS,
     MAX_COMMENT,
-    MAX_ENTRIES,
     DryRun,
-    ListFileError,
     ListFileFormat,
     NewListEntry,
     TriedEntry,
     format_of,
-    records,
     split_comment,
+)
+from gatepost.background_work import background
+from gatepost.feeds.sealed_reading import (
+    FILE_SECONDS,
+    PIECE,
+    Batch,
+    FilePlan,
+    ReadingFailed,
+    RejectedLine,
+    SealedReader,
+    read_sealed,
 )
 from gatepost.lists.catalogue import KINDS, ListDefinition
 from gatepost.lists.entries import ListRefusal
@@ -47,7 +54,6 @@ from gatepost.web.list_access import (
     Applied,
     ChangeSet,
     ListInScope,
-    RejectedLine,
     explain_refusal,
     find_list,
     find_list_of,
@@ -69,6 +75,8 @@ from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, UploadRoute, WebRoute
 
 MAX_LINES = 10_000
+# Lines that a thread parses before others have a turn.
+LINES_AT_ONCE = 200
 MAX_ROWS_SHOWN = 200
 LOOK_BACK_DAYS = 7
 # Messages whose senders can be blocked at once.
@@ -97,24 +105,27 @@ class Pasted(msgspec.Struct, frozen=True):
         return tuple(line.entry for line in self.lines if not line.again)
 
 
-def parse_pasted(text: str, definition: ListDefinition, comment: str, expires: int | None) -> Pasted:
+async def parse_pasted(text: str, definition: ListDefinition, comment: str, expires: int | None) -> Pasted:
     """Parse the lines of a text; lines without a comment of their own get the given one."""
     rows = text.replace("\r\n", "\n").replace("\r", "\n").split("\n", MAX_LINES)
     if len(rows) > MAX_LINES and rows[-1].strip():
         return Pasted(fault=f"A form takes at most {MAX_LINES:,} lines. Import a file instead.")
-    lines: list[PastedLine] = []
-    faults: list[RejectedLine] = []
-    for number, row in enumerate(rows, 1):
+
+    def parse(numbered: tuple[int, str]) -> PastedLine | RejectedLine | None:
+        number, row = numbered
         stated = _parse_line(row, definition, comment)
         if stated is None:
-            continue
+            return None
         made = new_entry(stated, definition)
         if isinstance(made, ListRefusal):
-            faults.append(RejectedLine(number, stated.entry, made.reason))
-        else:
-            lines.append(PastedLine(number, stated.entry, msgspec.structs.replace(made, expires=expires)))
+            return RejectedLine(number, stated.entry, made.reason)
+        return PastedLine(number, stated.entry, msgspec.structs.replace(made, expires=expires))
+
+    found = await background.map(parse, tuple(enumerate(rows, 1)), LINES_AT_ONCE)
+    lines = [each for each in found if isinstance(each, PastedLine)]
+    faults = tuple(each for each in found if isinstance(each, RejectedLine))
     fault = "" if lines or faults else "Enter at least one entry."
-    return Pasted(_mark_repeated(_share_comments(lines, comment)), tuple(faults), fault)
+    return Pasted(_mark_repeated(_share_comments(lines, comment)), faults, fault)
 
 
 def _parse_line(row: str, definition: ListDefinition, comment: str) -> NewListEntry | None:
@@ -159,8 +170,12 @@ class Preview(msgspec.Struct, frozen=True):
 @for_list
 async def show_preview(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
     """Show what adding the entries would do; nothing is saved."""
-    pasted = await _read_pasted(context, request, scoped_list)
-    return with_status(await _render_preview(context, request, scoped_list, pasted), 400 if pasted.fault else 200)
+
+    async def work() -> Response:
+        pasted = await _read_pasted(context, request, scoped_list)
+        return with_status(await _render_preview(context, request, scoped_list, pasted), 400 if pasted.fault else 200)
+
+    return await end_with_client(request.http.receive, work())
 
 
 async def preview_senders(
@@ -260,7 +275,7 @@ async def _read_pasted(context: WebContext, request: SignedInRequest, scoped_lis
     if isinstance(expires, Failure):
         return Pasted(fault=f"Last day: {expires.message}.")
     comment = form.text("comment", MAX_COMMENT)
-    return await asyncio.to_thread(parse_pasted, form.raw_text("entries"), scoped_list.definition, comment, expires)
+    return await parse_pasted(form.raw_text("entries"), scoped_list.definition, comment, expires)
 
 
 async def _preview_effect(context: WebContext, scoped_list: ListInScope, found: Pasted) -> Preview:
@@ -298,63 +313,6 @@ async def _render_preview(
         shown=MAX_ROWS_SHOWN,
         most=MAX_LINES,
     )
-
-
-CHUNK = 64 << 10
-# An entry and a comment of 1,000 characters each take 12,000 bytes where JSON escapes them all.
-MAX_LINE = 64 << 10
-
-
-class Batch(msgspec.Struct, frozen=True):
-    """Up to 500 entries of a file, in order. `stop` says why nothing after them can be read."""
-
-    entries: tuple[NewEntry, ...]
-    faults: tuple[RejectedLine, ...]
-    last: int
-    stop: str = ""
-
-
-def split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Split a file into lines; raise `ListFileError` for a line that is too long."""
-    rest, number = b"", 0
-    for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
-            number += 1
-            yield _check_length(line, number) + b"\n"
-        _check_length(rest, number + 1)
-    if rest:
-        yield rest
-
-
-def _check_length(line: bytes, number: int) -> bytes:
-    if len(line) > MAX_LINE:
-        raise ListFileError(number, f"is longer than {MAX_LINE:,} bytes")
-    return line
-
-
-def read_batches(chunks: Iterable[bytes], kind: ListFileFormat, definition: ListDefinition) -> Iterator[Batch]:
-    """Read the entries of a file in batches of one call, with the rejected lines."""
-    found = records(split_lines(chunks), kind, is_free_text=KINDS[definition.kind].is_free_text)
-    last = 0
-    while True:
-        entries: list[NewEntry] = []
-        faults: list[RejectedLine] = []
-        stop, seen = "", False
-        try:
-            for record in islice(found, MAX_ENTRIES):
-                seen, last = True, record.last
-                made = new_entry(record.entry, definition)
-                if isinstance(made, ListRefusal):
-                    faults.append(RejectedLine(record.first, record.entry.entry[:200], made.reason))
-                else:
-                    entries.append(made)
-        except ListFileError as fault:
-            stop = f"Line {fault.line:,} {fault.reason}."
-        if seen or stop:
-            yield Batch(tuple(entries), tuple(faults), last, stop)
-        if stop or not seen:
-            return
 
 
 MAX_FILE = 64 << 20
@@ -415,8 +373,24 @@ async def _process_file(
     body: SpooledBody,
     report_progress: ReportProgress,
 ) -> ImportOutcome:
-    kind = _choose_format(request)
-    checked = await check_file(body, kind, scoped_list)
+    plan = FilePlan(scoped_list.definition, _choose_format(request))
+    try:
+        async with read_sealed(plan, body.size, FILE_SECONDS) as reader:
+            await reader.put(body.chunks(PIECE))
+            return await _process_entries(context, request, scoped_list, reader, report_progress)
+    except ReadingFailed as fault:
+        return ImportOutcome(fault=f"The file {fault}. Lines before that may have been saved; see the list.")
+
+
+async def _process_entries(
+    context: WebContext,
+    request: SignedInRequest,
+    scoped_list: ListInScope,
+    reader: SealedReader,
+    report_progress: ReportProgress,
+) -> ImportOutcome:
+    # Whoever leaves before anything is saved ends the reading; what is being saved is saved to its end.
+    checked = await end_with_client(request.http.receive, check_file(reader))
     if checked.stop:
         return ImportOutcome(checked, fault=f"Nothing was saved. {checked.stop}")
     if not checked.entries and not checked.faults:
@@ -426,8 +400,7 @@ async def _process_file(
     if checked.faults and not request.form.has("skip"):
         return ImportOutcome(checked, fault="Nothing was saved: some lines are invalid.")
     changed = ChangeSet(context, scoped_list, request.user, request.actor)
-    found = _read_batches_in_thread(body, kind, scoped_list)
-    applied = await save_batches(changed, found, checked.lines, report_progress)
+    applied = await save_batches(changed, reader.batches(), checked.lines, report_progress)
     return ImportOutcome(checked, applied=applied, fault=applied.fault, undo=await changed.keep())
 
 
@@ -437,13 +410,13 @@ def _choose_format(request: SignedInRequest) -> ListFileFormat:
     return next((each for each in FORMATS if each == chosen), format_of(request.form.file))
 
 
-async def check_file(body: SpooledBody, kind: ListFileFormat, scoped_list: ListInScope) -> CheckedFile:
+async def check_file(reader: SealedReader) -> CheckedFile:
     """Read a file to its end without changing the list."""
     last = entries = faults = 0
     shown: list[RejectedLine] = []
     first: list[NewEntry] = []
     stop = ""
-    async for batch in _read_batches_in_thread(body, kind, scoped_list):
+    async for batch in reader.batches():
         last, entries, faults = batch.last, entries + len(batch.entries), faults + len(batch.faults)
         shown += batch.faults[: MAX_FAULTS_SHOWN - len(shown)]
         first += batch.entries[: MAX_DRY_RUN - len(first)]
@@ -473,14 +446,6 @@ async def save_batches(
         done, last = done + applied.modified, batch.last
         await report_progress(100 * last // lines)
     return Applied(done)
-
-
-async def _read_batches_in_thread(
-    body: SpooledBody, kind: ListFileFormat, scoped_list: ListInScope
-) -> AsyncIterator[Batch]:
-    found = read_batches(body.chunks(CHUNK), kind, scoped_list.definition)
-    while (batch := await asyncio.to_thread(next, found, None)) is not None:
-        yield batch
 
 
 async def _render_import(

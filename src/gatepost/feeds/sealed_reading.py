@@ -1,0 +1,387 @@
+"""What feeds and imported files say, read in a sealed process that is killed when its time is up.
+
+Both are text of strangers in any amount, and what comes of it is the same: entries of a list in their normal form.
+Whoever wants them (`SealedReader`) fetches or receives the bytes, hands them over piece by piece, and gets the entries
+back in batches. The process has no files, no network and no secret, so much memory and so much CPU time. It ends with
+the work that it belongs to: when that is done, when the client has left, and when the service stops.
+
+An answer is checked as that of a stranger. A process that was taken over could name other entries than its file does;
+whoever wrote that file could have written those as well. It can name no path, no list and no more entries than allowed.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from itertools import islice
+from typing import TypeAlias, TypeVar
+
+import msgspec
+
+from gatepost.api.lists import FORMATS, MAX_COMMENT, MAX_ENTRIES, ListFileError, ListFileFormat, records
+from gatepost.feeds.formats import (
+    MAX_NUMBER,
+    FeedFault,
+    FeedItems,
+    FeedPlan,
+    Number,
+    PartKind,
+    PartSaid,
+    RejectedValue,
+    read_part,
+)
+from gatepost.lists.catalogue import KINDS, LISTS, ListDefinition
+from gatepost.lists.entries import MAX_ENTRY, ListRefusal
+from gatepost.rejudge.dry_run import new_entry
+from gatepost.sandbox import SealedProcess, SealedProcessEnded, serve_sealed
+from gatepost.store.lists import NewEntry
+
+PROCESS = "gatepost.feeds.sealed_reading"
+PIECE = 1 << 20
+MAX_ORDER = PIECE + (64 << 10)
+MAX_ANSWER = 16 << 20
+# An entry and a comment of 1,000 characters each take 12,000 bytes where JSON escapes them all.
+MAX_LINE = 64 << 10
+# What reading takes beside the bytes themselves, their copies, and the entries that come of them.
+_BASE_MEMORY, _COPIES, _ENTRY_MEMORY = 256 << 20, 4, 2 << 10
+# CPU seconds for an imported file: 64 MiB of the costliest lines take less than half of it.
+FILE_SECONDS = 600.0
+
+T = TypeVar("T")
+
+
+class RejectedLine(msgspec.Struct, frozen=True):
+    """A line of a text or a file that is no entry of the list, and why."""
+
+    number: int
+    text: str
+    reason: str
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Up to 500 entries of a file, in order. `stop` says why nothing after them can be read."""
+
+    entries: tuple[NewEntry, ...]
+    faults: tuple[RejectedLine, ...]
+    last: int
+    stop: str = ""
+
+
+class FilePlan(msgspec.Struct, frozen=True, tag="file"):
+    """How an imported file is to be read: for which list and in which format."""
+
+    definition: ListDefinition
+    kind: ListFileFormat
+
+
+ReadingPlan: TypeAlias = FeedPlan | FilePlan
+
+
+class _Piece(msgspec.Struct, frozen=True, tag="piece"):
+    """More bytes of what is to be read next."""
+
+    data: bytes
+
+
+class _Part(msgspec.Struct, frozen=True, tag="part"):
+    """All bytes of a part of a feed have come: read it. The answer is a `_PartAnswer`."""
+
+    what: PartKind
+    since: int = 0
+
+
+class _Summary(msgspec.Struct, frozen=True, tag="summary"):
+    """The feed has no more parts: say what was counted. The answer is a `FeedCount`."""
+
+
+class _FeedEntries(msgspec.Struct, frozen=True, tag="entries"):
+    """The next entries of the feed, or the next that were taken back. The answer is a tuple, empty at the end."""
+
+    revoked: bool = False
+
+
+class _FileStart(msgspec.Struct, frozen=True, tag="start"):
+    """All bytes of the file have come: begin at its first line."""
+
+
+class _FileBatch(msgspec.Struct, frozen=True, tag="batch"):
+    """The next entries of the file. The answer is a `Batch`, or None at the end."""
+
+
+_Order: TypeAlias = FeedPlan | FilePlan | _Piece | _Part | _Summary | _FeedEntries | _FileStart | _FileBatch
+
+
+class _PartAnswer(msgspec.Struct, frozen=True):
+    said: PartSaid = PartSaid()
+    fault: str = ""
+    refused: bool = False
+
+
+class FeedCount(msgspec.Struct, frozen=True):
+    """How many values of a feed were read, and how many of them became no entry."""
+
+    read: Number = 0
+    invalid: Number = 0
+    expired: Number = 0
+    other: Number = 0
+    repeated: Number = 0
+    rejected: tuple[RejectedValue, ...] = ()
+
+
+_done = msgspec.msgpack.Decoder(bool)
+_part_answers = msgspec.msgpack.Decoder(_PartAnswer)
+_counts = msgspec.msgpack.Decoder(FeedCount)
+_entries = msgspec.msgpack.Decoder(tuple[NewEntry, ...])
+_keys = msgspec.msgpack.Decoder(tuple[str, ...])
+_batches: msgspec.msgpack.Decoder[Batch | None] = msgspec.msgpack.Decoder(Batch | None)
+
+
+class ReadingFailed(Exception):  # noqa: N818  an outcome, not a fault of the program
+    """Reading ended without a result; the reason follows the words "the file" or "the feed"."""
+
+
+class SealedReader:
+    """One process that reads one feed or one file."""
+
+    def __init__(self, plan: ReadingPlan, seconds: float, memory: int) -> None:
+        self._plan, self._seconds, self._memory = plan, seconds, memory
+        self._process: SealedProcess | None = None
+        self._is_over = False
+
+    async def put(self, pieces: Iterable[bytes]) -> None:
+        """Hand bytes over."""
+        iterator = iter(pieces)
+        while piece := await asyncio.to_thread(next, iterator, b""):
+            for start in range(0, len(piece), PIECE):
+                await self._ask(_Piece(piece[start : start + PIECE]), _done)
+
+    async def read_part(self, what: PartKind, body: bytes, since: int = 0) -> PartSaid:
+        """Have a part of a feed read; raises `FeedFault` where it is none."""
+        await self.put(body[start : start + PIECE] for start in range(0, len(body), PIECE))
+        answer = await self._ask(_Part(what, since), _part_answers)
+        if answer.fault:
+            raise FeedFault(answer.fault[:2_000], refused=answer.refused)
+        return answer.said
+
+    async def count(self) -> FeedCount:
+        """Return what was counted in all parts of a feed."""
+        return await self._ask(_Summary(), _counts)
+
+    async def feed_entries(self) -> dict[str, NewEntry]:
+        """Return the entries of a feed, by key; once."""
+        assert isinstance(self._plan, FeedPlan)
+        found: dict[str, NewEntry] = {}
+        while batch := await self._ask(_FeedEntries(), _entries):
+            _check_entries(batch)
+            found.update((entry.key, entry) for entry in batch)
+            self._check_number(len(found))
+        return found
+
+    async def revoked_keys(self) -> frozenset[str]:
+        """Return the keys that a feed has taken back; once."""
+        found: set[str] = set()
+        while batch := await self._ask(_FeedEntries(revoked=True), _keys):
+            if any(len(key) > MAX_ENTRY or "\0" in key for key in batch):
+                raise ReadingFailed("could not be read: its reader answered what is no entry")
+            found.update(batch)
+            self._check_number(len(found))
+        return frozenset(found)
+
+    def _check_number(self, number: int) -> None:
+        if isinstance(self._plan, FeedPlan) and number > self._plan.max_entries:
+            raise ReadingFailed(f"has more than {self._plan.max_entries:,} entries")
+
+    async def batches(self) -> AsyncIterator[Batch]:
+        """Yield the entries of a file, from its first line on; as often as wanted."""
+        await self._ask(_FileStart(), _done)
+        while (batch := await self._ask(_FileBatch(), _batches)) is not None:
+            if len(batch.entries) > MAX_ENTRIES or len(batch.faults) > MAX_ENTRIES:
+                raise ReadingFailed("could not be read: its reader answered what is no part of a file")
+            _check_entries(batch.entries)
+            yield batch
+
+    async def _ask(self, order: _Order, decoder: msgspec.msgpack.Decoder[T]) -> T:
+        """Ask the process, in a thread. Who no longer waits ends it."""
+        try:
+            return decoder.decode(await asyncio.to_thread(self._ask_now, order))
+        except asyncio.CancelledError:
+            self.kill()
+            raise
+        except SealedProcessEnded as end:
+            reason = "took too long to read" if end.was_late else "took too much memory to read"
+            raise ReadingFailed("could not be read: the work on it was ended" if self._is_over else reason) from None
+        except (msgspec.DecodeError, RecursionError):
+            raise ReadingFailed("could not be read: its reader failed") from None
+
+    def _ask_now(self, order: _Order) -> bytes:
+        if self._is_over:
+            raise SealedProcessEnded(was_late=False)
+        if self._process is None:
+            self._process = SealedProcess(PROCESS, str(self._memory))
+            self._process.ask(msgspec.msgpack.encode(self._plan), self._seconds, MAX_ANSWER)
+        before = self._process.cpu_seconds
+        answer = self._process.ask(msgspec.msgpack.encode(order), max(0.05, self._seconds), MAX_ANSWER)
+        self._seconds -= self._process.cpu_seconds - before
+        if self._seconds <= 0:
+            raise SealedProcessEnded(was_late=True)
+        return answer
+
+    def kill(self) -> None:
+        """Do no more: whoever waits for an answer gets none."""
+        self._is_over = True
+        if self._process is not None:
+            self._process.kill()
+
+    def close(self) -> None:
+        """End the process and wait until it is gone."""
+        self.kill()
+        if self._process is not None:
+            self._process.close()
+
+
+@asynccontextmanager
+async def read_sealed(plan: ReadingPlan, size: int, seconds: float) -> AsyncIterator[SealedReader]:
+    """Open a reader for a feed or a file of at most so many bytes, with so many seconds of CPU time."""
+    entries = plan.max_entries if isinstance(plan, FeedPlan) else MAX_ENTRIES
+    reader = SealedReader(plan, seconds, _BASE_MEMORY + _COPIES * size + _ENTRY_MEMORY * entries)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def _check_entries(entries: Iterable[NewEntry]) -> None:
+    """Refuse what no reader answers: texts that are too long for storage."""
+    for entry in entries:
+        texts = (entry.key, entry.shown, entry.comment)
+        is_long = max(map(len, texts)) > max(MAX_ENTRY, MAX_COMMENT)
+        if is_long or any("\0" in text for text in texts) or not 0 <= (entry.expires or 0) <= MAX_NUMBER:
+            raise ReadingFailed("could not be read: its reader answered what is no entry")
+
+
+def split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Split a file into lines; raise `ListFileError` for a line that is too long."""
+    rest, number = b"", 0
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            number += 1
+            yield _check_length(line, number) + b"\n"
+        _check_length(rest, number + 1)
+    if rest:
+        yield rest
+
+
+def _check_length(line: bytes, number: int) -> bytes:
+    if len(line) > MAX_LINE:
+        raise ListFileError(number, f"is longer than {MAX_LINE:,} bytes")
+    return line
+
+
+def read_batches(chunks: Iterable[bytes], kind: ListFileFormat, definition: ListDefinition) -> Iterator[Batch]:
+    """Read the entries of a file in batches of one call, with the rejected lines."""
+    found = records(split_lines(chunks), kind, is_free_text=KINDS[definition.kind].is_free_text)
+    last = 0
+    while True:
+        entries: list[NewEntry] = []
+        faults: list[RejectedLine] = []
+        stop, seen = "", False
+        try:
+            for record in islice(found, MAX_ENTRIES):
+                seen, last = True, record.last
+                made = new_entry(record.entry, definition)
+                if isinstance(made, ListRefusal):
+                    faults.append(RejectedLine(record.first, record.entry.entry[:200], made.reason))
+                else:
+                    entries.append(made)
+        except ListFileError as fault:
+            stop = f"Line {fault.line:,} {fault.reason}."
+        if seen or stop:
+            yield Batch(tuple(entries), tuple(faults), last, stop)
+        if stop or not seen:
+            return
+
+
+class _Reading:
+    """What the sealed process remembers between two orders."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._plan: ReadingPlan | None = None
+        self._items = FeedItems(LISTS[0], "", 0)
+        self._batches: Iterator[Batch] = iter(())
+        self._entries: Iterator[NewEntry] | None = None
+        self._revoked: Iterator[str] | None = None
+
+    def answer(self, raw: bytes) -> bytes:
+        """Do what an order says."""
+        return msgspec.msgpack.encode(self._carry_out(msgspec.msgpack.decode(raw, type=_Order)))
+
+    def _carry_out(self, order: _Order) -> object:
+        plan = self._plan
+        if isinstance(order, FeedPlan | FilePlan):
+            self._plan = order
+            if isinstance(order, FeedPlan):
+                self._items = FeedItems(order.definition, order.source, order.max_entries)
+        elif isinstance(order, _Piece):
+            self._data += order.data
+        elif isinstance(order, _Part) and isinstance(plan, FeedPlan):
+            return self._read_part(plan, order)
+        elif isinstance(order, _Summary):
+            items = self._items
+            rejected = tuple(items.rejected)
+            return FeedCount(items.read, items.invalid, items.expired, items.other, items.repeated, rejected)
+        elif isinstance(order, _FeedEntries):
+            return self._take(revoked=order.revoked)
+        elif isinstance(order, _FileStart) and isinstance(plan, FilePlan):
+            self._batches = read_batches(self._chunks(), plan.kind, plan.definition)
+        elif isinstance(order, _FileBatch):
+            return next(self._batches, None)
+        return True
+
+    def _read_part(self, plan: FeedPlan, order: _Part) -> _PartAnswer:
+        body, self._data = bytes(self._data), bytearray()
+        try:
+            return _PartAnswer(read_part(plan, self._items, order.what, body, order.since))
+        except FeedFault as fault:
+            return _PartAnswer(fault=str(fault), refused=fault.refused)
+
+    def _take(self, *, revoked: bool) -> tuple[object, ...]:
+        if revoked:
+            self._revoked = self._revoked or iter(self._items.revoked)
+            return tuple(islice(self._revoked, MAX_ENTRIES))
+        self._entries = self._entries or iter(self._items.entries.values())
+        return tuple(islice(self._entries, MAX_ENTRIES))
+
+    def _chunks(self) -> Iterator[bytes]:
+        return (bytes(self._data[start : start + MAX_LINE]) for start in range(0, len(self._data), MAX_LINE))
+
+
+def main() -> None:
+    """`python -m gatepost.feeds.sealed_reading PARENT MEMORY`, with the socket as standard input."""
+    # What is read or imported on first use is so now, while there are files.
+    for definition in LISTS:
+        for kind in FORMATS:
+            _try(FilePlan(definition, kind), _FileStart(), _FileBatch())
+        for form in ("plain", "csv", "jsonl", "stix"):
+            _try(FeedPlan(definition, "", 10, form), _Part("whole"), _Summary(), _FeedEntries())
+    serve_sealed(_Reading().answer, int(sys.argv[2]), MAX_ORDER)
+
+
+_SPECIMENS = (
+    b'b\xc3\xbccher.example\nann@b.example\n192.0.2.0/24\n2001:db8::1\n*.exe\nAnn B. <ann@b.example>\n"x","y"\n',
+    b'{"entry": "https://b\xc3\xbccher.example/x", "expires": "2999-01-01T00:00:00Z"}\n{"entry": 5}\n',
+    b"""{"type": "bundle", "objects": [{"type": "indicator", "pattern": "[url:value = 'a.example']"}]}\n\xff\n""",
+    b'{"type": "bundle", "objects": [{"type": "indicator", "valid_until": "2999-01-01T00:00:00Z", "pattern": ""}]}',
+)
+
+
+def _try(plan: ReadingPlan, *orders: _Order) -> None:
+    for specimen in _SPECIMENS:
+        reading = _Reading()
+        for order in (plan, _Piece(specimen), *orders):
+            reading.answer(msgspec.msgpack.encode(order))
+
+
+if __name__ == "__main__":
+    main()
