@@ -22,6 +22,7 @@ from gatepost.settings.events import WebAlert
 from gatepost.store.audit import Actor
 from gatepost.store.digests import DigestPreferences, DigestRecord
 from gatepost.store.errors import NameTaken, NotFound
+from gatepost.store.feedback import Correction
 from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
@@ -290,9 +291,13 @@ async def _remembered(store: Store, ggrids: Sequence[str], count: int) -> None:
     weights = [12 if record.report.decision == "deliver" else 1 for record in records]
     chance = random.Random(7)
     now = int(time.time() * 1000)
-    for _ in range(count):
+    said: dict[str, Correction] = {"deliver": "should have been held", "quarantine": "should have been delivered"}
+    for number in range(count):
         hours = chance.triangular(0.2, 23.8, 9)
-        await store.messages.record(_earlier(chance.choices(records, weights)[0], now - int(hours * 3_600_000), chance))
+        record = _earlier(chance.choices(records, weights)[0], now - int(hours * 3_600_000), chance)
+        await store.messages.record(record)
+        if record.report.decision in said and number % (80 if record.report.decision == "deliver" else 8) == 0:
+            await store.feedback.report_wrong(record.ggrid, said[record.report.decision], MARIA)
 
 
 def _earlier(record: MessageRecord, then: int, chance: random.Random) -> MessageRecord:

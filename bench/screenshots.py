@@ -89,6 +89,8 @@ PAGES: dict[str, Opened] = {
     "quarantine": at("/quarantine"),
     "quarantine-none": at("/quarantine?subject=nothing+has+these+words"),
     "requests": at("/requests"),
+    "accuracy": at("/accuracy"),
+    "accuracy-of-tenant": at("/accuracy?span=quarter&tenant={tenant}"),
     "scan": at("/scan"),
     "lists": at("/lists?scope=global"),
     "lists-of-tenant": at("/lists?scope={tenant}"),

@@ -184,6 +184,13 @@ def test_counts_of_all_tenants_are_added_up(house: House) -> None:
         assert top.counted == 3
         assert top.senders == (("a@sender.example", 3),)
         assert len(top.tenants) == 2
+        decided = await store.traffic.decided(None, moment - DAY, moment + DAY, DAY)
+        assert sum(number for step in decided for number in step.results.values()) == 3
+        assert (await store.traffic.held_findings(None, moment - DAY, moment + 1)).held == 3
+        assert (await store.traffic.held_findings(house.far, moment - DAY, moment + 1)).held == 1
+        assert [each.ggrid for each in await store.messages.summaries([each.ggrid for each in records])] == [
+            each.ggrid for each in records
+        ]
         await asyncio.gather(*map(store.quarantine.hold, records))
         flow = await store.quarantine.flow(None, moment - DAY, now() + 1)
         assert (flow.came_in, flow.still_held) == (3, 3)

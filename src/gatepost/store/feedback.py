@@ -4,16 +4,17 @@ A report is an audit record with the action `message.reported`, so it cannot be 
 it marks the campaign of the message and goes into a training pool, where there is a feature row to learn from.
 """
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from gatepost.store.audit import MESSAGE_REPORTED, Actor, write_audit
 from gatepost.store.campaigns import MarkSays, mark_message
-from gatepost.store.engine import Operations, Read, Work, change, normalize_scope, now, query, storable
+from gatepost.store.engine import Operations, Read, Work, change, large_query, normalize_scope, now, query, storable
 from gatepost.store.learning import TaughtMessage, count_by_mail, digest_of, teach, teach_record
 from gatepost.store.message_records import find_message
-from gatepost.store.quarantine import find_held
+from gatepost.store.quarantine import DELETED, RELEASED, RESTORED, find_held, read_actions
 from gatepost.store.recipients import add_request
 
 _SELECT_SAID = """SELECT says, created FROM campaign_marks
@@ -34,6 +35,9 @@ class TextFeatures(msgspec.Struct, frozen=True):
     row: bytes = b""
     signature: tuple[int, ...] = ()
 
+
+_samples = msgspec.json.Decoder(tuple[str, ...])
+_HELD = "should have been held"
 
 NO_FEATURES = TextFeatures()
 
@@ -62,6 +66,20 @@ class MailReport(msgspec.Struct, frozen=True):
     unwanted: bool
     messages: tuple[ReportedMessage, ...]
     is_certain: bool = False
+
+
+class Corrections(msgspec.Struct, frozen=True):
+    """What people of a tenant, or of all, said of messages in a period. `said` has the last report on each message:
+    whether it should have been held. `mailed` are numbers of messages that were forwarded as unwanted and as wanted:
+    nobody knows which results they belong to. `since` is where the period begins, later than asked for where the trail
+    is too long."""
+
+    since: int
+    said: Mapping[str, bool] = {}
+    released: frozenset[str] = frozenset()
+    deleted: frozenset[str] = frozenset()
+    mailed: tuple[int, int] = (0, 0)
+    reporters: int = 0
 
 
 class FeedbackReports(Operations):
@@ -121,6 +139,34 @@ class FeedbackReports(Operations):
         unwanted = mark == "unwanted"
         taught = yield from teach_record(owner, by, record, "report", unwanted=unwanted, features=features.row)
         return Noted(taught)
+
+    @large_query
+    def corrections(self, tenant: str | None, since: int, until: int) -> Work[Corrections]:
+        """What people did and said about mail in a period: reports, releases, deletions."""
+        actions, is_cut = yield from read_actions(normalize_scope(tenant), since, until)
+        said: dict[str, bool] = {}
+        released, reporters = set[str](), set[tuple[str, str]]()
+        # The last deletion or restoration of each message says what holds.
+        deleted: dict[str, bool] = {}
+        mailed = {True: 0, False: 0}
+        for action, kind, sample, name, count, _ in actions:
+            if action not in (MESSAGE_REPORTED, RELEASED, DELETED, RESTORED, BY_MAIL):
+                continue
+            ggrid, *rest = _samples.decode(sample)
+            if action == MESSAGE_REPORTED:
+                said.setdefault(ggrid, _HELD in rest[:1])
+            elif action == BY_MAIL:
+                mailed[_HELD in rest[:1]] += count
+            elif action == RELEASED:
+                released.add(ggrid)
+            else:
+                deleted.setdefault(ggrid, action == DELETED)
+                continue
+            reporters.add((kind, name))
+        start = actions[-1][5] if is_cut else since
+        both = (mailed[True], mailed[False])
+        gone = frozenset(ggrid for ggrid, is_deleted in deleted.items() if is_deleted)
+        return Corrections(start, said, frozenset(released), gone, both, len(reporters))
 
     @query
     def state(self, ggrid: str, tenant: str | None = None) -> Work[tuple[str, int] | None]:

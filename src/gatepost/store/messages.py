@@ -109,6 +109,7 @@ _SELECT_IDS = f"{_SELECT} WHERE id = ANY($1){_IN_DAYS}"
 _SELECT_DETAILS = f"SELECT id, detail FROM messages WHERE id = ANY($1){_IN_DAYS}"  # noqa: S608
 _SELECT_PACKED = f"SELECT ggrid, detail FROM messages WHERE ggrid = ANY($1){_IN_DAYS}"  # noqa: S608
 _SELECT_GGRID = f"{_SELECT} WHERE ggrid = $1{_IN_DAYS}"
+_SELECT_GGRIDS = f"SELECT ggrid, {_SELECT.removeprefix('SELECT ')} WHERE ggrid = ANY($1){_IN_DAYS}"
 _SELECT_GGRID_OF = "SELECT ggrid FROM messages WHERE id = $1 AND completed::bigint = $2"
 _DELIVERED_AS = f"SELECT id FROM deliveries WHERE id = ANY($1){_IN_DAYS} AND queue_id = $4"  # noqa: S608
 
@@ -337,6 +338,12 @@ class Messages(Operations):
     def lines(self, ggrids: Sequence[str]) -> Work[tuple[MessageLine, ...]]:
         """Those of these messages that are still on record, the newest first."""
         return (yield from find_lines(ggrids))
+
+    @large_query
+    def summaries(self, ggrids: Sequence[str]) -> Work[tuple[MessageSummary, ...]]:
+        """The results of these messages that are still on record, the newest first."""
+        rows = yield from read_by_ggrids(_SELECT_GGRIDS, tuple(map(storable, ggrids)))
+        return tuple(sorted((_summary(row[1:]) for row in rows), key=lambda one: (-one.completed, one.ggrid)))
 
     @large_query
     def timeline(self, ggrid: str, tenant: str | None = None) -> Work[MessageTimeline | None]:

@@ -142,7 +142,7 @@ GROUP BY verdict ORDER BY count(*) DESC, verdict"""
 # How many records of the audit trail are read, whatever they are about.
 EXAMINED_ACTIONS = 5_000
 
-_RELEASED, _DELETED, _RESTORED = "quarantine.release", "quarantine.delete", "quarantine.restore"
+RELEASED, DELETED, RESTORED = "quarantine.release", "quarantine.delete", "quarantine.restore"
 _GOOD = "should have been delivered"
 
 _COUNT_PERIOD = "SELECT count(*) FROM (SELECT 1 FROM held WHERE {} ORDER BY {} LIMIT $1) AS counted"
@@ -151,7 +151,7 @@ _PERIOD_OF_TENANT = _COUNT_PERIOD.format(
     "(gone, tenant, kept) >= ($2, $5, $3) AND (gone, tenant, kept) < ($2, $5, $4)",
     "gone DESC, tenant DESC, kept DESC",
 )
-_ACTIONS = "SELECT action, actor_kind, sample FROM audit WHERE {} ORDER BY {} LIMIT $1"
+_ACTIONS = "SELECT action, actor_kind, sample, actor_name, count, time FROM audit WHERE {} ORDER BY {} LIMIT $1"
 _ACTIONS_OF_ALL = _ACTIONS.format("time >= $2 AND time < $3", "time DESC, id DESC")
 _ACTIONS_OF_TENANT = _ACTIONS.format(
     "(scope, time) >= ($4, $2) AND (scope, time) < ($4, $3)", "scope DESC, time DESC, id DESC"
@@ -472,11 +472,18 @@ def count_period(scope: str | None, since: int, until: int) -> Work[tuple[int, i
 
 def describe_period(scope: str | None, since: int, until: int, held: int, released: int) -> Work[QuarantineFlow]:
     """The figures of a period, from what `count_period` counted and from what people did."""
+    actions, is_cut = yield from read_actions(scope, since, until)
+    more = is_cut or max(held, released) > MAX_COUNTED
+    numbers = min(held, MAX_COUNTED), min(released, MAX_COUNTED)
+    return _describe_flow(actions, *numbers, since=since, more=more)
+
+
+def read_actions(scope: str | None, since: int, until: int) -> Work[tuple[Sequence[Row], bool]]:
+    """The newest records of the audit trail of a period, and whether there are older ones: action, kind of actor, what
+    it is about, name of the actor, number and time of each."""
     period = (EXAMINED_ACTIONS + 1, since, until)
     actions = yield Read(_ACTIONS_OF_TENANT, (*period, scope)) if scope else Read(_ACTIONS_OF_ALL, period)
-    more = len(actions) > EXAMINED_ACTIONS or max(held, released) > MAX_COUNTED
-    numbers = min(held, MAX_COUNTED), min(released, MAX_COUNTED)
-    return _describe_flow(actions[:EXAMINED_ACTIONS], *numbers, since=since, more=more)
+    return actions[:EXAMINED_ACTIONS], len(actions) > EXAMINED_ACTIONS
 
 
 def find_held(ggrid: str, tenant: str | None) -> Work[HeldMessage | None]:
@@ -692,11 +699,11 @@ def _describe_flow(actions: Sequence[Row], held: int, released_rows: int, *, sin
     released, by_recipients, reported, deleted = set[str](), set[str](), set[str](), set[str]()
     # Those whose last deletion or restoration was seen: it says what holds.
     settled = set[str]()
-    for action, kind, sample in actions:
-        if action not in (_RELEASED, _DELETED, _RESTORED, MESSAGE_REPORTED):
+    for action, kind, sample, *_ in actions:
+        if action not in (RELEASED, DELETED, RESTORED, MESSAGE_REPORTED):
             continue
         ggrid, *said = _samples.decode(sample)
-        if action == _RELEASED:
+        if action == RELEASED:
             released.add(ggrid)
             if kind == "recipient":
                 by_recipients.add(ggrid)
@@ -705,7 +712,7 @@ def _describe_flow(actions: Sequence[Row], held: int, released_rows: int, *, sin
                 reported.add(ggrid)
         elif ggrid not in settled:
             settled.add(ggrid)
-            if action == _DELETED:
+            if action == DELETED:
                 deleted.add(ggrid)
     # Rows of deleted messages do not stay, and ids say when their messages came.
     came_and_deleted = sum(1 for ggrid in deleted if _came(ggrid, since))

@@ -33,7 +33,7 @@ from gatepost.store.paging import MAX_COUNTED, MAX_PAGE, MessageCount, Page
 from gatepost.store.sightings import Sighting, SightingBatch, StoredSightings
 from gatepost.store.tenant_databases import TenantDatabases, gather_all
 from gatepost.store.tenants import delete_some_mail
-from gatepost.store.traffic import TOP, TopValues, Traffic, TrafficBucket
+from gatepost.store.traffic import TOP, DecidedStep, FindingCounts, TopValues, Traffic, TrafficBucket
 
 T = TypeVar("T")
 Position = tuple[Any, ...]
@@ -138,6 +138,13 @@ class ShardedMessages(Messages):
         chosen = _prefer(self._databases, rows, lambda line: (line.ggrid, line.tenant))
         return tuple(sorted(chosen, key=lambda line: (-line.completed, line.ggrid)))
 
+    async def summaries(self, ggrids: Sequence[str]) -> tuple[MessageSummary, ...]:
+        """The results of these messages that are still on record, the newest first."""
+        found = await gather_all(part.summaries(ggrids) for part in self._parts)
+        rows = [(number, row) for number, rows in enumerate(found) for row in rows]
+        chosen = _prefer(self._databases, rows, lambda row: (row.ggrid, row.tenant))
+        return tuple(sorted(chosen, key=lambda row: (-row.completed, row.ggrid)))
+
     async def timeline(self, ggrid: str, tenant: str | None = None) -> MessageTimeline | None:
         """What is on record of a message."""
         if tenant:
@@ -205,6 +212,33 @@ class ShardedTraffic(Traffic):
             return await self._parts[self._databases.place_of(tenant)].buckets(tenant, since, until, step)
         found = await gather_all(part.buckets(None, since, until, step) for part in self._parts)
         return tuple(map(_add_buckets, zip(*found, strict=True)))
+
+    async def decided(self, tenant: str | None, since: int, until: int, step: int) -> tuple[DecidedStep, ...]:
+        """Verdicts and decisions of every step of a time span, of a tenant or of all of them."""
+        if tenant:
+            return await self._parts[self._databases.place_of(tenant)].decided(tenant, since, until, step)
+        found = await gather_all(part.decided(None, since, until, step) for part in self._parts)
+        return tuple(
+            DecidedStep(steps[0].start, sum((Counter(each.results) for each in steps), Counter[tuple[str, str]]()))
+            for steps in zip(*found, strict=True)
+        )
+
+    async def held_findings(self, tenant: str | None, since: int, until: int) -> FindingCounts:
+        """Count the findings of held mail among the newest messages of a period."""
+        if tenant:
+            return await self._parts[self._databases.place_of(tenant)].held_findings(tenant, since, until)
+        found = await gather_all(part.held_findings(None, since, until) for part in self._parts)
+        # Where one database was not counted to its end, the others are asked again for the same period.
+        reached = max((each.reached for each in found if each.more), default=0)
+        if reached:
+            found = await gather_all(part.held_findings(None, reached, until) for part in self._parts)
+        return FindingCounts(
+            sum(each.counted for each in found),
+            bool(reached),
+            reached or since,
+            sum(each.held for each in found),
+            sum((Counter(each.findings) for each in found), Counter[str]()),
+        )
 
     async def top_values(self, tenant: str | None, since: int, until: int) -> TopValues:
         """The most frequent values among the newest messages of a period. Over all tenants, values that are frequent

@@ -86,6 +86,17 @@ _TAKE_HOUR = f"""DELETE FROM traffic
 WHERE tenant = $1 AND bucket >= $2 AND bucket < $3 RETURNING {", ".join(COLUMNS)}"""  # noqa: S608
 
 
+_SELECT_DECIDED = """SELECT bucket / $4::bigint * $4::bigint, verdict, decision, CAST(sum(messages) AS BIGINT)
+FROM traffic WHERE tenant = $1 AND bucket >= $2 AND bucket < $3 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"""
+
+
+class DecidedStep(msgspec.Struct, frozen=True):
+    """How many messages got each verdict with each decision from `start` on, for one step."""
+
+    start: int
+    results: Mapping[tuple[str, str], int] = {}
+
+
 class TrafficBucket(msgspec.Struct, frozen=True):
     """What was analysed from `start` on, for one step. `duration` is the sum and `longest` the longest, in ms."""
 
@@ -212,6 +223,9 @@ _HARMLESS = frozenset({"clean", "bulk"})
 _ROWS = """SELECT id, verdict, tenant, sender, sender_domain, recipients, tags, evidence, completed FROM message_search
 WHERE completed >= $1 AND completed < $2{} ORDER BY completed DESC, id DESC LIMIT $3"""
 _ALL_TENANTS, _OF_TENANT = _ROWS.format(""), _ROWS.format(" AND tenant = $4")
+_DECIDED_ROWS = """SELECT decision, tags, completed FROM message_search
+WHERE completed >= $1 AND completed < $2{} ORDER BY completed DESC, id DESC LIMIT $3"""
+_DECIDED_OF_ALL, _DECIDED_OF_TENANT = _DECIDED_ROWS.format(""), _DECIDED_ROWS.format(" AND tenant = $4")
 _DETAILS = "SELECT id, detail FROM messages WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigint < $3"
 
 
@@ -231,6 +245,17 @@ class TopValues(msgspec.Struct, frozen=True):
     reached: int = 0
 
 
+class FindingCounts(msgspec.Struct, frozen=True):
+    """How many of the newest messages of a period were held, and with which findings. `counted` messages were looked
+    at; with `more` the period has others, which are older than `reached`."""
+
+    counted: int = 0
+    more: bool = False
+    reached: int = 0
+    held: int = 0
+    findings: Mapping[str, int] = {}
+
+
 class Traffic(Operations):
     """How many messages were analysed, with which results, and what is most frequent in them."""
 
@@ -240,13 +265,32 @@ class Traffic(Operations):
 
         Steps are whole multiples of five minutes and begin at whole multiples of themselves (UTC); at most 2,000.
         """
-        width = max(1, -(-step // BUCKET_MILLISECONDS)) * BUCKET_MILLISECONDS
-        last = max(0, -(-until // width)) * width
-        first = max(max(0, since) // width * width, last - MAX_STEPS * width)
+        first, last, width = _divide(since, until, step)
         found: dict[int, list[Row]] = {}
         for start, *row in (yield Read(_SELECT, (normalize_scope(tenant) or ALL_TENANTS, first, last, width))):
             found.setdefault(start, []).append(tuple(row))
         return tuple(_sum_bucket(start, found.get(start, ())) for start in range(first, last, width))
+
+    @large_query
+    def decided(self, tenant: str | None, since: int, until: int, step: int) -> Work[tuple[DecidedStep, ...]]:
+        """Verdicts and decisions of every step of a time span, in the same steps as `buckets`."""
+        first, last, width = _divide(since, until, step)
+        found: dict[int, dict[tuple[str, str], int]] = {start: {} for start in range(first, last, width)}
+        rows = yield Read(_SELECT_DECIDED, (normalize_scope(tenant) or ALL_TENANTS, first, last, width))
+        for start, verdict, decision, messages in rows:
+            found[start][verdict, decision] = messages
+        return tuple(DecidedStep(start, results) for start, results in found.items())
+
+    @large_query
+    def held_findings(self, tenant: str | None, since: int, until: int) -> Work[FindingCounts]:
+        """Count the findings of held mail among the newest messages of a period, of a tenant or of all (None)."""
+        scope = normalize_scope(tenant)
+        limits = (since, until, COUNTED + 1)
+        found = yield Read(_DECIDED_OF_TENANT, (*limits, scope)) if scope else Read(_DECIDED_OF_ALL, limits)
+        rows = [row for row in found[:COUNTED] if _TRIAL not in row[1]]
+        held = [row[1] for row in rows if row[0] != "deliver"]
+        findings = Counter(tag for tags in held for tag in _lines(tags))
+        return FindingCounts(len(rows), len(found) > COUNTED, rows[-1][2] if rows else since, len(held), findings)
 
     @large_query
     def top_values(self, tenant: str | None, since: int, until: int) -> Work[TopValues]:
@@ -261,6 +305,13 @@ class Traffic(Operations):
         details = (yield Read(_DETAILS, (Many(some), since, until))) if some else ()
         hosts = {number: _link_hosts(packed) for number, packed in details}
         return _count(rows, len(found) > COUNTED, hosts)
+
+
+def _divide(since: int, until: int, step: int) -> tuple[int, int, int]:
+    """Where the first step of a time span begins, where the last one ends, and how long each is."""
+    width = max(1, -(-step // BUCKET_MILLISECONDS)) * BUCKET_MILLISECONDS
+    last = max(0, -(-until // width)) * width
+    return max(max(0, since) // width * width, last - MAX_STEPS * width), last, width
 
 
 def _count_hosts(rows: Sequence[Row], hosts: Mapping[int, set[str]]) -> tuple[tuple[str, int], ...]:

@@ -17,6 +17,7 @@ from gatepost.web.openid import OpenidClient
 from gatepost.web.page_responses import Assets
 from gatepost.web.pages import (
     account,
+    accuracy,
     alerts,
     api_credentials,
     audit,
@@ -54,6 +55,7 @@ PAGES: tuple[WebRoute, ...] = (
     *sign_in.PAGES,
     *account.PAGES,
     *overview.PAGES,
+    *accuracy.PAGES,
     *saved_searches.PAGES,
     *messages.PAGES,
     *message_entries.PAGES,

@@ -129,6 +129,7 @@ NAVIGATION = (
     NavigationLink("Quarantine", "/quarantine", "quarantine.read"),
     NavigationLink("Requests", "/requests", "quarantine.read"),
     NavigationLink("Scan", "/scan", "messages.scan"),
+    NavigationLink("Accuracy", "/accuracy", "messages.read"),
     NavigationLink("Lists", "/lists", "lists.read", "Configure"),
     NavigationLink("Feeds", "/feeds", "feeds.read", "Configure"),
     NavigationLink("Policy", "/policy", "policy.read", "Configure"),
