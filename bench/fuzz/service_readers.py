@@ -27,6 +27,7 @@ from gatepost.feeds.formats import (
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.policy.conditions import ConditionError, describe_file, evaluate, find_fault, make_variables
 from gatepost.settings.keys import OpenidConnectSettings
+from gatepost.smtp.ldap import parse_message, read_result
 from gatepost.store.message_index import match_rows, parse_term
 from gatepost.store.second_factors import SecurityKey
 from gatepost.web.forms import Form, parse_query, read_unsent
@@ -41,6 +42,15 @@ from gatepost.web.openid_keys import SigningKey
 from gatepost.web.second_factors import Assertion, RelyingParty, encode, verify_assertion, verify_new_key
 
 _FEED_LISTS = ("blocked-urls", "blocked-senders", "blocked-ips", "blocked-files", "blocked-phrases")
+
+
+def read_ldap_answer(data: bytes) -> tuple[int, int, int] | None:
+    """Read one message of a directory, and the result in it."""
+    try:
+        number, operation, content = parse_message(data)
+        return number, operation, read_result(content)
+    except ValueError:
+        return None
 
 
 def _run(work: Coroutine[Any, Any, Any]) -> Any:

@@ -57,6 +57,17 @@ SERVICE: tuple[Target, ...] = (
         most=600,
     ),
     Target(
+        "ldap-answers",
+        service_readers.read_ldap_answer,
+        lambda: [
+            bytes.fromhex("020101640a0404636e3d783002") + b"\x30\x00",
+            bytes.fromhex("02010165070a010004000400"),
+            bytes.fromhex("02010078070a013404000400a0023000"),
+        ],
+        cheap=True,
+        most=600,
+    ),
+    Target(
         "scram-challenge",
         lambda data: parse_challenge(readers.decode_text(data), "n"),
         lines("r=nonce,s=c2FsdA==,i=4096", "r=n,s=,i=99999999", "m=x,r=nn,s=é,i=٤"),

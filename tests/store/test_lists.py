@@ -215,6 +215,7 @@ ENTRIES = {
     "phrase": "wire now",
     "domain": "bank.example",
     "person": "ann <ann@bank.example>",
+    "recipient": "ann@house.example",
 }
 SUBJECTS = (
     Subject("from", "ann@evil.example", "From"),
@@ -233,6 +234,8 @@ def test_every_list_that_can_be_made_has_an_effect(use: Use) -> None:
         hits = await store.list_lookup.find(None, collect_keys(SUBJECTS, unkeyed.keyed))
         ruling = rule_on(hits, SUBJECTS, authenticated=True, custom=unkeyed.custom)
         handed_out = unkeyed.entries.get(custom.counts_as, ())
+        if custom.kind == "recipient":  # no message asks it, but SMTP does
+            return bool(await store.list_lookup.knows_recipient(None, [ENTRIES["recipient"]]))
         return ruling != Ruling() or any(entry.list == custom.name for entry in handed_out)
 
     async def scenario(store: Store) -> None:

@@ -192,6 +192,15 @@ SENDER = EntryKind(
     list_sender_keys,
 )
 
+RECIPIENT = EntryKind(
+    "recipient",
+    "an address that exists, a domain of which every address does, or *.domain",
+    "ann@example.com",
+    normalise_sender,
+    refuse_sender,
+    list_sender_keys,
+)
+
 
 _PERSON = re.compile(r"\s*(\S[^<>]{0,400}?)\s*<\s*([^<>\s]{1,320})\s*>\s*\Z")
 

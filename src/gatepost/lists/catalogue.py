@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from gatepost.lists.addresses import DOMAIN, NAME, PERSON, SENDER
+from gatepost.lists.addresses import DOMAIN, NAME, PERSON, RECIPIENT, SENDER
 from gatepost.lists.entries import (
     DIGEST,
     FILETYPE,
@@ -40,21 +40,24 @@ UNKEYED_ENTRY_BYTES = 32
 MAX_CUSTOM_LISTS = 100
 
 KINDS: dict[str, EntryKind] = {
-    kind.name: kind for kind in (SENDER, NETWORK, URL, DIGEST, FILETYPE, FILE_NAME, PHRASE, DOMAIN, PERSON, NAME)
+    kind.name: kind
+    for kind in (SENDER, NETWORK, URL, DIGEST, FILETYPE, FILE_NAME, PHRASE, DOMAIN, PERSON, NAME, RECIPIENT)
 }
 
 _CUSTOM_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}\Z")
 
 # What a match does. `block`: the verdict is at least `policy`. `lift`: spam, bulk, suspicion and encryption do not hold
 # the message. `clear` and `clear-attacks`: findings on the link or file itself do not count, but for conclusive ones of
-# an attack, or with those. `skip-relay`: the host is passed over in the search for the sending host. The others say
-# whom nobody may imitate. "": nothing asks such a list.
+# an attack, or with those. `skip-relay`: the host is passed over in the search for the sending host.
+# `take-recipient`: SMTP takes mail for the address, where `recipientVerification` asks the list; no message does. The
+# others say whom nobody may imitate. "": nothing asks such a list.
 Effect = Literal[
     "block",
     "lift",
     "clear",
     "clear-attacks",
     "skip-relay",
+    "take-recipient",
     "protect-own-domain",
     "protect-partner-domain",
     "protect-person",
@@ -99,8 +102,8 @@ class ListDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_looked_up(self) -> bool:
-        """Whether each message asks storage for its entries."""
-        return self.keyed and bool(self.subjects)
+        """Whether storage is asked for its entries, by each message or by each recipient."""
+        return self.keyed and (bool(self.subjects) or self.effect == "take-recipient")
 
     @property
     def is_countable(self) -> bool:
@@ -299,6 +302,15 @@ LISTS: tuple[ListDefinition, ...] = (
         max_size=FEW,
         effect="protect-name",
         keyed=False,
+    ),
+    ListDefinition(
+        name="known-recipients",
+        kind=RECIPIENT.name,
+        category="allow",
+        display_name="Known recipients",
+        description="Recipients that exist; SMTP refuses others where recipientVerification asks this list",
+        max_size=LARGE,
+        effect="take-recipient",
     ),
 )
 

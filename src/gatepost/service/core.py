@@ -41,15 +41,16 @@ from gatepost.service.certificates import build_smtp_tls
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.health import NodeHealth, Probe, probe_core, state_of
 from gatepost.service.plan import Plan, SharedParts
-from gatepost.service.routes import hostname, open_outbound_routing, open_routing
+from gatepost.service.routes import build_recipient_verifier, hostname, open_outbound_routing, open_routing
 from gatepost.service.signing import build_signer
 from gatepost.settings.keys import GuardSettings
-from gatepost.settings.scan_sources import MilterSettings, SmtpSettings
+from gatepost.settings.scan_sources import MilterSettings, SmtpSettings, UnknownRecipientsSettings
 from gatepost.smtp.client import OutboundTenants, Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.delivery_log import DeliveryLog
 from gatepost.smtp.flow_control import FlowControl
 from gatepost.smtp.outbound import HOUR, CountsOfAllNodes, HourlyLimits, Outbound, SenderLimits
+from gatepost.smtp.recipients import RecipientVerifier
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.services import MessageHandler, Services
@@ -57,6 +58,9 @@ from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.supervisor import SealError
+
+# Unknown recipients of one host in an hour where recipients are verified and no other limit is set.
+MAX_UNKNOWN = 100
 
 log = Logger("gatepost.guard")
 
@@ -233,6 +237,7 @@ class CoreParts(msgspec.Struct, frozen=True):
     outbound_routing: Routing | None
     deliveries: DeliveryLog
     flow: FlowControl | None
+    recipients: RecipientVerifier | None
     sender_counts: CountsOfAllNodes | None
 
     @property
@@ -272,17 +277,23 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
     if source and source.keep == "held":
         guard.keep_with(quarantine)
     flow = _start_flow_control(settings, shared, stack)
+    recipients = build_recipient_verifier(settings, routing, shared.store.list_lookup)
+    if recipients:
+        stack.push_async_callback(recipients.close)
     counts = _start_sender_counts(settings, shared, stack)
-    return CoreParts(settings, guard, quarantine, routing, outbound_routing, deliveries, flow, counts)
+    return CoreParts(settings, guard, quarantine, routing, outbound_routing, deliveries, flow, recipients, counts)
 
 
 def _start_flow_control(settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> FlowControl | None:
     """Build and start flow control, if there is a limit and an SMTP source; the stack stops it."""
-    source = settings.scan_sources.smtp
-    if source is None or not settings.flow_control.is_on:
+    source, rules = settings.scan_sources.smtp, settings.flow_control
+    if settings.recipient_verification.rules and rules.unknown_recipients is None:
+        # Whoever may ask for names without end has the whole directory in the end.
+        rules = rules.model_copy(update={"unknown_recipients": UnknownRecipientsSettings(maximum=MAX_UNKNOWN)})
+    if source is None or not rules.is_on:
         return None
     flow = FlowControl(
-        settings.flow_control,
+        rules,
         shared.store.flow_counts,
         shared.store.list_lookup,
         defers=not source.after_queue,
@@ -407,6 +418,7 @@ def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpP
         reports=_build_report_intake(core, shared),
         deliveries=core.deliveries,
         flow=core.flow,
+        recipients=core.recipients,
         outbound=_build_outbound(core, shared),
         signer=build_signer(core.settings, Tenancy(core.settings.tenants, shared.store.tenants.of_domain)),
         limits=_build_smtp_limits(source),

@@ -209,6 +209,11 @@ class Generations(Collector):
         part = self._current.smtp if self._current else None
         return part.services.flow.fault if part and part.services.flow else ""
 
+    def recipients_fault(self) -> str:
+        """Return why recipients cannot be verified; "" if they can or are not to be."""
+        part = self._current.smtp if self._current else None
+        return part.services.recipients.fault if part and part.services.recipients else ""
+
     def dns_counters(self) -> "DnsCounters | None":
         """Return what the resolver of the generation that serves has counted; None without a core."""
         return self._current.core.guard.dns_counters() if self._current and self._current.core else None

@@ -168,6 +168,7 @@ DEFERRAL_REASONS: dict[DeferralReason, str] = {
     "undecided": "an analysis came to no decision",
     "route": "no route leads to the recipient",
     "nextHop": "a next hop could not be reached or hung up",
+    "recipients": "recipients could not be verified (recipientVerification)",
     "connections": "the port had no room for the connection (maxConnections)",
 }
 
@@ -229,7 +230,8 @@ DNS_QUERIES, DNS_SHARE = 20, 0.5
 
 class HealthWarnings:
     """Looks for warnings for as long as the process serves. `plan` returns the plan in force, `dns` what the resolver
-    has counted, `smtp` what the SMTP source has, None without one."""
+    has counted, `smtp` what the SMTP source has, None without one, and `recipients` why recipients are not
+    verified."""
 
     def __init__(
         self,
@@ -238,8 +240,10 @@ class HealthWarnings:
         plan: Callable[[], Plan | None],
         dns: "Callable[[], DnsCounters | None]",
         smtp: Callable[[], SmtpCounts | None] = lambda: None,
+        recipients: Callable[[], str] = str,
     ) -> None:
         self._condition, self._store, self._plan, self._dns, self._smtp = condition, store, plan, dns, smtp
+        self._recipients = recipients
         self._deferrals = DeferralWatch()
         self._asked: tuple[int, int] = (0, 0)
         self.periodic = PeriodicWork(self.look, WARNING_SECONDS, "warnings could not be looked for", log)
@@ -252,6 +256,7 @@ class HealthWarnings:
             "quarantine": await self._warn_of_quarantine(plan),
             "dns": self._warn_of_dns(),
             "smtp": self._warn_of_deferrals(),
+            "recipients": self._recipients(),
         }
         for component, text in found.items():
             if self._condition.warn(component, text):

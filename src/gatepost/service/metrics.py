@@ -26,6 +26,7 @@ from gatepost.logs import Logger, LogOutput
 from gatepost.metrics import CONTENT_TYPE, Family, Merged, Timed, counter, exposition, flatten, gauge, merge, unflatten
 from gatepost.node_memory import NodeMemory, fit_cell
 from gatepost.periodic import PeriodicWork
+from gatepost.smtp.recipients import FINDINGS
 from gatepost.smtp.replies import DEFERRALS
 from gatepost.speedups import native
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from gatepost.scanning.request import ScanResult
     from gatepost.smtp.flow_control import FlowControl
     from gatepost.smtp.intake import Intake
+    from gatepost.smtp.recipients import RecipientVerifier
     from gatepost.smtp.routing import Routing
     from gatepost.smtp.services import Services
 
@@ -96,6 +98,23 @@ class GatewayMetrics(Collector):
             yield from _describe_next_hops(self._services.routings)
         if self._services.flow:
             yield from _describe_flow(self._services.flow)
+        if self._services.recipients:
+            yield from _describe_recipients(self._services.recipients)
+
+
+def _describe_recipients(recipients: "RecipientVerifier") -> Iterator[Metric]:
+    found = counter("gatepost_recipients_verified", "Recipients that were verified", labels=("finding",))
+    for finding in FINDINGS:
+        found.add_metric((finding,), recipients.found[finding])
+    yield found
+    asked = counter("gatepost_recipient_lookups", "Questions about recipients", labels=("source", "finding"))
+    for (source, finding), count in sorted(recipients.asked.items()):
+        asked.add_metric((source, finding), count)
+    yield asked
+    yield counter("gatepost_recipient_cache_hits", "Recipients that were remembered", recipients.remembered)
+    yield gauge("gatepost_recipient_cache_entries", "Recipients in memory", "sum", recipients.size)
+    failing = float(bool(recipients.fault))
+    yield gauge("gatepost_recipients_unverified", "Whether a source of recipients does not answer", "most", failing)
 
 
 def _describe_flow(flow: "FlowControl") -> Iterator[Metric]:

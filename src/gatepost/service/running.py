@@ -139,7 +139,7 @@ def _watch_condition(
 ) -> tuple[ConditionWatch, HealthWarnings]:
     """Return what looks at that which all messages need, and at what will become a fault."""
     condition, store = shared.condition, shared.store
-    counts = (generations.dns_counters, generations.smtp_counts)
+    counts = (generations.dns_counters, generations.smtp_counts, generations.recipients_fault)
     warnings = HealthWarnings(condition, store, lambda: generations.plan, *counts)
     faults = (generations.next_hop_fault, generations.flow_fault)
     return ConditionWatch(condition, store, plan.data.path, *faults), warnings

@@ -78,6 +78,7 @@ def find_guard_faults(guard: GuardSettings) -> Iterator[Disagreement]:
     """Yield faults across the keys of `guard.yml`."""
     yield from _find_event_faults(guard.events, has_next_hop=guard.delivery.has_next_hop)
     yield from _find_delivery_faults(guard)
+    yield from _find_recipient_faults(guard)
     rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
     if rest and smtp and rest.port == smtp.port and _overlap(rest.hosts, smtp.hosts):
         yield ("scanSources", "smtp", "port"), "is the port of scanSources.restApi as well"
@@ -156,6 +157,23 @@ def _find_delivery_faults(guard: GuardSettings) -> Iterator[Disagreement]:
             for name in names:
                 if seen.setdefault(name, index) != index:
                     yield (*at, index, key), f"names {name}, whose mail takes the route before"
+
+
+def _find_recipient_faults(guard: GuardSettings) -> Iterator[Disagreement]:
+    """Yield rules on recipients that ask nobody, or Gatepost itself, or that no recipient comes to."""
+    seen: dict[str, int] = {}
+    for index, rule in enumerate(guard.recipient_verification.rules):
+        at = ("recipientVerification", "rules", index)
+        if rule.call_out and rule.call_out.next_hop is None and not guard.delivery.has_next_hop:
+            yield (*at, "callOut"), "needs a nextHop: delivery has none that could be asked"
+        yield from _find_circles(guard, (*at, "callOut", "nextHop"), rule.call_out.next_hop if rule.call_out else None)
+        names = [*rule.domains, *rule.tenants] or ["*"]
+        for name in names:
+            before = seen.get("*", seen.setdefault(name, index))
+            if before != index:
+                whose = "recipients" if name == "*" else name
+                yield at, f"is for {whose}, and rules[{before}] before it is asked instead"
+                break
 
 
 def _find_outbound_faults(guard: GuardSettings) -> Iterator[Disagreement]:

@@ -24,6 +24,7 @@ from gatepost.questions import ReputationSubject
 from gatepost.settings.delivery import ArcSettings, DeliverySettings, DigestSettings, DkimSettings
 from gatepost.settings.events import EventsSettings
 from gatepost.settings.feeds import MAX_FEEDS, FeedSettings
+from gatepost.settings.recipients import RecipientVerificationSettings
 from gatepost.settings.scan_sources import (
     LISTEN,
     ConnectionSettings,
@@ -517,6 +518,9 @@ class GuardSettings(Section):
     delivery: DeliverySettings = group(DeliverySettings(), description="next hops of delivered mail")
     flow_control: FlowControlSettings = group(
         FlowControlSettings(), description="rate limits and greylisting of SMTP clients; off by default"
+    )
+    recipient_verification: RecipientVerificationSettings = group(
+        RecipientVerificationSettings(), description="refusal of recipients that do not exist; off by default"
     )
     tls: TlsSettings | None = group(
         None,

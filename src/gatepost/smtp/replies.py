@@ -101,6 +101,7 @@ RECIPIENT_OK = reply(250, "2.1.5 Ok")
 UNKNOWN = reply(500, "5.5.2 Command not recognized")
 SYNTAX = reply(501, "5.5.4 Syntax error in parameters")
 BAD_SENDER = reply(501, "5.1.7 Bad sender address syntax")
+UNKNOWN_RECIPIENT = reply(550, "5.1.1 No such recipient here")
 BAD_RECIPIENT = reply(501, "5.1.3 Bad recipient address syntax")
 NOT_IMPLEMENTED = reply(502, "5.5.1 Command not implemented")
 OUT_OF_ORDER = reply(503, "5.5.1 Bad sequence of commands")
@@ -131,6 +132,7 @@ OVER_LIMIT = reply(451, "4.7.1 Sending limit exceeded, try again later")
 NO_NEXT_HOP = reply(451, "4.3.5 Not configured to deliver")
 NEXT_HOP_DOWN = reply(451, "4.4.1 Next hop not available, try again later")
 NEXT_HOP_LOST = reply(451, "4.4.2 Connection to next hop lost, try again later")
+UNVERIFIED_RECIPIENT = reply(451, "4.4.3 Recipient cannot be verified now, try again later")
 NEXT_HOP_CONFUSED = reply(451, "4.3.0 Next hop gave no usable answer, try again later")
 
 TOO_MANY_CONNECTIONS = reply(421, "4.7.0 Too many connections")
@@ -142,7 +144,7 @@ BROKEN = reply(421, "4.3.0 Temporary failure")
 
 # Replies by which mail waits with its sender for a reason that lies here, and not with the sender or by a limit that
 # the operator has set.
-Deferral = Literal["slots", "spool", "failure", "undecided", "route", "nextHop"]
+Deferral = Literal["slots", "spool", "failure", "undecided", "route", "nextHop", "recipients"]
 DEFERRALS: dict[SmtpReply, Deferral] = {
     FULL: "slots",
     NO_ROOM: "spool",
@@ -152,6 +154,7 @@ DEFERRALS: dict[SmtpReply, Deferral] = {
     NEXT_HOP_DOWN: "nextHop",
     NEXT_HOP_LOST: "nextHop",
     NEXT_HOP_CONFUSED: "nextHop",
+    UNVERIFIED_RECIPIENT: "recipients",
 }
 
 

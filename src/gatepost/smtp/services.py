@@ -20,6 +20,7 @@ from gatepost.smtp.content import SpoolSpace
 from gatepost.smtp.delivery_log import DeliveryLog
 from gatepost.smtp.flow_control import FlowControl
 from gatepost.smtp.outbound import Outbound
+from gatepost.smtp.recipients import RecipientVerifier
 from gatepost.smtp.replies import Deferral, SmtpReply
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
@@ -143,6 +144,7 @@ class Services:
         reports: ReportIntake | None = None,
         deliveries: DeliveryLog | None = None,
         flow: FlowControl | None = None,
+        recipients: RecipientVerifier | None = None,
         outbound: Outbound | None = None,
         signer: Signer | None = None,
     ) -> None:
@@ -151,7 +153,7 @@ class Services:
         self.limits = limits or SmtpLimits()
         self.tls, self.tls_required = tls, tls_required
         self.reports, self.deliveries, self.flow = reports, deliveries, flow
-        self.outbound, self.signer = outbound, signer
+        self.recipients, self.outbound, self.signer = recipients, outbound, signer
         self.space = SpoolSpace(self.limits.spooled)
         self.answers: Counter[str] = Counter()
         # Mail transactions that were begun, and those that were put off for a reason of ours.

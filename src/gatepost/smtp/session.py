@@ -506,21 +506,34 @@ class Session:
             return replies.OUT_OF_ORDER
         if not fits:
             return replies.SEPARATELY
-        if report is None and (refusal := await self._check_flow(transaction, rcpt, tenant)):
+        if report is None and (refusal := await self._check_recipient(transaction, rcpt, tenant)):
             return refusal
         answer = await transaction.add(rcpt, route, report)
         if isinstance(answer, asyncio.Future) and self._services.flow:
             answer.add_done_callback(partial(self._services.flow.count_answer, self._client))
         return answer
 
+    async def _check_recipient(
+        self, transaction: Transaction, rcpt: PathCommand, tenant: str | None
+    ) -> SmtpReply | None:
+        """Return the reply to a recipient that does not exist, or that flow control puts off."""
+        flow, recipients = self._services.flow, self._services.recipients
+        if flow and (refusal := flow.check_client(self._client)):
+            self._closing |= refusal.code == 421
+            return refusal
+        if recipients and transaction.account is None:
+            refusal = await recipients.check(rcpt.address, rcpt.domain, tenant)
+            if refusal is replies.UNKNOWN_RECIPIENT and flow:
+                flow.count_unknown(self._client)
+            if refusal is not None:
+                return refusal
+        return await self._check_flow(transaction, rcpt, tenant)
+
     async def _check_flow(self, transaction: Transaction, rcpt: PathCommand, tenant: str | None) -> SmtpReply | None:
         """Return the reply to a recipient that flow control puts off."""
         flow = self._services.flow
         if flow is None:
             return None
-        if refusal := flow.check_client(self._client):
-            self._closing |= refusal.code == 421
-            return refusal
         attempt = DeliveryAttempt(
             self._client, transaction.sender, rcpt.address, tenant, is_first=not transaction.counted
         )

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from gatepost.lists.addresses import SENDER
+from gatepost.lists.addresses import RECIPIENT, SENDER, list_sender_keys
 from gatepost.lists.catalogue import UNKEYED
 from gatepost.lists.entries import NETWORK, UnkeyedEntry
 from gatepost.lists.rulings import scoped_name
@@ -107,6 +107,17 @@ class ListLookup(Operations):
             return hits
         senders = [key for kind, several in keys if kind == SENDER.name for key in several]
         return (*hits, *(yield from find_recipient_hits(scope or "", recipient, senders)))
+
+    @query
+    def knows_recipient(self, tenant: str | None, addresses: Sequence[str]) -> Work[bool | None]:
+        """Whether a list of known recipients, of the global scope or of that tenant, has one of these addresses; None
+        where there is no entry at all, which is no reason to refuse all mail."""
+        scope = normalize_scope(tenant)
+        keys = tuple(dict.fromkeys(key for each in addresses for key in list_sender_keys(each)))
+        if (yield from find_hits(self._directories, scope, [(RECIPIENT.name, keys)], now())):
+            return True
+        known = (self._directories.get(name) for name in _scopes(scope))
+        return False if any(each and each.by_kind.get(RECIPIENT.name) for each in known) else None
 
     async def unkeyed_version(self, tenant: str | None) -> str:
         """The version of `unkeyed(tenant)` now; cheap."""

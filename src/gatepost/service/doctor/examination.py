@@ -455,6 +455,27 @@ def check_sealed_secrets(read: ExaminedFiles, data: DataFolder) -> Iterator[Doct
         yield DoctorRow("stored secrets", "warn", found, advice)
 
 
+def check_known_recipients(read: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
+    """Say which scopes have an empty list of known recipients although a rule asks it; no row where none has."""
+    rules = read.guard.recipient_verification.rules if read.guard else ()
+    asked = {tenant for rule in rules if rule.recipient_list for tenant in rule.tenants or [""]}
+    if not asked:
+        return
+
+    async def find_empty(store: "Store") -> list[str]:
+        return [
+            tenant for tenant in sorted(asked) if await store.list_lookup.knows_recipient(tenant or None, ()) is None
+        ]
+
+    empty = _ask_if_there(read, data, find_empty)
+    if empty:
+        whose = ", ".join(f"tenant {each}" if each else "the deployment" for each in empty[:MAX_TENANTS])
+        advice = "fill it (gatepost lists add, or a feed); until then it says nothing about recipients"
+        yield DoctorRow("known recipients", "warn", f"the list known-recipients of {whose} is empty", advice)
+    elif empty is not None:
+        yield DoctorRow("known recipients", "ok", "the lists that are asked have entries")
+
+
 def check_flow_control(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
     """Say which limits are reached now; no row without a limit, or if storage cannot be read."""
     from gatepost.smtp.flow_control import MAX_ENTRIES
@@ -593,6 +614,7 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
             *check_certificates(read, data, now),
         ]
         rows += [*check_sender_history(read, data, now), *check_flow_control(read, data, now)]
+        rows += check_known_recipients(read, data)
         rows += [*check_feeds(read, data, now), *check_nodes(read, data, now), *check_ports(read, data)]
     return tuple(rows)
 
