@@ -37,6 +37,7 @@ CONNECTING = {
     "guard/answers/clamd.py": "ClamAV",
     "guard/answers/dns.py": "DNS",
     "guard/quarantine/raw_store.py": "an object store",
+    "smtp/ldap.py": "LDAP directories",
     "smtp/routing.py": "next hops",
     "store/": "PostgreSQL",
     "web/openid.py": "OpenID Connect provider",

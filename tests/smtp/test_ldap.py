@@ -249,7 +249,7 @@ def done(code: int, tag: int = 0x65) -> bytes:
 
 
 ENTRY = encode_ber(0x64, encode_ber(4, b"cn=x"), b"\x30\x00")
-ANSWERS = {
+ANSWERS: dict[str, tuple[bytes, bool | str]] = {
     "an entry": (message(ENTRY) + message(done(0)), True),
     "none": (message(done(0)), False),
     "more than one": (message(ENTRY) + message(done(4)), True),

@@ -200,7 +200,11 @@ async def _ask_for_made_up(settings: GuardSettings) -> list[tuple[int, str, bool
                 try:
                     async with asyncio.timeout(SECONDS):
                         answers.append(
-                            (index, source.name, await source.knows(Recipient(*[address] * 3, domain, tenant)))
+                            (
+                                index,
+                                source.name,
+                                await source.knows(Recipient(address, address, address, domain, tenant)),
+                            )
                         )
                 except LookupFailedError as fault:
                     answers.append((index, source.name, str(fault)))
