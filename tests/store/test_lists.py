@@ -215,6 +215,7 @@ ENTRIES = {
     "phrase": "wire now",
     "domain": "bank.example",
     "person": "ann <ann@bank.example>",
+    "name": "nordlicht energie",
     "recipient": "ann@house.example",
 }
 SUBJECTS = (

@@ -176,6 +176,7 @@ class LdapDirectory:
                     await link.bind(self._server.user, self._server.password)
             except BaseException:
                 link.close()
+                await link.wait_closed()
                 raise
         return link
 
