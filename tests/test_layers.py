@@ -19,10 +19,10 @@ from tests.source_trees import ROOT, parse_source, walk_source
 from gatepost.kinds import TITLES
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("speedups",),
+    ("speedups", "kept_results"),
     (
         *("names", "urls", "times", "ids", "kinds", "near_duplicates"),
-        *("metrics", "node_memory", "background_work", "kept_results", "sandbox"),
+        *("metrics", "node_memory", "background_work", "sandbox"),
     ),
     ("questions", "policy", "strengths"),
     ("plugins",),

@@ -1,12 +1,13 @@
 """The native functions and their Python twins give the same, for ordinary and for hostile input."""
 
+import contextlib
 import os
 import random
 import string
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from gatepost.mail.links import Links
 from gatepost.mail.message import Message
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import RUN, find_smallest_hashes
-from gatepost.textmodel import learnt, words
+from gatepost.textmodel import concepts, learnt, words
 from gatepost.textmodel.features import Features, extract_features, normalise_word
 from gatepost.textmodel.model import MARK_SCALE, MAX_SHOWN, WINDOW, RowTable, load_shipped_model
 from gatepost.textmodel.words import find_written_words
@@ -128,13 +129,20 @@ def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks:
         (lambda: native.feature_row(("a",), 5, []), TypeError),
         (lambda: native.written_words("ä"), ValueError),
         (lambda: native.split_words(b"a"), TypeError),
-        (lambda: native.PhraseIndex([("ab", 0, (), (), False, "", "")]), ValueError),
-        (lambda: native.PhraseIndex([("abc", 3, (), (), False, "", "")]), ValueError),
-        (lambda: native.PhraseIndex([("äbc", 0, (), (), False, "", "")]), ValueError),
-        (lambda: native.PhraseIndex([("abc", 0)]), TypeError),
-        (lambda: native.PhraseIndex([("abc", 0, (True, "a"), (), False, "", "")]), TypeError),
-        (lambda: native.PhraseIndex([("abc", 0, (), (True, (b"a",)), False, "", "")]), TypeError),
-        (lambda: native.PhraseIndex([]).find(b"abc"), TypeError),
+        (lambda: native.pack_phrases([((), (), "", "")], [("ab", 0, False, 0)]), ValueError),
+        (lambda: native.pack_phrases([((), (), "", "")], [("abc", 2, False, 0)]), ValueError),
+        (lambda: native.pack_phrases([((), (), "", "")], [("abc", 0, False, 1)]), ValueError),
+        (lambda: native.pack_phrases([], [("abc", 0)]), TypeError),
+        (lambda: native.pack_phrases([((True, "a"), (), "", "")], []), TypeError),
+        (lambda: native.pack_phrases([((), (True, (b"a",)), "", "")], []), TypeError),
+        (lambda: native.PhraseIndex("abc"), TypeError),
+        (lambda: native.PhraseIndex(native.pack_phrases([], [])).find(b"abc"), TypeError),
+        (lambda: native.pack_concepts([("a", 0, False)], 1), ValueError),
+        (lambda: native.pack_concepts([("abc", 1, False)], 1), ValueError),
+        (lambda: native.pack_concepts([("abc", 0, False), ("abcd", 0, False)], 1), ValueError),
+        (lambda: native.ConceptIndex(native.pack_concepts([], 1), ()), ValueError),
+        (lambda: native.ConceptIndex(native.pack_concepts([], 0), ()).find([b"a"], 9), TypeError),
+        (lambda: native.ConceptIndex(native.pack_concepts([], 0), ()).find(["a"], 9999), ValueError),
         (lambda: native.split_fields("a", 0, 9, 9, 9, None, None), TypeError),
         (lambda: native.split_fields(b"a", 2, 9, 9, 9, None, None), ValueError),
         (lambda: native.split_fields(b"a", -1, 9, 9, 9, None, None), ValueError),
@@ -178,10 +186,10 @@ def test_another_list_that_changes_while_one_is_read() -> None:
 
 
 @pytest.fixture(scope="module")
-def twin_book() -> Iterator[phrases.Phrasebook]:
+def twin_book() -> phrases.Phrasebook:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(phrases, "native", None)
-        yield phrases.Phrasebook(phrases.compile_phrases(phrases.join_lures() | phrases.WARES))
+        return phrases.Phrasebook(phrases.compile_phrases(phrases.join_lures() | phrases.WARES))
 
 
 def _cues(book: phrases.Phrasebook, text: str) -> list[tuple[int, str, str]]:
@@ -190,7 +198,8 @@ def _cues(book: phrases.Phrasebook, text: str) -> list[tuple[int, str, str]]:
 
 PIECES = st.sampled_from(
     "verify your account|click here|100 % free|wire transfer|within 24 hours|dear customer|act now|viagra|ü|中|.|,|-|"
-    "x|the|your|konto|bestätigen|limited time|unsubscribe|lottery|winner|bank|password|re|un".split("|")
+    "x|the|your|konto|bestätigen|limited time|unsubscribe|lottery|winner|bank|password|re|un|подтвердите|ваш|аккаунт|"
+    "验证您的账户|您的|บัญชี|ของคุณ|_|\U00010400".split("|")
 )
 
 
@@ -199,6 +208,48 @@ def test_the_same_phrases(twin_book: phrases.Phrasebook, pieces: list[tuple[str,
     text = phrases.fold("".join(word + blank for word, blank in pieces))
     for shown in (text, f" {text} "):
         assert _cues(phrases._BOOK, shown) == _cues(twin_book, shown)
+
+
+def _change(packed: bytes, changes: list[tuple[int, int]], cut: int) -> bytes:
+    """Bytes of an index with some of its numbers changed; most of those that are not counts stand behind the bits."""
+    changed = bytearray(packed)
+    for place, value in changes:
+        changed[place % len(changed)] = value
+    return bytes(changed[: len(changed) - cut])
+
+
+BOOK = phrases.compile_phrases({"t": ["(re|tax*) (fund|now)", "masturb*", "(the |)пароль", "验证您的(账户|身份)"]})
+BEHIND_BITS = 3 * 4096 * 8
+CHANGES = st.lists(st.tuples(st.integers(0, 23) | st.integers(BEHIND_BITS, BEHIND_BITS + 2000), st.integers(0, 255)))
+
+
+@given(CHANGES, st.integers(0, 40))
+def test_a_changed_index_is_refused_or_finds_something_else(changes: list[tuple[int, int]], cut: int) -> None:
+    """A kept file may be cut or foreign: nothing outside of it is read."""
+    book = phrases.pack_book(BOOK).index
+    terms = [concepts.Term(" card", "card", False), concepts.Term(" пароль", "password", True)]
+    packed = concepts.pack_terms(terms)
+    with contextlib.suppress(ValueError):
+        native.PhraseIndex(_change(book, changes, cut)).find(" tax refund now, the пароль 验证您的账户 ")
+    with contextlib.suppress(ValueError):
+        native.ConceptIndex(_change(packed.index, changes, cut), packed.names).features(["card", "пароль"], 9, 9, 9)
+
+
+@pytest.fixture(scope="module")
+def twin_concepts() -> concepts.ConceptIndex:
+    return concepts.ConceptIndex(concepts.join_dictionaries())
+
+
+TERMS = st.sampled_from(
+    "account accounts acc blocked конто пароль 账户 验证 pass word password kart karten é 1 $".split()
+)
+
+
+@given(st.lists(TERMS | st.text(max_size=6), max_size=40))
+def test_the_same_concepts(twin_concepts: concepts.ConceptIndex, words: list[str]) -> None:
+    ours = concepts.load_index()
+    assert ours.find(words) == twin_concepts.find(words)
+    assert ours.list_features(words) == twin_concepts.list_features(words)
 
 
 def _page(html: str, *, by_tree: bool) -> tuple[Any, ...]:
@@ -367,7 +418,7 @@ def test_a_changed_report_is_told(tmp_path: Path) -> None:
     assert line.startswith(f"{message.path}: score (-1.0 → ")
 
 
-def test_the_same_for_real_mail(twin_book: phrases.Phrasebook) -> None:
+def test_the_same_for_real_mail(twin_book: phrases.Phrasebook, twin_concepts: concepts.ConceptIndex) -> None:
     try:
         messages = [read(each.raw) for each in mail(150)]
     except NotPresentError as absence:
@@ -382,6 +433,8 @@ def test_the_same_for_real_mail(twin_book: phrases.Phrasebook) -> None:
             if each.visible.isascii():
                 assert native.written_words(each.visible) == find_written_words(each.visible)
         seen = extract_features(message)
+        assert concepts.load_index().find(seen.text) == twin_concepts.find(seen.text)
+        assert concepts.find_concepts(seen.text) == twin_concepts.list_features(seen.text)
         _compare(ours, twin, seen.text, seen.rest, seen.marks, WINDOW)
         text = phrases.fold(" ".join(each.visible for each in message.texts)[: phrases.MAX_CHARS])
         assert _cues(phrases._BOOK, text) == _cues(twin_book, text)

@@ -16,6 +16,7 @@ Each subject has a file of its own in `native/`. They are compiled as one unit, 
 #include <string.h>
 
 #define MAX_ITEMS (1 << 24)
+#define MAX_BYTES ((size_t)1 << 28)
 
 typedef struct {
     const char *start;
@@ -25,6 +26,7 @@ typedef struct {
 #include "native/signatures.c"
 #include "native/text_model.c"
 #include "native/phrases.c"
+#include "native/concepts.c"
 #include "native/words.c"
 #include "native/html.c"
 #include "native/mail.c"
@@ -56,7 +58,7 @@ static PyType_Slot phrase_index_slots[] = {
     {Py_tp_new, PhraseIndex_new},
     {Py_tp_dealloc, PhraseIndex_dealloc},
     {Py_tp_methods, phrase_index_methods},
-    {Py_tp_doc, "The places of a text where phrases may stand."},
+    {Py_tp_doc, "The places of phrases in a text, from what `pack_phrases` made."},
     {0, NULL},
 };
 
@@ -65,12 +67,31 @@ static PyType_Spec phrase_index_spec = {
     phrase_index_slots,
 };
 
+static PyMethodDef concept_index_methods[] = {
+    {"find", (PyCFunction)ConceptIndex_find, METH_VARARGS, NULL},
+    {"features", (PyCFunction)ConceptIndex_features, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot concept_index_slots[] = {
+    {Py_tp_new, ConceptIndex_new},
+    {Py_tp_dealloc, ConceptIndex_dealloc},
+    {Py_tp_methods, concept_index_methods},
+    {Py_tp_doc, "The concepts of words, from what `pack_concepts` made."},
+    {0, NULL},
+};
+
+static PyType_Spec concept_index_spec = {
+    "gatepost._speedups.ConceptIndex", sizeof(ConceptIndex), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    concept_index_slots,
+};
+
 static int execute(PyObject *module)
 {
     fill_crc_table();
     if (intern_names() < 0)
         return -1;
-    PyType_Spec *specs[] = {&row_table_spec, &phrase_index_spec};
+    PyType_Spec *specs[] = {&row_table_spec, &phrase_index_spec, &concept_index_spec};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         PyObject *type = PyType_FromSpec(specs[i]);
         if (!type || PyModule_AddType(module, (PyTypeObject *)type) < 0) {
@@ -92,6 +113,10 @@ static PyMethodDef functions[] = {
      "smallest_hashes(words, run, count, least): of the words of letters alone, if there are so many."},
     {"feature_row", feature_row, METH_VARARGS,
      "feature_row(words, most, others): the packed row of the first different words and of other names; or None."},
+    {"pack_phrases", pack_phrases, METH_VARARGS,
+     "pack_phrases(phrases, words): an index as bytes; of (before, after, left, right), and (word, skip, is_open, phrase)."},
+    {"pack_concepts", pack_concepts, METH_VARARGS,
+     "pack_concepts(terms, concepts): an index as bytes; of (words, number of the concept, is_open), the longest first."},
     {"written_words", written_words, METH_O,
      "written_words(text): the words of ASCII text that its writer chose, and how many characters were kept."},
     {"split_words", split_words, METH_O, "split_words(text): runs of letters and digits, and each of five signs."},

@@ -1,17 +1,22 @@
-"""What is worked out from files of this package, kept for later starts: compiled templates, phrases taken apart.
+"""What is worked out from files of this package, kept for later starts: templates, phrases and tables as they are used.
 
 Python keeps what it compiles in `__pycache__`; these results are kept there by the same rules: only where the folder
 can be written, not with `PYTHONDONTWRITEBYTECODE`, and under `PYTHONPYCACHEPREFIX`. Whoever can write there can change
 the modules as well, so reading from there adds no trust. A result counts only with the digest of all that it was made
-from.
+from. What makes one is imported only then.
 """
 
 import hashlib
 import importlib.util
 import sys
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
 
 
 class KeptResult:
@@ -37,6 +42,8 @@ class KeptResult:
         """Keep a result where that is possible; another process sees the whole file or none."""
         if sys.dont_write_bytecode:
             return
+        import tempfile
+
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self._path.parent, prefix=self._path.name, delete=False) as file:
@@ -46,3 +53,28 @@ class KeptResult:
             Path(file.name).replace(self._path)
         except OSError:
             return
+
+
+def load_kept(module: str, name: str, sources: Iterable[bytes], kind: Any, make: Callable[[], T]) -> T:
+    """Return a result of a type that msgpack has: the one that was kept, else made now, and kept."""
+    kept = KeptResult(module, name, sources)
+    try:
+        found: T = msgspec.msgpack.decode(kept.load() or b"", type=kind)
+        return found
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        result = make()
+        kept.save(msgspec.msgpack.encode(result))
+        return result
+
+
+def read_toml(file: Traversable, module: str) -> Any:
+    """Return what a TOML file of the package says; it is kept beside `module`. `tomllib` takes a hundred times as long
+    as msgpack."""
+
+    def parse() -> Any:
+        import tomllib
+
+        return tomllib.loads(content.decode())
+
+    content = file.read_bytes()
+    return load_kept(module, f"kept-{file.name}", [content], Any, parse)

@@ -27,6 +27,8 @@ import can_ada
 import msgspec
 from publicsuffixlist import PSLFILE, PublicSuffixList
 
+from gatepost.kept_results import load_kept
+
 MAX_LOCAL = 64
 MAX_DOMAIN = 255
 MAX_SHOWN = 100
@@ -212,9 +214,15 @@ def _load_icann_suffixes() -> PublicSuffixList:
 
 @cache
 def _read_rules() -> tuple[frozenset[str], frozenset[str]]:
-    """Return all rules of the list, and those of its section for registries; the A-labels of a rule that is not ASCII
-    come with it."""
-    text = Path(PSLFILE).read_text("utf-8")
+    """Return all rules of the list, and those of its section for registries."""
+    content = Path(PSLFILE).read_bytes()
+    kind = tuple[frozenset[str], frozenset[str]]
+    sources = [content, Path(__file__).read_bytes()]
+    return load_kept(__file__, "kept-suffixes", sources, kind, lambda: _divide_rules(content.decode()))
+
+
+def _divide_rules(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return all rules, and those of registries; the A-labels of a rule that is not ASCII come with it."""
     registries = text.partition("// ===BEGIN ICANN DOMAINS===")[2].partition("// ===END ICANN DOMAINS===")[0]
     of_registries = _parse_rules(registries)
     return _parse_rules(text.replace(registries, "")) | of_registries, of_registries

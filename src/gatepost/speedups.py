@@ -6,6 +6,8 @@ that module, or None: then the Python twins are used, which give the same result
 """
 
 import os
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 native: Any = None
@@ -14,6 +16,12 @@ if not os.environ.get("GATEPOST_PURE_PYTHON"):
         from gatepost import _speedups as native  # type: ignore[attr-defined,no-redef]
     except ImportError:
         native = None
+
+
+@cache
+def read_native() -> bytes:
+    """Return the module as it is on disk: what it lays out in memory and others keep, another build may not read."""
+    return Path(native.__file__).read_bytes()
 
 
 def describe_speedups() -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from gatepost.kept_results import read_toml
 from gatepost.kinds import BY_ID, Kind
 
 FILE = "strengths.toml"
@@ -71,7 +72,7 @@ def _parse_table(name: str, table: Mapping[str, Any], file: str) -> Calculation:
 @cache
 def calculations() -> Mapping[str, Calculation]:
     """Return every calculation of the shipped file by the name of its table; the file is read at the first call."""
-    return parse(files("gatepost").joinpath(FILE).read_text("utf-8"))
+    return parse_tables(read_toml(files("gatepost").joinpath(FILE), __file__), BY_ID)
 
 
 def coefficients(of: Kind | str, *names: str) -> tuple[float, ...]:

@@ -7,9 +7,8 @@ from gatepost.questions import Dns, DnsAnswer
 from gatepost.report import Outcome, Report
 from gatepost.scanning.spool import BytesBody
 from gatepost.stages import INDISPENSABLE, STAGES
-from gatepost.workers.fair_queue import LARGE
 from gatepost.workers.jobs import MAX_RESTARTS, WHAT_HAPPENED, Job, Reason
-from gatepost.workers.protocol import JUDGE
+from gatepost.workers.protocol import JUDGE, LARGE
 from gatepost.workers.status_page import StageNames
 
 

@@ -3,7 +3,8 @@
 import itertools
 from dataclasses import dataclass, field
 
-from gatepost.workers.fair_queue import LARGE, MAX_SUSPENDED, MAX_SUSPENDED_BYTES, PATIENCE, ReadyJobs, TenantQueue
+from gatepost.workers.fair_queue import MAX_SUSPENDED, MAX_SUSPENDED_BYTES, PATIENCE, ReadyJobs, TenantQueue
+from gatepost.workers.protocol import LARGE
 from gatepost.workers.slot_counts import RECENT_SECONDS, RecentTenants, Turns
 
 

@@ -17,8 +17,7 @@ from gatepost.questions import Asking, Dns, DnsAnswer, Question
 from gatepost.report import Report
 from gatepost.stages import INDISPENSABLE, STAGES, Context
 from gatepost.workers import protocol, worker
-from gatepost.workers.fair_queue import LARGE
-from gatepost.workers.protocol import MAX_QUESTIONS, MAX_STEPS, Frame, FrameReader, JobHeader, StepAnswers
+from gatepost.workers.protocol import LARGE, MAX_QUESTIONS, MAX_STEPS, Frame, FrameReader, JobHeader, StepAnswers
 from gatepost.workers.status_page import IDLE, StageNames, StatusPage, WorkerState, new_status_page
 
 Analyse = Callable[[bytes, Envelope, Context], Asking[Report]]

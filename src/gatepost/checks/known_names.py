@@ -9,10 +9,13 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from itertools import accumulate, pairwise
+from pathlib import Path
 
 import msgspec
 
+from gatepost.kept_results import load_kept
 from gatepost.lists.addresses import ProtectedName
 from gatepost.names import is_icann_suffix, org_domain, skeleton
 from gatepost.strengths import coefficients
@@ -123,9 +126,15 @@ def _make_brand(name: str, domains: Iterable[str], *, ordinary: bool, local: boo
 
 def read_brand_files() -> dict[str, BrandFile]:
     """Return what each file of brands states, by its name: a country, or `international`."""
+    return {
+        file.name.removesuffix(".toml"): msgspec.toml.decode(file.read_bytes(), type=BrandFile)
+        for file in _list_brand_files()
+    }
+
+
+def _list_brand_files() -> list[Traversable]:
     folder = files("gatepost.checks").joinpath("data", "brands")
-    texts = {file.name: file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(".toml")}
-    return {name.removesuffix(".toml"): msgspec.toml.decode(texts[name], type=BrandFile) for name in sorted(texts)}
+    return sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
 
 
 def _read_brands() -> tuple[Brand, ...]:
@@ -165,13 +174,26 @@ def _index_phrases(brands: dict[str, Brand]) -> _Phrases:
     return _Phrases(brands, longest)
 
 
-def _list_spellings(brands: Iterable[Brand]) -> dict[str, Brand]:
-    """Brands by their names with spaces between the words, and without."""
-    found: dict[str, Brand] = {}
-    for brand in brands:
-        found.setdefault(" ".join(list_words(brand.name)), brand)
-        found.setdefault(brand.label, brand)
-    return found
+class Spellings(msgspec.Struct, frozen=True, array_like=True):
+    """How names are written, with spaces between the words and without, and what that looks like in whichever case
+    their letters are written: the places of the brands in their order."""
+
+    plain: dict[str, int]
+    disguised: dict[str, int]
+
+
+def _list_spellings(brands: Sequence[Brand]) -> Spellings:
+    plain: dict[str, int] = {}
+    for place, brand in enumerate(brands):
+        if not _UNSPACED.search(brand.label):
+            plain.setdefault(" ".join(list_words(brand.name)), place)
+            plain.setdefault(brand.label, place)
+    disguised = {
+        skeleton(phrase): place
+        for phrase, place in plain.items()
+        if len(brands[place].label) >= _SHORTEST_DISGUISED and phrase.isascii()
+    }
+    return Spellings(plain, disguised)
 
 
 def _index_lengths(labels: Iterable[str]) -> dict[str, tuple[int, ...]]:
@@ -186,18 +208,11 @@ def _index_lengths(labels: Iterable[str]) -> dict[str, tuple[int, ...]]:
 class BrandIndex:
     """Brands, to be found in short texts. A text costs the same however many brands there are."""
 
-    def __init__(self, brands: Sequence[Brand]) -> None:
+    def __init__(self, brands: Sequence[Brand], spellings: Spellings | None = None) -> None:
         self.by_label = {brand.label: brand for brand in reversed(brands)}
-        spaced = _list_spellings(brand for brand in brands if not _UNSPACED.search(brand.label))
-        self._phrases = _index_phrases(spaced)
-        # By what a name looks like, in whichever case its letters are written.
-        self._disguises = _index_phrases(
-            {
-                skeleton(phrase): brand
-                for phrase, brand in spaced.items()
-                if len(brand.label) >= _SHORTEST_DISGUISED and phrase.isascii()
-            }
-        )
+        spellings = spellings or _list_spellings(brands)
+        self._phrases = _index_phrases({phrase: brands[place] for phrase, place in spellings.plain.items()})
+        self._disguises = _index_phrases({phrase: brands[place] for phrase, place in spellings.disguised.items()})
         self._without_blanks = {brand.label: brand for brand in reversed(brands) if _UNSPACED.search(brand.label)}
         self._lengths = _index_lengths(self._without_blanks)
 
@@ -263,8 +278,28 @@ def compile_names(names: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(groups))
 
 
-BRANDS = _read_brands()
-SHIPPED = BrandIndex(BRANDS)
+class _ShippedBrands(msgspec.Struct, frozen=True, array_like=True):
+    brands: tuple[Brand, ...]
+    spellings: Spellings
+
+
+def _make_shipped() -> _ShippedBrands:
+    brands = _read_brands()
+    return _ShippedBrands(brands, _list_spellings(brands))
+
+
+def _load_shipped() -> _ShippedBrands:
+    """Return the shipped brands: to make them takes a tenth of the time in which a worker's loader starts, so they are
+    kept."""
+    sources = [file.read_bytes() for file in _list_brand_files()]
+    # `skeleton` is made of a table of `names`.
+    sources += [Path(__file__).read_bytes(), Path(__file__).parents[1].joinpath("names.py").read_bytes()]
+    return load_kept(__file__, "kept-brands", sources, _ShippedBrands, _make_shipped)
+
+
+_SHIPPED = _load_shipped()
+BRANDS = _SHIPPED.brands
+SHIPPED = BrandIndex(BRANDS, _SHIPPED.spellings)
 BY_LABEL = SHIPPED.by_label
 OWNED: frozenset[str] = frozenset().union(*(brand.domains for brand in BRANDS))
 EVERYWHERE: frozenset[str] = frozenset().union(*(brand.everywhere for brand in BRANDS))

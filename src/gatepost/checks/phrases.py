@@ -6,16 +6,16 @@ stands where its reader sees it.
 
 Phrases are written as `data/lures/themes.toml` says: `(a|b)` is either, a `?` after a group or a letter makes it
 optional, a `*` at the end of a word stands for any ending. Written out, they would be millions. So each phrase is known
-by its longest words: one pass over the text (Aho and Corasick, CACM 18, 1975) finds those, and the rest of the phrase
-is matched from there, backwards and forwards. No part of a phrase repeats, so the work is bounded for every place that
-was found.
+by its longest words: one pass over the text finds those (natively by the hash of their first bytes, else as Aho and
+Corasick do, CACM 18, 1975), and the rest of the phrase is matched from there, backwards and forwards. No part of a
+phrase repeats, so the work is bounded for every place that was found.
 """
 
 import math
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import islice, product
@@ -27,15 +27,15 @@ import msgspec
 
 from gatepost.checks.known_names import read_names
 from gatepost.findings import Reading
-from gatepost.kept_results import KeptResult
+from gatepost.kept_results import load_kept, read_toml
 from gatepost.mail.message import Message, Text
 from gatepost.names import remove_accents
-from gatepost.speedups import native
+from gatepost.speedups import native, read_native
 
 MAX_CHARS = 60_000
 MAX_EXPANDED = 5_000
 SHORT = 4
-# The native index tells words apart by their first characters.
+# The native index tells words apart by their first bytes of UTF-8.
 SHORTEST = 3
 
 # Accents, the vowel signs of Arabic, and what nobody sees.
@@ -86,7 +86,6 @@ class Phrase(msgspec.Struct, frozen=True):
     open_end: bool
     left: str = ""
     right: str = ""
-    rests: tuple[Rest, Rest] = ((), ())
 
 
 class Cue(msgspec.Struct, frozen=True):
@@ -125,38 +124,34 @@ class CompiledPhrase(msgspec.Struct, frozen=True, array_like=True):
     words: list[tuple[str, int, bool]]
 
 
-class Phrasebook:
-    """Phrases by theme, ready to be found."""
+class PackedBook(msgspec.Struct, frozen=True, array_like=True):
+    """Phrases as the native index takes them: the theme of each, and what `pack_phrases` made of them."""
 
-    def __init__(self, phrases: Iterable[CompiledPhrase]) -> None:
-        self._known: dict[str, list[Phrase]] = {}
-        for each in phrases:
-            for word, skip, open_end in each.words:
-                right = "" if open_end else each.right
-                phrase = Phrase(each.theme, skip, each.before, each.after, open_end, each.left, right, each.rests)
-                self._known.setdefault(word, []).append(phrase)
-        self._native = _index_natively(self._known) if native else None
-        words = [word for word in self._known if self._native is None or not _is_indexed(word)]
-        self._by_word = [self._known[word] for word in words]
-        self._is_foreign = all(not word.isascii() for word in words)
-        self._search = ahocorasick_rs.AhoCorasick(words)
-        self._phrases = [phrase for word, phrases in self._known.items() if _is_indexed(word) for phrase in phrases]
+    themes: list[str]
+    index: bytes
+
+
+class Phrasebook:
+    """Phrases by theme, ready to be found; `packed` is what `pack_book` made of them."""
+
+    def __init__(self, phrases: Sequence[CompiledPhrase], packed: PackedBook | None = None) -> None:
+        if native and packed is None:
+            packed = pack_book(phrases)
+        self._themes = packed.themes if packed else []
+        self._native = native.PhraseIndex(packed.index) if packed else None
+        known = _index_words(phrases)
+        words = [word for word in known if self._native is None or not _is_indexed(word)]
+        self._by_word = [[_make_phrase(phrases[number], *how) for number, how in known[word]] for word in words]
+        self._search = ahocorasick_rs.AhoCorasick(words) if words else None
 
     def find(self, text: str) -> Iterator[Cue]:
         """Yield every phrase in a folded text, as often as it stands there."""
-        reverse = ""
         if self._native is not None:
-            for entry, first, end, is_sure in self._native.find(text):
-                phrase = self._phrases[entry]
-                if is_sure:
-                    yield Cue(phrase.theme, text[first:end].strip(), first)
-                    continue
-                if phrase.before:
-                    reverse = reverse or text[::-1]
-                if _may_stand(phrase, text, first, end) and (span := _find_span(phrase, text, reverse, first, end)):
-                    yield Cue(phrase.theme, text[span[0] : span[1]].strip(), span[0])
-            if not self._by_word or (self._is_foreign and text.isascii()):
-                return
+            for phrase, start, end in self._native.find(text):
+                yield Cue(self._themes[phrase], text[start:end].strip(), start)
+        if self._search is None:
+            return
+        reverse = ""
         for index, start, end in self._search.find_matches_as_indexes(text, overlapping=True):
             for phrase in self._by_word[index]:
                 first = start + phrase.skip
@@ -166,6 +161,36 @@ class Phrasebook:
                     reverse = reverse or text[::-1]
                 if span := _find_span(phrase, text, reverse, first, end):
                     yield Cue(phrase.theme, text[span[0] : span[1]].strip(), span[0])
+
+
+def _index_words(phrases: Sequence[CompiledPhrase]) -> dict[str, list[tuple[int, tuple[int, bool]]]]:
+    """Return the phrases by each of the words by which they are known: their numbers, with `skip` and `open_end`."""
+    known: dict[str, list[tuple[int, tuple[int, bool]]]] = {}
+    for number, each in enumerate(phrases):
+        for word, skip, open_end in each.words:
+            known.setdefault(word, []).append((number, (skip, open_end)))
+    return known
+
+
+def _make_phrase(each: CompiledPhrase, skip: int, open_end: bool) -> Phrase:
+    return Phrase(each.theme, skip, each.before, each.after, open_end, each.left, "" if open_end else each.right)
+
+
+def _is_indexed(word: str) -> bool:
+    return len(word.encode()) >= SHORTEST
+
+
+def pack_book(phrases: Sequence[CompiledPhrase]) -> PackedBook:
+    """Return phrases for the native index, which has those words that are not too short for it."""
+    known = _index_words(phrases)
+    words = [
+        (word, skip, open_end, number)
+        for word, those in known.items()
+        if _is_indexed(word)
+        for number, (skip, open_end) in those
+    ]
+    around = [(*each.rests, each.left, each.right) for each in phrases]
+    return PackedBook([each.theme for each in phrases], native.pack_phrases(around, words))
 
 
 def compile_phrases(themes: Mapping[str, Iterable[str]]) -> list[CompiledPhrase]:
@@ -193,22 +218,6 @@ def _compile_phrase(theme: str, text: str) -> CompiledPhrase:
         right=_list_first_characters(after),
         rests=(_build_rest(reverse), _build_rest(after)),
         words=words,
-    )
-
-
-def _is_indexed(word: str) -> bool:
-    return len(word) >= SHORTEST and word.isascii()
-
-
-def _index_natively(known: Mapping[str, list[Phrase]]) -> Any:
-    """Return the native index of the phrases that are known by ASCII words, which finds where one may stand."""
-    return native.PhraseIndex(
-        [
-            (word, each.skip, *each.rests, each.open_end, each.left, each.right)
-            for word, phrases in known.items()
-            if _is_indexed(word)
-            for each in phrases
-        ]
     )
 
 
@@ -454,25 +463,33 @@ def join_lures() -> dict[str, list[str]]:
 
 
 WARES = {
-    ware: [phrase for phrases in book.values() for phrase in phrases] for ware, book in _read_data("wares.toml").items()
+    ware: [phrase for phrases in book.values() for phrase in phrases]
+    for ware, book in read_toml(_DATA / "wares.toml", __file__).items()
 }
 THEMES = frozenset(load_themes()) | WARES.keys()
 
 
-def _load_shipped() -> list[CompiledPhrase]:
-    """Return the shipped phrases. To take 7,500 of them apart takes a second, so what was made once is kept."""
+def _load_shipped() -> Phrasebook:
+    """Return the shipped phrases. To take 7,900 of them apart takes a second, so what was made once is kept: for the
+    native index as it is in memory, else taken apart."""
     sources = [_DATA.joinpath("lures", name).read_bytes() for name in _list_books()]
     sources += [_DATA.joinpath("wares.toml").read_bytes(), Path(__file__).read_bytes()]
-    kept = KeptResult(__file__, "kept-phrases", sources)
-    try:
-        return msgspec.msgpack.decode(kept.load() or b"", type=list[CompiledPhrase])
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        compiled = compile_phrases(join_lures() | WARES)
-        kept.save(msgspec.msgpack.encode(compiled))
-        return compiled
+    if native:
+        return Phrasebook(
+            (), load_kept(__file__, "kept-phrase-index", [*sources, read_native()], PackedBook, _pack_shipped)
+        )
+    return Phrasebook(load_kept(__file__, "kept-phrases", sources, list[CompiledPhrase], _compile_shipped))
 
 
-_BOOK = Phrasebook(_load_shipped())
+def _compile_shipped() -> list[CompiledPhrase]:
+    return compile_phrases(join_lures() | WARES)
+
+
+def _pack_shipped() -> PackedBook:
+    return pack_book(_compile_shipped())
+
+
+_BOOK = _load_shipped()
 
 
 def _fold_contact_word(word: str) -> str:

@@ -1,36 +1,49 @@
-/* Places of phrases in a text. Part of `_speedups.c`. */
+/* Places of phrases in a text. Part of `_speedups.c`.
 
-/* One phrase at the words by which it is known. A mask has a bit for each ASCII character that may stand beside them. */
+An index is one flat piece of bytes: what was made of the phrases once is kept in a file, and a later start takes it from
+there as it is. All texts are UTF-8, and lone surrogates are three bytes each. */
+
+/* One phrase: what stands around the words by which it is known. A mask has a bit for each ASCII character that may
+   stand right beside them, and `is_foreign` says whether others may. */
 typedef struct {
     uint64_t left[2], right[2];
-    int32_t next;
-    uint32_t word, size;
     int32_t before, after; /* where the rest of it begins in `rests`, on either side; -1 for none */
-    uint8_t skip, has_left, has_right, is_open;
-} PhraseEntry;
+    uint8_t has_left, has_right, is_left_foreign, is_right_foreign;
+    uint8_t unused[4];
+} Phrase;
+
+/* Words by which a phrase is known. */
+typedef struct {
+    int32_t next, phrase;
+    uint32_t start;
+    uint16_t size;
+    uint8_t skip, is_open;
+} PhraseWord;
 
 #define LEVELS 3
 #define SEEN_BITS 18
 #define SEEN_WORDS (1 << (SEEN_BITS - 6))
 
+/* The first bytes of an index: how many of each there are. Then come, without gaps: for each level a bit for each hash
+   that there is; phrases, words, the first word of each hash of each level, rests, letters of words, choices. A rest
+   has the number of its slots, and whether it ends with a word; each slot the number of its alternatives; each of those
+   its place among the choices and its size. */
+typedef struct {
+    uint32_t phrases, words, heads, rests, letters, choices;
+} PhraseCounts;
+
 typedef struct {
     PyObject_HEAD
-    PhraseEntry *entries;
-    int32_t count;
-    char *letters;
-    /* For each rest of a phrase: how many slots it has, and whether it ends with a word; for each slot, how many
-       alternatives; for each of those, its place in `choices` and its size. */
-    int32_t *rests;
-    size_t rest_count, rest_room;
-    unsigned char *choices;
-    size_t choice_count, choice_room;
-    /* Words are told apart by their first characters: three, four, or eight. A bit for each hash that there is. */
-    uint64_t seen[LEVELS][SEEN_WORDS];
-    int32_t *heads[LEVELS];
+    PyObject *packed;
+    PhraseCounts counts;
+    /* Words are told apart by their first bytes: three, four, or eight. */
+    const uint64_t *seen;
+    const Phrase *phrases;
+    const PhraseWord *words;
+    const int32_t *heads, *rests;
+    const unsigned char *letters, *choices;
     uint32_t mask;
 } PhraseIndex;
-
-#define FOREIGN 0x80
 
 static const size_t PREFIXES[LEVELS] = {3, 4, 8};
 
@@ -39,7 +52,7 @@ static int level_of(size_t length)
     return length >= PREFIXES[2] ? 2 : length >= PREFIXES[1];
 }
 
-/* The first characters as one number; there are at least so many. */
+/* The first bytes as one number; there are at least so many. */
 static uint64_t prefix_of(const unsigned char *text, size_t size)
 {
     uint64_t prefix = 0;
@@ -53,89 +66,167 @@ static uint32_t hash_prefix(uint64_t prefix)
     return (uint32_t)(prefix * 0x9E3779B97F4A7C15u >> (64 - SEEN_BITS));
 }
 
+/* ---------------------------------------------------------------- characters of UTF-8 */
+
 static int is_word_character(unsigned char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z');
 }
 
+static int is_continuation(unsigned char c)
+{
+    return (c & 0xC0) == 0x80;
+}
+
+static size_t size_of_character(unsigned char first)
+{
+    return first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+}
+
+/* The character that begins at a place; the text is UTF-8, and the place is not its end. */
+static Py_UCS4 character_at(const unsigned char *text)
+{
+    if (text[0] < 0x80)
+        return text[0];
+    if (text[0] < 0xE0)
+        return (Py_UCS4)(text[0] & 0x1F) << 6 | (text[1] & 0x3F);
+    if (text[0] < 0xF0)
+        return (Py_UCS4)(text[0] & 0x0F) << 12 | (Py_UCS4)(text[1] & 0x3F) << 6 | (text[2] & 0x3F);
+    return (Py_UCS4)(text[0] & 0x07) << 18 | (Py_UCS4)(text[1] & 0x3F) << 12 | (Py_UCS4)(text[2] & 0x3F) << 6
+        | (text[3] & 0x3F);
+}
+
+static size_t write_character(unsigned char *out, Py_UCS4 c)
+{
+    if (c < 0x80) {
+        out[0] = (unsigned char)c;
+        return 1;
+    }
+    if (c < 0x800) {
+        out[0] = (unsigned char)(0xC0 | c >> 6);
+        out[1] = (unsigned char)(0x80 | (c & 0x3F));
+        return 2;
+    }
+    if (c < 0x10000) {
+        out[0] = (unsigned char)(0xE0 | c >> 12);
+        out[1] = (unsigned char)(0x80 | (c >> 6 & 0x3F));
+        out[2] = (unsigned char)(0x80 | (c & 0x3F));
+        return 3;
+    }
+    out[0] = (unsigned char)(0xF0 | c >> 18);
+    out[1] = (unsigned char)(0x80 | (c >> 12 & 0x3F));
+    out[2] = (unsigned char)(0x80 | (c >> 6 & 0x3F));
+    out[3] = (unsigned char)(0x80 | (c & 0x3F));
+    return 4;
+}
+
+/* Append the UTF-8 of a text, which `out` has room for: at most three bytes a character below U+10000, else four. */
+static size_t write_text(unsigned char *out, PyObject *text)
+{
+    size_t length = (size_t)PyUnicode_GET_LENGTH(text), size = 0;
+    if (PyUnicode_IS_ASCII(text)) {
+        memcpy(out, PyUnicode_1BYTE_DATA(text), length);
+        return length;
+    }
+    int kind = PyUnicode_KIND(text);
+    const void *data = PyUnicode_DATA(text);
+    for (size_t i = 0; i < length; i++)
+        size += write_character(out + size, PyUnicode_READ(kind, data, (Py_ssize_t)i));
+    return size;
+}
+
+/* How many bytes `write_text` may need. */
+static size_t room_for(PyObject *text)
+{
+    size_t length = (size_t)PyUnicode_GET_LENGTH(text);
+    return PyUnicode_IS_ASCII(text) ? length : length * (PyUnicode_KIND(text) == PyUnicode_1BYTE_KIND ? 2 : 4);
+}
+
+/* ---------------------------------------------------------------- making an index */
+
 static void PhraseIndex_dealloc(PhraseIndex *self)
 {
-    PyMem_Free(self->entries);
-    PyMem_Free(self->letters);
-    PyMem_Free(self->rests);
-    PyMem_Free(self->choices);
-    for (int level = 0; level < LEVELS; level++)
-        PyMem_Free(self->heads[level]);
+    Py_XDECREF(self->packed);
     PyTypeObject *type = Py_TYPE(self);
     type->tp_free((PyObject *)self);
     Py_DECREF(type);
 }
 
-/* Set the bits of the ASCII characters of a string; whether there are any characters at all. */
-static int fill_mask(PyObject *characters, uint64_t mask[2])
+/* Bytes that grow. */
+typedef struct {
+    unsigned char *bytes;
+    size_t size, room;
+} Growing;
+
+/* Room for so many bytes more, filled with zeros; NULL where there is none. */
+static void *grow(Growing *growing, size_t size)
+{
+    if (size > MAX_BYTES || growing->size + size > MAX_BYTES) {
+        PyErr_SetString(PyExc_ValueError, "too many phrases");
+        return NULL;
+    }
+    if (growing->size + size > growing->room) {
+        size_t more = (growing->room + size) * 2;
+        unsigned char *larger = PyMem_Realloc(growing->bytes, more);
+        if (!larger)
+            return PyErr_NoMemory();
+        growing->bytes = larger;
+        growing->room = more;
+    }
+    unsigned char *place = growing->bytes + growing->size;
+    memset(place, 0, size);
+    growing->size += size;
+    return place;
+}
+
+static int add_number(Growing *numbers, size_t number)
+{
+    int32_t *place = grow(numbers, sizeof *place);
+    if (!place)
+        return -1;
+    *place = (int32_t)number;
+    return 0;
+}
+
+/* Append the UTF-8 of a text; how many bytes that are, or -1. */
+static Py_ssize_t add_text(Growing *letters, PyObject *text)
+{
+    if (!PyUnicode_Check(text)) {
+        PyErr_SetString(PyExc_TypeError, "words and alternatives are strings");
+        return -1;
+    }
+    size_t room = room_for(text);
+    unsigned char *place = grow(letters, room);
+    if (!place)
+        return -1;
+    size_t size = write_text(place, text);
+    letters->size -= room - size;
+    return (Py_ssize_t)size;
+}
+
+/* Set the bits of the ASCII characters of a string, and whether it has others; whether there are any at all. */
+static uint8_t fill_mask(PyObject *characters, uint64_t mask[2], uint8_t *is_foreign)
 {
     Py_ssize_t length = PyUnicode_GET_LENGTH(characters);
     for (Py_ssize_t i = 0; i < length; i++) {
         Py_UCS4 c = PyUnicode_READ_CHAR(characters, i);
         if (c < 128)
             mask[c >> 6] |= (uint64_t)1 << (c & 63);
+        else
+            *is_foreign = 1;
     }
     return length > 0;
 }
 
-static int add_number(PhraseIndex *self, size_t number)
-{
-    if (self->rest_count == self->rest_room) {
-        size_t more = self->rest_room ? self->rest_room * 2 : 1024;
-        int32_t *larger = more > MAX_ITEMS ? NULL : PyMem_Realloc(self->rests, more * sizeof *larger);
-        if (!larger) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        self->rests = larger;
-        self->rest_room = more;
-    }
-    self->rests[self->rest_count++] = (int32_t)number;
-    return 0;
-}
-
-/* Append the characters of an alternative, with one that stands for all that are not ASCII. */
-static int add_choice(PhraseIndex *self, PyObject *text)
-{
-    if (!PyUnicode_Check(text)) {
-        PyErr_SetString(PyExc_TypeError, "an alternative is a str");
-        return -1;
-    }
-    size_t length = (size_t)PyUnicode_GET_LENGTH(text);
-    if (length > MAX_ITEMS || self->choice_count + length > self->choice_room) {
-        size_t more = (self->choice_room + length) * 2;
-        unsigned char *larger = more > MAX_ITEMS ? NULL : PyMem_Realloc(self->choices, more);
-        if (!larger) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        self->choices = larger;
-        self->choice_room = more;
-    }
-    if (add_number(self, self->choice_count) < 0 || add_number(self, length) < 0)
-        return -1;
-    for (size_t i = 0; i < length; i++) {
-        Py_UCS4 c = PyUnicode_READ_CHAR(text, (Py_ssize_t)i);
-        self->choices[self->choice_count++] = c < 128 ? (unsigned char)c : FOREIGN;
-    }
-    return 0;
-}
-
 /* Keep the rest of a phrase on one side: (whether it ends with a word, slot, slot, …), or nothing. */
-static int add_rest(PhraseIndex *self, PyObject *rest, int32_t *place)
+static int add_rest(Growing *rests, Growing *choices, PyObject *rest, int32_t *place)
 {
-    *place = -1;
     Py_ssize_t slots = PyTuple_GET_SIZE(rest) - 1;
+    *place = slots < 0 ? -1 : (int32_t)(rests->size / 4);
     if (slots < 0)
         return 0;
-    *place = (int32_t)self->rest_count;
-    if (add_number(self, (size_t)slots) < 0
-        || add_number(self, (size_t)(PyObject_IsTrue(PyTuple_GET_ITEM(rest, 0)) > 0)) < 0)
+    if (add_number(rests, (size_t)slots) < 0
+        || add_number(rests, (size_t)(PyObject_IsTrue(PyTuple_GET_ITEM(rest, 0)) > 0)) < 0)
         return -1;
     for (Py_ssize_t i = 0; i < slots; i++) {
         PyObject *slot = PyTuple_GET_ITEM(rest, i + 1);
@@ -143,239 +234,402 @@ static int add_rest(PhraseIndex *self, PyObject *rest, int32_t *place)
             PyErr_SetString(PyExc_TypeError, "a slot is a tuple of alternatives");
             return -1;
         }
-        if (add_number(self, (size_t)PyTuple_GET_SIZE(slot)) < 0)
+        if (add_number(rests, (size_t)PyTuple_GET_SIZE(slot)) < 0)
             return -1;
-        for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(slot); j++)
-            if (add_choice(self, PyTuple_GET_ITEM(slot, j)) < 0)
+        for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(slot); j++) {
+            size_t start = choices->size;
+            Py_ssize_t size = add_text(choices, PyTuple_GET_ITEM(slot, j));
+            if (size < 0 || add_number(rests, start) < 0 || add_number(rests, (size_t)size) < 0)
                 return -1;
+        }
     }
     return 0;
 }
 
-static PyObject *PhraseIndex_new(PyTypeObject *type, PyObject *args, PyObject *named)
+/* The parts of an index while it is made. */
+typedef struct {
+    Growing phrases, words, rests, letters, choices;
+} Parts;
+
+static int add_phrase(Parts *parts, PyObject *entry)
 {
-    static char *names[] = {"entries", NULL};
-    PyObject *entries;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "O!", names, &PyList_Type, &entries))
-        return NULL;
-    Py_ssize_t count = PyList_GET_SIZE(entries);
-    if (count > MAX_ITEMS) {
-        PyErr_SetString(PyExc_ValueError, "too many phrases");
-        return NULL;
+    PyObject *before, *after, *left, *right;
+    Phrase phrase = {0};
+    if (!PyTuple_Check(entry)) {
+        PyErr_SetString(PyExc_TypeError, "a phrase is a tuple");
+        return -1;
     }
-    PhraseIndex *self = (PhraseIndex *)type->tp_alloc(type, 0);
-    if (!self)
-        return NULL;
-    uint32_t size = table_size((size_t)count);
-    self->mask = size - 1;
-    self->count = (int32_t)count;
-    self->entries = PyMem_Calloc((size_t)count + 1, sizeof *self->entries);
-    for (int level = 0; level < LEVELS; level++)
-        self->heads[level] = PyMem_Malloc(size * 4);
-    size_t total = 0, end = 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *entry = PyList_GET_ITEM(entries, i);
-        if (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) != 7 || !PyUnicode_Check(PyTuple_GET_ITEM(entry, 0))) {
-            Py_DECREF(self);
-            PyErr_SetString(PyExc_TypeError, "an entry is a tuple of seven, a word first");
-            return NULL;
-        }
-        total += (size_t)PyUnicode_GET_LENGTH(PyTuple_GET_ITEM(entry, 0));
+    if (!PyArg_ParseTuple(entry, "O!O!UU", &PyTuple_Type, &before, &PyTuple_Type, &after, &left, &right)
+        || add_rest(&parts->rests, &parts->choices, before, &phrase.before) < 0
+        || add_rest(&parts->rests, &parts->choices, after, &phrase.after) < 0)
+        return -1;
+    phrase.has_left = fill_mask(left, phrase.left, &phrase.is_left_foreign);
+    phrase.has_right = fill_mask(right, phrase.right, &phrase.is_right_foreign);
+    Phrase *place = grow(&parts->phrases, sizeof phrase);
+    if (!place)
+        return -1;
+    *place = phrase;
+    return 0;
+}
+
+static int add_known_word(Parts *parts, PyObject *entry, Py_ssize_t phrases)
+{
+    PyObject *text;
+    int skip, is_open, phrase;
+    if (!PyTuple_Check(entry)) {
+        PyErr_SetString(PyExc_TypeError, "a word is a tuple");
+        return -1;
     }
-    self->letters = PyMem_Malloc(total + 1);
-    if (!self->entries || !self->heads[0] || !self->heads[1] || !self->heads[2] || !self->letters) {
-        Py_DECREF(self);
-        return PyErr_NoMemory();
+    if (!PyArg_ParseTuple(entry, "Uipi", &text, &skip, &is_open, &phrase))
+        return -1;
+    size_t start = parts->letters.size;
+    Py_ssize_t size = add_text(&parts->letters, text);
+    PhraseWord *word = size < 0 ? NULL : grow(&parts->words, sizeof *word);
+    if (!word)
+        return -1;
+    /* What is skipped is a blank. */
+    if (size < (Py_ssize_t)PREFIXES[0] || size > UINT16_MAX || skip < 0 || skip > 1 || phrase < 0 || phrase >= phrases) {
+        PyErr_SetString(PyExc_ValueError, "a word has at least three bytes, skips a blank or nothing, and is of a phrase");
+        return -1;
     }
-    for (int level = 0; level < LEVELS; level++)
-        memset(self->heads[level], 0xFF, size * 4);
-    /* From the last to the first, so that the phrases of one word are chained in their order. */
-    for (Py_ssize_t i = count - 1; i >= 0; i--) {
-        PhraseEntry *entry = &self->entries[i];
-        PyObject *word, *left, *right, *before, *after;
-        int skip, is_open;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(entries, i), "UiO!O!pUU", &word, &skip, &PyTuple_Type, &before,
-                              &PyTuple_Type, &after, &is_open, &left, &right)
-            || add_rest(self, before, &entry->before) < 0 || add_rest(self, after, &entry->after) < 0) {
-            Py_DECREF(self);
-            return NULL;
-        }
-        Py_ssize_t length = PyUnicode_GET_LENGTH(word);
-        if (!PyUnicode_IS_ASCII(word) || length < 3 || skip < 0 || skip >= length || end + (size_t)length > total) {
-            Py_DECREF(self);
-            PyErr_SetString(PyExc_ValueError, "a word has at least three ASCII characters, and more than are skipped");
-            return NULL;
-        }
-        memcpy(self->letters + end, PyUnicode_1BYTE_DATA(word), (size_t)length);
-        entry->word = (uint32_t)end;
-        entry->size = (uint32_t)length;
-        end += (size_t)length;
-        entry->skip = (uint8_t)(skip > 255 ? 255 : skip);
-        entry->is_open = (uint8_t)is_open;
-        entry->has_left = (uint8_t)fill_mask(left, entry->left);
-        entry->has_right = (uint8_t)fill_mask(right, entry->right);
-        int level = level_of((size_t)length);
-        uint32_t hash = hash_prefix(prefix_of((unsigned char *)self->letters + entry->word, PREFIXES[level]));
-        self->seen[level][hash >> 6] |= (uint64_t)1 << (hash & 63);
-        int32_t *head = &self->heads[level][hash & self->mask];
-        entry->next = *head;
+    *word = (PhraseWord){-1, phrase, (uint32_t)start, (uint16_t)size, (uint8_t)skip, (uint8_t)is_open};
+    return 0;
+}
+
+/* Chain the words by the hash of their first bytes: from the last to the first, so that those of one hash are in their
+   order. */
+static void chain_words(const Parts *parts, size_t count, int32_t *heads, uint32_t size, uint64_t *seen)
+{
+    PhraseWord *words = (PhraseWord *)parts->words.bytes;
+    memset(heads, 0xFF, (size_t)LEVELS * size * 4);
+    for (size_t i = count; i-- > 0;) {
+        int level = level_of(words[i].size);
+        uint32_t hash = hash_prefix(prefix_of(parts->letters.bytes + words[i].start, PREFIXES[level]));
+        seen[(size_t)level * SEEN_WORDS + (hash >> 6)] |= (uint64_t)1 << (hash & 63);
+        int32_t *head = &heads[(size_t)level * size + (hash & (size - 1))];
+        words[i].next = *head;
         *head = (int32_t)i;
     }
+}
+
+static PyObject *pack_parts(const Parts *parts)
+{
+    size_t words = parts->words.size / sizeof(PhraseWord), seen = (size_t)LEVELS * SEEN_WORDS * 8;
+    uint32_t heads = table_size(words);
+    PhraseCounts counts = {
+        (uint32_t)(parts->phrases.size / sizeof(Phrase)), (uint32_t)words,           heads,
+        (uint32_t)(parts->rests.size / 4),                (uint32_t)parts->letters.size, (uint32_t)parts->choices.size,
+    };
+    size_t chains = (size_t)LEVELS * heads * 4;
+    size_t total = sizeof counts + seen + parts->phrases.size + parts->words.size + chains + parts->rests.size
+        + parts->letters.size + parts->choices.size;
+    uint64_t *bits = PyMem_Calloc(seen, 1);
+    int32_t *first = PyMem_Malloc(chains);
+    PyObject *packed = bits && first ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total) : NULL;
+    if (packed) {
+        chain_words(parts, words, first, heads, bits);
+        unsigned char *out = (unsigned char *)PyBytes_AS_STRING(packed);
+        const Growing pieces[] = {
+            {(unsigned char *)&counts, sizeof counts, 0}, {(unsigned char *)bits, seen, 0}, parts->phrases, parts->words,
+            {(unsigned char *)first, chains, 0},          parts->rests,                     parts->letters, parts->choices,
+        };
+        for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+            if (pieces[i].size)
+                memcpy(out, pieces[i].bytes, pieces[i].size);
+            out += pieces[i].size;
+        }
+    } else if (!PyErr_Occurred()) {
+        PyErr_NoMemory();
+    }
+    PyMem_Free(bits);
+    PyMem_Free(first);
+    return packed;
+}
+
+/* Whether a rest, and all that it names, is inside of an index. */
+static int is_rest_inside(const PhraseIndex *self, int32_t place)
+{
+    uint64_t at = (uint32_t)place, end = self->counts.rests;
+    if (place == -1)
+        return 1;
+    if (place < 0 || at + 2 > end || self->rests[at] < 0)
+        return 0;
+    int32_t slots = self->rests[at];
+    at += 2;
+    for (int32_t i = 0; i < slots; i++) {
+        if (at >= end || self->rests[at] < 0 || at + 1 + 2 * (uint64_t)self->rests[at] > end)
+            return 0;
+        uint64_t next = at + 1 + 2 * (uint64_t)self->rests[at];
+        for (at++; at < next; at += 2)
+            if (self->rests[at] < 0 || self->rests[at + 1] < 0
+                || (uint64_t)self->rests[at] + (uint64_t)self->rests[at + 1] > self->counts.choices)
+                return 0;
+    }
+    return 1;
+}
+
+/* Whether everything that an index names is inside of it: a file can be cut or foreign. */
+static int is_index_whole(const PhraseIndex *self)
+{
+    const PhraseCounts *counts = &self->counts;
+    for (uint32_t i = 0; i < counts->phrases; i++)
+        if (!is_rest_inside(self, self->phrases[i].before) || !is_rest_inside(self, self->phrases[i].after))
+            return 0;
+    for (uint32_t i = 0; i < counts->words; i++) {
+        const PhraseWord *word = &self->words[i];
+        int is_last = word->next == -1;
+        if (word->phrase < 0 || (uint32_t)word->phrase >= counts->phrases || word->size < PREFIXES[0] || word->skip > 1
+            || (uint64_t)word->start + word->size > counts->letters
+            || (!is_last && (word->next <= (int32_t)i || (uint32_t)word->next >= counts->words)))
+            return 0;
+    }
+    for (size_t i = 0; i < (size_t)LEVELS * counts->heads; i++)
+        if (self->heads[i] < -1 || (self->heads[i] >= 0 && (uint32_t)self->heads[i] >= counts->words))
+            return 0;
+    return 1;
+}
+
+/* Take an index from its bytes; -1 where they are none. */
+static int take_index(PhraseIndex *self, PyObject *packed)
+{
+    const unsigned char *bytes = (const unsigned char *)PyBytes_AS_STRING(packed);
+    size_t size = (size_t)PyBytes_GET_SIZE(packed);
+    PhraseCounts *counts = &self->counts;
+    int is_whole = size >= sizeof *counts;
+    if (is_whole) {
+        memcpy(counts, bytes, sizeof *counts);
+        const size_t sizes[] = {
+            sizeof *counts, (size_t)LEVELS * SEEN_WORDS * 8, counts->phrases * sizeof(Phrase),
+            counts->words * sizeof(PhraseWord), (size_t)counts->heads * LEVELS * 4, (size_t)counts->rests * 4,
+            counts->letters, counts->choices,
+        };
+        const unsigned char *starts[8];
+        size_t total = 0;
+        for (size_t i = 0; i < 8; i++) {
+            starts[i] = bytes + (total <= size ? total : 0);
+            total += sizes[i];
+        }
+        self->seen = (const uint64_t *)starts[1];
+        self->phrases = (const Phrase *)starts[2];
+        self->words = (const PhraseWord *)starts[3];
+        self->heads = (const int32_t *)starts[4];
+        self->rests = (const int32_t *)starts[5];
+        self->letters = starts[6];
+        self->choices = starts[7];
+        self->mask = counts->heads - 1;
+        is_whole = total == size && counts->heads && !(counts->heads & self->mask) && is_index_whole(self);
+    }
+    if (!is_whole) {
+        PyErr_SetString(PyExc_ValueError, "the bytes are no index of phrases");
+        return -1;
+    }
+    self->packed = Py_NewRef(packed);
+    return 0;
+}
+
+static PyObject *pack_phrases(PyObject *self, PyObject *args)
+{
+    PyObject *phrases, *words, *packed = NULL;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &phrases, &PyList_Type, &words))
+        return NULL;
+    Parts parts = {0};
+    Py_ssize_t count = PyList_GET_SIZE(phrases), known = PyList_GET_SIZE(words);
+    int is_made = 1;
+    for (Py_ssize_t i = 0; is_made && i < count && i < PyList_GET_SIZE(phrases); i++)
+        is_made = add_phrase(&parts, PyList_GET_ITEM(phrases, i)) == 0;
+    for (Py_ssize_t i = 0; is_made && i < known && i < PyList_GET_SIZE(words); i++)
+        is_made = add_known_word(&parts, PyList_GET_ITEM(words, i), count) == 0;
+    if (is_made)
+        packed = pack_parts(&parts);
+    Growing *all[] = {&parts.phrases, &parts.words, &parts.rests, &parts.letters, &parts.choices};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        PyMem_Free(all[i]->bytes);
+    return packed;
+}
+
+static PyObject *PhraseIndex_new(PyTypeObject *type, PyObject *args, PyObject *named)
+{
+    static char *names[] = {"packed", NULL};
+    PyObject *packed;
+    if (!PyArg_ParseTupleAndKeywords(args, named, "S", names, &packed))
+        return NULL;
+    PhraseIndex *self = (PhraseIndex *)type->tp_alloc(type, 0);
+    if (self && take_index(self, packed) < 0)
+        Py_CLEAR(self);
     return (PyObject *)self;
 }
 
-/* Whether the character at a place may be one of the mask: 1 for yes, 0 for no. A foreign one may be. */
-static int may_be(const unsigned char *text, size_t length, size_t at, const uint64_t mask[2])
+/* ---------------------------------------------------------------- one phrase at one place */
+
+/* A text from which a phrase is read, and the direction. */
+typedef struct {
+    const unsigned char *text;
+    size_t length;
+    int is_backward;
+} Side;
+
+#define NOWHERE ((size_t)-1)
+
+/* The place after the character at a place, in the direction of a side; NOWHERE at the end of the text. */
+static size_t step_over(const Side *side, size_t at)
+{
+    if (!side->is_backward)
+        return at >= side->length ? NOWHERE : at + size_of_character(side->text[at]);
+    if (at == 0)
+        return NOWHERE;
+    for (at--; at > 0 && is_continuation(side->text[at]); at--)
+        ;
+    return at;
+}
+
+static int is_word_before(const unsigned char *text, size_t at, int with_underscore)
+{
+    if (at == 0)
+        return 0;
+    for (at--; at > 0 && is_continuation(text[at]); at--)
+        ;
+    return text[at] < 0x80 ? is_word_character(text[at]) || (with_underscore && text[at] == '_')
+                           : Py_UNICODE_ISALNUM(character_at(text + at));
+}
+
+static int is_word_after(const unsigned char *text, size_t length, size_t at, int with_underscore)
 {
     if (at >= length)
         return 0;
-    unsigned char c = text[at];
-    return c == FOREIGN || (mask[c >> 6] >> (c & 63) & 1);
+    return text[at] < 0x80 ? is_word_character(text[at]) || (with_underscore && text[at] == '_')
+                           : Py_UNICODE_ISALNUM(character_at(text + at));
 }
 
-/* Whether a cut at this place goes through a word: 1 for yes, 0 for no, 2 where a foreign character decides. */
+/* What `\w` says of the character ahead of a place, or behind it, in the direction of a side. */
+static int is_word_ahead(const Side *side, size_t at)
+{
+    return side->is_backward ? is_word_before(side->text, at, 1) : is_word_after(side->text, side->length, at, 1);
+}
+
+static int is_word_behind(const Side *side, size_t at)
+{
+    return side->is_backward ? is_word_after(side->text, side->length, at, 1) : is_word_before(side->text, at, 1);
+}
+
+#define UNSPACED 0x2E80
+
+/* Whether a cut at this place goes through a word; where writing has no blanks, none does. */
 static int cuts_word(const unsigned char *text, size_t length, size_t at)
 {
-    if (at == 0 || at >= length)
+    if (at == 0 || at >= length || !is_word_before(text, at, 0) || !is_word_after(text, length, at, 0))
         return 0;
-    unsigned char left = text[at - 1], right = text[at];
-    if (left == FOREIGN)
-        return right == FOREIGN || is_word_character(right) ? 2 : 0;
-    if (right == FOREIGN)
-        return is_word_character(left) ? 2 : 0;
-    return is_word_character(left) && is_word_character(right);
+    size_t left = at - 1;
+    while (left > 0 && is_continuation(text[left]))
+        left--;
+    return character_at(text + left) < UNSPACED && character_at(text + at) < UNSPACED;
 }
 
-#define MOST_STEPS 20000
 #define LONGEST_ENDING_OF_WORD 20
 
-/* One side of a place, read away from it. `is_unsure` where a foreign character decides. */
-typedef struct {
-    const unsigned char *text;
-    size_t length, origin;
-    int is_backward, is_unsure, steps;
-} Side;
+static size_t match_slots(const PhraseIndex *self, const int32_t *slot, int32_t slots, int is_whole, const Side *side,
+                          size_t at);
 
-/* The character so many steps away; -1 past the end of the text. */
-static int step_to(const Side *side, Py_ssize_t step)
+/* Match the rest of one alternative, then the slots after it; the place after the last one, or NOWHERE. Alternatives of
+   the side that is read backwards have their characters in that order, each with its bytes as they stand. */
+static size_t match_choice(const PhraseIndex *self, const unsigned char *choice, size_t size, const int32_t *slot,
+                           int32_t slots, int is_whole, const Side *side, size_t at)
 {
-    Py_ssize_t at = side->is_backward ? (Py_ssize_t)side->origin - 1 - step : (Py_ssize_t)side->origin + step;
-    return at < 0 || at >= (Py_ssize_t)side->length ? -1 : side->text[at];
-}
-
-/* What `\w` says: 1, 0, or 2 for a foreign character. */
-static int is_word_at(const Side *side, Py_ssize_t step)
-{
-    int c = step_to(side, step);
-    return c < 0 ? 0 : c == FOREIGN ? 2 : is_word_character((unsigned char)c) || c == '_';
-}
-
-static Py_ssize_t match_slots(const PhraseIndex *self, const int32_t *slot, int32_t slots, int is_whole, Side *side,
-                              Py_ssize_t step);
-
-/* Match the rest of one alternative, then the slots after it; the step after the last one, -1 for none. */
-static Py_ssize_t match_choice(const PhraseIndex *self, const unsigned char *choice, int32_t size, const int32_t *slot,
-                               int32_t slots, int is_whole, Side *side, Py_ssize_t step)
-{
-    for (int32_t i = 0; i < size; i++) {
-        if (choice[i] == '*') {
-            Py_ssize_t most = 0;
-            while (most < LONGEST_ENDING_OF_WORD && is_word_at(side, step + most) == 1)
-                most++;
-            side->is_unsure |= most < LONGEST_ENDING_OF_WORD && is_word_at(side, step + most) == 2;
-            for (; most >= 0 && !side->is_unsure; most--) {
-                Py_ssize_t end = match_choice(self, choice + i + 1, size - i - 1, slot, slots, is_whole, side, step + most);
-                if (end >= 0)
+    while (size) {
+        if (choice[0] == '*') {
+            size_t places[LONGEST_ENDING_OF_WORD + 1] = {at};
+            int most = 0;
+            for (; most < LONGEST_ENDING_OF_WORD && is_word_ahead(side, places[most]); most++)
+                places[most + 1] = step_over(side, places[most]);
+            for (; most >= 0; most--) {
+                size_t end = match_choice(self, choice + 1, size - 1, slot, slots, is_whole, side, places[most]);
+                if (end != NOWHERE)
                     return end;
             }
-            return -1;
+            return NOWHERE;
         }
-        if (step_to(side, step) != choice[i])
-            return -1;
-        side->is_unsure |= choice[i] == FOREIGN;
-        step++;
+        size_t wide = size_of_character(choice[0]);
+        if (wide > size || (side->is_backward ? at : side->length - at) < wide)
+            return NOWHERE;
+        size_t start = side->is_backward ? at - wide : at;
+        if (side->text[start] != choice[0] || (wide > 1 && memcmp(side->text + start, choice, wide)))
+            return NOWHERE;
+        at = side->is_backward ? start : at + wide;
+        choice += wide;
+        size -= wide;
     }
-    return side->is_unsure ? -1 : match_slots(self, slot, slots, is_whole, side, step);
+    return match_slots(self, slot, slots, is_whole, side, at);
 }
 
 /* Match slots one after another, as the regular expression of the phrase does: longer alternatives first. */
-static Py_ssize_t match_slots(const PhraseIndex *self, const int32_t *slot, int32_t slots, int is_whole, Side *side,
-                              Py_ssize_t step)
+static size_t match_slots(const PhraseIndex *self, const int32_t *slot, int32_t slots, int is_whole, const Side *side,
+                          size_t at)
 {
-    if (++side->steps > MOST_STEPS) {
-        side->is_unsure = 1;
-        return -1;
-    }
-    if (!slots) {
-        int inside = is_whole ? is_word_at(side, step - 1) : 0, outside = inside ? is_word_at(side, step) : 0;
-        side->is_unsure |= inside && outside && (inside == 2 || outside == 2);
-        return side->is_unsure || (inside && outside) ? -1 : step;
-    }
+    if (!slots)
+        return is_whole && is_word_behind(side, at) && is_word_ahead(side, at) ? NOWHERE : at;
     const int32_t *next = slot + 1 + 2 * slot[0];
-    for (int32_t i = 0; i < slot[0] && !side->is_unsure; i++) {
-        const int32_t *choice = slot + 1 + 2 * i;
-        Py_ssize_t end = match_choice(self, self->choices + choice[0], choice[1], next, slots - 1, is_whole, side, step);
-        if (end >= 0)
+    for (const int32_t *choice = slot + 1; choice < next; choice += 2) {
+        size_t end = match_choice(self, self->choices + choice[0], (size_t)choice[1], next, slots - 1, is_whole, side, at);
+        if (end != NOWHERE)
             return end;
     }
-    return -1;
+    return NOWHERE;
 }
 
-/* Match the rest of a phrase on one side of a place: 0 not there, 1 there (`steps` is set), 2 Python must compare. */
-static int match_rest(const PhraseIndex *self, int32_t rest, Side side, size_t *steps)
+static size_t match_rest(const PhraseIndex *self, int32_t rest, const Side *side, size_t at)
 {
     const int32_t *slots = self->rests + rest;
-    Py_ssize_t end = match_slots(self, slots + 2, slots[0], slots[1], &side, 0);
-    *steps = end < 0 ? 0 : (size_t)end;
-    return side.is_unsure ? 2 : end >= 0;
+    return match_slots(self, slots + 2, slots[0], slots[1], side, at);
 }
 
-/* What is known of an entry at a place: 0 not there, 1 there (`start` and `end` are set), 2 the rest must be compared. */
-static int judge_place(const PhraseIndex *self, const PhraseEntry *entry, const unsigned char *text, size_t length,
-                       size_t *start, size_t *end)
+/* Whether the character that begins at a place may be one of the mask. */
+static int may_be(unsigned char first, const uint64_t mask[2], int is_foreign)
 {
-    if (entry->has_right && !may_be(text, length, *end, entry->right))
+    return first < 0x80 ? mask[first >> 6] >> (first & 63) & 1 : is_foreign;
+}
+
+/* Whether a phrase stands around its words; `start` and `end` are those of the words, then those of the phrase. */
+static int stands_at(const PhraseIndex *self, const PhraseWord *word, const unsigned char *text, size_t length,
+                     size_t *start, size_t *end)
+{
+    const Phrase *phrase = &self->phrases[word->phrase];
+    if (!word->is_open && phrase->has_right
+        && (*end >= length || !may_be(text[*end], phrase->right, phrase->is_right_foreign)))
         return 0;
-    size_t first = *start, stop = *end, steps;
-    if (entry->before >= 0) {
-        if (entry->has_left && (first == 0 || !may_be(text, length, first - 1, entry->left)))
+    size_t first = *start, stop = *end;
+    if (phrase->before >= 0) {
+        /* The last byte of a character that is not ASCII is not either. */
+        if (phrase->has_left && (first == 0 || !may_be(text[first - 1], phrase->left, phrase->is_left_foreign)))
             return 0;
-        int known = match_rest(self, entry->before, (Side){text, length, first, 1, 0, 0}, &steps);
-        if (known != 1)
-            return known;
-        first -= steps;
-    } else {
-        int cut = cuts_word(text, length, first);
-        if (cut)
-            return cut == 1 ? 0 : 2;
+        first = match_rest(self, phrase->before, &(Side){text, length, 1}, first);
+        if (first == NOWHERE)
+            return 0;
+    } else if (cuts_word(text, length, first)) {
+        return 0;
     }
-    if (entry->is_open) {
-        while (stop < length && is_word_character(text[stop]))
-            stop++;
-        if (stop < length && text[stop] == FOREIGN)
-            return 2;
-    }
-    if (entry->after >= 0) {
-        int known = match_rest(self, entry->after, (Side){text, length, stop, 0, 0, 0}, &steps);
-        if (known != 1)
-            return known;
-        stop += steps;
-    } else {
-        int cut = cuts_word(text, length, stop);
-        if (cut)
-            return cut == 1 ? 0 : 2;
+    if (word->is_open)
+        while (is_word_after(text, length, stop, 0))
+            stop += size_of_character(text[stop]);
+    if (phrase->after >= 0) {
+        stop = match_rest(self, phrase->after, &(Side){text, length, 0}, stop);
+        if (stop == NOWHERE)
+            return 0;
+    } else if (cuts_word(text, length, stop)) {
+        return 0;
     }
     *start = first;
     *end = stop;
     return 1;
 }
 
+/* ---------------------------------------------------------------- all places of a text */
+
 typedef struct {
     size_t end, start, first, stop;
-    int32_t entry;
-    int is_sure;
+    int32_t word;
 } Found;
 
+/* In the order in which Aho and Corasick's search ends, then in that of the words. */
 static int compare_found(const void *one, const void *other)
 {
     const Found *a = one, *b = other;
@@ -383,7 +637,7 @@ static int compare_found(const void *one, const void *other)
         return a->end < b->end ? -1 : 1;
     if (a->start != b->start)
         return a->start < b->start ? -1 : 1;
-    return a->entry < b->entry ? -1 : a->entry > b->entry;
+    return a->word < b->word ? -1 : a->word > b->word;
 }
 
 /* The places found so far. */
@@ -392,17 +646,17 @@ typedef struct {
     size_t count, room;
 } FoundList;
 
-/* Append what stands at one place whose first characters have this hash; -1 where memory ran out. */
+/* Append what stands at one place whose first bytes have this hash; -1 where memory ran out. */
 static int look_at(const PhraseIndex *self, const unsigned char *text, size_t length, size_t at, int level,
                    uint32_t hash, FoundList *found)
 {
-    for (int32_t i = self->heads[level][hash & self->mask]; i >= 0; i = self->entries[i].next) {
-        const PhraseEntry *entry = &self->entries[i];
-        if (entry->size > length - at || memcmp(text + at, self->letters + entry->word, entry->size))
+    for (int32_t i = self->heads[(size_t)level * self->counts.heads + (hash & self->mask)]; i >= 0;
+         i = self->words[i].next) {
+        const PhraseWord *word = &self->words[i];
+        if (word->size > length - at || memcmp(text + at, self->letters + word->start, word->size))
             continue;
-        size_t end = at + entry->size, first = at + entry->skip, stop = end;
-        int known = judge_place(self, entry, text, length, &first, &stop);
-        if (!known)
+        size_t end = at + word->size, first = at + word->skip, stop = end;
+        if (!stands_at(self, word, text, length, &first, &stop))
             continue;
         if (found->count == found->room) {
             size_t more = found->room ? found->room * 2 : 64;
@@ -412,14 +666,14 @@ static int look_at(const PhraseIndex *self, const unsigned char *text, size_t le
             found->items = larger;
             found->room = more;
         }
-        found->items[found->count++] = (Found){end, at, first, stop, i, known == 1};
+        found->items[found->count++] = (Found){end, at, first, stop, i};
     }
     return 0;
 }
 
 static int is_seen(const PhraseIndex *self, int level, uint32_t hash)
 {
-    return self->seen[level][hash >> 6] >> (hash & 63) & 1;
+    return self->seen[(size_t)level * SEEN_WORDS + (hash >> 6)] >> (hash & 63) & 1;
 }
 
 #define BATCH 32
@@ -435,23 +689,22 @@ typedef struct {
 static int look_at_all(const PhraseIndex *self, const unsigned char *text, size_t length, const Candidate *places,
                        int count, FoundList *found)
 {
+    int32_t heads[BATCH + LEVELS];
     for (int i = 0; i < count; i++) {
-        int32_t head = self->heads[places[i].level][places[i].hash & self->mask];
-        if (head >= 0)
-            __builtin_prefetch(&self->entries[head]);
+        heads[i] = self->heads[(size_t)places[i].level * self->counts.heads + (places[i].hash & self->mask)];
+        if (heads[i] >= 0)
+            __builtin_prefetch(&self->words[heads[i]]);
     }
-    for (int i = 0; i < count; i++) {
-        int32_t head = self->heads[places[i].level][places[i].hash & self->mask];
-        if (head >= 0)
-            __builtin_prefetch(self->letters + self->entries[head].word);
-    }
+    for (int i = 0; i < count; i++)
+        if (heads[i] >= 0)
+            __builtin_prefetch(self->letters + self->words[heads[i]].start);
     for (int i = 0; i < count; i++)
         if (look_at(self, text, length, places[i].at, places[i].level, places[i].hash, found) < 0)
             return -1;
     return 0;
 }
 
-/* Add a place to those to look at, for each number of first characters with which a phrase begins there: no branch that a
+/* Add a place to those to look at, for each number of first bytes with which a phrase begins there: no branch that a
    processor would guess wrong. */
 static int add_places(const PhraseIndex *self, size_t at, uint64_t prefix, int levels, Candidate *places, int count)
 {
@@ -490,6 +743,33 @@ static int search_text(const PhraseIndex *self, const unsigned char *text, size_
     return look_at_all(self, text, length, places, count, found);
 }
 
+/* Turn places in UTF-8 into places of characters. `counts` has, for each 64 bytes, how many characters begin before. */
+static size_t count_characters(const unsigned char *text, const uint32_t *counts, size_t at)
+{
+    size_t count = counts[at / 64];
+    for (size_t i = at / 64 * 64; i < at; i++)
+        count += !is_continuation(text[i]);
+    return count;
+}
+
+static int place_in_characters(const unsigned char *text, size_t length, FoundList *found)
+{
+    uint32_t *counts = PyMem_Malloc((length / 64 + 1) * sizeof *counts), count = 0;
+    if (!counts)
+        return -1;
+    for (size_t i = 0; i <= length; i++) {
+        if (i % 64 == 0)
+            counts[i / 64] = count;
+        count += i < length && !is_continuation(text[i]);
+    }
+    for (size_t i = 0; i < found->count; i++) {
+        found->items[i].first = count_characters(text, counts, found->items[i].first);
+        found->items[i].stop = count_characters(text, counts, found->items[i].stop);
+    }
+    PyMem_Free(counts);
+    return 0;
+}
+
 static PyObject *PhraseIndex_find(PhraseIndex *self, PyObject *text)
 {
     if (!PyUnicode_Check(text)) {
@@ -498,41 +778,34 @@ static PyObject *PhraseIndex_find(PhraseIndex *self, PyObject *text)
     }
     size_t length = (size_t)PyUnicode_GET_LENGTH(text);
     unsigned char *copy = NULL;
-    const unsigned char *bytes;
-    if (PyUnicode_IS_ASCII(text)) {
-        bytes = PyUnicode_1BYTE_DATA(text);
-    } else {
-        copy = PyMem_Malloc(length + 1);
+    if (!PyUnicode_IS_ASCII(text)) {
+        copy = length > MAX_ITEMS ? NULL : PyMem_Malloc(room_for(text) + 1);
         if (!copy)
             return PyErr_NoMemory();
-        int kind = PyUnicode_KIND(text);
-        const void *data = PyUnicode_DATA(text);
-        for (size_t i = 0; i < length; i++) {
-            Py_UCS4 c = PyUnicode_READ(kind, data, (Py_ssize_t)i);
-            copy[i] = c < 128 ? (unsigned char)c : FOREIGN;
-        }
-        bytes = copy;
+        length = write_text(copy, text);
     }
+    const unsigned char *bytes = copy ? copy : PyUnicode_1BYTE_DATA(text);
     FoundList found = {NULL, 0, 0};
     int failed = search_text(self, bytes, length, &found);
+    if (!failed && found.count > 1)
+        qsort(found.items, found.count, sizeof *found.items, compare_found);
+    if (!failed && copy && found.count)
+        failed = place_in_characters(copy, length, &found);
     PyMem_Free(copy);
     if (failed) {
         PyMem_Free(found.items);
         return PyErr_NoMemory();
     }
-    Py_ssize_t count = (Py_ssize_t)found.count;
-    if (count > 1)
-        qsort(found.items, found.count, sizeof *found.items, compare_found);
-    PyObject *result = PyList_New(count);
-    for (Py_ssize_t i = 0; result && i < count; i++) {
+    PyObject *result = PyList_New((Py_ssize_t)found.count);
+    for (size_t i = 0; result && i < found.count; i++) {
         const Found *place = &found.items[i];
-        PyObject *each = Py_BuildValue("(innO)", place->entry, (Py_ssize_t)place->first, (Py_ssize_t)place->stop,
-                                       place->is_sure ? Py_True : Py_False);
+        PyObject *each = Py_BuildValue("(inn)", self->words[place->word].phrase, (Py_ssize_t)place->first,
+                                       (Py_ssize_t)place->stop);
         if (!each) {
             Py_CLEAR(result);
             break;
         }
-        PyList_SET_ITEM(result, i, each);
+        PyList_SET_ITEM(result, (Py_ssize_t)i, each);
     }
     PyMem_Free(found.items);
     return result;

@@ -15,10 +15,11 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from itertools import chain
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
+from gatepost.kept_results import read_toml
 from gatepost.kinds import TITLES
 from gatepost.names import normal_domain
 
@@ -278,7 +279,7 @@ def title_of_list(name: str) -> str:
 @cache
 def shipped_policy() -> Policy:
     """Return the policy that comes with the package."""
-    return parse_shipped((files("gatepost") / "policy.toml").read_text("utf-8"))
+    return _convert(read_toml(files("gatepost") / "policy.toml", __file__))
 
 
 def unchanged_policy(policy: Policy) -> Policy:
@@ -289,10 +290,17 @@ def unchanged_policy(policy: Policy) -> Policy:
 def parse_shipped(text: str) -> Policy:
     """Parse a whole policy from TOML; raises `PolicyError`."""
     try:
-        policy = msgspec.convert(tomllib.loads(text), Policy)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as fault:
+        stated = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as fault:
         raise PolicyError("policy.toml", [PolicyMistake(1, (), str(fault))]) from None
-    return _check(policy)
+    return _convert(stated)
+
+
+def _convert(stated: dict[str, Any]) -> Policy:
+    try:
+        return _check(msgspec.convert(stated, Policy))
+    except msgspec.ValidationError as fault:
+        raise PolicyError("policy.toml", [PolicyMistake(1, (), str(fault))]) from None
 
 
 def _check(policy: Policy) -> Policy:

@@ -5,9 +5,10 @@ A model that has read English mail knows nothing about `számláját zárolták`
 concepts beside the words: which there are, and which stand close to each other. What it learned about an account that
 is blocked then holds in Hungarian as well.
 
-All dictionaries are searched in one pass (Aho and Corasick, CACM 18, 1975) over the words that the model reads, so a
-mail costs the same in every language, and nobody has to guess which it is written in. A word that several languages
-spell alike but mean differently counts as the English one, else as what most of them mean.
+All dictionaries are searched in one pass over the words that the model reads (natively by the hash of the first bytes
+of each word, else as Aho and Corasick do, CACM 18, 1975), so a mail costs the same in every language, and nobody has
+to guess which it is written in. A word that several languages spell alike but mean differently counts as the English
+one, else as what most of them mean.
 """
 
 import tomllib
@@ -19,7 +20,8 @@ from pathlib import Path
 import ahocorasick_rs
 import msgspec
 
-from gatepost.kept_results import KeptResult
+from gatepost.kept_results import load_kept
+from gatepost.speedups import native, read_native
 from gatepost.textmodel.words import fold, split_words
 
 CONCEPT = "c:"
@@ -40,8 +42,41 @@ class Term(msgspec.Struct, frozen=True, array_like=True):
     open_end: bool
 
 
-class ConceptIndex:
+class PackedTerms(msgspec.Struct, frozen=True, array_like=True):
+    """Terms as the native index takes them: the names of their concepts, and what `pack_concepts` made of them."""
+
+    names: tuple[str, ...]
+    index: bytes
+
+
+def pack_terms(terms: Sequence[Term]) -> PackedTerms:
+    """Return terms for the native index: without the blank, and the longest first."""
+    names = tuple(sorted({term.concept for term in terms}))
+    numbers = {name: number for number, name in enumerate(names)}
+    packed = [(term.words[1:], numbers[term.concept], term.open_end) for term in terms]
+    packed.sort(key=lambda term: len(term[0].encode()), reverse=True)
+    return PackedTerms(names, native.pack_concepts(packed, len(names)))
+
+
+class NativeConcepts:
     """The terms of all dictionaries, ready to be found."""
+
+    def __init__(self, packed: PackedTerms) -> None:
+        self._index = native.ConceptIndex(packed.index, packed.names)
+
+    def find(self, words: list[str]) -> list[tuple[int, str]]:
+        """Return the concepts of a text in their order, each with its place."""
+        found: list[tuple[int, str]] = self._index.find(words, MAX_FOUND)
+        return found
+
+    def list_features(self, words: list[str]) -> list[str]:
+        """Return what `find_concepts` does."""
+        features: list[str] = self._index.features(words, MAX_FOUND, NEAR, BESIDE)
+        return features
+
+
+class ConceptIndex:
+    """The Python twin of `NativeConcepts`."""
 
     def __init__(self, terms: Sequence[Term]) -> None:
         self._concepts = [term.concept for term in terms]
@@ -50,7 +85,7 @@ class ConceptIndex:
             [term.words for term in terms], matchkind=ahocorasick_rs.MatchKind.LeftmostLongest
         )
 
-    def find(self, words: Sequence[str]) -> list[tuple[int, str]]:
+    def find(self, words: list[str]) -> list[tuple[int, str]]:
         """Return the concepts of a text in their order, each with its place."""
         text = f" {' '.join(words)} "
         concepts, open_ends = self._concepts, self._open_ends
@@ -60,19 +95,23 @@ class ConceptIndex:
             if open_ends[term] or text[end] == " "
         ]
 
+    def list_features(self, words: list[str]) -> list[str]:
+        """Return what `find_concepts` does."""
+        found = self.find(words)
+        features: dict[str, None] = {}
+        for place, (start, concept) in enumerate(found):
+            features[_name(concept, concept)] = None
+            for other_start, other in found[place + 1 : place + 1 + BESIDE]:
+                if other_start - start > NEAR:
+                    break
+                features[_name(concept, other)] = None
+        return list(features)
 
-def find_concepts(words: Sequence[str]) -> list[str]:
+
+def find_concepts(words: list[str]) -> list[str]:
     """Return the features of a text's concepts, each once: `c:account`, and `c:account+blocked` for two that are close
     to each other, in the order of the alphabet."""
-    found = load_index().find(words)
-    features: dict[str, None] = {}
-    for place, (start, concept) in enumerate(found):
-        features[_name(concept, concept)] = None
-        for other_start, other in found[place + 1 : place + 1 + BESIDE]:
-            if other_start - start > NEAR:
-                break
-            features[_name(concept, other)] = None
-    return list(features)
+    return load_index().list_features(words)
 
 
 @cache
@@ -121,19 +160,18 @@ def _choose(terms: list[Term]) -> Term:
 
 
 @cache
-def load_index() -> ConceptIndex:
-    """Return the index of the shipped dictionaries. To read them takes half a second, so what was read is kept."""
-    return ConceptIndex(_load_terms())
+def load_index() -> NativeConcepts | ConceptIndex:
+    """Return the index of the shipped dictionaries. To read them takes half a second, so what was read is kept: for
+    the native index as it is in memory."""
+    sources = list(_list_sources())
+    if native:
+        kept = load_kept(__file__, "kept-concept-index", [*sources, read_native()], PackedTerms, _pack_shipped)
+        return NativeConcepts(kept)
+    return ConceptIndex(load_kept(__file__, "kept-concepts", sources, list[Term], join_dictionaries))
 
 
-def _load_terms() -> list[Term]:
-    kept = KeptResult(__file__, "kept-concepts", _list_sources())
-    try:
-        return msgspec.msgpack.decode(kept.load() or b"", type=list[Term])
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        terms = join_dictionaries()
-        kept.save(msgspec.msgpack.encode(terms))
-        return terms
+def _pack_shipped() -> PackedTerms:
+    return pack_terms(join_dictionaries())
 
 
 def _list_sources() -> Iterator[bytes]:

@@ -37,6 +37,7 @@ import msgspec
 
 from gatepost.background_work import background
 from gatepost.scanning.request import Load
+from gatepost.workers.protocol import LARGE
 from gatepost.workers.slot_counts import Place, RecentTenants, SlotCounts, Tenant, Turns
 
 # What the messages that wait for a slot may hold in all.
@@ -52,8 +53,6 @@ MAX_COUNTED = 256
 # How long a slot may stay free for a message of another process before it is taken for one of this process.
 PATIENCE_SECONDS = 0.25
 
-# Bytes above which a message has its worker alone.
-LARGE = 1 << 20
 MAX_SUSPENDED = 8
 MAX_SUSPENDED_BYTES = 16 << 20
 PATIENCE = 50

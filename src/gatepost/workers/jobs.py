@@ -25,8 +25,7 @@ from gatepost.policy.rules import RULE_STAGE
 from gatepost.questions import Answer, Answers, Question, Questions
 from gatepost.report import Outcome
 from gatepost.scanning.spool import MessageBody
-from gatepost.workers.fair_queue import LARGE
-from gatepost.workers.protocol import JUDGE, Purpose
+from gatepost.workers.protocol import JUDGE, LARGE, Purpose
 from gatepost.workers.status_page import IDLE
 
 T = TypeVar("T")

@@ -115,7 +115,7 @@ def main() -> None:
     data, stages = _load_all(control, rules, models, plugins)
     if faults:
         data, stages = _load_faults(faults, data, stages)
-    gc.collect()
+    # To collect before would take a tenth of the start, and find next to nothing.
     gc.freeze()
     give_back_memory()
     try:

@@ -21,7 +21,7 @@ from gatepost.policy.layers import OUTBOUND
 from gatepost.policy.rules import Policy, collect_titles
 from gatepost.questions import Answers, Questions
 from gatepost.workers import protocol
-from gatepost.workers.fair_queue import IDLE_SECONDS, LARGE, ReadyJobs
+from gatepost.workers.fair_queue import IDLE_SECONDS, ReadyJobs
 from gatepost.workers.jobs import (
     WHAT_HAPPENED,
     Job,
@@ -34,7 +34,7 @@ from gatepost.workers.jobs import (
 )
 from gatepost.workers.loader_client import WorkerFiles
 from gatepost.workers.process import WorkerProcess
-from gatepost.workers.protocol import JUDGE, Frame, FrameError
+from gatepost.workers.protocol import JUDGE, LARGE, Frame, FrameError
 from gatepost.workers.slot_counts import RecentTenants
 from gatepost.workers.status_page import LOAD_LISTS, LOAD_MODELS, LOAD_POLICY
 from gatepost.workers.supervisor import SealError, Supervisor, describe_leaks

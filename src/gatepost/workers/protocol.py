@@ -35,6 +35,8 @@ from gatepost.workers.status_page import StageNames
 T = TypeVar("T")
 PurposeName = Literal["judge", "view", "picture", "features", "report", "strip"]
 
+# Bytes above which a message has its worker alone.
+LARGE = 1 << 20
 MAX_STEPS = 64
 MAX_QUESTIONS = 64
 MAX_REPORT = 4 << 20

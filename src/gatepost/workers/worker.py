@@ -39,9 +39,9 @@ from gatepost.textmodel.learnt import NO_MODELS, LearntModels, make_row, parse_l
 from gatepost.textmodel.model import DeployedModels, load_shipped_models
 from gatepost.view.message import build_view, draw_picture
 from gatepost.workers import protocol
-from gatepost.workers.fair_queue import LARGE
 from gatepost.workers.protocol import (
     HEADER,
+    LARGE,
     MAX_QUESTIONS,
     MAX_REPORT,
     MAX_STEPS,
