@@ -74,9 +74,9 @@ def extract(archive: tarfile.TarFile, folder: Path) -> None:
         archive.extractall(folder)
 
 
-def mail(count: int, seed: int = 7, max_bytes: int = 2_000_000) -> list[Mail]:
-    """A random sample over all corpora, the same for the same seed."""
-    root = unpacked("mail-dev")
+def mail(count: int, seed: int = 7, max_bytes: int = 2_000_000, archive: str = "mail-dev") -> list[Mail]:
+    """A random sample over all corpora of an archive, the same for the same seed."""
+    root = unpacked(archive)
     with (root / "INDEX.tsv").open(encoding="utf-8") as index:
         rows = [
             row

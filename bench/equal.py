@@ -1,7 +1,7 @@
 """The same reports as before: verdict, score, tags and ledger of every message of mail-dev against a recorded state.
 
-    python -m bench.equal record FILE [--count N]
-    python -m bench.equal compare FILE [--count N] [--show N]
+    python -m bench.equal record FILE [--count N] [--archive mail-dev-2]
+    python -m bench.equal compare FILE [--count N] [--archive mail-dev-2] [--show N]
 
 `record` analyses the messages and writes one line for each; `compare` analyses them again, with the code as it is now,
 and says which reports differ and in what. A change that only makes the analysis faster leaves none. DNS answers "no
@@ -81,11 +81,11 @@ def describe(message: Mail) -> Recorded:
     return Recorded(message.path, msgspec.to_builtins(judge(message)))
 
 
-def record(file: Path, count: int) -> int:
+def record(file: Path, count: int, archive: str) -> int:
     """Write the reports on so many messages; how many there were."""
     found = 0
     with file.open("wb") as raw, zstandard.ZstdCompressor(3).stream_writer(raw) as out:
-        for message in mail(count, max_bytes=MOST_BYTES):
+        for message in mail(count, max_bytes=MOST_BYTES, archive=archive):
             out.write(msgspec.json.encode(describe(message)) + b"\n")
             found += 1
     return found
@@ -101,10 +101,10 @@ def read(file: Path) -> Iterator[Recorded]:
                 yield msgspec.json.decode(line, type=Recorded)
 
 
-def compare(file: Path, count: int) -> tuple[int, list[str]]:
+def compare(file: Path, count: int, archive: str) -> tuple[int, list[str]]:
     """How many messages were compared, and a line for each one whose report differs. A message that the file does not
     have differs, too."""
-    messages = {message.path: message for message in mail(count, max_bytes=MOST_BYTES)}
+    messages = {message.path: message for message in mail(count, max_bytes=MOST_BYTES, archive=archive)}
     different: list[str] = []
     compared = 0
     for before in read(file):
@@ -134,12 +134,13 @@ def main() -> None:
     parser.add_argument("step", choices=("record", "compare"))
     parser.add_argument("file", type=Path)
     parser.add_argument("--count", type=int, default=1_000_000, help="so many messages of the sample; all by default")
+    parser.add_argument("--archive", default="mail-dev", help="the archive of messages in ../shared/data")
     parser.add_argument("--show", type=int, default=SHOWN, help="so many differences")
     given = parser.parse_args()
     if given.step == "record":
-        print(f"{record(given.file, given.count)} reports were recorded.")
+        print(f"{record(given.file, given.count, given.archive)} reports were recorded.")
         return
-    compared, different = compare(given.file, given.count)
+    compared, different = compare(given.file, given.count, given.archive)
     for line in different[: given.show]:
         print(line)
     print(f"{compared} messages compared, {len(different)} of them differ.")

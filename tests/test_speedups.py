@@ -402,7 +402,7 @@ def test_the_same_reports_with_and_without_them(tmp_path: Path) -> None:
     if "NotPresentError" in done.stderr:
         pytest.skip("not run: there is no mail to compare with")
     assert done.stdout == "60 reports were recorded.\n", done.stderr
-    assert equal.compare(recorded, 60) == (60, [])
+    assert equal.compare(recorded, 60, "mail-dev") == (60, [])
 
 
 def test_a_changed_report_is_told(tmp_path: Path) -> None:
@@ -413,7 +413,7 @@ def test_a_changed_report_is_told(tmp_path: Path) -> None:
         pytest.skip(f"not run: {absence}")
     report = equal.describe(message).report | {"score": -1.0}
     recorded.write_bytes(zstandard.compress(msgspec.json.encode(equal.Recorded(message.path, report)) + b"\n"))
-    compared, (line,) = equal.compare(recorded, 1)
+    compared, (line,) = equal.compare(recorded, 1, "mail-dev")
     assert compared == 1
     assert line.startswith(f"{message.path}: score (-1.0 → ")
 

@@ -24,12 +24,67 @@ from gatepost.textmodel.words import list_body_words
 
 T = TypeVar("T")
 
-_BODIES = frozenset({"text", "html"})
-# What `Reading.signs` can say.
-SIGNS = frozenset(
-    "link attachment link-in-file trait unread defect signature reply-to protected remembered reputation "
-    "antivirus".split()
-)
+# What a check can wait for, each with what has to be there. `checks.triggers` looks for all of them at once. A sign may
+# be set where the check then finds nothing; where it is not set, the check could find nothing.
+SIGNS: Mapping[str, str] = {
+    "link": "a link, in the text or in a file",
+    "attachment": "a file that is not a body of text",
+    "link-in-file": "a link in a file",
+    "trait": "a trait that a reader of files noted",
+    "unread": "a file that was not read, or not wholly",
+    "defect": "a defect of the message",
+    "signature": "a DKIM signature",
+    "reply-to": "an address for answers",
+    "protected": "what the operator protects: people, own domains, domains of partners, names",
+    "remembered": "what the tenant remembers of senders and sites",
+    "reputation": "an answer of a reputation zone, or its silence",
+    "antivirus": "an antivirus that was asked",
+    "learnt": "a model that reports have taught",
+    "campaign": "near-copies of mail that was marked, or that many others got",
+    "authentication": "a result of SPF, DKIM or DMARC that says something",
+    "odd-sender": "no sender, several, one without an address, or one whose domain cannot exist",
+    "free-sender": "a first sender with a free mailbox, or several senders",
+    "provider-sender": "a first sender with a mailbox at a provider whose hosts are known",
+    "brand-sender": "a sender who is named like a well-known company",
+    "name-address": "a sender's name with an @ or with letters that are not ASCII",
+    "name-dot": "a sender's name with a dot",
+    "name-frame": "a sender's name that begins with a sign, or has letters that are not ASCII",
+    "random-name": "a name that a machine made up: of a sender, a sender's mailbox or a site",
+    "imitating-name": "a sender's domain or a site that looks like a well-known one",
+    "cheap-name": "a sender's domain or a site under a cheap ending, or with a service that hosts pages or forms",
+    "address-name": "a sender's domain or a site that is an IP address, or made from one",
+    "punycode": "a sender's domain or a host of a link in A-labels (RFC 5891)",
+    "envelope-differs": "an envelope sender of another organisation than From",
+    "envelope-empty": "no envelope sender, and a site",
+    "odd-envelope": "an envelope address that is none",
+    "hop": "a Received field",
+    "odd-date": "no Date, or one of another day than the newest Received field",
+    "odd-clock": "a Date without an ordinary zone, or an identifier with a clock in it",
+    "odd-identifier": "no Message-ID, one of no common form, or an unsigned one of a large provider",
+    "odd-field": "a field that is written as few programs write it, or that few mails have",
+    "program": "the name of the program that wrote the mail",
+    "placeholder": "a sign of templates in a field that machines write",
+    "foreign-charset": "a character set of another alphabet in the header",
+    "bulk-field": "a field of lists, newsletters or mailing services",
+    "unnamed-recipient": "a To field that names nobody, or the sender",
+    "long-recipient": "a long name of a recipient",
+    "odd-subject": "capitals, money, marks or letters that are not ASCII in the subject",
+    "advertising-subject": "the label of advertising in the subject",
+    "sum-subject": "a plus sign or a currency in the subject",
+    "reply-subject": "the mark of an answer in the subject",
+    "odd-url": "a URL with a port or a user name, or a host that is deep or has many hyphens",
+    "redirect": "a shortener, or a link that was wrapped",
+    "shortener": "a shortener",
+    "picture-host": "a picture on a host where anybody can put one",
+    "foreign-site": "links to one organisation, and not the sender's",
+    "shown-name": "a link whose text has a dot",
+    "wallet": "the word wallet",
+    "test-text": "the GTUBE string",
+    "test-file": "the EICAR signature where it counts",
+    "smime": "a part of a type of S/MIME",
+}
+# A theme of the phrasebooks as a sign, for a check that waits for it or for something else.
+THEME_SIGN = "theme:"
 
 
 # What an answer has (RFC 5322 section 3.6.4).
@@ -71,6 +126,11 @@ class Protected(msgspec.Struct, frozen=True):
     people: tuple[Address, ...] = ()
     host_trusted: bool = False
     names: frozenset[ProtectedName] = frozenset()
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether the operator protects anything."""
+        return bool(self.own_domains or self.partner_domains or self.people or self.names)
 
     @property
     def trusted_domains(self) -> frozenset[str]:
@@ -200,32 +260,9 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         return (*self.message.links, *(link for file in self.files for link in file.links))
 
     @once_property
-    def signs(self) -> frozenset[str]:
-        """What there is to look at, for checks that look at nothing else: a `link`, an `attachment` (whatever is not a
-        body of text), a `link-in-file`, a `trait` of a file, something `unread`, a `defect` of the message, a
-        `signature`, a `reply-to`, someone `protected`, what is `remembered` of others, a `reputation`, an
-        `antivirus`."""
-        there = {
-            "link": self.links,
-            "defect": self.message.defects,
-            "signature": self.authentication.dkim,
-            "reply-to": self.message.reply_to,
-            "protected": self.protected.people or self.protected.own_domains,
-            "remembered": self.sender_history.ready or self.sender_history.hosts,
-            "reputation": self.reputation.listings or self.reputation.silent,
-            "antivirus": self.antivirus.status != "off",
-        }
-        found = {sign for sign, value in there.items() if value}
-        for file in self.files:
-            if file.names or file.type not in _BODIES:
-                found.add("attachment")
-            if file.links:
-                found.add("link-in-file")
-            if file.traits:
-                found.add("trait")
-            if file.unread:
-                found.add("unread")
-        return frozenset(found)
+    def has_attachment(self) -> bool:
+        """Whether there is a file that is not a body of text."""
+        return any(file.is_attachment for file in self.files)
 
     def once(self, work: Callable[["Reading"], T]) -> T:
         """What `work` makes of this reading; kept, so that checks that share it do not work it out again."""
@@ -238,9 +275,10 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
 class Check(msgspec.Struct, frozen=True):
     """One check: `name` is the trick that it looks for, and `check:<name>` the stage that a stall is blamed on.
 
-    Most messages give most checks nothing to look at, and a check that is not called costs nothing: one with `needs`
-    finds something only where one of these `signs` is there, one with `themes` only where the text speaks of one of
-    them (see `checks.phrases`). None of them means that it always runs.
+    Its trigger is what must be there for it to find anything. Most messages give most checks nothing to look at, and a
+    check that is not called costs nothing: one with `needs` finds something only where one of these `SIGNS` is there,
+    one with `themes` only where the text speaks of one of them (see `checks.phrases`). None of them means that it
+    always runs. `checks.triggers` makes one table of all triggers.
     """
 
     name: str

@@ -14,8 +14,8 @@ import msgspec
 from gatepost.auth.dmarc import authenticate
 from gatepost.auth.dns_names import parse_address
 from gatepost.auth.results import Authentication
-from gatepost.checks.phrases import find_phrases
 from gatepost.checks.registry import CHECKS
+from gatepost.checks.triggers import EVERYTHING, Row, compile_triggers, find_signs
 from gatepost.conditional_findings import apply_rules, find_composites, leave_out_rules, may_combine
 from gatepost.files.documents.document_text import collect_texts
 from gatepost.files.qr_codes import find_qr_codes
@@ -72,20 +72,14 @@ def name_stages(checks: Iterable[Check]) -> tuple[tuple[str, Check], ...]:
 
 CHECK = "check:"
 CHECK_STAGES = name_stages(CHECKS)
-# The name of its stage, what it does, and the themes of which one must be there.
-SelectedCheck = tuple[str, Callable[[Reading], Iterable[Finding]], frozenset[str]]
+# The stage that tells which checks have something to look at.
+TRIGGERS = "triggers"
 
 
-@lru_cache(1024)
-def select_checks(signs: frozenset[str], extra: tuple[Check, ...] = ()) -> tuple[SelectedCheck, ...]:
-    """The registered checks that have something to look at where these signs are, and of others those that have; few
-    combinations of signs occur."""
-    return _keep_needed((*CHECK_STAGES, *name_stages(extra)), signs)
-
-
-def _keep_needed(stages: Iterable[tuple[str, Check]], signs: frozenset[str]) -> tuple[SelectedCheck, ...]:
-    needed = ((stage, check) for stage, check in stages if not (check.needs and check.needs.isdisjoint(signs)))
-    return tuple((stage, check.run, check.themes) for stage, check in needed)
+@lru_cache(64)
+def compile_checks(extra: tuple[Check, ...] = ()) -> tuple[Row, ...]:
+    """One table of the triggers of all registered checks, and of others."""
+    return compile_triggers((*CHECK_STAGES, *name_stages(extra)))
 
 
 RULES = "rules"
@@ -100,6 +94,7 @@ STAGES: tuple[str, ...] = (
     "pictures",
     "yara",
     "lists",
+    TRIGGERS,
     *(stage for stage, _ in CHECK_STAGES),
     "composites",
     RULES,
@@ -289,19 +284,15 @@ class Stages:
 
     def run_checks(self, reading: Reading) -> list[Finding]:
         """The findings of every check that has something to look at."""
+        # Where that cannot be told, every check is called: it costs time, and loses nothing.
+        there = self._run(TRIGGERS, lambda: find_signs(reading), EVERYTHING)
         findings: list[Finding] = []
         mark = self.context.mark
-        # The themes of the text, once the first check that waits for one has worked them out.
-        spoken: Mapping[str, tuple[str, ...]] | None = None
-        for stage, run, themes in self._select_checks(reading.signs):
-            if themes and spoken is not None and themes.isdisjoint(spoken):
+        for needed, themes, stage, run in self._select_checks():
+            if not (needed & there and themes & there):
                 continue
             mark(stage)
             try:
-                if themes and spoken is None:
-                    spoken = find_phrases(reading).themes
-                    if themes.isdisjoint(spoken):
-                        continue
                 findings += run(reading)
             except MemoryError:
                 raise
@@ -329,11 +320,11 @@ class Stages:
             return [*findings, *leave_out_rules(rules, skip[RULES])]
         return self._run(RULES, lambda: [*findings, *apply_rules(reading, findings, rules, skip, mark)], findings)
 
-    def _select_checks(self, signs: frozenset[str]) -> Sequence[SelectedCheck]:
-        """The checks that have something to look at, without those that are skipped or not wanted."""
+    def _select_checks(self) -> Sequence[Row]:
+        """The table of the checks, without those that are skipped or not wanted."""
         context = self.context
         if not (context.checks or context.skip):
-            return select_checks(signs, context.extra)
+            return compile_checks(context.extra)
         only, skip = context.checks, context.skip
         wanted = [
             (stage, check)
@@ -341,7 +332,7 @@ class Stages:
             if not only or check.name in only
         ]
         self.outcomes += [Outcome(stage, "skipped", skip[stage]) for stage, _ in wanted if stage in skip]
-        return _keep_needed([(stage, check) for stage, check in wanted if stage not in skip], signs)
+        return compile_triggers([(stage, check) for stage, check in wanted if stage not in skip])
 
     def apply_lists(self, answer: LookupAnswer, subjects: tuple[Subject, ...], reading: Reading) -> Ruling:
         """What all lists together say: the entries that guard found, and those in texts and names of files."""

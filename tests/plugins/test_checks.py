@@ -8,8 +8,7 @@ from tests.plugins.conftest import DECLARED, EXAMPLE, MakePlugin
 
 from gatepost.analysis import analyse
 from gatepost.checks.plugins import load_all
-from gatepost.checks.registry import CHECKS
-from gatepost.findings import SIGNS, Check, Reading
+from gatepost.findings import Check, Reading
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.plugins import PluginError, find_code_fault, find_plugin
@@ -152,11 +151,3 @@ def test_a_stage_of_a_plugin_can_be_skipped(make_plugin: MakePlugin) -> None:
     report = report_on(RAW, load_all([make_plugin()]), skip={STAGE: "it ran out of its time"})
     assert [(each.stage, each.state) for each in report.outcomes] == [(STAGE, "skipped")]
     assert "faulty:thing" not in report.tags
-
-
-def test_signs_are_those_that_a_reading_can_have(example: str) -> None:
-    """A check that needs a sign which no reading has would never run."""
-    used = {sign for check in CHECKS for sign in check.needs}
-    assert used <= SIGNS
-    documented = Reading.signs.__doc__ or ""
-    assert all(f"`{sign}`" in documented for sign in SIGNS)

@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from gatepost.checks.phrases import THEMES, Phrasebook, PhraseError, Phrases, compile_phrases, search_book
+from gatepost.checks.triggers import BITS
 from gatepost.findings import SIGNS, Check, Reading
 from gatepost.kinds import MAX_FACT, Finding, Kind
 from gatepost.plugins import FILE, Plugin, PluginError, find_plugins, read_declaration
@@ -99,7 +100,7 @@ def _find_mistakes(plugin: Plugin, checks: Sequence[Check]) -> Iterator[str]:
             yield f"the check {each.name[:40]!r} must be named by a function with at most 30 characters"
         if unknown := [kind.id for kind in each.kinds if plugin.kinds.get(kind.id) != kind]:
             yield f"the check {each.name} finds {unknown[0]}, which {FILE} does not declare so"
-        if unknown := sorted(each.needs - SIGNS):
+        if unknown := sorted(each.needs - BITS.keys()):
             yield f"the check {each.name} needs {unknown[0]!r}, which is none of {', '.join(sorted(SIGNS))}"
         if unknown := sorted(each.themes - THEMES):
             yield f"the check {each.name} waits for the theme {unknown[0]!r}, which no shipped phrasebook has"

@@ -21,6 +21,9 @@ from gatepost.pages.runner import ScriptTime
 UnreadReason = Literal["encrypted", "depth", "count", "size", "ratio", "damaged", "unsupported", "pixels", "text"]
 
 
+_BODIES = frozenset({"text", "html"})
+
+
 class Trait(msgspec.Struct, frozen=True):
     """Something that a reader saw in a file and that a check may make a finding of: "macro", "pdf-javascript", …"""
 
@@ -57,6 +60,11 @@ class File(msgspec.Struct, frozen=True):
         """Whether this is the message's own text; mail programs run no scripts in it, and its links are read with the
         message."""
         return self.declared.startswith("text/") and not self.names
+
+    @property
+    def is_attachment(self) -> bool:
+        """Whether this is more than a body of text: it has a name, or is of another type."""
+        return bool(self.names) or self.type not in _BODIES
 
     @property
     def not_read(self) -> tuple[str, ...]:

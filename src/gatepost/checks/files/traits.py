@@ -158,7 +158,7 @@ def _weigh_input(detail: str, reading: Reading) -> float:
     return strength * (_OWN_SERVER if org_domain(host) in own else 1.0)
 
 
-_SMIME_TYPES = frozenset({"application/pkcs7-mime", "application/x-pkcs7-mime"})
+SMIME_TYPES = frozenset({"application/pkcs7-mime", "application/x-pkcs7-mime"})
 # The object identifiers id-envelopedData and id-ct-authEnvelopedData, as they stand in the first bytes.
 _ENVELOPED_IDENTIFIERS = (
     bytes.fromhex("06092a864886f70d010703"),
@@ -166,7 +166,13 @@ _ENVELOPED_IDENTIFIERS = (
 )
 
 
-@check(kinds.LIMIT_ENCRYPTED, kinds.FILE_ENCRYPTED_DOCUMENT, kinds.FILE_DEFAULT_PASSWORD, kinds.FILE_DOCUMENT_PASSWORD)
+@check(
+    kinds.LIMIT_ENCRYPTED,
+    kinds.FILE_ENCRYPTED_DOCUMENT,
+    kinds.FILE_DEFAULT_PASSWORD,
+    kinds.FILE_DOCUMENT_PASSWORD,
+    needs={"trait", "smime"},
+)
 def protected_document(reading: Reading) -> Iterator[Finding]:
     """Content that only its recipient can read: password-protected documents, S/MIME (RFC 8551) and OpenPGP (RFC 9580).
 
@@ -191,7 +197,7 @@ def protected_document(reading: Reading) -> Iterator[Finding]:
 
 def _find_encryption(part: Part) -> str:
     """Return how a part is encrypted, "" where it is not: signed S/MIME looks the same from outside."""
-    if part.content_type in _SMIME_TYPES and any(mark in part.content[:64] for mark in _ENVELOPED_IDENTIFIERS):
+    if part.content_type in SMIME_TYPES and any(mark in part.content[:64] for mark in _ENVELOPED_IDENTIFIERS):
         return "S/MIME"
     return ""
 

@@ -20,6 +20,8 @@ _SERVICE_FIELDS = frozenset(
     "x-hubspot-correlation-id x-iterable-message-id x-pvtl x-emarsys-identify x-mailup-campaign x-binding "
     "x-report-abuse-to x-elqpod x-et-messageid x-cio-campaign".split()
 )
+# Whatever field says that a mail went to many.
+BULK_FIELDS = _SERVICE_FIELDS | {"list-post", "mailing-list", "list-unsubscribe", "precedence"}
 _FAREWELLS = tuple(
     "unsubscribe;opt out;opt-out;manage preferences;email preferences;abmelden;abbestellen;austragen;désabonner;"
     "désinscri;se desabonner;cancelar suscripción;darse de baja;cancelar inscrição;descadastrar;cancellati;"
@@ -33,6 +35,7 @@ _FAREWELLS = tuple(
     kinds.BULK_PRECEDENCE,
     kinds.BULK_MAILING_SERVICE,
     kinds.BULK_UNSUBSCRIBE_LINK,
+    needs={"bulk-field", "link"},
 )
 def bulk_mail(reading: Reading) -> Iterator[Finding]:
     """Mail that says itself it went to many: lists and newsletters (RFC 2369, RFC 2919, RFC 8058).
@@ -90,7 +93,7 @@ _LABEL_BY_LAW = re.compile(r"\W{0,3}(광고)\W")
 (_BY_LAW,) = coefficients(kinds.HEADER_ADVERTISING_LABEL, "by_law")
 
 
-@check(kinds.HEADER_ADVERTISING_LABEL)
+@check(kinds.HEADER_ADVERTISING_LABEL, needs={"advertising-subject"})
 def advertising_label(reading: Reading) -> Iterator[Finding]:
     """Subjects that say themselves that nobody asked for the mail: `ADV: Grow your own`.
 
@@ -141,7 +144,7 @@ _RANDOM_MAILER = re.compile(
 _LONG_MAILER = re.compile(r"[A-Za-z0-9]{14,40}\Z")
 _MAILER_WORDS = re.compile(r"[A-Z]?[a-z]{2,}")
 _MAILER_NOISE_PERCENT = 35
-_WRITTEN_BY_MACHINE = ("from", "reply-to", "message-id", "x-mailer", "to", "sender", "return-path", "date")
+WRITTEN_BY_MACHINE = ("from", "reply-to", "message-id", "x-mailer", "to", "sender", "return-path", "date")
 _PLACEHOLDER = re.compile(
     r"%(?:MSGID|MESSAGEID|XMAILER|RANDOM|RND|CUSTOM|SUBJECT|BOUNDARY|EMAIL|[A-Z_]{4,20}(?![A-Za-z%]))"
     r"|(?i:\{\{?[%#$]?[A-Za-z][\w. ]{1,30}\}|\[\[[\w.]{2,30}\]\]|%%[\w.]{2,30}%%|##[\w.]{2,30}##"
@@ -151,7 +154,12 @@ _PLACEHOLDER = re.compile(
 _PLACEHOLDER_MARKS = frozenset("%{[#$")
 
 
-@check(kinds.HEADER_FORGED_MAILER, kinds.HEADER_ODD_MAILER, kinds.HEADER_UNFILLED_TEMPLATE)
+@check(
+    kinds.HEADER_FORGED_MAILER,
+    kinds.HEADER_ODD_MAILER,
+    kinds.HEADER_UNFILLED_TEMPLATE,
+    needs={"program", "placeholder"},
+)
 def bulk_tools(reading: Reading) -> Iterator[Finding]:
     """Traces of mass-mailing tools: a mail program that is only claimed, and placeholders that were not filled in.
 
@@ -164,7 +172,7 @@ def bulk_tools(reading: Reading) -> Iterator[Finding]:
     send "Dear {first name}" now and then, but in the subject; addresses and identifiers are written by their system.
     """
     yield from _find_forged_program(reading)
-    for name in _WRITTEN_BY_MACHINE:
+    for name in WRITTEN_BY_MACHINE:
         value = reading.fields.get(name, "")
         if not _PLACEHOLDER_MARKS.isdisjoint(value) and (match := _PLACEHOLDER.search(value[:1000])):
             yield kinds.HEADER_UNFILLED_TEMPLATE.at(name, place=match.group())

@@ -7,6 +7,7 @@ time zone, and the clock inside Outlook's identifiers), and programs that speak 
 import re
 from calendar import timegm
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 
 from gatepost import kinds
@@ -34,7 +35,7 @@ _DATE_FORM = re.compile(
 )
 
 
-@check(kinds.HEADER_DATE_AHEAD, kinds.HEADER_DATE_BEHIND, kinds.HEADER_NO_DATE)
+@check(kinds.HEADER_DATE_AHEAD, kinds.HEADER_DATE_BEHIND, kinds.HEADER_NO_DATE, needs={"odd-date"})
 def date_field(reading: Reading) -> Iterator[Finding]:
     """Dates that are far from when the mail was taken in (RFC 5322 section 3.6.1).
 
@@ -43,8 +44,7 @@ def date_field(reading: Reading) -> Iterator[Finding]:
     """
     value, received = reading.fields.get("date"), reading.fields.get("received")
     tail = received.rpartition(";")[2][:100] if received else ""
-    # Nearly all mail arrives on the day it was written: `Tue, 10 Mar 2026`.
-    if value and value[3:5] == ", " and value[5:16] in tail and len(value) > _SHORTEST_DATE:
+    if is_of_that_day(value, received):
         return
     taken = parse_date(tail)
     if value is None or (written := parse_date(value[:100])) is None:
@@ -61,6 +61,13 @@ def date_field(reading: Reading) -> Iterator[Finding]:
         yield kinds.HEADER_DATE_BEHIND.at("Date", date=value, hours=round(-apart / _HOUR))
 
 
+def is_of_that_day(date: str | None, received: str | None) -> bool:
+    """Return whether a mail arrived on the day on which it was written, as nearly all do: `Tue, 10 Mar 2026`."""
+    if not date or date[3:5] != ", " or len(date) <= _SHORTEST_DATE:
+        return False
+    return date[5:16] in (received.rpartition(";")[2][:100] if received else "")
+
+
 def parse_date(text: str) -> float | None:
     """Return the moment of a Date field in seconds, None where it is not written as one."""
     match = _DATE_FORM.match(text)
@@ -74,8 +81,10 @@ def parse_date(text: str) -> float | None:
     return timegm((*moment, 0, 0, 0)) - east if 1 <= moment[2] <= 31 and 1900 < year < 9999 else None
 
 
-_IDENTIFIER_FORM = re.compile(r"\s*<[^<>\s@]{1,400}@[^<>\s@]{1,255}>")
+IDENTIFIER_FORM = re.compile(r"\s*<[^<>\s@]{1,400}@[^<>\s@]{1,255}>")
 _SPACES = re.compile(r"\s+")
+# What the identifiers of large providers have in them.
+PROVIDER_MARKS = ("@mail.gmail.com>", "@mail.yahoo.com>", ".prod.outlook.com>")
 # Each of these providers signs all that it sends, for its own domain or for the customer's.
 _PROVIDER_IDENTIFIER = re.compile(
     r"\s{0,9}<[^<>\s@]{10,200}@(mail\.gmail\.com|mail\.yahoo\.com|[\w.-]{1,80}\.prod\.outlook\.com)>",
@@ -83,7 +92,9 @@ _PROVIDER_IDENTIFIER = re.compile(
 )
 
 
-@check(kinds.HEADER_NO_MESSAGE_ID, kinds.HEADER_BAD_MESSAGE_ID, kinds.HEADER_BORROWED_MESSAGE_ID)
+@check(
+    kinds.HEADER_NO_MESSAGE_ID, kinds.HEADER_BAD_MESSAGE_ID, kinds.HEADER_BORROWED_MESSAGE_ID, needs={"odd-identifier"}
+)
 def message_id(reading: Reading) -> Iterator[Finding]:
     """Message identifiers that no mail program writes, or that are copied (RFC 5322 section 3.6.4: `<left@right>`,
     unique).
@@ -100,7 +111,7 @@ def message_id(reading: Reading) -> Iterator[Finding]:
             yield kinds.HEADER_NO_MESSAGE_ID.at("Message-ID")
         return
     # Long ones are folded, and some old servers put a comment after.
-    if not _IDENTIFIER_FORM.match(value[:1000]) and not _IDENTIFIER_FORM.match(_SPACES.sub("", value[:1000])):
+    if not IDENTIFIER_FORM.match(value[:1000]) and not IDENTIFIER_FORM.match(_SPACES.sub("", value[:1000])):
         yield kinds.HEADER_BAD_MESSAGE_ID.at("Message-ID", value=value)
     found = _PROVIDER_IDENTIFIER.match(value[:400])
     if not found or reading.is_known_list or not reading.authentication.host or reading.authentication.arc.instances:
@@ -118,6 +129,7 @@ MAX_RECIPIENTS = 50
     kinds.HEADER_BLIND_COPY_REPLY,
     kinds.HEADER_BLIND_COPY_FREEMAIL,
     kinds.HEADER_ADDRESSED_TO_SENDER,
+    needs={"unnamed-recipient"},
 )
 def hidden_recipients(reading: Reading) -> Iterator[Finding]:
     """Mail that names no recipient, or its own sender as the only one (RFC 5322 section 3.6.3 allows both).
@@ -182,7 +194,7 @@ _MONEY_AMOUNT = re.compile(
 _DIGIT = re.compile(r"\d")
 _STYLED_LETTERS = re.compile(r"[\U0001d400-\U0001d7ff\uff21-\uff5a\u24b6-\u24e9]")
 _INVISIBLE_INSIDE = re.compile(r"(?<=[A-Za-z])[\u00ad\u034f\u200b-\u200f\u2060-\u2064\ufeff]+(?=[A-Za-z])")
-_TAIL_BLANKS = "      "
+SUBJECT_BLANKS = "      "
 _TAIL_LENGTH = 8
 _MANY_CHANGES = 4
 _RANDOM_TAIL = re.compile(r"(?<=[\w#-])[A-Za-z0-9]{8}\Z", re.ASCII)
@@ -199,6 +211,7 @@ _JOINED_WORDS = 3
     kinds.HEADER_SUBJECT_TAIL,
     kinds.HEADER_RANDOM_TAIL,
     kinds.HEADER_JOINED_SUBJECT,
+    needs={"odd-subject"},
 )
 def subject(reading: Reading) -> Iterator[Finding]:
     """Subjects that shout or carry marks: capitals, exclamation marks, money, styled letters, a number far behind.
@@ -252,7 +265,7 @@ def _is_joined(subject: str) -> bool:
 def _find_subject_tail(reading: Reading) -> str:
     """Return the mark behind a row of blanks at the end of the subject, "" for none."""
     subject = reading.fields.get("subject", "").rstrip()[-200:]
-    mark = _TAIL.search(subject) if _TAIL_BLANKS in subject else None
+    mark = _TAIL.search(subject) if SUBJECT_BLANKS in subject else None
     # A word behind blanks is layout; a mark has digits.
     return mark.group(1) if mark and any(character.isdigit() for character in mark.group(1)) else ""
 
@@ -264,7 +277,7 @@ _CREDITED_SUM = re.compile(
 )
 
 
-@check(kinds.HEADER_CREDITED_SUM)
+@check(kinds.HEADER_CREDITED_SUM, needs={"sum-subject"})
 def credited_sum(reading: Reading) -> Iterator[Finding]:
     """Subjects by which a free mailbox reports money that came in: `Your balance has been replenished +26637$`.
 
@@ -305,7 +318,7 @@ _HOP_FAULTY = re.compile(r"\s{0,3}from\s{1,3}(?:\.\w|\d{1,3}(?:\.\d{1,3}){3} \(H
 _FAULT_MARKS = (" (HELO ", "..", "[.", "from .")
 
 
-@check(kinds.HEADER_FORGED_RECEIVED)
+@check(kinds.HEADER_FORGED_RECEIVED, needs={"hop"})
 def forged_received(reading: Reading) -> Iterator[Finding]:
     """Traces that no server left: Received fields that were made up (RFC 5321 section 4.4).
 
@@ -371,7 +384,7 @@ def _parse_hop_day(hop: str) -> int:
 # A computer takes both from one clock; a letter that waits in the outbox gets both when it is sent.
 _APART = _HOUR + 600
 _LARGEST_ZONE = 14
-_QUARTERS = frozenset({"00", "15", "30", "45"})
+QUARTERS = frozenset({"00", "15", "30", "45"})
 _ZONE = re.compile(r"[+-](\d\d)(\d\d)\s{0,3}(?:\(|\Z)")
 _OUTLOOK_ID = re.compile(r"\s{0,3}<([0-9a-f]{0,4})([0-9a-f]{8})\$([0-9a-f]{8})\$[0-9a-f]{8}@", re.IGNORECASE)
 _COUNTER = 4
@@ -379,7 +392,7 @@ _COUNTER = 4
 _TICKS, _EPOCH = 10_000_000, 11_644_473_600
 
 
-@check(kinds.HEADER_ODD_ZONE, kinds.HEADER_CLOCKS_DIFFER, kinds.HEADER_FORGED_MESSAGE_ID)
+@check(kinds.HEADER_ODD_ZONE, kinds.HEADER_CLOCKS_DIFFER, kinds.HEADER_FORGED_MESSAGE_ID, needs={"odd-clock"})
 def clocks(reading: Reading) -> Iterator[Finding]:
     """Clocks that disagree within one header, and time zones that no country has.
 
@@ -390,7 +403,7 @@ def clocks(reading: Reading) -> Iterator[Finding]:
     Microsoft's do not write such identifiers.
     """
     date = reading.fields.get("date", "").strip()[:100]
-    if (zone := _ZONE.search(date)) and (zone[2] not in _QUARTERS or int(zone[1]) > _LARGEST_ZONE):
+    if (zone := _ZONE.search(date)) and (zone[2] not in QUARTERS or int(zone[1]) > _LARGEST_ZONE):
         yield kinds.HEADER_ODD_ZONE.at("Date", date=date)
     identifier = reading.fields.get("message-id", "")
     found = _OUTLOOK_ID.match(identifier) if "$" in identifier else None
@@ -417,7 +430,7 @@ _OTHER_ALPHABETS = frozenset(
 _ENOUGH_TEXT = 60
 
 
-@check(kinds.HEADER_FOREIGN_CHARSET)
+@check(kinds.HEADER_FOREIGN_CHARSET, needs={"foreign-charset"})
 def foreign_charset(reading: Reading) -> Iterator[Finding]:
     """A character set of another alphabet for a text that has none of its letters.
 
@@ -426,12 +439,19 @@ def foreign_charset(reading: Reading) -> Iterator[Finding]:
     maker. Some old programs did so as well, and their users wrote a line or two in English, so short texts are left
     out.
     """
-    charset = _CHARSET.search(reading.fields.get("content-type", "")[:500])
-    if not charset or charset[1].lower() not in _OTHER_ALPHABETS or reading.is_known_list:
+    charset = find_foreign_charset(reading.fields.get("content-type", "")[:500])
+    if not charset or reading.is_known_list:
         return
     texts = [text.visible for text in reading.message.texts[:4] if not text.attached]
     if sum(map(len, texts)) >= _ENOUGH_TEXT and all(map(str.isascii, texts)) and reading.message.subject.isascii():
-        yield kinds.HEADER_FOREIGN_CHARSET.at("Content-Type", charset=charset[1])
+        yield kinds.HEADER_FOREIGN_CHARSET.at("Content-Type", charset=charset)
+
+
+@lru_cache(1024)
+def find_foreign_charset(declared: str) -> str:
+    """Return the character set of another alphabet that a Content-Type field declares, "" for none."""
+    charset = _CHARSET.search(declared)
+    return charset[1] if charset and charset[1].lower() in _OTHER_ALPHABETS else ""
 
 
 MAX_FIELDS = 60
@@ -448,6 +468,8 @@ _MISSPELLED = frozenset(
 )
 _WRITTEN = frozenset({"from", "subject", "to"})
 _SCRIPT_FIELDS = ("x-php-originating-script", "x-php-script", "x-php-filename")
+# What is looked at where it is there.
+RARE_FIELDS = ("x-priority", "importance", *_SCRIPT_FIELDS)
 _RAW_SUBJECT = coefficients(kinds.HEADER_RAW_CHARACTERS, "subject")[0]
 _GLUED_NAME = coefficients(kinds.HEADER_ODD_FROM, "glued")[0]
 
@@ -459,6 +481,7 @@ _GLUED_NAME = coefficients(kinds.HEADER_ODD_FROM, "glued")[0]
     kinds.HEADER_RAW_CHARACTERS,
     kinds.HEADER_HIGH_PRIORITY,
     kinds.HEADER_SCRIPT,
+    needs={"odd-field"},
 )
 def field_habits(reading: Reading) -> Iterator[Finding]:
     """Fields that a person's mail program would have written otherwise.
@@ -484,10 +507,15 @@ def field_habits(reading: Reading) -> Iterator[Finding]:
         yield kinds.HEADER_SCRIPT.at("header", field=script, value=fields[script][:200])
 
 
-def _measure_from(written: str) -> float:
-    """Return how oddly From is written; nearly every one has a single blank between name and address."""
+def has_plain_from(written: str) -> bool:
+    """Return whether From has no name, or a single blank between name and address, as nearly every one has."""
     before = written[: written.rfind("<")]
-    if not before or (before[-1] == " " and "  " not in before and before[-2:-1] not in _ODD_MARKS):
+    return not before or (before[-1] == " " and "  " not in before and before[-2:-1] not in _ODD_MARKS)
+
+
+def _measure_from(written: str) -> float:
+    """Return how oddly From is written."""
+    if has_plain_from(written):
         return 0.0
     return 1.0 if _PUNCTUATED.search(written) else _GLUED_NAME if _GLUED.search(written) else 0.0
 
@@ -527,7 +555,7 @@ _DESKTOP = re.compile(
 )
 
 
-@check(kinds.HOST_DESKTOP_PROGRAM)
+@check(kinds.HOST_DESKTOP_PROGRAM, needs={"program"})
 def desktop_program(reading: Reading) -> Iterator[Finding]:
     """A desktop mail program that delivered to our border itself.
 

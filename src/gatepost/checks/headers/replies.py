@@ -18,7 +18,7 @@ MAX_TEXTS = 4
 MAX_RECIPIENTS = 20
 (_KNOWN_SENDER,) = coefficients(kinds.HEADER_INVENTED_THREAD, "known_sender")
 
-_REPLY_SUBJECT = re.compile(
+REPLY_SUBJECT = re.compile(
     r"\s{0,5}(?:re|aw|sv|antw|rv|res|odp|ynt|vs|回复|回覆|答复|返信)\s{0,2}(?:\[\d{1,3}\])?\s{0,2}[:：]", re.IGNORECASE
 )
 _REFERENCE_FIELDS = tuple(
@@ -34,7 +34,7 @@ _QUOTED_SENDER = re.compile(
 )
 
 
-@check(kinds.HEADER_FAKE_REPLY, kinds.HEADER_INVENTED_THREAD)
+@check(kinds.HEADER_FAKE_REPLY, kinds.HEADER_INVENTED_THREAD, needs={"reply-subject"})
 def fake_reply(reading: Reading) -> Iterator[Finding]:
     """Replies to nothing: `Re:` or `Fwd:` in the subject, and no reference to any message.
 
@@ -48,7 +48,7 @@ def fake_reply(reading: Reading) -> Iterator[Finding]:
     and refers to nothing made the quotation up, or was sent through a form that drops such fields. From a sender who
     never wrote before it can only be made up.
     """
-    if not _REPLY_SUBJECT.match(reading.message.subject) or reading.is_known_list:
+    if not REPLY_SUBJECT.match(reading.message.subject) or reading.is_known_list:
         return
     if any(name in reading.fields for name in _REFERENCE_FIELDS):
         return
@@ -96,7 +96,7 @@ _THREAD_STRANGER, _THREAD_NAMESAKE, _THREAD_FREEMAIL, _THREAD_NO_HISTORY, _THREA
 )
 
 
-@check(kinds.HEADER_STOLEN_THREAD)
+@check(kinds.HEADER_STOLEN_THREAD, needs={"reply-subject"})
 def stolen_thread(reading: Reading) -> Iterator[Finding]:
     """Replies in stolen threads: a stranger answers a conversation of the recipient, and brings a link or a file.
 
@@ -109,7 +109,7 @@ def stolen_thread(reading: Reading) -> Iterator[Finding]:
     whoever wrote before today is no stranger. Quotations that name authors only ("Ann wrote:") say less, since readers
     are missing there. An answer that brings nothing new is left out.
     """
-    if not _REPLY_SUBJECT.match(reading.message.subject) or reading.is_known_list or not reading.message.senders:
+    if not REPLY_SUBJECT.match(reading.message.subject) or reading.is_known_list or not reading.message.senders:
         return
     if reading.sender_history.ready and not is_first_contact(reading):
         return

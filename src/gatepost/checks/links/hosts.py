@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from ipaddress import ip_address
 
 import msgspec
@@ -42,6 +41,7 @@ def measure_mention(reading: Reading) -> float:
     kinds.URL_FREE_HOSTING,
     kinds.URL_FORM_SERVICE,
     kinds.SENDER_FREE_HOSTING,
+    needs={"cheap-name"},
 )
 def free_names(reading: Reading) -> Iterator[Finding]:
     """Names and pages that cost next to nothing: free hosting, form services, cheap top-level domains.
@@ -83,7 +83,7 @@ _PRIVATE_ADDRESSES = ("10.", "127.", "192.168.", "169.254.", "172.", "0.")
 (_IP_HOST_MENTION,) = coefficients(kinds.URL_IP_HOST, "mention")
 
 
-@check(kinds.URL_IP_HOST, kinds.URL_MACHINE_NAME, kinds.SENDER_MACHINE_NAME)
+@check(kinds.URL_IP_HOST, kinds.URL_MACHINE_NAME, kinds.SENDER_MACHINE_NAME, needs={"address-name"})
 def ip_hosts(reading: Reading) -> Iterator[Finding]:
     """Hosts that are an IP address: bare, or in the name that a provider gives every rented machine.
 
@@ -99,10 +99,10 @@ def ip_hosts(reading: Reading) -> Iterator[Finding]:
         strength = round(strength * measure_mention(reading), 2)
         yield kinds.URL_IP_HOST.at(link.where, strength=strength, about=link.url, host=host)
     for host, link in reading.sites.items():
-        if address := _find_address(host):
+        if address := find_address_in_name(host):
             yield kinds.URL_MACHINE_NAME.at(link.where, about=link.url, host=host, address=address)
     for sender in reading.message.senders:
-        if address := _find_address(normal_domain(sender.domain)):
+        if address := find_address_in_name(normal_domain(sender.domain)):
             yield kinds.SENDER_MACHINE_NAME.at("From", domain=sender.domain, address=address)
 
 
@@ -113,8 +113,7 @@ def _is_public_address(host: str) -> bool:
         return False
 
 
-@lru_cache(4096)
-def _find_address(host: str) -> str:
+def find_address_in_name(host: str) -> str:
     """Return the IPv4 address that a host's name is made from, "" for none."""
     below = host.removesuffix(org_domain(host)).rstrip(".")
     found = _ADDRESS_IN_NAME.search(below) if below else None
@@ -161,7 +160,7 @@ def _find_new_hosts(reading: Reading) -> dict[str, Link]:
     return found
 
 
-@check(kinds.URL_FOREIGN_TARGET, needs={"link"})
+@check(kinds.URL_FOREIGN_TARGET, needs={"foreign-site"})
 def foreign_target(reading: Reading) -> Iterator[Finding]:
     """Where all links of a mail lead, taken together.
 
@@ -187,7 +186,7 @@ MAX_PICTURES = 60
 (_PICTURE_SIGNED,) = coefficients(kinds.URL_PICTURE_HOST, "signed")
 
 
-@check(kinds.URL_PICTURE_HOST, needs={"link"})
+@check(kinds.URL_PICTURE_HOST, needs={"picture-host"})
 def picture_host(reading: Reading) -> Iterator[Finding]:
     """Pictures that a mail in a company's name fetches from a free image host, or from a collection of logos.
 

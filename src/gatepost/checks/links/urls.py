@@ -5,7 +5,6 @@ its reader (the text over it, or a QR code).
 import base64
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 
 from gatepost import kinds
 from gatepost.checks.headers.bulk_mail import measure_openness
@@ -39,7 +38,7 @@ _TEST_PORTS = frozenset(
 (_PLAIN_USER_NAME,) = coefficients(kinds.URL_USERINFO, "plain_name")
 
 
-@check(kinds.URL_ODD_PORT, kinds.URL_DEEP_SUBDOMAIN, kinds.URL_MANY_HYPHENS, kinds.URL_USERINFO, needs={"link"})
+@check(kinds.URL_ODD_PORT, kinds.URL_DEEP_SUBDOMAIN, kinds.URL_MANY_HYPHENS, kinds.URL_USERINFO, needs={"odd-url"})
 def url_form(reading: Reading) -> Iterator[Finding]:
     """URLs in forms that people do not choose: a name before the host, an unusual port, a host many levels deep or
     strung together by hyphens.
@@ -78,7 +77,12 @@ def _find_userinfo(reading: Reading) -> Iterator[Finding]:
                 return
 
 
-@lru_cache(8192)
+def has_odd_form(host: str) -> bool:
+    """Return whether a host is deep, or has many hyphens."""
+    depth, hyphens = _measure_host(host)
+    return depth >= _DEEP_LEVELS or hyphens >= _MANY_HYPHENS
+
+
 def _measure_host(host: str) -> tuple[int, int]:
     """Return how many levels stand below the registered name, and how many hyphens are in one label."""
     if is_ip(host) or is_genuine(host) or is_tenant(host):
@@ -95,7 +99,7 @@ def _measure_host(host: str) -> tuple[int, int]:
 _CLICK_COUNTERS = frozenset({"l.facebook.com", "lm.facebook.com", "l.instagram.com", "awstrack.me"})
 
 
-@check(kinds.URL_SHORTENER, kinds.URL_OPEN_REDIRECT, needs={"link"})
+@check(kinds.URL_SHORTENER, kinds.URL_OPEN_REDIRECT, needs={"redirect"})
 def redirects(reading: Reading) -> Iterator[Finding]:
     """Links that do not show where they end: through a shortener, or through a well-known site that redirects.
 
@@ -124,7 +128,7 @@ _SHORT_NOTE = 400
 _SEVERAL_SHORTENED = 2
 
 
-@check(kinds.URL_SHORTENED_LINKS, needs={"link"})
+@check(kinds.URL_SHORTENED_LINKS, needs={"shortener"})
 def shortened_links(reading: Reading) -> Iterator[Finding]:
     """Free mailboxes that send several shortened links and hardly a word, as text or around a picture.
 
@@ -322,7 +326,7 @@ _TRUSTED_SITE_COUNTED, _OTHER_SITE, _OTHER_SITE_COUNTED = coefficients(
 )
 
 
-@check(kinds.URL_TEXT_MISMATCH, needs={"link"})
+@check(kinds.URL_TEXT_MISMATCH, needs={"shown-name"})
 def link_text(reading: Reading) -> Iterator[Finding]:
     """Links whose text is an address of one site and whose target is another.
 
@@ -372,7 +376,7 @@ _SCAN_BASE, _PER_SCAN_REASON, _SCAN_CODE, _SCAN_HOME = coefficients(
 )
 
 
-@check(kinds.URL_QR_CODE, kinds.URL_DRAWN_CODE, kinds.TEXT_QR_LURE)
+@check(kinds.URL_QR_CODE, kinds.URL_DRAWN_CODE, kinds.TEXT_QR_LURE, needs={"trait", "link-in-file", "theme:scan"})
 def qr_codes(reading: Reading) -> Iterator[Finding]:
     """Links in QR codes, and texts that ask to scan one.
 

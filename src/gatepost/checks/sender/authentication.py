@@ -11,7 +11,7 @@ from gatepost.kinds import Finding
 from gatepost.names import normal_domain, org_domain
 from gatepost.strengths import coefficients
 
-_SPF = {
+BAD_SPF = {
     "fail": kinds.AUTH_SPF_FAIL,
     "softfail": kinds.AUTH_SPF_SOFTFAIL,
     "permerror": kinds.AUTH_PERMERROR,
@@ -32,6 +32,7 @@ _DKIM = {"fail": kinds.AUTH_DKIM_FAIL, "permerror": kinds.AUTH_PERMERROR, "tempe
     kinds.AUTH_DKIM_PARTIAL,
     kinds.AUTH_DKIM_TESTING,
     kinds.AUTH_DKIM_WEAK_KEY,
+    needs={"authentication"},
 )
 def authentication(reading: Reading) -> Iterator[Finding]:
     """What SPF, DKIM and DMARC say, where it is bad (RFC 7208, RFC 6376, RFC 9989), and that DMARC passed.
@@ -46,8 +47,8 @@ def authentication(reading: Reading) -> Iterator[Finding]:
     counts is whether another signature does better.
     """
     seen = reading.authentication
-    if seen.spf.result in _SPF:
-        yield _SPF[seen.spf.result].at("SPF", domain=seen.spf.domain, host=seen.host, reason=seen.spf.reason)
+    if seen.spf.result in BAD_SPF:
+        yield BAD_SPF[seen.spf.result].at("SPF", domain=seen.spf.domain, host=seen.host, reason=seen.spf.reason)
     yield from _check_signatures(seen.dkim)
     yield from _check_dmarc(seen)
 
@@ -117,7 +118,7 @@ def _fails_authentication(seen: Authentication) -> bool:
     return bool(seen.host) and not open_question and ip_address(seen.host).is_global
 
 
-@check(kinds.SENDER_SELF_SENT)
+@check(kinds.SENDER_SELF_SENT, needs={"envelope-differs"})
 def self_sent(reading: Reading) -> Iterator[Finding]:
     """Mail that claims to be from its own recipient's address.
 
@@ -148,7 +149,7 @@ _PUNCTUATION = "\"'`<>()[]{},;:|!?."
 (_DOMAIN_BY_SERVICE,) = coefficients(kinds.SENDER_RECIPIENT_DOMAIN, "service")
 
 
-@check(kinds.SENDER_RECIPIENT_DOMAIN)
+@check(kinds.SENDER_RECIPIENT_DOMAIN, needs={"name-dot"})
 def recipient_domain(reading: Reading) -> Iterator[Finding]:
     """Sender names that show the recipient's own domain, written from elsewhere.
 

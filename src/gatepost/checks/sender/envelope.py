@@ -37,6 +37,7 @@ def is_delivery_report(reading: Reading) -> bool:
     kinds.SENDER_ENVELOPE_SCRIPT,
     kinds.SENDER_NULL_SENDER,
     kinds.SENDER_RETURN_PATH_MISMATCH,
+    needs={"envelope-differs", "envelope-empty"},
 )
 def envelope(reading: Reading) -> Iterator[Finding]:
     """Envelope senders that have nothing to do with From, or are missing (RFC 5321 section 3.6.3 and 4.5.5).
@@ -98,7 +99,7 @@ MAX_ADDRESS = 254
 MAX_LOOKED_AT = 100
 
 
-@check(kinds.ENVELOPE_MALFORMED_SENDER, kinds.ENVELOPE_MALFORMED_RECIPIENT)
+@check(kinds.ENVELOPE_MALFORMED_SENDER, kinds.ENVELOPE_MALFORMED_RECIPIENT, needs={"odd-envelope"})
 def malformed_envelope(reading: Reading) -> Iterator[Finding]:
     """Envelope addresses that are none (RFC 5321 section 4.1.2): `plain`, `a b@example.org`, 300 letters before the @.
 
@@ -106,15 +107,25 @@ def malformed_envelope(reading: Reading) -> Iterator[Finding]:
     from a program that does not speak SMTP properly, as simple mass mailers do, or has lost the real ones. A sender
     that nobody can answer also escapes SPF and block lists.
     """
-    # The empty sender is that of reports, and `postmaster` needs no domain (section 4.1.1.3).
     sender = reading.envelope.sender.strip("<> ")
-    if sender.lower() not in _EMPTY_SENDERS and _is_malformed(sender):
+    if is_malformed_sender(sender):
         yield kinds.ENVELOPE_MALFORMED_SENDER.at("envelope", sender=sender[:MAX_ADDRESS])
     for recipient in reading.envelope.recipients[:MAX_LOOKED_AT]:
-        address = recipient.strip("<> ")
-        if address.lower() != "postmaster" and _is_malformed(address):
-            yield kinds.ENVELOPE_MALFORMED_RECIPIENT.at("envelope", recipient=address[:MAX_ADDRESS])
+        if is_malformed_recipient(recipient):
+            yield kinds.ENVELOPE_MALFORMED_RECIPIENT.at("envelope", recipient=recipient.strip("<> ")[:MAX_ADDRESS])
             return
+
+
+def is_malformed_sender(address: str) -> bool:
+    """Return whether a bare address is none; the empty sender is that of reports."""
+    return address.lower() not in _EMPTY_SENDERS and _is_malformed(address)
+
+
+def is_malformed_recipient(recipient: str) -> bool:
+    """Return whether an address, with or without its brackets, is none; `postmaster` needs no domain (section
+    4.1.1.3)."""
+    address = recipient.strip("<> ")
+    return address.lower() != "postmaster" and _is_malformed(address)
 
 
 def _is_malformed(address: str) -> bool:

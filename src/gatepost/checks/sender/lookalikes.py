@@ -101,7 +101,7 @@ def _index_known() -> _Names:
 _KNOWN = _index_known()
 
 
-@check(kinds.SENDER_LOOKALIKE_DOMAIN, kinds.URL_LOOKALIKE_DOMAIN)
+@check(kinds.SENDER_LOOKALIKE_DOMAIN, kinds.URL_LOOKALIKE_DOMAIN, needs={"imitating-name", "protected"})
 def lookalike(reading: Reading) -> Iterator[Finding]:
     """Domains that look like, or contain, a domain that people trust.
 
@@ -131,7 +131,6 @@ def _find_imitation(host: str, trusted: frozenset[str], protected: frozenset[Pro
     return find_known_imitation(host)
 
 
-@lru_cache(8192)
 def find_known_imitation(host: str) -> Imitation | None:
     """Return the well-known name that a host imitates, if any."""
     return None if "." not in host or is_ip(host) or is_genuine(host) else _compare(host, _KNOWN)
@@ -263,7 +262,7 @@ def _match_below(host: str, label: str, names: _Names) -> Imitation | None:
     return None
 
 
-@check(kinds.URL_HOMOGRAPH, kinds.SENDER_HOMOGRAPH)
+@check(kinds.URL_HOMOGRAPH, kinds.SENDER_HOMOGRAPH, needs={"punycode"})
 def homograph(reading: Reading) -> Iterator[Finding]:
     """Host names written in look-alike letters.
 

@@ -124,7 +124,7 @@ _ENOUGH_OFFICE_WORDS = 2
 (_ONE_OFFICE_WORD,) = coefficients(kinds.SENDER_FREEMAIL_POSE, "one_word")
 
 
-@check(kinds.SENDER_FREEMAIL_POSE)
+@check(kinds.SENDER_FREEMAIL_POSE, needs={"free-sender"})
 def freemail_pose(reading: Reading) -> Iterator[Finding]:
     """Companies, banks and authorities that write from a free mailbox.
 
@@ -162,7 +162,7 @@ _PER_TURN, _PER_CONSONANT, _FEW_VOWELS, _VOWEL_SHARE, _HOPPING_CAPITALS, _RANDOM
 )
 
 
-@check(kinds.URL_RANDOM_HOST, kinds.SENDER_RANDOM_DOMAIN, kinds.SENDER_RANDOM_MAILBOX)
+@check(kinds.URL_RANDOM_HOST, kinds.SENDER_RANDOM_DOMAIN, kinds.SENDER_RANDOM_MAILBOX, needs={"random-name"})
 def random_name(reading: Reading) -> Iterator[Finding]:
     """Domains and mailboxes with names that a machine made up: `zw6ht96`, `bqtirvjmdsvqgksn`, `62nwxj8mam`.
 
@@ -172,22 +172,21 @@ def random_name(reading: Reading) -> Iterator[Finding]:
     sender counts, and a domain counts more than a mailbox.
     """
     for sender in reading.message.senders[:1]:
-        if strength := _measure_host(normal_domain(sender.domain)):
+        if strength := measure_host(normal_domain(sender.domain)):
             yield kinds.SENDER_RANDOM_DOMAIN.at("From", strength=strength, domain=sender.domain)
         mailbox = sender.local[:64].partition("+")[0]
         # Mailboxes with separators are tickets, bounces and aliases: machines of honest owners name those.
         if mailbox.isalnum() and (strength := measure_randomness(mailbox)):
             yield kinds.SENDER_RANDOM_MAILBOX.at("From", strength=strength, mailbox=sender)
     for host, link in reading.sites.items():
-        if strength := _measure_host(host):
+        if strength := measure_host(host):
             strength = round(strength * measure_mention(reading), 2)
             yield kinds.URL_RANDOM_HOST.at(link.where, strength=strength, about=link.url, host=host)
             return
 
 
-@lru_cache(8192)
-def _measure_host(host: str) -> float:
-    """Return how random the registered name is, 0 to 1.
+def measure_host(host: str) -> float:
+    """Return how random the registered name of a host is, 0 to 1.
 
     What stands below it is its owner's business, unless it is long noise.
     """
@@ -231,7 +230,7 @@ _LOCAL_ENDINGS = frozenset(
 _SPLIT_NAME, _NAME_ALONE = coefficients(kinds.SENDER_INVALID_FROM, "split_name", "name_alone")
 
 
-@check(kinds.SENDER_MISSING_FROM, kinds.SENDER_INVALID_FROM, kinds.SENDER_SEVERAL_FROM)
+@check(kinds.SENDER_MISSING_FROM, kinds.SENDER_INVALID_FROM, kinds.SENDER_SEVERAL_FROM, needs={"odd-sender"})
 def from_field(reading: Reading) -> Iterator[Finding]:
     """From fields that name no sender, or several (RFC 5322 section 3.6.2 asks for at least one address).
 
@@ -257,7 +256,7 @@ def from_field(reading: Reading) -> Iterator[Finding]:
         yield kinds.SENDER_INVALID_FROM.at("From", strength=strength, shown=senders[0].name, address=senders[1])
     # Machines inside a network write as root@host, and X.400 gateways as names without a domain: no claim is made.
     for sender in senders[:1]:
-        if sender.domain and not _domain_could_exist(sender):
+        if sender.domain and not domain_could_exist(normal_domain(sender.domain)):
             yield kinds.SENDER_INVALID_FROM.at("From", shown=sender.name, address=sender)
     owners = {org_domain(sender.domain) for sender in senders if sender.domain}
     if len(owners) > 1:
@@ -271,8 +270,8 @@ def _is_from_reporter(reading: Reading) -> bool:
     return any(name in shown for name in _REPORTERS)
 
 
-def _domain_could_exist(sender: Address) -> bool:
-    domain = normal_domain(sender.domain)
+def domain_could_exist(domain: str) -> bool:
+    """Return whether a domain has the form of one, and an ending that there is, or stands in one network only."""
     if domain.startswith("[") or domain.rpartition(".")[2] in _LOCAL_ENDINGS:
         return True
     return _DOMAIN_FORM.match(domain) is not None and ending_exists(domain)
@@ -285,7 +284,7 @@ _ADDRESS_BY_SERVICE, _ADDRESS_LINKED, _ADDRESS_OF_READER = coefficients(
 )
 
 
-@check(kinds.SENDER_DISPLAY_NAME_SPOOF)
+@check(kinds.SENDER_DISPLAY_NAME_SPOOF, needs={"name-address"})
 def display_name(reading: Reading) -> Iterator[Finding]:
     """Display names that show an address of another domain.
 
@@ -334,7 +333,7 @@ _DOMAIN_BY_SERVICE, _DOMAIN_LINKED, _DOMAIN_IN_MAILBOX, _DOMAIN_OPENLY = coeffic
 )
 
 
-@check(kinds.SENDER_DISPLAY_NAME_DOMAIN)
+@check(kinds.SENDER_DISPLAY_NAME_DOMAIN, needs={"name-dot"})
 def shown_domain(reading: Reading) -> Iterator[Finding]:
     """Display names that show a domain which is not the sender's: `"Crypto.com" <support@surveys.example>`.
 
@@ -369,12 +368,15 @@ def _is_named_after(domain: str, name: str) -> bool:
 _INVISIBLE_BETWEEN_LETTERS = re.compile(r"[A-Za-z][\u00ad\u200b-\u200f\u2060\ufeff\U000e0100-\U000e01ef]+[A-Za-z]")
 _MATHEMATICAL_LETTERS = re.compile(r"[\U0001d400-\U0001d7ff]")
 _LETTERLIKE = frozenset("™®©°№")
+NAME_FRAMES = frozenset("#*~=^|`")
 _FRAMED_NAME = re.compile(r"[#*~=^|`][^#*~=^|`].*[#*~=^|`]", re.DOTALL)
 _SHORTEST_MIXED_NAME = 4
 _NAME_WORD = re.compile(r"[^\W\d_]+")
 
 
-@check(kinds.SENDER_INVISIBLE_CHARACTERS, kinds.SENDER_DECORATED_NAME, kinds.SENDER_MIXED_SCRIPT_NAME)
+@check(
+    kinds.SENDER_INVISIBLE_CHARACTERS, kinds.SENDER_DECORATED_NAME, kinds.SENDER_MIXED_SCRIPT_NAME, needs={"name-frame"}
+)
 def decorated_name(reading: Reading) -> Iterator[Finding]:
     """Names dressed up to be seen, or to be read by people only.
 
@@ -423,7 +425,7 @@ _BRAND_FROM_WORD, _BRAND_FEW_WORDS, _BRAND_MANY_WORDS, _BRAND_NO_NAME, _BRAND_BY
 )
 
 
-@check(kinds.SENDER_BRAND_IMPERSONATION, kinds.SENDER_DISGUISED_NAME)
+@check(kinds.SENDER_BRAND_IMPERSONATION, kinds.SENDER_DISGUISED_NAME, needs={"brand-sender", "protected"})
 def brand_name(reading: Reading) -> Iterator[Finding]:
     """Senders who use the name of a well-known company or office and write from somewhere else.
 

@@ -180,10 +180,10 @@ MAX_HOP_TEXT = 600
 
 _PROVIDERS = tomllib.loads(files("gatepost.checks").joinpath("data", "providers.toml").read_text("utf-8"))
 # The hosts of its provider for each domain of free mail.
-_PROVIDER_HOSTS = {domain: tuple(each["hosts"]) for each in _PROVIDERS.values() for domain in each["mail"]}
+PROVIDER_HOSTS = {domain: tuple(each["hosts"]) for each in _PROVIDERS.values() for domain in each["mail"]}
 
 
-@check(kinds.SENDER_PROVIDER_ABSENT)
+@check(kinds.SENDER_PROVIDER_ABSENT, needs={"provider-sender"})
 def provider_absent(reading: Reading) -> Iterator[Finding]:
     """Mail of a large provider's customer that never was on a host of that provider.
 
@@ -193,7 +193,7 @@ def provider_absent(reading: Reading) -> Iterator[Finding]:
     on, and say so. A few programs send with such an address through another server, so it does not decide alone.
     """
     fields, message = reading.fields, reading.message
-    hosts = _PROVIDER_HOSTS.get(normal_domain(message.senders[0].domain)) if message.senders else None
+    hosts = PROVIDER_HOSTS.get(normal_domain(message.senders[0].domain)) if message.senders else None
     if hosts is None or "received" not in fields or reading.is_known_list:
         return
     if reading.protected.host_trusted or not reading.envelope.sender.strip("<> "):
@@ -294,7 +294,13 @@ def _read_hop(text: str) -> Hop:
     return Hop(helo, named, unnamed, address, by, owner, inside, text)
 
 
-@check(kinds.HOST_RECORDED_LINE, kinds.HOST_RECORDED_HELO, kinds.HOST_RECORDED_NO_NAME, kinds.HOST_RECORDED_FALSE_NAME)
+@check(
+    kinds.HOST_RECORDED_LINE,
+    kinds.HOST_RECORDED_HELO,
+    kinds.HOST_RECORDED_NO_NAME,
+    kinds.HOST_RECORDED_FALSE_NAME,
+    needs={"hop"},
+)
 def received_host(reading: Reading) -> Iterator[Finding]:
     """Mail that the recipient's own side took from a home line, as its Received fields say (RFC 5321 section 4.4).
 

@@ -19,7 +19,7 @@ _WARES = tuple(theme for theme in WARES if theme not in _NO_WARE)
 _NOTE = 500
 # In two halves, so that this file itself can be mailed.
 GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*" + "GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"
-_GTUBE_TEXTS = 8
+GTUBE_TEXTS = 8
 _NAMES = (
     "scale in_subject other_ware per_pitch per_urgency most_help expected room discussion least plain known".split()
 )
@@ -77,14 +77,14 @@ def _measure(phrases: Phrases, ware: str) -> float:
     return _SCALE * (count + min(_MOST_HELP, pitch) - expected)
 
 
-@check(kinds.TEXT_GTUBE)
+@check(kinds.TEXT_GTUBE, needs={"test-text"})
 def gtube(reading: Reading) -> Iterator[Finding]:
     """The GTUBE test string: 68 characters that every spam filter has agreed to treat as spam.
 
     Operators send it first of all, to see that a filter is in the path of their mail. It is nobody's word, so whoever
     writes it wants it found; mail that explains it without writing it whole is not meant.
     """
-    for text in reading.message.texts[:_GTUBE_TEXTS]:
+    for text in reading.message.texts[:GTUBE_TEXTS]:
         # Only where the reader sees it, as other filters do: not in files.
         if not text.attached and text.form != "document" and GTUBE in text.visible:
             yield kinds.TEXT_GTUBE.at(text.where)

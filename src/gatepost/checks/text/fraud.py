@@ -140,7 +140,7 @@ _BECH32 = {char: value for value, char in enumerate("qpzry9x8gf2tvdw0s3jn54khce6
 _BECH32_GENERATORS = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
 
 
-@check(kinds.TEXT_EXTORTION, kinds.TEXT_WALLET_ADDRESS)
+@check(kinds.TEXT_EXTORTION, kinds.TEXT_WALLET_ADDRESS, needs={"wallet", "theme:extortion"})
 def extortion(reading: Reading) -> Iterator[Finding]:
     """Extortion: I have filmed you, pay to this wallet.
 
@@ -412,7 +412,7 @@ def sudden_sum(reading: Reading) -> Iterator[Finding]:
     words = phrases.of("windfall")
     if not words or phrases.length > _SUM_NOTE or reading.is_known_list or reading.is_known_answer:
         return
-    has_way = bool(reading.web_links) or "attachment" in reading.signs
+    has_way = bool(reading.web_links) or reading.has_attachment
     amount = _NOTED_SUM.search(phrases.text.replace("_", " ")[:2_000]) if has_way else None
     if amount and any(is_freemail(normal_domain(sender.domain)) for sender in reading.message.senders[:1]):
         yield kinds.TEXT_SUDDEN_SUM.at("text", sum=amount.group(), words=quote(words))
@@ -446,7 +446,7 @@ _LARGE_SUM = re.compile(
 )
 
 
-@check(kinds.TEXT_OPENING_LETTER, kinds.TEXT_LARGE_SUM)
+@check(kinds.TEXT_OPENING_LETTER, kinds.TEXT_LARGE_SUM, needs={"free-sender", "reply-to"})
 def opening_letter(reading: Reading) -> Iterator[Finding]:
     """Letters by which a stranger begins a correspondence: an heir, a donation, a loan, or just "did you get my mail?".
 

@@ -76,7 +76,7 @@ def _weigh(reading: Reading, seen: Features) -> tuple[ModelScore, tuple[Hits, ..
     return lower_score(models.weigh(hits), find_lowering(reading)), hits
 
 
-@check(kinds.TEXT_LEARNT_UNWANTED, kinds.TEXT_LEARNT_WANTED)
+@check(kinds.TEXT_LEARNT_UNWANTED, kinds.TEXT_LEARNT_WANTED, needs={"learnt"})
 def learnt_model(reading: Reading) -> Iterator[Finding]:
     """What reports have taught: mail that reads like what people of this tenant or deployment reported.
 
@@ -116,7 +116,7 @@ def _ask_learnt(reading: Reading) -> tuple[float, tuple[LearntModel, ...]]:
 MANY_RECIPIENTS = 20
 
 
-@check(kinds.CAMPAIGN_MARKED, kinds.CAMPAIGN_HELD, kinds.CAMPAIGN_BURST)
+@check(kinds.CAMPAIGN_MARKED, kinds.CAMPAIGN_HELD, kinds.CAMPAIGN_BURST, needs={"campaign"})
 def campaign(reading: Reading) -> Iterator[Finding]:
     """Near-copies: of mail that people marked as unwanted, that was held as an attack, or that many others got.
 

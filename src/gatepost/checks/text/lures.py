@@ -287,7 +287,7 @@ def invented_thread(reading: Reading) -> Iterator[Finding]:
     proves nothing, because anybody can write it below. One such phrase counts where the sender is new to the tenant;
     from somebody who really telephoned for the first time it weighs little.
     """
-    if reading.is_known_sender or reading.is_known_list or not (reading.web_links or "attachment" in reading.signs):
+    if reading.is_known_sender or reading.is_known_list or not (reading.web_links or reading.has_attachment):
         return
     words = find_phrases(reading).of("thread")
     degree = _PER_THREAD_PHRASE * len(words) + _THREAD_STRANGER * (bool(words) and is_first_contact(reading))
@@ -420,7 +420,7 @@ def planted_link(reading: Reading) -> Iterator[Finding]:
 
 
 MAX_NAMED = 10
-_SHORTEST_PLANTED = 25
+SHORTEST_PLANTED = 25
 _NAMED_LINK = re.compile(
     r"https?:|www\.|(?<![a-z0-9-])[a-z0-9-]{2,30}\.(?:com|me|net|io|ly|org|xyz|top|site|online)/", re.IGNORECASE
 )
@@ -431,7 +431,7 @@ _NAMED_SENTENCE = re.compile(r"[^\W\d_]{5}[.!?] +[^\W\d_]{2}")
 _SENTENCE_ALONE, _LINK_OR_SUM = coefficients(kinds.TEXT_PLANTED_NAME, "sentence", "link_or_sum")
 
 
-@check(kinds.TEXT_PLANTED_NAME)
+@check(kinds.TEXT_PLANTED_NAME, needs={"long-recipient"})
 def planted_name(reading: Reading) -> Iterator[Finding]:
     """Names of recipients that are a message: `To: "You have a new transaction. Order 2672333" <ann@house.example>`.
 
@@ -443,7 +443,7 @@ def planted_name(reading: Reading) -> Iterator[Finding]:
         return
     for recipient in reading.message.recipients[:MAX_NAMED]:
         name = recipient.name[:300]
-        if len(name) < _SHORTEST_PLANTED or "@" in name:
+        if len(name) < SHORTEST_PLANTED or "@" in name:
             continue
         if _NAMED_LINK.search(name) or _NAMED_SUM.search(name):
             yield kinds.TEXT_PLANTED_NAME.at("To", strength=_LINK_OR_SUM, name=name)
