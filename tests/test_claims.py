@@ -149,9 +149,10 @@ CLAIMS = [
     ),
     Claim(
         "glossary.md",
-        "a way by which messages reach a core: `restApi`, `smtp` or `milter`",
+        "a way by which messages reach a core: `restApi`, `smtp`, `milter`, `spamd` or `rspamd`",
         lambda: (
-            {each.alias for each in type(GUARD.scan_sources).model_fields.values()} == {"restApi", "smtp", "milter"}
+            {each.alias for each in type(GUARD.scan_sources).model_fields.values()}
+            == {"restApi", "smtp", "milter", "spamd", "rspamd"}
         ),
     ),
     Claim("requirements.md", "| 9081 | abby", lambda: listens("abby", 9081)),

@@ -43,7 +43,6 @@ from gatepost.milter.session import (
     parse_macros,
     parse_options,
     parse_texts,
-    read_path,
 )
 from gatepost.pages.effects import sort_effects
 from gatepost.pages.page_nodes import PageNodes, read_html_nodes
@@ -55,6 +54,7 @@ from gatepost.scanning.request import first_received_id
 from gatepost.settings.document import parse_document
 from gatepost.settings.faults import validate
 from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.smtp.askers import read_path
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.content import DotStream, DotStuffer, normalise_line_ends
 from gatepost.smtp.delivery_log import find_queue_id, render_reply

@@ -10,10 +10,10 @@ import pytest
 from tests.smtp.conftest import Domains, Run, StrawGuard, StrawHolding
 from tests.smtp.conftest import run as run_fixture
 
-from gatepost.milter.intake import MilterIntake
-from gatepost.milter.session import MilterPart
+from gatepost.milter.session import MilterPart, MilterSession
 from gatepost.scanning.spool import Spool
 from gatepost.service.plan import bind, port_of
+from gatepost.smtp.askers import AskerIntake
 from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.reporting import ReportIntake
@@ -111,7 +111,7 @@ class MilterHouse:
         self.guard, self.holding, self.domains = StrawGuard(), StrawHolding(), Domains()
         self.limits = SmtpLimits()
         self.reports: ReportIntake | None = None
-        self.intake: MilterIntake
+        self.intake: AskerIntake[MilterPart]
         self.address: str | int = 0
         self._servers: list[MailServer] = []
 
@@ -126,7 +126,7 @@ class MilterHouse:
             limits=self.limits,
             reports=self.reports,
         )
-        return MilterPart(services, self.holding, most, parse_networks(allowed), in_queue)
+        return MilterPart(services, most, parse_networks(allowed), quarantine=self.holding, in_queue=in_queue)
 
     async def connect(self, *, agreed: bool = True) -> MailServer:
         if isinstance(self.address, str):
@@ -165,7 +165,7 @@ async def housed_milter(
     house.limits, house.reports = limits or house.limits, reports
     sockets = bind((f"unix:{folder}/milter",) if unix else ("127.0.0.1",), 0, "test")
     house.address = str(folder / "milter") if unix else port_of(sockets)
-    house.intake = MilterIntake(house.part(in_queue=in_queue, most=most), sockets)
+    house.intake = AskerIntake("milter", house.part(in_queue=in_queue, most=most), MilterSession, sockets)
     running = asyncio.create_task(house.intake.run_here())
     await house.intake.ready.wait()
     try:

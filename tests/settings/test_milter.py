@@ -1,10 +1,10 @@
-"""The keys of the milter source: addresses, what contradicts them, and what is built from them."""
+"""The keys of sources for mail servers that deliver themselves: addresses, what contradicts them, what is built."""
 
 from pathlib import Path
 
 import pytest
 
-from gatepost.service.core import _build_milter_limits
+from gatepost.service.core import build_asker_limits
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor.examination import check_ports
 from gatepost.service.doctor.rows import ExaminedFiles
@@ -37,6 +37,10 @@ def read(folder: Path, text: str) -> GuardSettings:
         ("{milter: {socketMode: 660}}", "milter.socketMode", "text"),
         ("{milter: {allowedHosts: [0.0.0.0/0]}}", "milter.allowedHosts[0]", "too wide"),
         ("{milter: {quarantine: both}}", "milter.quarantine", "queue"),
+        ("{spamd: {listen: '127.0.0.1:10025'}, smtp: {}}", "spamd.listen", "port of scanSources.smtp"),
+        ("{rspamd: {listen: '127.0.0.1:1783'}, spamd: {}}", "rspamd.listen", "port of scanSources.spamd"),
+        ("{milter: {listen: 'unix:/a'}, spamd: {listen: 'unix:/a'}}", "spamd.listen", "socket of scanSources.milter"),
+        ("{rspamd: {heldAs: discard}}", "rspamd.heldAs", "reject"),
     ],
 )
 def test_faults(tmp_path: Path, text: str, key: str, said: str) -> None:
@@ -56,7 +60,7 @@ def test_addresses_limits_and_rows_of_the_doctor(tmp_path: Path) -> None:
     source = guard.scan_sources.milter
     assert source
     assert source.hosts == ("127.0.0.1", f"unix:{tmp_path}/milter")
-    assert _build_milter_limits(source) == SmtpLimits(message=70_000, recipients=7, command_wait=2.0, data_most=3.0)
+    assert build_asker_limits(source) == SmtpLimits(message=70_000, recipients=7, command_wait=2.0, data_most=3.0)
     assert any("can be exported, but not released" in str(each) for each in find_warnings(tmp_path))
     data = DataFolder(tmp_path)
     plan = Plan(data, guard)

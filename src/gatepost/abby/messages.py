@@ -135,10 +135,21 @@ def _list_steps(found: MessageTimeline, *, shows_hosts: bool) -> Iterator[Timeli
             yield _describe_audit(action)
 
 
+_WAYS = {
+    "smtp": "over SMTP",
+    "milter": "over milter",
+    "spamd": "in the protocol of spamd",
+    "rspamd": "in the protocol of rspamd",
+    "rest": "through the scanning API",
+    "page": "as a trial on the scan page",
+}
+# Sources whose mail server keeps the message and is told the decision.
+_ASKING = ("rest", "spamd", "rspamd")
+
+
 def _describe_receipt(record: MessageRecord, *, shows_hosts: bool) -> TimelineStep:
     receipt, node, queue_id = record.receipt, "", ""
-    where = {"smtp": "over SMTP", "rest": "through the scanning API", "page": "as a trial on the scan page"}
-    words = ["Received", where.get(record.source, "")]
+    words = ["Received", _WAYS.get(record.source, "")]
     if receipt and shows_hosts:
         node = receipt.node
         words += [f"by the node {node}"] if node else []
@@ -158,9 +169,9 @@ def _describe_decision(found: MessageTimeline) -> TimelineStep | None:
     when = date_time(record.completed)
     if found.held is not None:
         return TimelineStep(date_time(found.held.kept), "held", "Held in the quarantine.")
-    if record.source not in ("smtp", "rest"):
+    if record.source not in ("smtp", *_ASKING):
         return None  # a trial, or a record that does not say how the message came
-    if record.source == "rest":
+    if record.source in _ASKING:
         text = "The decision was returned to the mail server that asked; what it did is in the log of that server."
         return TimelineStep(when, "answered", text)
     if decision == "deliver":

@@ -25,7 +25,7 @@ from gatepost.mail.message import Receipt
 from gatepost.periodic import PeriodicWork
 from gatepost.report import PreparedRecord, Report, undecided
 from gatepost.scanning.edits import Cut
-from gatepost.scanning.held_mail import HoldsMail, ReportObserver, bytes_ahead
+from gatepost.scanning.held_mail import HoldsMail, ReportObserver, bytes_ahead, ignore_report
 from gatepost.scanning.request import Condition, Full, Load, ScanRequest, ScanResult, first_received_id
 from gatepost.scanning.spool import MessageBody
 from gatepost.settings.keys import GuardSettings as Settings
@@ -49,10 +49,6 @@ STOP_GRACE_SECONDS = 10.0
 log = Logger("gatepost.guard")
 
 ScanObserver = Callable[[MessageRecord, float], None]
-
-
-def ignore_report(_report: Report) -> None:
-    """The observer of a source that holds nothing, or waits for the record."""
 
 
 def ignore_scan(_record: MessageRecord, _seconds: float) -> None:

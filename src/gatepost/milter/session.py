@@ -36,8 +36,8 @@ from gatepost.scanning.held_mail import HoldsMail
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody
 from gatepost.smtp import replies
-from gatepost.smtp.client import Networks, SmtpClient, identify_client, parse_address
-from gatepost.smtp.commands import SmtpLimits
+from gatepost.smtp.askers import AskerPart, read_path
+from gatepost.smtp.client import SmtpClient, identify_client, parse_address
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError
 from gatepost.smtp.replies import SmtpReply
 from gatepost.smtp.reporting import ReportAddress
@@ -270,21 +270,6 @@ def pack_removal(name: bytes, number: int) -> bytes:
     return pack(b"m", number.to_bytes(4) + name + b"\0\0")
 
 
-def read_path(text: bytes, limits: SmtpLimits) -> str | None:
-    """Return the address of MAIL or RCPT as the SMTP client wrote it, without brackets and source route; None for one
-    that no analysis could use. What makes an address valid has been decided by the mail server."""
-    path = text.strip(b" \t")
-    if path.startswith(b"<") and path.endswith(b">"):
-        path = path[1:-1]
-    if path.startswith(b"@") and b":" in path:
-        path = path.partition(b":")[2]
-    try:
-        address = path.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-    return address if len(path) <= limits.path and address.isprintable() else None
-
-
 class MilterMessage:
     """From MAIL to the answer. `refusal` is the reply to a message that is refused whatever is in it; `claims` are the
     fields to remove. `tenant` is that of all recipients, `report` the reporting address that the message is for."""
@@ -391,14 +376,10 @@ _PIECE = 256 << 10
 log = Logger("gatepost.guard")
 
 
-class MilterPart(msgspec.Struct, frozen=True, eq=False):
-    """The milter source of one generation. `in_queue` leaves mail that is to be held in the queue of the mail server;
-    `allowed` are the hosts, besides this machine, that may connect."""
+class MilterPart(AskerPart, frozen=True, eq=False, kw_only=True):
+    """The milter source of one generation. `in_queue` leaves mail that is to be held with the mail server."""
 
-    services: Services
     quarantine: HoldsMail
-    max_connections: int
-    allowed: Networks = ()
     in_queue: bool = False
 
 
@@ -475,7 +456,7 @@ class MilterSession:
             Command.END_OF_MESSAGE: self._end_of_message,
         }
 
-    def has_message_of(self, part: MilterPart) -> bool:
+    def has_message_of(self, part: AskerPart) -> bool:
         """Whether a message is under way that this part handles."""
         return self._message is not None and self._part is part
 

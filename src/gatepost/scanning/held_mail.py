@@ -176,6 +176,10 @@ class CarriesOutOrders(Protocol):
 ReportObserver = Callable[[Report], Holding | None]
 
 
+def ignore_report(_report: Report) -> None:
+    """The observer of a source that holds nothing, or waits for the record."""
+
+
 class HoldsMail(Protocol):
     """The quarantine, for the source of a message that must not go on."""
 

@@ -20,9 +20,9 @@ from gatepost.report import Report
 from gatepost.scanning.edits import Edit
 from gatepost.scanning.spool import MessageBody, SpooledBody
 
-# How a message came: from a mail server that hands it over or that asks for a verdict (milter), by the scan API, or by
-# a person on the scan page, which is a trial; "" is not known.
-Source: TypeAlias = Literal["", "smtp", "milter", "rest", "page"]
+# How a message came: from a mail server that hands it over (smtp) or asks for a verdict (milter, spamd, rspamd), by the
+# scan API, or by a person on the scan page, which is a trial; "" is not known.
+Source: TypeAlias = Literal["", "smtp", "milter", "spamd", "rspamd", "rest", "page"]
 
 
 _QUEUE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+/-]{0,99}", re.ASCII)

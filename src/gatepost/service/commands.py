@@ -201,8 +201,7 @@ def guard(data: DataFolder, folder: Path) -> None:
 
 
 def _require_source(folder: Path, settings: GuardSettings) -> tuple[str, ...]:
-    sources = settings.scan_sources
-    source = sources.rest_api or sources.smtp or sources.milter
+    source = settings.scan_sources.any_source
     if source is None:
         raise StartError(f"{folder / files.GUARD_FILE} has no source under scanSources, so there is nothing to serve.")
     return source.hosts

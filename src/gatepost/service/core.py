@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from gatepost.abby.authenticator import Caller, Guesses, GuessMemory, address_of, guessing_address
+from gatepost.drop_in.session import DropInPart, DropInSession, build_protocol
 from gatepost.events.schema import RuleStopped
 from gatepost.events.sources import describe_limited_sender, describe_scan
 from gatepost.events.stream import NO_EVENTS, Emits, node_name
@@ -33,7 +34,7 @@ from gatepost.guard.quarantine.raw_store import folder_of, open_raw_store
 from gatepost.guard.service import Guard, ScanObserver
 from gatepost.kinds import LIMIT_RULE_FAILED
 from gatepost.logs import Logger
-from gatepost.milter.session import MilterPart
+from gatepost.milter.session import MilterPart, MilterSession
 from gatepost.policy.layers import OUTBOUND
 from gatepost.policy.rules import RULE_STOPPED
 from gatepost.rejudge.policies_in_force import PoliciesInForce
@@ -44,7 +45,15 @@ from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.routes import build_recipient_verifier, hostname, open_outbound_routing, open_routing
 from gatepost.service.signing import build_signer
 from gatepost.settings.keys import GuardSettings
-from gatepost.settings.scan_sources import MilterSettings, SmtpSettings, UnknownRecipientsSettings
+from gatepost.settings.scan_sources import (
+    AskerSettings,
+    DropInSettings,
+    MilterSettings,
+    RspamdSettings,
+    SmtpSettings,
+    UnknownRecipientsSettings,
+)
+from gatepost.smtp.askers import AskerPart, AskerSession
 from gatepost.smtp.client import OutboundTenants, Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.delivery_log import DeliveryLog
@@ -428,20 +437,36 @@ def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpP
     return SmtpPart(services, source)
 
 
-def _build_milter_limits(source: MilterSettings) -> SmtpLimits:
-    return SmtpLimits(
+# The session of each source for mail servers that deliver themselves.
+ASKER_SESSIONS: dict[str, Callable[..., AskerSession]] = {
+    "milter": MilterSession,
+    "spamd": DropInSession,
+    "rspamd": DropInSession,
+}
+
+
+def build_asker_limits(source: AskerSettings) -> SmtpLimits:
+    """Return the limits on sessions of such a source."""
+    limits = SmtpLimits(
         message=source.max_message_size,
         recipients=source.max_recipients,
-        command_wait=source.command_timeout / 1_000,
         data_most=source.message_timeout / 1_000,
     )
+    if isinstance(source, MilterSettings):
+        return msgspec.structs.replace(limits, command_wait=source.command_timeout / 1_000)
+    return limits
 
 
-def build_milter_source(core: CoreParts, shared: SharedParts) -> MilterPart | None:
-    """Build what milter sessions use, if milter is a source. The mail server delivers, so there are no routes."""
-    source = core.settings.scan_sources.milter
-    if source is None:
-        return None
+def build_asker_sources(core: CoreParts, shared: SharedParts) -> dict[str, AskerPart]:
+    """Build what the sources use that are on for mail servers which deliver themselves."""
+    return {
+        name: _build_asker_source(name, source, core, shared)
+        for name, source in core.settings.scan_sources.askers.items()
+    }
+
+
+def _build_asker_source(name: str, source: AskerSettings, core: CoreParts, shared: SharedParts) -> AskerPart:
+    """Build what sessions of one such source use. The mail server delivers, so there are no routes."""
     services = Services(
         guard=core.guard,
         handler=MessageHandler(core.guard, core.quarantine),
@@ -449,13 +474,12 @@ def build_milter_source(core: CoreParts, shared: SharedParts) -> MilterPart | No
         tenancy=Tenancy(core.settings.tenants, shared.store.tenants.of_domain),
         spool=shared.spool,
         hostname=source.hostname or hostname(core.settings),
-        limits=_build_milter_limits(source),
+        limits=build_asker_limits(source),
         reports=_build_report_intake(core, shared),
     )
-    return MilterPart(
-        services,
-        core.quarantine,
-        max_connections=source.max_connections,
-        allowed=parse_networks(source.allowed_hosts),
-        in_queue=source.quarantine == "queue",
-    )
+    common = (services, source.max_connections, parse_networks(source.allowed_hosts))
+    if isinstance(source, MilterSettings):
+        return MilterPart(*common, quarantine=core.quarantine, in_queue=source.quarantine == "queue")
+    assert isinstance(source, DropInSettings)
+    held_as = source.held_as if isinstance(source, RspamdSettings) else ""
+    return DropInPart(*common, protocol=build_protocol(name, held_as), tenant=source.tenant)

@@ -10,7 +10,7 @@ Ports, storage, events and the counts of slots and connections belong to the pro
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,16 +28,16 @@ from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.service.certificates import load_certificates
 from gatepost.service.health import HealthWatch, NodeHealth, SmtpCounts, count_smtp
 from gatepost.service.listeners import Listeners
-from gatepost.service.metrics import GatewayMetrics, MilterMetrics, build_metrics_app
+from gatepost.service.metrics import AskerMetrics, GatewayMetrics, build_metrics_app
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.schedules import Schedule, build_schedules
 from gatepost.settings.files import load_policies
 
 if TYPE_CHECKING:
     from gatepost.guard.answers.dns import DnsCounters
-    from gatepost.milter.session import MilterPart
     from gatepost.service.api_service import ApiParts
     from gatepost.service.core import CoreParts, SmtpPart
+    from gatepost.smtp.askers import AskerPart
     from gatepost.workers.fair_queue import QueueCounters
 
 # How long the generation before the last one may go on with what it has once another reload waits for it.
@@ -55,7 +55,7 @@ class Generation(msgspec.Struct, eq=False):
     contexts: dict[str, ssl.SSLContext]
     core: "CoreParts | None" = None
     smtp: "SmtpPart | None" = None
-    milter: "MilterPart | None" = None
+    askers: "Mapping[str, AskerPart]" = {}
     api: "ApiParts | None" = None
     schedules: Sequence[Schedule] = ()
 
@@ -123,7 +123,7 @@ class Generations(Collector):
         for schedule in generation.schedules:
             schedule.periodic.start()
         self._listeners.use_tls(generation.contexts)
-        idle = self._listeners.use(generation.plan, generation.apps, generation.smtp, generation.milter)
+        idle = self._listeners.use(generation.plan, generation.apps, generation.smtp, generation.askers)
         if before:
             task = asyncio.create_task(self._finish(before, idle))
             self._ending[before] = task
@@ -142,18 +142,17 @@ class Generations(Collector):
         plan, core = generation.plan, None
         pages = _prepare_pages(generation.stack) if plan.abby else None
         if plan.guard:
-            from gatepost.service.core import build_milter_source, build_rest_source, build_smtp_source, start_core
+            from gatepost.service.core import build_asker_sources, build_rest_source, build_smtp_source, start_core
 
             generation.core = core = await start_core(plan, plan.guard, shared, generation.stack)
             generation.apps["guard"] = build_rest_source(plan, core, shared)
             generation.smtp = build_smtp_source(plan, core, shared)
-            generation.milter = build_milter_source(core, shared)
+            generation.askers = build_asker_sources(core, shared)
             if generation.smtp:
                 intake = self._listeners.intake(generation.smtp)
                 shared.registry.register(GatewayMetrics(intake, generation.smtp.services))
-            if generation.milter:
-                milters = self._listeners.milter_intake(generation.milter)
-                shared.registry.register(MilterMetrics(milters, generation.milter.services))
+            for name, part in generation.askers.items():
+                shared.registry.register(AskerMetrics(self._listeners.asker_intake(name, part), part.services))
         if plan.abby:
             from gatepost.service.api_service import build_api
 

@@ -2,8 +2,8 @@
 
 HTTP: connections belong to the port, and each request goes to the application that is newest when it begins; so a
 client that keeps its connection open notices nothing. SMTP: a session keeps the services that it began with; when
-others take over, it ends with 421 after its current message (RFC 5321 section 3.8), and the client comes again. Milter:
-a connection stays, and each message is handled by the services that are newest when it begins.
+others take over, it ends with 421 after its current message (RFC 5321 section 3.8), and the client comes again. Milter
+and its like: a connection stays, and each message is handled by the services that are newest when it begins.
 """
 
 import asyncio
@@ -27,9 +27,8 @@ from gatepost.service.plan import Bound, Plan, allow_reuse
 from gatepost.settings.scan_sources import ConnectionSettings
 
 if TYPE_CHECKING:
-    from gatepost.milter.intake import MilterIntake
-    from gatepost.milter.session import MilterPart
     from gatepost.service.core import SmtpPart
+    from gatepost.smtp.askers import AskerIntake, AskerPart
     from gatepost.smtp.intake import Intake
 
 
@@ -245,7 +244,7 @@ class Listeners:
         self._apps: dict[str, SwitchedApp] = {}
         self._http: dict[str, Server] = {}
         self._smtp: Intake | None = None
-        self._milter: MilterIntake | None = None
+        self._askers: dict[str, AskerIntake[Any]] = {}
         self._node, self._bound = node, bound
         for name in (name for name in HTTP_PORTS if name in bound):
             app = self._apps[name] = SwitchedApp()
@@ -270,7 +269,7 @@ class Listeners:
     @property
     def servers(self) -> list[Serves]:
         """Every server; complete once the first generation has taken over."""
-        return [*self._http.values(), *(each for each in (self._smtp, self._milter) if each)]
+        return [*self._http.values(), *([self._smtp] if self._smtp else ()), *self._askers.values()]
 
     def intake(self, part: "SmtpPart") -> "Intake":
         """Return the SMTP server; the first generation builds it."""
@@ -290,14 +289,17 @@ class Listeners:
             )
         return self._smtp
 
-    def milter_intake(self, part: "MilterPart") -> "MilterIntake":
-        """Return the server for mail servers that ask for verdicts; the first generation builds it."""
-        from gatepost.milter.intake import MilterIntake
+    def asker_intake(self, name: str, part: "AskerPart") -> "AskerIntake[Any]":
+        """Return the server of a source for mail servers that ask for verdicts; the first generation builds it."""
+        from gatepost.service.core import ASKER_SESSIONS
+        from gatepost.smtp.askers import AskerIntake
 
-        if self._milter is None:
-            tally, balance = self._node.connections("milter"), self._node.balance("milter")
-            self._milter = MilterIntake(part, self._bound["milter"], tally=tally, balance=balance)
-        return self._milter
+        if name not in self._askers:
+            tally, balance = self._node.connections(name), self._node.balance(name)
+            self._askers[name] = AskerIntake(
+                name, part, ASKER_SESSIONS[name], self._bound[name], tally=tally, balance=balance
+            )
+        return self._askers[name]
 
     def use_tls(self, contexts: Mapping[str, ssl.SSLContext]) -> None:
         """Speak TLS with these contexts, by port, with clients that connect from now on."""
@@ -318,7 +320,7 @@ class Listeners:
         plan: Plan,
         apps: Mapping[str, ASGIApp],
         smtp: "SmtpPart | None",
-        milter: "MilterPart | None" = None,
+        askers: "Mapping[str, AskerPart]",
     ) -> Callable[[], Awaitable[object]]:
         """Let what a generation has built serve from now on, with its limits; returns what waits until nothing of the
         one before is in use."""
@@ -332,8 +334,7 @@ class Listeners:
             listed = parse_networks(source.xclient_hosts)
             waits.append(self._smtp.use(smtp.services, source.max_connections, listed, source.reserved_connections))
 
-        if milter and self._milter:
-            waits.append(self._milter.use_part(milter))
+        waits += [self._askers[name].use_part(part) for name, part in askers.items() if name in self._askers]
 
         async def wait() -> None:
             await asyncio.gather(*(each() for each in waits))

@@ -9,7 +9,7 @@ so that no counter of the node ever falls.
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -32,8 +32,8 @@ from gatepost.speedups import native
 
 if TYPE_CHECKING:
     from gatepost.abby.cores import Cores
-    from gatepost.milter.intake import MilterIntake
     from gatepost.scanning.request import ScanResult
+    from gatepost.smtp.askers import AskerIntake
     from gatepost.smtp.flow_control import FlowControl
     from gatepost.smtp.intake import Intake
     from gatepost.smtp.recipients import RecipientVerifier
@@ -128,14 +128,14 @@ def _describe_flow(flow: "FlowControl") -> Iterator[Metric]:
     yield gauge("gatepost_flow_open", "Whether limits do not hold", "most", float(bool(flow.fault)))
 
 
-class MilterMetrics(Collector):
-    """Connections and answers of the milter source."""
+class AskerMetrics(Collector):
+    """Connections and answers of a source for mail servers that deliver themselves."""
 
-    def __init__(self, intake: "MilterIntake", services: "Services") -> None:
+    def __init__(self, intake: "AskerIntake[Any]", services: "Services") -> None:
         self._intake, self._services = intake, services
 
     def collect(self) -> Iterator[Metric]:
-        yield from _describe_intake("milter", "Connections of mail servers", self._intake, self._services)
+        yield from _describe_intake(self._intake.name, "Connections of mail servers", self._intake, self._services)
 
 
 def _describe_intake(source: str, sessions: str, intake: "Intake", services: "Services") -> Iterator[Metric]:

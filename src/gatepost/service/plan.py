@@ -296,10 +296,10 @@ def bind_ports(plan: Plan) -> Bound:
 
 def _open_unix_sockets(plan: Plan) -> None:
     """Let those use the Unix sockets whom the settings allow to."""
-    milter = plan.guard.scan_sources.milter if plan.guard else None
-    for address in milter.addresses if milter else ():
-        if milter and address.startswith(UNIX):
-            Path(address.removeprefix(UNIX)).chmod(int(milter.socket_mode, 8))
+    for asker in plan.guard.scan_sources.askers.values() if plan.guard else ():
+        for address in asker.addresses:
+            if address.startswith(UNIX):
+                Path(address.removeprefix(UNIX)).chmod(int(asker.socket_mode, 8))
 
 
 def release_ports(bound: Bound) -> None:
@@ -323,10 +323,10 @@ def list_addresses(plan: Plan) -> list[tuple[str, tuple[str, ...], int, str]]:
         if smtp.outbound and smtp.outbound.port:
             key = "scanSources.smtp.outbound in guard.yml"
             wanted.append(("smtp outbound", smtp.hosts, smtp.outbound.port, key))
-    if plan.guard and (milter := plan.guard.scan_sources.milter):
-        for address in milter.addresses:
+    for name, asker in plan.guard.scan_sources.askers.items() if plan.guard else ():
+        for address in asker.addresses:
             host, port = (address, 0) if address.startswith(UNIX) else split_address(address, 0)
-            wanted.append(("milter", (host,), port, "scanSources.milter.listen in guard.yml"))
+            wanted.append((name, (host,), port, f"scanSources.{name}.listen in guard.yml"))
     if plan.guard and plan.guard.metrics.listen:
         host, port = split_address(plan.guard.metrics.listen, 0)
         wanted.append(("guard metrics", (host,), port, "metrics.listen in guard.yml"))

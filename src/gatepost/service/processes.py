@@ -400,8 +400,8 @@ def _max_connections(plan: Plan) -> int:
         most = max(most, rest.connections.maximum)
     if plan.guard and (smtp := plan.guard.scan_sources.smtp):
         most = max(most, smtp.max_connections)
-    if plan.guard and (milter := plan.guard.scan_sources.milter):
-        most = max(most, milter.max_connections)
+    for asker in plan.guard.scan_sources.askers.values() if plan.guard else ():
+        most = max(most, asker.max_connections)
     return min(most, MAX_ADDRESSES)
 
 

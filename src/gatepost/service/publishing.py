@@ -31,6 +31,7 @@ from gatepost.settings.document import Document, Key, parse_document, rename_key
 from gatepost.settings.faults import ConfigError, Fault, render_key
 from gatepost.settings.in_force import SECRET_KEYS, hide, list_values
 from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.scan_sources import ASKERS
 from gatepost.settings.values import Section, hide_credentials, is_local
 from gatepost.store.publishing import VersionContent
 
@@ -45,7 +46,7 @@ DOCUMENTS: dict[str, tuple[Path, type[Section]]] = {
 }
 CONTENT = "version.bin"
 # Sections that are off where they are not written.
-SWITCHES = frozenset({"scanSources.restApi", "scanSources.smtp", "scanSources.milter", "clamd"})
+SWITCHES = frozenset({"scanSources.restApi", "scanSources.smtp", "clamd", *(f"scanSources.{name}" for name in ASKERS)})
 # Where a text is the path of a file, relative to the folder of its configuration file.
 PATH_KEYS = frozenset({"ca", "certificate", "file"})
 

@@ -46,6 +46,7 @@ from gatepost.service.reloading import ReloadOutcome, read_again, report_outcome
 from gatepost.service.rollout import Follower, NodeControl
 from gatepost.service.watchdogs import watch_loop
 from gatepost.settings.faults import ConfigError
+from gatepost.settings.scan_sources import ASKERS
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
@@ -99,7 +100,7 @@ async def run_plan(
             periodic.start()
             stack.callback(periodic.cancel)
         control.attach(generations)
-        port = port_of(next(bound[name] for name in ("abby", "guard", "smtp", "milter") if name in bound))
+        port = port_of(next(bound[name] for name in ("abby", "guard", "smtp", *ASKERS) if name in bound))
         if node.is_first and plan.local:
             # The name of this node for people: its machine, its services and its port.
             name = f"{node_name(plan.settings.events)} {'+'.join(plan.services)}:{port}"

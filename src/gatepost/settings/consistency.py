@@ -19,7 +19,7 @@ from gatepost.settings.delivery import HopSettings, NextHops, list_hops
 from gatepost.settings.document import Key
 from gatepost.settings.events import EventsSettings
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
-from gatepost.settings.scan_sources import TlsSettings
+from gatepost.settings.scan_sources import ASKERS, TlsSettings
 from gatepost.settings.values import hide_credentials, split_address
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -82,7 +82,7 @@ def find_guard_faults(guard: GuardSettings) -> Iterator[Disagreement]:
     rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
     if rest and smtp and rest.port == smtp.port and _overlap(rest.hosts, smtp.hosts):
         yield ("scanSources", "smtp", "port"), "is the port of scanSources.restApi as well"
-    yield from _find_milter_faults(guard)
+    yield from _find_asker_faults(guard)
     yield from _find_outbound_faults(guard)
     yield from _find_signing_faults(guard)
     if guard.stage_limit > guard.analysis_timeout:
@@ -96,22 +96,24 @@ def find_guard_faults(guard: GuardSettings) -> Iterator[Disagreement]:
         yield from ((("yara", "folder"), fault) for fault in find_rule_faults(Path(guard.yara.folder)))
 
 
-def _find_milter_faults(guard: GuardSettings) -> Iterator[Disagreement]:
-    """Yield addresses of the milter source that another source has, or that stand there twice."""
-    milter, rest, smtp = guard.scan_sources.milter, guard.scan_sources.rest_api, guard.scan_sources.smtp
-    others = [(name, each) for name, each in (("restApi", rest), ("smtp", smtp)) if each]
-    for index, address in enumerate(milter.addresses if milter else ()):
-        key: Key = ("scanSources", "milter", "listen")
-        if milter and not isinstance(milter.listen, str):
-            key = (*key, index)
-            if address in milter.listen[:index]:
-                yield key, f"names {address} twice"
-        if address.startswith("unix:"):
-            continue
-        host, port = split_address(address, 0)
-        for name, source in others:
-            if port == source.port and _overlap((host,), source.hosts):
-                yield key, f"has the port of scanSources.{name}"
+def _find_asker_faults(guard: GuardSettings) -> Iterator[Disagreement]:
+    """Yield addresses of sources for mail servers that another source has, or that stand there twice."""
+    taken: list[tuple[str, str, tuple[str, ...], int]] = []
+    for name, hosts, port in _list_ports(guard):
+        if name not in ASKERS:
+            taken.append((name, "", hosts, port))
+    for source, settings in guard.scan_sources.askers.items():
+        for index, address in enumerate(settings.addresses):
+            key: Key = ("scanSources", source, "listen")
+            if not isinstance(settings.listen, str):
+                key = (*key, index)
+                if address in settings.listen[:index]:
+                    yield key, f"names {address} twice"
+            host, port = (address, 0) if address.startswith("unix:") else split_address(address, 0)
+            for name, path, hosts, other in taken:
+                if name != source and (address == path or (port and port == other and _overlap((host,), hosts))):
+                    yield key, f"has the {'port' if port else 'socket'} of scanSources.{name}"
+            taken.append((source, address, (host,), port))
 
 
 def find_abby_faults(abby: AbbySettings) -> Iterator[Disagreement]:
@@ -312,17 +314,18 @@ def _find_shared_ports(guard: GuardSettings, abby: AbbySettings) -> Iterator[Dis
 
 def _list_ports(guard: GuardSettings) -> Iterator[tuple[str, tuple[str, ...], int]]:
     """Yield name, hosts and port of every source of a guard that listens on TCP."""
-    rest, smtp, milter = guard.scan_sources.rest_api, guard.scan_sources.smtp, guard.scan_sources.milter
+    rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
     if rest:
         yield "restApi", rest.hosts, rest.port
     if smtp:
         yield "smtp", smtp.hosts, smtp.port
     if smtp and smtp.outbound and smtp.outbound.port:
         yield "smtp.outbound", smtp.hosts, smtp.outbound.port
-    for address in milter.addresses if milter else ():
-        if not address.startswith("unix:"):
-            host, port = split_address(address, 0)
-            yield "milter", (host,), port
+    for name, asker in guard.scan_sources.askers.items():
+        for address in asker.addresses:
+            if not address.startswith("unix:"):
+                host, port = split_address(address, 0)
+                yield name, (host,), port
 
 
 def _list_next_hops(guard: GuardSettings) -> Iterator[str]:
@@ -509,8 +512,8 @@ def find_guard_warnings(guard: GuardSettings) -> Iterator[Disagreement]:
     if milter and milter.quarantine == "gatepost" and not guard.delivery.has_next_hop:
         yield ("scanSources", "milter"), "has no delivery.nextHop: mail that is held can be exported, but not released"
     yield from _find_auth_warnings(guard)
-    if rest is None and smtp is None and milter is None:
-        yield ("scanSources",), "has neither restApi nor smtp nor milter, so no mail reaches this core"
+    if guard.scan_sources.any_source is None:
+        yield ("scanSources",), f"has neither restApi nor smtp nor {' nor '.join(ASKERS)}, so no mail reaches this core"
     yield from _find_event_warnings(guard.events)
     yield from find_expired_guard_certificates(guard)
     if guard.unsealed:

@@ -1,6 +1,6 @@
-"""Keys of `guard.yml` on where mail comes from: the HTTPS source of abby, SMTP with outbound mail, and milter; what all
-of them have in common; and the limits of flow control on SMTP clients, which are off by default.
-"""
+"""Keys of `guard.yml` on where mail comes from: the HTTPS source of abby, SMTP with outbound mail, milter and the
+protocols of other filters; what all of them have in common; and the limits of flow control on SMTP clients, which are
+off by default."""
 
 from typing import Annotated, Literal
 
@@ -14,7 +14,7 @@ from gatepost.settings.values import (
     FilePath,
     Host,
     Hosts,
-    MilterAddresses,
+    ListenAddresses,
     Network,
     Port,
     Secret,
@@ -186,14 +186,13 @@ class SmtpSettings(ListeningSection):
     )
 
 
-class MilterSettings(Section):
-    """The milter source of a core, for mail servers that ask for a verdict and deliver themselves."""
+ASKER_LISTEN = "`address:port` or `unix:/path` of a Unix socket to listen on, or a list of them"
 
-    listen: MilterAddresses = at_start(
-        "127.0.0.1:8894",
-        description="`address:port` or `unix:/path` of a Unix socket to listen on, or a list of them",
-        local=True,
-    )
+
+class AskerSettings(Section):
+    """A source for mail servers that ask for a verdict and deliver themselves."""
+
+    listen: ListenAddresses
     socket_mode: SocketMode = at_start(
         "660",
         description="mode of Unix sockets, in quotes; the mail server's user must be able to write to them",
@@ -202,27 +201,19 @@ class MilterSettings(Section):
     allowed_hosts: list[Network] = live(
         [], description="addresses and networks that may connect over TCP; this machine always may"
     )
-    quarantine: Literal["gatepost", "queue"] = live(
-        "gatepost",
-        description="who holds a message with the decision `quarantine`: Gatepost, and the mail server discards it; or"
-        " the mail server, in its hold queue",
-    )
     max_connections: Count = live(200, description="maximum number of simultaneous connections")
     max_message_size: MessageBytes = live(
-        MAX_MESSAGE, description="maximum size of a message in bytes; larger ones are refused with 552"
+        MAX_MESSAGE, description="maximum size of a message in bytes; larger ones are refused"
     )
     max_recipients: UpToThousand = live(
-        1_000, description="maximum number of recipients of a message; further ones are answered with 452"
-    )
-    command_timeout: ClientTimeout = live(
-        3_600_000, description="milliseconds that a mail server may take for the next command"
+        1_000, description="maximum number of recipients of a message; more are refused for now"
     )
     message_timeout: ClientTimeout = live(
         600_000, description="milliseconds that a message may take from its first header field to its end"
     )
     hostname: Host | None = live(
         None,
-        description="host name in Authentication-Results; by default that of `smtp`, or that of the machine",
+        description="host name in the fields that are added; by default that of `smtp`, or that of the machine",
         local=True,
     )
 
@@ -237,6 +228,50 @@ class MilterSettings(Section):
         return tuple(each if each.startswith("unix:") else split_address(each, 0)[0] for each in self.addresses)
 
 
+class MilterSettings(AskerSettings):
+    """The milter source of a core, for mail servers that ask for a verdict and deliver themselves."""
+
+    listen: ListenAddresses = at_start("127.0.0.1:8894", description=ASKER_LISTEN, local=True)
+    quarantine: Literal["gatepost", "queue"] = live(
+        "gatepost",
+        description="who holds a message with the decision `quarantine`: Gatepost, and the mail server discards it; or"
+        " the mail server, in its hold queue",
+    )
+    command_timeout: ClientTimeout = live(
+        3_600_000, description="milliseconds that a mail server may take for the next command"
+    )
+
+
+class DropInSettings(AskerSettings):
+    """A source that speaks the protocol of another filter."""
+
+    tenant: TenantUid | None = live(
+        None, description="tenant of mail whose recipients are in no tenant's domain, or are not named; none by default"
+    )
+
+
+class SpamdSettings(DropInSettings):
+    """A source in the protocol of SpamAssassin's spamd, for spamc, Exim and other clients of it."""
+
+    # spamd's own port, 783, can be bound by root alone.
+    listen: ListenAddresses = at_start("127.0.0.1:1783", description=ASKER_LISTEN, local=True)
+
+
+class RspamdSettings(DropInSettings):
+    """A source in the protocols of rspamd: HTTP with JSON (`/checkv2`), and the older one that Exim speaks."""
+
+    listen: ListenAddresses = at_start("127.0.0.1:11333", description=ASKER_LISTEN, local=True)
+    held_as: Literal["add header", "reject"] = live(
+        "add header",
+        description="rspamd's action for mail with the decision `quarantine`: mail servers put it into the junk folder,"
+        " or refuse it",
+    )
+
+
+# The keys of sources for mail servers that deliver themselves.
+ASKERS = ("milter", "spamd", "rspamd")
+
+
 class ScanSourcesSettings(Section):
     """The sources of messages; a source that is not set is off."""
 
@@ -245,6 +280,18 @@ class ScanSourcesSettings(Section):
     )
     smtp: SmtpSettings | None = group(None, description="SMTP source; off if not set")
     milter: MilterSettings | None = group(None, description="milter source; off if not set")
+    spamd: SpamdSettings | None = group(None, description="source in the protocol of spamd; off if not set")
+    rspamd: RspamdSettings | None = group(None, description="source in the protocols of rspamd; off if not set")
+
+    @property
+    def askers(self) -> dict[str, AskerSettings]:
+        """The sources that are on for mail servers that deliver themselves, by name."""
+        return {name: each for name in ASKERS if (each := getattr(self, name)) is not None}
+
+    @property
+    def any_source(self) -> RestApiSettings | SmtpSettings | AskerSettings | None:
+        """A source that is on; None if mail comes from nowhere."""
+        return self.rest_api or self.smtp or next(iter(self.askers.values()), None)
 
 
 class TlsSettings(Section):

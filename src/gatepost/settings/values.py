@@ -146,7 +146,7 @@ def _check_listen_address(text: str) -> str:
     return text
 
 
-def _check_milter_address(text: str) -> str:
+def _check_socket_address(text: str) -> str:
     form = "must be address:port, or unix:/path of a Unix socket"
     if text.startswith("unix:"):
         path = text.removeprefix("unix:")
@@ -350,9 +350,9 @@ ClamdAddress = Annotated[str, AfterValidator(_check_clamd)]
 Nameserver = Annotated[str, AfterValidator(_check_nameserver)]
 Network = Annotated[str, AfterValidator(_check_network)]
 ListenAddress = Annotated[str, AfterValidator(_check_listen_address)]
-MilterAddress = Annotated[str, AfterValidator(_check_milter_address)]
-MilterAddresses = Annotated[
-    Annotated[MilterAddress, Tag("[one]")] | Annotated[list[MilterAddress], Field(min_length=1), Tag("[several]")],
+SocketAddress = Annotated[str, AfterValidator(_check_socket_address)]
+ListenAddresses = Annotated[
+    Annotated[SocketAddress, Tag("[one]")] | Annotated[list[SocketAddress], Field(min_length=1), Tag("[several]")],
     Discriminator(lambda value: "[several]" if isinstance(value, list | tuple) else "[one]"),
 ]
 SocketMode = Annotated[

@@ -303,21 +303,22 @@ def check_ports(read: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
         wanted.append(("smtp", smtp.hosts, smtp.port, "scanSources.smtp.port"))
         if smtp.outbound and smtp.outbound.port:
             wanted.append(("outbound smtp", smtp.hosts, smtp.outbound.port, "scanSources.smtp.outbound.port"))
-    if read.guard and (milter := read.guard.scan_sources.milter):
-        for address in milter.addresses:
+    for name, asker in read.guard.scan_sources.askers.items() if read.guard else ():
+        for address in asker.addresses:
             if address.startswith(UNIX):
-                yield check_unix_socket(Path(address.removeprefix(UNIX)), data)
+                yield check_unix_socket(name, Path(address.removeprefix(UNIX)), data)
             else:
-                host, milter_port = split_address(address, 0)
-                wanted.append(("milter", (host,), milter_port, "scanSources.milter.listen"))
+                host, asker_port = split_address(address, 0)
+                wanted.append((name, (host,), asker_port, f"scanSources.{name}.listen"))
     for service, hosts, port, key in wanted:
         shown = ", ".join(render_address(host, port) for host in hosts)
         yield check_port(service, shown, lambda: bind(hosts, port, key), data)  # noqa: B023
 
 
-def check_unix_socket(path: Path, data: DataFolder) -> DoctorRow:
-    """Check that the Unix socket of the milter source is in use by this service, or can be made."""
-    what, advice = "socket of milter", "correct scanSources.milter.listen, or give the folder to the user of Gatepost"
+def check_unix_socket(source: str, path: Path, data: DataFolder) -> DoctorRow:
+    """Check that a Unix socket of a source is in use by this service, or can be made."""
+    what = f"socket of {source}"
+    advice = f"correct scanSources.{source}.listen, or give the folder to the user of Gatepost"
     is_used = os.path.lexists(path) and not is_left_behind(str(path))
     if data.is_locked("guard"):
         if is_used:

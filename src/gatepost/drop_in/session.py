@@ -1,0 +1,184 @@
+"""One connection of a client that takes Gatepost for spamd or rspamd: a request, a message, an answer, and the end.
+
+The client keeps the message. Nothing is held here, whatever the decision is: the result goes on record, and the client
+does with the message what its own settings say. Whatever goes wrong is said in the words of the protocol as a failure
+for now, so that the client comes again or delivers unscanned, as it was set up.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Protocol
+
+import gatepost
+from gatepost.drop_in.requests import Answered, Asked, Head, Received, Refusal, find_envelope, read_head, receive
+from gatepost.drop_in.rspamd import Rspamd
+from gatepost.drop_in.spamd import Spamd
+from gatepost.ids import new_id
+from gatepost.logs import Logger
+from gatepost.mail.message import Envelope
+from gatepost.names import normal_domain
+from gatepost.scanning.held_mail import ignore_report
+from gatepost.scanning.request import Full, ScanRequest, is_queue_id
+from gatepost.scanning.spool import SpooledBody
+from gatepost.smtp.askers import AskerPart, read_path
+from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError
+from gatepost.store.errors import StorageError
+
+# How long a client may take for its line and fields, and to read its answer.
+HEAD_SECONDS = 30.0
+
+log = Logger("gatepost.guard")
+
+LATER = Refusal("later", "no verdict could be reached now; try again later")
+
+
+class Speaks(Protocol):
+    """One protocol, from the server's side."""
+
+    @property
+    def name(self) -> str: ...
+
+    def read(self, head: Head) -> Asked | Refusal | bytes: ...
+
+    def refuse(self, refusal: Refusal, asked: Asked | None = None) -> bytes: ...
+
+    def answer(self, answered: Answered) -> Iterator[bytes]: ...
+
+
+class DropInPart(AskerPart, frozen=True, eq=False, kw_only=True):
+    """A source of one generation; `tenant` is that of mail whose recipients tell none."""
+
+    protocol: Speaks
+    tenant: str | None = None
+
+
+class DropInSession:
+    """The conversation with one client; `current` returns the part that a message is handled by."""
+
+    # A client that ends its half of the connection behind the message still reads its answer: it has not hung up.
+    deciding = False
+
+    def __init__(self, connection: Connection, peer: str, current: Callable[[], DropInPart]) -> None:
+        self._connection, self._peer, self._current = connection, peer, current
+        self._part = current()
+        self._has_message = False
+        self.idle = asyncio.Event()
+        self.idle.set()
+
+    def has_message_of(self, part: AskerPart) -> bool:
+        """Whether a message is under way that this part handles."""
+        return self._has_message and self._part is part
+
+    async def run(self) -> None:
+        """Serve the client."""
+        try:
+            await self._serve()
+        except (ConnectionGoneError, ConnectionTimeoutError):
+            pass
+        except Exception as fault:
+            # The client never sees what broke; the log does.
+            log.error("drop-in session broke", protocol=self._part.protocol.name, reference=new_id(), exc_info=fault)
+            self._connection.write(self._part.protocol.refuse(LATER))
+        finally:
+            self._has_message = False
+            self.idle.set()
+            self._connection.close()
+
+    def stop(self) -> None:
+        """The service stops: a session without a message ends now, another one after its answer."""
+        if not self._has_message:
+            self._connection.close()
+
+    def cut_off(self) -> None:
+        """End the connection at once, without an answer."""
+        self._connection.abort()
+
+    async def _serve(self) -> None:
+        head = await read_head(self._connection, HEAD_SECONDS)
+        part = self._part = self._current()
+        protocol, services = part.protocol, part.services
+        asked = head if isinstance(head, Refusal) else protocol.read(head)
+        if isinstance(asked, bytes):
+            self._connection.write(asked)
+            return
+        if isinstance(asked, Refusal):
+            self._refuse(asked)
+            return
+        self._has_message = True
+        self.idle.clear()
+        body = services.spool.new()
+        try:
+            answer = await self._judge(asked, body)
+            if isinstance(answer, Refusal):
+                self._refuse(answer, asked)
+            else:
+                await self._answer(answer)
+        finally:
+            services.space.close(body)
+
+    def _refuse(self, refusal: Refusal, asked: Asked | None = None) -> None:
+        self._part.services.answers[refusal.why.replace(" ", "_")] += 1
+        protocol = self._part.protocol
+        log.info("drop-in request refused", protocol=protocol.name, client=self._peer, reason=refusal.text)
+        self._connection.write(protocol.refuse(refusal, asked))
+
+    async def _judge(self, asked: Asked, body: SpooledBody) -> Answered | Refusal:
+        """Take the message and have it analysed."""
+        services = self._part.services
+        ends = asyncio.get_running_loop().time() + services.limits.data_most
+        received = await receive(self._connection, asked, body, services, ends)
+        if isinstance(received, Refusal):
+            return received
+        if services.find_shortage():
+            return LATER
+        envelope = await self._build_envelope(asked, received)
+        if isinstance(envelope, Refusal):
+            return envelope
+        queue_id = asked.queue_id if is_queue_id(asked.queue_id) else ""
+        request = ScanRequest(
+            *(new_id(), int(time.time() * 1_000), envelope, asked.source), client=asked.address or "", queue_id=queue_id
+        )
+        try:
+            result = await services.guard.scan(request, body, ignore_report)
+        except StorageError as fault:
+            log.error("message left with its sender", ggrid=request.ggrid, reason=str(fault))
+            return LATER
+        if isinstance(result, Full):
+            return LATER
+        return Answered(asked, result, received, services.hostname, gatepost.__version__)
+
+    async def _build_envelope(self, asked: Asked, received: Received) -> Envelope | Refusal:
+        services = self._part.services
+        read = partial(read_path, limits=services.limits)
+        told, stated = asked.sender, asked.recipients
+        if told is None:
+            told, written = find_envelope(received)
+            stated = stated or written
+        if len(stated) > services.limits.recipients:
+            return Refusal("later", f"a message may have {services.limits.recipients} recipients")
+        sender, recipients = read(told.encode()), tuple(filter(None, (read(each.encode()) for each in stated)))
+        if sender is None or len(recipients) < len(stated):
+            return Refusal("malformed", "an address of the envelope that is too long or not printable")
+        domains = dict.fromkeys(normal_domain(each.rpartition("@")[2]) for each in recipients if "@" in each)
+        try:
+            tenants = {await services.tenancy.tenant_of(domain) for domain in domains}
+        except StorageError:
+            return LATER
+        # There is one verdict for all recipients: where they are of several tenants, it is by the rules of none.
+        tenant = None if len(tenants) > 1 else next(iter(tenants), None) or self._part.tenant
+        return Envelope(sender, recipients, asked.address, asked.helo, tenant)
+
+    async def _answer(self, answered: Answered) -> None:
+        part, report = self._part, answered.result.report
+        part.services.answers[report.decision] += 1
+        for piece in part.protocol.answer(answered):
+            self._connection.write(piece)
+            await self._connection.drain(HEAD_SECONDS)
+        log.info("message answered", ggrid=answered.result.ggrid, answer=report.decision, client=self._peer)
+
+
+def build_protocol(name: str, held_as: str) -> Speaks:
+    """Return the protocol of a source."""
+    return Rspamd("reject" if held_as == "reject" else "add header") if name == "rspamd" else Spamd()
