@@ -56,17 +56,35 @@ def test_most_messages_evaluate_nothing(monkeypatch: pytest.MonkeyPatch) -> None
         evaluated.append(when)
         return False
 
+    conditional_findings._holds.cache_clear()
     monkeypatch.setattr(conditional_findings, "evaluate", count)
     assert list(find_composites(findings("text:urgency", BRAND))) == []
     assert len(evaluated) == 1
+    conditional_findings._holds.cache_clear()
+
+
+def test_an_answer_depends_only_on_the_tags_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor on others, nor on their order, so it is worked out once for each set of them."""
+    conditional_findings._holds.cache_clear()
+    expected = [each.kind for each in find_composites(findings(BRAND, FREE))]
+
+    def refuse(*_: object) -> bool:
+        raise AssertionError("evaluated again")
+
+    monkeypatch.setattr(conditional_findings, "evaluate", refuse)
+    for tags in ((FREE, BRAND), ("text:urgency", BRAND, FREE, "text:word-salad")):
+        assert [each.kind for each in find_composites(findings(*tags))] == expected
+    conditional_findings._holds.cache_clear()
 
 
 def test_a_condition_that_fails_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> bool:
         raise conditions.ConditionError("too much")
 
+    conditional_findings._holds.cache_clear()
     monkeypatch.setattr(conditional_findings, "evaluate", fail)
     assert list(find_composites(findings(FREE, BRAND))) == []
+    conditional_findings._holds.cache_clear()
 
 
 @pytest.mark.parametrize(("kind", "composite"), load_composites(), ids=lambda each: getattr(each, "id", ""))
@@ -86,6 +104,9 @@ def test_each_has_a_weight_and_names_tags_that_exist(kind: object, composite: co
         '["composite:hidden-lure"]\nany_of = []\nwhen = "authenticated"',
         '["composite:hidden-lure"]\nany_of = ["url:shortener"]\nwhen = "no_such_name"',
         '["composite:hidden-lure"]\nany_of = ["url:shortener"]\nwhen = "size"',
+        '["composite:hidden-lure"]\nany_of = ["url:shortener"]\nwhen = "tags.size() > 3"',
+        '["composite:hidden-lure"]\nany_of = ["url:shortener"]\nwhen = \'tags.exists(tag, tag.startsWith("url:"))\'',
+        '["composite:hidden-lure"]\nany_of = ["url:shortener"]\nwhen = \'tags == ["url:shortener"]\'',
     ],
 )
 def test_faults_of_the_file(text: str) -> None:

@@ -23,6 +23,7 @@ from tools import build_speedups
 
 from gatepost import speedups
 from gatepost.checks import phrases
+from gatepost.checks.text import advertising
 from gatepost.mail import headers, links, mime, reader
 from gatepost.mail.html import document
 from gatepost.mail.html.active import HtmlNotes
@@ -61,6 +62,19 @@ def test_the_same_feature_rows_of_a_message(words: list[str], rest: list[str], o
         ours = learnt.make_row(Message(), seen)
         patch.setattr(learnt, "native", None)
         assert ours == learnt.make_row(Message(), seen)
+
+
+SPELLED = st.text(st.sampled_from("aavig1ra@0 .-_*~$|:A\xe4\u0430\U0001d400"), max_size=60)
+
+
+@given(SPELLED)
+def test_the_same_spelled_places(text: str) -> None:
+    assert native.spelled_places(text) == advertising.find_spelled_places(text)
+
+
+@given(st.text(st.sampled_from("ab \n\t\xe0\xff\xdfA.\u0430\U0001d400"), max_size=40), st.integers(1, 12))
+def test_the_same_long_runs(text: str, least: int) -> None:
+    assert native.has_long_run(text, least) == advertising.has_long_run(text, least)
 
 
 LINES = st.sampled_from(
@@ -150,6 +164,9 @@ def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks:
         (lambda: native.find_delimiter(b"\n--a", 0, {b"a"}, frozenset(), (), 9), TypeError),
         (lambda: native.link_words("ä.com", frozenset()), ValueError),
         (lambda: native.squeeze(b"a", True), TypeError),
+        (lambda: native.spelled_places(b"a"), TypeError),
+        (lambda: native.has_long_run(b"a", 1), TypeError),
+        (lambda: native.has_long_run("a", 0), ValueError),
     ],
 )
 def test_wrong_arguments_are_refused(call: Callable[[], object], error: type[Exception]) -> None:

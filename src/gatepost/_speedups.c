@@ -30,6 +30,7 @@ typedef struct {
 #include "native/words.c"
 #include "native/html.c"
 #include "native/mail.c"
+#include "native/looks.c"
 
 static PyMethodDef row_table_methods[] = {
     {"find", (PyCFunction)RowTable_find, METH_VARARGS, NULL},
@@ -89,6 +90,7 @@ static PyType_Spec concept_index_spec = {
 static int execute(PyObject *module)
 {
     fill_crc_table();
+    fill_sorts();
     if (intern_names() < 0)
         return -1;
     PyType_Spec *specs[] = {&row_table_spec, &phrase_index_spec, &concept_index_spec};
@@ -132,6 +134,9 @@ static PyMethodDef functions[] = {
     {"link_words", link_words, METH_VARARGS, "link_words(text, endings): start and end of words that may hold a link."},
     {"find_segments", find_segments, METH_VARARGS,
      "find_segments(source, limit, most): start and end of lines of dashes before a content field."},
+    {"spelled_places", spelled_places, METH_O,
+     "spelled_places(text): where words with a mark inside may begin, and whether letters stand with gaps."},
+    {"has_long_run", has_long_run, METH_VARARGS, "has_long_run(text, least): so many small letters and blanks in a row."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -3,16 +3,18 @@
 A composite is findings that mean more together than their sum (`composites.toml`). It is written as an operator's own
 rules are, so that what ships can be read, copied and changed in the same language. A check that combines phrases,
 counts or degrees stays a check: a condition sees tags, not strengths. The file is read and compiled once. A composite
-reads tags only, and is evaluated only where one of its tags was found, since an evaluation costs more than most checks.
+asks only whether tags that it names are there, which is enforced when the file is read. So its answer depends on which
+of those were found, and is worked out once for each such set: an evaluation costs more than most checks.
 
 A rule stands in a policy file or was written in the web interface: a condition (`policy.conditions`), and what a
 message gets for which it holds. It is applied after all checks and sees what they found, so it can put findings
 together, too.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -62,13 +64,33 @@ def parse_composites(text: str) -> tuple[tuple[Kind, Composite], ...]:
         if unknown or not composite.any_of or not name.startswith(AREA):
             raise CompositeError(f"{_FILE}: [{name}] has no tags, or unknown ones: {', '.join(unknown)}")
         fault = find_fault(composite.when) or ("" if reads_only_tags(composite.when) else "reads more than tags")
+        if not fault and _OTHER_QUESTION.search(_QUESTION.sub("", composite.when)):
+            fault = (
+                'asks more than whether tags are there: write "a:b" in tags, or tags.exists(tag, tag in ["a:b", "a:c"])'
+            )
         if fault:
             raise CompositeError(f"{_FILE}: [{name}] {fault}")
     return tuple((BY_ID[name], composite) for name, composite in stated.items())
 
 
+# Whether one tag, or one of several, is there; and whatever is neither that nor joins two such questions.
+_QUESTION = re.compile(
+    r'"[a-z:-]{1,80}" in tags\b|tags\.exists\(tag, tag in \[\s{0,40}(?:"[a-z:-]{1,80}"(?:,\s{0,40})?){1,100}\]\)',
+    re.ASCII,
+)
+_OTHER_QUESTION = re.compile(r"[^\s!&|()]")
+
 # Every value that a condition can read, empty; composites read tags only.
 _make_empty = cache(make_variables)
+
+
+@lru_cache(1024)
+def _holds(when: str, tags: frozenset[str]) -> bool:
+    """Return whether a condition holds where these of the tags that it names were found. One that fails does not."""
+    try:
+        return evaluate(when, {**_make_empty(), "tags": sorted(tags)})
+    except ConditionError:
+        return False
 
 
 @cache
@@ -91,23 +113,17 @@ def may_combine(findings: Sequence[Finding]) -> bool:
 
 
 def find_composites(findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield the composites of a message's findings. A condition that fails on a message does not hold for it."""
+    """Yield the composites of a message's findings."""
     index = _index_composites()
     numbers = {number for finding in findings if finding.kind in index for number in index[finding.kind]}
-    variables = {
-        **_make_empty(),
-        "tags": list(dict.fromkeys([finding.kind for finding in findings]))[:MAX_ITEMS],
-    }
+    tags = {finding.kind for finding in findings}
     for number in sorted(numbers):
         kind, composite = load_composites()[number]
-        try:
-            holds = evaluate(composite.when, variables)
-        except ConditionError:
-            continue
-        if holds:
-            stated = {each.kind for each in findings if f'"{each.kind}"' in composite.when} - composite.any_of
-            first = {each.kind for each in findings} & composite.any_of
-            yield kind.at("findings", because=", ".join([*sorted(first), *sorted(stated)]))
+        named = frozenset(tag for tag in tags if f'"{tag}"' in composite.when)
+        if _holds(composite.when, named):
+            yield kind.at(
+                "findings", because=", ".join([*sorted(tags & composite.any_of), *sorted(named - composite.any_of)])
+            )
 
 
 # What one rule may take, and all rules of a message together, in seconds of CPU.

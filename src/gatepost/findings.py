@@ -195,6 +195,11 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         return {field.name: field.value for field in reversed(self.message.headers.fields)}
 
     @once_property
+    def hops(self) -> tuple[str, ...]:
+        """The Received fields, newest first (RFC 5321 section 4.4)."""
+        return self.message.headers.all("received")
+
+    @once_property
     def web_links(self) -> tuple[Link, ...]:
         """Each URL that a person can follow to a site, once."""
         found: dict[str, Link] = {}

@@ -62,11 +62,11 @@ def bulk_mail(reading: Reading) -> Iterator[Finding]:
 def _find_unsubscribe_link(reading: Reading) -> str:
     """Return the text of a link that ends a subscription. It stands at the end, so the last links are looked at
     first."""
-    for link in reversed(reading.message.links[-30:]):
-        if link.shown and link.source == "html":
-            shown = link.shown.casefold()
-            if any(word in shown for word in _FAREWELLS):
-                return link.shown
+    shown = [link.shown for link in reading.message.links[-30:] if link.shown and link.source == "html"]
+    together = "\n".join(shown).casefold()
+    for word in _FAREWELLS:
+        if word in together:
+            return next((text for text in reversed(shown) if any(each in text.casefold() for each in _FAREWELLS)), "")
     return ""
 
 

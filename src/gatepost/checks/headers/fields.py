@@ -305,6 +305,8 @@ _IMPOSSIBLE_ADDRESS = re.compile(
     r"\[(?=\d{1,3}(?:\.\d{1,3}){3}\])[\d.]{0,12}?(?<!\d)(?:25[6-9]|2[6-9]\d|[3-9]\d\d)[.\]]"
 )
 _HOP_DATE = re.compile(r"\s{0,9}(?:[A-Z][a-z]{2},\s{1,3})?(\d{1,2}) ([A-Z][a-z]{2}) (\d{4}) ")
+_STAMP = len(" Tue, 10 Mar 2026")
+_HOP_STAMP = re.compile(r" [A-Z][a-z]{2}, {1,2}\d{1,2} [A-Z][a-z]{2} \d{4}")
 _HOP_MONTHS = {name: number for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split())}
 # Days by which clocks and time zones may disagree, with months taken for 31 days.
 _HOP_LEEWAY = 4
@@ -328,25 +330,31 @@ def forged_received(reading: Reading) -> Iterator[Finding]:
     that are off by hours are common; the same hop in front of itself never is.
     """
     # The fields that are next to us were written by servers on our side.
-    hops = [value[:MAX_HOP_TEXT] for value in reading.message.headers.all("received")[:MAX_TRACES]]
+    hops = [value[:MAX_HOP_TEXT] for value in reading.hops[:MAX_TRACES]]
     if len(hops) < 2:
         return
-    if impossible := next(filter(_IMPOSSIBLE_ADDRESS.search, hops), None):
+    # One look at all of them: few messages have such a hop.
+    together = "\n".join(hops)
+    if _IMPOSSIBLE_ADDRESS.search(together) and (impossible := next(filter(_IMPOSSIBLE_ADDRESS.search, hops), None)):
         yield kinds.HEADER_FORGED_RECEIVED.at("Received", why="an address that cannot be", field=impossible)
         return
-    if why := _find_faulty_hop(reading, hops):
+    if why := _find_faulty_hop(reading, hops, together):
         yield kinds.HEADER_FORGED_RECEIVED.at("Received", strength=_HOP_FORM, why=why[0], field=why[1])
         return
     # A web interface of a provider's that is used by a program writes its hop twice.
     twice = [
         hop
-        for hop, next_hop in pairwise(hops)
+        for hop, next_hop in (pairwise(hops) if len(set(hops)) < len(hops) else ())
         if len(hop) > _SHORTEST_HOP and hop == next_hop and " with HTTP" not in " ".join(hop.split())
     ]
     if twice:
         yield kinds.HEADER_FORGED_RECEIVED.at(
             "Received", strength=_HOP_REPEATED, why="the same hop twice", field=twice[0]
         )
+        return
+    # Most mail passes all of its servers on one day: `; Tue, 10 Mar 2026`.
+    stamps = {hop[(place := hop.rfind(";") + 1) : place + _STAMP] for hop in hops}
+    if len(stamps) == 1 and _HOP_STAMP.match(min(stamps)):
         return
     days = [_parse_hop_day(hop) for hop in hops]
     for (later, earlier), hop in zip(pairwise(days), hops[1:], strict=True):
@@ -357,14 +365,18 @@ def forged_received(reading: Reading) -> Iterator[Finding]:
             return
 
 
-def _find_faulty_hop(reading: Reading, hops: list[str]) -> tuple[str, str] | None:
+def _find_faulty_hop(reading: Reading, hops: list[str], together: str) -> tuple[str, str] | None:
     """Return a hop of a form that no server writes, or one that claims our own server before a stranger's."""
-    for hop in hops[1:]:
-        if any(mark in hop for mark in _FAULT_MARKS) and _HOP_FAULTY.search(hop):
-            return "a form that no server writes", hop
+    if any(mark in together for mark in _FAULT_MARKS):
+        for hop in hops[1:]:
+            if any(mark in hop for mark in _FAULT_MARKS) and _HOP_FAULTY.search(hop):
+                return "a form that no server writes", hop
     # What our border wrote: the stranger's address, and its own name.
-    own, host = _HOP_BY.search(hops[0]), reading.envelope.remote_address
-    if not own or not host or f"[{host}]" not in hops[0] or reading.is_known_list:
+    host = reading.envelope.remote_address
+    if not host or f"[{host}]" not in hops[0] or reading.is_known_list:
+        return None
+    own = _HOP_BY.search(hops[0])
+    if not own:
         return None
     owner, below = org_domain(own[1].lower()), _HOP_BY.search(hops[1])
     if "." not in owner or owner in hops[0][: own.start()].lower() or owner in reading.sender_domains:
@@ -569,7 +581,7 @@ def desktop_program(reading: Reading) -> Iterator[Finding]:
     program = fields.get("x-mailer") or fields.get("user-agent")
     if not program or not host or reading.protected.host_trusted or not _DESKTOP.match(program.strip()[:80]):
         return
-    hops = reading.message.headers.all("received")[:MAX_HOPS]
+    hops = reading.hops[:MAX_HOPS]
     # Our border may have put its own field on top already, and so may the servers of a forwarding address.
     if len(hops) > 1 or (hops and host not in hops[0]):
         found = reading.once(find_border_hop)

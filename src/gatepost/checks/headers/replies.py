@@ -9,6 +9,7 @@ from gatepost.checks.phrases import find_phrases, quote
 from gatepost.checks.sender.history import is_first_contact
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
+from gatepost.mail.message import Text
 from gatepost.names import Address, find_shown_addresses, normal_address, normal_domain, org_domain
 from gatepost.strengths import coefficients
 
@@ -114,10 +115,12 @@ def stolen_thread(reading: Reading) -> Iterator[Finding]:
     if reading.sender_history.ready and not is_first_contact(reading):
         return
     sender, own = reading.message.senders[0], _list_recipient_organisations(reading)
+    home = org_domain(normal_domain(sender.domain))
+    if not home or home in own or not any(_may_name(text, own) for text in reading.message.texts[:MAX_TEXTS]):
+        return
     people, names, is_complete = _find_quoted_people(reading)
     organisations = {org_domain(person.domain) for person in people}
-    home = org_domain(normal_domain(sender.domain))
-    if not home or home in own or not organisations & own or not _has_others(people, sender, home):
+    if not organisations & own or not _has_others(people, sender, home):
         return
     brought = _find_brought(reading, organisations | reading.sender_domains)
     if not brought:
@@ -131,6 +134,16 @@ def stolen_thread(reading: Reading) -> Iterator[Finding]:
     yield kinds.HEADER_STOLEN_THREAD.at(
         "text", strength=round(min(1.0, strength), 2), sender=sender, quoted=people[0], brought=brought
     )
+
+
+def _may_name(text: Text, domains: set[str]) -> bool:
+    """Return whether a text may have an address of one of these domains, which is sooner told than whose it is. Letters
+    that are not ASCII may spell a domain in another way."""
+    visible = text.visible[:MAX_TEXT]
+    if not visible.isascii():
+        return bool(domains)
+    low = visible.lower()
+    return any(domain in low for domain in domains)
 
 
 def _list_recipient_organisations(reading: Reading) -> set[str]:

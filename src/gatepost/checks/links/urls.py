@@ -5,6 +5,7 @@ its reader (the text over it, or a QR code).
 import base64
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from gatepost import kinds
 from gatepost.checks.headers.bulk_mail import measure_openness
@@ -305,12 +306,12 @@ def recipient_in_link(reading: Reading) -> Iterator[Finding]:
             return
 
 
-def _spell_address(address: str) -> Iterator[str]:
-    yield address
-    yield address.replace("@", "%40")
+# Recipients are the operator's own people: the same ones again and again.
+@lru_cache(4096)
+def _spell_address(address: str) -> tuple[str, ...]:
     # Cut where the last group of three bytes is whole: what follows would change the rest.
     digits = base64.b64encode(address.encode("utf-8")).decode("ascii").rstrip("=")
-    yield digits[: len(address.encode("utf-8")) // 3 * 4]
+    return address, address.replace("@", "%40"), digits[: len(address.encode("utf-8")) // 3 * 4]
 
 
 _SHOWN_SOURCES = frozenset({"html", "file"})

@@ -199,7 +199,7 @@ def provider_absent(reading: Reading) -> Iterator[Finding]:
     if reading.protected.host_trusted or not reading.envelope.sender.strip("<> "):
         return
     seen = [(reading.envelope.helo or "").lower(), fields.get("message-id", "")[:400].lower()]
-    seen += [hop[:MAX_HOP_TEXT].lower() for hop in message.headers.all("received")[:MAX_NAMED_HOPS]]
+    seen += [hop[:MAX_HOP_TEXT].lower() for hop in reading.hops[:MAX_NAMED_HOPS]]
     if any(host in text for text in seen for host in hosts):
         return
     if any(org_domain(each.domain) in hosts and each.result != "fail" for each in reading.authentication.dkim):
@@ -258,7 +258,7 @@ def find_border_hop(reading: Reading) -> tuple[int, Hop] | None:
     """
     ours: set[str] = set()
     found: tuple[int, Hop] | None = None
-    for place, value in enumerate(reading.message.headers.all("received")[:MAX_HOPS]):
+    for place, value in enumerate(reading.hops[:MAX_HOPS]):
         hop = _read_hop(" ".join(value[:MAX_HOP_TEXT].split()))
         recipient = org_domain(hop.recipient) if hop.recipient else ""
         if found and hop.owner not in ours and (not recipient or recipient != hop.owner):
@@ -271,27 +271,47 @@ def find_border_hop(reading: Reading) -> tuple[int, Hop] | None:
 
 def _read_hop(text: str) -> Hop:
     head, _, tail = text.partition(" by ")
-    start, server, recipient = _FROM.match(head), _BY.match(tail), _FOR.search(tail)
+    server, recipient = _BY.match(tail), _FOR.search(tail)
     by, owner = server[1].lower() if server else "", recipient[1].lower() if recipient else ""
-    if not start:
+    host = _read_head(head)
+    if host is None:
         return Hop("", "", False, "", by, owner, True, text)
-    first, comment = start[1].lower().rstrip("."), start[2] or ""
-    if not _READABLE.fullmatch(first) or not by:
+    if not host.is_readable or not by:
         return Hop("", "", False, "", by, owner, False, text)
+    # Not every server looks for a name. Those that do say "unknown", or leave its place empty.
+    is_unnamed = not host.name and (host.is_unknown or (host.is_bracketed and tail.startswith(_SENDMAIL, len(by))))
+    return Hop(host.helo, host.name, is_unnamed, host.address, by, owner, host.is_inside, text)
+
+
+class _NamedHost(msgspec.Struct, frozen=True):
+    """What stands before `by`: the host, as a server saw it. It is the same text for every mail of that host."""
+
+    helo: str
+    name: str
+    address: str
+    is_inside: bool
+    is_readable: bool
+    is_unknown: bool
+    is_bracketed: bool
+
+
+@lru_cache(4096)
+def _read_head(head: str) -> _NamedHost | None:
+    start = _FROM.match(head)
+    if not start:
+        return None
+    first, comment = start[1].lower().rstrip("."), start[2] or ""
+    if not _READABLE.fullmatch(first):
+        return _NamedHost("", "", "", False, False, False, False)
     said = _HELO.search(head) if any(mark in head for mark in _HELO_MARKS) else None
     name, seen = _NAME.search(comment) if " [" in comment else None, _ADDRESS.search(head)
     address = seen[1] if seen else ""
     helo = said[1].lower() if said else first
     # Some servers write the name in front and what the host said behind it.
     named = name[1].lower() if name else first if said and "." in first and not is_ip(first.strip("[]")) else ""
-    # Not every server looks for a name. Those that do say "unknown", or leave its place empty.
-    unnamed = not named and (
-        comment.startswith("unknown [")
-        or (comment.startswith("[") and tail.startswith(_SENDMAIL, len(by)))
-        or (said is not None and (first == "unknown" or first.startswith("[")))
-    )
-    inside = address.startswith(_INSIDE_PREFIXES) if address else first == "localhost"
-    return Hop(helo, named, unnamed, address, by, owner, inside, text)
+    is_unknown = comment.startswith("unknown [") or (said is not None and (first == "unknown" or first.startswith("[")))
+    is_inside = address.startswith(_INSIDE_PREFIXES) if address else first == "localhost"
+    return _NamedHost(helo, named, address, is_inside, True, is_unknown, comment.startswith("["))
 
 
 @check(
@@ -311,6 +331,8 @@ def received_host(reading: Reading) -> Iterator[Finding]:
     lines hand their mail to their provider and sign in there (RFC 6409), which the field says, too. Lists take mail
     from their members, so posts of known lists are left out, and so is mail of the server's own users.
     """
+    if _is_of_list_or_system(reading):
+        return
     found = reading.once(find_border_hop)
     if found is None or not is_from_stranger(hop := found[1], reading):
         return
@@ -337,14 +359,18 @@ def received_host(reading: Reading) -> Iterator[Finding]:
 def is_from_stranger(hop: Hop, reading: Reading) -> bool:
     """Return whether a stranger's host handed the mail over: no member of a list, no user of the server, no relay of
     the same organisation."""
-    if not hop.address or reading.is_known_list or _is_by_account(hop.text):
-        return False
-    # Reports on delivery come from whatever server there is.
-    if not reading.envelope.sender.strip("<> ") or any(
-        each.local.casefold() in _MAIL_SYSTEMS for each in reading.message.senders[:1]
-    ):
+    if not hop.address or _is_of_list_or_system(reading) or _is_by_account(hop.text):
         return False
     return hop.owner not in (org_domain(hop.helo), *reading.sender_domains)
+
+
+def _is_of_list_or_system(reading: Reading) -> bool:
+    """Return whether the mail is a post of a known list, or a report on delivery, which comes from whatever server
+    there is."""
+    if reading.is_known_list or not reading.envelope.sender.strip("<> "):
+        return True
+    senders = reading.message.senders
+    return bool(senders) and senders[0].local.casefold() in _MAIL_SYSTEMS
 
 
 def _is_by_account(text: str) -> bool:

@@ -12,6 +12,7 @@ from gatepost.checks.phrases import MAX_TEXTS, WARES, Phrases, find_phrases, quo
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
 from gatepost.names import skeleton
+from gatepost.speedups import native
 from gatepost.strengths import coefficients
 
 _NO_WARE = frozenset({"excuse", "pitch"})
@@ -120,6 +121,8 @@ _LETTERS_AND_MARKS = _make_sort_table({"a": ascii_lowercase, "m": digits + "@!$|
 _LETTERS_AND_GAPS = _make_sort_table({"a": ascii_lowercase + digits, "g": " .-_*~"})
 # Three single letters with gaps around them: what every spelled word has.
 _GAPS = re.compile(rb"gagg?agg?ag")
+# What can stand before a word; letters that are not ASCII are left to the expression.
+_BEFORE_WORD = re.compile(r"[^0-9A-Za-z_@./:=&?%#$!|-]", re.ASCII)
 _PLAIN_LETTERS = str.maketrans("0134579@!$|", "oieastgaisl")
 _PLAIN_WORD = re.compile(r"(?<![\w ])[a-z]{5,14}(?![\w ])")
 _DISGUISED_WARES = ("pharmacy", "potency", "adult", "casino", "loan", "replica", "software")
@@ -188,27 +191,33 @@ def _find_mixed_words(text: str) -> Iterator[str]:
 
 
 def _find_spelled_words(text: str) -> Iterator[str]:
-    characters = text.encode("ascii", "replace")
-    for word in _find_marked_words(text, characters.translate(_LETTERS_AND_MARKS)):
-        if word.translate(_PLAIN_LETTERS) in _DISGUISED_BOOK:
-            yield word
-    gaps = characters.translate(_LETTERS_AND_GAPS)
-    for match in _SPACED.finditer(text) if _GAPS.search(gaps) else ():
+    places, has_gaps = (native.spelled_places if native else find_spelled_places)(text)
+    end = 0
+    for start in places:
+        if start >= end and (match := _LEET.match(text, start)):
+            end = match.end()
+            if match.group().translate(_PLAIN_LETTERS) in _DISGUISED_BOOK:
+                yield match.group()
+    for match in _SPACED.finditer(text) if has_gaps else ():
         letters = "".join(char for char in match.group() if char.isalnum())
         if letters.translate(_PLAIN_LETTERS) in _DISGUISED_BOOK:
             yield match.group()
 
 
-def _find_marked_words(text: str, shapes: bytes) -> Iterator[str]:
-    """Yield words with a mark right after their first letters."""
-    end, at = 0, shapes.find(b"am")
+def find_spelled_places(text: str) -> tuple[list[int], bool]:
+    """Return where words may begin that have a mark right after their first letters, and whether letters stand with
+    gaps between them."""
+    characters = text.encode("ascii", "replace")
+    shapes = characters.translate(_LETTERS_AND_MARKS)
+    places = []
+    at = shapes.find(b"am")
     while at >= 0:
         earliest = max(0, at - _MOST_FIRST)
         start = earliest + len(shapes[earliest : at + 1].rstrip(b"a"))
-        if start >= end and (match := _LEET.match(text, start)):
-            yield match.group()
-            end = match.end()
+        if at - start < _MOST_FIRST and (not start or _BEFORE_WORD.match(text, start - 1)):
+            places.append(start)
         at = shapes.find(b"am", at + 1)
+    return places, _GAPS.search(characters.translate(_LETTERS_AND_GAPS)) is not None
 
 
 def _find_salad(reading: Reading) -> Iterator[Finding]:
@@ -226,8 +235,8 @@ def _find_salad(reading: Reading) -> Iterator[Finding]:
 
 def _find_first_salad(text: str) -> str:
     """Return the first run of words without small ones."""
-    # One byte for each character: most texts have no run that is long enough.
-    if not _has_long_run(text.encode("latin-1", "replace").translate(_BROKEN_RUNS)):
+    # Most texts have no run that is long enough.
+    if len(text) < _SHORTEST_RUN or not (native.has_long_run if native else has_long_run)(text, _SHORTEST_RUN):
         return ""
     for chunk in _RUN_BREAKS.split(text):
         if len(chunk) < _SHORTEST_RUN:
@@ -240,12 +249,13 @@ def _find_first_salad(text: str) -> str:
     return ""
 
 
-def _has_long_run(shapes: bytes) -> bool:
-    """Return whether so many characters stand between two dots. Each step goes on after the last dot within reach, so
-    that most characters are never looked at."""
+def has_long_run(text: str, least: int) -> bool:
+    """Return whether so many small letters and blanks stand in a row. One byte for each character is searched, and each
+    step goes on after the last break within reach, so that most characters are never looked at."""
+    shapes = text.encode("latin-1", "replace").translate(_BROKEN_RUNS)
     start = 0
-    while start + _SHORTEST_RUN <= len(shapes):
-        dot = shapes.rfind(b".", start, start + _SHORTEST_RUN)
+    while start + least <= len(shapes):
+        dot = shapes.rfind(b".", start, start + least)
         if dot < 0:
             return True
         start = dot + 1
@@ -254,6 +264,7 @@ def _has_long_run(shapes: bytes) -> bool:
 
 _WRITTEN_ADDRESS = re.compile(r"\w{1,10}://[^\s<>\"]{0,3000}")
 _LITTLE_TEXT = 300
+_ENOUGH_BEGINNING = 600
 _ONE_LINE = 200
 # With written-out links, which are long.
 _MUCH_TEXT = 3_000
@@ -295,7 +306,10 @@ def _weigh_newsletter(reading: Reading) -> float:
 
 def _is_letter(text: str) -> bool:
     """Return whether the words that are no address are enough by themselves, which is sooner told than how many
-    there are."""
+    there are. In most letters the beginning has enough; its last word may be cut."""
+    beginning = text[:_ENOUGH_BEGINNING].split()[:-1]
+    if len(" ".join([word for word in beginning if "://" not in word])) > _LITTLE_TEXT:
+        return True
     return len(" ".join([word for word in text.split() if "://" not in word])) > _LITTLE_TEXT
 
 

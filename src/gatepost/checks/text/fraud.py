@@ -456,14 +456,14 @@ def opening_letter(reading: Reading) -> Iterator[Finding]:
     well, in their own name, to somebody, and answer in the same mailbox; answers of known senders, and known
     lists, are left out.
     """
-    phrases = find_phrases(reading)
-    if phrases.length_of("opening", "fortune") > _OPENING_LETTER or reading.is_known_list:
-        return
-    if reading.is_known_answer or not reading.message.senders:
+    if reading.is_known_answer or reading.is_known_list or not reading.message.senders:
         return
     elsewhere, free = _goes_elsewhere(reading), is_freemail(normal_domain(reading.message.senders[0].domain))
     # A round letter of a company to its staff names nobody either.
     if not (elsewhere or free):
+        return
+    phrases = find_phrases(reading)
+    if phrases.length_of("opening", "fortune") > _OPENING_LETTER:
         return
     text = phrases.text[:MAX_OPENING_TEXT]
     large = _LARGE_SUM.search(text) if any(mark in text for mark in _SUM_MARKS) else None

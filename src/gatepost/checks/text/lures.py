@@ -392,6 +392,7 @@ _PLANTED_BARE = re.compile(
 # Few letters begin with both, which is sooner told.
 _PLANTED_ADDRESS_MARKS = ("://", "www.")
 _PLANTED_SUM_MARKS = ("+", "$", "€", "usd", "eur", "btc", "eth")
+_ANY_PLANTED_SUM = re.compile(_PLANTED_SUM)
 
 
 @check(kinds.TEXT_PLANTED_LINK, needs={"link"})
@@ -406,7 +407,8 @@ def planted_link(reading: Reading) -> Iterator[Finding]:
         return
     for text in reading.message.texts[:2]:
         opening = text.visible[:MAX_PLANTED_TEXT].lower()
-        if text.attached or not any(mark in opening for mark in _PLANTED_SUM_MARKS):
+        has_mark = not text.attached and any(mark in opening for mark in _PLANTED_SUM_MARKS)
+        if not has_mark or not _ANY_PLANTED_SUM.search(opening):
             continue
         bare = _PLANTED_BARE.search(opening)
         if bare and org_domain(bare[1]) not in reading.sender_domains:
