@@ -35,10 +35,10 @@ from gatepost.store.engine import DAY_MILLISECONDS
 from gatepost.store.message_days import day_of
 from gatepost.store.message_index import COLUMNS as SEARCHED
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.messages import MessageFilter
 from gatepost.store.postgres import upgrade_schema
 from gatepost.store.postgres_days import TABLES
 from gatepost.store.record_packing import HEAD_BYTES, cut_header
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 from gatepost.store.traffic import BUCKET_MILLISECONDS
 from gatepost.store.traffic import COLUMNS as COUNTED

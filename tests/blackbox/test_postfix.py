@@ -18,7 +18,7 @@ from tests.command_line import run_command
 
 from gatepost.store import open_store
 from gatepost.store.evidence import Evidence
-from gatepost.store.messages import MessageFilter
+from gatepost.store.search_conditions import MessageFilter
 
 pytestmark = pytest.mark.skipif(postfix_missing() is not None, reason=f"not run: {postfix_missing()}")
 

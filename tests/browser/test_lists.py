@@ -127,7 +127,7 @@ def test_a_link_to_the_form_leads_to_its_field_and_fields_are_in_line(browser: A
     page.goto(f"{SENDERS}?add=x%40hash.example#add")
     expect(page.get_by_role("textbox", name="Entries", exact=True)).to_be_focused()
     page.goto("/messages")
-    page.get_by_text("More filters").click()
+    page.get_by_text("Add filters").click()
     boxes = [page.locator(f"#{name}").bounding_box() for name in ("last", "since", "until", "tag")]
     assert len({box["height"] for box in boxes if box}) == 1, boxes
 

@@ -23,35 +23,39 @@ def wanted(service: Any) -> dict[str, Any]:
 
 def searched(page: Page, fields: dict[str, str]) -> None:
     page.goto("/messages")
-    page.get_by_text("More filters").click()
+    page.get_by_text("Add filters").click()
     for label, value in fields.items():
         field = page.get_by_label(label, exact=True)
         if field.evaluate("element => element.tagName") == "SELECT":
             field.select_option(value)
         else:
             field.fill(value)
-    page.get_by_role("button", name="Search", exact=True).click()
+    page.get_by_role("button", name="Add to the search").click()
 
 
 def test_found_by_each_field(browser: Any, wanted: dict[str, Any]) -> None:
     page = browser.page()
     later = f"{datetime.now(UTC) + timedelta(days=2):%Y-%m-%d}"
     for fields in (
-        {"Envelope sender": "quinn@distinct.example", "Recipient": "xenia@wanted.example"},
-        {"From header": "Quinn", "Envelope sender": "distinct.example", "Verdict": wanted["verdict"]},
-        {"Subject": "reopened zebra", "Decision": "deliver", "Tag": "bulk:unsubscribe"},
+        {"Sender": "quinn@distinct.example", "Recipient": "xenia@wanted.example"},
+        {"Sender": "Quinn", "Link host": "zebra.example", "Verdict": wanted["verdict"]},
+        {"Subject": "reopened zebra", "Decision": "deliver", "Finding (tag)": "bulk:unsubscribe"},
         {"From (UTC)": "2026-01-01", "To (UTC)": later, "Subject": "zebra"},
     ):
         searched(page, fields)
         expect(page.get_by_role("link", name="Zebra crossing reopened")).to_have_count(1)
     for fields in (
-        {"Envelope sender": "distinct.test"},
-        {"Tag": "file:eicar", "Subject": "zebra"},
+        {"Sender": "distinct.test"},
+        {"Finding (tag)": "file:eicar", "Subject": "zebra"},
         {"From (UTC)": later},
     ):
         searched(page, fields)
         expect(page.get_by_role("link", name="Zebra crossing reopened")).to_have_count(0)
-    searched(page, {"Message ID (ggrid)": wanted["ggrid"]})
+    # What the controls say stands in the field, and in the address.
+    searched(page, {"Sender": "distinct.example", "Subject": "zebra"})
+    expect(page.get_by_role("combobox", name="Search")).to_have_value("from:distinct.example subject:zebra")
+    assert page.url.endswith("/messages?q=from%3Adistinct.example+subject%3Azebra")
+    page.goto(f"/messages?ggrid={wanted['ggrid']}")
     expect(page).to_have_url(re.compile(f"/messages/{wanted['ggrid']}$"))
 
 

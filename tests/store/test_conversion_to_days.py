@@ -14,7 +14,7 @@ from tests.store.conftest import NewRecord
 from gatepost.store import open_store, read_schema_state, upgrade_storage, upgrading
 from gatepost.store.engine import DAY_MILLISECONDS, now
 from gatepost.store.message_days import day_of
-from gatepost.store.messages import MessageFilter
+from gatepost.store.search_conditions import MessageFilter
 
 WITHOUT_DAYS = 22
 ROWS = 20_000

@@ -17,7 +17,7 @@ from gatepost.store.errors import StorageError
 from gatepost.store.list_lookup import HitCount
 from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.messages import MessageFilter
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 from gatepost.store.users import User

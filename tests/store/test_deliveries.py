@@ -10,8 +10,8 @@ from gatepost.mail.message import Envelope, Receipt
 from gatepost.store.audit import CLI, Actor
 from gatepost.store.evidence import Evidence
 from gatepost.store.message_records import MAX_REPLY, Delivery, MessageRecord
-from gatepost.store.messages import MessageFilter
 from gatepost.store.privacy import Person
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]
@@ -72,7 +72,7 @@ def test_a_message_is_found_by_the_ids_of_both_queues(use: Use, new_record: NewR
 
 def test_a_held_message_is_found_by_its_queue_id(use: Use, new_record: NewRecord) -> None:
     async def scenario(store: Store) -> None:
-        from gatepost.store.quarantine import HeldFilter
+        from gatepost.store.held_search import HeldFilter
 
         held = mail(new_record(), 10_000, "4Held", decision="quarantine")
         await store.messages.record(held)

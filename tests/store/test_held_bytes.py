@@ -17,8 +17,8 @@ from tests.store.conftest import SPREAD
 from gatepost.ids import new_id
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
+from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import MAX_CONTENT, Holding, MessageRecord
-from gatepost.store.quarantine import HeldFilter
 from gatepost.store.sqlite import open_file
 from gatepost.store.store import Store
 

@@ -9,8 +9,9 @@ import pytest
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store.audit import CLI, Actor, AuditFilter
+from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.quarantine import UNDECIDED_MILLISECONDS, HeldFilter
+from gatepost.store.quarantine import UNDECIDED_MILLISECONDS
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]

@@ -11,8 +11,9 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Verdict
 from gatepost.store import paging
 from gatepost.store.audit import CLI
+from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.quarantine import HeldCounts, HeldFilter
+from gatepost.store.quarantine import HeldCounts
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]

@@ -12,10 +12,10 @@ from gatepost.mail.message import Envelope
 from gatepost.report import Report
 from gatepost.store import paging
 from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.held_search import HeldFilter
 from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.messages import MessageFilter
-from gatepost.store.quarantine import HeldFilter
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 
 Use = Callable[[Callable[[Store], Awaitable[None]]], None]

@@ -20,7 +20,7 @@ from gatepost.scanning.request import ScanResult
 from gatepost.smtp.trace import Arrival, build_trace_fields, split_header
 from gatepost.store.errors import StorageError
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.messages import MessageFilter
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 from gatepost.workers.protocol import FrameError, Judged, read_report
 

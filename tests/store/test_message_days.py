@@ -17,7 +17,7 @@ from gatepost.store import message_records, messages, open_store, paging, postgr
 from gatepost.store.engine import DAY_MILLISECONDS, Read, now
 from gatepost.store.message_days import day_of
 from gatepost.store.message_records import Delivery, MessageRecord
-from gatepost.store.messages import MessageFilter
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 
 Run = Callable[[Callable[[Store, Any], Awaitable[None]]], None]

@@ -15,9 +15,9 @@ from gatepost.store import evidence as store_evidence
 from gatepost.store import message_index
 from gatepost.store.engine import Write
 from gatepost.store.evidence import Evidence, index_evidence
+from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.messages import MessageFilter
-from gatepost.store.quarantine import HeldFilter
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]

@@ -11,8 +11,9 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store import paging
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.messages import MessageFilter, MessageSummary
+from gatepost.store.messages import MessageSummary
 from gatepost.store.paging import Page
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]

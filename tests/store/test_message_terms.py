@@ -11,10 +11,10 @@ from gatepost.mail.message import Envelope
 from gatepost.report import FileSeen
 from gatepost.store import paging
 from gatepost.store.evidence import Evidence
+from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_index import parse_term
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.messages import MessageFilter
-from gatepost.store.quarantine import HeldFilter
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]

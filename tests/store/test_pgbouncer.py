@@ -20,8 +20,8 @@ from tests.store.conftest import NewRecord
 from gatepost.store import open_store
 from gatepost.store.engine import now
 from gatepost.store.errors import StorageError
-from gatepost.store.messages import MessageFilter
 from gatepost.store.pgbouncer import split_pooler
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 

@@ -15,12 +15,12 @@ from gatepost.sender_history import Facet, facet_key
 from gatepost.store import privacy
 from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.engine import Many, Read, Row, Work, Write
+from gatepost.store.held_search import HeldFilter
 from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.messages import MessageFilter
 from gatepost.store.privacy import FoundEntry, Person, new_pseudonym
-from gatepost.store.quarantine import HeldFilter
 from gatepost.store.record_packing import compress
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.sightings import SightingBatch
 from gatepost.store.store import Store
 

@@ -11,7 +11,6 @@ import zstandard
 from gatepost.mail.message import Envelope, Receipt
 from gatepost.report import PreparedRecord, Report
 from gatepost.store import record_packing
-from gatepost.store.messages import MessageFilter
 from gatepost.store.record_packing import (
     COMPRESS_FROM,
     DEFLATED,
@@ -23,6 +22,7 @@ from gatepost.store.record_packing import (
     pack_report,
     unpack,
 )
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 
 from .conftest import NewRecord, Use

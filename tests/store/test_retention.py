@@ -12,9 +12,9 @@ from gatepost.store import messages, quarantine
 from gatepost.store.audit import AuditFilter
 from gatepost.store.engine import Write
 from gatepost.store.errors import NotFound
+from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.messages import MessageFilter
-from gatepost.store.quarantine import HeldFilter
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 

@@ -17,10 +17,10 @@ from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.engine import now
 from gatepost.store.errors import StorageError
 from gatepost.store.feedback import Noted
+from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import Delivery, MessageRecord
-from gatepost.store.messages import MessageFilter
 from gatepost.store.privacy import Person
-from gatepost.store.quarantine import HeldFilter
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.sightings import SightingBatch
 from gatepost.store.store import Store
 from gatepost.store.tenant_databases import ID_RANGE, is_of_mail

@@ -11,8 +11,8 @@ from gatepost.store import tenant_move
 from gatepost.store.audit import Actor
 from gatepost.store.engine import now
 from gatepost.store.errors import StorageError
-from gatepost.store.messages import MessageFilter
-from gatepost.store.quarantine import HeldFilter
+from gatepost.store.held_search import HeldFilter
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.sightings import SightingBatch
 from gatepost.store.store import Store
 from gatepost.store.tenant_databases import find_moved_from

@@ -15,10 +15,10 @@ from gatepost.report import Report
 from gatepost.store import message_index, message_records, open_store, sqlite, upgrading
 from gatepost.store.audit import CLI
 from gatepost.store.errors import StorageError
+from gatepost.store.held_search import HeldFilter
 from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.messages import MessageFilter
-from gatepost.store.quarantine import HeldFilter
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.tenants import Tenant
 
 pytestmark = pytest.mark.usefixtures("own_schema")

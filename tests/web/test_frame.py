@@ -106,10 +106,10 @@ def test_a_notice_is_shown_once_and_cannot_be_made_up(site: Any) -> None:
     ("path", "status", "said"),
     [
         ("/messages?since=2026-11-20&until=2026-11-01", 400, "The period ends before it begins"),
-        ("/messages?verdict=nonsense", 400, "Verdict: choose one of"),
+        ("/messages?verdict=nonsense", 400, "verdict: is one of"),
         ("/messages?before=garbage", 400, "begin with the first page"),
         ("/quarantine?before=garbage", 400, "begin with the first page"),
-        ("/quarantine?state=gone", 400, "State: choose one of held, released, deleted"),
+        ("/quarantine?state=gone", 400, "state: is one of held, released, deleted"),
         ("/messages/export?format=exe", 400, "Format: choose csv or json"),
         ("/lists/global/nothing", 404, "This list does not exist"),
         ("/messages/00000000-0000-7000-8000-000000000000", 404, "The link may be old"),

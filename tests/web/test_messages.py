@@ -45,7 +45,7 @@ def test_a_message_is_found_by_what_is_known_of_it(site: Any, tenant: str) -> No
         "link=evil.example",
     ):
         assert titles(visitor.get(f"/messages?{query}").text) == ["Act now"], query
-    unknown = ("host=192.0.2.99", "link=x.example", "file=a.pdf", f"file={'ab' * 32}", "message_id=x", "host=x")
+    unknown = ("host=192.0.2.99", "link=x.example", "file=a.pdf", f"file={'ab' * 32}", "message_id=x", "queue_id=x")
     others = ("sender=other.example", "subject=never", "verdict=clean", "since=2099-01-01", "until=2020-01-01")
     for query in (*others, *unknown):
         page = visitor.get(f"/messages?{query}").text

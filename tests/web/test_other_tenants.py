@@ -11,8 +11,8 @@ from tests.store_reading import list_reports
 from gatepost.learning.proof import Proof, Side
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.held_search import HeldFilter
 from gatepost.store.lists import NewEntry
-from gatepost.store.quarantine import HeldFilter
 from gatepost.store.recipients import RequestFilter
 from gatepost.store.second_factors import NewSecurityKey
 from gatepost.web.registry import PAGES

@@ -37,7 +37,7 @@ def test_the_queue_and_its_counts(site: Any, tenant: str) -> None:
     assert "1 held" in page
     for query in ("verdict=malware", "sender=x.example", "subject=never", "since=2099-01-01", "until=2020-01-01"):
         assert "No matching held messages." in visitor.get(f"/quarantine?{query}").text
-    assert f'href="/messages/{ggrid}?in=link%3Devil.example"' in visitor.get("/quarantine?link=evil.example").text
+    assert f'href="/messages/{ggrid}?in=q%3Dhost%253Aevil.example"' in visitor.get("/quarantine?link=evil.example").text
     assert "No matching held messages." in visitor.get("/quarantine?link=x.example").text
     assert visitor.get("/quarantine?since=x").status_code == 400
 

@@ -26,7 +26,7 @@ from gatepost.abby.cores import Cores
 from gatepost.abby.json_bodies import BodyReader
 from gatepost.abby.upload import read_parts
 from gatepost.api.call_limits import CallLimits
-from gatepost.api.errors import MESSAGE_NOT_FOUND, MESSAGE_NOT_SHOWN, TENANT_NOT_FOUND, Failure
+from gatepost.api.errors import INVALID_REQUEST, MESSAGE_NOT_FOUND, MESSAGE_NOT_SHOWN, TENANT_NOT_FOUND, Failure
 from gatepost.api.http import ClientLeft, ConnectedClient, JsonResponse
 from gatepost.api.messages import (
     DEFAULT_PAGE,
@@ -72,9 +72,12 @@ from gatepost.scanning.spool import Spool, SpooledBody
 from gatepost.store.audit import AuditRecord
 from gatepost.store.evidence import Evidence
 from gatepost.store.feedback import NO_FEATURES, Correction, TextFeatures
+from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import Delivery, MessageRecord, Release
-from gatepost.store.messages import DeliveryAttempt, MessageFilter, MessageSummary, MessageTimeline
-from gatepost.store.quarantine import HeldFilter, HeldMessage
+from gatepost.store.messages import DeliveryAttempt, MessageSummary, MessageTimeline
+from gatepost.store.quarantine import HeldMessage
+from gatepost.store.search_conditions import MessageFilter
+from gatepost.store.search_language import EVERYTHING, Expression, SearchFault, SearchPlace, by_name_and_id, find_state
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenants
 from gatepost.times import date_time, milliseconds, now
@@ -296,7 +299,7 @@ class MessagesApi:
         return await self._search(request, message_bodies.SEARCH_HELD, self._find_held)
 
     async def _search(
-        self, request: Request, reader: BodyReader[S], find: Callable[[S, str | None], Awaitable[object]]
+        self, request: Request, reader: BodyReader[S], find: Callable[[S, str | None, Expression], Awaitable[object]]
     ) -> Response | Failure | None:
         caller = await self._authenticator.enter(request)
         if isinstance(caller, Failure):
@@ -313,9 +316,23 @@ class MessagesApi:
         if isinstance(call, Failure):
             return call
         with call:
-            return JsonResponse(encode_scanning(await find(body, tenant)))
+            query = await self._read_query(body)
+            return (
+                query if isinstance(query, Failure) else JsonResponse(encode_scanning(await find(body, tenant, query)))
+            )
 
-    async def _find_messages(self, body: SearchMessagesRequest, tenant: str | None) -> FoundMessages:
+    async def _read_query(self, body: SearchMessagesRequest | SearchHeldMessagesRequest) -> Expression | Failure:
+        """Return what the text of a search asks for; a fault is told with its place."""
+        if not body.query:
+            return EVERYTHING
+        tenants = by_name_and_id((each.uid, each.name) for each in await self._store.tenants.all())
+        place = SearchPlace(now(), tenants=tenants, is_held=isinstance(body, SearchHeldMessagesRequest))
+        found = await self._store.messages.read_search(body.query, place, None)
+        if isinstance(found, SearchFault):
+            return Failure(INVALID_REQUEST, f"query, characters {found.start + 1} to {found.end}: {found.message}")
+        return found
+
+    async def _find_messages(self, body: SearchMessagesRequest, tenant: str | None, query: Expression) -> FoundMessages:
         wanted = MessageFilter(
             tenant=tenant,
             since=_to_time(body.since),
@@ -330,22 +347,27 @@ class MessagesApi:
             evidence=_to_evidence(body),
             anywhere=body.anywhere,
             next_hop_id=body.next_hop_id,
+            query=query,
         )
         page = await self._store.messages.search(wanted, body.cursor, body.limit or DEFAULT_PAGE)
         return FoundMessages(tuple(map(_describe_found, page.rows)), page.next, _describe_time(page.reached))
 
-    async def _find_held(self, body: SearchHeldMessagesRequest, tenant: str | None) -> FoundHeldMessages:
+    async def _find_held(
+        self, body: SearchHeldMessagesRequest, tenant: str | None, query: Expression
+    ) -> FoundHeldMessages:
         wanted = HeldFilter(
             tenant=tenant,
             verdict=body.verdict,
             sender=body.sender,
             recipient=body.recipient or None,
             since=_to_time(body.since),
-            released=bool(body.released),
+            released=bool(body.released) or find_state(query) == "released",
             until=_to_time(body.until),
             subject=body.subject,
             evidence=_to_evidence(body),
+            deleted=find_state(query) == "deleted",
             anywhere=body.anywhere,
+            query=query,
         )
         page = await self._store.quarantine.search(wanted, body.cursor, body.limit or DEFAULT_PAGE)
         return FoundHeldMessages(tuple(map(_describe_held, page.rows)), page.next, _describe_time(page.reached))

@@ -21,6 +21,7 @@ MAX_TAG = 200
 MAX_HOST = 253
 MAX_NAME = 500
 MAX_QUEUE_ID = 100
+MAX_QUERY = 2_000
 MESSAGE_CURSOR = r"[0-9]{1,18}\.[0-9]{1,18}"
 HELD_CURSOR = r"([0-9]{1,18}\.)?[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}"
 FILE_HASH = "[0-9a-fA-F]{64}"
@@ -30,6 +31,7 @@ _Subject = Annotated[str, msgspec.Meta(max_length=MAX_SUBJECT)]
 _Tag = Annotated[str, msgspec.Meta(max_length=MAX_TAG)]
 _Host = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_HOST)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
+_Query = Annotated[str, msgspec.Meta(max_length=MAX_QUERY)]
 _QueueId = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_QUEUE_ID)]
 _Hash = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": f"^{FILE_HASH}$"})]
 _Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE)]
@@ -51,6 +53,10 @@ _HEADER_FROM = msgspec.Meta(
 _ANYWHERE = msgspec.Meta(
     description="A text that fits in whatever way it can be meant: address, domain, subject, display name, IP address, "
     "link, file name or hash, Message-ID, queue id here or at the next hop, tag, ggrid or its first 8 digits or more"
+)
+_QUERY = msgspec.Meta(
+    description="A search as in the web interface: `from:evil.example (verdict:phishing OR score>8) after:7d`. Days "
+    "and times without an offset are UTC. It holds besides the other filters"
 )
 _QUEUE_ID = msgspec.Meta(
     description="Queue id of the message at the border MTA (XFORWARD IDENT, or its Received field)"
@@ -91,6 +97,7 @@ class SearchMessagesRequest(_Request, frozen=True, kw_only=True):
     file_hash: Annotated[_Hash | None, _FILE_HASH] = None
     message_id: Annotated[_Name | None, _MESSAGE_ID] = None
     header_from: Annotated[_Name | None, _HEADER_FROM] = None
+    query: Annotated[_Query | None, _QUERY] = None
     anywhere: Annotated[_Name | None, _ANYWHERE] = None
     queue_id: Annotated[_QueueId | None, _QUEUE_ID] = None
     next_hop_id: Annotated[_QueueId | None, _NEXT_HOP_ID] = None
@@ -114,6 +121,7 @@ class SearchHeldMessagesRequest(_Request, frozen=True, kw_only=True):
     file_hash: Annotated[_Hash | None, _FILE_HASH] = None
     message_id: Annotated[_Name | None, _MESSAGE_ID] = None
     header_from: Annotated[_Name | None, _HEADER_FROM] = None
+    query: Annotated[_Query | None, _QUERY] = None
     anywhere: Annotated[_Name | None, _ANYWHERE] = None
     queue_id: Annotated[_QueueId | None, _QUEUE_ID] = None
     released: Annotated[bool | None, msgspec.Meta(description="Released messages instead of held ones")] = None

@@ -12,10 +12,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar, cast
 
+import msgspec
+
 from gatepost import logs
 from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores, explain_absence
 from gatepost.abby.remote_core import RemoteCore
+from gatepost.cli.commands import BadParameter
 from gatepost.cli.deployment import Deployment
 from gatepost.guard.quarantine.quarantine import DANGEROUS
 from gatepost.scanning.held_mail import (
@@ -37,9 +40,12 @@ from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.store import open_store
-from gatepost.store.quarantine import HeldFilter, HeldMessage
+from gatepost.store.held_search import HeldFilter
+from gatepost.store.quarantine import HeldMessage
+from gatepost.store.search_language import SearchFault, SearchPlace, by_name_and_id, find_state
 from gatepost.store.store import Store
 from gatepost.store.tenant_map import TenantMap
+from gatepost.times import now
 
 PAGE = 100
 UNKNOWN = "no file of this host names it"
@@ -55,8 +61,19 @@ class HeldMail:
     def __init__(self, store: Store, cores: Sequence[HeldMailCore], own: str) -> None:
         self._store, self._cores, self._own = store, HeldMailOnCores(store.quarantine, cores), own
 
-    async def page(self, wanted: HeldFilter, before: str | None = None, limit: int = PAGE) -> tuple[HeldMessage, ...]:
-        """Return messages that match, newest first. `before` is the ggrid of the last one of the page before."""
+    async def page(
+        self, wanted: HeldFilter, before: str | None = None, limit: int = PAGE, query: str = ""
+    ) -> tuple[HeldMessage, ...]:
+        """Return messages that match, newest first. `before` is the ggrid of the last one of the page before; `query`
+        is a text of the language of searches."""
+        tenants = by_name_and_id((each.uid, each.name) for each in await self._store.tenants.all())
+        asked = await self._store.messages.read_search(query, SearchPlace(now(), tenants=tenants, is_held=True), None)
+        if isinstance(asked, SearchFault):
+            raise BadParameter(f"{asked.message} (characters {asked.start + 1} to {asked.end})", "QUERY")
+        state = find_state(asked)
+        wanted = msgspec.structs.replace(
+            wanted, query=asked, released=wanted.released or state == "released", deleted=state == "deleted"
+        )
         found: list[HeldMessage] = []
         while len(found) < limit:
             page = await self._store.quarantine.search(wanted, before, limit - len(found))

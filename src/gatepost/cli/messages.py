@@ -53,6 +53,10 @@ class SearchFilters(Options, frozen=True):
 
 @group.command("search")
 def search(
+    query: Annotated[
+        str | None,
+        Argument(metavar="QUERY", help="As in the web interface: 'from:evil.example (verdict:phishing OR score>8)'."),
+    ] = None,
     *,
     filters: SearchFilters,
     held: Annotated[bool, Option("--held", help="Search held mail.")] = False,
@@ -62,7 +66,7 @@ def search(
     output: Output,
 ) -> None:
     """Print results, or held mail with --held, newest first. The token needs the permission messages.search."""
-    stated = _state_filters(**msgspec.structs.asdict(filters), released=released or None)
+    stated = _state_filters(**msgspec.structs.asdict(filters), released=released or None, query=query)
     if (held or released) and (filters.decision or filters.tag):
         raise BadParameter("--decision and --tag are not possible with --held and --released")
     with service.connect() as client:

@@ -34,6 +34,10 @@ GgridsArgument = Annotated[list[str], Argument(metavar="GGRID…", help="The ids
 
 @group.command("list")
 def show_list(
+    query: Annotated[
+        str | None,
+        Argument(metavar="QUERY", help="As in the web interface: 'host:evil.example NOT verdict:spam after:7d'."),
+    ] = None,
     *,
     tenant: MailOwnerOption = None,
     verdict: Annotated[str | None, Option(help="Only with this verdict.")] = None,
@@ -49,11 +53,11 @@ def show_list(
     """Print held mail, newest first."""
     from gatepost.cli import ledger
     from gatepost.cli.held_mail import with_held_mail
-    from gatepost.store.quarantine import HeldFilter
+    from gatepost.store.held_search import HeldFilter
 
     wanted = HeldFilter(parse_tenant_uid(tenant), verdict, sender, recipient, parse_moment(since, "--since"), released)
     after = parse_ggrid(before) if before else None
-    found = with_held_mail(place, lambda held: held.page(wanted, after, limit))
+    found = with_held_mail(place, lambda held: held.page(wanted, after, limit, query or ""))
     lines = [ledger.describe_held_line(mail) for mail in found]
     output.show_table(lines, ledger.HELD_COLUMNS, [ledger.render_held_line(each) for each in lines])
     if len(lines) == limit and not output.json:

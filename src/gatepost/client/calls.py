@@ -241,6 +241,7 @@ class CommonFilters(TypedDict, total=False):
     header_from: str
     anywhere: str
     queue_id: str
+    query: str
 
 
 class HeldFilters(CommonFilters, total=False):

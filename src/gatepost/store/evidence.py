@@ -24,16 +24,18 @@ from gatepost.names import normal_address, normal_domain, org_domain
 from gatepost.report import Report
 from gatepost.store.record_packing import Detail
 
-MAX_VALUES = 50
+MAX_VALUES = 54
 # Senders of one message, and words of a display name, that can be searched for.
 MAX_SENDERS = 2
 MAX_NAME_WORDS = 4
+# Hashes of a text by which its near-copies are found.
+MAX_TEXT_HASHES = 4
 # How much of a name or an id is compared.
 MAX_TEXT = 500
 _PLAIN_HOST = re.compile(r"https?://((?:[a-z0-9-]{1,63}\.){1,20}[a-z]{2,63})(?=[/?#]|$)", re.ASCII)
 _WORD = re.compile(r"[^\W_]{2,40}")
 _DIGESTS = re.compile(r"(?:[A-Za-z0-9+/]{8}(?: (?!\Z)|\Z))*\Z")
-EvidenceKind: TypeAlias = Literal["host", "link", "label", "name", "hash", "id", "from", "word", "queue"]
+EvidenceKind: TypeAlias = Literal["host", "link", "label", "name", "hash", "id", "from", "word", "queue", "text"]
 _HASHING = {kind: blake2b(digest_size=6, person=kind.encode()) for kind in get_args(EvidenceKind)}
 
 
@@ -135,6 +137,10 @@ def _list_values(detail: Detail) -> Iterator[tuple[EvidenceKind, str]]:
     for address in (detail.envelope.remote_address, report.authentication.host):
         if address:
             yield "host", _normalise_address(address)
+    # Of two near-copies, each has one of the eight hashes of the other among its four smallest: five or more of the
+    # eight smallest of both are shared (`near_duplicates`), and so at most three that are smaller are not.
+    for each in report.signature[:MAX_TEXT_HASHES]:
+        yield "text", str(each)
     if report.message_id:
         yield "id", _normalise_id(report.message_id)
     for file in report.files:

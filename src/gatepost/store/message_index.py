@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 from string import hexdigits
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import apsw
 import msgspec
@@ -45,18 +45,21 @@ MAX_TAGS = 40
 MAX_TESTED_RECIPIENTS = 20
 MAX_RECIPIENTS = 1_000
 STEP = 500
+# The first of the columns that have texts of the message.
+FIRST_TEXT = 6
 COLUMNS = (
-    *("completed", "id", "tenant", "verdict", "decision"),
+    *("completed", "id", "tenant", "verdict", "decision", "score"),
     *("sender_domain", "sender", "subject", "recipients", "tags", "evidence"),
 )
 RECIPIENT_COLUMNS = ("address", "completed", "id")
-_TYPES = ("bigint", "bigint", *("text",) * (len(COLUMNS) - 2))
+_TYPES = tuple("bigint" if name in ("completed", "id", "score") else "text" for name in COLUMNS)
 _INSERT = insert_many("message_search", ", ".join(map(" ".join, zip(COLUMNS, _TYPES, strict=True))))
 _INSERT_RECIPIENTS = insert_many("message_recipients", "address text, completed bigint, id bigint")
 _DELETE = delete_many("message_search", "completed bigint, id bigint")
 _DELETE_RECIPIENTS = delete_many("message_recipients", "address text, completed bigint, id bigint")
 _UNINDEXED = "SELECT upto FROM unsearched FOR UPDATE"
-_OLD_MESSAGES = """SELECT id, created, completed, tenant, verdict, decision, sender, recipients, subject, tags, size
+_OLD_MESSAGES = """SELECT id, created, completed, score,
+tenant, verdict, decision, sender, recipients, subject, tags, size
 FROM messages WHERE id <= $1 ORDER BY id DESC LIMIT $2 FOR UPDATE"""
 _SET_UNINDEXED = "UPDATE unsearched SET upto = $1"
 _ALL_INDEXED = "DELETE FROM unsearched"
@@ -80,12 +83,11 @@ def domain_of(address: str) -> str:
 
 
 def match_digests(evidence: Evidence) -> SqlCondition | None:
-    """The condition on the narrow rows of messages; None where no evidence matters."""
+    """The condition on narrow rows that have digests; None where no evidence matters."""
     digests = [digest(kind, value) for kind, value in evidence.wanted]
     if not digests:
         return None
-    found = " AND ".join(["strpos(evidence, {}) > 0"] * len(digests))
-    return SqlCondition(f"(evidence IS NULL OR ({found}))", tuple(digests))
+    return SqlCondition(" AND ".join(["strpos(evidence, {}) > 0"] * len(digests)), tuple(digests))
 
 
 def match_any_digest(values: Sequence[tuple[EvidenceKind, str]]) -> SqlCondition:
@@ -212,8 +214,8 @@ class IndexedTexts(msgspec.Struct, frozen=True):
     addresses: tuple[str, ...]
 
 
-# Completed, id, tenant, verdict, decision and texts of a message.
-IndexedMessage: TypeAlias = tuple[int, int, str | None, str, str, IndexedTexts]
+# Completed, id, tenant, verdict, decision, score and texts of a message.
+IndexedMessage: TypeAlias = tuple[int, int, str | None, str, str, int, IndexedTexts]
 
 
 def index_texts(
@@ -278,9 +280,9 @@ def index_old_messages() -> Work[int]:
         yield Write(_ALL_INDEXED)
         return 0
     messages, counted = [], []
-    for uid, created, completed, *judged, sender, recipients, subject, tags, size in rows:
+    for uid, created, completed, score, *judged, sender, recipients, subject, tags, size in rows:
         texts = index_texts(sender, _strings.decode(recipients), subject, _strings.decode(tags))
-        messages.append((completed, uid, *judged, texts))
+        messages.append((completed, uid, *judged, score, texts))
         counted.append((*judged, created, completed, size))
     yield from insert(messages)
     yield from traffic.count(counted)
@@ -288,8 +290,9 @@ def index_old_messages() -> Work[int]:
     return len(rows)
 
 
-def _row(completed: int, uid: int, tenant: str | None, verdict: str, decision: str, texts: IndexedTexts) -> Row:
-    return (completed, uid, tenant, verdict, decision, *searched_texts(texts))
+def _row(*message: Any) -> Row:
+    *judged, texts = message
+    return (*judged, *searched_texts(texts))
 
 
 def searched_texts(texts: IndexedTexts) -> Row:
@@ -298,7 +301,7 @@ def searched_texts(texts: IndexedTexts) -> Row:
 
 
 def _recipient_rows(messages: Sequence[IndexedMessage]) -> list[Row]:
-    return [(address, message[0], message[1]) for message in messages for address in message[5].addresses]
+    return [(address, message[0], message[1]) for message in messages for address in message[-1].addresses]
 
 
 def _join_lines(texts: Iterable[str]) -> str:

@@ -47,6 +47,7 @@ COLUMNS = (
     *("ggrid", "created", "completed", "tenant", "verdict", "decision", "score", "tags"),
     *("sender", "recipients", "subject", "size", "sha256", "detail", "header"),
 )
+_SCORE = COLUMNS.index("score")
 _TYPES = dict.fromkeys(("created", "completed", "score", "size"), "bigint") | {"detail": "bytea", "header": "bytea"}
 # The times that a statement names as `completed::bigint` say in which days to look (`message_days`).
 _SELECT = """SELECT ggrid, created, completed, size, sha256, detail FROM messages
@@ -57,7 +58,7 @@ ON CONFLICT (ggrid) DO NOTHING"""  # noqa: S608
 # What PostgreSQL is given of each record: its row, its texts for searching, and what is counted of it.
 _GIVEN = (
     *(f"{name} {_TYPES.get(name, 'text')}" for name in COLUMNS),
-    *(f"searched_{name} text" for name in message_index.COLUMNS[5:]),
+    *(f"searched_{name} text" for name in message_index.COLUMNS[message_index.FIRST_TEXT :]),
     *("bucket bigint", "milliseconds bigint", "latency bigint", "is_trial boolean"),
 )
 _ARRAYS = ", ".join(f"${number}::{column.split()[1]}[]" for number, column in enumerate(_GIVEN, 1))
@@ -71,8 +72,8 @@ _INSERT = f"""WITH given AS (
     SELECT kept.id, given.* FROM kept JOIN given ON given.ggrid = kept.ggrid
 ), found AS (
     INSERT INTO message_search ({", ".join(message_index.COLUMNS)})
-    SELECT completed, id, tenant, verdict, decision,
-    {", ".join(f"searched_{name}" for name in message_index.COLUMNS[5:])} FROM fresh
+    SELECT completed, id, tenant, verdict, decision, score,
+    {", ".join(f"searched_{name}" for name in message_index.COLUMNS[message_index.FIRST_TEXT :])} FROM fresh
 ), addressed AS (
     INSERT INTO message_recipients (address, completed, id) SELECT address, completed, id
     FROM unnest(${len(_GIVEN) + 1}::text[], ${len(_GIVEN) + 2}::text[]) AS a (whose, address)
@@ -106,6 +107,10 @@ state, holder, lease) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
 ON CONFLICT (ggrid) DO NOTHING"""
 _INSERT_CONTENT = "INSERT INTO held_bytes (ggrid, content) VALUES ($1, $2) ON CONFLICT (ggrid) DO NOTHING"
 _INSERT_RECIPIENTS = insert_many("held_recipients", "ggrid text, address text, domain text")
+_INSERT_TEXTS = insert_many(
+    "held_search",
+    "ggrid text, decision text, sender_domain text, sender text, recipients text, tags text, evidence text",
+)
 
 
 class Holding(msgspec.Struct, frozen=True):
@@ -116,10 +121,12 @@ class Holding(msgspec.Struct, frozen=True):
 
 
 class HeldRow(msgspec.Struct, frozen=True):
-    """A held message as it is written: the values of its row, the rows of its recipients, and its bytes."""
+    """A held message as it is written: the values of its row, the rows of its recipients, what it is searched by, and
+    its bytes."""
 
     values: tuple[Any, ...]
     recipients: tuple[tuple[str, str, str], ...]
+    texts: tuple[Any, ...]
     content: bytes | None = None
 
 
@@ -210,7 +217,23 @@ def prepare_held(record: MessageRecord, packed: bytes, holding: Holding) -> Held
         *(sender, domain_of(sender), record.size, record.sha256, packed),
         *(fold(report.subject[:MAX_SUBJECT])[:MAX_SUBJECT], report.score, storable(holding.core)),
     )
-    return HeldRow(values, recipient_rows(ggrid, envelope.recipients), holding.content)
+    return HeldRow(
+        values,
+        recipient_rows(ggrid, envelope.recipients),
+        _held_texts(ggrid, report.decision, _texts(record)),
+        holding.content,
+    )
+
+
+def held_texts(ggrid: str, detail: Detail) -> Row:
+    """What held mail is searched by, besides the columns of its own row."""
+    envelope, report = detail.envelope, detail.report
+    texts = index_texts(envelope.sender, envelope.recipients, "", report.tags, index_evidence(detail))
+    return _held_texts(ggrid, report.decision, texts)
+
+
+def _held_texts(ggrid: str, decision: str, texts: IndexedTexts) -> Row:
+    return (ggrid, decision, texts.sender_domain, texts.sender, texts.recipients, texts.tags, texts.evidence)
 
 
 def insert_all(connection: apsw.Connection, records: Sequence[R]) -> list[R | MessageRecord]:
@@ -356,7 +379,7 @@ def _find_fresh(connection: apsw.Connection, rows: Sequence[RecordRow], first: i
 
 def _index_message(uid: int, row: RecordRow) -> IndexedMessage:
     tenant, verdict, decision, _created, completed, _size = row.counted
-    return (completed, uid, tenant, verdict, decision, row.texts)
+    return (completed, uid, tenant, verdict, decision, row.values[_SCORE], row.texts)
 
 
 def _texts(record: MessageRecord) -> IndexedTexts:
@@ -412,6 +435,7 @@ def insert_held(row: HeldRow) -> Work[bool]:
     if not (yield Write(_INSERT_HELD, row.values)):
         return False
     yield from insert_recipients(row.recipients)
+    yield from insert_held_texts([row.texts])
     if row.content is not None:
         yield Write(_INSERT_CONTENT, (row.values[0], row.content))
     return True
@@ -423,10 +447,16 @@ def insert_recipients(rows: Sequence[Row]) -> Work[None]:
         yield _INSERT_RECIPIENTS.of(rows)
 
 
+def insert_held_texts(rows: Sequence[Row]) -> Work[None]:
+    """Index held mail."""
+    yield _INSERT_TEXTS.of(rows)
+
+
 def insert_held_in_sqlite(connection: apsw.Connection, rows: Sequence[HeldRow]) -> None:
     """Hold messages whose results were put on record just now, with one statement for each table."""
     connection.executemany(in_sqlite(_INSERT_HELD), [row.values for row in rows])
     connection.executemany(_INSERT_RECIPIENTS.sqlite, [each for row in rows for each in row.recipients])
+    connection.executemany(_INSERT_TEXTS.sqlite, [row.texts for row in rows])
     contents = [(row.values[0], row.content) for row in rows if row.content is not None]
     connection.executemany(in_sqlite(_INSERT_CONTENT), contents)
 

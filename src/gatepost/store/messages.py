@@ -14,12 +14,11 @@ recipient with the same Message-ID. All reads are bounded, as every search is.
 
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from gatepost.ids import canonical, id_prefix
-from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Decision, Verdict
 from gatepost.store import message_index, traffic
 from gatepost.store.audit import AuditRecord, parse_audit
@@ -39,19 +38,10 @@ from gatepost.store.engine import (
     query,
     storable,
 )
-from gatepost.store.evidence import Evidence, has_evidence
+from gatepost.store.evidence import Evidence
 from gatepost.store.message_days import by_keys, read_by_ggrid, read_by_ggrids
-from gatepost.store.message_index import (
-    TESTED,
-    Term,
-    domain_of,
-    fits_record,
-    fold,
-    fold_address,
-    match_digests,
-    match_rows,
-    parse_term,
-)
+from gatepost.store.message_index import TESTED as TESTED_FOR_WORDS
+from gatepost.store.message_index import Term, domain_of, match_rows, parse_term
 from gatepost.store.message_records import (
     Delivery,
     MessageLine,
@@ -70,12 +60,10 @@ from gatepost.store.message_records import (
 from gatepost.store.paging import (
     END,
     MAX_COUNTED,
-    MAX_WORDS,
     MessageCount,
     Page,
     PageQuery,
     SqlCondition,
-    contains_all,
     count_any,
     find_any,
     find_page,
@@ -84,6 +72,36 @@ from gatepost.store.paging import (
 )
 from gatepost.store.quarantine import HeldMessage, find_held
 from gatepost.store.record_packing import Detail, read_packed, unpack, unpack_header
+from gatepost.store.search_conditions import (
+    MESSAGE_ROWS,
+    SHAPE,
+    TESTED,
+    AddressPattern,
+    MessageFilter,
+    RecordFacts,
+    expand_campaigns,
+    fits,
+    fits_filter,
+    fits_word,
+    hoist,
+    make_storable,
+    needs_record,
+    parse_address,
+    reach_of,
+    row_condition,
+    row_tests,
+)
+from gatepost.store.search_language import (
+    EVERYTHING,
+    Both,
+    Expression,
+    Leaf,
+    SearchFault,
+    SearchPlace,
+    conjuncts,
+    leaves,
+    parse_search,
+)
 
 PURGE_BATCH = 500
 STREAM_BATCH = 100
@@ -106,7 +124,7 @@ _SELECT_HEADER = f"SELECT header FROM messages WHERE ggrid = $1{_IN_DAYS}"  # no
 _SELECT = """SELECT id, ggrid, completed, tenant, sender, recipients, subject, verdict, decision, score, tags, size
 FROM messages"""
 _SELECT_IDS = f"{_SELECT} WHERE id = ANY($1){_IN_DAYS}"
-_SELECT_DETAILS = f"SELECT id, detail FROM messages WHERE id = ANY($1){_IN_DAYS}"  # noqa: S608
+_SELECT_DETAILS = f"SELECT id, ggrid, detail FROM messages WHERE id = ANY($1){_IN_DAYS}"  # noqa: S608
 _SELECT_PACKED = f"SELECT ggrid, detail FROM messages WHERE ggrid = ANY($1){_IN_DAYS}"  # noqa: S608
 _SELECT_GGRID = f"{_SELECT} WHERE ggrid = $1{_IN_DAYS}"
 _SELECT_GGRIDS = f"SELECT ggrid, {_SELECT.removeprefix('SELECT ')} WHERE ggrid = ANY($1){_IN_DAYS}"
@@ -153,38 +171,6 @@ FROM messages WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigi
 _strings = msgspec.json.Decoder(tuple[str, ...])
 # Time of completion and row id of messages.
 _Keys: TypeAlias = tuple[tuple[int, int], ...]
-
-
-class MessageFilter(msgspec.Struct, frozen=True):
-    """Which results to show. A field that is None does not matter; `tenant` None is all tenants.
-
-    Sender and recipient are an address, a domain (`example.org` or `@example.org`), or a part of an address (no dot in
-    it, or a `*` around it: `*example*`). `tag` is one tag, or all of an area (`rule:`). `subject` is words that must
-    all occur. Times are `since` <= completed < `until`. `anywhere` is a text for which a message fits in whatever way
-    it can mean it (`message_index.Term`). `next_hop_id` is the id that a next hop gave the message. `ggrid` is a whole
-    id or at least eight digits of its beginning.
-    """
-
-    tenant: str | None = None
-    since: int | None = None
-    until: int | None = None
-    sender: str | None = None
-    recipient: str | None = None
-    subject: str | None = None
-    verdict: str | None = None
-    decision: str | None = None
-    tag: str | None = None
-    ggrid: str | None = None
-    evidence: Evidence = Evidence()
-    anywhere: str | None = None
-    next_hop_id: str | None = None
-
-
-class _AddressPattern(msgspec.Struct, frozen=True):
-    """An address to search for: whole, by domain, or by a part."""
-
-    kind: Literal["address", "domain", "part"]
-    text: str
 
 
 class MessageSummary(MessageLine, frozen=True):
@@ -293,10 +279,25 @@ class Messages(Operations):
         rows = yield from read_by_ggrid(_SELECT_HEADER, storable(ggrid.lower()))
         return unpack_header(rows[0][0]) if rows and rows[0][0] is not None else None
 
+    async def read_search(self, text: str, place: SearchPlace, tenant: str | None) -> Expression | SearchFault:
+        """What a text of the language asks for (`search_language`), or what is wrong with it. Campaigns are looked up:
+        that of a message of another tenant is not known."""
+        found = parse_search(text, place)
+        if isinstance(found, SearchFault):
+            return found
+        details: dict[str, Detail] = {}
+        for leaf in leaves(found):
+            if leaf.field == "campaign" and leaf.value not in details:
+                record = await self.find(leaf.value)
+                if record is None or tenant not in (None, record.envelope.tenant):
+                    return SearchFault(leaf.start, leaf.end, "There is no message of this id on record.")
+                details[leaf.value] = record.detail
+        return expand_campaigns(found, details) if details else found
+
     @large_query
     def search(self, wanted: MessageFilter, before: str | None = None, limit: int = 100) -> Work[Page[MessageSummary]]:
         """A page of results, newest first. `before` is the `next` of the page before; `limit` is at most 1,000."""
-        wanted = _make_storable(wanted)
+        wanted = hoist(make_storable(wanted))
         term = parse_term(wanted.anywhere) if wanted.anywhere else None
         if term and term.ggrid:
             wanted = msgspec.structs.replace(wanted, ggrid=term.ggrid)
@@ -306,11 +307,11 @@ class Messages(Operations):
             found_by_id = yield from _find_by_prefix(wanted, term, before, limit)
             if found_by_id:
                 return found_by_id
-        is_examined = bool(wanted.evidence.wanted or (term and term.values))
+        is_examined = _is_examined(wanted, term)
         keys = yield from find_any(plan_search(wanted, before, term), min(limit, EXAMINED) if is_examined else limit)
         # A message is there twice where a next hop gave it the same id twice.
         distinct = tuple({(row[0], row[1]): None for row in keys.rows})
-        fitting = yield from _select_by_record(distinct, wanted.evidence, term)
+        fitting = yield from _select_by_record(distinct, wanted, term)
         return Page((yield from _read_summaries(fitting)), keys.cursor, keys.reached)
 
     @query
@@ -323,7 +324,7 @@ class Messages(Operations):
     def count(self, wanted: MessageFilter) -> Work[MessageCount]:
         """How many results fit, up to 10,000. Where the budget ends before, and of messages whose evidence is only in
         their records, the others are not counted: then there may be more."""
-        wanted = _make_storable(wanted)
+        wanted = hoist(make_storable(wanted))
         term = parse_term(wanted.anywhere) if wanted.anywhere else None
         if (term and term.ggrid) or canonical((wanted.ggrid or "").strip()):
             return MessageCount(1)
@@ -393,16 +394,6 @@ def _delete_except(
     return deleted, (rows[-1][0], rows[-1][1]) if len(rows) == PURGE_BATCH else None
 
 
-def _make_storable(wanted: MessageFilter) -> MessageFilter:
-    """Return the filter with texts that both engines can take; no message has others."""
-    texts = {name: text for name in wanted.__struct_fields__ if isinstance(text := getattr(wanted, name), str)}
-    evidence = wanted.evidence
-    inner = {name: text for name in evidence.__struct_fields__ if isinstance(text := getattr(evidence, name), str)}
-    evidence = msgspec.structs.replace(evidence, **{name: storable(text) for name, text in inner.items()})
-    changed = {name: storable(text) for name, text in texts.items()}
-    return msgspec.structs.replace(wanted, evidence=evidence, **changed)
-
-
 def _find_by_ggrid(wanted: MessageFilter, before: str | None) -> Work[Page[MessageSummary]]:
     """A page of at most one result. Other conditions are ignored but for the tenant: an id names the message."""
     rows = yield from read_by_ggrid(_SELECT_GGRID, storable((wanted.ggrid or "").strip().lower()))
@@ -436,7 +427,7 @@ def _find_by_prefix(
     keys = yield from find_page(plan_by_prefix(_without_text(wanted), prefix, last), min(limit, EXAMINED))
     if not (keys.rows or keys.next or is_only or last):
         return None
-    fitting = yield from _select_by_record(tuple((row[1], row[2]) for row in keys.rows), wanted.evidence, None)
+    fitting = yield from _select_by_record(tuple((row[1], row[2]) for row in keys.rows), _without_text(wanted), None)
     following = ".".join(map(str, keys.next[1:])) if keys.next else None
     reached = keys.next[1] if keys.next and keys.is_spent else None
     return Page((yield from _read_summaries(fitting)), following, reached)
@@ -447,29 +438,31 @@ def _read_summaries(keys: _Keys) -> Work[tuple[MessageSummary, ...]]:
     return tuple(_summary(found[uid]) for _, uid in keys if uid in found)
 
 
-def _select_by_record(keys: _Keys, evidence: Evidence, term: Term | None) -> Work[_Keys]:
+def _is_examined(wanted: MessageFilter, term: Term | None) -> bool:
+    """Does a search ask for something that narrow rows know only nearly?"""
+    is_content = wanted.link or wanted.signature or wanted.shape
+    return bool(wanted.evidence.wanted or is_content or (term and term.values) or needs_record(wanted.query))
+
+
+def _select_by_record(keys: _Keys, wanted: MessageFilter, term: Term | None) -> Work[_Keys]:
     """Those of the messages whose record fits; digests say so only nearly. What a next hop called a message is not in
     its record."""
-    if not keys or not (evidence.wanted or (term and term.values)):
+    if not keys or not _is_examined(wanted, term):
         return keys
-    details = dict((yield Read(_SELECT_DETAILS, by_keys(keys))))
+    details = {row[0]: row[1:] for row in (yield Read(_SELECT_DETAILS, by_keys(keys)))}
     delivered = (yield Read(_DELIVERED_AS, (*by_keys(keys), term.next_id))) if term and term.next_id else ()
     known = {row[0] for row in delivered}
-    unpacked = ((key, unpack(details[key[1]])) for key in keys if key[1] in details)
-    return tuple(key for key, detail in unpacked if _fits(detail, evidence, None if key[1] in known else term))
-
-
-def _fits(detail: Detail, evidence: Evidence, term: Term | None) -> bool:
-    if not has_evidence(detail, evidence):
-        return False
-    return term is None or _has_address(term, detail.envelope) or fits_record(term, detail)
-
-
-def _has_address(term: Term, envelope: Envelope) -> bool:
-    sender = fold_address(envelope.sender)
-    if term.address and (term.address == sender or term.address in map(fold_address, envelope.recipients)):
-        return True
-    return bool(term.domain) and term.domain == domain_of(sender)
+    content = MessageFilter(evidence=wanted.evidence, link=wanted.link, signature=wanted.signature, shape=wanted.shape)
+    chosen = []
+    for completed, uid in keys:
+        if uid not in details:
+            continue
+        ggrid, packed = details[uid]
+        facts = RecordFacts(ggrid, completed, unpack(packed))
+        is_meant = term is None or uid in known or fits_word(term, facts.detail)
+        if is_meant and fits_filter(content, facts) and (wanted.query is None or fits(wanted.query, facts)):
+            chosen.append((completed, uid))
+    return tuple(chosen)
 
 
 class _HeadReport(msgspec.Struct, frozen=True):
@@ -541,42 +534,55 @@ def plan_search(
     days = _in_days("s.completed", wanted.since, parse_time_cursor(before, wanted.until)[0])
     if rest.source in _WITH_INDEX:
         rest = msgspec.structs.replace(rest, source=_WITH_INDEX[rest.source], within=[*rest.within, _JOINED, *days])
-    tested = (*rest.tested, *(f"{prefix}{column}" for column in TESTED))
+    tested = (*rest.tested, *(f"{prefix}{column}" for column in TESTED_FOR_WORDS))
     condition = match_rows(term, exact=exact)
-    return (*plans, msgspec.structs.replace(rest, tests=(*rest.tests, condition), tested=tested, reach=1.0))
+    reach = min(1.0, rest.reach)
+    return (*plans, msgspec.structs.replace(rest, tests=(*rest.tests, condition), tested=tested, reach=reach))
 
 
 def _plan(wanted: MessageFilter, before: str | None, *, exact: bool = False) -> PageQuery:
-    tests = _tests(wanted)
-    if exact and "evidence" in tests:
-        tests["evidence"] = SqlCondition(f"evidence IS NOT NULL AND {tests['evidence'].sql}", tests["evidence"].values)
-    recipient = _parse_address(wanted.recipient)
-    sender = _parse_address(wanted.sender)
+    tests = row_tests(wanted, MESSAGE_ROWS, exact=exact)
+    recipient = parse_address(wanted.recipient)
+    sender = parse_address(wanted.sender)
     if wanted.next_hop_id:
-        return _plan_by_key(_DELIVERIES, {"r.queue_id": storable(wanted.next_hop_id.strip())}, wanted, before, tests)
+        lead: dict[str, object] = {"r.queue_id": storable(wanted.next_hop_id.strip())}
+        return _plan_by_key(_DELIVERIES, lead, wanted, before, tests, exact=exact)
     if recipient and recipient.kind == "address":
         tests.pop("recipients", None)
-        return _plan_by_key(_RECIPIENTS, {"r.address": recipient.text}, wanted, before, tests)
+        return _plan_by_key(_RECIPIENTS, {"r.address": recipient.text}, wanted, before, tests, exact=exact)
     lead = _choose_lead(sender, tests)
     within = _within(lead, ("completed", "id"), wanted, before)
     reach = COVERED_REACH if "tenant" in lead and tests.keys() <= COVERED else 1.0
-    return PageQuery(_INDEX, ("completed", "id"), within, tuple(tests.values()), tuple(tests), tuple(lead), reach=reach)
+    plan = PageQuery(_INDEX, ("completed", "id"), within, tuple(tests.values()), tuple(tests), tuple(lead), reach=reach)
+    return _add_query(plan, wanted, "", exact=exact)
+
+
+def _add_query(plan: PageQuery, wanted: MessageFilter, prefix: str, *, exact: bool) -> PageQuery:
+    """The plan with what an expression asks for besides the fields of the filter."""
+    if wanted.query is None and not wanted.shape:
+        return plan
+    shape = (Leaf(SHAPE, wanted.shape),) if wanted.shape else ()
+    condition = row_condition(Both((*shape, *conjuncts(wanted.query or EVERYTHING))), MESSAGE_ROWS, exact=exact)
+    tested = dict.fromkeys((*plan.tested, *(f"{prefix}{column}" for column in TESTED)))
+    reach = min(1.0, plan.reach) * reach_of(condition)
+    return msgspec.structs.replace(plan, tests=(*plan.tests, condition), tested=tuple(tested), reach=reach)
 
 
 def plan_by_prefix(wanted: MessageFilter, prefix: str, before: str) -> PageQuery:
     """How to find the messages whose ids begin so, and come before the id `before`, which is "" on the first page. Keys
     are id, time and row id."""
-    tests = _tests(wanted)
+    tests = row_tests(wanted, MESSAGE_ROWS)
     tested = [f"s.{column}" for column in tests]
     if wanted.since is not None or wanted.until is not None:
         since, until = wanted.since or 0, END[0] if wanted.until is None else wanted.until
         tests["completed"] = SqlCondition("completed >= {} AND completed < {}", (since, until))
     within = [SqlCondition("r.ggrid >= {} AND r.ggrid < {}", (prefix, before or f"{prefix}~")), _JOINED]
     order = ("r.ggrid", "r.completed", "r.id")
-    return PageQuery(_MESSAGES_AND_INDEX, order, within, tuple(tests.values()), tested, reach=_MESSAGES_REACH)
+    plan = PageQuery(_MESSAGES_AND_INDEX, order, within, tuple(tests.values()), tested, reach=_MESSAGES_REACH)
+    return _add_query(plan, wanted, "s.", exact=False)
 
 
-def _choose_lead(sender: _AddressPattern | None, tests: dict[str, SqlCondition]) -> dict[str, object]:
+def _choose_lead(sender: AddressPattern | None, tests: dict[str, SqlCondition]) -> dict[str, object]:
     """The condition that an index serves; it is taken out of `tests`."""
     if sender and sender.kind != "part":
         tests.pop("sender_domain", None)
@@ -600,64 +606,23 @@ def _in_days(column: str, since: int | None, until: int) -> list[SqlCondition]:
 
 
 def _plan_by_key(
-    source: str, lead: dict[str, object], wanted: MessageFilter, before: str | None, tests: dict[str, SqlCondition]
+    source: str,
+    lead: dict[str, object],
+    wanted: MessageFilter,
+    before: str | None,
+    tests: dict[str, SqlCondition],
+    *,
+    exact: bool,
 ) -> PageQuery:
     """The plan where a table leads from one value to the messages that have it."""
     order = ("r.completed", "r.id")
     within = _within(lead, order, wanted, before)
-    if not tests:
+    if not tests and wanted.query is None and not wanted.shape:
         return PageQuery(source, order, within, lead=tuple(lead))
     tested = [f"s.{column}" for column in tests]
     within = [*within, _JOINED, *_in_days("s.completed", wanted.since, parse_time_cursor(before, wanted.until)[0])]
-    return PageQuery(_WITH_INDEX[source], order, within, tuple(tests.values()), tested, tuple(lead))
-
-
-def _tests(wanted: MessageFilter) -> dict[str, SqlCondition]:
-    """The condition on each column."""
-    tests: dict[str, SqlCondition] = {}
-    if wanted.tenant is not None:
-        tests["tenant"] = SqlCondition("tenant = {}", (storable(wanted.tenant.lower()),))
-    if wanted.verdict is not None:
-        tests["verdict"] = SqlCondition("verdict = {}", (storable(wanted.verdict),))
-    if wanted.decision is not None:
-        tests["decision"] = SqlCondition("decision = {}", (storable(wanted.decision),))
-    if wanted.tag is not None:
-        end = "" if wanted.tag.endswith(":") else "\n"
-        tests["tags"] = contains_all("tags", [f"\n{storable(wanted.tag)}{end}"])
-    if sender := _parse_address(wanted.sender):
-        tests |= _sender_tests(sender)
-    if recipient := _parse_address(wanted.recipient):
-        text = {"address": f"\n{recipient.text}\n", "domain": f"@{recipient.text}\n"}.get(
-            recipient.kind, recipient.text
-        )
-        tests["recipients"] = contains_all("recipients", [text])
-    if words := fold(wanted.subject or "").split()[:MAX_WORDS]:
-        tests["subject"] = contains_all("subject", words)
-    if digests := match_digests(wanted.evidence):
-        tests["evidence"] = digests
-    return tests
-
-
-def _sender_tests(sender: _AddressPattern) -> dict[str, SqlCondition]:
-    if sender.kind == "part":
-        return {"sender": contains_all("sender", [sender.text])}
-    if sender.kind == "domain":
-        return {"sender_domain": SqlCondition("sender_domain = {}", (sender.text,))}
-    return {"sender": SqlCondition("sender = {}", (sender.text,))}
-
-
-def _parse_address(text: str | None) -> _AddressPattern | None:
-    """Whether a text in the search form is an address, a domain or a part of an address."""
-    if text is None:
-        return None
-    plain = fold_address(text)
-    if "*" in plain:
-        return _AddressPattern("part", plain.strip("*"))
-    if not plain or "@" in plain.strip("@"):
-        return _AddressPattern("address", plain)
-    if plain.startswith("@") or ("." in plain and not plain.endswith("@")):
-        return _AddressPattern("domain", plain.strip("@."))
-    return _AddressPattern("part", plain)
+    plan = PageQuery(_WITH_INDEX[source], order, within, tuple(tests.values()), tested, tuple(lead))
+    return _add_query(plan, wanted, "s.", exact=exact)
 
 
 def _find_actions(record: MessageRecord, scope: str) -> Work[tuple[list[AuditRecord], bool]]:

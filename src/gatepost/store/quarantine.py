@@ -10,9 +10,7 @@ release, so releases of one message come one after the other. When the last reci
 released like one that went to all at once. What a recipient says by releasing its own copy is that recipient's report
 and nobody else's: the sender does not become known to the tenant by it.
 
-A search without a sender or recipient reads held mail in the order in which it came, in an index that has all columns
-that filters ask for. A sender or recipient has an index of its own, in the order of ids, which is that of arrival. What
-only records can tell is compared with these.
+`held_search` says how a search reads; what only records can tell is compared with these.
 
 `QuarantineFlow` is what came in within a period, what left, and what was held by mistake. Nothing counts these as they
 happen. What came in and is still held, or was released, stands in an index of held mail; what people did stands in the
@@ -44,9 +42,18 @@ from gatepost.store.engine import (
     query,
     storable,
 )
-from gatepost.store.evidence import Evidence, has_evidence
+from gatepost.store.held_search import (
+    HeldFilter,
+    has_wanted,
+    is_by_time,
+    is_examined,
+    plan_by_id,
+    plan_held,
+    plan_newer,
+    prepare_filter,
+)
 from gatepost.store.learning import digest_of, teach_record
-from gatepost.store.message_index import Term, domain_of, fits_record, fold, parse_term
+from gatepost.store.message_index import Term, domain_of, fold, parse_term
 from gatepost.store.message_records import (
     MAX_CONTENT,
     MAX_SUBJECT,
@@ -55,8 +62,10 @@ from gatepost.store.message_records import (
     MessageRecord,
     Release,
     blank_replies,
+    held_texts,
     insert_deliveries,
     insert_held,
+    insert_held_texts,
     insert_recipients,
     normalize_address,
     parse_record,
@@ -67,19 +76,15 @@ from gatepost.store.message_records import (
 from gatepost.store.paging import (
     END,
     MAX_COUNTED,
-    MAX_WORDS,
     ROW_BUDGET,
     Keys,
     MessageCount,
     Page,
     PageQuery,
-    SqlCondition,
-    contains_all,
     count_any,
     find_page,
-    key_range,
 )
-from gatepost.store.record_packing import Detail, pack
+from gatepost.store.record_packing import Detail, pack, unpack
 from gatepost.store.sightings import note_release
 
 UNDECIDED_MILLISECONDS = 86_400_000
@@ -134,7 +139,7 @@ _SELECT_GGRIDS = _SELECT + " WHERE ggrid = ANY($1)"
 _SELECT_KEPT = "SELECT kept FROM held WHERE ggrid = $1"
 _COUNT = """SELECT verdict, count(*) FROM (SELECT verdict FROM held
 WHERE {} ORDER BY {} LIMIT $1) AS open GROUP BY verdict ORDER BY verdict"""
-_HELD = ("(gone) <= (0)", "gone DESC, kept DESC")
+_ALL_HELD = ("(gone) <= (0)", "gone DESC, kept DESC")
 _HELD_OF_TENANT = ("(gone, tenant) >= (0, $2) AND (gone, tenant) <= (0, $2)", "gone DESC, tenant DESC, kept DESC")
 _COUNT_AMONG = """SELECT verdict, count(*) FROM held WHERE ggrid = ANY($1) AND ($2 = '' OR tenant = $2)
 GROUP BY verdict ORDER BY count(*) DESC, verdict"""
@@ -161,41 +166,10 @@ _samples = msgspec.json.Decoder(tuple[str, ...])
 
 
 _AT_OR_BEFORE = "SELECT kept, ggrid FROM held WHERE ggrid <= $1 ORDER BY ggrid DESC LIMIT 1"
-# Once for each message, however many of its recipients have the domain.
-_FIRST_OF_DOMAIN = SqlCondition(
-    """NOT EXISTS (SELECT 1 FROM held_recipients AS other
-    WHERE other.ggrid = r.ggrid AND other.domain = r.domain AND other.address < r.address)""",
-    (),
-)
-_RECIPIENTS_AND_HELD = "held_recipients AS r CROSS JOIN held AS h"
-# Each row is read from three places.
-_JOINED_REACH = 0.2
-_JOINED = SqlCondition("h.ggrid = r.ggrid", ())
-
-
-class HeldFilter(msgspec.Struct, frozen=True):
-    """Which held mail to show. A field that is None does not matter. Sender and recipient are an address or a domain,
-    `subject` is words that must all occur, `score` the lowest one; `released` shows released messages instead of held
-    ones, `deleted` those whose deletion can be taken back. Times are `since` <= kept < `until`. `evidence` is compared
-    with the records themselves, and so is `anywhere` (`message_index.Term`)."""
-
-    tenant: str | None = None
-    verdict: str | None = None
-    sender: str | None = None
-    recipient: str | None = None
-    since: int | None = None
-    released: bool = False
-    until: int | None = None
-    subject: str | None = None
-    score: int | None = None
-    evidence: Evidence = Evidence()
-    deleted: bool = False
-    anywhere: str | None = None
-
-    @property
-    def gone(self) -> int:
-        """The value of the column of that name."""
-        return 2 if self.deleted else int(self.released)
+_UNINDEXED = """SELECT h.ggrid, h.detail FROM held AS h WHERE h.ggrid > $1
+AND NOT EXISTS (SELECT 1 FROM held_search AS s WHERE s.ggrid = h.ggrid) ORDER BY h.ggrid LIMIT $2"""
+_DELETE_TEXTS = "DELETE FROM held_search WHERE ggrid = $1"
+INDEX_BATCH = 200
 
 
 class HeldMessage(msgspec.Struct, frozen=True):
@@ -346,6 +320,9 @@ class QuarantineRecords(Operations):
     async def purge(self, before: int, tenants: Mapping[str, int] | None = None) -> int:
         """Delete messages that are held since before that time, or since before the time of their own tenant; returns
         how many."""
+        after: str | None = ""
+        while after is not None:
+            after = await self._engine.change(partial(index_held, after))
         overdue = _OVERDUE.format(_OTHER_TENANTS if tenants else "")
         others = (Many(tuple(tenants)),) if tenants else ()
         deleted = await self._repeat(partial(delete_held, overdue, before, now(), PURGE_BATCH, *others))
@@ -381,26 +358,30 @@ class QuarantineRecords(Operations):
 
         `before` is the `next` of the page before, or the ggrid of the last message on it.
         """
-        return (yield from _find_page(wanted, before, limit))
+        return (yield from _find_page(prepare_filter(wanted), before, limit))
 
     @large_query
     def count(self, wanted: HeldFilter) -> Work[MessageCount]:
-        """How many messages fit, up to 10,000. Where only their records tell, those of a first page are counted."""
-        if wanted.evidence.wanted or wanted.anywhere:
+        """How many messages fit, up to 10,000. Those whose evidence is only in their records are not counted."""
+        wanted = prepare_filter(wanted)
+        term = parse_term(wanted.anywhere) if wanted.anywhere else None
+        if term and (term.ggrid or term.id_prefix) and wanted.recipient is None:
             page = yield from _find_page(wanted, None, EXAMINED)
-            return MessageCount(len(page.rows), page.next is not None)
-        plan = yield from _plan_search(wanted, None)
+            if page.rows or term.ggrid:
+                return MessageCount(len(page.rows), page.next is not None)
+        plan = yield from _plan_search(wanted, None, exact=True)
         return (yield from count_any((plan,), MAX_COUNTED))
 
     @large_query
     def newer(self, wanted: HeldFilter, mail: HeldMessage) -> Work[str | None]:
         """The ggrid of the message that stands before this one in a list of held mail; None where it is the first."""
-        plan = _plan_newer(wanted, mail.kept, mail.record.ggrid)
+        wanted = prepare_filter(wanted)
+        plan = plan_newer(wanted, mail.kept, mail.record.ggrid)
         term = parse_term(wanted.anywhere) if wanted.anywhere else None
-        keys = yield from find_page(plan, EXAMINED if wanted.evidence.wanted or term else 1)
+        keys = yield from find_page(plan, EXAMINED if is_examined(wanted, term) else 1)
         for row in keys.rows:
             found = yield from find_held(row[len(plan.order) - 1], None)
-            if found and _has_wanted(found.record, wanted.evidence, term):
+            if found and has_wanted(found.record, found.kept, wanted, term):
                 return found.record.ggrid
         return None
 
@@ -408,7 +389,7 @@ class QuarantineRecords(Operations):
     def counts(self, tenant: str | None = None) -> Work[HeldCounts]:
         """How many messages are held, by verdict, for a tenant or for all."""
         scope = normalize_scope(tenant)
-        statement = _COUNT.format(*(_HELD_OF_TENANT if scope else _HELD))
+        statement = _COUNT.format(*(_HELD_OF_TENANT if scope else _ALL_HELD))
         rows = yield Read(statement, (ROW_BUDGET + 1, scope) if scope else (ROW_BUDGET + 1,))
         verdicts = {verdict: int(count) for verdict, count in rows}
         return HeldCounts(sum(verdicts.values()), verdicts, sum(verdicts.values()) > ROW_BUDGET)
@@ -502,6 +483,18 @@ def rewrite_held(ggrid: str, detail: Detail, release: Release | None = None) -> 
     yield Write(_REWRITE, (ggrid, sender, domain_of(sender), subject, pack(detail), *released))
     yield Write(_DELETE[0], (Many((ggrid,)),))
     yield from insert_recipients(recipient_rows(ggrid, detail.envelope.recipients))
+    yield Write(_DELETE_TEXTS, (ggrid,))
+    yield from insert_held_texts([held_texts(ggrid, detail)])
+
+
+def index_held(after: str) -> Work[str | None]:
+    """Index some held mail behind an id that a version without this index has stored; returns the last id, None where
+    none is left."""
+    rows = yield Read(_UNINDEXED, (after, INDEX_BATCH))
+    if not rows:
+        return None
+    yield from insert_held_texts([held_texts(ggrid, unpack(packed)) for ggrid, packed in rows])
+    return str(rows[-1][0])
 
 
 def delete_held(statement: str, *parameters: object) -> Work[int]:
@@ -529,7 +522,7 @@ def _find_page(wanted: HeldFilter, before: str | None, limit: int) -> Work[Page[
     term = parse_term(wanted.anywhere) if wanted.anywhere else None
     if term and (term.ggrid or term.id_prefix) and wanted.recipient is None:
         start = term.ggrid or term.id_prefix or ""
-        page = yield from _read_page(_plan_by_id(wanted, start, before), wanted, term, limit)
+        page = yield from _read_page(plan_by_id(wanted, start, before), wanted, term, limit)
         if page.rows or page.next or term.ggrid or (before or "").startswith(start):
             return page
     plan = yield from _plan_search(wanted, before)
@@ -537,13 +530,13 @@ def _find_page(wanted: HeldFilter, before: str | None, limit: int) -> Work[Page[
 
 
 def _read_page(plan: PageQuery, wanted: HeldFilter, term: Term | None, limit: int) -> Work[Page[HeldMessage]]:
-    is_examined = bool(wanted.evidence.wanted or term)
-    keys = yield from find_page(plan, EXAMINED if is_examined else limit)
+    examines = is_examined(wanted, term)
+    keys = yield from find_page(plan, EXAMINED if examines else limit)
     ids = tuple(row[len(plan.order) - 1] for row in keys.rows)
     found = {row[0]: row for row in ((yield Read(_SELECT_GGRIDS, (Many(ids),))) if ids else ())}
     rows = [_parse_held(found[uid]) for uid in ids]
-    if is_examined:
-        rows, keys = _select_by_record(rows, keys, wanted.evidence, term, limit)
+    if examines:
+        rows, keys = _select_by_record(rows, keys, wanted, term, limit)
     reached = keys.reached
     if isinstance(reached, str):
         reached = (yield Read(_SELECT_KEPT, (reached,)))[0][0]
@@ -551,81 +544,25 @@ def _read_page(plan: PageQuery, wanted: HeldFilter, term: Term | None, limit: in
 
 
 def _select_by_record(
-    rows: Sequence[HeldMessage], keys: Keys, evidence: Evidence, term: Term | None, limit: int
+    rows: Sequence[HeldMessage], keys: Keys, wanted: HeldFilter, term: Term | None, limit: int
 ) -> tuple[list[HeldMessage], Keys]:
-    """Those of the messages whose record fits, at most `limit`, and where the next page begins. A page on which
-    some were passed over says how far it reached."""
+    """Those of the messages whose record fits, at most `limit`, and where the next page begins."""
     chosen: list[HeldMessage] = []
     for row, key in zip(rows, keys.rows, strict=True):
-        if _has_wanted(row.record, evidence, term):
+        if has_wanted(row.record, row.kept, wanted, term):
             chosen.append(row)
             if len(chosen) == limit:
                 return chosen, Keys(keys.rows, tuple(key)) if row is not rows[-1] or keys.next else Keys(keys.rows)
+    # A page on which some were passed over says how far it reached.
     return chosen, msgspec.structs.replace(keys, is_spent=keys.next is not None)
 
 
-def _plan_search(wanted: HeldFilter, before: str | None) -> Work[PageQuery]:
+def _plan_search(wanted: HeldFilter, before: str | None, *, exact: bool = False) -> Work[PageQuery]:
     """How to find a page of held mail; `before` is a cursor or the ggrid of the last message seen."""
-    if not _is_by_time(wanted):
-        return _plan(wanted, (), (storable(before.lower()),) if before else ())
+    if not is_by_time(wanted):
+        return plan_held(wanted, (), (storable(before.lower()),) if before else (), exact=exact)
     start = () if wanted.since is None else (wanted.since,)
-    return _plan(wanted, start, (yield from _end_of_range(before, wanted.until)))
-
-
-def _plan_newer(wanted: HeldFilter, kept: int, ggrid: str) -> PageQuery:
-    """How to find the held messages that came after one, oldest first; the key of the rows ends with the ggrid."""
-    # Any suffix sorts behind the id of the message itself.
-    behind = f"{storable(ggrid)}~"
-    if _is_by_time(wanted):
-        plan = _plan(wanted, (kept, behind), () if wanted.until is None else (wanted.until,))
-    else:
-        plan = _plan(wanted, (behind,), ())
-    return msgspec.structs.replace(plan, descending=False)
-
-
-def _plan_by_id(wanted: HeldFilter, start: str, before: str | None) -> PageQuery:
-    """How to find held mail whose ids begin so, or that has this id; a recipient is none of its conditions."""
-    tests = _tests(wanted) | _state_tests(wanted)
-    end = min(f"{start}~", storable(before.lower()) if before else "~")
-    within = key_range({}, ("ggrid",), (start,), (end,))
-    return PageQuery("held", ("ggrid",), within, tuple(tests.values()), tuple(tests))
-
-
-def _is_by_time(wanted: HeldFilter) -> bool:
-    """Whether held mail is read in the order in which it came, by time and ggrid, instead of by ggrid alone."""
-    return wanted.sender is None and wanted.recipient is None
-
-
-def _plan(wanted: HeldFilter, start: tuple[object, ...], end: tuple[object, ...]) -> PageQuery:
-    """How to find held mail whose key is between two others."""
-    tests = _tests(wanted)
-    order: tuple[str, ...] = ("ggrid",)
-    if wanted.recipient is not None:
-        return _plan_by_recipient(wanted.recipient, start, end, tests | _state_tests(wanted))
-    if wanted.sender is not None:
-        column = "sender" if _is_address(wanted.sender) else "sender_domain"
-        lead: dict[str, object] = {column: tests.pop(column).values[0]}
-        tests |= _state_tests(wanted)
-    else:
-        lead, order = {"gone": wanted.gone}, ("kept", "ggrid")
-        if "tenant" in tests:
-            lead["tenant"] = tests.pop("tenant").values[0]
-    within = key_range(lead, order, start, end)
-    return PageQuery("held", order, within, tuple(tests.values()), tuple(tests), tuple(lead))
-
-
-def _plan_by_recipient(
-    recipient: str, start: tuple[object, ...], end: tuple[object, ...], tests: dict[str, SqlCondition]
-) -> PageQuery:
-    column = "r.address" if _is_address(recipient) else "r.domain"
-    lead = {column: _normalize_pattern(recipient)}
-    within = [*key_range(lead, ("r.ggrid",), start, end), _JOINED]
-    if column == "r.domain":
-        within.append(_FIRST_OF_DOMAIN)
-    tested = [f"h.{name}" for name in tests]
-    return PageQuery(
-        _RECIPIENTS_AND_HELD, ("r.ggrid",), within, tuple(tests.values()), tested, tuple(lead), reach=_JOINED_REACH
-    )
+    return plan_held(wanted, start, (yield from _end_of_range(before, wanted.until)), exact=exact)
 
 
 def _end_of_range(before: str | None, until: int | None) -> Work[tuple[int, str]]:
@@ -642,56 +579,6 @@ def _end_of_range(before: str | None, until: int | None) -> Work[tuple[int, str]
         return (-1, "")
     # Where the message itself is gone, the page begins with the next older one: any suffix sorts behind its id.
     return min((rows[0][0], uid if rows[0][1] == uid else f"{rows[0][1]}~"), latest)
-
-
-def _tests(wanted: HeldFilter) -> dict[str, SqlCondition]:
-    """The condition on each column."""
-    tests: dict[str, SqlCondition] = {}
-    if wanted.tenant is not None:
-        tests["tenant"] = SqlCondition("tenant = {}", (storable(wanted.tenant.lower()),))
-    if wanted.verdict is not None:
-        tests["verdict"] = SqlCondition("verdict = {}", (storable(wanted.verdict),))
-    if wanted.score is not None:
-        tests["score"] = SqlCondition("score >= {}", (wanted.score,))
-    if words := fold(wanted.subject or "").split()[:MAX_WORDS]:
-        tests["subject"] = contains_all("subject", words)
-    if wanted.sender is not None:
-        column = "sender" if _is_address(wanted.sender) else "sender_domain"
-        tests[column] = SqlCondition(f"{column} = {{}}", (_normalize_pattern(wanted.sender),))
-    return tests
-
-
-def _state_tests(wanted: HeldFilter) -> dict[str, SqlCondition]:
-    """The conditions on state and time, where no index is in their order."""
-    since = 0 if wanted.since is None else wanted.since
-    times = (since, END[0] if wanted.until is None else wanted.until)
-    return {"gone": SqlCondition("gone = {}", (wanted.gone,)), "kept": SqlCondition("kept >= {} AND kept < {}", times)}
-
-
-def _is_address(text: str) -> bool:
-    """`ann@example.org` is an address, `example.org` and `@example.org` are domains; "" is the empty sender."""
-    return "@" in text.strip()[1:] or not normalize_address(text)
-
-
-def _normalize_pattern(text: str) -> str:
-    """An address or a domain as it is stored for searching."""
-    address = normalize_address(text)
-    return address if _is_address(text) else address.removeprefix("@").rstrip(".")
-
-
-def _has_wanted(record: MessageRecord, evidence: Evidence, term: Term | None) -> bool:
-    """Whether a message has the evidence, and fits the text in one of its meanings."""
-    envelope = record.envelope
-    if not has_evidence(record.detail, evidence):
-        return False
-    if term is None or term.ggrid:
-        return term is None or term.ggrid == record.ggrid
-    if term.id_prefix and record.ggrid.startswith(term.id_prefix):
-        return True
-    addresses = map(normalize_address, (envelope.sender, *envelope.recipients))
-    if term.address and term.address in addresses:
-        return True
-    return fits_record(term, record.detail)
 
 
 def _describe_flow(actions: Sequence[Row], held: int, released_rows: int, *, since: int, more: bool) -> QuarantineFlow:

@@ -21,15 +21,9 @@ from gatepost.store.errors import StorageError
 from gatepost.store.message_days import read_by_ggrids
 from gatepost.store.message_index import parse_term
 from gatepost.store.message_records import Delivery, MessageLine, MessageRecord
-from gatepost.store.messages import (
-    STREAM_BATCH,
-    MessageFilter,
-    Messages,
-    MessageSummary,
-    MessageTimeline,
-    ShownHead,
-)
+from gatepost.store.messages import STREAM_BATCH, Messages, MessageSummary, MessageTimeline, ShownHead
 from gatepost.store.paging import MAX_COUNTED, MAX_PAGE, MessageCount, Page
+from gatepost.store.search_conditions import MessageFilter, hoist
 from gatepost.store.sightings import Sighting, SightingBatch, StoredSightings
 from gatepost.store.tenant_databases import TenantDatabases, gather_all
 from gatepost.store.tenants import delete_some_mail
@@ -104,6 +98,7 @@ class ShardedMessages(Messages):
 
     async def search(self, wanted: MessageFilter, before: str | None = None, limit: int = 100) -> Page[MessageSummary]:
         """A page of results of one tenant, or of all in one order."""
+        wanted = hoist(wanted)
         if wanted.tenant is not None:
             return await self._of(wanted.tenant).search(wanted, before, limit)
         if by_prefix := _as_prefix(wanted):
@@ -124,6 +119,7 @@ class ShardedMessages(Messages):
 
     async def count(self, wanted: MessageFilter) -> MessageCount:
         """How many results fit."""
+        wanted = hoist(wanted)
         if wanted.tenant is not None:
             return await self._of(wanted.tenant).count(wanted)
         term = parse_term(wanted.anywhere) if wanted.anywhere else None

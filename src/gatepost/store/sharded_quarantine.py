@@ -13,6 +13,7 @@ from gatepost.store.audit import CLI, Actor
 from gatepost.store.digests import Digest, Digests
 from gatepost.store.errors import NotFound
 from gatepost.store.feedback import NO_FEATURES, Correction, FeedbackReports, Noted, TextFeatures
+from gatepost.store.held_search import HeldFilter
 from gatepost.store.look_backs import MAX_ANNOUNCED, LookBacks
 from gatepost.store.message_records import Delivery, MessageLine, MessageRecord, Release
 from gatepost.store.messages import Messages
@@ -20,7 +21,6 @@ from gatepost.store.paging import MessageCount, Page
 from gatepost.store.privacy import FoundRows, HeldFate, Person, Privacy, SeenSender
 from gatepost.store.quarantine import (
     HeldCounts,
-    HeldFilter,
     HeldMessage,
     QuarantineFlow,
     QuarantineRecords,
@@ -28,6 +28,7 @@ from gatepost.store.quarantine import (
     describe_period,
 )
 from gatepost.store.sealed_secrets import SecretKey
+from gatepost.store.search_conditions import hoist
 from gatepost.store.sharded_messages import Position, ShardedMessages, choose, find_everywhere, merge_pages, sum_counts
 from gatepost.store.tenant_databases import TenantDatabases, gather_all
 from gatepost.store.tenants import Tenant, Tenants, delete_some_mail
@@ -108,6 +109,7 @@ class ShardedQuarantine(QuarantineRecords):
 
     async def search(self, wanted: HeldFilter, before: str | None = None, limit: int = 100) -> Page[HeldMessage]:
         """A page of held mail of one tenant, or of all in one order."""
+        wanted = hoist(wanted)
         if wanted.tenant is not None:
             return await self._of(wanted.tenant).search(wanted, before, limit)
         pages = await gather_all(part.search(wanted, before, limit) for part in self._parts)
@@ -124,12 +126,14 @@ class ShardedQuarantine(QuarantineRecords):
 
     async def count(self, wanted: HeldFilter) -> MessageCount:
         """How many messages fit."""
+        wanted = hoist(wanted)
         if wanted.tenant is not None:
             return await self._of(wanted.tenant).count(wanted)
         return sum_counts(await gather_all(part.count(wanted) for part in self._parts))
 
     async def newer(self, wanted: HeldFilter, mail: HeldMessage) -> str | None:
         """The ggrid of the message that stands before this one in a list of held mail."""
+        wanted = hoist(wanted)
         if wanted.tenant is not None:
             return await self._of(wanted.tenant).newer(wanted, mail)
         found = await gather_all(part.newer(wanted, mail) for part in self._parts)

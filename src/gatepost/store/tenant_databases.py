@@ -35,7 +35,7 @@ FIRST = "first"
 MAIL_TABLES = frozenset(
     {
         *("messages", "message_search", "message_recipients", "unsearched", "deliveries", "traffic"),
-        *("held", "held_recipients", "recipient_releases", "sightings"),
+        *("held", "held_search", "held_recipients", "recipient_releases", "sightings"),
     }
 )
 # Ids of a database begin here, times its number: 2^48 messages each, and ids stay below 2^53, which JSON can hold.

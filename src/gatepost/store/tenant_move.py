@@ -62,6 +62,7 @@ _DELETE = "DELETE FROM {0} WHERE {1} = ANY($1)"
 _CHANGING = {
     "held": ("ggrid", "tenant = $1"),
     "held_bytes": ("ggrid", "ggrid IN (SELECT ggrid FROM held WHERE tenant = $1)"),
+    "held_search": ("ggrid", "ggrid IN (SELECT ggrid FROM held WHERE tenant = $1)"),
     "held_recipients": ("ggrid || ' ' || address", "ggrid IN (SELECT ggrid FROM held WHERE tenant = $1)"),
     "recipient_releases": ("ggrid || ' ' || address", "ggrid IN (SELECT ggrid FROM held WHERE tenant = $1)"),
     "traffic": ("concat_ws(' ', bucket, verdict, decision, part)", "tenant = $1"),

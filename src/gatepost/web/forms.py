@@ -242,8 +242,8 @@ def parse_period(query: Form, now: int) -> Period | Failure:
     last day is included, and so is the last minute."""
     if last := query.text("last", 10):
         return Period(now - LAST_PERIODS[last][1]) if last in LAST_PERIODS else UNKNOWN_PERIOD
-    since = parse_time(_with_hour(query, "since", now))
-    until = parse_time(_with_hour(query, "until", now), end=True)
+    since = parse_time(with_hour(query, "since", now))
+    until = parse_time(with_hour(query, "until", now), end=True)
     if isinstance(since, Failure):
         return since
     if isinstance(until, Failure):
@@ -251,7 +251,7 @@ def parse_period(query: Form, now: int) -> Period | Failure:
     return REVERSED_PERIOD if since is not None and until is not None and until <= since else Period(since, until)
 
 
-def _with_hour(query: Form, name: str, now: int) -> str:
+def with_hour(query: Form, name: str, now: int) -> str:
     """Return a day and the hour beside it; an hour alone is one of today."""
     day, hour = query.text(name, 40), query.text(f"{name}-time", 10)
     if hour and not day:

@@ -1,140 +1,213 @@
-"""Searches of messages and held mail: the fields of their forms as filters of the store, and the way back to a list.
+"""Searches of messages and held mail on pages: the text of the language, the forms that write it, and the way back to a
+list.
 
-What a form cannot send, such as a verdict that does not exist, is refused with a sentence: an empty page would look
-like an answer.
+There is one way to search, the language (`store.search_language`). The controls of a form write terms of it, and so do
+links from other pages; what stands in the address of a list is its text, and how the list is shown. A text that is
+wrong is shown with what is wrong in it: an empty page would look like an answer.
 
 Whoever opens a message from the quarantine goes on from there to the next one, and comes back to the same list. The
 query of the list is the place; every page of the message carries it along as `in`, so that no action loses it.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date, timedelta
 from string import hexdigits
-from typing import Any
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlencode
 
 import msgspec
 
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.api.messages import HELD_CURSOR, MESSAGE_CURSOR
-from gatepost.ids import LEAST_DIGITS, canonical, id_prefix
-from gatepost.policy.rules import VERDICTS
 from gatepost.report import shown_sender
-from gatepost.store.evidence import Evidence
-from gatepost.store.messages import MessageFilter
-from gatepost.store.quarantine import HeldFilter, HeldMessage
+from gatepost.store.held_search import HeldFilter
+from gatepost.store.paging import MAX_WORDS
+from gatepost.store.quarantine import HeldMessage
+from gatepost.store.search_conditions import MessageFilter, hoist
+from gatepost.store.search_language import (
+    FIELDS,
+    MAX_LENGTH,
+    Expression,
+    SearchFault,
+    SearchPlace,
+    add_term,
+    by_name_and_id,
+    find_state,
+    write_term,
+)
 from gatepost.web.context import WebContext, find_scopes
-from gatepost.web.forms import LAST_PERIODS, Form, parse_period, parse_query
+from gatepost.web.forms import LAST_PERIODS, Form, parse_query, with_hour
 from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import about
+from gatepost.web.time_zones import current_zone
 
-DECISIONS = ("deliver", "quarantine", "bounce", "drop", "undecided")
-HELD_VERDICTS = tuple(verdict for verdict in VERDICTS if verdict != "clean")
-STATES = ("held", "released", "deleted")
 SORTS = ("newest", "score", "sender")
-
-# The fields that stand behind "more"; where one is set, they are shown.
-MORE_FIELDS = (
-    *("sender", "from", "recipient", "subject", "verdict", "decision", "tag", "ggrid", "host", "link", "file"),
-    *("message_id", "queue_id", "next_hop_id", "since", "until", "since-time", "until-time", "last", "tenant", "state"),
-)
-
-
-async def _find_message_filter(context: WebContext, request: SignedInRequest) -> MessageFilter | Failure:
-    query, tenant = request.query, request.parse_tenant()
-    if isinstance(tenant, Failure):
-        return tenant
-    when = parse_period(query, context.now())
-    if isinstance(when, Failure):
-        return when
-    if fault := _find_fault(query, VERDICTS, MESSAGE_CURSOR):
-        return fault
-    ggrid = query.text("ggrid", 60)
-    if ggrid and not (canonical(ggrid) or id_prefix(ggrid)):
-        return Failure(INVALID_REQUEST, f"ggrid: write the whole id, or at least its first {LEAST_DIGITS} digits")
-    return MessageFilter(
-        tenant=tenant,
-        since=when.since,
-        until=when.until,
-        sender=query.text("sender", 320) or None,
-        recipient=query.text("recipient", 320) or None,
-        subject=query.text("subject", 200) or None,
-        verdict=query.text("verdict", 40) or None,
-        decision=query.text("decision", 40) or None,
-        tag=query.text("tag", 200) or None,
-        ggrid=ggrid or None,
-        evidence=_parse_evidence(query),
-        anywhere=query.text("q", 500) or None,
-        next_hop_id=query.text("next_hop_id", 100) or None,
-    )
+ListPath: TypeAlias = Literal["/messages", "/quarantine"]
+# Fields of forms and of links from other pages, as terms of the language.
+TERMS = {
+    "sender": "sender",
+    "from": "from",
+    "recipient": "to",
+    "verdict": "verdict",
+    "decision": "decision",
+    "tag": "tag",
+    "ggrid": "id",
+    "host": "ip",
+    "link": "host",
+    "message_id": "message-id",
+    "queue_id": "queue",
+    "next_hop_id": "next-hop",
+    "state": "state",
+}
+# What of an address says how a list is shown, and not what it has.
+SHOWN = ("sort", "group", "before", "columns", "density")
 
 
-async def _find_held_filter(context: WebContext, request: SignedInRequest) -> HeldFilter | Failure:
-    tenant = request.parse_tenant()
-    return tenant if isinstance(tenant, Failure) else _parse_held_filter(request.query, tenant, context.now())
+class Search(msgspec.Struct, frozen=True):
+    """A search of a page: its text, what that asks for, or what is wrong with it. `form` is the address of the list in
+    its shortest form; `tenant` is whose mail the user may see at all, None for all."""
+
+    path: ListPath
+    text: str
+    found: Expression | SearchFault
+    form: Form
+    tenant: str | None = None
+
+    @property
+    def fault(self) -> SearchFault | None:
+        return self.found if isinstance(self.found, SearchFault) else None
+
+    @property
+    def state(self) -> str:
+        """Which held mail is shown."""
+        return "held" if isinstance(self.found, SearchFault) else find_state(self.found)
+
+    @property
+    def messages(self) -> MessageFilter:
+        """The filter of messages on record."""
+        return hoist(MessageFilter(tenant=self.tenant, query=_expression(self.found)))
+
+    @property
+    def held(self) -> HeldFilter:
+        """The filter of held mail."""
+        state = self.state
+        return hoist(
+            HeldFilter(
+                tenant=self.tenant,
+                released=state == "released",
+                deleted=state == "deleted",
+                query=_expression(self.found),
+            )
+        )
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        """The text before, at and behind what is wrong."""
+        fault = self.fault or SearchFault(len(self.text), len(self.text), "")
+        return self.text[: fault.start], self.text[fault.start : fault.end], self.text[fault.end :]
+
+    def narrowed(self, field: str, value: str) -> str:
+        """The address of the list that has one more condition."""
+        return f"{self.path}?{self._with_text(add_term(self.text, write_term(field, value)))}"
+
+    def without(self, field: str, value: str) -> str:
+        """The address of the list without what has this."""
+        return f"{self.path}?{self._with_text(add_term(self.text, f'NOT {write_term(field, value)}'))}"
+
+    def _with_text(self, text: str) -> str:
+        kept = Form({name: values for name, values in self.form.fields.items() if name != "before"})
+        return kept.with_field("q", text)
 
 
-# The filters of the page of messages, and of the quarantine.
-for_message_filter, for_held_filter = about(_find_message_filter), about(_find_held_filter)
+def _expression(found: Expression | SearchFault) -> Expression | None:
+    return None if isinstance(found, SearchFault) else found
 
 
-def _parse_held_filter(query: Form, tenant: str | None, now: int) -> HeldFilter | Failure:
-    when = parse_period(query, now)
-    if isinstance(when, Failure):
-        return when
-    if fault := _find_fault(query, HELD_VERDICTS, HELD_CURSOR):
-        return fault
-    return HeldFilter(
-        tenant=tenant,
-        verdict=query.text("verdict", 40) or None,
-        sender=query.text("sender", 320) or None,
-        recipient=query.text("recipient", 320) or None,
-        since=when.since,
-        until=when.until,
-        subject=query.text("subject", 200) or None,
-        released=query.text("state", 20) == "released",
-        deleted=query.text("state", 20) == "deleted",
-        evidence=_parse_evidence(query),
-        anywhere=query.text("q", 500) or None,
-    )
+async def _find_message_search(context: WebContext, request: SignedInRequest) -> Search | Failure:
+    return await read_list(context, request, "/messages", request.query)
 
 
-def _find_fault(query: Form, verdicts: tuple[str, ...], cursor: str) -> Failure | None:
-    for name, choices in (("verdict", verdicts), ("decision", DECISIONS), ("state", STATES), ("sort", SORTS)):
-        if (stated := query.text(name, 40)) and stated not in choices:
-            return Failure(INVALID_REQUEST, f"{name}: choose one of {', '.join(choices)}")
+async def _find_held_search(context: WebContext, request: SignedInRequest) -> Search | Failure:
+    return await read_list(context, request, "/quarantine", request.query)
+
+
+# The searches of the page of messages, and of the quarantine.
+for_messages, for_held = about(_find_message_search), about(_find_held_search)
+
+
+async def read_list(context: WebContext, request: SignedInRequest, path: ListPath, query: Form) -> Search | Failure:
+    """Return the search that the address of a list asks for."""
+    place, names = await find_place(context, request, path)
+    named = query.text("tenant", 60)
+    owner = request.parse_scope(named) if named else None
+    if isinstance(owner, Failure):
+        return owner
+    if (stated := query.text("sort", 20)) and stated not in SORTS:
+        return Failure(INVALID_REQUEST, f"sort: choose one of {', '.join(SORTS)}")
     before = query.text("before", 200)
-    if before and not re.fullmatch(cursor, before):
+    if before and not re.fullmatch(HELD_CURSOR if path == "/quarantine" else MESSAGE_CURSOR, before):
         return Failure(INVALID_REQUEST, "the address of this page is damaged; begin with the first page")
-    return None
+    text = query.text("q", MAX_LENGTH + 1)
+    added = list(_write_terms(query, context.now()))
+    if owner and not request.user.tenant:
+        added.append(write_term("tenant", names.get(owner, owner)))
+    for term in added:
+        text = add_term(text, term)
+    found = await context.store.messages.read_search(text, place, request.user.tenant)
+    kept = {name: query.fields[name] for name in SHOWN if query.has(name) and query.text(name) != SORTS[0]}
+    form = Form({**({"q": (text,)} if text else {}), **kept})
+    return Search(path, text, found, form, request.user.tenant)
 
 
-def _parse_evidence(query: Form) -> Evidence:
-    """Return what the messages must have in them; the field for a file takes a name or a SHA-256."""
-    file = query.text("file", 500)
-    is_hash = len(file) == 64 and all(character in hexdigits for character in file)
-    return Evidence(
-        remote_address=query.text("host", 60) or None,
-        link_host=query.text("link", 260) or None,
-        file_name=file if file and not is_hash else None,
-        file_hash=file if is_hash else None,
-        message_id=query.text("message_id", 500) or None,
-        header_from=query.text("from", 320) or None,
-        queue_id=query.text("queue_id", 100) or None,
-    )
+async def find_place(
+    context: WebContext, request: SignedInRequest, path: ListPath
+) -> tuple[SearchPlace, dict[str, str]]:
+    """Return where a user searches, and the names of the tenants that the user may name, by their ids."""
+    tenants = (await find_scopes(context, request)).tenants
+    names = {each.uid: each.name for each in tenants}
+    known = by_name_and_id(names.items())
+    return SearchPlace(context.now(), current_zone(), known, is_held=path == "/quarantine"), names
 
 
-async def describe_search(context: WebContext, request: SignedInRequest, page: str) -> dict[str, Any]:
-    """Return what the forms of both pages show: the query, its choices, and the searches that were saved."""
-    query = request.query
+def _write_terms(query: Form, now: int) -> Iterator[str]:
+    """The terms that the fields of a form ask for."""
+    for name, field in TERMS.items():
+        if value := query.text(name, 500):
+            yield write_term(field, value)
+    for word in query.text("subject", 200).split()[:MAX_WORDS]:
+        yield write_term("subject", word)
+    if file := query.text("file", 500):
+        is_hash = len(file) == 64 and all(character in hexdigits for character in file)
+        yield write_term("sha256" if is_hash else "file", file)
+    if last := query.text("last", 10):
+        yield write_term("after", last)
+    if since := with_hour(query, "since", now):
+        yield write_term("after", since)
+    if until := with_hour(query, "until", now):
+        yield write_term("before", _next_day(until))
+
+
+def _next_day(text: str) -> str:
+    """A last day ends with the next one; a time is what it is."""
+    try:
+        return (date.fromisoformat(text) + timedelta(days=1)).isoformat() if len(text) == len("2027-01-31") else text
+    except (ValueError, OverflowError):
+        return text
+
+
+async def describe_search(context: WebContext, request: SignedInRequest, search: Search) -> dict[str, Any]:
+    """Return what the forms of both pages show: the search, its choices, and the searches that were saved."""
+    saved = await context.store.users.saved_searches(request.user.uid)
     return {
-        "query": query,
+        "query": search.form,
+        "search": search,
         "scopes": await find_scopes(context, request),
         "sorts": SORTS,
         "periods": LAST_PERIODS,
-        "has_more": any(query.text(name, 500) for name in MORE_FIELDS),
-        "searches": [each for each in await context.store.users.saved_searches(request.user.uid) if each.page == page],
-        "narrowed": query.is_filtered,
+        "fields": FIELDS,
+        "searches": [each for each in saved if each.page == search.path],
+        "narrowed": bool(search.text),
     }
 
 
@@ -181,14 +254,13 @@ async def find_neighbours(context: WebContext, request: SignedInRequest, held: H
     if "in" not in request.query.fields:
         return None
     query = parse_query(request.query.raw_text("in"))
-    named = request.parse_scope(query.text("tenant")) if query.has("tenant") else request.user.tenant
-    wanted = named if isinstance(named, Failure) else _parse_held_filter(query, named, context.now())
-    if not isinstance(wanted, HeldFilter):
+    search = await read_list(context, request, "/quarantine", query)
+    if isinstance(search, Failure) or search.fault:
         return None
     if is_sorted(query):
-        return await _find_among_sorted(context, query, wanted, held.record.ggrid)
-    after = await context.store.quarantine.search(wanted, held.record.ggrid, 1)
-    previous = await context.store.quarantine.newer(wanted, held)
+        return await _find_among_sorted(context, query, search.held, held.record.ggrid)
+    after = await context.store.quarantine.search(search.held, held.record.ggrid, 1)
+    previous = await context.store.quarantine.newer(search.held, held)
     return Neighbours(previous, after.rows[0].record.ggrid if after.rows else None)
 
 

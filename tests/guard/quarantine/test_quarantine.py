@@ -46,7 +46,7 @@ from gatepost.smtp.signing import Signer, SigningKeys
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.errors import StorageError
-from gatepost.store.quarantine import HeldFilter
+from gatepost.store.held_search import HeldFilter
 from gatepost.store.store import Store
 from gatepost.workers.fair_queue import FairQueue
 

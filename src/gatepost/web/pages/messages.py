@@ -44,9 +44,11 @@ from gatepost.report import ListNote, shown_sender
 from gatepost.scanning.held_mail import ExportOrder, NotHeld, PictureOrder, ViewOrder
 from gatepost.store.feedback import Correction
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.messages import MessageFilter, MessageSummary
+from gatepost.store.messages import MessageSummary
+from gatepost.store.paging import Page
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.record_packing import is_cut
+from gatepost.store.search_language import DECISIONS
 from gatepost.times import milliseconds
 from gatepost.view.values import NotShown, View
 from gatepost.web.context import WebContext, find_scopes
@@ -61,14 +63,14 @@ from gatepost.web.message_lines import (
     strongest_lines,
 )
 from gatepost.web.message_search import (
-    DECISIONS,
+    Search,
     describe_search,
     find_neighbours,
-    for_message_filter,
+    for_messages,
     list_of,
     tail_of,
 )
-from gatepost.web.page_responses import download_response, image_response, redirect
+from gatepost.web.page_responses import download_response, image_response, redirect, with_status
 from gatepost.web.rendering import write_out
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
@@ -107,30 +109,36 @@ class MessageOnRecord(msgspec.Struct, frozen=True):
         return self.held is not None and self.held.state in ("held", "releasing")
 
 
-@for_message_filter
-async def show_messages(context: WebContext, request: SignedInRequest, wanted: MessageFilter) -> PageResult:
-    """Search messages, newest first, or the newest thousand by score or sender."""
-    query = request.query
+@for_messages
+async def show_messages(context: WebContext, request: SignedInRequest, search: Search) -> PageResult:
+    """Search messages, newest first, or the newest thousand by score or sender. Controls of the form lead to the
+    address that has the search as text."""
+    query, wanted = search.form, search.messages
+    if request.query.has("refine"):
+        return redirect(f"/messages?{query.with_field('before', '')}".rstrip("?"))
     ggrid = id_prefix(wanted.ggrid or wanted.anywhere or "")
     if ggrid and canonical(ggrid):
         return redirect(f"/messages/{ggrid}")
     sort = query.text("sort", 20) or "newest"
     limit = ROWS_ON_A_PAGE if sort == "newest" else SORTED_ROWS
-    page = await context.store.messages.search(wanted, query.text("before", 200) or None, limit)
+    page: Page[MessageSummary] = Page(())
+    if not search.fault:
+        page = await context.store.messages.search(wanted, query.text("before", 200) or None, limit)
     rows = sorted(page.rows, key=SORT_KEYS[sort]) if sort in SORT_KEYS else page.rows
-    return await context.page(
+    shown = await context.page(
         request,
         "messages.html",
         page=page,
         rows=rows,
         heads=await context.store.messages.heads([row.ggrid for row in rows]),
-        count=await context.store.messages.count(wanted) if query.is_filtered and page.rows else None,
+        count=await context.store.messages.count(wanted) if search.text and page.rows else None,
         verdicts=VERDICTS,
         decisions=DECISIONS,
         is_sorted=sort in SORT_KEYS,
         sorted_rows=limit,
-        **await describe_search(context, request, "/messages"),
+        **await describe_search(context, request, search),
     )
+    return with_status(shown, 400) if search.fault else shown
 
 
 async def find_message(context: WebContext, request: SignedInRequest) -> MessageOnRecord | Failure:

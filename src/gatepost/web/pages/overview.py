@@ -21,8 +21,8 @@ from markupsafe import Markup, escape
 from gatepost.api.errors import Failure
 from gatepost.policy.rules import VERDICTS
 from gatepost.scanning.request import Load
-from gatepost.store.messages import MessageFilter
 from gatepost.store.quarantine import QuarantineFlow
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.traffic import BINS, TopValues, TrafficBucket
 from gatepost.store.users import User
 from gatepost.web.context import WebContext, find_scopes

@@ -19,9 +19,10 @@ from starlette.responses import Response
 
 from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import explain_absence
-from gatepost.api.errors import Failure
+from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.ids import canonical
 from gatepost.names import normal_address
+from gatepost.policy.rules import VERDICTS
 from gatepost.scanning.held_mail import (
     DANGEROUS_VERDICTS,
     Busy,
@@ -34,19 +35,21 @@ from gatepost.scanning.held_mail import (
     ReleaseOrder,
 )
 from gatepost.store.bulk_actions import MAX_ITEMS, BulkAction
+from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.quarantine import HeldFilter, HeldMessage
+from gatepost.store.paging import Page
+from gatepost.store.quarantine import HeldMessage
 from gatepost.store.recipients import MAX_SAID, RecipientRequest, RequestFilter
+from gatepost.store.search_language import STATES
 from gatepost.web.bulk_work import AT_ONCE
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.message_lines import MailGroup, group_campaigns
 from gatepost.web.message_search import (
-    HELD_VERDICTS,
     SORTED_ROWS,
-    STATES,
+    Search,
     describe_search,
     find_neighbours,
-    for_held_filter,
+    for_held,
     is_sorted,
     list_of,
     sort_held,
@@ -59,6 +62,7 @@ from gatepost.web.request import NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 
 ROWS_ON_A_PAGE = 50
+HELD_VERDICTS = tuple(verdict for verdict in VERDICTS if verdict != "clean")
 MAX_RECIPIENTS = 100
 MAY_NOT_RELEASE = "releasing malware and phishing is a right of its own; ask an administrator"
 # The action that leads to a list instead of changing messages.
@@ -66,15 +70,18 @@ BLOCK = "block"
 NOTHING_SELECTED = "no message is selected"
 
 
-@for_held_filter
-async def act_on_selected(context: WebContext, request: SignedInRequest, wanted: HeldFilter) -> PageResult:
+@for_held
+async def act_on_selected(context: WebContext, request: SignedInRequest, search: Search) -> PageResult:
     """Apply one action to every selected message, or to all that match; a release is confirmed first."""
     word, back = request.form.text("action"), request.query.with_field("again", "")
     if word == "none":
         return redirect(f"/quarantine?{back}".rstrip("?"))
+    if search.fault:
+        return Failure(INVALID_REQUEST, search.fault.message)
+    wanted = search.held
     chosen = await _find_all(context, wanted) if request.form.has("all") else _parse_selected(request)
     if word not in (*ACTIONS, BLOCK) or not chosen:
-        return with_status(await show_quarantine(context, request, wanted, fault=NOTHING_SELECTED), 400)
+        return await _show_list(context, request, search, fault=NOTHING_SELECTED)
 
     if word == BLOCK:
         return await preview_senders(context, request, chosen, wanted.tenant, back)
@@ -155,22 +162,30 @@ async def _render_fault(context: WebContext, request: SignedInRequest, found: Me
     return with_status(await show_message(context, request, found, fault=fault), 409)
 
 
-async def show_quarantine(
-    context: WebContext, request: SignedInRequest, wanted: HeldFilter, *, fault: str = ""
-) -> Response:
-    """Search held mail, newest first; `fault` says why an action failed."""
-    query = request.query
+@for_held
+async def show_quarantine(context: WebContext, request: SignedInRequest, search: Search) -> PageResult:
+    """Search held mail, newest first. Controls of the form lead to the address that has the search as text."""
+    if request.query.has("refine"):
+        return redirect(f"/quarantine?{search.form.with_field('before', '')}".rstrip("?"))
+    return await _show_list(context, request, search)
+
+
+async def _show_list(context: WebContext, request: SignedInRequest, search: Search, *, fault: str = "") -> Response:
+    """Show held mail; `fault` says why an action failed."""
+    query, wanted = search.form, search.held
     limit = SORTED_ROWS if query.has("group") or is_sorted(query) else ROWS_ON_A_PAGE
-    page = await context.store.quarantine.search(wanted, query.text("before", 200) or None, limit)
+    page: Page[HeldMessage] = Page(())
+    if not search.fault:
+        page = await context.store.quarantine.search(wanted, query.text("before", 200) or None, limit)
     rows = sort_held(page.rows, query)
     groups = group_campaigns(rows) if query.has("group") else [MailGroup((row,)) for row in rows]
-    return await context.page(
+    shown = await context.page(
         request,
         "quarantine.html",
         page=page,
         groups=groups,
         counts=await context.store.quarantine.counts(wanted.tenant),
-        count=await context.store.quarantine.count(wanted) if query.is_filtered and page.rows else None,
+        count=await context.store.quarantine.count(wanted) if search.text and page.rows else None,
         place=query.with_field("before", query.text("before", 200) if is_sorted(query) else ""),
         is_sorted=is_sorted(query),
         sorted_rows=SORTED_ROWS,
@@ -179,8 +194,9 @@ async def show_quarantine(
         now=context.now(),
         most=MAX_ITEMS,
         fault=fault,
-        **await describe_search(context, request, "/quarantine"),
+        **await describe_search(context, request, search),
     )
+    return with_status(shown, 400) if fault or search.fault else shown
 
 
 MAX_SHOWN = 100
@@ -414,7 +430,7 @@ async def _describe(context: WebContext, request: SignedInRequest, asked: Recipi
 
 
 PAGES: tuple[WebRoute, ...] = (
-    PageRoute("GET", "/quarantine", for_held_filter(show_quarantine), "quarantine.read", "search"),
+    PageRoute("GET", "/quarantine", show_quarantine, "quarantine.read", "search"),
     PageRoute("POST", "/quarantine", act_on_selected, "quarantine.act", "search"),
     PageRoute("POST", "/messages/{ggrid}/release", release_message, "quarantine.act"),
     PageRoute("POST", "/messages/{ggrid}/delete", delete_message, "quarantine.act"),

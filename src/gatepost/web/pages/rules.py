@@ -26,8 +26,8 @@ from gatepost.rejudge.dry_run import PolicyTrial, try_policies_on, try_policy
 from gatepost.rejudge.policies_in_force import with_rule
 from gatepost.store.errors import NotFound
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.messages import MessageFilter
 from gatepost.store.own_rules import MAX_CHARACTERS, MAX_OF_DEPLOYMENT, MAX_OF_TENANT, RuleSet, StoredRule
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import Form, whole_number
 from gatepost.web.message_lines import DONE, links_by_host

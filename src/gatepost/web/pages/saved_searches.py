@@ -1,21 +1,24 @@
-"""Saved searches of messages and held mail, and the results of a search as a file, newest first."""
+"""Searches of messages and held mail: what can be written next, saved ones, and the results as a file, newest first."""
 
 from collections.abc import Mapping
 from functools import partial
 
 from gatepost.api.errors import INVALID_REQUEST, Failure
+from gatepost.kinds import TITLES
 from gatepost.lists.links import split_url
 from gatepost.report import shown_sender
-from gatepost.store.messages import MessageFilter, MessageSummary, ShownHead
+from gatepost.store.messages import MessageSummary, ShownHead
 from gatepost.store.paging import Page
-from gatepost.store.quarantine import HeldFilter, HeldMessage
+from gatepost.store.quarantine import HeldMessage
+from gatepost.store.search_language import MAX_LENGTH, complete, parse_search
 from gatepost.store.users import MAX_NAME, MAX_QUERY, MAX_SEARCHES
 from gatepost.times import date_time
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.exports import EXPORT_PAGE, Export, export_search
-from gatepost.web.message_lines import attachments, links_by_host
-from gatepost.web.message_search import for_held_filter, for_message_filter, sort_held
-from gatepost.web.page_responses import redirect
+from gatepost.web.forms import whole_number
+from gatepost.web.message_lines import attachments, links_by_host, name_tag
+from gatepost.web.message_search import ListPath, Search, find_place, for_held, for_messages, sort_held
+from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute
 
@@ -24,6 +27,18 @@ PAGES_WITH_SEARCHES = ("/messages", "/quarantine")
 HELD_EXPORT_PAGE = 200
 NO_NAME = Failure(INVALID_REQUEST, "enter a name for the search")
 TOO_MANY = Failure(INVALID_REQUEST, f"you have {MAX_SEARCHES} saved searches; delete one first")
+
+
+async def show_hint(context: WebContext, request: SignedInRequest) -> PageResult:
+    """Show what is wrong with a search that is being written, and what can be written at the cursor."""
+    path: ListPath = "/quarantine" if request.query.text("path", 20) == "/quarantine" else "/messages"
+    place, names = await find_place(context, request, path)
+    text, at = request.query.raw_text("q")[: MAX_LENGTH + 1], whole_number(request.query.text("at", 6), MAX_LENGTH)
+    found = parse_search(text, place)
+    tags = {tag: name_tag(tag, context.policies.deployment.policy) for tag in TITLES}
+    options = complete(text, at, place, {"tag": tags, "tenant": dict.fromkeys(names.values(), "")})
+    search = Search(path, text, found, request.query, request.user.tenant)
+    return html_response(context.renderer.render_public("search-hint.html", search=search, options=options))
 
 
 async def save_search(context: WebContext, request: SignedInRequest) -> PageResult:
@@ -45,9 +60,12 @@ async def delete_search(context: WebContext, request: SignedInRequest) -> PageRe
     return redirect(page if page in PAGES_WITH_SEARCHES else "/messages", notice="search-deleted")
 
 
-@for_message_filter
-async def export_messages(context: WebContext, request: SignedInRequest, wanted: MessageFilter) -> PageResult:
+@for_messages
+async def export_messages(context: WebContext, request: SignedInRequest, found: Search) -> PageResult:
     """Send the result of a search as CSV or JSON."""
+    if found.fault:
+        return Failure(INVALID_REQUEST, found.fault.message)
+    wanted = found.messages
     names = {tenant.uid: tenant.name for tenant in (await find_scopes(context, request)).tenants}
 
     async def search(before: str | None) -> Page[tuple[MessageSummary, ShownHead, str]]:
@@ -59,9 +77,12 @@ async def export_messages(context: WebContext, request: SignedInRequest, wanted:
     return await export_search(context, request, MESSAGES, wanted.tenant, search)
 
 
-@for_held_filter
-async def export_held(context: WebContext, request: SignedInRequest, wanted: HeldFilter) -> PageResult:
+@for_held
+async def export_held(context: WebContext, request: SignedInRequest, found: Search) -> PageResult:
     """Send the result of a search in the quarantine as CSV or JSON, in the order of the page."""
+    if found.fault:
+        return Failure(INVALID_REQUEST, found.fault.message)
+    wanted = found.held
     search = partial(context.store.quarantine.search, wanted, limit=HELD_EXPORT_PAGE)
     arrange = partial(sort_held, query=request.query)
     names = {tenant.uid: tenant.name for tenant in (await find_scopes(context, request)).tenants}
@@ -103,6 +124,7 @@ MESSAGES = Export("messages", "messages.export", COLUMNS, _values)
 
 
 PAGES: tuple[WebRoute, ...] = (
+    PageRoute("GET", "/searches/hint", show_hint, "messages.read", is_polled=True),
     PageRoute("POST", "/searches", save_search, "messages.read"),
     PageRoute("POST", "/searches/{id}/delete", delete_search, "messages.read"),
     PageRoute("GET", "/messages/export", export_messages, "messages.read", "search"),

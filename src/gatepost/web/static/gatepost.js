@@ -107,6 +107,81 @@ document.addEventListener("click", (event) => {
   if (bar) window.location.assign(bar.dataset.href);
 });
 
+// <input data-search="/path"> says what is wrong with its text, and what can be written next: a combobox (WAI-ARIA 1.2).
+for (const field of all("input[data-search]")) {
+  const options = document.createElement("ul");
+  options.id = "q-options";
+  options.hidden = true;
+  options.setAttribute("role", "listbox");
+  field.parentElement.append(options);
+  field.setAttribute("role", "combobox");
+  field.setAttribute("aria-autocomplete", "list");
+  field.setAttribute("aria-controls", "q-options");
+  let chosen = -1;
+  let asked = 0;
+  const list = () => document.getElementById("q-options");
+  const open = (on) => {
+    list().hidden = !on;
+    field.setAttribute("aria-expanded", String(on));
+    if (!on) { chosen = -1; field.removeAttribute("aria-activedescendant"); }
+  };
+  open(false);
+  const choose = (to) => {
+    const rows = all("li", list());
+    chosen = (to + rows.length) % rows.length;
+    rows.forEach((row, index) => row.setAttribute("aria-selected", String(index === chosen)));
+    rows[chosen].scrollIntoView({ block: "nearest" });
+    field.setAttribute("aria-activedescendant", rows[chosen].id);
+  };
+  const take = (row) => {
+    field.setRangeText(row.dataset.text, Number(row.dataset.from), Number(row.dataset.to), "end");
+    open(false);
+    field.focus();
+    if (/[:>]$/.test(row.dataset.text)) ask();
+  };
+  const ask = async () => {
+    const turn = asked += 1;
+    const query = new URLSearchParams({ path: field.dataset.search, q: field.value, at: String(field.selectionStart ?? field.value.length) });
+    try {
+      const answer = await fetch(`/searches/hint?${query}`, { headers: { Accept: "text/html" }, redirect: "error" });
+      if (!answer.ok || turn !== asked) return;
+      const parts = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const fault = parts.getElementById("q-fault");
+      // A term that is being written is not told to be wrong while something can complete it.
+      const fresh = parts.getElementById("q-options");
+      if (fresh.children.length > 0 || document.activeElement !== field) fault.removeAttribute("role");
+      document.getElementById("q-fault").replaceWith(fault);
+      field.setAttribute("aria-invalid", String(!fault.hidden));
+      list().replaceWith(fresh);
+      chosen = -1;
+      open(fresh.children.length > 0 && document.activeElement === field);
+    } catch {
+      open(false);
+    }
+  };
+  let waiting = 0;
+  field.addEventListener("input", () => { window.clearTimeout(waiting); waiting = window.setTimeout(ask, 120); });
+  field.addEventListener("blur", () => window.setTimeout(() => open(false), 150));
+  field.addEventListener("keydown", (event) => {
+    const isOpen = !list().hidden;
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      if (isOpen) choose(chosen + (event.key === "ArrowDown" ? 1 : chosen < 0 ? 0 : -1));
+      else ask();
+      event.preventDefault();
+    } else if (isOpen && event.key === "Escape") {
+      open(false);
+      event.preventDefault();
+    } else if (isOpen && (event.key === "Enter" || event.key === "Tab") && chosen >= 0) {
+      take(all("li", list())[chosen]);
+      event.preventDefault();
+    }
+  });
+  field.parentElement.addEventListener("mousedown", (event) => {
+    const row = event.target.closest("li[role=option]");
+    if (row) { event.preventDefault(); take(row); }
+  });
+}
+
 // <input type="checkbox" data-all="name"> selects all boxes of that name.
 document.addEventListener("change", (event) => {
   const name = event.target.dataset.all;

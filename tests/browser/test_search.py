@@ -1,0 +1,70 @@
+"""The language of searches in a browser: completed with the keyboard, told what is wrong, and read without script."""
+
+from typing import Any
+
+from playwright.sync_api import expect
+
+
+def test_terms_are_completed_with_the_keyboard(browser: Any, sample: Any) -> None:
+    assert sample
+    page = browser.page()
+    for path in ("/messages", "/quarantine"):
+        page.goto(path)
+        field = page.get_by_role("combobox", name="Search")
+        field.press_sequentially("ver")
+        options = page.locator("#q-options li")
+        expect(options).to_have_count(1)
+        field.press("ArrowDown")
+        expect(field).to_have_attribute("aria-activedescendant", "q-option-0")
+        field.press("Enter")
+        expect(field).to_have_value("verdict:")
+        expect(options.first).to_be_visible()
+        field.press_sequentially("phi")
+        expect(options).to_have_count(1)
+        field.press("ArrowDown")
+        field.press("Tab")
+        expect(field).to_have_value("verdict:phishing ")
+        expect(field).to_be_focused()
+        field.press_sequentially("tag:dmarc")
+        expect(options.filter(has_text="auth:dmarc-fail").first).to_be_visible()
+        field.press("Escape")
+        expect(page.locator("#q-options")).to_be_hidden()
+        field.fill("verdict:phishing")
+        field.press("Enter")
+        page.wait_for_url(f"**{path}?q=verdict%3Aphishing")
+        expect(page.locator("td.outcome").first).to_have_text("phishing")
+
+
+def test_what_is_wrong_is_underlined_before_and_after_the_search(browser: Any) -> None:
+    page = browser.page()
+    page.goto("/messages")
+    field = page.get_by_role("combobox", name="Search")
+    field.press_sequentially("invoice form:ann")
+    wrong = page.locator("#q-fault mark")
+    expect(wrong).to_have_text("form:")
+    expect(page.locator("#q-fault")).to_contain_text("Did you mean from:?")
+    field.press("Enter")
+    expect(wrong).to_have_text("form:")
+    expect(page.get_by_role("alert")).to_contain_text("Did you mean from:?")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(field).to_have_value("invoice form:ann")
+    field.fill("from:nobody.example")
+    field.press("Enter")
+    expect(page.get_by_text("No matching messages.")).to_be_visible()
+    expect(page.locator("#q-fault")).to_be_hidden()
+
+
+def test_without_script_it_is_a_plain_field(browser: Any, sample: Any) -> None:
+    assert sample
+    page = browser.page(script=False)
+    page.goto("/quarantine")
+    field = page.get_by_label("Search", exact=True)
+    field.fill("(verdict:phishing OR verdict:malware) NOT from:nobody.example")
+    field.press("Enter")
+    expect(page.locator("td.outcome").first).to_be_visible()
+    assert set(page.locator("td.outcome").all_inner_texts()) <= {"phishing", "malware"}
+    page.get_by_label("Search", exact=True).fill("(verdict:phishing")
+    page.get_by_role("button", name="Search", exact=True).click()
+    expect(page.locator("#q-fault mark")).to_have_text("(")
+    page.get_by_text("How to search").click()
+    expect(page.get_by_role("row").filter(has_text="host:evil.example")).to_be_visible()
