@@ -69,7 +69,7 @@ def test_the_keyboard_alone(browser: Any, service: Any, virus: Any, lasting_next
     page = browser.page()
     browser.accept(page)
     opened(page, "Keyboard")
-    rows = page.locator("tbody tr")
+    rows = page.locator("table.mails tbody tr")
     expect(rows).to_have_count(3)
     page.keyboard.press("j")
     page.keyboard.press("j")
@@ -115,7 +115,7 @@ def test_senders_are_blocked_with_a_key_and_the_list_comes_back(browser: Any, se
     )
     page.get_by_role("button", name="Save 1 entry").click()
     expect(page.get_by_text("Entries of blocked senders saved: 1.")).to_be_visible()
-    expect(page.locator("tbody tr")).to_have_count(2)
+    expect(page.locator("table.mails tbody tr")).to_have_count(2)
 
 
 def test_keys_are_shown_and_can_be_switched_off(browser: Any, service: Any, virus: Any) -> None:
@@ -174,7 +174,7 @@ def test_all_that_match_are_deleted_once_that_is_confirmed(
     page.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", name="Delete 3 messages?")).to_be_visible()
     page.get_by_role("link", name="Cancel").click()
-    expect(page.locator("tbody tr")).to_have_count(3)
+    expect(page.locator("table.mails tbody tr")).to_have_count(3)
     page.get_by_label("All matching").check()
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("button", name="Delete 3 messages").click()
@@ -211,7 +211,7 @@ def test_two_hundred_held_messages_with_the_keyboard_and_no_lost_place(browser: 
     service.ask(lambda store: hold_copies(store, ggrid, 200))
     page = browser.page()
     opened(page, "Monday")
-    expect(page.locator("tbody tr")).to_have_count(50)
+    expect(page.locator("table.mails tbody tr")).to_have_count(50)
     assert sum(each["y"] + each["height"] < 900 for each in boxes_of(page)) >= 12
     page.keyboard.press("j")
     page.keyboard.press("o")
@@ -225,7 +225,7 @@ def test_two_hundred_held_messages_with_the_keyboard_and_no_lost_place(browser: 
     assert len(set(seen)) == 20
     page.keyboard.press("u")
     expect(page).to_have_url(re.compile(r"/quarantine\?subject=Monday$"))
-    expect(page.locator("tbody tr").nth(0)).to_have_class("chosen")
+    expect(page.locator("table.mails tbody tr").nth(0)).to_have_class("chosen")
     page.get_by_label("All matching").check()
     page.keyboard.press("d")
     expect(page.get_by_role("heading", name="Delete 190 messages?")).to_be_visible()
@@ -246,7 +246,7 @@ async def hold_copies(store: Store, ggrid: str, count: int) -> None:
 
 
 def boxes_of(page: Page) -> list[Any]:
-    return [each for row in page.locator("tbody tr").all() if (each := row.bounding_box())]
+    return [each for row in page.locator("table.mails tbody tr").all() if (each := row.bounding_box())]
 
 
 def test_filters(browser: Any, service: Any, virus: Any) -> None:
@@ -270,7 +270,7 @@ def test_filters(browser: Any, service: Any, virus: Any) -> None:
         expect(held).to_have_count(1 if fields is fits else 0)
     opened(page, "Filtered one")
     page.get_by_text("Add filters").click()
-    page.get_by_label("Verdict").select_option("spam")
+    page.get_by_label("Verdict", exact=True).select_option("spam")
     page.get_by_role("button", name="Add to the search").click()
     expect(held).to_have_count(0)
 
@@ -314,7 +314,7 @@ def test_a_recipient_by_the_links_of_a_digest(
     page.goto("/requests?q=bob@example.com&kind=release")
     row = page.locator("tbody tr", has_text="A digest's parcel")
     expect(row).to_contain_text("I wait for it")
-    place = page.locator("tbody tr").all_inner_texts().index(row.inner_text())
+    place = page.locator("table.mails tbody tr").all_inner_texts().index(row.inner_text())
     for key in ("j",) * (place + 1) + ("x", "g"):
         page.keyboard.press(key)
     expect(page.get_by_text("1 granted.")).to_be_visible()

@@ -13,8 +13,8 @@ from tests.web.conftest import PASSWORD
 
 from gatepost.store.audit import CLI
 from gatepost.store.engine import Write
+from gatepost.web.charts import CARD, Column, draw_stacked_bars
 from gatepost.web.forms import Form, Period, parse_period, parse_time
-from gatepost.web.pages.overview import WIDTH, Column, draw_stacked_bars
 from gatepost.web.time_zones import format_moment, times_in, zone_names
 
 NOW = 1_793_880_000_000  # 2026-11-05T12:00:00Z
@@ -237,7 +237,7 @@ def test_no_label_of_a_chart_reaches_beyond_it() -> None:
         drawn = draw_stacked_bars([Column(label, {"spam": 1})] * count, ("spam",), "x")
         ends = [float(x) + len(label) * 4 for x in re.findall(rf'<text x="([\d.]+)"[^>]*>{label}<', drawn)]
         assert len(ends) > 2
-        assert max(ends) <= WIDTH
+        assert max(ends) <= CARD.width
         assert all(later - sooner >= len(label) * 8 for sooner, later in pairwise(ends)), "no two overlap"
 
 

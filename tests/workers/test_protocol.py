@@ -141,7 +141,7 @@ SOUND = PreparedRecord(header=compress(b"Subject: x\r\n"), evidence="AAAAAAAA BB
         {"evidence": "AAAAAAAA "},
         {"evidence": "AAAAAAA"},
         {"evidence": "AAAAAAA\0"},
-        {"evidence": " ".join(["AAAAAAAA"] * 51)},
+        {"evidence": " ".join(["AAAAAAAA"] * 55)},
     ],
 )
 def test_what_cannot_go_into_a_row_is_refused(change: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from gatepost.store.engine import storable
 from gatepost.store.evidence import Evidence
+from gatepost.store.found_values import COLUMNS
 from gatepost.store.message_index import Term
 from gatepost.store.message_records import MessageRecord, normalize_address
 from gatepost.store.paging import END, PageQuery, SqlCondition, key_range
@@ -83,6 +84,16 @@ def prepare_filter(wanted: HeldFilter) -> HeldFilter:
 def is_examined(wanted: HeldFilter, term: Term | None) -> bool:
     """Does a search ask for what narrow rows know only nearly? Mail without such a row is compared as well."""
     return bool(wanted.evidence.wanted or term or wanted.query is not None)
+
+
+# What is counted of held mail that was found: when it came, and the columns of `found_values`.
+VALUE_COLUMNS = tuple(f"{'h' if column in _OWN_COLUMNS else 's'}.{column}" for column in ("kept", *COLUMNS))
+
+
+def with_texts(plan: PageQuery) -> PageQuery:
+    """The plan with all narrow rows, also where its conditions need none."""
+    joined = {_HELD: _HELD_AND_TEXTS, _RECIPIENTS_AND_HELD: _RECIPIENTS_AND_TEXTS}
+    return msgspec.structs.replace(plan, source=joined.get(plan.source, plan.source))
 
 
 def plan_newer(wanted: HeldFilter, kept: int, ggrid: str) -> PageQuery:

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from gatepost.ids import canonical, id_prefix
+from gatepost.lists.links import split_url
 from gatepost.policy.rules import Decision, Verdict
 from gatepost.store import message_index, traffic
 from gatepost.store.audit import AuditRecord, parse_audit
@@ -39,6 +40,7 @@ from gatepost.store.engine import (
     storable,
 )
 from gatepost.store.evidence import Evidence
+from gatepost.store.found_values import COLUMNS, COUNTED, FoundRow, FoundValues, choose_sample, count_values
 from gatepost.store.message_days import by_keys, read_by_ggrid, read_by_ggrids
 from gatepost.store.message_index import TESTED as TESTED_FOR_WORDS
 from gatepost.store.message_index import Term, domain_of, match_rows, parse_term
@@ -69,6 +71,7 @@ from gatepost.store.paging import (
     find_page,
     key_range,
     parse_time_cursor,
+    read_rows,
 )
 from gatepost.store.quarantine import HeldMessage, find_held
 from gatepost.store.record_packing import Detail, read_packed, unpack, unpack_header
@@ -83,6 +86,7 @@ from gatepost.store.search_conditions import (
     fits,
     fits_filter,
     fits_word,
+    has_content,
     hoist,
     make_storable,
     needs_record,
@@ -109,6 +113,8 @@ STREAM_BATCH = 100
 MAX_SHOWN_RECIPIENTS = 100
 # How many records are read for a page where their evidence matters: hostile ones can be long.
 EXAMINED = 100
+# How many records are compared for what a search finds at a glance, where only they can tell.
+EXAMINED_FOR_VALUES = 1_000
 
 _SELECT_RELEASE = "SELECT released, released_by, released_to FROM held WHERE ggrid = $1 AND released IS NOT NULL"
 _SELECT_RECENT = """SELECT ggrid, created, messages.completed, size, sha256, detail
@@ -170,7 +176,8 @@ FROM messages WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigi
 
 _strings = msgspec.json.Decoder(tuple[str, ...])
 # Time of completion and row id of messages.
-_Keys: TypeAlias = tuple[tuple[int, int], ...]
+_Key: TypeAlias = tuple[int, int]
+_Keys: TypeAlias = tuple[_Key, ...]
 
 
 class MessageSummary(MessageLine, frozen=True):
@@ -196,6 +203,11 @@ class ShownHead(msgspec.Struct, frozen=True):
     is_trial: bool = False
     host: str = ""
     links: tuple[str, ...] = ()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts of the links, each once."""
+        return tuple(dict.fromkeys(parts[0] for link in self.links if (parts := split_url(link))))
 
 
 class DeliveryAttempt(msgspec.Struct, frozen=True):
@@ -336,6 +348,39 @@ class Messages(Operations):
         return (yield from count_any(plan_search(wanted, None, term, exact=True), MAX_COUNTED))
 
     @large_query
+    def explore(self, wanted: MessageFilter) -> Work[FoundValues]:
+        """What a search finds at a glance (`found_values`). Messages whose evidence is only in their records are not
+        counted; where only records can tell, those of the first thousand rows are compared."""
+        wanted = hoist(make_storable(wanted))
+        term = parse_term(wanted.anywhere) if wanted.anywhere else None
+        by_record = has_content(wanted)
+        prefix = _prefix_of(wanted, term)
+        plans = (
+            (plan_by_prefix(_without_text(wanted), prefix, ""),)
+            if prefix and (wanted.ggrid is not None or by_record)
+            else plan_search(wanted, None, term, exact=not by_record)
+        )
+        rows: dict[_Key, FoundRow] = {}
+        more = False
+        for plan in map(_with_narrow_rows, plans):
+            side = "s." if "AS s" in plan.source else ""
+            found, rest = yield from read_rows(
+                plan, [f"{side}{name}" for name in COLUMNS], EXAMINED_FOR_VALUES if by_record else COUNTED
+            )
+            more = more or rest
+            for row in found:
+                completed, uid = row[len(plan.order) - 2 : len(plan.order)]
+                rows[completed, uid] = FoundRow(completed, (completed, uid), tuple(row[len(plan.order) :]))
+        if by_record and rows:
+            fitting = yield from _select_by_record(tuple(rows), wanted, term)
+            rows = {key: rows[key] for key in fitting}
+        newest = [rows[key] for key in sorted(rows, reverse=True)]
+        some = choose_sample(newest[:COUNTED])
+        packed = (yield Read(_SELECT_DETAILS, by_keys([row.key for row in some]))) if some else ()
+        more = more or len(newest) > COUNTED
+        return count_values(newest[:COUNTED], [row[2] for row in packed], more=more)
+
+    @large_query
     def lines(self, ggrids: Sequence[str]) -> Work[tuple[MessageLine, ...]]:
         """Those of these messages that are still on record, the newest first."""
         return (yield from find_lines(ggrids))
@@ -440,8 +485,8 @@ def _read_summaries(keys: _Keys) -> Work[tuple[MessageSummary, ...]]:
 
 def _is_examined(wanted: MessageFilter, term: Term | None) -> bool:
     """Does a search ask for something that narrow rows know only nearly?"""
-    is_content = wanted.link or wanted.signature or wanted.shape
-    return bool(wanted.evidence.wanted or is_content or (term and term.values) or needs_record(wanted.query))
+    is_nearly_known = wanted.evidence.wanted or (term and term.values) or needs_record(wanted.query)
+    return bool(is_nearly_known or has_content(wanted))
 
 
 def _select_by_record(keys: _Keys, wanted: MessageFilter, term: Term | None) -> Work[_Keys]:
@@ -538,6 +583,13 @@ def plan_search(
     condition = match_rows(term, exact=exact)
     reach = min(1.0, rest.reach)
     return (*plans, msgspec.structs.replace(rest, tests=(*rest.tests, condition), tested=tested, reach=reach))
+
+
+def _with_narrow_rows(plan: PageQuery) -> PageQuery:
+    """The plan with the narrow rows of messages, where it has only a table that leads to them."""
+    if plan.source not in _WITH_INDEX:
+        return plan
+    return msgspec.structs.replace(plan, source=_WITH_INDEX[plan.source], within=[*plan.within, _JOINED])
 
 
 def _plan(wanted: MessageFilter, before: str | None, *, exact: bool = False) -> PageQuery:

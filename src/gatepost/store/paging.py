@@ -165,18 +165,25 @@ def count_any(queries: Sequence[PageQuery], most: int) -> Work[MessageCount]:
     return MessageCount(min(len(found), most), more or len(found) > most)
 
 
+def read_rows(query: PageQuery, columns: Sequence[str], most: int) -> Work[tuple[Sequence[Row], bool]]:
+    """Read these columns of at most `most` rows, behind those of the order, and say whether there may be more."""
+    rows = yield _matching(query, most + 1, columns)
+    edge = (yield _last_within_budget(query)) if query.tests and len(rows) <= most else ()
+    return rows[:most], bool(edge) or len(rows) > most
+
+
 def _compare(operator: str, columns: Sequence[str], values: Row) -> SqlCondition:
     return SqlCondition(f"({', '.join(columns)}) {operator} ({', '.join(['{}'] * len(values))})", values)
 
 
-def _matching(query: PageQuery, count: int) -> Read:
+def _matching(query: PageQuery, count: int, further: Sequence[str] = ()) -> Read:
     values: list[object] = [count]
     if not query.tests:
-        columns = ", ".join(query.order)
+        columns = ", ".join((*query.order, *further))
         return Read(f"SELECT {columns} {_ordered_rows(query, values)} LIMIT $1", tuple(values))
     values.append(query.budget)
-    inner = ", ".join(dict.fromkeys((*query.order, *query.tested)))
-    outer = ", ".join(column.rpartition(".")[2] for column in query.order)
+    inner = ", ".join(dict.fromkeys((*query.order, *query.tested, *further)))
+    outer = ", ".join(column.rpartition(".")[2] for column in (*query.order, *further))
     ordered = _ordered_rows(query, values)
     tests = _join_conditions(query.tests, values)
     statement = f"SELECT {outer} FROM (SELECT {inner} {ordered} LIMIT $2) AS looked WHERE {tests} LIMIT $1"  # noqa: S608

@@ -42,7 +42,9 @@ from gatepost.store.engine import (
     query,
     storable,
 )
+from gatepost.store.found_values import COUNTED, FoundRow, FoundValues, choose_sample, count_values
 from gatepost.store.held_search import (
+    VALUE_COLUMNS,
     HeldFilter,
     has_wanted,
     is_by_time,
@@ -51,6 +53,7 @@ from gatepost.store.held_search import (
     plan_held,
     plan_newer,
     prepare_filter,
+    with_texts,
 )
 from gatepost.store.learning import digest_of, teach_record
 from gatepost.store.message_index import Term, domain_of, fold, parse_term
@@ -83,8 +86,10 @@ from gatepost.store.paging import (
     PageQuery,
     count_any,
     find_page,
+    read_rows,
 )
 from gatepost.store.record_packing import Detail, pack, unpack
+from gatepost.store.search_conditions import has_content
 from gatepost.store.sightings import note_release
 
 UNDECIDED_MILLISECONDS = 86_400_000
@@ -134,8 +139,11 @@ ON CONFLICT (ggrid, address) DO NOTHING"""
 
 # How many records are read for a page where their evidence matters: hostile ones can be long.
 EXAMINED = 200
+# How many records are compared for what a search finds at a glance, where only they can tell.
+EXAMINED_FOR_VALUES = 1_000
 
 _SELECT_GGRIDS = _SELECT + " WHERE ggrid = ANY($1)"
+_SELECT_PACKED = "SELECT detail FROM held WHERE ggrid = ANY($1)"
 _SELECT_KEPT = "SELECT kept FROM held WHERE ggrid = $1"
 _COUNT = """SELECT verdict, count(*) FROM (SELECT verdict FROM held
 WHERE {} ORDER BY {} LIMIT $1) AS open GROUP BY verdict ORDER BY verdict"""
@@ -371,6 +379,28 @@ class QuarantineRecords(Operations):
                 return MessageCount(len(page.rows), page.next is not None)
         plan = yield from _plan_search(wanted, None, exact=True)
         return (yield from count_any((plan,), MAX_COUNTED))
+
+    @large_query
+    def explore(self, wanted: HeldFilter) -> Work[FoundValues]:
+        """What a search finds at a glance (`found_values`). Mail whose evidence is only in its records is not counted;
+        where only records can tell, those of the first thousand rows are compared."""
+        wanted = prepare_filter(wanted)
+        by_record = has_content(wanted)
+        plan = with_texts((yield from _plan_search(wanted, None, exact=not by_record)))
+        most = EXAMINED_FOR_VALUES if by_record else COUNTED
+        read, more = yield from read_rows(plan, VALUE_COLUMNS, most)
+        width = len(plan.order)
+        rows = [FoundRow(row[width], (row[width - 1],), tuple(row[width + 1 :])) for row in read]
+        if by_record and rows:
+            ids = [row.key[0] for row in rows]
+            found = yield Read(_SELECT_GGRIDS, (Many(tuple(ids)),))
+            mails = [_parse_held(row) for row in found]
+            term = parse_term(wanted.anywhere) if wanted.anywhere else None
+            fitting = {mail.record.ggrid for mail in mails if has_wanted(mail.record, mail.kept, wanted, term)}
+            rows = [row for row in rows if row.key[0] in fitting]
+        some = Many(tuple(row.key[0] for row in choose_sample(rows)))
+        packed = (yield Read(_SELECT_PACKED, (some,))) if some.values else ()
+        return count_values(rows, [row[0] for row in packed], more=more)
 
     @large_query
     def newer(self, wanted: HeldFilter, mail: HeldMessage) -> Work[str | None]:

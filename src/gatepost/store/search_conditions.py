@@ -346,6 +346,13 @@ def needs_record(expression: Expression | None) -> bool:
     )
 
 
+def has_content(wanted: msgspec.Struct) -> bool:
+    """Does a filter ask for something that only records can tell, such as the path of a link?"""
+    query: Expression | None = getattr(wanted, "query", None)
+    stated = (*(each for leaf in leaves(query or Both()) for each in meanings(leaf)), wanted)
+    return any(getattr(each, name, None) for each in stated for name in ("link", "signature", "shape"))
+
+
 def _has_values(wanted: MessageFilter) -> bool:
     return bool(parse_term(wanted.anywhere or "").values)
 

@@ -376,11 +376,12 @@ def _read_tag(leaf: Leaf, value: str) -> Leaf:
     if leaf.field in _AREAS:
         return msgspec.structs.replace(leaf, field="tag", value=f"{leaf.field}:{value}")
     near = get_close_matches(leaf.field, FIELDS, 1)
-    hint = f"Did you mean {near[0]}:?" if near else f"Fields are {', '.join(f'{name}:' for name in list(FIELDS)[:8])} …"
+    some = ", ".join(f"{name}:" for name in list(FIELDS)[:8])
+    hint = f"Did you mean {near[0]}:?" if near else f"There are {some} and others."
     _refuse(
         leaf.start,
         leaf.start + len(leaf.field) + 1,
-        f"There is no field {leaf.field}: {hint} To find the text itself, put it in quotes.",
+        f"No field is called {leaf.field}. {hint} To find the text itself, put it in quotes.",
     )
 
 

@@ -18,6 +18,7 @@ import msgspec
 from gatepost.ids import canonical, id_prefix
 from gatepost.store.engine import Many, Read, Work, storable
 from gatepost.store.errors import StorageError
+from gatepost.store.found_values import FoundValues, add_values
 from gatepost.store.message_days import read_by_ggrids
 from gatepost.store.message_index import parse_term
 from gatepost.store.message_records import Delivery, MessageLine, MessageRecord
@@ -126,6 +127,13 @@ class ShardedMessages(Messages):
         if (term and term.ggrid) or canonical((wanted.ggrid or "").strip()):
             return MessageCount(1)
         return sum_counts(await gather_all(part.count(wanted) for part in self._parts))
+
+    async def explore(self, wanted: MessageFilter) -> FoundValues:
+        """What a search finds at a glance."""
+        wanted = hoist(wanted)
+        if wanted.tenant is not None:
+            return await self._of(wanted.tenant).explore(wanted)
+        return add_values(await gather_all(part.explore(wanted) for part in self._parts))
 
     async def lines(self, ggrids: Sequence[str]) -> tuple[MessageLine, ...]:
         """Those of these messages that are still on record, the newest first."""

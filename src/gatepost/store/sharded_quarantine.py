@@ -13,6 +13,7 @@ from gatepost.store.audit import CLI, Actor
 from gatepost.store.digests import Digest, Digests
 from gatepost.store.errors import NotFound
 from gatepost.store.feedback import NO_FEATURES, Correction, FeedbackReports, Noted, TextFeatures
+from gatepost.store.found_values import FoundValues, add_values
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.look_backs import MAX_ANNOUNCED, LookBacks
 from gatepost.store.message_records import Delivery, MessageLine, MessageRecord, Release
@@ -130,6 +131,13 @@ class ShardedQuarantine(QuarantineRecords):
         if wanted.tenant is not None:
             return await self._of(wanted.tenant).count(wanted)
         return sum_counts(await gather_all(part.count(wanted) for part in self._parts))
+
+    async def explore(self, wanted: HeldFilter) -> FoundValues:
+        """What a search finds at a glance."""
+        wanted = hoist(wanted)
+        if wanted.tenant is not None:
+            return await self._of(wanted.tenant).explore(wanted)
+        return add_values(await gather_all(part.explore(wanted) for part in self._parts))
 
     async def newer(self, wanted: HeldFilter, mail: HeldMessage) -> str | None:
         """The ggrid of the message that stands before this one in a list of held mail."""

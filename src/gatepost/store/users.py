@@ -197,23 +197,33 @@ def _create(external: str, names: Sequence[str], role: Role, owner: str | None) 
 
 
 MAX_SEARCHES = 100
+# Searches that are shared in one tenant.
+MAX_SHARED = 100
 MAX_NAME = 100
 MAX_QUERY = 4_000
 
-_SELECT = "SELECT id, page, name, query FROM saved_searches WHERE user_uid = $1 ORDER BY page, name, id"
+_SEARCH_COLUMNS = "id, page, name, query, user_uid, shared"
+_SELECT = f"SELECT {_SEARCH_COLUMNS} FROM saved_searches WHERE user_uid = $1 ORDER BY page, name, id"  # noqa: S608
+_SELECT_SHARED = f"""SELECT {_SEARCH_COLUMNS} FROM saved_searches WHERE shared IS NOT NULL AND shared = $1
+ORDER BY page, name, id LIMIT $2"""  # noqa: S608
+_COUNT_SHARED = "SELECT count(*) FROM saved_searches WHERE shared IS NOT NULL AND shared = $1"
 _DELETE_NAME = "DELETE FROM saved_searches WHERE user_uid = $1 AND page = $2 AND name = $3"
 _COUNT_SEARCHES = "SELECT count(*) FROM saved_searches WHERE user_uid = $1"
-_INSERT_SEARCH = "INSERT INTO saved_searches (id, user_uid, page, name, query, created) VALUES ($1, $2, $3, $4, $5, $6)"
-_DELETE_SEARCH = "DELETE FROM saved_searches WHERE id = $1 AND user_uid = $2"
+_INSERT_SEARCH = """INSERT INTO saved_searches (id, user_uid, page, name, query, created, shared)
+VALUES ($1, $2, $3, $4, $5, $6, $7)"""
+_DELETE_SEARCH = "DELETE FROM saved_searches WHERE id = $1 AND (user_uid = $2 OR shared = $3)"
 
 
 class SavedSearch(msgspec.Struct, frozen=True):
-    """A search of one user: the path of its page, its name, and the query of the address."""
+    """A search of one user: the path of its page, its name, and the query of the address, which has how the page is
+    shown. `shared` is the tenant whose users see it too, "" for those of all tenants; None is the user's own."""
 
     id: str
     page: str
     name: str
     query: str
+    owner: str = ""
+    shared: str | None = None
 
 
 class Users(Operations):
@@ -384,22 +394,30 @@ class Users(Operations):
         return new
 
     @query
-    def saved_searches(self, user_uid: str) -> Work[tuple[SavedSearch, ...]]:
-        """All searches of a user, by page and name."""
-        return tuple(SavedSearch(*row) for row in (yield Read(_SELECT, (user_uid,))))
+    def saved_searches(self, user_uid: str, tenant: str | None = None) -> Work[tuple[SavedSearch, ...]]:
+        """All searches of a user, by page and name, and then those that others share with the users of the tenant."""
+        own = tuple(SavedSearch(*row) for row in (yield Read(_SELECT, (user_uid,))))
+        shared = yield Read(_SELECT_SHARED, (normalize_scope(tenant) or "", MAX_SHARED))
+        return (*own, *(found for row in shared if (found := SavedSearch(*row)).owner != user_uid))
 
     @change
-    def save_search(self, user_uid: str, page: str, name: str, query: str) -> Work[bool]:
-        """Save a search; False where the user has `MAX_SEARCHES` already."""
+    def save_search(
+        self, user_uid: str, page: str, name: str, query: str, *, shared: bool = False, tenant: str | None = None
+    ) -> Work[bool]:
+        """Save a search, for the user alone or for all users of the tenant; False where there are too many already."""
         wanted = (storable(name[:MAX_NAME]), storable(query[:MAX_QUERY]))
+        scope = (normalize_scope(tenant) or "") if shared else None
         yield Write(_DELETE_NAME, (user_uid, page, wanted[0]))
         rows = yield Read(_COUNT_SEARCHES, (user_uid,))
         if int(rows[0][0]) >= MAX_SEARCHES:
             return False
-        yield Write(_INSERT_SEARCH, (new_id(), user_uid, page, *wanted, now()))
+        if scope is not None and int((yield Read(_COUNT_SHARED, (scope,)))[0][0]) >= MAX_SHARED:
+            return False
+        yield Write(_INSERT_SEARCH, (new_id(), user_uid, page, *wanted, now(), scope))
         return True
 
     @change
-    def delete_search(self, uid: str, user_uid: str) -> Work[bool]:
-        """Delete a search of this user; False where there is none."""
-        return bool((yield Write(_DELETE_SEARCH, (storable(uid), user_uid))))
+    def delete_search(self, uid: str, user_uid: str, administers: str | None = None) -> Work[bool]:
+        """Delete a search of this user, or one that is shared in the scope that the user administers ("" for all
+        tenants); False where there is none."""
+        return bool((yield Write(_DELETE_SEARCH, (storable(uid), user_uid, administers))))

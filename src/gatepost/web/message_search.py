@@ -62,6 +62,40 @@ TERMS = {
 }
 # What of an address says how a list is shown, and not what it has.
 SHOWN = ("sort", "group", "before", "columns", "density")
+# How lists are shown unless somebody says otherwise.
+USUAL = ("newest", "comfortable")
+
+
+# The columns of a list, with whether they are shown unless somebody chooses others. The subject leads to the message,
+# and so it is always there.
+_MORE_COLUMNS = {
+    "decision": ("Decision", False),
+    "sender": ("Envelope sender", False),
+    "ip": ("Sending host", False),
+    "hosts": ("Link hosts", False),
+    "tags": ("Findings", False),
+    "tenant": ("Tenant", False),
+    "size": ("Size", False),
+}
+COLUMNS: dict[ListPath, dict[str, tuple[str, bool]]] = {
+    "/messages": {
+        "time": ("Time", True),
+        "verdict": ("Verdict", True),
+        "from": ("From", True),
+        "to": ("Recipients", True),
+        "score": ("Score", True),
+        **_MORE_COLUMNS,
+    },
+    "/quarantine": {
+        "time": ("Held for", True),
+        "verdict": ("Verdict", True),
+        "from": ("Sender", True),
+        "marks": ("Links and files", True),
+        "to": ("Recipients", True),
+        "score": ("Score", True),
+        **{name: column for name, column in _MORE_COLUMNS.items() if name not in ("decision", "hosts")},
+    },
+}
 
 
 class Search(msgspec.Struct, frozen=True):
@@ -109,15 +143,16 @@ class Search(msgspec.Struct, frozen=True):
 
     def narrowed(self, field: str, value: str) -> str:
         """The address of the list that has one more condition."""
-        return f"{self.path}?{self._with_text(add_term(self.text, write_term(field, value)))}"
+        return self.with_text(add_term(self.text, write_term(field, value)))
 
     def without(self, field: str, value: str) -> str:
         """The address of the list without what has this."""
-        return f"{self.path}?{self._with_text(add_term(self.text, f'NOT {write_term(field, value)}'))}"
+        return self.with_text(add_term(self.text, f"NOT {write_term(field, value)}"))
 
-    def _with_text(self, text: str) -> str:
+    def with_text(self, text: str) -> str:
+        """The address of the list of another search, shown in the same way."""
         kept = Form({name: values for name, values in self.form.fields.items() if name != "before"})
-        return kept.with_field("q", text)
+        return f"{self.path}?{kept.with_field('q', text)}"
 
 
 def _expression(found: Expression | SearchFault) -> Expression | None:
@@ -155,7 +190,10 @@ async def read_list(context: WebContext, request: SignedInRequest, path: ListPat
     for term in added:
         text = add_term(text, term)
     found = await context.store.messages.read_search(text, place, request.user.tenant)
-    kept = {name: query.fields[name] for name in SHOWN if query.has(name) and query.text(name) != SORTS[0]}
+    kept = {name: query.fields[name] for name in SHOWN if query.has(name) and query.text(name) not in USUAL}
+    usual = {name for name, (_, is_usual) in COLUMNS[path].items() if is_usual}
+    if set(kept.get("columns", ())) == usual:
+        del kept["columns"]
     form = Form({**({"q": (text,)} if text else {}), **kept})
     return Search(path, text, found, form, request.user.tenant)
 
@@ -198,11 +236,18 @@ def _next_day(text: str) -> str:
 
 async def describe_search(context: WebContext, request: SignedInRequest, search: Search) -> dict[str, Any]:
     """Return what the forms of both pages show: the search, its choices, and the searches that were saved."""
-    saved = await context.store.users.saved_searches(request.user.uid)
+    saved = await context.store.users.saved_searches(request.user.uid, request.user.tenant)
+    scopes = await find_scopes(context, request)
+    known = COLUMNS[search.path]
+    chosen = [name for name in search.form.all("columns") if name in known]
     return {
+        "columns": chosen or [name for name, (_, is_usual) in known.items() if is_usual],
+        "known_columns": {name: title for name, (title, _) in known.items() if name != "tenant" or scopes.tenants},
+        "is_compact": search.form.text("density", 20) == "compact",
+        "tenant_names": {each.uid: each.name for each in scopes.tenants},
         "query": search.form,
         "search": search,
-        "scopes": await find_scopes(context, request),
+        "scopes": scopes,
         "sorts": SORTS,
         "periods": LAST_PERIODS,
         "fields": FIELDS,

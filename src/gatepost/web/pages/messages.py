@@ -43,16 +43,19 @@ from gatepost.rejudge.dry_run import replay_record
 from gatepost.report import ListNote, shown_sender
 from gatepost.scanning.held_mail import ExportOrder, NotHeld, PictureOrder, ViewOrder
 from gatepost.store.feedback import Correction
+from gatepost.store.found_values import FoundValues
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.messages import MessageSummary
-from gatepost.store.paging import Page
+from gatepost.store.paging import MessageCount, Page
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.record_packing import is_cut
+from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.search_language import DECISIONS
 from gatepost.times import milliseconds
 from gatepost.view.values import NotShown, View
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import whole_number
+from gatepost.web.found_mail import describe_found
 from gatepost.web.message_lines import (
     attachments,
     defang,
@@ -122,8 +125,10 @@ async def show_messages(context: WebContext, request: SignedInRequest, search: S
     sort = query.text("sort", 20) or "newest"
     limit = ROWS_ON_A_PAGE if sort == "newest" else SORTED_ROWS
     page: Page[MessageSummary] = Page(())
+    found = FoundValues()
     if not search.fault:
         page = await context.store.messages.search(wanted, query.text("before", 200) or None, limit)
+        found = await context.store.messages.explore(wanted) if not query.has("before") else found
     rows = sorted(page.rows, key=SORT_KEYS[sort]) if sort in SORT_KEYS else page.rows
     shown = await context.page(
         request,
@@ -131,14 +136,22 @@ async def show_messages(context: WebContext, request: SignedInRequest, search: S
         page=page,
         rows=rows,
         heads=await context.store.messages.heads([row.ggrid for row in rows]),
-        count=await context.store.messages.count(wanted) if search.text and page.rows else None,
+        count=await _count_found(context, wanted, found) if search.text and page.rows else None,
         verdicts=VERDICTS,
         decisions=DECISIONS,
         is_sorted=sort in SORT_KEYS,
         sorted_rows=limit,
         **await describe_search(context, request, search),
+        **await describe_found(context, request, search, found),
     )
     return with_status(shown, 400) if search.fault else shown
+
+
+async def _count_found(context: WebContext, wanted: MessageFilter, found: FoundValues) -> MessageCount:
+    """Return how many messages fit; those that were counted for the chart need not be counted again."""
+    return (
+        MessageCount(found.counted) if found.counted and not found.more else await context.store.messages.count(wanted)
+    )
 
 
 async def find_message(context: WebContext, request: SignedInRequest) -> MessageOnRecord | Failure:

@@ -35,14 +35,16 @@ from gatepost.scanning.held_mail import (
     ReleaseOrder,
 )
 from gatepost.store.bulk_actions import MAX_ITEMS, BulkAction
+from gatepost.store.found_values import FoundValues
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.paging import Page
+from gatepost.store.paging import MessageCount, Page
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.recipients import MAX_SAID, RecipientRequest, RequestFilter
 from gatepost.store.search_language import STATES
 from gatepost.web.bulk_work import AT_ONCE
 from gatepost.web.context import WebContext, find_scopes
+from gatepost.web.found_mail import describe_found
 from gatepost.web.message_lines import MailGroup, group_campaigns
 from gatepost.web.message_search import (
     SORTED_ROWS,
@@ -175,8 +177,10 @@ async def _show_list(context: WebContext, request: SignedInRequest, search: Sear
     query, wanted = search.form, search.held
     limit = SORTED_ROWS if query.has("group") or is_sorted(query) else ROWS_ON_A_PAGE
     page: Page[HeldMessage] = Page(())
+    found = FoundValues()
     if not search.fault:
         page = await context.store.quarantine.search(wanted, query.text("before", 200) or None, limit)
+        found = await context.store.quarantine.explore(wanted) if not query.has("before") else found
     rows = sort_held(page.rows, query)
     groups = group_campaigns(rows) if query.has("group") else [MailGroup((row,)) for row in rows]
     shown = await context.page(
@@ -185,7 +189,7 @@ async def _show_list(context: WebContext, request: SignedInRequest, search: Sear
         page=page,
         groups=groups,
         counts=await context.store.quarantine.counts(wanted.tenant),
-        count=await context.store.quarantine.count(wanted) if search.text and page.rows else None,
+        count=await _count_found(context, wanted, found) if search.text and page.rows else None,
         place=query.with_field("before", query.text("before", 200) if is_sorted(query) else ""),
         is_sorted=is_sorted(query),
         sorted_rows=SORTED_ROWS,
@@ -195,8 +199,16 @@ async def _show_list(context: WebContext, request: SignedInRequest, search: Sear
         most=MAX_ITEMS,
         fault=fault,
         **await describe_search(context, request, search),
+        **await describe_found(context, request, search, found),
     )
     return with_status(shown, 400) if fault or search.fault else shown
+
+
+async def _count_found(context: WebContext, wanted: HeldFilter, found: FoundValues) -> MessageCount:
+    """Return how many messages fit; those that were counted for the chart need not be counted again."""
+    if found.counted and not found.more:
+        return MessageCount(found.counted)
+    return await context.store.quarantine.count(wanted)
 
 
 MAX_SHOWN = 100

@@ -5,13 +5,12 @@ from functools import partial
 
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.kinds import TITLES
-from gatepost.lists.links import split_url
 from gatepost.report import shown_sender
 from gatepost.store.messages import MessageSummary, ShownHead
 from gatepost.store.paging import Page
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.search_language import MAX_LENGTH, complete, parse_search
-from gatepost.store.users import MAX_NAME, MAX_QUERY, MAX_SEARCHES
+from gatepost.store.users import MAX_NAME, MAX_QUERY, MAX_SEARCHES, MAX_SHARED
 from gatepost.times import date_time
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.exports import EXPORT_PAGE, Export, export_search
@@ -26,7 +25,10 @@ PAGES_WITH_SEARCHES = ("/messages", "/quarantine")
 # Held mail is read with its whole records.
 HELD_EXPORT_PAGE = 200
 NO_NAME = Failure(INVALID_REQUEST, "enter a name for the search")
-TOO_MANY = Failure(INVALID_REQUEST, f"you have {MAX_SEARCHES} saved searches; delete one first")
+TOO_MANY = Failure(
+    INVALID_REQUEST,
+    f"you have {MAX_SEARCHES} saved searches, or {MAX_SHARED} are shared with you; delete one first",
+)
 
 
 async def show_hint(context: WebContext, request: SignedInRequest) -> PageResult:
@@ -47,15 +49,17 @@ async def save_search(context: WebContext, request: SignedInRequest) -> PageResu
     query = request.form.text("query", MAX_QUERY)
     if page not in PAGES_WITH_SEARCHES or not name:
         return NO_NAME
-    if not await context.store.users.save_search(request.user.uid, page, name, query):
+    is_shared, tenant = request.form.has("shared"), request.user.tenant
+    if not await context.store.users.save_search(request.user.uid, page, name, query, shared=is_shared, tenant=tenant):
         return TOO_MANY
     return redirect(f"{page}?{query}", notice="search-saved")
 
 
 async def delete_search(context: WebContext, request: SignedInRequest) -> PageResult:
-    """Delete a saved search of the user."""
+    """Delete a saved search of the user; administrators delete what others share with them as well."""
     page = request.form.text("page", 40)
-    if not await context.store.users.delete_search(request.path_part("id"), request.user.uid):
+    scope = (request.user.tenant or "") if request.may("users.change") else None
+    if not await context.store.users.delete_search(request.path_part("id"), request.user.uid, scope):
         return NOT_VISIBLE
     return redirect(page if page in PAGES_WITH_SEARCHES else "/messages", notice="search-deleted")
 
@@ -92,11 +96,10 @@ async def export_held(context: WebContext, request: SignedInRequest, found: Sear
 
 def _values(found: tuple[MessageSummary, ShownHead, str]) -> tuple[object, ...]:
     row, head, tenant = found
-    hosts = dict.fromkeys(parts[0] for link in head.links if (parts := split_url(link)))
     return (
         *(row.ggrid, date_time(row.completed), row.verdict, row.decision, row.score / 100, row.sender),
         *(list(row.recipients), row.subject, list(row.tags), row.size),
-        *(f"{head.name} <{head.address}>" if head.name else head.address, head.host, list(hosts), tenant),
+        *(f"{head.name} <{head.address}>" if head.name else head.address, head.host, list(head.hosts), tenant),
     )
 
 

@@ -315,7 +315,7 @@ document.addEventListener("click", (event) => {
 document.addEventListener("keydown", (event) => {
   if (!shortcuts.on || document.querySelector("dialog[open]")) return;
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox]), textarea, select")) return;
-  if (event.key === "/") document.getElementById("q")?.focus();
+  if (event.key === "/") document.getElementById("q")?.select();
   else if (event.key === "?") document.getElementById("keys")?.showModal();
   else if (table && event.key === "j") go(at + 1);
   else if (table && event.key === "k") go(at < 0 ? 0 : at - 1);

@@ -15,3 +15,7 @@ CREATE TABLE held_search (
     tags TEXT COLLATE "C" NOT NULL,
     evidence TEXT COLLATE "C"
 );
+
+-- Searches that are shared: with the users of a tenant, or with '' those of all tenants; null is the user's own.
+ALTER TABLE saved_searches ADD COLUMN shared TEXT COLLATE "C";
+CREATE INDEX saved_searches_shared ON saved_searches (shared, page, name) WHERE shared IS NOT NULL;

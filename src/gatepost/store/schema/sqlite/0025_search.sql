@@ -17,3 +17,7 @@ CREATE TABLE held_search (
 ) STRICT, WITHOUT ROWID;
 CREATE TRIGGER held_search_goes_with_held AFTER DELETE ON held
 BEGIN DELETE FROM held_search WHERE ggrid = OLD.ggrid; END;
+
+-- Searches that are shared: with the users of a tenant, or with '' those of all tenants; null is the user's own.
+ALTER TABLE saved_searches ADD COLUMN shared TEXT;
+CREATE INDEX saved_searches_shared ON saved_searches (shared, page, name) WHERE shared IS NOT NULL;
