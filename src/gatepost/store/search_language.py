@@ -165,7 +165,7 @@ def parse_search(text: str, place: SearchPlace) -> Expression | SearchFault:
         return found.fault
 
 
-class _Token(msgspec.Struct, frozen=True):
+class _Piece(msgspec.Struct, frozen=True):
     kind: Literal["(", ")", "AND", "OR", "NOT", "term", "end"]
     start: int
     end: int
@@ -178,53 +178,53 @@ class _Parser:
     def __init__(self, text: str, place: SearchPlace) -> None:
         self._text, self._place = text, place
         self._at, self._terms, self._depth = 0, 0, 0
-        self._token = self._read()
+        self._current = self._read()
 
     def parse(self) -> Expression:
-        if self._token.kind == "end":
+        if self._current.kind == "end":
             return EVERYTHING
         found = self._alternatives()
-        if self._token.kind == ")":
-            _refuse(self._token.start, self._token.end, "This parenthesis closes none; delete it.")
+        if self._current.kind == ")":
+            _refuse(self._current.start, self._current.end, "This parenthesis closes none; delete it.")
         _refuse_inside(found)
         _refuse_reversed(found)
         return found
 
     def _next(self) -> None:
-        self._token = self._read()
+        self._current = self._read()
 
     def _alternatives(self) -> Expression:
         parts = [self._together()]
-        while self._token.kind == "OR":
+        while self._current.kind == "OR":
             self._expect_operand("OR")
             parts.append(self._together())
         return parts[0] if len(parts) == 1 else Either(tuple(parts))
 
     def _together(self) -> Expression:
         parts = [self._operand()]
-        while self._token.kind in ("AND", "NOT", "term", "("):
-            if self._token.kind == "AND":
+        while self._current.kind in ("AND", "NOT", "term", "("):
+            if self._current.kind == "AND":
                 self._expect_operand("AND")
             parts.append(self._operand())
         return parts[0] if len(parts) == 1 else Both(tuple(parts))
 
     def _expect_operand(self, word: str) -> None:
-        operator = self._token
+        operator = self._current
         self._next()
-        if self._token.kind in ("end", ")", "OR", "AND"):
+        if self._current.kind in ("end", ")", "OR", "AND"):
             _refuse(operator.start, operator.end, f'Behind {word} a term is missing. To find the word, write "{word}".')
 
     def _operand(self) -> Expression:
-        token = self._token
-        if token.kind in ("AND", "OR"):
-            message = f'Before {token.kind} a term is missing. To find the word, write "{token.kind}".'
-            _refuse(token.start, token.end, message)
-        if token.kind == ")":
-            _refuse(token.start, token.end, "Between these parentheses a term is missing.")
+        piece = self._current
+        if piece.kind in ("AND", "OR"):
+            message = f'Before {piece.kind} a term is missing. To find the word, write "{piece.kind}".'
+            _refuse(piece.start, piece.end, message)
+        if piece.kind == ")":
+            _refuse(piece.start, piece.end, "Between these parentheses a term is missing.")
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            _refuse(token.start, token.end, f"Parentheses and NOT go at most {MAX_DEPTH} deep.")
-        found = self._negated() if token.kind == "NOT" else self._group() if token.kind == "(" else self._term()
+            _refuse(piece.start, piece.end, f"Parentheses and NOT go at most {MAX_DEPTH} deep.")
+        found = self._negated() if piece.kind == "NOT" else self._group() if piece.kind == "(" else self._term()
         self._depth -= 1
         return found
 
@@ -233,57 +233,57 @@ class _Parser:
         return Negated(self._operand())
 
     def _group(self) -> Expression:
-        opening = self._token
+        opening = self._current
         self._next()
-        if self._token.kind == "end":
+        if self._current.kind == "end":
             _refuse(opening.start, opening.end, "This parenthesis is not closed; write ) at its end.")
         found = self._alternatives()
-        if self._token.kind != ")":
+        if self._current.kind != ")":
             _refuse(opening.start, opening.end, "This parenthesis is not closed; write ) at its end.")
         self._next()
         return found
 
     def _term(self) -> Expression:
-        leaf = self._token.leaf
-        assert leaf is not None  # tokens of this kind have one
+        leaf = self._current.leaf
+        assert leaf is not None  # pieces of this kind have one
         self._terms += 1
         if self._terms > MAX_TERMS:
             _refuse(leaf.start, leaf.end, f"A search has at most {MAX_TERMS} terms.")
         self._next()
         return _read_leaf(leaf, self._place)
 
-    def _read(self) -> _Token:
-        """The next token."""
+    def _read(self) -> _Piece:
+        """The next piece."""
         if blanks := _BLANKS.match(self._text, self._at):
             self._at = blanks.end()
         start, text = self._at, self._text
         if start >= len(text):
-            return _Token("end", start, start)
+            return _Piece("end", start, start)
         if text[start] in "()":
             self._at += 1
-            return _Token("(" if text[start] == "(" else ")", start, start + 1)
+            return _Piece("(" if text[start] == "(" else ")", start, start + 1)
         if text[start] == "-" and start + 1 < len(text) and (text[start + 1] in '("“' or text[start + 1].isalnum()):
             self._at += 1
-            return _Token("NOT", start, start + 1)
+            return _Piece("NOT", start, start + 1)
         bare = _BARE.match(text, start)
         word = bare[0] if bare else ""
         following = text[bare.end() : bare.end() + 1] if bare else ""
         if word in ("AND", "OR", "NOT") and following not in ('"', "“"):
             self._at += len(word)
             kind: Literal["AND", "OR", "NOT"] = "AND" if word == "AND" else "OR" if word == "OR" else "NOT"
-            return _Token(kind, start, self._at)
+            return _Piece(kind, start, self._at)
         return self._read_term(start, word)
 
-    def _read_term(self, start: int, word: str) -> _Token:
+    def _read_term(self, start: int, word: str) -> _Piece:
         named = _FIELD.match(word) if word else None
         if named and _is_field(word, named):
             field, operator = named[1].lower(), named[2]
             self._at = start + named.end()
             value = self._read_value() if self._at < len(self._text) else ""
             leaf = Leaf(field, value, _operator(operator), start, self._at)
-            return _Token("term", start, self._at, leaf)
+            return _Piece("term", start, self._at, leaf)
         value = self._read_value()
-        return _Token("term", start, self._at, Leaf("", value, ":", start, self._at))
+        return _Piece("term", start, self._at, Leaf("", value, ":", start, self._at))
 
     def _read_value(self) -> str:
         """The value that begins here: in quotes, or up to the next blank or parenthesis; "" where there is none."""
@@ -527,7 +527,7 @@ def find_state(expression: Expression) -> str:
 
 
 MAX_OPTIONS = 10
-_TOKEN = re.compile(r'(?:[^\s()"]|"(?:[^"\\]|\\.)*"?)*$')
+_WRITTEN = re.compile(r'(?:[^\s()"]|"(?:[^"\\]|\\.)*"?)*$')
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -543,8 +543,8 @@ def complete(text: str, at: int, place: SearchPlace, values: Mapping[str, Mappin
     """Return what the term that is being written at a place can become. `values` are those of some fields, with what
     they mean, besides the ones that every field knows."""
     before = text[: max(0, min(at, len(text), MAX_LENGTH))]
-    token = _TOKEN.search(before)
-    written = (token[0] if token else "").lstrip("-")
+    last = _WRITTEN.search(before)
+    written = (last[0] if last else "").lstrip("-")
     start = len(before) - len(written)
     named = _FIELD.match(written)
     if named and named[2] == ":" and named[1].lower() in FIELDS:
