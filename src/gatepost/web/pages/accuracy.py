@@ -17,9 +17,10 @@ from gatepost.policy.rules import VERDICTS
 from gatepost.store.feedback import Corrections
 from gatepost.store.messages import MessageSummary
 from gatepost.store.traffic import DecidedStep, FindingCounts
+from gatepost.web.charts import Column, draw_stacked_bars
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.message_lines import name_tag
-from gatepost.web.pages.overview import MINUTE, Column, draw_stacked_bars
+from gatepost.web.pages.overview import MINUTE
 from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute
 from gatepost.web.time_zones import local_time
