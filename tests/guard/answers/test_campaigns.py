@@ -12,6 +12,7 @@ import pytest
 from gatepost.guard.answers.campaigns import MAX_RECIPIENTS, Campaigns
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
+from gatepost.near_duplicates import Signature
 from gatepost.questions import AskCampaign, Campaign
 from gatepost.report import Report
 from gatepost.store import open_store
@@ -117,8 +118,8 @@ Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 ANN = Actor("user", "ann", "7")
 
 
-def report(verdict: str = "phishing", decision: str = "quarantine") -> Report:
-    return Report(verdict, decision, (), 0, "", signature=TEXT.sketch)  # type: ignore[arg-type]
+def report(verdict: str = "phishing", decision: str = "quarantine", signature: Signature = TEXT.sketch) -> Report:
+    return Report(verdict, decision, (), 0, "", signature=signature)  # type: ignore[arg-type]
 
 
 def record(tenant: str | None = None) -> MessageRecord:
@@ -258,6 +259,28 @@ def test_what_could_not_be_stored_is_stored_later() -> None:
         store.is_away = False
         await node.share()
         assert [held.ggrid for held in store.held] == [ggrid]
+
+    asyncio.run(run())
+
+
+def test_the_copies_of_a_held_message_are_one_mark() -> None:
+    async def run() -> None:
+        store = OddStore()
+        node = Campaigns(store, Clock())  # type: ignore[arg-type]
+        other = new_id()
+        for _ in range(3):
+            node.learn(new_id(), None, report())
+        await node.share()
+        assert len(store.held) == 1
+        store.stored.append(CampaignMark(1, None, "held", store.held[0].signature))
+        await node.share()
+        for signature in (TEXT.sketch, COPY.sketch):
+            node.learn(new_id(), None, report(signature=signature))
+        # Another tenant's mail has its own mark, and so has a text that shares only most of the hashes.
+        node.learn(other, "t-1", report())
+        node.learn(other, None, report(signature=(*TEXT.sketch[:6], 98, 99)))
+        await node.share()
+        assert [held.ggrid for held in store.held[1:]] == [other, other]
 
     asyncio.run(run())
 

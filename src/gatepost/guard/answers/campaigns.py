@@ -125,7 +125,8 @@ class Campaigns:
         # Marks up to this id have been read for good; the later ones, with the time at which they were the latest.
         self._settled = -1
         self._unsettled: deque[tuple[float, int]] = deque()
-        self._held: list[HeldSignature] = []
+        # Signatures of held mail that are to be stored, one for each text of a tenant.
+        self._held: dict[tuple[str | None, Signature], HeldSignature] = {}
         self._periodic = (
             PeriodicWork(self.share, SHARE_SECONDS, "campaigns could not be shared", log),
             PeriodicWork(self._purge, PURGE_SECONDS, "old campaigns could not be deleted", log),
@@ -171,23 +172,35 @@ class Campaigns:
         )
 
     def learn(self, ggrid: str, tenant: str | None, report: Report) -> None:
-        """Note a message that was held as an attack, so that others know its text within seconds."""
+        """Note a message that was held as an attack, so that others know its text within seconds. Copies of a text that
+        is noted add nothing: a campaign of a million messages is one mark and not all that a node can keep."""
         if (
             report.decision == "quarantine"
             and report.verdict in _ATTACKS
             and report.signature
             and len(self._held) < MAX_WAITING
+            and not self._is_noted(tenant, report.signature)
         ):
-            self._held.append(HeldSignature(tenant, ggrid, report.signature, int(self._clock() * 1000)))
+            noted = HeldSignature(tenant, ggrid, report.signature, int(self._clock() * 1000))
+            self._held.setdefault((tenant, report.signature), noted)
+
+    def _is_noted(self, tenant: str | None, signature: Signature) -> bool:
+        """Whether held mail of the tenant has all hashes of this one but one at most. With fewer in common, this could
+        be a text halfway to another, whose copies would then not be found."""
+        mine = set(signature)
+        return any(
+            each.says == "held" and each.tenant == tenant and len(mine.difference(each.signature)) <= 1
+            for each in self._marked.find_near(signature)
+        )
 
     async def share(self) -> None:
         """Store what was counted and held since the last time, and read what is new."""
         if not self._store:
             return
-        held, self._held = self._held, []
+        held, self._held = self._held, {}
         try:
             if held:
-                await self._store.mark_held(held)
+                await self._store.mark_held(list(held.values()))
             if self._counted:
                 counted, self._counted = list(self._counted.values()), {}
                 await self._store.record_bursts(counted)
@@ -196,7 +209,7 @@ class Campaigns:
         except StorageError as fault:
             log.warning("campaigns could not be shared", reason=str(fault))
             # Storing one twice does nothing.
-            self._held = [*held, *self._held][:MAX_WAITING]
+            self._held = dict(islice((held | self._held).items(), MAX_WAITING))
 
     async def _read_marks(self, store: CampaignMarks) -> None:
         """Read the marks that are new. PostgreSQL commits rows out of the order of their ids, so those of the last
