@@ -26,6 +26,7 @@ from gatepost.milter import session
 from gatepost.report import Report
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
+from gatepost.service.health import MIN_DEFERRED, DeferralWatch, count_source
 from gatepost.service.plan import bind, close_sockets
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.store.errors import StorageError
@@ -600,5 +601,26 @@ def test_no_conversation_breaks_a_session(house: House, run: Run, monkeypatch: p
                     pass
             await milter.until(lambda: milter.intake.open == 0)
             assert (broken, milter.intake.services.space.used) == ([], 0)
+
+    run(talk())
+
+
+def test_mail_that_is_put_off_is_told(house: House, run: Run) -> None:
+    async def talk() -> None:
+        async with house() as milter:
+            services = milter.intake.services
+            server = await milter.connect()
+            await server.message(FIELDS)
+            milter.guard.full_at_mail = True
+            for _ in range(MIN_DEFERRED):
+                assert await server.ask(b"M", b"<a@x.example>\0") == (b"y", b"451 4.3.2 Busy, try again later\0")
+            milter.guard.full_at_mail = False
+            said = DeferralWatch("The milter source").warn(count_source(milter.intake, services))
+            assert said == (
+                "The milter source puts mail off: 5 of 6 messages of the last minutes,"
+                " because no slot was free (maxGuardRequestsInProcessing)"
+            )
+            assert (await server.ask(b"M", b"<" + b"a" * 1_000 + b"@x.example>\0"))[1].startswith(b"501")
+            assert services.deferred == {"slots": MIN_DEFERRED}, "what the sender did wrong is not ours"
 
     run(talk())

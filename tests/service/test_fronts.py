@@ -303,6 +303,33 @@ def test_metrics_and_status_are_those_of_the_node(node: Node) -> None:
         assert colours == {"RED"} or any(scan.done() for scan in scans)
 
 
+def test_a_next_hop_that_takes_no_mail_is_told_by_every_front(node: Node, lasting_next_hop: Any) -> None:
+    def states() -> set[str]:
+        found = set()
+        for _ in range(2 * FRONTS):
+            with node.client() as client:
+                answer = client.post("/v1/admin/status", headers={"Authorization": f"Bearer {TOKEN}"})
+                found.add(answer.json()["messageQueueStatus"])
+        return found
+
+    lasting_next_hop.answers["MAIL"] = "451 4.3.0 The mailbox store is full"
+    try:
+        with contextlib.ExitStack() as stack:
+            # Two of six for each front: no front has enough by itself.
+            clients = [stack.enter_context(smtplib.SMTP("127.0.0.1", node.smtp, timeout=90)) for _ in range(6)]
+            for client in clients:
+                with pytest.raises(smtplib.SMTPSenderRefused, match="mailbox store is full"):
+                    client.sendmail("ann@example.org", ["bob@example.com"], MAIL)
+        assert states() == {"YELLOW"}
+        assert node.settled_figures()["gatepost_queue_status"] == 1
+    finally:
+        del lasting_next_hop.answers["MAIL"]
+    with smtplib.SMTP("127.0.0.1", node.smtp, timeout=90) as client:
+        for _ in range(30):
+            client.sendmail("ann@example.org", ["bob@example.com"], MAIL)
+    assert states() == {"GREEN"}, "the share of those put off has fallen below a fifth, whoever sent the rest"
+
+
 def test_a_killed_front_loses_only_its_own_connections(node: Node) -> None:
     counted = node.settled_figures()["gatepost_messages_total{" + 'decision="deliver",verdict="clean"}']
     name, pid = sorted(node.fronts.items())[1]

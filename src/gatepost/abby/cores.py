@@ -141,6 +141,7 @@ class LocalCore:
         return await self._guard.read_features(request, body, client)
 
     async def ask_load(self) -> Load:
+        await self._guard.look()
         return self._guard.load()
 
     def load_now(self) -> Load | None:

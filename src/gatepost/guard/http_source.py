@@ -212,6 +212,7 @@ class _Source:
     async def load(self, request: Request) -> Answer:
         if refusal := await self._refusal(request):
             return refusal
+        await self._guard.look()
         return _json(self._guard.load())
 
     async def health(self, _request: Request) -> Answer:

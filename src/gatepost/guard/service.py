@@ -118,6 +118,10 @@ class Guard:
         """How busy it is, and what keeps it from its work."""
         return self._condition.describe(self._queue.load())
 
+    async def look(self) -> None:
+        """Look again at what all messages need, where that was not done just now."""
+        await self._condition.look()
+
     def queue_counters(self) -> QueueCounters:
         """What the queue of slots has counted."""
         return self._queue.counters()

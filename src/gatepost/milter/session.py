@@ -440,6 +440,7 @@ class MilterSession:
         self._message: MilterMessage | None = None
         self._in_header = self._in_body = False
         self._content_ends = 0.0
+        self._is_put_off = False
         self._closing = False
         self._interruptible = True
         self.idle = asyncio.Event()
@@ -557,11 +558,13 @@ class MilterSession:
         self._end(keep_macros=True)
         part = self._part = self._current()
         services = part.services
+        services.attempts += 1
+        self._is_put_off = False
         sender = read_path(parse_texts(frame.data)[0], services.limits)
         if sender is None:
-            return _refuse(replies.BAD_SENDER)
+            return self._refuse(replies.BAD_SENDER)
         if shortage := services.find_shortage():
-            return _refuse(shortage)
+            return self._refuse(shortage)
         client = self._client
         if self._macros.get(USER):
             # A user's own machine is no mail server: neither SPF nor lists of hosts have to do with it.
@@ -576,19 +579,19 @@ class MilterSession:
         if message is None or self._in_header or self._in_body:
             raise FrameError("RCPT out of order")
         if not address:
-            return _refuse(replies.BAD_RECIPIENT)
+            return self._refuse(replies.BAD_RECIPIENT)
         if max(message.recipients, len(message.tenants)) >= services.limits.recipients:
-            return _refuse(replies.TOO_MANY_RECIPIENTS)
+            return self._refuse(replies.TOO_MANY_RECIPIENTS)
         domain = normal_domain(address.rpartition("@")[2]) if "@" in address else ""
         try:
             if domain not in message.tenants:
                 message.tenants[domain] = await services.tenancy.tenant_of(domain)
         except StorageError:
-            return _refuse(replies.TRY_LATER)
+            return self._refuse(replies.TRY_LATER)
         tenant = message.tenants[domain]
         report = services.reports.find(address) if services.reports else None
         if not message.fits(tenant, report):
-            return _refuse(replies.SEPARATELY)
+            return self._refuse(replies.SEPARATELY)
         message.add_recipient(address, tenant, report)
         return CONTINUE
 
@@ -643,7 +646,7 @@ class MilterSession:
         """Have a message analysed; return the name of what is done with it, and the frames of the answer."""
         part, services = self._part, self._part.services
         if message.refusal:
-            return _name_refusal(message.refusal), _refuse(message.refusal)
+            return _name_refusal(message.refusal), self._refuse(message.refusal)
         queue_id = self._macros.get(QUEUE_ID, "")
         request = ScanRequest(
             *(new_id(), int(time.time() * 1_000), message.envelope(), "milter"),
@@ -677,10 +680,15 @@ class MilterSession:
             return "quarantine", changes + pack_quarantine(reason) + ACCEPT
         if answer.positive:
             return "discard", DISCARD
-        return _name_refusal(answer), _refuse(answer)
+        return _name_refusal(answer), self._refuse(answer)
 
     async def _show_progress(self) -> None:
         self._connection.write(PROGRESS)
+
+    def _refuse(self, answer: SmtpReply) -> bytes:
+        """Return the frame of a refusal; one for a reason of ours puts the message off, which is counted once."""
+        self._is_put_off = self._part.services.count_deferral((answer,), counted=self._is_put_off)
+        return pack_reply(answer.code, answer.lines[0])
 
     def _has(self, flag: Action | Step) -> bool:
         return self._agreed is not None and self._agreed.has(flag)
@@ -699,7 +707,3 @@ class MilterSession:
 
 def _name_refusal(answer: SmtpReply) -> str:
     return "reject" if answer.code >= 500 else "tempfail"
-
-
-def _refuse(answer: SmtpReply) -> bytes:
-    return pack_reply(answer.code, answer.lines[0])

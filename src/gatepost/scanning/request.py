@@ -6,7 +6,7 @@ whatever pieces the network makes; the message goes to the spool as it arrives.
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import chain
 from typing import Literal, TypeAlias
 
@@ -112,10 +112,15 @@ class Load(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.in_processing >= self.threshold
 
 
+async def nothing_to_see() -> None:
+    """Nobody looks at what this process needs."""
+
+
 class Condition(msgspec.Struct):
     """The state of what all messages of a process need, as it was seen last: see `Load`. Warnings are by component; a
     note is one that is shown until a time of the monotonic clock. `next_hop` says why mail waits for a next hop, and is
-    asked whenever the state is read: a client that was told 451 is no sooner told than the status."""
+    asked whenever the state is read: a client that was told 451 is no sooner told than the status. `look` looks at the
+    rest again; those who are asked for the state await it before."""
 
     fault: str = ""
     slowed: str = ""
@@ -123,6 +128,7 @@ class Condition(msgspec.Struct):
     note: str = ""
     until: float = 0.0
     next_hop: Callable[[], str] = str
+    look: Callable[[], Awaitable[None]] = nothing_to_see
 
     def remark(self, note: str, seconds: float) -> None:
         """Show a note for so long."""

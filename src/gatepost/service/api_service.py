@@ -80,7 +80,8 @@ def _open_core(url: str, plan: Plan) -> "RemoteCore":
 
 
 async def _find_fault(condition: Condition) -> str | None:
-    """Return why no message can be taken to its end, as it was seen last."""
+    """Return why no message can be taken to its end, as it is now."""
+    await condition.look()
     return condition.fault or None
 
 

@@ -270,8 +270,9 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
     deliveries = DeliveryLog(shared.store.messages.record_deliveries)
     deliveries.start()
     stack.push_async_callback(deliveries.stop)
-    routing = await stack.enter_async_context(open_routing(settings, plan.data))
-    outbound_routing = await stack.enter_async_context(open_outbound_routing(settings, routing, plan.data))
+    routing = await stack.enter_async_context(open_routing(settings, plan.data, shared.node.hops))
+    opened_outbound = open_outbound_routing(settings, routing, plan.data, shared.node.hops)
+    outbound_routing = await stack.enter_async_context(opened_outbound)
     guard = build_guard(plan, settings, shared)
     opened = open_quarantine(
         *(settings, shared.store, plan.data, routing, outbound_routing), shared=shared, viewer=guard.pool

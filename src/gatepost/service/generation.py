@@ -26,7 +26,7 @@ from gatepost.logs import Logger
 from gatepost.metrics import Family, flatten, merge, unflatten
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.service.certificates import load_certificates
-from gatepost.service.health import HealthWatch, NodeHealth, SmtpCounts, count_smtp
+from gatepost.service.health import HealthWatch, NodeHealth, SmtpCounts, count_source
 from gatepost.service.listeners import Listeners
 from gatepost.service.metrics import AskerMetrics, GatewayMetrics, build_metrics_app
 from gatepost.service.plan import Plan, SharedParts
@@ -224,7 +224,12 @@ class Generations(Collector):
     def smtp_counts(self) -> SmtpCounts | None:
         """Return what the SMTP source of the generation that serves has counted; None without one."""
         part = self._current.smtp if self._current else None
-        return count_smtp(self._listeners.intake(part), part.services) if part else None
+        return count_source(self._listeners.intake(part), part.services) if part else None
+
+    def milter_counts(self) -> SmtpCounts | None:
+        """Return what the milter source of the generation that serves has counted; None without one."""
+        part = self._current.milter if self._current else None
+        return count_source(self._listeners.milter_intake(part), part.services) if part else None
 
     def renew_delivery(self) -> None:
         """Read the files for TLS towards next hops again; raises `OSError` if one cannot be used."""

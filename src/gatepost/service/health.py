@@ -1,7 +1,7 @@
 """The health of a running service: what is wrong, what will go wrong, and who is told.
 
 `ConditionWatch` looks every two seconds at what all messages need. `HealthWarnings` looks once a minute for what will
-become a fault: a certificate that ends soon, a quarantine that fills, DNS that fails, mail that SMTP puts off; and
+become a fault: a certificate that ends soon, a quarantine that fills, DNS that fails, mail that a source puts off; and
 `SlotWatch` for messages that wait for a slot while processors are idle. Mail flows meanwhile, if slowly, so the status
 of the queue does not change by it. All of them write into the condition of the process, from which the queue's status,
 `/readyz`, metrics, pages and `gatepost nodes` are told.
@@ -65,13 +65,16 @@ def state_of(load: "Load") -> HealthState:
 
 WATCH_SECONDS = 2.0
 STORAGE_SECONDS = 5.0
+# Whoever reads the state has a look that is at most so old, and waits for one at most so long.
+FRESH_SECONDS, PATIENCE_SECONDS = 0.25, 0.5
 # What spool, quarantine and database need to take anything at all.
 LEAST_FREE = 16 << 20
 
 
 class ConditionWatch:
-    """Looks every two seconds at what all messages of a process need, and writes what it sees into the condition that
-    the queue's status, `/readyz`, metrics, alerts and `gatepost nodes` are told from.
+    """Looks every two seconds, and whenever the state is asked for, at what all messages of a process need, and writes
+    what it sees into the condition that the queue's status, `/readyz`, metrics, alerts and `gatepost nodes` are told
+    from.
 
     Storage has to keep a change, not only to answer: a full disk can still be read. `next_hop` returns why mail waits
     for a next hop of the SMTP source, "" if none does; the condition asks it whenever it is read, and here it is only
@@ -88,14 +91,32 @@ class ConditionWatch:
     ) -> None:
         self._condition, self._store, self._data = condition, store, data
         self._flow, self._delayed_by = flow, ""
-        condition.next_hop = next_hop
+        condition.next_hop, condition.look = next_hop, self.look_if_old
+        self._seen_at, self._looking = -FRESH_SECONDS, asyncio.Lock()
+        self._asked: asyncio.Task[None] | None = None
         # What clients are told has no path in it; the log has the whole reason.
         self._detail = ""
         self._told: tuple[str, ...] = ()
         self.periodic = PeriodicWork(self.look, WATCH_SECONDS, "the condition of the service could not be seen", log)
 
+    async def look_if_old(self) -> None:
+        """Look where the last look is old, and wait for it a little: storage that hangs is told of when its time is
+        over, and nobody who asks hangs with it."""
+        if read_clock() - self._seen_at < FRESH_SECONDS:
+            return
+        if self._asked is None or self._asked.done():
+            self._asked = asyncio.create_task(self.look())
+        await asyncio.wait([self._asked], timeout=PATIENCE_SECONDS)
+
     async def look(self) -> None:
-        """Look once."""
+        """Look once; where a look is under way, wait for that one."""
+        began = read_clock()
+        async with self._looking:
+            if self._seen_at < began:
+                await self._look()
+                self._seen_at = read_clock()
+
+    async def _look(self) -> None:
         fault = self._check_disk() or await self._check_storage()
         if fault and self._flow():
             fault += "; limits of flow control do not hold"
@@ -146,6 +167,7 @@ class ConditionWatch:
             self._detail = str(fault)
             return "storage cannot be used"
         except TimeoutError:
+            self._detail = ""
             return f"storage does not answer within {STORAGE_SECONDS:.0f} seconds"
         return ""
 
@@ -181,8 +203,8 @@ class SmtpCounts(msgspec.Struct, frozen=True):
     put_off: Counter[DeferralReason] = msgspec.field(default_factory=Counter)
 
 
-def count_smtp(intake: "Intake", services: "Services") -> SmtpCounts:
-    """Return what an SMTP source has counted."""
+def count_source(intake: "Intake", services: "Services") -> SmtpCounts:
+    """Return what a source of mail servers, SMTP or milter, has counted."""
     full = intake.turned_away_full
     put_off: Counter[DeferralReason] = Counter({"connections": full})
     for reason, times in services.deferred.items():
@@ -191,15 +213,16 @@ def count_smtp(intake: "Intake", services: "Services") -> SmtpCounts:
 
 
 class DeferralWatch:
-    """Whether the SMTP source puts mail off for reasons that lie here, by the counts of the last minutes. Its senders
-    keep the mail and come again.
+    """Whether a source, SMTP or milter, puts mail off for reasons that lie here, by the counts of the last minutes. Its
+    senders keep the mail and come again.
 
     Replies of our own with a 4xx code count (`smtp.replies.DEFERRALS`), and connections for which the port had no room.
     Greylisting, limits of flow control and of outbound senders are what the operator has asked for, what the next
     hop answers is counted by its route (`smtp.hop_answers`), and a 5xx reply leaves nothing to wait for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, source: str = "SMTP") -> None:
+        self._source = source
         self._seen: deque[SmtpCounts] = deque([SmtpCounts()], maxlen=DEFERRAL_LOOKS + 1)
 
     def warn(self, counts: SmtpCounts | None) -> str:
@@ -218,7 +241,7 @@ class DeferralWatch:
             return ""
         worst, times = reasons.most_common(1)[0]
         because = f"{'because' if times == late else 'mostly because'} {DEFERRAL_REASONS[worst]}"
-        return f"SMTP puts mail off: {late:,} of {attempts:,} messages of the last minutes, {because}"
+        return f"{self._source} puts mail off: {late:,} of {attempts:,} messages of the last minutes, {because}"
 
 
 WARNING_SECONDS = 60.0
@@ -230,7 +253,7 @@ DNS_QUERIES, DNS_SHARE = 20, 0.5
 
 class HealthWarnings:
     """Looks for warnings for as long as the process serves. `plan` returns the plan in force, `dns` what the resolver
-    has counted, `smtp` what the SMTP source has, None without one, and `recipients` why recipients are not
+    has counted, `smtp` and `milter` what these sources have, None without one, and `recipients` why recipients are not
     verified."""
 
     def __init__(
@@ -241,10 +264,11 @@ class HealthWarnings:
         dns: "Callable[[], DnsCounters | None]",
         smtp: Callable[[], SmtpCounts | None] = lambda: None,
         recipients: Callable[[], str] = str,
+        milter: Callable[[], SmtpCounts | None] = lambda: None,
     ) -> None:
-        self._condition, self._store, self._plan, self._dns, self._smtp = condition, store, plan, dns, smtp
+        self._condition, self._store, self._plan, self._dns = condition, store, plan, dns
         self._recipients = recipients
-        self._deferrals = DeferralWatch()
+        self._sources = {"smtp": (DeferralWatch(), smtp), "milter": (DeferralWatch("The milter source"), milter)}
         self._asked: tuple[int, int] = (0, 0)
         self.periodic = PeriodicWork(self.look, WARNING_SECONDS, "warnings could not be looked for", log)
 
@@ -255,7 +279,7 @@ class HealthWarnings:
             "certificate": await asyncio.to_thread(warn_of_certificates, plan, datetime.now(UTC)) if plan else "",
             "quarantine": await self._warn_of_quarantine(plan),
             "dns": self._warn_of_dns(),
-            "smtp": self._warn_of_deferrals(),
+            **{source: self._warn_of_deferrals(*watched) for source, watched in self._sources.items()},
             "recipients": self._recipients(),
         }
         for component, text in found.items():
@@ -273,8 +297,8 @@ class HealthWarnings:
         share = used / plan.guard.quarantine.max_size
         return f"the quarantine is {share:.0%} full (quarantine.maxSize)" if share >= QUARANTINE_SHARE else ""
 
-    def _warn_of_deferrals(self) -> str:
-        text = self._deferrals.warn(self._smtp())
+    def _warn_of_deferrals(self, watch: DeferralWatch, counts: Callable[[], SmtpCounts | None]) -> str:
+        text = watch.warn(counts())
         # Where storage is away or next hops take no mail, that is told already, and this is the consequence.
         return "" if self._condition.fault or self._condition.delayed else text
 
@@ -434,7 +458,9 @@ def _find_idle_share(before: tuple[CpuUse, ...], after: tuple[CpuUse, ...]) -> f
 _NO_TENANT = "00000000-0000-0000-0000-000000000000"
 SEEN_UNTIL_TOLD = 2
 
-Component: TypeAlias = Literal["messageQueue", "storage", "certificate", "quarantine", "dns", "smtp", "slots"]
+Component: TypeAlias = Literal[
+    "messageQueue", "storage", "certificate", "quarantine", "dns", "smtp", "milter", "recipients", "slots"
+]
 Seen: TypeAlias = tuple[HealthState, str]
 Probe: TypeAlias = Callable[[], Awaitable[Seen]]
 
@@ -503,7 +529,7 @@ class HealthWatch:
 
     def watch_warnings(self, condition: Condition) -> None:
         """Tell of warnings, too, which `HealthWarnings` and `SlotWatch` look for."""
-        warned: tuple[Component, ...] = ("certificate", "quarantine", "dns", "smtp", "slots")
+        warned: tuple[Component, ...] = ("certificate", "quarantine", "dns", "smtp", "milter", "recipients", "slots")
         for component in warned:
             self._probes[component] = probe_warning(condition, component)
 

@@ -80,16 +80,8 @@ class GatewayMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from _describe_intake("smtp", "SMTP sessions", self._intake, self._services)
-        full = self._intake.turned_away_full
-        yield counter("gatepost_smtp_port_full", "Connections that found no room on the port", full, of_process=True)
         gave_way = self._intake.gave_way
         yield counter("gatepost_smtp_gave_way", "Idle sessions ended on a full port", gave_way, of_process=True)
-        begun = self._services.attempts
-        yield counter("gatepost_smtp_transactions", "Transactions that were begun", begun)
-        put_off = counter("gatepost_smtp_put_off", "Those put off for a reason of ours", labels=("reason",))
-        for reason in sorted(set(DEFERRALS.values())):
-            put_off.add_metric((reason,), self._services.deferred[reason])
-        yield put_off
         outbound = self._services.outbound
         if outbound:
             limited = outbound.limits.limited
@@ -147,6 +139,13 @@ def _describe_intake(source: str, sessions: str, intake: "Intake", services: "Se
     for answer, count in services.answers.items():
         answers.add_metric((answer,), count)
     yield answers
+    full = intake.turned_away_full
+    yield counter(f"gatepost_{source}_port_full", "Connections that found no room on the port", full, of_process=True)
+    yield counter(f"gatepost_{source}_transactions", "Transactions that were begun", services.attempts)
+    put_off = counter(f"gatepost_{source}_put_off", "Those put off for a reason of ours", labels=("reason",))
+    for reason in sorted(set(DEFERRALS.values())):
+        put_off.add_metric((reason,), services.deferred[reason])
+    yield put_off
 
 
 def _describe_next_hops(routings: "Sequence[Routing]") -> Iterator[Metric]:

@@ -16,6 +16,7 @@ from gatepost.metrics import exposition
 from gatepost.node_memory import LocalRecords, NodeMemory, SharedRecords, SharedTally, Tally
 from gatepost.service.metrics import MetricBoards, NodeMetrics
 from gatepost.service.watchdogs import Heartbeats
+from gatepost.smtp.hop_answers import HopCells
 from gatepost.smtp.outbound import WIDTH, SenderRecords
 from gatepost.workers.fair_queue import FairQueue
 from gatepost.workers.slot_counts import NodeCounts, SharedCounts, SlotCounts
@@ -29,7 +30,8 @@ class SingleProcess:
     """A node of one process: nothing is shared, and every limit is counted where it is used.
 
     `calls` counts costly calls, if not who is called does. `guesses` are those at the API and the pages,
-    `secret_guesses` those at the cores' secret. `senders` counts what senders of outbound mail have sent.
+    `secret_guesses` those at the cores' secret. `senders` counts what senders of outbound mail have sent, `hops` what
+    next hops answer, if not their routes do.
     """
 
     number = 0
@@ -39,6 +41,7 @@ class SingleProcess:
         self.calls: Tally | None = None
         self.guesses, self.secret_guesses = GuessMemories(), GuessMemory()
         self.senders: SenderRecords = LocalRecords(MAX_SENDERS)
+        self.hops: HopCells | None = None
         self._queue: FairQueue | None = None
 
     def connections(self, _port: str) -> Tally | None:
@@ -81,6 +84,7 @@ class NodeCells:
         self.guesses = GuessMemories(*(SharedGuessMemory(self.memory) for _ in range(3)))
         self.secret_guesses = SharedGuessMemory(self.memory)
         self.senders = SharedRecords(self.memory, WIDTH, MAX_SENDERS)
+        self.hops = HopCells(self.memory)
         self.boards = MetricBoards(self.memory)
         self.heartbeats = Heartbeats(self.memory)
 
@@ -106,7 +110,7 @@ class NodeProcess(SingleProcess):
         super().__init__()
         cells.memory.member = number
         self._cells = cells
-        self.calls, self.senders = cells.calls, cells.senders
+        self.calls, self.senders, self.hops = cells.calls, cells.senders, cells.hops
         self.guesses, self.secret_guesses = cells.guesses, cells.secret_guesses
         self.number, self.is_first = number, number == 0
         self.members = cells.memory.members

@@ -10,6 +10,7 @@ from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings.delivery import DeliverySettings, HopSettings, NextHops, list_hops
 from gatepost.settings.keys import GuardSettings
 from gatepost.settings.recipients import CallOutSettings, LdapSettings, parse_filter
+from gatepost.smtp.hop_answers import HopCells
 from gatepost.smtp.ldap import LdapDirectory, LdapServer
 from gatepost.smtp.next_hop import Credentials, NextHopTimeouts
 from gatepost.smtp.recipients import (
@@ -31,10 +32,12 @@ def hostname(settings: GuardSettings) -> str:
 
 
 @asynccontextmanager
-async def open_routing(settings: GuardSettings, data: DataFolder | None = None) -> AsyncIterator[Routing | None]:
+async def open_routing(
+    settings: GuardSettings, data: DataFolder | None = None, shared: HopCells | None = None
+) -> AsyncIterator[Routing | None]:
     """Build the routes, if there is a next hop, and close their connections in the end. What next hops can do is kept
     in the data folder. Raises `StartError` if a certificate cannot be used."""
-    routing = build_routing(settings, data)
+    routing = build_routing(settings, data, shared)
     try:
         yield routing
     finally:
@@ -42,27 +45,34 @@ async def open_routing(settings: GuardSettings, data: DataFolder | None = None) 
             await routing.close()
 
 
-def build_routing(settings: GuardSettings, data: DataFolder | None = None) -> Routing | None:
-    """Build the routes; None without a next hop. Raises `StartError` if a certificate cannot be used."""
+def build_routing(
+    settings: GuardSettings, data: DataFolder | None = None, shared: HopCells | None = None
+) -> Routing | None:
+    """Build the routes; None without a next hop. `shared` is where processes of a node count what next hops answer.
+    Raises `StartError` if a certificate cannot be used."""
     delivery = settings.delivery
     if not delivery.has_next_hop:
         return None
     seen, name = SeenFeatures(data.next_hops if data else None), hostname(settings)
     rules = [
         RouteRule(
-            _build_route(name_route(index), delivery, route, route.next_hop, name, seen),
+            _build_route(name_route(index), delivery, route, route.next_hop, name, seen, shared),
             frozenset(route.domains),
             frozenset(route.tenants),
         )
         for index, route in enumerate(delivery.routes)
     ]
-    default = _build_route(DEFAULT, delivery, delivery, delivery.next_hop, name, seen) if delivery.next_hop else None
-    return Routing(rules, default)
+    if not delivery.next_hop:
+        return Routing(rules, None)
+    return Routing(rules, _build_route(DEFAULT, delivery, delivery, delivery.next_hop, name, seen, shared))
 
 
 @asynccontextmanager
 async def open_outbound_routing(
-    settings: GuardSettings, inbound: Routing | None, data: DataFolder | None = None
+    settings: GuardSettings,
+    inbound: Routing | None,
+    data: DataFolder | None = None,
+    shared: HopCells | None = None,
 ) -> AsyncIterator[Routing | None]:
     """Build the route of outbound mail, if it has a next hop of its own; else it takes those of other mail. Raises
     `StartError` if a certificate cannot be used."""
@@ -72,7 +82,7 @@ async def open_outbound_routing(
         yield inbound
         return
     seen = SeenFeatures(data.next_hops if data else None)
-    route = _build_route(OUTBOUND, settings.delivery, outbound, outbound.next_hop, hostname(settings), seen)
+    route = _build_route(OUTBOUND, settings.delivery, outbound, outbound.next_hop, hostname(settings), seen, shared)
     routing = Routing((), route)
     try:
         yield routing
@@ -92,6 +102,7 @@ def _build_route(
     next_hop: NextHops,
     hostname: str,
     seen: SeenFeatures,
+    shared: HopCells | None = None,
 ) -> Route:
     urls, weights = list_hops(next_hop)
     timeouts = NextHopTimeouts.from_setting(settings.timeout / 1_000)
@@ -104,7 +115,7 @@ def _build_route(
         ]
     except (OSError, ValueError) as fault:
         raise StartError(f"A certificate of delivery in guard.yml cannot be used: {fault}.") from None
-    return Route(name, relays, weights)
+    return Route(name, relays, weights, shared)
 
 
 def build_recipient_verifier(

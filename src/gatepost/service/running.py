@@ -140,7 +140,8 @@ def _watch_condition(
 ) -> tuple[ConditionWatch, HealthWarnings]:
     """Return what looks at that which all messages need, and at what will become a fault."""
     condition, store = shared.condition, shared.store
-    counts = (generations.dns_counters, generations.smtp_counts, generations.recipients_fault)
+    sources = (generations.smtp_counts, generations.recipients_fault, generations.milter_counts)
+    counts = (generations.dns_counters, *sources)
     warnings = HealthWarnings(condition, store, lambda: generations.plan, *counts)
     faults = (generations.next_hop_fault, generations.flow_fault)
     return ConditionWatch(condition, store, plan.data.path, *faults), warnings

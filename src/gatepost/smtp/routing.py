@@ -31,7 +31,7 @@ import random
 import socket
 import ssl
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -42,7 +42,7 @@ from gatepost.logs import Logger
 from gatepost.names import normal_domain
 from gatepost.periodic import PeriodicWork
 from gatepost.smtp import replies
-from gatepost.smtp.hop_answers import HopAnswers
+from gatepost.smtp.hop_answers import HopAnswers, HopCells
 from gatepost.smtp.next_hop import Credentials, NextHop, NextHopError, NextHopTimeouts, authenticate
 from gatepost.smtp.replies import NEXT_HOP_LOST, SmtpReply
 
@@ -190,6 +190,8 @@ class Relay:
         self._reset_timer: asyncio.TimerHandle | None = None
         self.opened = self.reused = self.failures = 0
         self.fault = ""
+        # Called when the next hop could not be reached, or could be again.
+        self.on_change: Callable[[], None] = _ignore
 
     @property
     def lmtp(self) -> bool:
@@ -323,6 +325,7 @@ class Relay:
             if reason != self.fault:
                 log.warning("next hop not available", next_hop=self.url, reason=reason)
             self.fault = reason
+            self.on_change()
             raise NextHopError(reason) from None
         finally:
             self._tried.set()
@@ -355,6 +358,7 @@ class Relay:
         if self.fault:
             log.info("next hop available again", next_hop=self.url)
         self.fault = ""
+        self.on_change()
         self.opened += 1
         return link
 
@@ -389,6 +393,10 @@ class Relay:
             self._idle.popleft().close()
 
 
+def _ignore() -> None:
+    """Nobody is to be told."""
+
+
 def _describe(fault: Exception) -> str:
     """Return what happened, as the end of a sentence that starts with the next hop."""
     if isinstance(fault, NextHopError):
@@ -410,18 +418,34 @@ DEFAULT = "default"
 
 class Route:
     """Next hops that take the same mail. With weights, each gets that share of the connections; without, the first one
-    that can be reached gets all."""
+    that can be reached gets all. `shared` has the cells in which processes of a node count together."""
 
-    def __init__(self, name: str, relays: Sequence[Relay], weights: Sequence[int] = ()) -> None:
+    def __init__(
+        self, name: str, relays: Sequence[Relay], weights: Sequence[int] = (), shared: HopCells | None = None
+    ) -> None:
         self.name, self.relays, self._weights = name, tuple(relays), tuple(weights)
         self._random = random.Random()  # noqa: S311  it balances load
-        self.answers = HopAnswers()
+        leads_to = " ".join((name, *(relay.url for relay in relays)))
+        self.answers = HopAnswers(columns=shared.open(leads_to) if shared else None)
+        for relay in self.relays:
+            relay.on_change = self._note_reached
+
+    def _note_reached(self) -> None:
+        self.answers.note_reached(not self._own_fault)
+
+    @property
+    def _own_fault(self) -> str:
+        faults = [f"{relay.url} {relay.fault}" for relay in self.relays if relay.fault]
+        return "; ".join(faults) if len(faults) == len(self.relays) else ""
 
     @property
     def fault(self) -> str:
-        """Why no next hop can be reached; "" if one can, or none was tried yet."""
-        faults = [f"{relay.url} {relay.fault}" for relay in self.relays if relay.fault]
-        return "; ".join(faults) if len(faults) == len(self.relays) else ""
+        """Why no next hop can be reached, from this process or from another one of the node; "" if one can, or none was
+        tried yet."""
+        if (own := self._own_fault) or not self.answers.is_lost_elsewhere:
+            return own
+        names = ", ".join(relay.url for relay in self.relays)
+        return f"{names} cannot be reached, as another process of this node saw"
 
     async def borrow(self) -> tuple[Relay, NextHop]:
         """Return a connection that is ready for MAIL, and the relay that it goes back to. Raises `NextHopError` if no
