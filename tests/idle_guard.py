@@ -15,6 +15,9 @@ class IdleGuard(Guard):
     def __init__(self, load: Load | None = None) -> None:
         self._load = load or Load(0, 1, 1)
 
+    async def look(self) -> None:
+        """Nothing has changed."""
+
     def load(self) -> Load:
         return self._load
 

@@ -27,7 +27,7 @@ from gatepost.workers import fair_queue
 
 LANGUAGES = {
     *("", "console", "go", "http", "ini", "java", "js", "json", "php", "powershell", "python", "sh", "text", "toml"),
-    *("xml", "yaml"),
+    *("sql", "xml", "yaml"),
 }
 POSTFIX = {"master.cf", "main.cf"}
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -31,6 +31,9 @@ class Straw(Guard):
         self.busy = 0
         self.bodies: list[MessageBody] = []
 
+    async def look(self) -> None:
+        """Nothing has changed."""
+
     def load(self) -> Load:
         return Load(self.busy, 2, 2)
 

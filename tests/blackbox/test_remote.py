@@ -42,6 +42,9 @@ class SteeredGuard(IdleGuard):
         self.broken = False
         self.other = False
 
+    async def look(self) -> None:
+        """Nothing has changed."""
+
     def load(self) -> Load:
         return Load(self.busy, 2, 2)
 

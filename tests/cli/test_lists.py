@@ -70,7 +70,9 @@ def test_a_tenant_has_domains_and_is_deleted_with_its_own(run: Run) -> None:
     assert json.loads(run("tenant", "domains", uid, "--json")[1])["domains"][0] == "a.example"
     assert run("tenant", "domains", uid, "--none") == (0, "\n", "")
     run("apikey", "create", "k", "--tenant", uid)
-    assert run("tenant", "delete", uid) == (0, "Deleted Acme.\n", "")
+    code, printed, announced = run("tenant", "delete", uid)
+    assert (code, printed) == (0, "Deleted Acme.\n")
+    assert announced.startswith(f"Deletes tenant {uid} with its lists, keys, domains and results from ")
     assert [tenant["name"] for tenant in json.loads(run("tenant", "list", "--json")[1])] == ["Other"]
     assert json.loads(run("apikey", "list", "--json")[1]) == []
     actions = [record["action"] for record in json.loads(run("audit", "--tenant", uid, "--json")[1])]

@@ -1,19 +1,23 @@
 """`gatepost backup`, `restore` and `storage copy` as a person uses them."""
 
+import asyncio
 import io
+import json
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from gatepost.cli import main
+from gatepost.cli.commands import COMMANDS, Group, list_parameters
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.store import name_storage
+from gatepost.store import name_storage, open_store
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -60,7 +64,7 @@ def test_copy(run: Run, data: Path, postgres_url: str) -> None:
     asked = ("storage", "copy", "--from", "sqlite:gatepost.db", "--to", postgres_url, "--data", data)
     code, printed, fault = run(*asked)
     assert code == 0
-    assert fault.startswith(f"Copying {data / 'gatepost.db'} to postgresql://")
+    assert fault.startswith(f"Copies {data / 'gatepost.db'} to postgresql://")
     assert "2 rows copied" in printed, "the tenant and the line of the audit trail"
     code, _, fault = run(*asked)
     assert (code, "not empty" in fault) == (1, True)
@@ -87,7 +91,7 @@ with DataFolder(Path({str(data)!r})).lock("guard"):
         service.communicate()
     code, printed, fault = run(*asked)
     assert (code, "rows copied" in printed) == (0, True)
-    assert fault.startswith(f"Copying {data / 'gatepost.db'} to {data / 'new.db'}.")
+    assert fault.startswith(f"Copies {data / 'gatepost.db'} to {data / 'new.db'}.")
 
 
 def test_a_restore_names_its_target_and_does_not_hit_production_by_accident(
@@ -108,12 +112,123 @@ def test_a_restore_names_its_target_and_does_not_hit_production_by_accident(
     assert database.read_bytes() == production
     code, printed, fault = run("restore", file, "--data", trial, "--config", trial, "--force")
     assert code == 0
-    assert fault.startswith(f"Restoring {file} into {trial / 'gatepost.db'}.")
+    assert fault.startswith(f"Restores {file} into {trial / 'gatepost.db'}, and replaces all that is there.")
     assert str(trial / "gatepost.db") in "".join(printed.split())
     monkeypatch.delenv("GATEPOST_CONFIG")
     code, _, fault = run("restore", file, "--data", data)
     assert code == 1
     assert f"{database}isnotempty" in "".join(fault.split())
+
+
+@pytest.mark.parametrize("command", [("tenant", "list"), ("lists", "drop", "x"), ("upgrade", "run"), ("doctor",)])
+@pytest.mark.parametrize(("said", "variable"), [("--data", "GATEPOST_CONFIG"), ("--config", "GATEPOST_DATA")])
+def test_no_command_mixes_a_folder_with_a_variable_of_another_service(
+    command: tuple[str, ...],
+    said: str,
+    variable: str,
+    run: Run,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prepare(DataFolder(tmp_path / "trial"), None)
+    monkeypatch.setenv(variable, str(data))
+    code, _, fault = run(*command, said, tmp_path / "trial")
+    words = "".join(fault.split())
+    assert code == 1
+    assert f"{said}names{tmp_path / 'trial'},but{variable}names{data}" in words
+    assert "Nothingwaschanged" in words
+
+
+def test_a_folder_that_the_variables_name_too_is_no_surprise(
+    run: Run, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GATEPOST_CONFIG", str(data))
+    monkeypatch.setenv("GATEPOST_DATA", str(data))
+    assert run("tenant", "create", "one", "--data", data)[0] == 0
+    assert "one" in run("tenant", "list", "--config", data)[1]
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_restore_into_another_database(
+    engine: str, run: Run, data: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    file = tmp_path / "kept.db"
+    run("tenant", "create", "one", "--data", data)
+    assert run("backup", file, "--data", data)[0] == 0
+    database = (data / "gatepost.db").read_bytes()
+    target = f"sqlite:{tmp_path / 'trial.db'}" if engine == "sqlite" else request.getfixturevalue("postgres_url")
+    code, _, fault = run("restore", file, "--to", target, "--data", data)
+    assert code == 0, fault
+    assert fault.startswith(f"Restores {file} into {name_storage(target, data)}.")
+    assert (data / "gatepost.db").read_bytes() == database, "that of the service is not touched"
+    code, _, fault = run("restore", file, "--to", target, "--data", data)
+    assert (code, "isnotempty" in "".join(fault.split())) == (1, True)
+
+    async def list_tenants() -> list[str]:
+        store = open_store(target, data)
+        found = await store.tenants.all()
+        await store.close()
+        return [each.name for each in found]
+
+    assert asyncio.run(list_tenants()) == ["one"]
+
+
+def test_a_backup_is_proven_by_restoring_it(run: Run, data: Path, tmp_path: Path) -> None:
+    file = tmp_path / "kept.db"
+    run("tenant", "create", "one", "--data", data)
+    code, printed, _ = run("backup", file, "--verify", "--data", data)
+    assert code == 0
+    assert "was restored and has 2 rows" in printed.replace("\n", " ")
+    before = file.read_bytes()
+    run("tenant", "create", "two", "--data", data)
+    code, printed, _ = run("backup", file, "--verify", "--data", data, "--json")
+    assert (code, json.loads(printed)["rows"]) == (0, 2), "one that is there is proven as it is"
+    assert file.read_bytes() == before
+    assert run("backup", file, "--verify", "--force", "--data", data)[0] == 0
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["data", "kept.db"], "nothing is left beside it"
+    file.write_bytes(before[: len(before) // 2])
+    code, _, fault = run("backup", file, "--verify", "--data", data)
+    assert code == 1
+    assert str(file) in "".join(fault.split())
+
+
+DESTRUCTIVE = ("delete", "drop", "clear", "revoke", "erase", "forget", "restore", "copy", "restart", "rotate")
+
+
+def _list_commands(
+    commands: Iterable[tuple[str, object]], start: str = ""
+) -> Iterator[tuple[str, Callable[..., None]]]:
+    for name, each in commands:
+        if isinstance(each, Group):
+            yield from _list_commands(each.commands.items(), f"{start}{name} ")
+        else:
+            yield f"{start}{name}", cast(Callable[..., None], each)
+
+
+def test_what_destroys_something_can_be_confirmed_beforehand() -> None:
+    found = {
+        name: {option for parameter in list_parameters(command) for option in parameter.names}
+        for name, command in _list_commands(COMMANDS.items())
+        if any(word in name for word in DESTRUCTIVE)
+    }
+    assert len(found) >= 13, sorted(found)
+    assert {name for name, options in found.items() if "--yes" not in options} == set()
+
+
+def test_on_a_terminal_it_is_asked_what_is_named(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    run("lists", "create", "mine", "--kind", "sender", "--category", "block", "--data", data)
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    code, _, fault = run("lists", "drop", "mine", "--data", data)
+    assert code == 1
+    assert f"Deletes the list mine of all tenants with its entries from {data / 'gatepost.db'}." in fault
+    assert "Aborted!" in fault
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    assert run("lists", "drop", "mine", "--data", data)[0] == 0
 
 
 @pytest.mark.parametrize(

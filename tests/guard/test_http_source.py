@@ -45,6 +45,9 @@ class Core(Guard):
         self.full: Full | None = None
         self.fault: Exception | None = None
 
+    async def look(self) -> None:
+        """Nothing has changed."""
+
     def load(self) -> Load:
         return Load(self.present, 5, 10)
 

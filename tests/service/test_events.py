@@ -52,10 +52,13 @@ class Deployment:
 
     def __init__(self, folder: Path, receiver: Receiver, syslog: socket.socket, next_hop: Any) -> None:
         self.data, self.receiver, self.next_hop = folder / "data", receiver, next_hop
-        self.guard, self.port, smtp = free_ports(3)
+        self.guard, self.port, smtp, milter = free_ports(4)
         self.output = folder / "output"
         guard = f"""
-scanSources: {{restApi: {{port: {self.guard}, keep: held}}, smtp: {{port: {smtp}}}}}
+scanSources:
+  restApi: {{port: {self.guard}, keep: held}}
+  smtp: {{port: {smtp}}}
+  milter: {{listen: ["127.0.0.1:{milter}"]}}
 delivery: {{nextHop: "{next_hop.url}"}}
 mainWorkerCount: 2
 workerProcesses: 2

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from bench.__main__ import BENCHMARKS
 
+from gatepost.cli.administration import DEFAULTS, FILE, read_environment
+
 ROOT = Path(__file__).parents[2]
 UNITS = sorted((ROOT / "contrib" / "systemd").glob("*.service"))
 SOURCES = [path.read_text("utf-8") for path in (ROOT / "src" / "gatepost").rglob("*.py")]
@@ -30,10 +32,20 @@ def test_systemd_takes_them(tmp_path: Path) -> None:
 def test_each_runs_its_command_and_may_take_its_time_to_stop(unit: Path) -> None:
     text = unit.read_text("utf-8")
     command = {"gatepost": "serve", "gatepost-guard": "guard", "gatepost-abby": "abby"}[unit.stem]
-    assert f"bin/gatepost {command} --config /etc/gatepost --data /var/lib/gatepost\n" in text
+    assert f"bin/gatepost {command}\n" in text
+    # What gatepost-admin uses where the file is not there.
+    assert "Environment=GATEPOST_CONFIG=/etc/gatepost GATEPOST_DATA=/var/lib/gatepost\n" in text
+    assert f"EnvironmentFile=-{FILE}\n" in text
+    assert {"GATEPOST_CONFIG": "/etc/gatepost", "GATEPOST_DATA": "/var/lib/gatepost"}.items() <= DEFAULTS.items()
     # Longer than sessions, analyses and the throttle may take to end (45 + 45 seconds).
     assert int(re.findall(r"(?m)^TimeoutStopSec=(\d+)$", text)[0]) >= 100
     assert "Restart=always" in text
+
+
+def test_the_environment_file_can_be_read_and_names_the_folders_of_the_units(tmp_path: Path) -> None:
+    file = shutil.copyfile(ROOT / "contrib" / "systemd" / "gatepost.env", tmp_path / "gatepost.env")
+    file.chmod(0o600)
+    assert read_environment(file) == {name: DEFAULTS[name] for name in ("GATEPOST_CONFIG", "GATEPOST_DATA")}
 
 
 def test_every_metric_is_on_the_page() -> None:

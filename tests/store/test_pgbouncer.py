@@ -143,6 +143,12 @@ def test_addresses(url: str, expected: tuple[str, str]) -> None:
     assert split_pooler(url) == expected
 
 
+@pytest.mark.process
+def test_an_address_that_hides_a_pooler_is_told_to_name_it(pooled_url: str, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"unsupported startup parameter.*pooler=session or pooler=transaction"):
+        open_store(split_pooler(pooled_url)[0], tmp_path)
+
+
 def test_an_unknown_mode_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="pooler must be session or transaction"):
         open_store("postgresql://a@127.0.0.1:1/c?pooler=statement", tmp_path)

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from gatepost.cli.commands import Argument, BadParameter, Group, Option, confirm
-from gatepost.cli.deployment import Deployment, parse_moment, parse_tenant_uid, render_time, require_found
+from gatepost.cli.commands import Argument, BadParameter, Group, Option
+from gatepost.cli.deployment import Deployment, YesOption, parse_moment, parse_tenant_uid, render_time, require_found
 from gatepost.cli.printing import Output
 from gatepost.service.data_folder import StartError
 from gatepost.store.errors import LastAdministrator, NameTaken, NotFound, TenantFull
@@ -109,7 +109,7 @@ def set_retention(
 def delete_tenant(
     uid: UidArgument,
     *,
-    yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
     place: Deployment,
     output: Output,
 ) -> None:
@@ -118,8 +118,7 @@ def delete_tenant(
     Asks for confirmation on a terminal unless --yes is given.
     """
     wanted = parse_tenant_uid(uid, "UID") or ""
-    if not yes and sys.stdin.isatty():
-        confirm(f"Delete tenant {wanted} with its lists, keys, domains and results?")
+    place.announce(f"Deletes tenant {wanted} with its lists, keys, domains and results from", yes=yes)
     tenant = require_found(place.with_store(lambda store: store.tenants.delete(wanted)), wanted)
     output.show(_describe_tenant(tenant), f"Deleted {tenant.name}.")
 
@@ -292,9 +291,10 @@ def disable_user(
 
 
 @users.command("forget-second-factor")
-def forget_second_factor(name: UserArgument, *, place: Deployment, output: Output) -> None:
+def forget_second_factor(name: UserArgument, *, yes: YesOption = False, place: Deployment, output: Output) -> None:
     """Turn off the second factor of a user who lost the device: authenticator app, security keys and recovery codes."""
     user = _find_user(name, place)
+    place.announce(f"Deletes the second factors of {user.name} from", yes=yes)
     place.with_store(lambda store: store.second_factors.forget(user.uid, place.actor))
     output.show({"name": user.name, "secondFactor": "off"}, f"{user.name} signs in without a second factor.")
 
@@ -398,10 +398,12 @@ def show_keys(
 def revoke_key(
     key_id: Annotated[str, Argument(metavar="ID", help="The id of the key, as printed by gatepost apikey list.")],
     *,
+    yes: YesOption = False,
     place: Deployment,
     output: Output,
 ) -> None:
     """Revoke a key. It is refused from the next call on and cannot be restored."""
+    place.announce(f"Revokes API key {key_id} for good in", yes=yes)
     key = require_found(place.with_store(lambda store: store.api_keys.revoke(key_id)), key_id)
     output.show(_describe_key(key), f"Revoked {key.name}.")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gatepost.cli.commands import Option, Options
-from gatepost.cli.deployment import ConfigOption, DataOption, Deployment
+from gatepost.cli.deployment import ConfigOption, DataOption, Deployment, announce
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
@@ -48,6 +48,10 @@ class ListService(Options, frozen=True):
         """The deployment of this machine."""
         return Deployment(config=self.config, data=self.data)
 
+    def announce(self, deed: str, *, yes: bool) -> None:
+        """Say what will be done by which service, before it is, and ask on a terminal."""
+        announce(f"{deed} {_find_url(self)}.", yes=yes)
+
     def connect(self) -> "Client":
         """Return a client with the API key."""
         return _open_client(self, api_key=_read_key(self.key_file))
@@ -68,6 +72,10 @@ class MessageService(Options, frozen=True):
         """The deployment of this machine."""
         return Deployment(config=self.config, data=self.data)
 
+    def announce(self, deed: str, *, yes: bool) -> None:
+        """Say what will be done by which service, before it is, and ask on a terminal."""
+        announce(f"{deed} {_find_url(self)}.", yes=yes)
+
     def connect(self) -> "Client":
         """Return a client with the token."""
         file = self.token_file or self.place.data_folder.token
@@ -83,18 +91,22 @@ def _open_client(service: ListService | MessageService, *, token: str = "", api_
 
     own = service.place.data_folder.certificate
     ca = service.cacert or (own if own.exists() else None)
-    url = service.url or _find_url(service.place)
+    url = _find_url(service)
     try:
         return Client(url, token, api_key=api_key, ca=ca, verify=not service.no_verify)
     except OSError:
         raise StartError(f"{ca} has no certificate that could be read.") from None
 
 
-def _find_url(place: Deployment) -> str:
-    """Return the address of the service that the configuration describes."""
+def _find_url(service: ListService | MessageService) -> str:
+    """Return the address of the service that is asked: that of the option, or that which the configuration describes.
+    Raises `StartError` where the folders belong to different services."""
+    if service.url:
+        return service.url
     from gatepost.service.commands import local_url
 
-    settings = place.load_abby()
+    service.place.check_target()
+    settings = service.place.load_abby()
     return local_url(settings, settings.listen.port)
 
 

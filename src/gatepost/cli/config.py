@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gatepost.cli.commands import Argument, BadParameter, Group, Option
-from gatepost.cli.deployment import ABBY_FILE, GUARD_FILE, Deployment, find_actor, render_time
+from gatepost.cli.deployment import ABBY_FILE, GUARD_FILE, Deployment, YesOption, find_actor, render_time
 from gatepost.cli.printing import Output, print_json, print_table, print_text
 from gatepost.service.data_folder import StartError
 from gatepost.times import now
@@ -288,11 +288,53 @@ def _describe_node(node: "NodeRecord", rollout: "Rollout") -> dict[str, Any]:
 def restart(
     *,
     all_nodes: Annotated[bool, Option("--all", help="All nodes, one after the other.")] = False,
+    wait: Annotated[bool, Option("--wait", help="Wait until every node has restarted and is healthy.")] = False,
+    yes: YesOption = False,
     place: Deployment,
     output: Output,
 ) -> None:
     """Restart every node, each only after the one before is healthy; ports stay open."""
     if not all_nodes:
         raise BadParameter("is needed; one node is restarted by its service manager", "--all")
-    number = place.with_store(lambda store: store.publishing.restart_all(find_actor()), any_node=True)
-    output.show({"restart": number}, "All nodes restart, one after the other; gatepost nodes shows them.")
+    present = place.with_store(_list_present, any_node=True)
+    names = ", ".join(each.name for each in present) or "no node is there now"
+    place.announce(f"Restarts all nodes ({names}) of", yes=yes, any_node=True)
+
+    async def run(store: "Store") -> tuple[int, str]:
+        number = await store.publishing.restart_all(find_actor())
+        return number, await _wait_for_restart(store, present) if wait else ""
+
+    number, fault = place.with_store(run, any_node=True)
+    if fault:
+        raise StartError(fault)
+    done = f"{len(present)} nodes have restarted and are healthy." if wait else ""
+    output.show({"restart": number}, done or "All nodes restart, one after the other; gatepost nodes shows them.")
+
+
+async def _list_present(store: "Store") -> "list[NodeRecord]":
+    """The nodes that say how they are."""
+    return [each for each in await store.publishing.nodes() if each.health(now()) != "silent"]
+
+
+async def _wait_for_restart(store: "Store", present: "list[NodeRecord]") -> str:
+    """Wait until these nodes have started again and are healthy; returns why not, if that takes too long."""
+    import asyncio
+    import time
+
+    before, late = {each.id: each.detail.started for each in present}, [each.name for each in present]
+    deadline = time.monotonic() + WAIT_SECONDS
+    while late and time.monotonic() < deadline:
+        await asyncio.sleep(0.5)
+        seen = {each.id: each for each in await store.publishing.nodes()}
+        late = [
+            each.name
+            for each in present
+            if each.id in seen
+            and (
+                seen[each.id].detail.started == before[each.id] or seen[each.id].health(now()) not in ("ok", "degraded")
+            )
+        ]
+    if late:
+        names, minutes = ", ".join(late), f"{WAIT_SECONDS / 60:.0f} minutes"
+        return f"After {minutes}, these have not restarted or are not healthy: {names}. gatepost nodes shows why."
+    return ""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import msgspec
 
 from gatepost import __version__
-from gatepost.cli.commands import Argument, BadParameter, Option, Options
+from gatepost.cli.commands import Argument, BadParameter, Option, Options, confirm
 from gatepost.ids import canonical
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.store.errors import NotFound
@@ -57,6 +57,7 @@ DataOption = Annotated[
         help="Folder for all data; by default ~/.local/share/gatepost.",
     ),
 ]
+YesOption = Annotated[bool, Option("--yes", help="Do not ask for confirmation.")]
 TenantOption = Annotated[
     str | None, Option("--tenant", metavar="UID", help="The uid of a tenant; without it, all tenants.")
 ]
@@ -101,6 +102,31 @@ class Deployment(Options, frozen=True):
         """The configuration folder, that of the option or else the data folder, by its absolute path."""
         return self.config.expanduser().absolute() if self.config else self.data_folder.path
 
+    def check_target(self) -> None:
+        """Refuse one folder of the command line beside the other one of an environment variable: who names a folder for
+        a trial does not mean the service whose variables are exported. Where the variables name the same folder too,
+        all is well. Raises `StartError`."""
+        is_data, is_config = _is_said("--data"), _is_said("--config")
+        if is_data == is_config:
+            return
+        said, other = ("data", "config") if is_data else ("config", "data")
+        variables = {"config": "GATEPOST_CONFIG", "data": "GATEPOST_DATA"}
+        named = {each: _find_folder(os.environ.get(variable)) for each, variable in variables.items()}
+        given = _find_folder(self.data if is_data else self.config)
+        if named[other] not in (None, given) and named[said] != given:
+            raise StartError(
+                f"--{said} names {given}, but {variables[other]} names {named[other]}, which belongs to another"
+                f" service: say --{other} as well, or unset {variables[other]}. Nothing was changed."
+            )
+
+    def announce(self, deed: str, *, yes: bool, any_node: bool = False) -> None:
+        """Say what will be done to which database, before it is, and ask on a terminal, unless the answer is known.
+        Standard output is for the result."""
+        from gatepost.store import name_storage
+
+        where = name_storage(self.find_storage(any_node=any_node), self.data_folder.path)
+        announce(f"{deed} {where}.", yes=yes)
+
     @property
     def actor(self) -> "Actor":
         """Whom the audit trail names for what a command changes: the command line."""
@@ -136,18 +162,21 @@ class Deployment(Options, frozen=True):
         Its `events` are in force on this machine. Raises `ConfigError`."""
         return self.load_guard() if self.has_guard_file else self.load_abby()
 
-    def with_store(self, use: Callable[["Store"], Awaitable[T]], *, any_node: bool = False) -> T:
+    def with_store(
+        self, use: Callable[["Store"], Awaitable[T]], *, any_node: bool = False, url: str | None = None
+    ) -> T:
         """Call `use` with the storage that `abby.yml` names, and return its result; with `any_node`, that of the file
-        which this node has."""
+        which this node has, and with `url` another one."""
         import asyncio
 
         from gatepost.store import open_store
 
-        (url, tenant_map), place = self.find_storage_and_map(any_node=any_node), self.data_folder
+        named = (url, None) if url else self.find_storage_and_map(any_node=any_node)
+        (address, tenant_map), place = named, self.data_folder
         place.make()
 
         async def run() -> T:
-            store = open_store(url, place.path, at_once=False, tenant_map=tenant_map)
+            store = open_store(address, place.path, at_once=False, tenant_map=tenant_map)
             try:
                 with self.emit_changes(store):
                     return await use(store)
@@ -163,6 +192,7 @@ class Deployment(Options, frozen=True):
     def find_storage_and_map(self, *, any_node: bool = False) -> "tuple[str, TenantMap | None]":
         """Return the address of storage, and which tenants have their mail in other databases, if there are some;
         raises `ConfigError`."""
+        self.check_target()
         is_guard = any_node and self.has_guard_file
         file = self.config_folder / (GUARD_FILE if is_guard else ABBY_FILE)
         digest, checked = _digest(file), _read_checked(self.data_folder)
@@ -238,6 +268,22 @@ class Deployment(Options, frozen=True):
         place = str(file.absolute())
         changed = {"tenants": {**named.tenants, tenant: place}} if tenant else {"file": place}
         return files.load_policies(named.model_copy(update=changed), plugins)
+
+
+def _is_said(option: str) -> bool:
+    return any(word == option or word.startswith(f"{option}=") for word in sys.argv[1:])
+
+
+def _find_folder(stated: str | Path | None) -> Path | None:
+    return Path(stated).expanduser().absolute() if stated else None
+
+
+def announce(deed: str, *, yes: bool) -> None:
+    """Say what will be done, and ask on a terminal, unless the answer is known. A script is not asked: it has said what
+    it wants."""
+    print(deed, file=sys.stderr, flush=True)
+    if not yes and sys.stdin is not None and sys.stdin.isatty():
+        confirm("Go on?")
 
 
 def _digest(file: Path) -> str:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gatepost.cli.commands import Argument, Group, Option
-from gatepost.cli.deployment import Deployment, parse_tenant_uid, render_time
+from gatepost.cli.deployment import Deployment, YesOption, parse_tenant_uid, render_time
 from gatepost.cli.printing import Output, print_json
 from gatepost.ids import new_id
 from gatepost.service.data_folder import StartError
@@ -127,6 +127,7 @@ async def _read_status(store: "Store") -> list[dict[str, Any]]:
 def rotate_key(
     *,
     revoke: Annotated[bool, Option("--revoke", help="End all links that were sent before, too.")] = False,
+    yes: YesOption = False,
     place: Deployment,
     output: Output,
 ) -> None:
@@ -139,6 +140,8 @@ def rotate_key(
         await store.audit.note("digest.rotateKey", place.actor, sample=["revoked" if revoke else "kept"])
         return key.number
 
+    if revoke:
+        place.announce("Ends every link of a digest that was sent before, by the keys in", yes=yes)
     key = place.with_store(rotate)
     said = f"Links are signed with key {key} from now on." + (" All links before are revoked." if revoke else "")
     output.show({"key": key, "revoked": revoke}, said)

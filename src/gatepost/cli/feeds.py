@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gatepost.cli.commands import Argument, Group, Option
-from gatepost.cli.deployment import Deployment, render_time
+from gatepost.cli.deployment import Deployment, YesOption, render_time
 from gatepost.cli.printing import Output, console, print_json, print_table, print_text, progress_bar, safe
 from gatepost.service.data_folder import StartError
 
@@ -114,6 +114,7 @@ def run(
 def clear(
     name: Annotated[str, Argument(metavar="NAME", help="The feed's name, also if it is no longer in abby.yml.")],
     *,
+    yes: YesOption = False,
     place: Deployment,
     output: Output,
 ) -> None:
@@ -129,6 +130,7 @@ def clear(
         await store.feeds.forget(name)
         return removed
 
+    place.announce(f"Deletes all entries of feed {name} from", yes=yes)
     removed = place.with_store(work)
     if removed is None:
         raise StartError(f"No feed named {name} has filled a list.")

@@ -9,6 +9,7 @@ from gatepost.cli.commands import Argument, BadParameter, Group, Option
 from gatepost.cli.deployment import (
     Deployment,
     TenantOption,
+    YesOption,
     parse_moment,
     parse_tenant_uid,
     render_time,
@@ -112,6 +113,7 @@ def delete(
     *,
     dry_run: DryRunOption = False,
     tenant: TenantOption = None,
+    yes: YesOption = False,
     service: ListService,
     output: Output,
 ) -> None:
@@ -120,7 +122,10 @@ def delete(
     from gatepost.cli.list_changes import Target, change_entries
 
     target = Target(name, parse_tenant_uid(tenant), delete=True, dry_run=dry_run, output=output)
-    change_entries(service, target, [NewListEntry(entry) for entry in _read_entries(entries, name)])
+    given = _read_entries(entries, name)
+    if not dry_run:
+        service.announce(f"Deletes up to {len(given):,} entries of {name} at", yes=yes or entries == ["-"])
+    change_entries(service, target, [NewListEntry(entry) for entry in given])
 
 
 @group.command("import")
@@ -236,9 +241,17 @@ def _describe_list(made: "ListDefinition", tenant: str | None) -> dict[str, obje
 
 
 @group.command("drop")
-def drop(name: ListArgument, *, tenant: TenantOption = None, place: Deployment, output: Output) -> None:
+def drop(
+    name: ListArgument,
+    *,
+    tenant: TenantOption = None,
+    yes: YesOption = False,
+    place: Deployment,
+    output: Output,
+) -> None:
     """Delete a custom list with its entries, directly in the storage of the configuration."""
     uid = parse_tenant_uid(tenant)
+    place.announce(f"Deletes the list {name} of {uid or 'all tenants'} with its entries from", yes=yes)
     found = place.with_store(lambda store: store.lists.delete(uid, name, place.actor))
     count = require_found(found, f"of your own named {name}")
     described = {"listName": name, "tenantUid": uid, "deletedEntries": count}

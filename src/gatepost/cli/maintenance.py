@@ -3,7 +3,6 @@
 All of them but `storage copy` work while the service runs.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -11,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from gatepost.cli.commands import Argument, Group, Option
-from gatepost.cli.deployment import DataOption, Deployment
+from gatepost.cli.deployment import DataOption, Deployment, YesOption, announce
 from gatepost.cli.printing import Output, progress_bar
 
 if TYPE_CHECKING:
     from gatepost.service.data_folder import DataFolder
     from gatepost.service.doctor.rows import DoctorRow
+    from gatepost.store.copy import BackupProof
     from gatepost.store.store import Store
     from gatepost.store.upgrading import Progress
 
@@ -38,6 +38,7 @@ def doctor(*, place: Deployment, output: Output) -> None:
     from gatepost import logs
     from gatepost.service.doctor.examination import examine
 
+    place.check_target()
     # The checks may log; standard output is for the table or for JSON only.
     logs.configure("error")
     _show_rows(examine(place.config_folder, place.data_folder), output)
@@ -93,6 +94,7 @@ def copy_storage(
     target: Annotated[str, Option("--to", metavar="URL", help="The database to fill: postgresql://… or sqlite:FILE")],
     data: DataOption = None,
     force: ForceOption = False,
+    yes: YesOption = False,
     output: Output,
 ) -> None:
     """Copy all data from one database to another, as one consistent snapshot.
@@ -107,7 +109,8 @@ def copy_storage(
     place = Deployment(data=data).data_folder
     folder = place.path
     with _keep_services_away(place, source, target):
-        _announce(f"Copying {name_storage(source, folder)} to {name_storage(target, folder)}.")
+        deed = f"Copies {name_storage(source, folder)} to {name_storage(target, folder)}"
+        announce(f"{deed}, and replaces all that is there." if force else f"{deed}.", yes=yes or not force)
         rows = show_progress("Copying", lambda bar: asyncio.run(copy(source, target, folder, bar, force=force)))
     text = f"{rows:,} rows copied. Set storage.url in guard.yml and abby.yml, then restart."
     output.show({"rows": rows}, text)
@@ -116,17 +119,30 @@ def copy_storage(
 def backup(
     file: Annotated[Path, Argument(help="The file to write.")],
     *,
+    verify: Annotated[
+        bool,
+        Option("--verify", help="Prove the file by restoring it elsewhere. A file that exists is proven as it is."),
+    ] = False,
     place: Deployment,
     force: ForceOption = False,
     output: Output,
 ) -> None:
-    """Write all data of the database to one file; the service may keep running."""
-    from gatepost.store import copy
+    """Write all data of the database to one file; the service may keep running.
+
+    With --verify, the file is then restored into a database of its own beside it, which is examined and deleted again:
+    the database of the service is not touched.
+    """
+    from gatepost.store import copy, name_storage
     from gatepost.store.sealed_secrets import KEY_FILE
 
     url, folder = _find_only_storage(place), place.data_folder.path
     goal = file.expanduser().absolute()
-    show_progress("Backing up", lambda progress: copy.backup(url, folder, goal, progress, force=force))
+    if not (verify and goal.exists() and not force):
+        announce(f"Backs up {name_storage(url, folder)} to {goal}.", yes=True)
+        show_progress("Backing up", lambda progress: copy.backup(url, folder, goal, progress, force=force))
+    if verify:
+        _show_proof(show_progress("Proving", lambda progress: copy.prove(goal, folder, progress)), goal, output)
+        return
     text = f"{goal} is complete. It contains addresses and subjects of mail, and hashes of passwords: protect it."
     if (folder / KEY_FILE).exists():
         text += (
@@ -139,8 +155,13 @@ def backup(
 def restore(
     file: Annotated[Path, Argument(help="A file that gatepost backup wrote.")],
     *,
+    to: Annotated[
+        str | None,
+        Option("--to", metavar="URL", help="Another database than that of storage.url: sqlite:FILE or postgresql://…"),
+    ] = None,
     place: Deployment,
     force: ForceOption = False,
+    yes: YesOption = False,
     output: Output,
 ) -> None:
     """Replace all data of the database by a backup; the service may keep running."""
@@ -148,16 +169,17 @@ def restore(
 
     taken = file.expanduser().absolute()
     copy.check_backup(taken)
-    url, folder = _find_only_storage(place), place.data_folder.path
+    folder = place.data_folder.path
+    url = to or _find_only_storage(place)
     target = name_storage(url, folder)
-    _refuse_mixed_folders(place, target)
-    _announce(f"Restoring {taken} into {target}.")
+    deed = f"Restores {taken} into {target}"
+    announce(f"{deed}, and replaces all that is there." if force else f"{deed}.", yes=yes or not force)
     show_progress("Restoring", lambda progress: copy.restore(url, folder, taken, progress, force=force))
 
     async def seal(store: "Store") -> tuple[int, int]:
         return await store.secrets.seal_clear(every=False), await store.secrets.seal_clear()
 
-    factors, others = place.with_store(seal)
+    factors, others = place.with_store(seal, url=url)
     text = f"Restored {target} from {taken}."
     if factors + others:
         text += f"\n{factors + others} secrets of an older version are encrypted now."
@@ -190,6 +212,7 @@ def rotate_secrets(
     lost: Annotated[
         bool, Option("--lost", help="The key is lost: delete what cannot be read any more, except second factors.")
     ] = False,
+    yes: YesOption = False,
     place: Deployment,
     output: Output,
 ) -> None:
@@ -199,15 +222,26 @@ def rotate_secrets(
     """
     from gatepost.store.sealed_secrets import KEY_FILE
 
+    if lost:
+        place.announce("Deletes the secrets that no key here can read, except second factors, from", yes=yes)
+    if forget:
+        place.announce(f"Deletes the earlier keys in {place.data_folder.path / KEY_FILE}, after encrypting", yes=yes)
     count = place.with_store(lambda store: store.secrets.rotate(place.actor, given=given, forget=forget, lost=lost))
     file = place.data_folder.path / KEY_FILE
     text = f"{count} secrets are encrypted with the first key in {file}. Every machine that uses the database needs it."
     output.show({"secrets": count, "file": str(file)}, text)
 
 
-def _announce(text: str) -> None:
-    """Say what will be touched, before it is; standard output is for the result."""
-    print(text, file=sys.stderr, flush=True)
+def _show_proof(proof: "BackupProof", file: Path, output: Output) -> None:
+    """Print what a trial restore of a backup has shown."""
+    from gatepost.store.sealed_secrets import KEY_FILE
+
+    text = f"{file} was restored and has {proof.rows:,} rows in {proof.tables} tables, all equal to those in the file."
+    if proof.lost_secrets:
+        text += f"\n{proof.lost_secrets} secrets in it cannot be read with the keys in {KEY_FILE} of the data folder."
+    output.show(
+        {"file": str(file), "rows": proof.rows, "tables": proof.tables, "lostSecrets": proof.lost_secrets}, text
+    )
 
 
 @contextmanager
@@ -226,21 +260,6 @@ def _keep_services_away(place: "DataFolder", *urls: str) -> Iterator[None]:
             )
     with place.lock("guard", "abby") if place.path.is_dir() else nullcontext():
         yield
-
-
-def _refuse_mixed_folders(place: Deployment, target: str) -> None:
-    """Refuse a data folder of the command line with the configuration of an environment variable: who names a folder
-    for a trial does not mean the database of production. Raises `StartError`."""
-    from gatepost.service.data_folder import StartError
-
-    def is_said(option: str) -> bool:
-        return any(word == option or word.startswith(f"{option}=") for word in sys.argv[1:])
-
-    if is_said("--data") and place.config is not None and not is_said("--config"):
-        raise StartError(
-            f"--data names {place.data_folder.path}, but GATEPOST_CONFIG names {place.config_folder}, whose database is"
-            f" {target}: say --config as well, or unset GATEPOST_CONFIG. Nothing was changed."
-        )
 
 
 def _find_only_storage(place: Deployment) -> str:

@@ -14,7 +14,14 @@ import msgspec
 
 from gatepost.cli.api_client import MessageService
 from gatepost.cli.commands import Argument, BadParameter, Group, Option, Options
-from gatepost.cli.deployment import GgridArgument, MailOwnerOption, parse_moment, parse_tenant_uid, render_time
+from gatepost.cli.deployment import (
+    GgridArgument,
+    MailOwnerOption,
+    YesOption,
+    parse_moment,
+    parse_tenant_uid,
+    render_time,
+)
 from gatepost.cli.printing import Output, console, escape, print_json, print_table, progress_bar
 from gatepost.ids import canonical
 
@@ -216,9 +223,16 @@ def release(ggrids: GgridsArgument, *, tenant: MailOwnerOption = None, service: 
 
 
 @group.command("delete")
-def delete(ggrids: GgridsArgument, *, tenant: MailOwnerOption = None, service: MessageService, output: Output) -> None:
+def delete(
+    ggrids: GgridsArgument,
+    *,
+    tenant: MailOwnerOption = None,
+    yes: YesOption = False,
+    service: MessageService,
+    output: Output,
+) -> None:
     """Delete held messages permanently; results stay on record. The token needs the permission messages.delete."""
-    _act("delete", ggrids, tenant, service, output)
+    _act("delete", ggrids, tenant, service, output, yes=yes)
 
 
 @group.command("report")
@@ -248,12 +262,16 @@ def report(
     output.show(done, f"{done.ggrid}: reported; it should have been {done.should_have_been}; {learns}")
 
 
-def _act(action: str, ggrids: list[str], tenant: str | None, service: MessageService, output: Output) -> None:
+def _act(
+    action: str, ggrids: list[str], tenant: str | None, service: MessageService, output: Output, *, yes: bool = True
+) -> None:
     """Release or delete messages in calls of 100, with a progress bar; exit with 1 if one failed."""
     from gatepost.api.messages import MAX_ACTIONS
 
     wanted = _read_ggrids(ggrids)
     owner, results = parse_tenant_uid(tenant), list["ActionResult"]()
+    if action == "delete":
+        service.announce(f"Deletes {len(wanted):,} held messages for good at", yes=yes or "-" in ggrids)
     with service.connect() as client, progress_bar() as progress:
         call = client.release_messages if action == "release" else client.delete_messages
         for chunk in progress.track([wanted[at : at + MAX_ACTIONS] for at in range(0, len(wanted), MAX_ACTIONS)]):

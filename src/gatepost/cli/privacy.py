@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from gatepost.cli.commands import Argument, BadParameter, Group, Option, confirm
-from gatepost.cli.deployment import Deployment
+from gatepost.cli.commands import Argument, BadParameter, Group, Option
+from gatepost.cli.deployment import Deployment, YesOption
 from gatepost.cli.printing import Output, print_json, print_table
 from gatepost.service.data_folder import StartError
 
@@ -76,7 +76,7 @@ def erase(
     held: Annotated[
         bool, Option("--held", help="Delete held mail too in which the address is not the only recipient.")
     ] = False,
-    yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
     place: Deployment,
     output: Output,
 ) -> None:
@@ -89,10 +89,10 @@ def erase(
     from gatepost.store.privacy import new_pseudonym
 
     person = _parse_person(address)
-    if not dry_run and not yes:
-        if not sys.stdin.isatty():
-            raise StartError("Erasing cannot be undone: say --yes, or --dry-run to see what would be erased.")
-        confirm(f"Erase {person.address} from everything that is stored? This cannot be undone.")
+    if not dry_run and not yes and not sys.stdin.isatty():
+        raise StartError("Erasing cannot be undone: say --yes, or --dry-run to see what would be erased.")
+    if not dry_run:
+        place.announce(f"Erases {person.address} for good from everything that is stored in", yes=yes)
     pseudonym = "" if dry_run else new_pseudonym()
     choices = Choices(pseudonym, lists=lists, users=users, held=held)
     tallies = _go_through(person, choices, _show_nothing, place)

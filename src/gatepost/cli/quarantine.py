@@ -14,6 +14,7 @@ from gatepost.cli.deployment import (
     Deployment,
     GgridArgument,
     MailOwnerOption,
+    YesOption,
     parse_ggrid,
     parse_moment,
     parse_tenant_uid,
@@ -121,7 +122,14 @@ def release(
 
 
 @group.command("delete")
-def delete(ggrids: GgridsArgument, *, tenant: MailOwnerOption = None, place: Deployment, output: Output) -> None:
+def delete(
+    ggrids: GgridsArgument,
+    *,
+    tenant: MailOwnerOption = None,
+    yes: YesOption = False,
+    place: Deployment,
+    output: Output,
+) -> None:
     """Delete held messages permanently. Their results stay on record."""
     from gatepost.cli.held_mail import DELETED, describe_deletion, with_held_mail
     from gatepost.scanning.held_mail import DeleteOrder
@@ -131,6 +139,7 @@ def delete(ggrids: GgridsArgument, *, tenant: MailOwnerOption = None, place: Dep
     async def delete_all(held: "HeldMail") -> list[str]:
         return [describe_deletion(await held.carry_out(DeleteOrder(uid, owner, by=place.actor))) for uid in uids]
 
+    place.announce(f"Deletes {len(uids):,} held messages for good from the quarantine of", yes=yes, any_node=True)
     done = with_held_mail(place, delete_all)
     pairs = list(zip(uids, done, strict=True))
     lines = [f"{uid}: {said}" for uid, said in pairs]

@@ -20,6 +20,8 @@ def serve(*, place: Deployment) -> None:
     """Run guard and abby together; if there is no configuration, write a working one first."""
     from gatepost.service import commands
 
+    place.check_target()
+
     def greet_with_storage(started: "Started") -> None:
         # The files were read and are right: the first command that only needs storage does not check them again.
         place.find_storage()
@@ -32,6 +34,7 @@ def guard(*, place: Deployment) -> None:
     """Run the core alone."""
     from gatepost.service import commands
 
+    place.check_target()
     commands.guard(place.data_folder, place.config_folder)
 
 
@@ -39,6 +42,7 @@ def abby(*, place: Deployment) -> None:
     """Run the API service alone."""
     from gatepost.service import commands
 
+    place.check_target()
     commands.abby(place.data_folder, place.config_folder)
 
 

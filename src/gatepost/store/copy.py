@@ -13,6 +13,7 @@ meanwhile. Written into a file that a service has open, it is one big transactio
 """
 
 import asyncio
+import hashlib
 import os
 import shutil
 import tempfile
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import apsw
+import msgspec
 
 from gatepost.store import check_postgres, name_storage, sqlite_file_of
 from gatepost.store.engine import Row, storable
@@ -249,6 +251,58 @@ def restore(url: str, data: Path, file: Path, progress: Progress, *, force: bool
             asyncio.run(copy(f"sqlite:{copied}", url, data, progress, force=force))
         else:
             _restore_file(copied, path, progress, force=force)
+
+
+class BackupProof(msgspec.Struct, frozen=True):
+    """What the restoring of a backup has shown: how much is in it, and how many secrets the keys here cannot read."""
+
+    tables: int
+    rows: int
+    lost_secrets: int
+
+
+def prove(file: Path, data: Path, progress: Progress) -> BackupProof:
+    """Restore a backup into a database of its own, beside it, and compare every row of every table with the file.
+    `data` has the key of its secrets. Raises `StorageError` where it cannot be restored or is not the same."""
+    check_backup(file)
+    with tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as name:
+        folder = Path(name)
+        restore("sqlite:proof.db", folder, file, progress)
+        copied = folder / "file.db"
+        # One of an older version is compared in the schema that it was restored with.
+        shutil.copyfile(file, copied)
+        open_file(copied).close()
+        counts = []
+        with _opened(copied, open_reader) as taken, _opened(folder / "proof.db", open_reader) as restored:
+            for connection in (taken, restored):
+                found = connection.execute("PRAGMA integrity_check(1)").get
+                if found != "ok":
+                    raise StorageError(f"{file} is damaged: {found}.")
+            for table in list_tables():
+                digests = [_digest_table(connection, table) for connection in (taken, restored)]
+                if digests[0] != digests[1]:
+                    raise StorageError(f"{file}: table {table} is not the same after restoring it.")
+                counts.append(digests[0][0])
+        return BackupProof(len(counts), sum(counts), asyncio.run(_count_lost_secrets(folder / "proof.db", data)))
+
+
+def _digest_table(connection: apsw.Connection, table: str) -> tuple[int, str]:
+    """How many rows a table has, and a digest of all of them in their order."""
+    count, digest = 0, hashlib.sha256()
+    for row in connection.execute(f"SELECT {', '.join(list_tables()[table])} FROM {table}"):  # noqa: S608
+        count += 1
+        digest.update(repr(row).encode("utf-8", "surrogatepass"))
+    return count, digest.hexdigest()
+
+
+async def _count_lost_secrets(file: Path, data: Path) -> int:
+    from gatepost.store import open_store
+
+    store = open_store(f"sqlite:{file}", data)
+    try:
+        return (await store.secrets.count()).lost
+    finally:
+        await store.close()
 
 
 def _restore_file(backup_file: Path, path: Path, progress: Progress, *, force: bool) -> None:

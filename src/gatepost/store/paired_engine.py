@@ -26,9 +26,9 @@ from gatepost.store.postgres import (
     CountedEngine,
     PostgresEngine,
     advance,
-    explain_errors,
     run_step,
 )
+from gatepost.store.postgres_faults import explain_errors
 from gatepost.store.table_watch import is_watched
 
 A = TypeVar("A")

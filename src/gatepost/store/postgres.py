@@ -14,8 +14,8 @@ import asyncio
 import re
 import threading
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
@@ -37,8 +37,9 @@ from gatepost.store.engine import (
     Work,
     cancel_read,
 )
-from gatepost.store.errors import StorageError, StorageUnreachableError, TenantMovesError
+from gatepost.store.errors import StorageError, TenantMovesError
 from gatepost.store.pgbouncer import PinnedConnection, Pooler, set_for_role, split_pooler
+from gatepost.store.postgres_faults import CONNECT_SECONDS, check_version, explain_errors, explain_opening, public_url
 from gatepost.store.table_watch import WATCHED, Notices, TableWatch, is_watched
 from gatepost.store.upgrading import Progress, SchemaState, read_state, upgrade
 
@@ -52,7 +53,6 @@ MAX_STREAMS = 16
 ATTEMPTS = 5
 # "Gpst", as in the SQLite file.
 LOCK = 0x47707374
-CONNECT_SECONDS = 10
 # Our statements are short, many, and all made for an index. Planning them anew each time costs more than running them,
 # and a plan that was made while a table was small must not scan it when it has ten million rows.
 _PLANNING = {
@@ -342,7 +342,7 @@ class _PinnedPooledConnection(PinnedConnection, _PooledConnection):
 
 async def _open_pool(url: str, size: int) -> Any:
     """Connections for short transactions."""
-    with _explain_bad_address(url):
+    with explain_opening(url):
         address, pooler = split_pooler(url)
         more = _pooler_arguments(pooler, _SHORT, _PooledConnection, _PinnedPooledConnection)
         return await asyncpg.create_pool(address, min_size=1, max_size=size, timeout=CONNECT_SECONDS, **more)
@@ -359,7 +359,7 @@ def _pooler_arguments(pooler: Pooler, settings: dict[str, str], plain: type[Any]
 async def connect(url: str) -> AsyncIterator[Any]:
     """A connection outside the pool, for as long as the caller needs it."""
     with explain_errors(url):
-        with _explain_bad_address(url):
+        with explain_opening(url):
             address, pooler = split_pooler(url)
             more = _pooler_arguments(pooler, _SETTINGS, asyncpg.Connection, PinnedConnection)
             connection = await asyncpg.connect(address, timeout=CONNECT_SECONDS, **more)
@@ -372,59 +372,11 @@ async def connect(url: str) -> AsyncIterator[Any]:
         await connection.close(timeout=CONNECT_SECONDS)
 
 
-@contextmanager
-def _explain_bad_address(url: str) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as fault:
-        raise StorageError(f"{public_url(url)} is no address of a database: {fault}.") from None
-
-
-def public_url(url: str) -> str:
-    """A storage address without its user, password and options, however broken it is."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{re.split('[?&]', rest.rpartition('@')[2])[0]}"
-
-
-@contextmanager
-def explain_errors(url: str) -> Iterator[None]:
-    """Turn errors of the server or the network into a `StorageError` that says what to do."""
-    try:
-        yield
-    except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError):
-        raise StorageError(f"{public_url(url)} refuses the user or the password in its address.") from None
-    except asyncpg.InvalidCatalogNameError:
-        raise StorageError(f"{public_url(url)} does not exist; create the database first.") from None
-    except asyncpg.ObjectInUseError as fault:
-        raise TenantMovesError(f"{public_url(url)}: {fault}.") from None
-    except asyncpg.InsufficientPrivilegeError as fault:
-        raise StorageError(f"{public_url(url)}: the user in its address may not do this ({fault}).") from None
-    except (asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError) as fault:
-        raise StorageError(f"{public_url(url)} cannot be written ({type(fault).__name__}).") from fault
-    except (
-        OSError,
-        TimeoutError,
-        asyncpg.PostgresConnectionError,
-        asyncpg.CannotConnectNowError,
-        asyncpg.ObjectNotInPrerequisiteStateError,  # "not currently accepting connections"
-        asyncpg.AdminShutdownError,
-        asyncpg.CrashShutdownError,
-        asyncpg.TooManyConnectionsError,
-        asyncpg.IdleInTransactionSessionTimeoutError,
-    ) as fault:
-        reason = f"{public_url(url)} cannot be reached ({type(fault).__name__}); is it running?"
-        raise StorageUnreachableError(reason) from fault
-    except (asyncpg.InterfaceError, asyncpg.InternalClientError) as fault:
-        # The second comes where a connection is cut while its next statement is on the way.
-        if isinstance(fault, ValueError):
-            raise  # a value that no column takes: a fault of the caller, not of the server
-        raise StorageError(f"{public_url(url)} cannot be used: {fault}.") from fault
-
-
 async def _upgrade_locked(url: str, progress: Progress | None) -> None:
     async with connect(url) as connection:
         if progress:
             connection.add_log_listener(lambda _connection, notice: _report(progress, notice.message))
+        check_version(url, connection.get_server_version().major)
         encoding = connection.get_settings().server_encoding
         if encoding != "UTF8":
             raise StorageError(f"{public_url(url)} has the encoding {encoding}; it must be UTF8.")

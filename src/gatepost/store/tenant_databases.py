@@ -25,7 +25,8 @@ import msgspec
 from gatepost.store.engine import Engine, StoreCounters
 from gatepost.store.errors import StorageError, StorageUnreachableError
 from gatepost.store.paired_engine import PairedEngine, PairLimits
-from gatepost.store.postgres import LOCK, PostgresEngine, connect, public_url, run_apart
+from gatepost.store.postgres import LOCK, PostgresEngine, connect, run_apart
+from gatepost.store.postgres_faults import public_url
 from gatepost.store.tenant_map import TenantMap
 
 O = TypeVar("O")  # noqa: E741
