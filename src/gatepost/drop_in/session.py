@@ -22,8 +22,10 @@ from gatepost.names import normal_domain
 from gatepost.scanning.held_mail import ignore_report
 from gatepost.scanning.request import Full, ScanRequest, is_queue_id
 from gatepost.scanning.spool import SpooledBody
+from gatepost.smtp import replies
 from gatepost.smtp.askers import AskerPart, read_path
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError
+from gatepost.smtp.replies import SmtpReply
 from gatepost.store.errors import StorageError
 
 # How long a client may take for its line and fields, and to read its answer.
@@ -127,12 +129,13 @@ class DropInSession:
     async def _judge(self, asked: Asked, body: SpooledBody) -> Answered | Refusal:
         """Take the message and have it analysed."""
         services = self._part.services
+        services.attempts += 1
         ends = asyncio.get_running_loop().time() + services.limits.data_most
         received = await receive(self._connection, asked, body, services, ends)
         if isinstance(received, Refusal):
             return received
-        if services.find_shortage():
-            return LATER
+        if shortage := services.find_shortage():
+            return self._put_off(shortage)
         envelope = await self._build_envelope(asked, received)
         if isinstance(envelope, Refusal):
             return envelope
@@ -144,10 +147,15 @@ class DropInSession:
             result = await services.guard.scan(request, body, ignore_report)
         except StorageError as fault:
             log.error("message left with its sender", ggrid=request.ggrid, reason=str(fault))
-            return LATER
+            return self._put_off(replies.TRY_LATER)
         if isinstance(result, Full):
-            return LATER
+            return self._put_off(replies.FULL)
         return Answered(asked, result, received, services.hostname, gatepost.__version__)
+
+    def _put_off(self, why: SmtpReply) -> Refusal:
+        """Have the client come again, for a reason of ours that SMTP would say with this reply."""
+        self._part.services.count_deferral((why,), counted=False)
+        return LATER
 
     async def _build_envelope(self, asked: Asked, received: Received) -> Envelope | Refusal:
         services = self._part.services
@@ -165,7 +173,7 @@ class DropInSession:
         try:
             tenants = {await services.tenancy.tenant_of(domain) for domain in domains}
         except StorageError:
-            return LATER
+            return self._put_off(replies.TRY_LATER)
         # There is one verdict for all recipients: where they are of several tenants, it is by the rules of none.
         tenant = None if len(tenants) > 1 else next(iter(tenants), None) or self._part.tenant
         return Envelope(sender, recipients, asked.address, asked.helo, tenant)

@@ -274,7 +274,19 @@ class HealthChanged(EventFields, tag="health.changed", frozen=True, kw_only=True
     """The health of a part changed and stayed so for some seconds."""
 
     component: Annotated[
-        Literal["messageQueue", "storage", "certificate", "quarantine", "dns", "smtp", "milter", "recipients", "slots"],
+        Literal[
+            "messageQueue",
+            "storage",
+            "certificate",
+            "quarantine",
+            "dns",
+            "smtp",
+            "milter",
+            "spamd",
+            "rspamd",
+            "recipients",
+            "slots",
+        ],
         Meta(description="`messageQueue` follows `messageQueueStatus`; the others warn of what should be looked at"),
     ]
     before: Annotated[HealthState, Meta(description="the state before")]

@@ -226,10 +226,12 @@ class Generations(Collector):
         part = self._current.smtp if self._current else None
         return count_source(self._listeners.intake(part), part.services) if part else None
 
-    def milter_counts(self) -> SmtpCounts | None:
-        """Return what the milter source of the generation that serves has counted; None without one."""
-        part = self._current.milter if self._current else None
-        return count_source(self._listeners.milter_intake(part), part.services) if part else None
+    def asker_counts(self) -> dict[str, SmtpCounts]:
+        """Return what the sources for mail servers that ask have counted in the generation that serves, by name."""
+        askers = self._current.askers if self._current else {}
+        return {
+            name: count_source(self._listeners.asker_intake(name, part), part.services) for name, part in askers.items()
+        }
 
     def renew_delivery(self) -> None:
         """Read the files for TLS towards next hops again; raises `OSError` if one cannot be used."""

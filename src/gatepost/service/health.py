@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -181,6 +181,19 @@ def _name_of_database(fault: str) -> str:
 DEFERRAL_LOOKS = 5
 MIN_DEFERRED, DEFERRED_SHARE = 5, 0.2
 
+Component: TypeAlias = Literal[
+    "messageQueue",
+    "storage",
+    "certificate",
+    "quarantine",
+    "dns",
+    "smtp",
+    "milter",
+    "spamd",
+    "rspamd",
+    "recipients",
+    "slots",
+]
 DeferralReason: TypeAlias = Deferral | Literal["connections"]
 
 DEFERRAL_REASONS: dict[DeferralReason, str] = {
@@ -244,6 +257,8 @@ class DeferralWatch:
         return f"{self._source} puts mail off: {late:,} of {attempts:,} messages of the last minutes, {because}"
 
 
+# Sources for mail servers that ask for a verdict and deliver themselves.
+ASKERS: tuple[Component, ...] = ("milter", "spamd", "rspamd")
 WARNING_SECONDS = 60.0
 CERTIFICATE_DAYS = 14
 QUARANTINE_SHARE = 0.8
@@ -253,8 +268,8 @@ DNS_QUERIES, DNS_SHARE = 20, 0.5
 
 class HealthWarnings:
     """Looks for warnings for as long as the process serves. `plan` returns the plan in force, `dns` what the resolver
-    has counted, `smtp` and `milter` what these sources have, None without one, and `recipients` why recipients are not
-    verified."""
+    has counted, `smtp` what the SMTP source has, None without one, `askers` what the sources for mail servers that ask
+    have, by name, and `recipients` why recipients are not verified."""
 
     def __init__(
         self,
@@ -264,11 +279,12 @@ class HealthWarnings:
         dns: "Callable[[], DnsCounters | None]",
         smtp: Callable[[], SmtpCounts | None] = lambda: None,
         recipients: Callable[[], str] = str,
-        milter: Callable[[], SmtpCounts | None] = lambda: None,
+        askers: Callable[[], Mapping[str, SmtpCounts]] = dict,
     ) -> None:
         self._condition, self._store, self._plan, self._dns = condition, store, plan, dns
         self._recipients = recipients
-        self._sources = {"smtp": (DeferralWatch(), smtp), "milter": (DeferralWatch("The milter source"), milter)}
+        self._smtp, self._askers = smtp, askers
+        self._deferrals = {"smtp": DeferralWatch(), **{name: DeferralWatch(f"The {name} source") for name in ASKERS}}
         self._asked: tuple[int, int] = (0, 0)
         self.periodic = PeriodicWork(self.look, WARNING_SECONDS, "warnings could not be looked for", log)
 
@@ -279,7 +295,7 @@ class HealthWarnings:
             "certificate": await asyncio.to_thread(warn_of_certificates, plan, datetime.now(UTC)) if plan else "",
             "quarantine": await self._warn_of_quarantine(plan),
             "dns": self._warn_of_dns(),
-            **{source: self._warn_of_deferrals(*watched) for source, watched in self._sources.items()},
+            **self._warn_of_deferrals(),
             "recipients": self._recipients(),
         }
         for component, text in found.items():
@@ -297,10 +313,12 @@ class HealthWarnings:
         share = used / plan.guard.quarantine.max_size
         return f"the quarantine is {share:.0%} full (quarantine.maxSize)" if share >= QUARANTINE_SHARE else ""
 
-    def _warn_of_deferrals(self, watch: DeferralWatch, counts: Callable[[], SmtpCounts | None]) -> str:
-        text = watch.warn(counts())
+    def _warn_of_deferrals(self) -> dict[str, str]:
+        counts: dict[str, SmtpCounts | None] = {"smtp": self._smtp(), **self._askers()}
+        found: dict[str, str] = {source: watch.warn(counts.get(source)) for source, watch in self._deferrals.items()}
         # Where storage is away or next hops take no mail, that is told already, and this is the consequence.
-        return "" if self._condition.fault or self._condition.delayed else text
+        is_told = self._condition.fault or self._condition.delayed
+        return dict.fromkeys(found, "") if is_told else found
 
     def _warn_of_dns(self) -> str:
         counters = self._dns()
@@ -458,9 +476,6 @@ def _find_idle_share(before: tuple[CpuUse, ...], after: tuple[CpuUse, ...]) -> f
 _NO_TENANT = "00000000-0000-0000-0000-000000000000"
 SEEN_UNTIL_TOLD = 2
 
-Component: TypeAlias = Literal[
-    "messageQueue", "storage", "certificate", "quarantine", "dns", "smtp", "milter", "recipients", "slots"
-]
 Seen: TypeAlias = tuple[HealthState, str]
 Probe: TypeAlias = Callable[[], Awaitable[Seen]]
 
@@ -529,7 +544,7 @@ class HealthWatch:
 
     def watch_warnings(self, condition: Condition) -> None:
         """Tell of warnings, too, which `HealthWarnings` and `SlotWatch` look for."""
-        warned: tuple[Component, ...] = ("certificate", "quarantine", "dns", "smtp", "milter", "recipients", "slots")
+        warned: tuple[Component, ...] = ("certificate", "quarantine", "dns", "smtp", *ASKERS, "recipients", "slots")
         for component in warned:
             self._probes[component] = probe_warning(condition, component)
 
