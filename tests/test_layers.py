@@ -38,7 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("analysis",),
     ("store",),
     ("api", "events", "periodic"),
-    ("rejudge", "scanning", "client"),
+    ("rejudge", "scanning", "client", "migration"),
     ("feeds",),
     ("workers", "smtp"),
     ("guard", "learning", "milter", "drop_in", "digests"),

@@ -382,6 +382,7 @@ COMMANDS = CommandTree(
         "config": f"{_CLI}.config:group",
         "lists": f"{_CLI}.lists:group",
         "feeds": f"{_CLI}.feeds:group",
+        "import": f"{_CLI}.imports:group",
         "tenant": f"{_CLI}.accounts:tenants",
         "user": f"{_CLI}.accounts:users",
         "apikey": f"{_CLI}.accounts:keys",
