@@ -11,6 +11,7 @@ from publicsuffixlist import PublicSuffixList
 from gatepost.names import (
     MAX_SHOWN,
     Address,
+    KnownAnswers,
     _load_icann_suffixes,
     _load_suffixes,
     find_shown_addresses,
@@ -244,3 +245,28 @@ def test_accents_go_and_the_rest_stays(text: str, plain: str | None) -> None:
 @given(st.text(st.characters(max_codepoint=0x17F)))
 def test_it_never_disagrees_with_the_normal_form(text: str) -> None:
     assert remove_accents(text) in (None, MARKS.sub("", unicodedata.normalize("NFKD", text)))
+
+
+def test_answers_are_kept_and_bounded() -> None:
+    asked: list[str] = []
+
+    def answer(text: str) -> int:
+        asked.append(text)
+        return len(text)
+
+    known = KnownAnswers(answer, most=3)
+    ask = known.__getitem__
+    assert [ask(each) for each in ("a", "bb", "a", "ccc", "dddd", "a")] == [1, 2, 1, 3, 4, 1]
+    assert asked == ["a", "bb", "ccc", "dddd"]  # the first one was asked for before the last three, and is still known
+    for number in range(100):
+        ask(str(number))
+    assert len(known) <= 3
+    assert ask("a") == 1
+    assert asked.count("a") == 2
+
+
+def test_long_texts_are_not_kept() -> None:
+    known = KnownAnswers(str.upper)
+    assert known["x" * 256] == "X" * 256
+    assert not known
+    assert org_domain("a." * 200 + "example.com") == "example.com"

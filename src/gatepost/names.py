@@ -19,15 +19,18 @@ fetches from places that strangers or users name: what nobody thought of is not 
 import re
 import unicodedata
 from collections.abc import Callable
-from functools import cache, lru_cache, wraps
+from functools import cache, lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
+from typing import TypeVar
 
 import can_ada
 import msgspec
 from publicsuffixlist import PSLFILE, PublicSuffixList
 
 from gatepost.kept_results import load_kept
+
+T = TypeVar("T")
 
 MAX_LOCAL = 64
 MAX_DOMAIN = 255
@@ -91,16 +94,33 @@ _TOGETHER = (
 )
 
 
-def _cache_short(function: Callable[[str], str]) -> Callable[[str], str]:
-    """Cache a function's answers for short texts: the same few domains come again and again, and a long text is no
-    domain."""
-    known = lru_cache(8192)(function)
+class KnownAnswers(dict[str, T]):
+    """The answers of a function of a name: the same few come again and again. A long text is no name, and is not kept.
 
-    @wraps(function)
-    def answer(text: str) -> str:
-        return known(text) if len(text) <= MAX_DOMAIN else function(text)
+    An answer that is known costs a look into a dictionary and no call of Python. Of the others so many are kept, and
+    as many of those that were asked for before them.
+    """
 
-    return answer
+    def __init__(self, function: Callable[[str], T], most: int = 4096) -> None:
+        super().__init__()
+        self.function, self.most = function, most
+        self._before: dict[str, T] = {}
+
+    def __missing__(self, text: str) -> T:
+        if len(text) > MAX_DOMAIN:
+            return self.function(text)
+        before = self._before
+        found = before[text] if text in before else self.function(text)
+        if len(self) >= self.most:
+            self._before = dict(self)
+            self.clear()
+        self[text] = found
+        return found
+
+
+def keep_answers(function: Callable[[str], T]) -> Callable[[str], T]:
+    """Return the function, with its answers for short texts kept."""
+    return KnownAnswers(function).__getitem__
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -150,7 +170,7 @@ def _fold(text: str) -> str:
     return unicodedata.normalize("NFC", text.casefold())
 
 
-@_cache_short
+@keep_answers
 def normal_domain(text: str) -> str:
     """Return a domain in lower case, as A-labels, without a trailing dot. A name that IDNA refuses is kept in lower
     case."""
@@ -165,7 +185,7 @@ def normal_domain(text: str) -> str:
     return encoded or domain
 
 
-@_cache_short
+@keep_answers
 def unicode_domain(domain: str) -> str:
     """Return the domain as a person may see it: A-labels decoded, those that do not decode kept."""
     domain = normal_domain(domain)
@@ -253,7 +273,7 @@ def is_public_suffix(domain: str) -> bool:
     return "." in domain and public_suffix(domain) == domain
 
 
-@_cache_short
+@keep_answers
 def public_suffix(domain: str) -> str:
     """Return the suffix under which anyone may register a name (`co.uk`, `github.io`), "" for an IP address.
 
@@ -263,7 +283,7 @@ def public_suffix(domain: str) -> str:
     return "" if not domain or is_ip(domain) else _load_suffixes().publicsuffix(domain) or ""
 
 
-@_cache_short
+@keep_answers
 def org_domain(domain: str) -> str:
     """Return the name that its owner registered: one label below the public suffix (ICANN and private sections).
 
@@ -334,7 +354,7 @@ def fold_lookalikes(text: str) -> str:
     return text.translate(_SKELETON).lower()
 
 
-@_cache_short
+@keep_answers
 def skeleton(text: str) -> str:
     """Return the skeleton of a text: two texts that a person may take for each other have the same one (after UTS 39
     section 4).

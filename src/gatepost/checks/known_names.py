@@ -17,11 +17,10 @@ import msgspec
 
 from gatepost.kept_results import load_kept
 from gatepost.lists.addresses import ProtectedName
-from gatepost.names import is_icann_suffix, org_domain, skeleton
+from gatepost.names import is_icann_suffix, keep_answers, org_domain, skeleton
 from gatepost.strengths import coefficients
 
 MAX_WORDS = 24
-_REMEMBERED = 8192
 # So many names of an operator are looked for, the shortest first: to index them takes 0.2 s in each worker, once.
 MAX_PROTECTED_NAMES = 20_000
 # A shorter disguised word is too easily another word.
@@ -358,7 +357,7 @@ def find_registered_label(domain: str) -> str:
     return org_domain(domain).partition(".")[0]
 
 
-@lru_cache(_REMEMBERED)
+@keep_answers
 def _find_roles(host: str) -> frozenset[str]:
     """Return what a host is, by the names that it stands under."""
     found: frozenset[str] = frozenset()
@@ -379,7 +378,7 @@ def is_company_host(host: str) -> bool:
     return "genuine" in roles and roles.isdisjoint(_OF_STRANGERS) and not is_freemail(host)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(8192)
 def find_brands(text: str) -> tuple[Mention, ...]:
     """Return the well-known brands that a short text names, each once."""
     return SHIPPED.find(text)
@@ -451,7 +450,7 @@ def is_freemail(domain: str) -> bool:
     return domain in _FREEMAIL
 
 
-@lru_cache(_REMEMBERED)
+@keep_answers
 def ending_exists(domain: str) -> bool:
     """Return whether a registry gives out names under a domain's ending. Some do so only two levels deep (`co.za`)."""
     labels = domain.rsplit(".", 2)

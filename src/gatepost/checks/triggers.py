@@ -49,7 +49,7 @@ from gatepost.checks.text.learned import MANY_RECIPIENTS
 from gatepost.checks.text.lures import MAX_NAMED, SHORTEST_PLANTED
 from gatepost.findings import SIGNS, THEME_SIGN, Check, Reading
 from gatepost.kinds import Finding
-from gatepost.names import MAX_DOMAIN, Address, normal_domain, org_domain
+from gatepost.names import MAX_DOMAIN, Address, keep_answers, normal_domain, org_domain
 
 # A check, compiled: the bits of which one must be set, those of its themes, and what it does.
 Row = tuple[int, int, str, Callable[[Reading], Iterable[Finding]]]
@@ -216,13 +216,9 @@ def _describe_sender(sender: Address) -> int:
     return bits
 
 
+@keep_answers
 def describe_host(host: str) -> tuple[int, str]:
     """Return the signs of a host, and the organisation that it belongs to; "" for a name without a dot."""
-    return _describe_host(host) if len(host) <= MAX_DOMAIN else _describe_host.__wrapped__(host)
-
-
-@lru_cache(8192)
-def _describe_host(host: str) -> tuple[int, str]:
     bits = 0
     if measure_host(host):
         bits |= RANDOM
@@ -260,13 +256,13 @@ def _look_at_envelope(reading: Reading) -> int:
     if is_malformed_sender(bare):
         bits |= ODD_ENVELOPE
     for recipient in envelope.recipients[:MAX_LOOKED_AT]:
-        if len(recipient) > MAX_DOMAIN or _is_odd_recipient(recipient):
+        if _is_odd_recipient(recipient):
             return bits | ODD_ENVELOPE
     return bits
 
 
 # Recipients are the operator's own people: the same ones again and again.
-_is_odd_recipient = lru_cache(8192)(is_malformed_recipient)
+_is_odd_recipient = keep_answers(is_malformed_recipient)
 
 _FIELD_BITS: dict[str, int] = {
     **dict.fromkeys(BULK_FIELDS, BULK_FIELD),

@@ -324,6 +324,7 @@ MAX_PAGE_TEXT = 20_000
 MAX_PAGE_SIDE = 1_200
 MAX_PAGE_SIZE = 10 << 20
 _MAX_SCALE = 3.0
+_PAGE_FAULTS = (pypdfium2.PdfiumError, ValueError, OverflowError, ZeroDivisionError)
 MAX_DRAWING = 2 << 20
 
 
@@ -338,29 +339,36 @@ def find_codes_in_pages(file: File, budget: UnpackBudget) -> Contents:
     try:
         document = pypdfium2.PdfDocument(file.content, next(iter(file.seen("document-password")), None))
         try:
-            pages = [_read_page_text(document, number) for number in range(min(len(document), MAX_TEXT_PAGES))]
-            numbers = _choose_pages(len(document))
-            unread = ("pixels",) if len(numbers) < len(document) else ()
-            for number in numbers:
+            drawn = _choose_pages(len(document))
+            unread = ("pixels",) if len(drawn) < len(document) else ()
+            # To load a page takes as long as to read its text: each is loaded once, for its text and its picture.
+            for number in sorted({*range(min(len(document), MAX_TEXT_PAGES)), *drawn}):
+                page = document[number]
+                if number < MAX_TEXT_PAGES:
+                    pages.append(_read_page_text(page))
+                if number not in drawn:
+                    continue
                 if not budget.take_image(MAX_PAGE_SIDE * MAX_PAGE_SIDE):
-                    unread = ("pixels",)
-                    break
-                if number < LAST_PAGES or _is_simple(document, number):
-                    codes.update(dict.fromkeys(find_codes(_draw_page(document, number))))
+                    unread, drawn = ("pixels",), []
+                elif number < LAST_PAGES or _is_simple(page):
+                    try:
+                        codes.update(dict.fromkeys(find_codes(_draw_page(page))))
+                    except _PAGE_FAULTS:
+                        drawn = []  # the text of the other pages is read all the same
                 else:
                     unread = ("pixels",)
         finally:
             document.close()
-    except (pypdfium2.PdfiumError, ValueError, OverflowError, ZeroDivisionError):
+    except _PAGE_FAULTS:
         pass
     found = make_code_contents(codes, file.path, unread)
     text = budget.take_text("\n".join(pages))
     return msgspec.structs.replace(found, links=(*found.links, *_find_links((text,), file.path, "file")), text=text)
 
 
-def _read_page_text(document: pypdfium2.PdfDocument, number: int) -> str:
-    page = document[number].get_textpage()
-    text: str = page.get_text_range(0, min(page.count_chars(), MAX_PAGE_TEXT))
+def _read_page_text(page: pypdfium2.PdfPage) -> str:
+    on_page = page.get_textpage()
+    text: str = on_page.get_text_range(0, min(on_page.count_chars(), MAX_PAGE_TEXT))
     # A hyphen at the end of a line is U+FFFE here (U+0002 in older versions).
     return text.replace("\r\n", "\n").replace("\ufffe", "").replace("\x02", "")
 
@@ -372,13 +380,11 @@ def _choose_pages(count: int) -> list[int]:
     return [*range(MAX_PAGES - LAST_PAGES), *range(count - LAST_PAGES, count)]
 
 
-def _is_simple(document: pypdfium2.PdfDocument, number: int) -> bool:
-    page = document[number]  # it is closed with its last reference, so it must outlive the call
+def _is_simple(page: pypdfium2.PdfPage) -> bool:
     return int(pypdfium2.raw.FPDFPage_CountObjects(page.raw)) <= MAX_PAGE_OBJECTS
 
 
-def _draw_page(document: pypdfium2.PdfDocument, number: int) -> Image.Image:
-    page = document[number]
+def _draw_page(page: pypdfium2.PdfPage) -> Image.Image:
     scale = min(MAX_PAGE_SIDE / max(*page.get_size(), 1.0), _MAX_SCALE)
     bitmap = page.render(scale=scale, grayscale=True, may_draw_forms=False)
     image: Image.Image = bitmap.to_pil().convert("L")
