@@ -39,6 +39,7 @@ BENCHMARKS = (
     "publish",
     "fairness",
     "web",
+    "domain_reports",
     "model",
     "evasion",
     "poisoning",

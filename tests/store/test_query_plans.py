@@ -28,6 +28,7 @@ REASONS = {
     "campaigns._LATEST": "the newest marks, by their number, for a process that starts",
     "copy._COLUMNS": "the schema of an empty database",
     "digests._COUNTS": "the page of digests counts those of a scope",
+    "domain_reports._FIGURES_OF_ALL": "administrators of the deployment list the domains of all tenants, each bounded",
     "flow_counts._GREYLIST_SIZE": "the count ends at a limit",
     "learning._POOLS": "the page of pools; reports of a scope are bounded",
     "lists._LIST_WITH_EXPIRED": "the purge looks for the next list, every five minutes",

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from tests.store_reading import list_reports
 
+from gatepost.domain_reports import DomainReport
 from gatepost.learning.proof import Proof, Side
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store.audit import CLI, AuditFilter
@@ -15,6 +16,7 @@ from gatepost.store.held_search import HeldFilter
 from gatepost.store.lists import NewEntry
 from gatepost.store.recipients import RequestFilter
 from gatepost.store.second_factors import NewSecurityKey
+from gatepost.times import now
 from gatepost.web.registry import PAGES
 from gatepost.web.routing import PublicRoute, UploadRoute
 
@@ -57,6 +59,9 @@ def theirs(site: Any) -> Property:
     asked = site.run(site.store.recipients.requests(RequestFilter(tenant=scope))).rows[0].id
     made = NewSecurityKey(scope, "mail.example.com", b"", 0, "theirs")
     security_key = site.run(site.store.second_factors.add_security_key(user.uid, made, CLI, keep=session.id)).id
+    begins = now() // 1_000
+    report = DomainReport("dmarc", "theirs.example", "r.example", "1", begins, begins)
+    assert site.run(site.store.reported_domains.keep(scope, report)) == "kept"
     return Property(scope, ggrid, key.id, user.uid, session.id, version, record, work, search, asked, security_key)
 
 
@@ -129,6 +134,7 @@ def path_of(row: Any, theirs: Property) -> str:
         "number": str(theirs.record),
         "published": "1",
         "uid": theirs.uid,
+        "domain": "theirs.example",
     }
     if "{id}" in row.path:
         (find,) = (each for place, each in IDS.items() if row.path.startswith(place))
@@ -183,6 +189,7 @@ def test_nor_is_what_is_of_the_deployment(site: Any, stranger: Any, row: Any) ->
     "path",
     [
         *("/?tenant={0}", "/overview/live?tenant={0}", "/messages?tenant={0}", "/quarantine?tenant={0}"),
+        *("/domain-reports?tenant={0}", "/domain-reports/theirs.example?tenant={0}"),
         *("/audit?scope={0}", "/policy?scope={0}", "/lists?scope={0}", "/policy/file:eicar?scope={0}"),
         *("/messages?tenant=global", "/lists?scope=global", "/policy?scope=global", "/audit?scope=global"),
     ],

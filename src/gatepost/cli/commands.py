@@ -391,6 +391,7 @@ COMMANDS = CommandTree(
         "policy": f"{_CLI}.policy:group",
         "plugins": f"{_CLI}.plugins:group",
         "dkim": f"{_CLI}.gateway:dkim",
+        "reports": f"{_CLI}.reports:group",
         "model": f"{_CLI}.model:group",
         "learn": f"{_CLI}.learn:group",
         "messages": f"{_CLI}.messages:group",

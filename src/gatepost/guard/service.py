@@ -12,6 +12,7 @@ import msgspec
 
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.api.scanning import MAX_BODY
+from gatepost.domain_reports import DomainReports
 from gatepost.guard.actions import ActionPlanner, Planned
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.campaigns import Campaigns
@@ -29,6 +30,7 @@ from gatepost.scanning.held_mail import HoldsMail, ReportObserver, bytes_ahead, 
 from gatepost.scanning.request import Condition, Full, Load, ScanRequest, ScanResult, first_received_id
 from gatepost.scanning.spool import MessageBody
 from gatepost.settings.keys import GuardSettings as Settings
+from gatepost.smtp.domain_reports import DomainReportReading
 from gatepost.smtp.reporting import ReportReading
 from gatepost.store.errors import StorageError
 from gatepost.store.feedback import ReportedMessage
@@ -39,7 +41,7 @@ from gatepost.view.values import NotShown
 from gatepost.workers.fair_queue import FairQueue, QueueCounters, Slot
 from gatepost.workers.jobs import EMPTY, Job, Snapshot
 from gatepost.workers.pool import WorkerPool
-from gatepost.workers.protocol import ATTACHED, FEATURES, JUDGE, STRIP, Extracted
+from gatepost.workers.protocol import ATTACHED, DOMAIN_REPORTS, FEATURES, JUDGE, STRIP, Extracted
 
 PURGE_SECONDS = 3_600.0
 DAY_MILLISECONDS = 86_400_000
@@ -225,6 +227,24 @@ class Guard:
         read = (ReportedMessage(each.sha256, each.row, each.signature, each.sender) for each in found.messages)
         return ReportReading(carrier, tuple(each for each in read if each.features))
 
+    async def read_domain_reports(self, request: ScanRequest, body: MessageBody) -> DomainReportReading | Full:
+        """Read a mail with reports about domains: judge it, and read the files in it. Nothing is kept."""
+        slot = None if self._stopping else self._queue.enter(request.envelope.tenant)
+        if slot is None:
+            return Full(self.load())
+        self._begin()
+        try:
+            await slot.delay_start()
+            message = (request.ggrid, request.envelope, body, self._clock())
+            carrier = await self.pool.run(Job(JUDGE, *message, is_trial=True))
+            found = await self.pool.run(Job(DOMAIN_REPORTS, *message))
+        finally:
+            self._answerer.forget(request.ggrid)
+            self._end(slot)
+        if isinstance(found, NotShown):
+            return DomainReportReading(carrier, DomainReports((), (found.reason,)))
+        return DomainReportReading(carrier, found)
+
     async def _wait_for_slot(
         self, request: ScanRequest, body: MessageBody, client: ConnectedClient
     ) -> Slot | Full | ClientLeft:
@@ -392,3 +412,6 @@ class Guard:
         limits = await self._store.tenants.retention_limits("history", moment)
         if deleted := await self._store.messages.purge(before, limits):
             log.info("history purged", count=deleted)
+        oldest = moment // DAY_MILLISECONDS - self._settings.domain_reports.retention
+        if deleted := await self._store.reported_domains.purge(oldest):
+            log.info("reports about domains purged", count=deleted)

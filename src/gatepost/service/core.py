@@ -57,6 +57,7 @@ from gatepost.smtp.askers import AskerPart, AskerSession
 from gatepost.smtp.client import OutboundTenants, Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.delivery_log import DeliveryLog
+from gatepost.smtp.domain_reports import DomainReportIntake, ReportIntakes
 from gatepost.smtp.flow_control import FlowControl
 from gatepost.smtp.outbound import HOUR, CountsOfAllNodes, HourlyLimits, Outbound, SenderLimits
 from gatepost.smtp.recipients import RecipientVerifier
@@ -366,15 +367,26 @@ class SmtpPart(msgspec.Struct, frozen=True):
     settings: SmtpSettings
 
 
-def _build_report_intake(core: CoreParts, shared: SharedParts) -> ReportIntake | None:
-    """Build what takes reports by mail, where there are addresses for them."""
-    learning = core.settings.learning
-    if not learning.report_addresses:
-        return None
-    addresses = {each.address: each.says == "unwanted" for each in learning.report_addresses}
+def _build_report_intakes(core: CoreParts, shared: SharedParts) -> ReportIntakes | None:
+    """Build what takes reports by mail, on messages and on domains, where there are addresses for them."""
+    learning, stated = core.settings.learning, core.settings.domain_reports
     tenancy = Tenancy(core.settings.tenants, shared.store.tenants.of_domain)
-    keep = shared.store.feedback.report_mail
-    return ReportIntake(addresses, parse_networks(learning.report_hosts), core.guard.read_report, keep, tenancy)
+    messages, domains = None, None
+    if learning.report_addresses:
+        addresses = {each.address: each.says == "unwanted" for each in learning.report_addresses}
+        keep = shared.store.feedback.report_mail
+        hosts = parse_networks(learning.report_hosts)
+        messages = ReportIntake(addresses, hosts, core.guard.read_report, keep, tenancy)
+    if stated.addresses:
+        domains = DomainReportIntake(
+            stated.addresses,
+            stated.domains,
+            core.guard.read_domain_reports,
+            shared.store.reported_domains.keep,
+            tenancy,
+            accepts_unproven=stated.accept_unproven,
+        )
+    return ReportIntakes(messages, domains) if messages or domains else None
 
 
 def _build_smtp_limits(source: SmtpSettings) -> SmtpLimits:
@@ -425,7 +437,7 @@ def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpP
         tenancy=Tenancy(core.settings.tenants, shared.store.tenants.of_domain),
         spool=shared.spool,
         hostname=hostname(core.settings),
-        reports=_build_report_intake(core, shared),
+        reports=_build_report_intakes(core, shared),
         deliveries=core.deliveries,
         flow=core.flow,
         recipients=core.recipients,
@@ -476,7 +488,7 @@ def _build_asker_source(name: str, source: AskerSettings, core: CoreParts, share
         spool=shared.spool,
         hostname=source.hostname or hostname(core.settings),
         limits=build_asker_limits(source),
-        reports=_build_report_intake(core, shared),
+        reports=_build_report_intakes(core, shared),
     )
     common = (services, source.max_connections, parse_networks(source.allowed_hosts))
     if isinstance(source, MilterSettings):

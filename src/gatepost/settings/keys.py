@@ -22,6 +22,7 @@ from pydantic.alias_generators import to_camel
 from gatepost.policy.layers import OUTBOUND
 from gatepost.questions import ReputationSubject
 from gatepost.settings.delivery import ArcSettings, DeliverySettings, DigestSettings, DkimSettings
+from gatepost.settings.domain_reports import DomainReportSettings
 from gatepost.settings.events import EventsSettings
 from gatepost.settings.feeds import MAX_FEEDS, FeedSettings
 from gatepost.settings.recipients import RecipientVerificationSettings
@@ -541,6 +542,9 @@ class GuardSettings(Section):
         SenderHistorySettings(), description="senders and link targets of delivered mail, remembered per tenant"
     )
     learning: LearningSettings = group(LearningSettings(), description="models that reports on mail teach")
+    domain_reports: DomainReportSettings = group(
+        DomainReportSettings(), description="reports of others about mail of our domains: DMARC and TLS"
+    )
     yara: YaraSettings | None = group(None, description="YARA rules of the operator; off if not set")
     clamd: ClamdSettings | None = group(None, description="ClamAV; off if not set")
     reputation: ReputationSettings = group(

@@ -18,11 +18,11 @@ from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.content import SpoolSpace
 from gatepost.smtp.delivery_log import DeliveryLog
+from gatepost.smtp.domain_reports import ReportIntakes
 from gatepost.smtp.flow_control import FlowControl
 from gatepost.smtp.outbound import Outbound
 from gatepost.smtp.recipients import RecipientVerifier
 from gatepost.smtp.replies import Deferral, SmtpReply
-from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.signing import Signer
 from gatepost.store.errors import StorageError
@@ -141,7 +141,7 @@ class Services:
         limits: SmtpLimits | None = None,
         tls: ssl.SSLContext | None = None,
         tls_required: bool = False,
-        reports: ReportIntake | None = None,
+        reports: ReportIntakes | None = None,
         deliveries: DeliveryLog | None = None,
         flow: FlowControl | None = None,
         recipients: RecipientVerifier | None = None,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import gatepost.store.bulk_actions
     import gatepost.store.campaigns
     import gatepost.store.digests
+    import gatepost.store.domain_reports
     import gatepost.store.feedback
     import gatepost.store.feeds
     import gatepost.store.flow_counts
@@ -65,6 +66,7 @@ class Store:
     digests: gatepost.store.digests.Digests
     feedback: gatepost.store.feedback.FeedbackReports
     learning: gatepost.store.learning.Learning
+    reported_domains: gatepost.store.domain_reports.ReportedDomains
     tenants: gatepost.store.tenants.Tenants
     lists: gatepost.store.lists.Lists
     list_lookup: gatepost.store.list_lookup.ListLookup

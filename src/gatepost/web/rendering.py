@@ -130,6 +130,7 @@ NAVIGATION = (
     NavigationLink("Requests", "/requests", "quarantine.read"),
     NavigationLink("Scan", "/scan", "messages.scan"),
     NavigationLink("Accuracy", "/accuracy", "messages.read"),
+    NavigationLink("Domain reports", "/domain-reports", "overview.read"),
     NavigationLink("Lists", "/lists", "lists.read", "Configure"),
     NavigationLink("Feeds", "/feeds", "feeds.read", "Configure"),
     NavigationLink("Policy", "/policy", "policy.read", "Configure"),

@@ -20,6 +20,7 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
 
+from gatepost.domain_reports import DomainReports
 from gatepost.kinds import TITLES
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import title_of_list
@@ -33,7 +34,7 @@ from gatepost.view.values import MAX_NAME, NotShown, Picture, View
 from gatepost.workers.status_page import StageNames
 
 T = TypeVar("T")
-PurposeName = Literal["judge", "view", "picture", "features", "report", "strip"]
+PurposeName = Literal["judge", "view", "picture", "features", "report", "strip", "domain-reports"]
 
 # Bytes above which a message has its worker alone.
 LARGE = 1 << 20
@@ -176,6 +177,7 @@ _view: msgspec.msgpack.Decoder[View | NotShown] = msgspec.msgpack.Decoder(View |
 _picture: msgspec.msgpack.Decoder[Picture | NotShown] = msgspec.msgpack.Decoder(Picture | NotShown)
 _attached: msgspec.msgpack.Decoder[AttachedMessages | NotShown] = msgspec.msgpack.Decoder(AttachedMessages | NotShown)
 _cuts: msgspec.msgpack.Decoder[Cuts | NotShown] = msgspec.msgpack.Decoder(Cuts | NotShown)
+_domain_reports: msgspec.msgpack.Decoder[DomainReports | NotShown] = msgspec.msgpack.Decoder(DomainReports | NotShown)
 _features: msgspec.msgpack.Decoder[Extracted | NotShown] = msgspec.msgpack.Decoder(Extracted | NotShown)
 _job = msgspec.msgpack.Decoder(JobHeader)
 _given = msgspec.msgpack.Decoder(StepAnswers)
@@ -329,6 +331,9 @@ PICTURE: Purpose[Picture | NotShown] = Purpose("picture", read_picture, _not_sho
 FEATURES: Purpose[Extracted | NotShown] = Purpose("features", partial(_decode, _features), _not_shown)
 ATTACHED: Purpose[AttachedMessages | NotShown] = Purpose("report", partial(_decode, _attached), _not_shown)
 STRIP: Purpose[Cuts | NotShown] = Purpose("strip", partial(_decode, _cuts), _not_shown)
+DOMAIN_REPORTS: Purpose[DomainReports | NotShown] = Purpose(
+    "domain-reports", partial(_decode, _domain_reports), _not_shown
+)
 
 
 def read_job(body: bytes) -> JobHeader:

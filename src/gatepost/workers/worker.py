@@ -18,6 +18,7 @@ import msgspec
 from gatepost.analysis import analyse
 from gatepost.checks.phrases import mark_themes, search_message
 from gatepost.files.documents.saved_messages import find_reported_messages, open_saved_message
+from gatepost.files.report_files import read_domain_reports
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules
@@ -279,6 +280,7 @@ _READERS: dict[PurposeName, Callable[[bytes, JobHeader], msgspec.Struct]] = {
     "features": _extract,
     "report": lambda raw, _job: AttachedMessages(tuple(map(_read_attached, find_reported_messages(raw)))),
     "strip": _find_places,
+    "domain-reports": lambda raw, _job: read_domain_reports(raw),
 }
 
 
