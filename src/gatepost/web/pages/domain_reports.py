@@ -14,9 +14,9 @@ from gatepost.api.errors import NOT_FOUND, Failure
 from gatepost.domain_reports import REPORT_KINDS, DomainFigures, ReportKind, advise
 from gatepost.names import normal_domain
 from gatepost.store.domain_reports import DayFigures
+from gatepost.web.charts import Column, draw_stacked_bars
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import whole_number
-from gatepost.web.pages.overview import Column, draw_stacked_bars
 from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute
 from gatepost.web.time_zones import local_time
