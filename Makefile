@@ -16,8 +16,8 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 15
 
-serve: $(VENV)/run.ready $(VENV)/speedups.ready ## Set up and run the service on embedded defaults (DATA=folder to keep its data elsewhere)
-	@exec $(BIN)/gatepost serve --data $(DATA)
+serve: $(VENV)/run.ready $(VENV)/speedups.ready ## Set up and run the service on embedded defaults (DATA=folder to keep its data elsewhere, PORT_BASE=N to move its ports)
+	@exec $(BIN)/gatepost serve --data $(DATA) $(if $(PORT_BASE),--port-base $(PORT_BASE))
 
 test: $(VENV)/dev.ready ## Set up and run the tests, two workers for each core, since many wait (WORKERS=0 for none, ARGS=… is passed to pytest)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)

@@ -152,7 +152,7 @@ _BEFORE = re.compile(r"(?:sudo -E -u gatepost |docker exec \S+ )?(?:/\S+/bin/)?g
 def gatepost_calls(block: CodeBlock) -> list[list[str]]:
     """Every call of `gatepost` in a block of shell commands, as words."""
     text = block.code.replace("\\\n", " ")
-    lines = [line.split(" # ")[0].split(" > ")[0] for line in re.split(r"[\n;(]|&&|\|\|", text)]
+    lines = [line.split(" # ")[0].split(" > ")[0] for line in re.split(r"[\n;(|]|&&", text)]
     found = [_BEFORE.fullmatch(line.strip()) for line in lines]
     return [shlex.split(call[1].rstrip(")")) for call in found if call]
 

@@ -121,8 +121,9 @@ def _render_references() -> Iterator[str]:
 
 def _render_example(model: type[Section]) -> Iterator[str]:
     """Yield an example file: what the first start writes, with every comment, as `gatepost serve` fills it in."""
-    values = {"port": 9785, "secret": "", "token": "${file:/run/secrets/border-mta}", "storage": "sqlite:gatepost.db"}
-    text = GUARD_YML if model is GuardSettings else ABBY_YML.format(**values)
+    values = {"secret": "", "token": "${file:/run/secrets/border-mta}", "storage": "sqlite:gatepost.db"}
+    ports = {"listen": 9081, "port": 9785, "rest": 9785, "smtp": 10025}
+    text = (GUARD_YML if model is GuardSettings else ABBY_YML).format(**values, **ports)
     yield from ("An example; `gatepost serve` writes nearly the same at its first start:", "", "```yaml")
     yield from text.rstrip("\n").split("\n")
     yield "```"

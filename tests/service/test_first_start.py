@@ -22,6 +22,19 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def test_a_first_start_can_move_all_ports(tmp_path: Path) -> None:
+    both = load(prepare(DataFolder(tmp_path), None, 21_000))
+    assert both.abby.listen.port == 21_081
+    assert both.abby.service_providers.core.hosts == ["https://127.0.0.1:21785"]
+    source = both.guard.scan_sources.rest_api
+    assert source
+    assert source.port == 21_785
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*.yml")}
+    with pytest.raises(StartError, match="for a first start: change"):
+        prepare(DataFolder(tmp_path), None, 22_000)
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*.yml")} == before
+
+
 def test_an_empty_folder_becomes_a_working_configuration(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
     both = load(prepare(data, None))

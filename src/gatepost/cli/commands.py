@@ -374,6 +374,7 @@ COMMANDS = CommandTree(
         "guard": f"{_CLI}.serve:guard",
         "abby": f"{_CLI}.serve:abby",
         "scan": f"{_CLI}.scan:scan",
+        "examples": f"{_CLI}.examples:examples",
         "replay": f"{_CLI}.policy:replay",
         "doctor": f"{_CLI}.maintenance:doctor",
         "nodes": f"{_CLI}.config:nodes",

@@ -6,8 +6,9 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from gatepost.cli.commands import BadParameter, Option
 from gatepost.cli.deployment import Deployment
 
 if TYPE_CHECKING:
@@ -16,9 +17,21 @@ if TYPE_CHECKING:
 _PARAMETERS = '{"borderMtaData":{"envelopeFrom":"ann@example.org","envelopeRecipients":["bob@example.com"]}}'
 
 
-def serve(*, place: Deployment) -> None:
+def serve(
+    *,
+    port_base: Annotated[
+        int | None,
+        Option(
+            metavar="N", least=1_024, help="Count the ports of a first configuration from N: N+81, N+785 and N+1025."
+        ),
+    ] = None,
+    place: Deployment,
+) -> None:
     """Run guard and abby together; if there is no configuration, write a working one first."""
     from gatepost.service import commands
+
+    if port_base is not None and port_base > commands.MAX_PORT_BASE:
+        raise BadParameter(f"must be at most {commands.MAX_PORT_BASE}", "--port-base")
 
     place.check_target()
 
@@ -27,7 +40,7 @@ def serve(*, place: Deployment) -> None:
         place.find_storage()
         greet(started)
 
-    commands.serve(place.data_folder, place.config_folder if place.config else None, greet_with_storage)
+    commands.serve(place.data_folder, place.config_folder if place.config else None, greet_with_storage, port_base)
 
 
 def guard(*, place: Deployment) -> None:

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 
 
 ADMINISTRATOR = "admin"
+# The ports of a first configuration, counted from a base: 9081, 9785 and 10025 by default.
+PORT_BASE = 9_000
+API_PORT, REST_PORT, SMTP_PORT = 81, 785, 1_025
+MAX_PORT_BASE = 65_535 - SMTP_PORT
 
 GUARD_YML = """\
 # guard, Gatepost's core: sources of mail and limits of the analysis.
@@ -53,17 +57,17 @@ GUARD_YML = """\
 mainWorkerCount: 20
 
 scanSources:
-  # The HTTPS source for abby; `restApi: {}` alone means the same.
-  restApi: {host: 127.0.0.1, port: 9785}
-  # smtp: {host: 127.0.0.1, port: 10025}
+  # The HTTPS source for abby; `restApi: {{}}` alone means the same.
+  restApi: {{host: 127.0.0.1, port: {rest}}}
+  # smtp: {{host: 127.0.0.1, port: {smtp}}}
 
-# delivery: {nextHop: "smtp://127.0.0.1:10026"}
+# delivery: {{nextHop: "smtp://127.0.0.1:10026"}}
 
 # By default the name servers of the system are used.
-# dns: {nameservers: ["192.0.2.53:53"], timeout: 2000}
+# dns: {{nameservers: ["192.0.2.53:53"], timeout: 2000}}
 
 # Results and ledgers are kept in one file of the data folder.
-storage: {url: "sqlite:gatepost.db"}
+storage: {{url: "sqlite:gatepost.db"}}
 """
 ABBY_YML = """\
 # abby, Gatepost's API service: its users, and the cores that analyse their mail.
@@ -72,7 +76,7 @@ ABBY_YML = """\
 
 # Only this machine can reach it. 0.0.0.0 opens it to others; then configure your own certificate:
 # tls: {{certificate: /path/fullchain.pem, key: /path/privkey.pem}}
-listen: {{host: 127.0.0.1, port: 9081}}
+listen: {{host: 127.0.0.1, port: {listen}}}
 
 serviceProviders:
   core:
@@ -111,13 +115,22 @@ Ann\r
 """
 
 
-def prepare(data: DataFolder, config: Path | None) -> Path:
-    """Complete what is missing in the data folder; returns the folder of the configuration.
+def prepare(data: DataFolder, config: Path | None, base: int | None = None) -> Path:
+    """Complete what is missing in the data folder; returns the folder of the configuration. `base` is what the ports of
+    a first configuration are counted from.
 
-    A configuration that the operator keeps elsewhere is never written to.
+    A configuration that the operator keeps elsewhere is never written to. Raises `StartError` where there is one
+    already and a base was given.
     """
+    written = next((file for file in (GUARD_FILE, ABBY_FILE) if ((config or data.path) / file).exists()), None)
+    if base is not None and written:
+        raise StartError(
+            f"{(config or data.path) / written} is there already, and --port-base is for a first start: change"
+            " listen.port in abby.yml, scanSources.restApi.port in guard.yml, and that port in"
+            " serviceProviders.core.hosts in abby.yml."
+        )
     if config is None:
-        _write_configuration(data)
+        _write_configuration(data, PORT_BASE if base is None else base)
     ensure_secret(data)
     data.write_once(data.example, EXAMPLE)
     return config or data.path
@@ -128,8 +141,8 @@ def ensure_secret(data: DataFolder) -> None:
     data.write_once(data.secret, secrets.token_hex(32))
 
 
-def _write_configuration(data: DataFolder) -> None:
-    data.write_once(data.path / GUARD_FILE, GUARD_YML)
+def _write_configuration(data: DataFolder, base: int) -> None:
+    data.write_once(data.path / GUARD_FILE, GUARD_YML.format(rest=base + REST_PORT, smtp=base + SMTP_PORT))
     if (data.path / ABBY_FILE).exists():
         return
     data.write_once(data.token, secrets.token_hex(32))
@@ -139,7 +152,8 @@ def _write_configuration(data: DataFolder) -> None:
     secret = read_as_written(data.path / GUARD_FILE, "scanSources", "restApi", "secret")
     storage = read_as_written(data.path / GUARD_FILE, "storage", "url")
     text = ABBY_YML.format(
-        port=source.port if source else 9785,
+        listen=base + API_PORT,
+        port=source.port if source else base + REST_PORT,
         secret=f"    secret: {json.dumps(secret)}\n" if secret else "",
         token=TOKEN_REFERENCE,
         storage=json.dumps(storage or guard.storage.url)[1:-1],
@@ -181,11 +195,12 @@ class Started(msgspec.Struct, frozen=True):
     password_file: Path | None = None
 
 
-def serve(data: DataFolder, given: Path | None, greet: Callable[[Started], None]) -> None:
-    """Run both services; `greet` is called once they serve."""
+def serve(data: DataFolder, given: Path | None, greet: Callable[[Started], None], base: int | None = None) -> None:
+    """Run both services; `greet` is called once they serve. `base` is what the ports of a first configuration are
+    counted from."""
     _prepare_process(data)
     with data.lock("guard", "abby"):
-        folder = prepare(data, given)
+        folder = prepare(data, given, base)
         config, both = _load_in_force(data, folder, "guard", partial(files.load, certificates=True))
         started = partial(_welcome_operator, data, folder, both, greet)
         _run(data, folder, config, both.guard, both.abby, started)

@@ -39,7 +39,7 @@ _REASONS = {
 
 # What to change where another program has a port, by the key that names it.
 _TAKEN = {
-    "listen in abby.yml": "set another listen.port in abby.yml",
+    "listen in abby.yml": "set another listen.port in abby.yml; a first start can move all ports with --port-base",
     "scanSources.restApi in guard.yml": "set another scanSources.restApi.port in guard.yml, and the same port in"
     " serviceProviders.core.hosts in abby.yml",
     "scanSources.smtp in guard.yml": "set another scanSources.smtp.port in guard.yml, and tell the mail server in"
