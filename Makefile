@@ -11,7 +11,7 @@ export UV_NO_PROGRESS := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test-fast test test-variants test-long lint format docs site check lock audit bench fuzz sanitize screenshots wheel sdist release clean
+.PHONY: help serve test-fast test test-variants test-long lint format docs man site check lock audit bench fuzz sanitize screenshots wheel sdist release clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 15
@@ -44,6 +44,9 @@ format: $(VENV)/dev.ready ## Put the code into its normal form
 docs: $(VENV)/dev.ready ## Generate the reference pages and the list of licences
 	$(BIN)/python -m tools.reference docs/reference
 	$(BIN)/python -m tools.licences requirements/run.txt docs/licences.md
+
+man: $(VENV)/dev.ready ## Write the manual pages of all commands into build/man
+	@$(BIN)/python -m tools.man_pages build/man
 
 site: $(VENV)/dev.ready ## Build the documentation site into build/site
 	@$(BIN)/python -m tools.site build/site

@@ -404,5 +404,6 @@ COMMANDS = CommandTree(
         "secrets": f"{_CLI}.maintenance:secrets",
         "backup": f"{_CLI}.maintenance:backup",
         "restore": f"{_CLI}.maintenance:restore",
+        "completion": f"{_CLI}.completion:completion",
     },
 )

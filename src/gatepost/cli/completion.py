@@ -1,0 +1,107 @@
+"""`gatepost completion`: a script by which a shell completes commands and options.
+
+The script is made from the declarations of the commands and has all words in it, so that no program is started while
+somebody types. It is made anew with each version: a package runs the command once and installs what it prints.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Annotated
+
+from gatepost.cli.commands import COMMANDS, Argument, BadParameter, Group, Parameter, list_parameters
+
+_BASH = """\
+_gatepost() {{
+  local word="${{COMP_WORDS[COMP_CWORD]}}" first="" second="" words="" place
+  for ((place = 1; place < COMP_CWORD; place++)); do
+    case "${{COMP_WORDS[place]}}" in
+      -*) ;;
+      *) if [ -z "$first" ]; then first="${{COMP_WORDS[place]}}"
+         elif [ -z "$second" ]; then second="${{COMP_WORDS[place]}}"; fi ;;
+    esac
+  done
+  case "$first" in
+    "") words="{commands}" ;;
+{cases}
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$word"))
+  # Where no word fits, it is the name of a file.
+  if [ ${{#COMPREPLY[@]}} -eq 0 ]; then COMPREPLY=($(compgen -f -- "$word")); fi
+}}
+complete -o filenames -F _gatepost gatepost
+"""
+
+
+def completion(
+    shell: Annotated[str, Argument(metavar="SHELL", help="bash, zsh or fish.")],
+) -> None:
+    """Print a script that completes commands and options: `source <(gatepost completion bash)`.
+
+    To have it in every shell, write it where the shell looks for completions: for bash
+    ~/.local/share/bash-completion/completions/gatepost, for fish ~/.config/fish/completions/gatepost.fish.
+    """
+    scripts: dict[str, Callable[[], str]] = {"bash": _write_bash, "zsh": _write_zsh, "fish": _write_fish}
+    if shell not in scripts:
+        raise BadParameter(f"must be one of {', '.join(scripts)}", "SHELL")
+    print(scripts[shell](), end="")
+
+
+def _names(parameters: list[Parameter]) -> list[str]:
+    """The options of a command, and the one that every command has."""
+    return [*(name for each in parameters for name in each.names if name.startswith("--")), "--help"]
+
+
+def _write_bash() -> str:
+    found = dict(COMMANDS.items())
+    cases = []
+    for name, each in found.items():
+        if isinstance(each, Group):
+            inner = [f'      "") words="{" ".join(each.commands)} --help" ;;']
+            inner += [
+                f'      {sub}) words="{" ".join(_names(list_parameters(run)))}" ;;'
+                for sub, run in each.commands.items()
+            ]
+            cases += [f'    {name}) case "$second" in', *inner, "      esac ;;"]
+        else:
+            cases.append(f'    {name}) words="{" ".join(_names(list_parameters(each)))}" ;;')
+    return _BASH.format(commands=" ".join([*found, "--help", "--version"]), cases="\n".join(cases))
+
+
+def _write_zsh() -> str:
+    """zsh reads completions of bash (zshcompsys(1), bashcompinit)."""
+    return "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n" + _write_bash()
+
+
+def _write_fish() -> str:
+    return "\n".join(_list_fish_lines()) + "\n"
+
+
+def _list_fish_lines() -> Iterator[str]:
+    for name, each in COMMANDS.items():
+        yield f"complete -c gatepost -n __fish_use_subcommand -a {name} -d {_quote(_describe(each))}"
+        if not isinstance(each, Group):
+            yield from _list_fish_options(f"__fish_seen_subcommand_from {name}", each)
+            continue
+        within = f"__fish_seen_subcommand_from {name}"
+        no_other = f"{within}; and not __fish_seen_subcommand_from {' '.join(each.commands)}"
+        for sub, run in each.commands.items():
+            yield f"complete -c gatepost -n {_quote(no_other)} -a {sub} -d {_quote(_describe(run))}"
+            yield from _list_fish_options(f"{within}; and __fish_seen_subcommand_from {sub}", run)
+
+
+def _list_fish_options(condition: str, command: Callable[..., None]) -> Iterator[str]:
+    for each in list_parameters(command):
+        for name in each.names:
+            if name.startswith("--"):
+                takes = "" if each.kind is bool else " -r"
+                said = _quote(each.about.help)
+                yield f"complete -c gatepost -n {_quote(condition)} -l {name[2:]}{takes} -d {said}"
+
+
+def _describe(command: Callable[..., None] | Group) -> str:
+    """The first sentence of what a command does."""
+    text = command.help if isinstance(command, Group) else command.__doc__ or ""
+    return text.strip().split("\n")[0]
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
