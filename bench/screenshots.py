@@ -90,6 +90,7 @@ PAGES: dict[str, Opened] = {
     "quarantine-none": at("/quarantine?subject=nothing+has+these+words"),
     "requests": at("/requests"),
     "accuracy": at("/accuracy"),
+    "domain-reports": at("/domain-reports"),
     "accuracy-of-tenant": at("/accuracy?span=quarter&tenant={tenant}"),
     "scan": at("/scan"),
     "lists": at("/lists?scope=global"),

@@ -28,6 +28,7 @@ from gatepost.lists.catalogue import BY_NAME
 from gatepost.policy.conditions import ConditionError, describe_file, evaluate, find_fault, make_variables
 from gatepost.settings.keys import OpenidConnectSettings
 from gatepost.smtp.ldap import parse_message, read_result
+from gatepost.smtp.sender_rewriting import SenderRewriting
 from gatepost.store.message_index import match_rows, parse_term
 from gatepost.store.second_factors import SecurityKey
 from gatepost.web.forms import Form, parse_query, read_unsent
@@ -42,6 +43,15 @@ from gatepost.web.openid_keys import SigningKey
 from gatepost.web.second_factors import Assertion, RelyingParty, encode, verify_assertion, verify_new_key
 
 _FEED_LISTS = ("blocked-urls", "blocked-senders", "blocked-ips", "blocked-files", "blocked-phrases")
+
+
+def read_rewritten(data: bytes) -> tuple[str, str | None, bool]:
+    """Rewrite a sender and reverse it; what was rewritten here is what comes back."""
+    address = decode_text(data)
+    rewriting = SenderRewriting("srs.example", ("a key of some length",), clock=lambda: NOW)
+    made = rewriting.rewrite(address)
+    back = rewriting.reverse(made) if made != address else address
+    return made, rewriting.reverse(address), back is not None
 
 
 def read_ldap_answer(data: bytes) -> tuple[int, int, int] | None:

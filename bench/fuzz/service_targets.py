@@ -57,6 +57,18 @@ SERVICE: tuple[Target, ...] = (
         most=600,
     ),
     Target(
+        "rewritten-senders",
+        service_readers.read_rewritten,
+        lines(
+            "SRS0=abcdefgh=ab=x.example=ann@srs.example",
+            "SRS1=abcdefgh=first.example==abcdefgh=ab=x.example=ann@srs.example",
+            "srs1+a=b=-c@d",
+            "ann@x.example",
+        ),
+        cheap=True,
+        most=600,
+    ),
+    Target(
         "ldap-answers",
         service_readers.read_ldap_answer,
         lambda: [

@@ -63,6 +63,7 @@ from gatepost.smtp.outbound import HOUR, CountsOfAllNodes, HourlyLimits, Outboun
 from gatepost.smtp.recipients import RecipientVerifier
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
+from gatepost.smtp.sender_rewriting import SenderRewriting
 from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
@@ -422,7 +423,9 @@ def _build_outbound(core: CoreParts, shared: SharedParts) -> Outbound | None:
     if not tenants.is_bound:
         log.warning("outbound hosts are bound to no tenant: mail of tenants' domains is not signed")
     refuses = settings.other_senders == "refuse"
-    return Outbound(tenants, settings.port, core.outbound_routing, limits, refuses=refuses)
+    stated_srs = settings.sender_rewriting
+    rewriting = SenderRewriting(stated_srs.domain, stated_srs.keys, stated_srs.own_domains) if stated_srs else None
+    return Outbound(tenants, settings.port, core.outbound_routing, limits, refuses=refuses, rewriting=rewriting)
 
 
 def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpPart | None:

@@ -86,6 +86,12 @@ class GatewayMetrics(Collector):
         if outbound:
             limited = outbound.limits.limited
             yield counter("gatepost_outbound_limited", "Commands of senders over a limit", limited)
+            if rewriting := outbound.rewriting:
+                rewritten = counter("gatepost_senders_rewritten", "Senders rewritten (SRS)", labels=("outcome",))
+                rewritten.add_metric(("rewritten",), rewriting.rewritten)
+                rewritten.add_metric(("returned",), rewriting.returned)
+                rewritten.add_metric(("refused",), rewriting.refused)
+                yield rewritten
         if self._services.routings:
             yield from _describe_next_hops(self._services.routings)
         if self._services.flow:

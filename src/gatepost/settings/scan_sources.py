@@ -2,15 +2,16 @@
 protocols of other filters; what all of them have in common; and the limits of flow control on SMTP clients, which are
 off by default."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from gatepost.names import normal_domain
 from gatepost.settings.delivery import FORMS, MAX_NAMES, HopSettings, NextHops
 from gatepost.settings.values import (
     Count,
     Days,
+    Domain,
     FilePath,
     Host,
     Hosts,
@@ -58,6 +59,27 @@ class SenderLimitSettings(Section):
     )
 
 
+class SenderRewritingSettings(Section):
+    """The Sender Rewriting Scheme (SRS) for mail that own servers forward in the name of strangers."""
+
+    domain: Domain = live(
+        description="domain of rewritten senders; its MX must lead here, and its SPF record must name the hosts that"
+        " send"
+    )
+    keys: Annotated[list[Secret], Field(min_length=1, max_length=5)] = live(
+        description="secrets of at least 16 characters, the same on all nodes; the first one signs and all are accepted"
+    )
+    own_domains: Annotated[list[Domain], Field(max_length=MAX_NAMES)] = live(
+        [], description="domains of no tenant whose senders stay as they are; those of tenants always do"
+    )
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        if any(len(key) < 16 for key in self.keys):
+            raise ValueError("must have keys of at least 16 characters")
+        return self
+
+
 class OutboundSettings(HopSettings):
     """Mail that own servers send to the world."""
 
@@ -88,6 +110,9 @@ class OutboundSettings(HopSettings):
         None, description=f"{FORMS}; by default outbound mail takes the routes of `delivery`"
     )
     sender_limits: SenderLimitSettings = group(SenderLimitSettings(), description="limits that show a captured account")
+    sender_rewriting: SenderRewritingSettings | None = group(
+        None, description="SRS: mail with the sender of a stranger leaves with one of ours; off if not set"
+    )
 
 
 # The scanning interface takes no larger message, and every budget of the analysis is made for it.

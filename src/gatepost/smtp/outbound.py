@@ -25,6 +25,7 @@ from gatepost.smtp.client import OutboundTenants, SenderClaim, SmtpClient, Tenan
 from gatepost.smtp.flow_control import FLUSH_SECONDS, PURGE_SECONDS, FlowCounters, digest
 from gatepost.smtp.replies import SmtpReply
 from gatepost.smtp.routing import Routing
+from gatepost.smtp.sender_rewriting import SenderRewriting
 from gatepost.store.flow_counts import FlowCounts
 
 HOUR = 3_600
@@ -240,13 +241,22 @@ class Outbound:
         limits: SenderLimits,
         *,
         refuses: bool = False,
+        rewriting: SenderRewriting | None = None,
     ) -> None:
         self._tenants, self._port, self._refuses = tenants, port, refuses
-        self.routing, self.limits = routing, limits
+        self.routing, self.limits, self.rewriting = routing, limits, rewriting
 
     def covers(self, client: SmtpClient, port: int) -> bool:
         """Whether mail of this client on this port is outbound."""
         return port == self._port or self._tenants.has_host(client.address)
+
+    async def rewrite_sender(self, address: str, domain: str, tenancy: Tenancy) -> str:
+        """Return the sender with which a message leaves: one of ours for that of a stranger, where this is set up.
+        Raises `StorageError`."""
+        rewriting = self.rewriting
+        if rewriting is None or not domain or rewriting.keeps(domain) or await tenancy.tenant_of(domain):
+            return address
+        return rewriting.rewrite(address)
 
     async def open_account(self, client: SmtpClient, address: str, domain: str, tenancy: Tenancy) -> SendingAccount:
         """Return the account of a sender. A stranger who reaches the port would find an open relay, so it may not

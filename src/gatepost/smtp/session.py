@@ -464,11 +464,13 @@ class Session:
         refusal = check_sender(mail, theirs, self._services.size_limit(theirs), extended=self._extended)
         refusal = refusal or self._services.find_shortage()
         account: SendingAccount | None = None
+        leaves_as = mail.address
         if refusal is None and self._outbound:
             try:
                 tenancy = self._services.tenancy
                 account = await self._outbound.open_account(self._client, mail.address, mail.domain, tenancy)
                 refusal = account.refuse()
+                leaves_as = await self._outbound.rewrite_sender(mail.address, mail.domain, tenancy)
             except StorageError:
                 refusal = replies.TRY_LATER
         if refusal is None and self._services.flow:
@@ -478,7 +480,8 @@ class Session:
             self._mail_refused = True
             return refusal
         self._idle = 0
-        self._transaction, self.has_begun = Transaction(mail, self._client, self._helo, self._routing, account), True
+        self._transaction = Transaction(mail, self._client, self._helo, self._routing, account, leaves_as)
+        self.has_begun = True
         return await self._transaction.begin()
 
     async def _rcpt(self, rcpt: PathCommand) -> Pending:
@@ -490,6 +493,10 @@ class Session:
             return refusal
         if transaction.asked >= self._limits.recipients:
             return replies.TOO_MANY_RECIPIENTS
+        returned = self._find_forwarded(transaction, rcpt)
+        if isinstance(returned, SmtpReply):
+            return returned
+        rcpt = returned or rcpt
         try:
             tenant = await transaction.find_tenant(self._services.tenancy, rcpt.domain)
         except StorageError:
@@ -500,28 +507,45 @@ class Session:
         report = reports.find(rcpt.address) if reports else None
         if transaction.report or (report and transaction.asked):
             return replies.SEPARATELY
-        route = self._routing.find(rcpt.domain, tenant) if self._routing else None
+        routing = self._services.outbound.routing if returned and self._services.outbound else self._routing
+        route = routing.find(rcpt.domain, tenant) if routing else None
         fits = await self._fits(transaction, tenant, route)
         if self._transaction is None:  # the next hop refused the sender meanwhile
             return replies.OUT_OF_ORDER
         if not fits:
             return replies.SEPARATELY
-        if report is None and (refusal := await self._check_recipient(transaction, rcpt, tenant)):
+        exists = returned is not None
+        if report is None and (refusal := await self._check_recipient(transaction, rcpt, tenant, exists=exists)):
             return refusal
         answer = await transaction.add(rcpt, route, report)
         if isinstance(answer, asyncio.Future) and self._services.flow:
             answer.add_done_callback(partial(self._services.flow.count_answer, self._client))
         return answer
 
+    def _find_forwarded(self, transaction: Transaction, rcpt: PathCommand) -> PathCommand | SmtpReply | None:
+        """Return whom a bounce to a rewritten sender is for (SRS), or the reply where it is for nobody; None for all
+        other recipients. Only bounces go back: whoever has such an address must not send through it."""
+        rewriting = self._services.outbound.rewriting if self._services.outbound else None
+        if rewriting is None or transaction.account or rcpt.domain != rewriting.domain:
+            return None
+        if not rewriting.is_rewritten(rcpt.address):
+            return None
+        original = None if transaction.sender else rewriting.reverse(rcpt.address)
+        if original is None:
+            if self._services.flow:
+                self._services.flow.count_unknown(self._client)
+            return replies.UNKNOWN_RECIPIENT
+        return msgspec.structs.replace(rcpt, address=original)
+
     async def _check_recipient(
-        self, transaction: Transaction, rcpt: PathCommand, tenant: str | None
+        self, transaction: Transaction, rcpt: PathCommand, tenant: str | None, *, exists: bool = False
     ) -> SmtpReply | None:
-        """Return the reply to a recipient that does not exist, or that flow control puts off."""
+        """Return the reply to a recipient that does not exist, unless that is known, or that flow control puts off."""
         flow, recipients = self._services.flow, self._services.recipients
         if flow and (refusal := flow.check_client(self._client)):
             self._closing |= refusal.code == 421
             return refusal
-        if recipients and transaction.account is None:
+        if recipients and transaction.account is None and not exists:
             refusal = await recipients.check(rcpt.address, rcpt.domain, tenant)
             if refusal is replies.UNKNOWN_RECIPIENT and flow:
                 flow.count_unknown(self._client)

@@ -14,6 +14,8 @@ import asyncio
 import hashlib
 from collections.abc import Iterable
 
+import msgspec
+
 from gatepost.mail.message import Envelope
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
@@ -47,7 +49,8 @@ _NEEDED = {
 class Transaction:
     """From MAIL to the last reply. `routing` has the routes that the message can take; `body` is what BDAT brought so
     far, `refusal` why a queue's message is to be held; `tenant` is that of all its recipients, `report` the reporting
-    address that it is for. An outbound one has the `account` of its sender, and its tenant is the sender's."""
+    address that it is for. An outbound one has the `account` of its sender, and its tenant is the sender's; it may
+    leave with another sender (`leaves_as`)."""
 
     def __init__(
         self,
@@ -56,8 +59,11 @@ class Transaction:
         helo: str,
         routing: Routing | None,
         account: SendingAccount | None = None,
+        leaves_as: str | None = None,
     ) -> None:
         self._mail, self._client, self._helo = mail, client, helo
+        # MAIL as the next hop gets it; records and the analysis have the sender that came.
+        self._passed = mail if leaves_as is None else msgspec.structs.replace(mail, address=leaves_as)
         self.routing, self.account = routing, account
         self._route: Route | None = None
         # Routes that did not take the sender: asking again for each recipient would take as long each time.
@@ -105,7 +111,7 @@ class Transaction:
             return replies.RECIPIENT_OK
         if route is None:
             return replies.NO_NEXT_HOP
-        if route is not self._route and self.routing.only is None:
+        if route is not self._route and (self.routing.only is None or route not in self.routing.routes):
             if route in self._refusals:
                 return self._refusals[route]
             said = await wait_for_reply(await self._open(route))
@@ -126,7 +132,7 @@ class Transaction:
         self._timer = asyncio.get_running_loop().call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
         if self._client.xforward and "XFORWARD" in self._link.features:
             self._link.ask(_xforward(self._client.xforward, self._link.features["XFORWARD"]))
-        self._mail_answer = answer = self._ask(self._mail, "MAIL", b"MAIL FROM")
+        self._mail_answer = answer = self._ask(self._passed, "MAIL", b"MAIL FROM")
         return answer
 
     def _leave(self) -> None:
