@@ -143,6 +143,7 @@ def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks:
         (lambda: native.feature_row(("a",), 5, []), TypeError),
         (lambda: native.written_words("ä"), ValueError),
         (lambda: native.split_words(b"a"), TypeError),
+        (lambda: native.fold_ascii("ä"), ValueError),
         (lambda: native.pack_phrases([((), (), "", "")], [("ab", 0, False, 0)]), ValueError),
         (lambda: native.pack_phrases([((), (), "", "")], [("abc", 2, False, 0)]), ValueError),
         (lambda: native.pack_phrases([((), (), "", "")], [("abc", 0, False, 1)]), ValueError),
@@ -211,6 +212,11 @@ def twin_book() -> phrases.Phrasebook:
 
 def _cues(book: phrases.Phrasebook, text: str) -> list[tuple[int, str, str]]:
     return sorted((cue.start, cue.theme, cue.words) for cue in book.find(text))
+
+
+@given(st.text(string.printable + "\x1c\x1d\x1e\x1f\x00" + "Ee-MmAaIiLl" * 8))
+def test_the_same_folded_text(text: str) -> None:
+    assert native.fold_ascii(text) == phrases.fold_plain(text)
 
 
 PIECES = st.sampled_from(

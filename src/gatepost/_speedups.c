@@ -131,6 +131,7 @@ static PyMethodDef functions[] = {
     {"find_content_field", find_content_field, METH_VARARGS,
      "find_content_field(source, start, end): where `content-t` begins between two places, in any case; or -1."},
     {"squeeze", squeeze, METH_VARARGS, "squeeze(text, with_breaks): the text with runs of blanks as one."},
+    {"fold_ascii", fold_ascii, METH_O, "fold_ascii(text): ASCII text as phrases are compared."},
     {"link_words", link_words, METH_VARARGS, "link_words(text, endings): start and end of words that may hold a link."},
     {"find_segments", find_segments, METH_VARARGS,
      "find_segments(source, limit, most): start and end of lines of dashes before a content field."},

@@ -106,6 +106,14 @@ def fold(text: str) -> str:
             text = _MARKS.sub("", unicodedata.normalize("NFKD", text)) if plain_text is None else plain_text
             if _HAS_STRUCK.search(text):
                 text = text.translate(_STRUCK)
+    if native and text.isascii():
+        folded: str = native.fold_ascii(text)
+        return folded
+    return fold_plain(text)
+
+
+def fold_plain(text: str) -> str:
+    """The Python twin of `fold_ascii` in `_speedups.c`, and the form for text that is not ASCII."""
     text = text.casefold()
     text = native.squeeze(text, False) if native else " ".join(text.split())
     return text.replace("e-mail", "email")

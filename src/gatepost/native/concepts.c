@@ -10,8 +10,8 @@ typedef struct {
     uint32_t is_open;
 } Term;
 
-/* The first bytes of an index. Then come, without gaps: for each level a bit for each hash that there is; terms; the
-   first term of each hash of each level; letters. */
+/* The first bytes of an index. Then come, without gaps: a bit for each hash of first bytes that there is; terms; the
+   first term of each hash; letters. */
 typedef struct {
     uint32_t terms, heads, letters, concepts;
 } TermCounts;
@@ -73,9 +73,9 @@ static int add_term(Growing *terms, Growing *letters, PyObject *entry, int conce
 
 static PyObject *pack_terms(Growing *terms, const Growing *letters, int concepts)
 {
-    size_t count = terms->size / sizeof(Term), seen = (size_t)LEVELS * SEEN_WORDS * 8;
-    TermCounts counts = {(uint32_t)count, table_size(count), (uint32_t)letters->size, (uint32_t)concepts};
-    size_t chains = (size_t)LEVELS * counts.heads * 4;
+    size_t count = terms->size / sizeof(Term), seen = SEEN_WORDS * 8;
+    TermCounts counts = {(uint32_t)count, table_size(count) / 2, (uint32_t)letters->size, (uint32_t)concepts};
+    size_t chains = (size_t)counts.heads * 4;
     PyObject *packed = PyBytes_FromStringAndSize(
         NULL, (Py_ssize_t)(sizeof counts + seen + terms->size + chains + letters->size));
     if (!packed)
@@ -93,10 +93,10 @@ static PyObject *pack_terms(Growing *terms, const Growing *letters, int concepts
         memcpy((unsigned char *)heads + chains, letters->bytes, letters->size);
     /* From the last to the first, so that the longest of one hash is the first. */
     for (size_t i = count; i-- > 0;) {
-        int level = level_of_term(placed[i].size);
-        uint32_t hash = hash_prefix(prefix_of(letters->bytes + placed[i].start, TERM_PREFIXES[level]));
-        bits[(size_t)level * SEEN_WORDS + (hash >> 6)] |= (uint64_t)1 << (hash & 63);
-        int32_t *head = &heads[(size_t)level * counts.heads + (hash & (counts.heads - 1))];
+        size_t first = TERM_PREFIXES[level_of_term(placed[i].size)];
+        uint32_t hash = hash_prefix(prefix_of(letters->bytes + placed[i].start, first));
+        set_bit(bits, hash);
+        int32_t *head = &heads[hash & (counts.heads - 1)];
         placed[i].next = *head;
         *head = (int32_t)i;
     }
@@ -124,12 +124,12 @@ static PyObject *pack_concepts(PyObject *self, PyObject *args)
 static int take_concepts(ConceptIndex *self)
 {
     const unsigned char *bytes = (const unsigned char *)PyBytes_AS_STRING(self->packed);
-    size_t size = (size_t)PyBytes_GET_SIZE(self->packed), seen = (size_t)LEVELS * SEEN_WORDS * 8;
+    size_t size = (size_t)PyBytes_GET_SIZE(self->packed), seen = SEEN_WORDS * 8;
     TermCounts counts;
     if (size < sizeof counts)
         return -1;
     memcpy(&counts, bytes, sizeof counts);
-    size_t chains = (size_t)LEVELS * counts.heads;
+    size_t chains = counts.heads;
     if (size != sizeof counts + seen + counts.terms * sizeof(Term) + chains * 4 + counts.letters || !counts.heads
         || (counts.heads & (counts.heads - 1)) || counts.concepts != (size_t)PyTuple_GET_SIZE(self->names))
         return -1;
@@ -175,19 +175,51 @@ static PyObject *ConceptIndex_new(PyTypeObject *type, PyObject *args, PyObject *
     return (PyObject *)self;
 }
 
-/* The longest term at a place; NULL for none. */
-static const Term *longest_term(const ConceptIndex *self, const unsigned char *text, size_t room)
+/* The beginning of a word: its place, which character of the text the blank before it is, and for each level the hash of
+   its first bytes where there are terms with that one, else -1. */
+typedef struct {
+    size_t at, character;
+    int64_t hashes[LEVELS];
+} Beginning;
+
+static void hash_beginning(const ConceptIndex *self, const unsigned char *text, size_t room, Beginning *word)
+{
+    static const uint64_t masks[LEVELS] = {0xFFFF, 0xFFFFFFFF, UINT64_MAX};
+    uint64_t prefix = room >= 8 ? prefix_of(text, 8) : prefix_of(text, room);
+    for (int level = 0; level < LEVELS; level++) {
+        uint32_t hash = hash_prefix(prefix & masks[level]);
+        word->hashes[level] = room >= TERM_PREFIXES[level] && has_bit(self->seen, hash) ? (int64_t)hash : -1;
+        if (word->hashes[level] >= 0)
+            __builtin_prefetch(&self->heads[hash & (self->counts.heads - 1)]);
+    }
+}
+
+/* Fetch the first term of each hash, or its letters. */
+static void fetch_terms(const ConceptIndex *self, const Beginning *words, size_t count, int with_letters)
+{
+    for (size_t i = 0; i < count; i++)
+        for (int level = 0; level < LEVELS; level++) {
+            if (words[i].hashes[level] < 0)
+                continue;
+            int32_t head = self->heads[words[i].hashes[level] & (self->counts.heads - 1)];
+            if (head >= 0 && with_letters)
+                __builtin_prefetch(self->letters + self->terms[head].start);
+            else if (head >= 0)
+                __builtin_prefetch(&self->terms[head]);
+        }
+}
+
+/* The longest term at the beginning of a word; NULL for none. */
+static const Term *longest_term(const ConceptIndex *self, const Beginning *word, const unsigned char *text, size_t room)
 {
     for (int level = LEVELS - 1; level >= 0; level--) {
-        if (room < TERM_PREFIXES[level])
+        if (word->hashes[level] < 0)
             continue;
-        uint32_t hash = hash_prefix(prefix_of(text, TERM_PREFIXES[level]));
-        if (!(self->seen[(size_t)level * SEEN_WORDS + (hash >> 6)] >> (hash & 63) & 1))
-            continue;
-        int32_t at = self->heads[(size_t)level * self->counts.heads + (hash & (self->counts.heads - 1))];
+        int32_t at = self->heads[word->hashes[level] & (self->counts.heads - 1)];
         for (; at >= 0; at = self->terms[at].next) {
             const Term *term = &self->terms[at];
-            if (term->size <= room && !memcmp(text, self->letters + term->start, term->size))
+            if (term->size <= room && level_of_term(term->size) == level
+                && !memcmp(text, self->letters + term->start, term->size))
                 return term;
         }
     }
@@ -200,23 +232,41 @@ typedef struct {
     uint32_t concept;
 } Meant;
 
-/* Find the concepts of a text that begins and ends with a blank: the longest term at each blank, and none inside of
+/* The beginnings of the next words; how many there are. */
+static size_t find_beginnings(const ConceptIndex *self, const unsigned char *text, size_t length, size_t *at,
+                              size_t *character, Beginning *words)
+{
+    size_t count = 0;
+    for (; *at < length && count < BATCH; (*at)++) {
+        if (text[*at] == ' ') {
+            words[count] = (Beginning){*at + 1, *character, {0}};
+            hash_beginning(self, text + *at + 1, length - *at - 1, &words[count++]);
+        }
+        *character += !is_continuation(text[*at]);
+    }
+    return count;
+}
+
+/* Find the concepts of a text that begins and ends with a blank: the longest term after each blank, and none inside of
    another one. Of terms, not of concepts, there are at most `most`. */
 static size_t search_concepts(const ConceptIndex *self, const unsigned char *text, size_t length, Meant *found,
                               size_t most)
 {
-    size_t at = 0, character = 0, count = 0, terms = 0;
-    while (at < length && terms < most) {
-        const Term *term = text[at] == ' ' ? longest_term(self, text + at + 1, length - at - 1) : NULL;
-        if (!term) {
-            character += !is_continuation(text[at++]);
-            continue;
+    Beginning words[BATCH];
+    size_t at = 0, character = 0, end = 0, count = 0, terms = 0, batch;
+    while (terms < most && (batch = find_beginnings(self, text, length, &at, &character, words))) {
+        fetch_terms(self, words, batch, 0);
+        fetch_terms(self, words, batch, 1);
+        for (size_t i = 0; i < batch && terms < most; i++) {
+            size_t start = words[i].at;
+            const Term *term = start > end ? longest_term(self, &words[i], text + start, length - start) : NULL;
+            if (!term)
+                continue;
+            end = start + term->size;
+            if (term->is_open || (end < length && text[end] == ' '))
+                found[count++] = (Meant){words[i].character, term->concept};
+            terms++;
         }
-        size_t end = at + 1 + term->size;
-        if (term->is_open || (end < length && text[end] == ' '))
-            found[count++] = (Meant){character, term->concept};
-        for (terms++; at < end; at++)
-            character += !is_continuation(text[at]);
     }
     return count;
 }

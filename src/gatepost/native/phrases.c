@@ -24,9 +24,9 @@ typedef struct {
 #define SEEN_BITS 18
 #define SEEN_WORDS (1 << (SEEN_BITS - 6))
 
-/* The first bytes of an index: how many of each there are. Then come, without gaps: for each level a bit for each hash
-   that there is; phrases, words, the first word of each hash of each level, rests, letters of words, choices. A rest
-   has the number of its slots, and whether it ends with a word; each slot the number of its alternatives; each of those
+/* The first bytes of an index: how many of each there are. Then come, without gaps: a bit for each hash of first bytes
+   that there is, and one for those of words that may stand inside of another word; phrases, words, the first word of
+   each hash, rests, letters of words, choices. A rest has the number of its slots, and whether it ends with a word; each slot the number of its alternatives; each of those
    its place among the choices and its size. */
 typedef struct {
     uint32_t phrases, words, heads, rests, letters, choices;
@@ -36,8 +36,8 @@ typedef struct {
     PyObject_HEAD
     PyObject *packed;
     PhraseCounts counts;
-    /* Words are told apart by their first bytes: three, four, or eight. */
-    const uint64_t *seen;
+    /* Words are told apart by their first bytes: three, four, or eight. `inside` has the hashes of three. */
+    const uint64_t *seen, *inside;
     const Phrase *phrases;
     const PhraseWord *words;
     const int32_t *heads, *rests;
@@ -68,9 +68,11 @@ static uint32_t hash_prefix(uint64_t prefix)
 
 /* ---------------------------------------------------------------- characters of UTF-8 */
 
+static const uint8_t WORD_CHARACTERS[256] = {['0' ... '9'] = 1, ['A' ... 'Z'] = 1, ['a' ... 'z'] = 1};
+
 static int is_word_character(unsigned char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z');
+    return WORD_CHARACTERS[c];
 }
 
 static int is_continuation(unsigned char c)
@@ -296,17 +298,38 @@ static int add_known_word(Parts *parts, PyObject *entry, Py_ssize_t phrases)
     return 0;
 }
 
+static void set_bit(uint64_t *bits, uint32_t number)
+{
+    bits[number >> 6] |= (uint64_t)1 << (number & 63);
+}
+
+static int has_bit(const uint64_t *bits, uint32_t number)
+{
+    return bits[number >> 6] >> (number & 63) & 1;
+}
+
+/* Whether words may be found right after a letter or digit of ASCII: only if something of the phrase stands there. */
+static int may_stand_inside(const Phrase *phrase)
+{
+    static const uint64_t letters[2] = {0x03FF000000000000u, 0x07FFFFFE07FFFFFEu};
+    return phrase->before >= 0
+        && (!phrase->has_left || (phrase->left[0] & letters[0]) || (phrase->left[1] & letters[1]));
+}
+
 /* Chain the words by the hash of their first bytes: from the last to the first, so that those of one hash are in their
-   order. */
+   order. `seen` and `inside` stand one after the other. */
 static void chain_words(const Parts *parts, size_t count, int32_t *heads, uint32_t size, uint64_t *seen)
 {
     PhraseWord *words = (PhraseWord *)parts->words.bytes;
-    memset(heads, 0xFF, (size_t)LEVELS * size * 4);
+    const Phrase *phrases = (const Phrase *)parts->phrases.bytes;
+    memset(heads, 0xFF, (size_t)size * 4);
     for (size_t i = count; i-- > 0;) {
-        int level = level_of(words[i].size);
-        uint32_t hash = hash_prefix(prefix_of(parts->letters.bytes + words[i].start, PREFIXES[level]));
-        seen[(size_t)level * SEEN_WORDS + (hash >> 6)] |= (uint64_t)1 << (hash & 63);
-        int32_t *head = &heads[(size_t)level * size + (hash & (size - 1))];
+        const unsigned char *letters = parts->letters.bytes + words[i].start;
+        uint32_t hash = hash_prefix(prefix_of(letters, PREFIXES[level_of(words[i].size)]));
+        set_bit(seen, hash);
+        if (may_stand_inside(&phrases[words[i].phrase]))
+            set_bit(seen + SEEN_WORDS, hash_prefix(prefix_of(letters, PREFIXES[0])));
+        int32_t *head = &heads[hash & (size - 1)];
         words[i].next = *head;
         *head = (int32_t)i;
     }
@@ -314,13 +337,13 @@ static void chain_words(const Parts *parts, size_t count, int32_t *heads, uint32
 
 static PyObject *pack_parts(const Parts *parts)
 {
-    size_t words = parts->words.size / sizeof(PhraseWord), seen = (size_t)LEVELS * SEEN_WORDS * 8;
-    uint32_t heads = table_size(words);
+    size_t words = parts->words.size / sizeof(PhraseWord), seen = 2 * SEEN_WORDS * 8;
+    uint32_t heads = table_size(words) / 2;
     PhraseCounts counts = {
         (uint32_t)(parts->phrases.size / sizeof(Phrase)), (uint32_t)words,           heads,
         (uint32_t)(parts->rests.size / 4),                (uint32_t)parts->letters.size, (uint32_t)parts->choices.size,
     };
-    size_t chains = (size_t)LEVELS * heads * 4;
+    size_t chains = (size_t)heads * 4;
     size_t total = sizeof counts + seen + parts->phrases.size + parts->words.size + chains + parts->rests.size
         + parts->letters.size + parts->choices.size;
     uint64_t *bits = PyMem_Calloc(seen, 1);
@@ -383,7 +406,7 @@ static int is_index_whole(const PhraseIndex *self)
             || (!is_last && (word->next <= (int32_t)i || (uint32_t)word->next >= counts->words)))
             return 0;
     }
-    for (size_t i = 0; i < (size_t)LEVELS * counts->heads; i++)
+    for (size_t i = 0; i < counts->heads; i++)
         if (self->heads[i] < -1 || (self->heads[i] >= 0 && (uint32_t)self->heads[i] >= counts->words))
             return 0;
     return 1;
@@ -399,8 +422,8 @@ static int take_index(PhraseIndex *self, PyObject *packed)
     if (is_whole) {
         memcpy(counts, bytes, sizeof *counts);
         const size_t sizes[] = {
-            sizeof *counts, (size_t)LEVELS * SEEN_WORDS * 8, counts->phrases * sizeof(Phrase),
-            counts->words * sizeof(PhraseWord), (size_t)counts->heads * LEVELS * 4, (size_t)counts->rests * 4,
+            sizeof *counts, 2 * SEEN_WORDS * 8, counts->phrases * sizeof(Phrase),
+            counts->words * sizeof(PhraseWord), (size_t)counts->heads * 4, (size_t)counts->rests * 4,
             counts->letters, counts->choices,
         };
         const unsigned char *starts[8];
@@ -410,6 +433,7 @@ static int take_index(PhraseIndex *self, PyObject *packed)
             total += sizes[i];
         }
         self->seen = (const uint64_t *)starts[1];
+        self->inside = self->seen + SEEN_WORDS;
         self->phrases = (const Phrase *)starts[2];
         self->words = (const PhraseWord *)starts[3];
         self->heads = (const int32_t *)starts[4];
@@ -650,10 +674,9 @@ typedef struct {
 static int look_at(const PhraseIndex *self, const unsigned char *text, size_t length, size_t at, int level,
                    uint32_t hash, FoundList *found)
 {
-    for (int32_t i = self->heads[(size_t)level * self->counts.heads + (hash & self->mask)]; i >= 0;
-         i = self->words[i].next) {
+    for (int32_t i = self->heads[hash & self->mask]; i >= 0; i = self->words[i].next) {
         const PhraseWord *word = &self->words[i];
-        if (word->size > length - at || memcmp(text + at, self->letters + word->start, word->size))
+        if (word->size > length - at || level_of(word->size) != level || memcmp(text + at, self->letters + word->start, word->size))
             continue;
         size_t end = at + word->size, first = at + word->skip, stop = end;
         if (!stands_at(self, word, text, length, &first, &stop))
@@ -671,11 +694,6 @@ static int look_at(const PhraseIndex *self, const unsigned char *text, size_t le
     return 0;
 }
 
-static int is_seen(const PhraseIndex *self, int level, uint32_t hash)
-{
-    return self->seen[(size_t)level * SEEN_WORDS + (hash >> 6)] >> (hash & 63) & 1;
-}
-
 #define BATCH 32
 
 /* A place that begins like a phrase. */
@@ -691,7 +709,7 @@ static int look_at_all(const PhraseIndex *self, const unsigned char *text, size_
 {
     int32_t heads[BATCH + LEVELS];
     for (int i = 0; i < count; i++) {
-        heads[i] = self->heads[(size_t)places[i].level * self->counts.heads + (places[i].hash & self->mask)];
+        heads[i] = self->heads[places[i].hash & self->mask];
         if (heads[i] >= 0)
             __builtin_prefetch(&self->words[heads[i]]);
     }
@@ -712,28 +730,25 @@ static int add_places(const PhraseIndex *self, size_t at, uint64_t prefix, int l
     for (int level = 0; level < levels; level++) {
         uint32_t hash = hash_prefix(prefix & masks[level]);
         places[count] = (Candidate){at, hash, level};
-        count += is_seen(self, level, hash);
+        count += has_bit(self->seen, hash);
     }
     return count;
 }
 
-/* Look at every place of a text; -1 where memory ran out. Few places begin like a phrase: the others cost three hashes. */
+/* Look at every place of a text; -1 where memory ran out. Few places begin like a phrase: the others cost three hashes,
+   and one inside of a word. */
 static int search_text(const PhraseIndex *self, const unsigned char *text, size_t length, FoundList *found)
 {
     Candidate places[BATCH + LEVELS];
-    int count = 0;
-    size_t at = 0;
-    for (; at + PREFIXES[2] <= length; at++) {
-        count = add_places(self, at, prefix_of(text + at, PREFIXES[2]), LEVELS, places, count);
-        if (count < BATCH)
+    int count = 0, is_after_letter = 0;
+    for (size_t at = 0; at + PREFIXES[0] <= length; at++) {
+        size_t room = length - at;
+        uint64_t prefix = room >= PREFIXES[2] ? prefix_of(text + at, 8) : prefix_of(text + at, room);
+        int is_letter = is_word_character(text[at]), is_inside = is_after_letter && is_letter;
+        is_after_letter = is_letter;
+        if (is_inside && !has_bit(self->inside, hash_prefix(prefix & 0xFFFFFF)))
             continue;
-        if (look_at_all(self, text, length, places, count, found) < 0)
-            return -1;
-        count = 0;
-    }
-    for (; at + PREFIXES[0] <= length; at++) {
-        int levels = at + PREFIXES[1] <= length ? 2 : 1;
-        count = add_places(self, at, prefix_of(text + at, PREFIXES[levels - 1]), levels, places, count);
+        count = add_places(self, at, prefix, level_of(room) + 1, places, count);
         if (count < BATCH)
             continue;
         if (look_at_all(self, text, length, places, count, found) < 0)

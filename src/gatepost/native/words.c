@@ -307,3 +307,39 @@ static PyObject *squeeze(PyObject *self, PyObject *args)
     PyMem_Free(kept);
     return result;
 }
+
+/* ASCII text as phrases are compared: small letters, runs of blanks as one, none at the ends, `email` for `e-mail`. */
+static PyObject *fold_ascii(PyObject *self, PyObject *text)
+{
+    (void)self;
+    if (!PyUnicode_Check(text) || !PyUnicode_IS_ASCII(text)) {
+        PyErr_SetString(PyExc_ValueError, "the text must be ASCII");
+        return NULL;
+    }
+    const unsigned char *given = PyUnicode_1BYTE_DATA(text);
+    size_t length = (size_t)PyUnicode_GET_LENGTH(text), size = 0;
+    unsigned char *kept = PyMem_Malloc(length + 1);
+    if (!kept)
+        return PyErr_NoMemory();
+    int has_blank = 0;
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = given[i];
+        if (c <= ' ' && is_blank(c)) {
+            has_blank = size > 0;
+            continue;
+        }
+        if (has_blank)
+            kept[size++] = ' ';
+        has_blank = 0;
+        kept[size++] = c >= 'A' && c <= 'Z' ? c + 32 : c;
+        if (kept[size - 1] == 'l' && size >= 6 && !memcmp(kept + size - 6, "e-mail", 6)) {
+            memcpy(kept + size - 6, "email", 5);
+            size--;
+        }
+    }
+    PyObject *result = PyUnicode_New((Py_ssize_t)size, 127);
+    if (result)
+        memcpy(PyUnicode_1BYTE_DATA(result), kept, size);
+    PyMem_Free(kept);
+    return result;
+}
