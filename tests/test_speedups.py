@@ -24,7 +24,7 @@ from tools import build_speedups
 from gatepost import speedups
 from gatepost.checks import phrases
 from gatepost.checks.text import advertising
-from gatepost.mail import headers, links, mime, reader
+from gatepost.mail import addresses, headers, links, mime, reader
 from gatepost.mail.html import document
 from gatepost.mail.html.active import HtmlNotes
 from gatepost.mail.html.document import BREAK
@@ -144,6 +144,10 @@ def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks:
         (lambda: native.written_words("ä"), ValueError),
         (lambda: native.split_words(b"a"), TypeError),
         (lambda: native.fold_ascii("ä"), ValueError),
+        (lambda: native.parse_tag(b"a"), TypeError),
+        (lambda: native.edge_words("a.b"), TypeError),
+        (lambda: native.has_invisible(b"a"), TypeError),
+        (lambda: native.ordinary_addresses(b"a", None), TypeError),
         (lambda: native.pack_phrases([((), (), "", "")], [("ab", 0, False, 0)]), ValueError),
         (lambda: native.pack_phrases([((), (), "", "")], [("abc", 2, False, 0)]), ValueError),
         (lambda: native.pack_phrases([((), (), "", "")], [("abc", 0, False, 1)]), ValueError),
@@ -273,6 +277,49 @@ def test_the_same_concepts(twin_concepts: concepts.ConceptIndex, words: list[str
     ours = concepts.load_index()
     assert ours.find(words) == twin_concepts.find(words)
     assert ours.list_features(words) == twin_concepts.list_features(words)
+
+
+NAMES = st.sampled_from(["a", "td", "h1", "o:p", "", "A", "-a", "a&"])
+KEYS = st.sampled_from(["href", "style", "data-x", "o:p", "a/b", "a&b", "", "é", "a\x0cb", "a\u2003b"])
+VALUES = st.text('ab&;<>=" \n&lt;&amp;lt;&nbsp;ä', max_size=12)
+
+
+@given(
+    NAMES,
+    st.lists(st.tuples(st.sampled_from([" ", "  ", "\n", ""]), KEYS, VALUES), max_size=4),
+    st.text(' "a=', max_size=2),
+)
+def test_the_same_tags(name: str, attributes: list[tuple[str, str, str]], rest: str) -> None:
+    text = name + "".join(f'{blank}{key}="{value}"' for blank, key, value in attributes) + rest
+    assert native.parse_tag(text) == document.parse_tag(text)
+
+
+@given(st.text("ab.:/ \n\u2003\x1cäw", max_size=30) | st.just(""))
+def test_the_same_words_at_edges(text: str) -> None:
+    pieces = [text, text[::-1], text.replace(" ", "")]
+    assert links.find_cut_words(pieces) == links.find_cut_words_of(pieces)
+
+
+MAILBOXES = st.lists(
+    st.sampled_from(
+        ["Ann", "ann@example.com", "<ann@Example.COM.>", '"Ann, B"', '""', "<>", "< a @ b >", ",", " ", "\t", "\x1c"]
+    )
+    | st.sampled_from(
+        ["<", ">", '"', "(c)", ";", "g:", "\\", "=?utf-8?q?a?=", "@", "ä", '<"a"@b>', "a" * 1_100, "<@x:a@b>", "@b "]
+    ),
+    max_size=9,
+)
+
+
+@given(MAILBOXES, st.integers(0, 4))
+def test_the_same_addresses(pieces: list[str], most: int) -> None:
+    text = "".join(pieces)
+    assert addresses.parse_addresses(text, most) == addresses.parse_any_addresses(text, most)
+
+
+@given(st.text("a\u00ad\u200b\u034f\U000e0001\u2065\u00e9中", max_size=8))
+def test_the_same_invisible_characters(text: str) -> None:
+    assert native.has_invisible(text) == document.has_invisible(text)
 
 
 def _page(html: str, *, by_tree: bool) -> tuple[Any, ...]:

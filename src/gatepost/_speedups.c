@@ -28,6 +28,7 @@ typedef struct {
 #include "native/phrases.c"
 #include "native/concepts.c"
 #include "native/words.c"
+#include "native/reading.c"
 #include "native/html.c"
 #include "native/mail.c"
 #include "native/looks.c"
@@ -123,7 +124,7 @@ static PyMethodDef functions[] = {
      "written_words(text): the words of ASCII text that its writer chose, and how many characters were kept."},
     {"split_words", split_words, METH_O, "split_words(text): runs of letters and digits, and each of five signs."},
     {"walk_source", walk_source, METH_VARARGS,
-     "walk_source(source, plan, page, visible, hidden, loose, line_break, decode, most): the number of nodes, or -1."},
+     "walk_source(source, plan, page, visible, hidden, loose, line_break, most): the number of nodes, or -1."},
     {"split_fields", split_fields, METH_VARARGS,
      "split_fields(source, start, window, largest, most, make, decode): fields, body, and whether CR or LF is bare."},
     {"find_delimiter", find_delimiter, METH_VARARGS,
@@ -131,6 +132,11 @@ static PyMethodDef functions[] = {
     {"find_content_field", find_content_field, METH_VARARGS,
      "find_content_field(source, start, end): where `content-t` begins between two places, in any case; or -1."},
     {"squeeze", squeeze, METH_VARARGS, "squeeze(text, with_breaks): the text with runs of blanks as one."},
+    {"parse_tag", parse_tag, METH_O, "parse_tag(text): the name and the attributes of a start tag; or None."},
+    {"edge_words", edge_words, METH_O, "edge_words(pieces): words at the edges of pieces that hold a dot or a colon."},
+    {"has_invisible", has_invisible, METH_O, "has_invisible(text): whether a character without width is in it."},
+    {"ordinary_addresses", ordinary_addresses, METH_VARARGS,
+     "ordinary_addresses(text, make): the addresses of a list in plain ASCII; or None."},
     {"fold_ascii", fold_ascii, METH_O, "fold_ascii(text): ASCII text as phrases are compared."},
     {"link_words", link_words, METH_VARARGS, "link_words(text, endings): start and end of words that may hold a link."},
     {"find_segments", find_segments, METH_VARARGS,

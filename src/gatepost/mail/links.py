@@ -129,8 +129,17 @@ class Links:
         return url, tuple(found)
 
 
-def find_cut_words(pieces: Iterable[str]) -> list[str]:
+def find_cut_words(pieces: list[str]) -> list[str]:
     """Return the words at the ends of pieces of text that may be parts of links."""
+    # Few of them hold what every link has.
+    if native and len(edges := native.edge_words(pieces)) < MAX_CUT:
+        cut = (word[:MAX_TARGET] for word in edges if "://" in word or _CUT.search(word[:MAX_TARGET]))
+        return list(dict.fromkeys(cut))
+    return find_cut_words_of(pieces)
+
+
+def find_cut_words_of(pieces: Iterable[str]) -> list[str]:
+    """The same in Python alone, for any number of pieces."""
     found: dict[str, None] = {}
     for piece in pieces:
         words = piece.split()

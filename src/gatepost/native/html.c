@@ -22,7 +22,7 @@ typedef struct {
 } OpenElement;
 
 typedef struct {
-    PyObject *source, *page, *visible, *hidden, *loose, *line_break, *decode;
+    PyObject *source, *page, *visible, *hidden, *loose, *line_break;
     PyObject *appearance;
     int is_unseen, is_reversed;
     OpenElement *opened;
@@ -165,6 +165,10 @@ static int set_appearance(Walk *walk, PyObject *appearance)
 {
     if (!appearance)
         return -1;
+    if (walk->appearance == appearance) {
+        Py_DECREF(appearance);
+        return 0;
+    }
     Py_XSETREF(walk->appearance, appearance);
     walk->is_unseen = is_true_attribute(appearance, name_unseen);
     walk->is_reversed = is_true_attribute(appearance, name_reversed);
@@ -178,9 +182,7 @@ static int append_spacing(Walk *walk, PyObject *spacing)
 
 static int walk_text(Walk *walk, Py_ssize_t start, Py_ssize_t end)
 {
-    PyObject *text = PyUnicode_Substring(walk->source, start, end);
-    if (text && PyUnicode_FindChar(text, '&', 0, end - start, 1) >= 0)
-        Py_SETREF(text, PyObject_CallOneArg(walk->decode, text));
+    PyObject *text = decode_piece(walk->source, start, end);
     if (!text)
         return -1;
     int result;
@@ -314,15 +316,15 @@ static Py_ssize_t walk_tokens(Walk *walk, const TokenList *list, Py_ssize_t most
 
 static PyObject *walk_source(PyObject *self, PyObject *args)
 {
-    PyObject *source, *plan, *page, *visible, *hidden, *loose, *line_break, *decode;
+    PyObject *source, *plan, *page, *visible, *hidden, *loose, *line_break;
     Py_ssize_t most;
     (void)self;
-    if (!PyArg_ParseTuple(args, "UOOO!O!O!UOn", &source, &plan, &page, &PyList_Type, &visible, &PyList_Type, &hidden,
-                          &PyList_Type, &loose, &line_break, &decode, &most))
+    if (!PyArg_ParseTuple(args, "UOOO!O!O!Un", &source, &plan, &page, &PyList_Type, &visible, &PyList_Type, &hidden,
+                          &PyList_Type, &loose, &line_break, &most))
         return NULL;
     PyObject *plans = PyDict_New(), *style_end = PyUnicode_FromString("</style>"), *result = NULL;
     TokenList list = {NULL, 0, 0};
-    Walk walk = {source, page, visible, hidden, loose, line_break, decode, NULL, 0, 0, NULL, 0};
+    Walk walk = {source, page, visible, hidden, loose, line_break, NULL, 0, 0, NULL, 0};
     int is_odd = plans && style_end ? split_source(source, plans, plan, style_end, &list) : -1;
     if (is_odd == 1) {
         result = PyLong_FromLong(-1);

@@ -29,7 +29,6 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
 from urllib.parse import unquote
 
 import msgspec
@@ -39,7 +38,16 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from gatepost import kinds
 from gatepost.mail.html.active import HtmlNotes, has_hidden_handler, has_latent_script
 from gatepost.mail.html.script import read_scripts
-from gatepost.mail.html.style import PLAIN, UNKNOWN, Appearance, Style, StyleSheets, parse_colour
+from gatepost.mail.html.style import (
+    MAX_STYLES,
+    PLAIN,
+    UNKNOWN,
+    Appearance,
+    Style,
+    StyleSheets,
+    parse_colour,
+    parse_style,
+)
 from gatepost.mail.links import MAX_SHOWN, Links, Source, decode_base64_text
 from gatepost.speedups import native
 from gatepost.urls import NO_URL, Url, parse_url
@@ -264,7 +272,8 @@ def _read_template(page: PageBuilder, _: Attributes, node: LexborNode | None) ->
     page.add_document(html[html.find(">") + 1 :].removesuffix("</template>"))
 
 
-ELEMENTS: dict[str, Callable[[PageBuilder, Attributes, LexborNode | None], Closing | None]] = {
+Element = Callable[[PageBuilder, Attributes, LexborNode | None], Closing | None]
+ELEMENTS: dict[str, Element] = {
     "script": _read_script,
     "img": _read_picture,
     "input": _read_input,
@@ -300,7 +309,8 @@ ATTRIBUTES: dict[str, Callable[[PageBuilder, str, str, Attributes], Closing | No
 
 
 _ODD = re.compile(r"<(?:script|svg|math|template|plaintext|xmp|iframe|noembed|noframes|listing)[ >]")
-_ATTRIBUTES = re.compile(r"""(?: [^\s"'<>=/&]++="[^"]*+")*+""")
+# Not with `fullmatch`: with groups that give nothing back, that of Python 3.11.2 takes what it should not.
+_ATTRIBUTES = re.compile(r"""(?: [^\s"'<>=/&]++="[^"]*+")*+\Z""")
 _ATTRIBUTE = re.compile(r' ([^ =]++)="([^"]*+)"')
 _NAME = re.compile(r"[a-z][a-z0-9:_.-]*+")
 # Elements that the serialisation gives no end tag.
@@ -308,14 +318,6 @@ VOID = frozenset(
     "area base basefont bgsound br col embed frame hr img input keygen link meta param source track wbr".split()
 )
 _CHARACTERS = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&nbsp;", "\xa0"), ("&amp;", "&"))
-
-
-class StartTag(NamedTuple):
-    """One start tag: its name, its attributes, and whether the element has an end tag."""
-
-    name: str
-    attributes: dict[str, str | None]
-    has_end: bool
 
 
 def _is_reliable() -> bool:
@@ -342,16 +344,14 @@ def decode_characters(text: str) -> str:
     return text
 
 
-@lru_cache(4096)
-def parse_tag(text: str) -> StartTag | None:
-    """Return a start tag; None for one whose names could be read in more than one way."""
+def parse_tag(text: str) -> tuple[str, Attributes] | None:
+    """Return the name and the attributes of a start tag; None for one whose names could be read in more than one way.
+    The Python twin of `parse_tag` in `_speedups.c`, which alone is used: without it, the tree is walked."""
     match = _NAME.match(text)
-    if not match or not _ATTRIBUTES.fullmatch(text, match.end()):
+    if not match or not _ATTRIBUTES.match(text, match.end()):
         return None
-    name = match.group()
     found = _ATTRIBUTE.findall(text, match.end())
-    attributes = {key: decode_characters(value) if "&" in value else value for key, value in found}
-    return StartTag(name, attributes, name not in VOID)
+    return match.group(), {key: decode_characters(value) if "&" in value else value for key, value in found}
 
 
 MIN_CHARS = 400
@@ -394,7 +394,7 @@ def remove_invisible(text: str) -> VisibleText:
     Inside a Latin word they only serve to break it up for filters; a few come from hyphenation. A direction override
     (UAX 9 section 2.2) makes text read backwards.
     """
-    if text.isascii() or not any(char in text for char in _COMMON):
+    if text.isascii() or not (native.has_invisible(text) if native else has_invisible(text)):
         return VisibleText(text)
     broken = 0
     overridden = False
@@ -403,6 +403,12 @@ def remove_invisible(text: str) -> VisibleText:
         broken += start > 0 and end < len(text) and _is_latin(text[start - 1]) and _is_latin(text[end])
         overridden = overridden or not _OVERRIDES.isdisjoint(match.group())
     return VisibleText(_INVISIBLE.sub("", text), broken if broken >= MIN_BROKEN_WORDS else 0, overridden)
+
+
+def has_invisible(text: str) -> bool:
+    """Return whether one of the characters that do not show is in a text: the Python twin of `has_invisible` in
+    `_speedups.c`."""
+    return any(char in text for char in _COMMON)
 
 
 def _is_latin(char: str) -> bool:
@@ -436,9 +442,16 @@ _TEXT = re.compile(r">\s*+[^<\s]")
 Opened = tuple[Appearance, Closing | None, bool]
 
 
-# What a start tag means on one page: whether its attributes must be looked at every time, whether it has an end tag,
-# the space that it makes, whether its inside is read, its own style, and what `enter` takes.
-Plan = tuple[bool, bool, str, bool, Style | None, tuple[str, Attributes]]
+# Attributes that say something, each with its value and with what reads it; None for those of events.
+Takers = tuple[tuple[Callable[[PageBuilder, str, str, Attributes], Closing | None] | None, str, str], ...]
+# A start tag whose element or attributes must be looked at every time: its own style, the space that it makes, what
+# reads the element and the attributes, whether its inside is read, its name and all of its attributes.
+Special = tuple[Style | None, str, Element | None, Takers, bool, str, Attributes]
+# What a start tag means on one page: whether it is special, whether it has an end tag, the space that it makes, whether
+# its inside is read, its own style, and what `enter` takes.
+Plan = tuple[bool, bool, str, bool, Style | None, Special]
+# Longer tags are hardly ever met again.
+LONG_TAG = 1_000
 
 
 class HtmlPage(PageBuilder):
@@ -448,6 +461,7 @@ class HtmlPage(PageBuilder):
         super().__init__(where, links, notes)
         self.nodes = 0
         self._sheet = StyleSheets()
+        self._planned = 0
         parser = LexborHTMLParser(html)
         for node in parser.tags("style"):
             text = node.text()
@@ -472,7 +486,6 @@ class HtmlPage(PageBuilder):
             self.hidden,
             self.loose,
             BREAK,
-            decode_characters,
             MAX_NODES,
         )
         self.nodes = max(nodes, 0)
@@ -482,12 +495,46 @@ class HtmlPage(PageBuilder):
     def _plan(self, text: str) -> Plan | None:
         """Return what a start tag means on this page, worked out once for all elements that have the same tag; None
         for one that can be read in more than one way."""
-        # Without a style of its own and without a sheet, a tag means the same on every page.
-        return _plan_tag(text, self._sheet) if self._sheet.rules or "style" in text else _plan_unstyled(text)
+        self._planned += 1
+        if self._planned > MAX_STYLES:  # the tree is walked, which counts the styles
+            return None
+        plan = _plan_short(text) if len(text) <= LONG_TAG else _plan_tag(text)
+        rules = self._sheet.rules
+        if plan is None or not rules:
+            return plan
+        name, attributes = plan[5][5:]
+        # Without a sheet that speaks of it, a tag means the same on every page.
+        if not (name in rules or "class" in attributes or "id" in attributes):
+            return plan
+        if not _LOOKS.isdisjoint(attributes) if attributes else name in rules:
+            return _make_plan(name, attributes, _resolve_style(name, attributes, self._sheet))
+        return plan
 
-    def enter(self, tag: tuple[str, Attributes]) -> tuple[Opened | None, bool]:
+    def enter(self, special: Special) -> tuple[Opened | None, bool]:
         """Read one element of a document that is walked as lexbor writes it out."""
-        return self._enter(*tag, None)
+        own, spacing, element, takers, is_read, tag, attributes = special
+        before = appearance = self.appearance
+        if own is not None:
+            appearance = self.appearance = before.with_style(own)
+            if own.active:
+                self.add_css(own.active)
+        if spacing:
+            (self.hidden if appearance.unseen else self.visible).append(spacing)
+        closing = element(self, attributes, None) if element else None
+        if takers:
+            closing = _chain_closings(self._take_attributes(tag, attributes, takers), closing)
+        if closing or spacing is BREAK or appearance is not before:
+            return (before, closing, spacing is BREAK), is_read
+        return None, is_read
+
+    def _take_attributes(self, tag: str, attributes: Attributes, takers: Takers) -> Closing | None:
+        closing: Closing | None = None
+        for take, key, value in takers:
+            if take is None:
+                self.add_handler(key, value)
+            else:
+                closing = take(self, tag, value, attributes) or closing
+        return closing
 
     def _walk_tree(self, root: LexborNode) -> None:
         node: LexborNode | None = root
@@ -533,7 +580,7 @@ class HtmlPage(PageBuilder):
         if element:
             closing = element(self, attributes, node)
         if attributes and not _INERT.issuperset(attributes):
-            closing = _chain_closings(self._read_attributes(tag, attributes), closing)
+            closing = _chain_closings(self._take_attributes(tag, attributes, _find_takers(attributes)), closing)
         if closing or spacing is BREAK or appearance is not before:
             return (before, closing, spacing is BREAK), is_read
         return None, is_read
@@ -544,15 +591,6 @@ class HtmlPage(PageBuilder):
             self.appearance = self.appearance.with_style(own)
             if own.active:
                 self.add_css(own.active)
-
-    def _read_attributes(self, tag: str, attributes: Attributes) -> Closing | None:
-        closing: Closing | None = None
-        for key, value in attributes.items():
-            if take := ATTRIBUTES.get(key):
-                closing = take(self, tag, value or "", attributes) or closing
-            elif key[:2] == "on" and len(key) > 4:
-                self.add_handler(key, value or "")
-        return closing
 
     def leave(self, opened: Opened) -> None:
         appearance, closing, is_block = opened
@@ -571,27 +609,42 @@ class HtmlPage(PageBuilder):
             self.add_document(inner.removesuffix("<![endif]"))
 
 
-def _plan_tag(text: str, sheet: StyleSheets) -> Plan | None:
-    start = parse_tag(text)
-    if start is None:
-        return None
-    name, attributes, has_end = start
-    spacing, element, is_read = _TAGS.get(name, _OTHER_TAG)
-    own = PLAIN
-    if not _LOOKS.isdisjoint(attributes) if attributes else name in sheet.rules:
-        own = _resolve_style(name, attributes, sheet)
-    is_special = element is not None or bool(own.active) or not _INERT.issuperset(attributes)
-    return is_special, has_end, spacing, is_read, None if own is PLAIN else own, (name, attributes)
+def _plan_tag(text: str) -> Plan | None:
+    """Return what a start tag means by itself."""
+    start: tuple[str, Attributes] | None = native.parse_tag(text)
+    return _make_plan(*start, _resolve_style(*start, None)) if start else None
 
 
 @lru_cache(4096)
-def _plan_unstyled(text: str) -> Plan | None:
-    return _plan_tag(text, StyleSheets())
+def _plan_short(text: str) -> Plan | None:
+    return _plan_tag(text)
 
 
-def _resolve_style(tag: str, attributes: Attributes, sheet: StyleSheets) -> Style:
+def _make_plan(name: str, attributes: Attributes, style: Style) -> Plan:
+    spacing, element, is_read = _TAGS.get(name, _OTHER_TAG)
+    own = None if style is PLAIN else style
+    takers = () if _INERT.issuperset(attributes) else _find_takers(attributes)
+    is_special = element is not None or bool(style.active) or bool(takers)
+    special = own, spacing, element, takers, is_read, name, attributes
+    return is_special, name not in VOID, spacing, is_read, own, special
+
+
+def _find_takers(attributes: Attributes) -> Takers:
+    return tuple(
+        [
+            (take, key, value or "")
+            for key, value in attributes.items()
+            if (take := ATTRIBUTES.get(key)) or (key[:2] == "on" and len(key) > 4)
+        ]
+    )
+
+
+def _resolve_style(tag: str, attributes: Attributes, sheet: StyleSheets | None) -> Style:
+    """Return the style of an element, without a sheet by itself."""
     get = attributes.get
-    if sheet.rules:
+    if sheet is None:
+        own = parse_style(inline) if (inline := get("style")) else PLAIN
+    elif sheet.rules:
         own = sheet.style(tag, get("class") or "", get("id") or "", get("style") or "")
     else:
         own = sheet.style("", "", "", inline) if (inline := get("style")) else PLAIN
