@@ -102,14 +102,46 @@ static size_t size_without_addresses(Slice line)
     return count ? total + count - 1 : 0;
 }
 
+/* The text by a table that has a byte for each character, 0 for one that it does not know; NULL with no error where
+   there is such a character. */
+static unsigned char *replace_characters(PyObject *text, const Py_buffer *table)
+{
+    size_t length = (size_t)PyUnicode_GET_LENGTH(text);
+    int kind = PyUnicode_KIND(text);
+    const void *data = PyUnicode_DATA(text);
+    const unsigned char *by = table->buf;
+    unsigned char *plain = PyMem_Malloc(length + 1);
+    if (!plain) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (size_t i = 0; i < length; i++) {
+        Py_UCS4 c = PyUnicode_READ(kind, data, (Py_ssize_t)i);
+        plain[i] = c < (size_t)table->len ? by[c] : 0;
+        if (!plain[i]) {
+            PyMem_Free(plain);
+            return NULL;
+        }
+    }
+    return plain;
+}
+
+/* A letter that had an accent has its high bit set: it is a letter, and equal to no other. */
+static int is_letter_or_digit(unsigned char c)
+{
+    return c >= 0x80 || is_word_character(c);
+}
+
 static int append_word(PyObject *words, const char *start, size_t size)
 {
     PyObject *word = PyUnicode_New((Py_ssize_t)size, 127);
     if (!word)
         return -1;
     Py_UCS1 *letters = PyUnicode_1BYTE_DATA(word);
-    for (size_t i = 0; i < size; i++)
-        letters[i] = (Py_UCS1)(start[i] >= 'A' && start[i] <= 'Z' ? start[i] + 32 : start[i]);
+    for (size_t i = 0; i < size; i++) {
+        char c = start[i] & 0x7F;
+        letters[i] = (Py_UCS1)(c >= 'A' && c <= 'Z' ? c + 32 : c);
+    }
     int result = PyList_Append(words, word);
     Py_DECREF(word);
     return result;
@@ -121,9 +153,9 @@ static int append_words(PyObject *words, Slice text)
     size_t at = 0;
     while (at < text.size) {
         unsigned char c = (unsigned char)text.start[at];
-        if (is_word_character(c)) {
+        if (is_letter_or_digit(c)) {
             size_t start = at;
-            while (at < text.size && is_word_character((unsigned char)text.start[at]))
+            while (at < text.size && is_letter_or_digit((unsigned char)text.start[at]))
                 at++;
             if (append_word(words, text.start + start, at - start) < 0)
                 return -1;
@@ -147,19 +179,23 @@ static int append_line(PyObject *words, Slice line)
     return 0;
 }
 
-static PyObject *written_words(PyObject *self, PyObject *text)
+static PyObject *written_words(PyObject *self, PyObject *args)
 {
+    PyObject *text;
+    Py_buffer table;
     (void)self;
-    if (!PyUnicode_Check(text) || !PyUnicode_IS_ASCII(text)) {
-        PyErr_SetString(PyExc_ValueError, "the text must be ASCII");
+    if (!PyArg_ParseTuple(args, "Uy*", &text, &table))
         return NULL;
-    }
-    const char *start = (const char *)PyUnicode_1BYTE_DATA(text);
     size_t length = (size_t)PyUnicode_GET_LENGTH(text), count = 0, total = 0, kept = 0;
-    if (length > MAX_ITEMS) {
+    if (length > MAX_ITEMS)
         PyErr_SetString(PyExc_ValueError, "the text is too long");
+    unsigned char *copy = length > MAX_ITEMS || PyUnicode_IS_ASCII(text) ? NULL : replace_characters(text, &table);
+    PyBuffer_Release(&table);
+    if (PyErr_Occurred())
         return NULL;
-    }
+    if (!copy && !PyUnicode_IS_ASCII(text))
+        Py_RETURN_NONE;
+    const char *start = copy ? (const char *)copy : (const char *)PyUnicode_1BYTE_DATA(text);
     Slice *lines = PyMem_Malloc((length / 2 + 2) * sizeof *lines);
     char *is_own = PyMem_Calloc(length / 2 + 2, 1);
     PyObject *words = PyList_New(0), *result = NULL;
@@ -202,6 +238,7 @@ end:
     Py_XDECREF(words);
     PyMem_Free(lines);
     PyMem_Free(is_own);
+    PyMem_Free(copy);
     return result;
 }
 

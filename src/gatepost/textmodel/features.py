@@ -23,13 +23,15 @@ _FOLLOWED = frozenset({"text", "html", "form", "file", "qr"})
 
 def find_marks(message: Message, files: tuple[File, ...]) -> list[str]:
     """Return every mark of a message, each once."""
-    found = [
-        *_mark_shape(message),
-        *_mark_links(message),
-        *_mark_files(message, files),
-        *_mark_subject(message.subject),
-    ]
-    return list(dict.fromkeys(found))
+    found: dict[str, None] = {}
+    _mark_shape(message, found)
+    _mark_links(message, found)
+    bodies = {text.where for text in message.texts if not text.attached}
+    for file in files[:50]:
+        if file.path not in bodies:
+            found[f"#file {file.type}"] = None
+    _mark_subject(message.subject, found)
+    return list(found)
 
 
 def _round_down(count: int) -> int:
@@ -39,28 +41,36 @@ def _round_down(count: int) -> int:
     return 1 << (count.bit_length() - 1) if count > 0 else 0
 
 
-def _mark_shape(message: Message) -> Iterator[str]:
-    shown = [text for text in message.texts if not text.attached]
-    forms = {text.form for text in shown}
-    yield "#form " + ("none" if not forms else "both" if len(forms) > 1 else min(forms))
-    chars = max((len(text.visible) for text in shown), default=0)
-    yield f"#chars {_round_down(chars // 50)}"
-    hidden = max((len(text.hidden) for text in shown), default=0)
+def _mark_shape(message: Message, found: dict[str, None]) -> None:
+    forms: set[str] = set()
+    chars = hidden = 0
+    for text in message.texts:
+        if not text.attached:
+            forms.add(text.form)
+            chars, hidden = max(chars, len(text.visible)), max(hidden, len(text.hidden))
+    found["#form " + ("none" if not forms else "both" if len(forms) > 1 else min(forms))] = None
+    found[f"#chars {_round_down(chars // 50)}"] = None
     if hidden > 100:
-        yield f"#hidden {min(3, 3 * hidden // (chars + 1))}"
+        found[f"#hidden {min(3, 3 * hidden // (chars + 1))}"] = None
 
 
-def _mark_links(message: Message) -> Iterator[str]:
-    links = [link for link in message.links if link.host and link.source in _FOLLOWED]
-    pictures = [link for link in message.links if link.source == "image"]
-    yield f"#links {_round_down(len(links))}"
-    yield f"#images {_round_down(len(pictures))}"
+def _mark_links(message: Message, found: dict[str, None]) -> None:
+    links: list[Link] = []
+    pictures = 0
+    for link in message.links:
+        if link.source == "image":
+            pictures += 1
+        elif link.host and link.source in _FOLLOWED:
+            links.append(link)
+    found[f"#links {_round_down(len(links))}"] = None
+    found[f"#images {_round_down(pictures)}"] = None
     if owners := _find_owners(links):
-        yield f"#owners {_round_down(len(set(owners.values())))}"
+        found[f"#owners {_round_down(len(set(owners.values())))}"] = None
         for host, owner in owners.items():
-            yield from _describe_host(host, owner)
+            for mark in _describe_host(host, owner):
+                found[mark] = None
         for link in links[:MAX_LINKS]:
-            yield from _mark_address(link)
+            _mark_address(link, found)
 
 
 def _find_owners(links: list[Link]) -> dict[str, str]:
@@ -86,32 +96,25 @@ def _mark_host(host: str, owner: str) -> Iterator[str]:
         yield "#host digits"
 
 
-def _mark_address(link: Link) -> Iterator[str]:
+def _mark_address(link: Link, found: dict[str, None]) -> None:
     place, _, query = link.url.partition("://")[2].partition("/")[2].partition("?")
-    yield f"#path {min(4, place.count('/'))}" if place else "#path none"
+    found[f"#path {min(4, place.count('/'))}" if place else "#path none"] = None
     if query:
-        yield f"#query {_round_down(len(query) // 16)}"
-    yield "#secure" if link.url.startswith("https") else "#insecure"
+        found[f"#query {_round_down(len(query) // 16)}"] = None
+    found["#secure" if link.url.startswith("https") else "#insecure"] = None
     if link.source in ("form", "qr"):
-        yield f"#link {link.source}"
+        found[f"#link {link.source}"] = None
 
 
-def _mark_files(message: Message, files: tuple[File, ...]) -> Iterator[str]:
-    bodies = {text.where for text in message.texts if not text.attached}
-    for file in files[:50]:
-        if file.path not in bodies:
-            yield f"#file {file.type}"
-
-
-def _mark_subject(subject: str) -> Iterator[str]:
+def _mark_subject(subject: str, found: dict[str, None]) -> None:
     if not subject.strip():
-        yield "#subject empty"
+        found["#subject empty"] = None
         return
-    yield f"#subject long {_round_down(len(subject) // 10)}"
+    found[f"#subject long {_round_down(len(subject) // 10)}"] = None
     if subject.isupper() and len(subject) > 5:
-        yield "#subject loud"
+        found["#subject loud"] = None
     if not subject.isascii() and any(ord(char) > 0x2600 for char in subject if not char.isalpha()):
-        yield "#subject picture"
+        found["#subject picture"] = None
 
 
 SUBJECT, NAME, MARK = "s:", "f:", "#"

@@ -10,7 +10,9 @@ letters as the letter that they pose as, numbers as their length.
 import re
 import unicodedata
 from collections.abc import Iterable
+from pathlib import Path
 
+from gatepost.kept_results import load_kept
 from gatepost.mail.message import Text
 from gatepost.names import remove_accents, skeleton
 from gatepost.speedups import native
@@ -42,7 +44,8 @@ _LEET = str.maketrans("01345789", "oieastbg")
 _FIELDS = frozenset(
     {"from", "to", "cc", "sent", "date", "subject", "reply-to", "url", "von", "an", "gesendet", "betreff"}
 )
-_SAID = (" wrote:", " writes:", " schrieb:", " écrit :", " escribió:", " scrisse:", " said:")
+_SAID_WITH_ACCENTS = (" écrit :", " escribió:")
+_SAID = (" wrote:", " writes:", " schrieb:", *_SAID_WITH_ACCENTS, " scrisse:", " said:")
 
 
 def list_body_words(texts: Iterable[Text]) -> list[str]:
@@ -64,16 +67,34 @@ def list_body_words(texts: Iterable[Text]) -> list[str]:
 
 def _written_words(text: str) -> tuple[list[str], int]:
     """Return the words that the writer of a text chose, and how many characters of it were kept."""
-    if native and text.isascii():
-        found: tuple[list[str], int] = native.written_words(text)
-        return found
+    if native and (text.isascii() or not any(said in text for said in _SAID_WITH_ACCENTS)):
+        found: tuple[list[str], int] | None = native.written_words(text, _PLAIN_LETTERS)
+        if found is not None:
+            return found
     return find_written_words(text)
 
 
 def find_written_words(text: str) -> tuple[list[str], int]:
-    """The Python twin of `written_words` in `_speedups.c`, and the form for text that is not ASCII."""
+    """The Python twin of `written_words` in `_speedups.c`, and the form for text that is not Latin."""
     own = _keep_written(text)
     return split_words(fold(own)), len(own)
+
+
+def _replace_letter(code: int) -> int:
+    """Return the byte that stands for a character where `written_words` reads text: ASCII as it is, a letter with an
+    accent as its letter with the high bit set, a blank as 31, what else stands between words as 1, and 0 for what
+    takes more than that."""
+    character = chr(code)
+    if code < 128:
+        return code
+    plain = fold(character)
+    if len(plain) != 1 or plain in "$€£%!":
+        return 0
+    if plain.isascii() and plain.isalpha():
+        return ord(plain) | 0x80
+    if character.isspace() or plain.isspace():
+        return 31 if character.isspace() and plain == " " else 1 if character in _BETWEEN else 0
+    return 0 if plain.isalnum() or plain == "_" else 1
 
 
 def list_subject_words(subject: str) -> list[str]:
@@ -103,6 +124,15 @@ def fold(text: str) -> str:
             plain = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFKD", text)))
         text = plain
     return text.lower()
+
+
+def _load_plain_letters() -> bytes:
+    """Return the table of letters of Latin scripts, and of signs up to those of technology."""
+    sources = [Path(__file__).read_bytes(), Path(__file__).parents[1].joinpath("names.py").read_bytes()]
+    return load_kept(__file__, "kept-letters", sources, bytes, lambda: bytes(map(_replace_letter, range(0x2300))))
+
+
+_PLAIN_LETTERS = _load_plain_letters() if native else b""
 
 
 def guess_word(word: str) -> str:
