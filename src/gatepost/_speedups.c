@@ -2,8 +2,8 @@
 
 Each function here does what a Python function of the same name does (`near_duplicates.smallest_hashes`,
 `textmodel.model.RowTable`, `checks.phrases.Phrasebook`, `mail.headers.split_fields`), and tests hold the two equal.
-Nothing here keeps state between two messages (but names of header fields, see `field_names`), calls the system, or
-reads beyond the length that an object states. All integers that come from a message are bounded before they are used
+Nothing here keeps state between two messages (but names: of header fields, see `field_names`, and of features that two
+concepts make), calls the system, or reads beyond the length that an object states. All integers that come from a message are bounded before they are used
 as a size.
 
 Each subject has a file of its own in `native/`. They are compiled as one unit, so that all but the module stays static. */
@@ -25,6 +25,7 @@ typedef struct {
 
 #include "native/signatures.c"
 #include "native/text_model.c"
+#include "native/characters.c"
 #include "native/phrases.c"
 #include "native/concepts.c"
 #include "native/words.c"

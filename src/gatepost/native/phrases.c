@@ -1,7 +1,7 @@
 /* Places of phrases in a text. Part of `_speedups.c`.
 
 An index is one flat piece of bytes: what was made of the phrases once is kept in a file, and a later start takes it from
-there as it is. All texts are UTF-8, and lone surrogates are three bytes each. */
+there as it is. All texts are UTF-8 (`characters.c`). */
 
 /* One phrase: what stands around the words by which it is known. A mask has a bit for each ASCII character that may
    stand right beside them, and `is_foreign` says whether others may. */
@@ -26,8 +26,8 @@ typedef struct {
 
 /* The first bytes of an index: how many of each there are. Then come, without gaps: a bit for each hash of first bytes
    that there is, and one for those of words that may stand inside of another word; phrases, words, the first word of
-   each hash, rests, letters of words, choices. A rest has the number of its slots, and whether it ends with a word; each slot the number of its alternatives; each of those
-   its place among the choices and its size. */
+   each hash, rests, letters of words, choices. A rest has the number of its slots, and whether it ends with a word; each
+   slot the number of its alternatives; each of those its place among the choices and its size. */
 typedef struct {
     uint32_t phrases, words, heads, rests, letters, choices;
 } PhraseCounts;
@@ -64,84 +64,6 @@ static uint64_t prefix_of(const unsigned char *text, size_t size)
 static uint32_t hash_prefix(uint64_t prefix)
 {
     return (uint32_t)(prefix * 0x9E3779B97F4A7C15u >> (64 - SEEN_BITS));
-}
-
-/* ---------------------------------------------------------------- characters of UTF-8 */
-
-static const uint8_t WORD_CHARACTERS[256] = {['0' ... '9'] = 1, ['A' ... 'Z'] = 1, ['a' ... 'z'] = 1};
-
-static int is_word_character(unsigned char c)
-{
-    return WORD_CHARACTERS[c];
-}
-
-static int is_continuation(unsigned char c)
-{
-    return (c & 0xC0) == 0x80;
-}
-
-static size_t size_of_character(unsigned char first)
-{
-    return first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-}
-
-/* The character that begins at a place; the text is UTF-8, and the place is not its end. */
-static Py_UCS4 character_at(const unsigned char *text)
-{
-    if (text[0] < 0x80)
-        return text[0];
-    if (text[0] < 0xE0)
-        return (Py_UCS4)(text[0] & 0x1F) << 6 | (text[1] & 0x3F);
-    if (text[0] < 0xF0)
-        return (Py_UCS4)(text[0] & 0x0F) << 12 | (Py_UCS4)(text[1] & 0x3F) << 6 | (text[2] & 0x3F);
-    return (Py_UCS4)(text[0] & 0x07) << 18 | (Py_UCS4)(text[1] & 0x3F) << 12 | (Py_UCS4)(text[2] & 0x3F) << 6
-        | (text[3] & 0x3F);
-}
-
-static size_t write_character(unsigned char *out, Py_UCS4 c)
-{
-    if (c < 0x80) {
-        out[0] = (unsigned char)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        out[0] = (unsigned char)(0xC0 | c >> 6);
-        out[1] = (unsigned char)(0x80 | (c & 0x3F));
-        return 2;
-    }
-    if (c < 0x10000) {
-        out[0] = (unsigned char)(0xE0 | c >> 12);
-        out[1] = (unsigned char)(0x80 | (c >> 6 & 0x3F));
-        out[2] = (unsigned char)(0x80 | (c & 0x3F));
-        return 3;
-    }
-    out[0] = (unsigned char)(0xF0 | c >> 18);
-    out[1] = (unsigned char)(0x80 | (c >> 12 & 0x3F));
-    out[2] = (unsigned char)(0x80 | (c >> 6 & 0x3F));
-    out[3] = (unsigned char)(0x80 | (c & 0x3F));
-    return 4;
-}
-
-/* Append the UTF-8 of a text, which `out` has room for: at most three bytes a character below U+10000, else four. */
-static size_t write_text(unsigned char *out, PyObject *text)
-{
-    size_t length = (size_t)PyUnicode_GET_LENGTH(text), size = 0;
-    if (PyUnicode_IS_ASCII(text)) {
-        memcpy(out, PyUnicode_1BYTE_DATA(text), length);
-        return length;
-    }
-    int kind = PyUnicode_KIND(text);
-    const void *data = PyUnicode_DATA(text);
-    for (size_t i = 0; i < length; i++)
-        size += write_character(out + size, PyUnicode_READ(kind, data, (Py_ssize_t)i));
-    return size;
-}
-
-/* How many bytes `write_text` may need. */
-static size_t room_for(PyObject *text)
-{
-    size_t length = (size_t)PyUnicode_GET_LENGTH(text);
-    return PyUnicode_IS_ASCII(text) ? length : length * (PyUnicode_KIND(text) == PyUnicode_1BYTE_KIND ? 2 : 4);
 }
 
 /* ---------------------------------------------------------------- making an index */
