@@ -18,7 +18,8 @@ from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.html import document
 from gatepost.mail.html.active import LITTLE_TEXT, HtmlNotes, has_markup, is_acting_markup
 from gatepost.mail.html.document import HtmlPage, join_chunks
-from gatepost.mail.html.limits import MAX_HTML, MAX_TAGS, find_inert_links, limit_html
+from gatepost.mail.html.large_pages import cut_scripts, is_large_page, shorten_page
+from gatepost.mail.html.limits import MAX_HTML, MAX_TAGS, limit_html
 from gatepost.mail.html.script import ScriptBudget
 from gatepost.mail.links import Links, find_cut_targets, find_cut_words, find_targets
 from gatepost.mail.message import Defect, Link, Part, Text
@@ -78,13 +79,11 @@ _SLACK = 4_096
 # Links written in plain text. Logs and lists have any number; links of pages have a budget that these leave to them.
 MAX_WRITTEN_LINKS = 5_000
 _LAST_LINKS = 500
-# How much of a page that is too long to be parsed is looked at for anything that acts.
-MAX_INERT = 64_000_000
+MAX_SCRIPT = 400_000  # letters of a script in a large page
 _LAST_TEXT = 65_536
 MAX_ALL_TEXT = 32_000_000
 MAX_PAGES = 8
 MAX_NESTING = 3
-_MARKUP = re.compile(r"<[^<>]*+>")
 
 _PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml", "text/x-amp-html", "image/svg+xml", "application/hta"})
 _PAGE_NAMES = (".html", ".htm", ".xhtml", ".shtml", ".svg", ".hta")
@@ -131,7 +130,6 @@ class TextReader:
         self._pages = 0
         self._chars = 0
         self._written = 0
-        self._rest = ""
         self._scripts = ScriptBudget()
         self._seen: set[tuple[str, str, bytes]] = set()
 
@@ -172,10 +170,13 @@ class TextReader:
     def _decode_content(self, part: Part, form: str, notes: HtmlNotes) -> str:
         room = max(0, MAX_ALL_TEXT - self._chars)
         content = part.content
-        if form == "html" and len(content) > min(MAX_HTML, room):
-            content = content[: min(MAX_HTML, room)]
-            rest = decode_charset(part.content[len(content) : len(content) + MAX_INERT], part.charset)[0]
-            self._note_rest(rest, len(part.content) > len(content) + MAX_INERT, part.path, notes)
+        if form == "html" and is_large_page(content):
+            text = self._shorten(decode_charset(content, part.charset)[0], part.path, notes)
+            self._chars += len(text)
+            return text
+        if form == "html" and len(content) > room:
+            content = content[:room]
+            notes.note(kinds.LIMIT_HTML_SIZE)
         elif form != "html" and len(content) > min(MAX_TEXT, room):
             content = sample_text(content)[:room]
             notes.note(kinds.LIMIT_TEXT_SIZE, f"{len(content)} of {len(part.content)} bytes read")
@@ -188,8 +189,6 @@ class TextReader:
         visible = join_chunks(page.visible)
         hidden = document.remove_invisible(join_chunks(page.hidden)).text
         nested = page.nested
-        if self._rest:
-            visible, self._rest = f"{visible}\n{self._rest}", ""
         for _ in range(MAX_NESTING):
             if not nested:
                 break
@@ -207,32 +206,28 @@ class TextReader:
         limited = limit_html(html, MAX_TAGS - self.tags, is_strict=self._pages > MAX_PAGES)
         self.tags += limited.tags
         for limit in limited.limits:
-            if limit is kinds.LIMIT_HTML_SIZE and limited.end >= 0:
-                self._note_rest(html[limited.end :], False, where, notes)
-            else:
-                notes.note(limit)
+            notes.note(limit)
         page = HtmlPage(limited.html, where, self.links, notes)
         self.nodes += page.nodes
         if not page.is_whole:
             notes.note(kinds.LIMIT_HTML_PARTS)
-        self._add_loose_links(" ".join(page.loose), where)
+        self._add_written_links(" ".join(page.loose), where, notes)
         if words := find_cut_words(page.loose):
             for target in find_cut_targets(join_chunks(page.visible), words):
                 self.links.add(target, where, "text", shown=target)
         return page
 
-    def _note_rest(self, rest: str, is_cut: bool, where: str, notes: HtmlNotes) -> None:
-        """Note that the rest of a page was not parsed. Rows of a table and prose are as harmless as plain text, and
-        their links are known."""
-        links = None if is_cut else find_inert_links(rest)
-        notes.note(kinds.LIMIT_HTML_SIZE if links is None else kinds.LIMIT_TEXT_SIZE, f"{len(rest)} letters not parsed")
-        if links is not None:
-            sample = rest if len(rest) <= MAX_TEXT else rest[:_HEAD] + rest[-_TAIL:]
-            self._rest += unescape(_MARKUP.sub(" ", sample))
-        for target in (links or ())[:MAX_WRITTEN_LINKS]:
+    def _shorten(self, html: str, where: str, notes: HtmlNotes) -> str:
+        """Return a large page cut down to what can matter (`large_pages`); its links are added."""
+        page = shorten_page(html)
+        short = cut_scripts(page.html, MAX_SCRIPT)
+        if not page.is_whole or len(short) > min(MAX_HTML, MAX_ALL_TEXT - self._chars):
+            notes.note(kinds.LIMIT_HTML_SIZE, f"{len(html)} letters")
+            return html[: max(0, min(MAX_HTML, MAX_ALL_TEXT - self._chars))]
+        notes.note(kinds.LIMIT_TEXT_SIZE, f"{len(short)} of {len(html)} letters read")
+        for target in page.links:
             self.links.add(target, where, "html")
-        if links and len(links) > MAX_WRITTEN_LINKS:
-            notes.note(kinds.LIMIT_LINKS)
+        return short
 
     def _remove_invisible(self, text: str, notes: HtmlNotes) -> str:
         seen = document.remove_invisible(text)
@@ -256,12 +251,6 @@ class TextReader:
                 break
             self._written += 1
             self.links.add(target, where, "text", shown=target)
-
-    def _add_loose_links(self, text: str, where: str) -> None:
-        for target in find_targets(text):
-            self.links.add(target, where, "text", shown=target)
-            if not self.links.is_whole:
-                return
 
 
 def sample_text(content: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """Calendar invitations (iCalendar, RFC 5545) and cards (vCard, RFC 6350)."""
 
 import re
+from itertools import islice
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.mail.encodings.transfer import decode_quoted_printable
@@ -16,15 +17,21 @@ _FOLD = re.compile(r"\n[ \t]")
 _ENCODED = re.compile(r"BASE64|ENCODING=\"?B\b", re.IGNORECASE)
 _DATA = re.compile(r"\s{0,9}data:[^,]{0,200};base64,", re.IGNORECASE)
 LONG_VALUE = 64
+# A property that may hold a file or name one, with its folded lines; and one that begins as a picture does.
+_HOLDING = re.compile(
+    rb"(?:^|\n)(?:(?:ATTACH|STRUCTURED-DATA|IMAGE|SOUND|KEY|PHOTO|LOGO)\b"
+    rb"|[^\r\n]{0,200}?(?:BASE64|;ENCODING=\"?B\b))[^\n]*+(?:\n[ \t][^\n]*+)*+",
+    re.IGNORECASE,
+)
+_PORTRAIT = re.compile(rb":\s{0,80}(?:data:image/[\w+-]{1,20};base64,)?(?:/9j/|iVBOR|R0lGOD|UklGR)", re.IGNORECASE)
+_SLACK = 2_000
+MAX_HOLDING = 300
 
 
 def inspect_calendar(builder: ContentsBuilder) -> None:
     """Add method, organiser, number of attendees and links of an invitation (iCalendar, RFC 5545; iTIP, RFC 5546), and
     the files attached within. Mail programs enter invitations by themselves, links and all."""
-    content = builder.file.content
-    if len(content) > MAX_CALENDAR:
-        builder.add_unread("size")
-    text = _FOLD.sub("", normalise_lines(content[:MAX_CALENDAR].decode("utf-8", "replace")))
+    text = _FOLD.sub("", normalise_lines(_take_content(builder).decode("utf-8", "replace")))
     attendees = 0
     readable: list[str] = []
     for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
@@ -46,6 +53,21 @@ def inspect_calendar(builder: ContentsBuilder) -> None:
         builder.add_text("\n".join(readable))
     if attendees:
         builder.add_trait("calendar-attendees", str(attendees))
+
+
+def _take_content(builder: ContentsBuilder) -> bytes:
+    """Return the start of a calendar or card, and of the rest of a long one every property that may hold a file. The
+    pictures of an address book are left out."""
+    content = builder.file.content
+    if len(content) <= MAX_CALENDAR:
+        return content
+    builder.add_unread("text")
+    found = [match.group() for match in islice(_HOLDING.finditer(content, MAX_CALENDAR - _SLACK), MAX_LINES)]
+    holding = [each for each in found if not _PORTRAIT.search(each[:400])]
+    if len(found) == MAX_LINES or len(holding) > MAX_HOLDING or sum(map(len, holding)) > MAX_CALENDAR * 4:
+        builder.add_unread("size")
+        holding = holding[:MAX_HOLDING]
+    return b"\n".join([content[:MAX_CALENDAR], *holding])
 
 
 def inspect_card(builder: ContentsBuilder) -> None:
@@ -70,7 +92,7 @@ def _has_payload(content: bytes) -> bool:
 
 def _add_card_files(builder: ContentsBuilder) -> None:
     """Add every value in base64, whatever property it is said to be: KEY, PHOTO, LOGO, SOUND, ATTACH."""
-    text = _FOLD.sub("", normalise_lines(builder.file.content[:MAX_CALENDAR].decode("utf-8", "replace")))
+    text = _FOLD.sub("", normalise_lines(_take_content(builder).decode("utf-8", "replace")))
     for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
         head, _, value = line.partition(":")
         is_payload = _ENCODED.search(head) is not None or _DATA.match(value) is not None

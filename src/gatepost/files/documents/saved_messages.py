@@ -31,6 +31,16 @@ from gatepost.mail.reader import read
 from gatepost.mail.text import detect_form
 
 MAX_MAILBOX = 500
+# Of a longer mailbox, the last messages are read, too, and those between that are more than plain text.
+LAST_MESSAGES, MAX_FURTHER = 20, 900
+MAX_PLAIN_HEADER = 16_384
+_EMPTY_LINE = re.compile(rb"\n\r?\n")
+_CONTENT_TYPE = re.compile(rb"(?:^|\n)content-type\s{0,9}:\s{0,99}([^\r\n]{0,200})")
+_PACKED = re.compile(rb"\ncontent-(?:transfer-encoding\s{0,9}:\s{0,99}(?:base64|x-|uu)|disposition|encoding)")
+_IN_TEXT = re.compile(
+    rb"\n(?:begin[ -](?:base64 )?\d|=ybegin |-----begin pgp message|\(this file must|<(?:!doctype|html|svg))|<script",
+    re.IGNORECASE,
+)
 _FROM_LINE = re.compile(rb"^From [^\r\n]{0,300}\r?\n", re.MULTILINE)
 _READ_WITH_THE_MESSAGE = frozenset({"message/rfc822", "message/global", "message/news"})
 
@@ -48,11 +58,29 @@ def inspect_mailbox(builder: ContentsBuilder) -> None:
     if len(starts) <= 1:
         _add_message(content[starts[0].end() :] if starts else content, builder)
         return
-    if len(starts) > MAX_MAILBOX:
-        builder.add_unread("count")
     ends = [match.start() for match in starts[1:]] + [len(content)]
-    for number, (match, end) in enumerate(zip(starts[:MAX_MAILBOX], ends, strict=False), 1):
+    added = 0
+    for number, (match, end) in enumerate(zip(starts, ends, strict=True), 1):
+        if MAX_MAILBOX < number <= len(starts) - LAST_MESSAGES:
+            if _is_plain_message(content, match.end(), end):
+                builder.add_unread("text")
+                continue
+            if added > MAX_FURTHER:
+                builder.add_unread("count")
+                return
+            added += 1
         builder.add_member(f"message {number}.eml", content[match.end() : end], end - match.start())
+
+
+def _is_plain_message(content: bytes, start: int, end: int) -> bool:
+    """Return whether a message of a long mailbox is plain text and nothing else, by a glance at its bytes."""
+    head = _EMPTY_LINE.search(content, start, end)
+    if head is None or head.start() - start > MAX_PLAIN_HEADER:
+        return False
+    fields = content[start : head.start()].lower()
+    if not all(kind.startswith(b"text/plain") for kind in _CONTENT_TYPE.findall(fields)) or _PACKED.search(fields):
+        return False
+    return _IN_TEXT.search(content, head.end(), end) is None
 
 
 def _is_after_empty_line(content: bytes, place: int) -> bool:

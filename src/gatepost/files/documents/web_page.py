@@ -16,11 +16,13 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from gatepost import kinds
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.page_scripts import FETCHED, identify_payload, list_layers, run_scripts, was_followed
 from gatepost.files.file_types import find_last_extensions
 from gatepost.files.values import File, Trait
 from gatepost.mail.encodings.charset import decode_charset
+from gatepost.mail.html.large_pages import is_large_page, shorten_page
 from gatepost.mail.html.script import read_scripts
 from gatepost.mail.message import Defect, Part
 from gatepost.mail.text import TextReader
@@ -30,6 +32,7 @@ from gatepost.pages.xml_page import SVG, XHTML, read_xml_page
 from gatepost.urls import parse_url
 
 MAX_PAGE = 16 << 20
+MAX_SCRIPTS_SIZE = 64 << 20  # of a page that is cut down, whose scripts are not
 MAX_LITERALS = 100
 MAX_PICTURES = 20
 _PAGES = frozenset({"html", "htm", "xhtml", "shtml", "svg", "hta", "xht"})
@@ -139,11 +142,9 @@ def inspect_xml(builder: ContentsBuilder) -> None:
 def inspect(builder: ContentsBuilder, nodes: PageNodes | None = None) -> None:
     """Add links, forms and the files in scripts of a page or picture (SVG) that is a file of its own. `nodes` are those
     of a page that was read as XML."""
+    _add_pictures(builder.file.content, builder)
+    raw = _take_page(builder)
     file = builder.file
-    if len(file.content) > MAX_PAGE:
-        builder.add_unread("size")
-    raw = file.content[:MAX_PAGE]
-    _add_pictures(raw, builder)
     low = raw.lower()
     has_scripts = _has_scripts(raw, low)
     if has_scripts or (not file.is_body and _has_handlers(low)):
@@ -156,6 +157,24 @@ def inspect(builder: ContentsBuilder, nodes: PageNodes | None = None) -> None:
             _inspect_scripts("\n".join((text, *layers) if has_scripts else layers), builder, effects)
     if not file.shown:  # what the reader of the message has seen in a page, the walk knows
         _inspect_page(file, builder)
+
+
+def _take_page(builder: ContentsBuilder) -> bytes:
+    """Return the page as it is to be read. A large one is cut down, which the builder's file then is, too."""
+    file = builder.file
+    if not is_large_page(file.content):
+        return file.content
+    text, _ = decode_charset(file.content, None)
+    page = shorten_page(text)
+    raw = page.html.encode("utf-8", "replace")
+    if not page.is_whole or len(raw) > MAX_PAGE + MAX_SCRIPTS_SIZE:
+        builder.add_unread("size")
+        return file.content[:MAX_PAGE]
+    builder.add_unread("text")
+    if not file.shown:
+        builder.add_links(page.links)
+    builder.file = msgspec.structs.replace(file, content=raw)
+    return raw
 
 
 def _add_pictures(raw: bytes, builder: ContentsBuilder) -> None:
@@ -198,6 +217,8 @@ def _inspect_page(file: File, builder: ContentsBuilder) -> None:
         if defect.kind.startswith("html:"):
             trait = make_trait(defect)
             builder.add_trait(trait.name, trait.detail)
+        elif defect.kind == kinds.LIMIT_TEXT_SIZE.id:
+            builder.add_unread("text")
         elif defect.kind.startswith("limit:"):
             builder.add_unread("size")
     for link in reader.links:

@@ -30,7 +30,7 @@ _ATTRIBUTE = (
     r"[^\t\n\f\r />][^\t\n\f\r />=]*+"
     rf"(?:{_SPACE}*+={_SPACE}*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^\t\n\f\r >]*+))?+"
 )
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"<(?:!--(?:-?>|.*?(?:--!?>|\Z))"
     r"|[!?][^>]*+>?|/(?![A-Za-z]|\Z)[^>]*+>?"
     rf"|(/?)([A-Za-z][^\t\n\f\r />]*+)((?:[\t\n\f\r /]++|{_ATTRIBUTE})*+)(>?))",
@@ -46,6 +46,7 @@ _FORMATTING = frozenset("b big code em font i s small strike strong tt u nobr".s
 _RAW = frozenset("script style title textarea xmp iframe noembed noframes".split())
 _DROPPED = frozenset({"plaintext"})
 _LONG_TAG = 1_000
+_BEFORE_SLASH = ("", '"', "'", " ", "\t", "\n", "\r", "\f")
 
 
 class LimitedHtml(msgspec.Struct, frozen=True):
@@ -71,30 +72,6 @@ def limit_html(html: str, tags: int = MAX_TAGS, *, is_strict: bool = False) -> L
     limits = limiter.limits | ({kinds.LIMIT_HTML_SIZE} if len(html) > MAX_HTML else set())
     end = limiter.end if limiter.end >= 0 or len(html) <= MAX_HTML else MAX_HTML
     return LimitedHtml("".join(limiter.out), tuple(sorted(limits, key=lambda kind: kind.id)), limiter.tags, end)
-
-
-# Elements of tables and prose. Everything else may act, show something from elsewhere or hide what follows.
-_INERT_TAGS = (
-    "table|tbody|thead|tfoot|tr|td|th|caption|colgroup|col|p|div|span|br|hr|b|i|u|s|strong|em|font|small|sub|sup|nobr|wbr|"
-    "center|ul|ol|li|dl|dt|dd|h[1-6]|pre|code|tt|a|html|body|section|article"
-)
-_ACTING = re.compile(
-    rf"<(?!/?(?:{_INERT_TAGS})[\t\n\f\r />])(?=[A-Za-z!?/])"
-    r"|[\t\n\f\r /\"']on[a-z]{3,24}[\t\n\f\r ]*+=|script[\t\n\f\r ]*+:"
-    r"|data:|expression|url[\t\n\f\r ]*+\(|src[\t\n\f\r ]*+=|\\",
-    re.IGNORECASE,
-)
-_HREF = re.compile(r"href[\t\n\f\r ]{0,9}=[\t\n\f\r ]{0,9}[\"']?([^\"'\t\n\f\r >]{0,4000})", re.IGNORECASE)
-_PLAIN_LINK = re.compile(r"https?://|mailto:|#", re.IGNORECASE)
-
-
-def find_inert_links(rest: str) -> list[str] | None:
-    """Return the links of the rest of a page that was not parsed, if nothing in it can act: rows of a table and prose;
-    None where something can."""
-    if _ACTING.search(rest):
-        return None
-    links = list(dict.fromkeys(_HREF.findall(rest)))
-    return links if all(_PLAIN_LINK.match(link) for link in links) else None
 
 
 def _is_harmless(html: str) -> bool:
@@ -126,7 +103,7 @@ class _HtmlLimiter:
 
     def read(self, html: str) -> None:
         at = 0
-        while token := _TOKEN.search(html, at):
+        while token := TOKEN.search(html, at):
             self.tags += 1
             if self.tags > self._left:
                 self.limits.add(kinds.LIMIT_HTML_SIZE)
@@ -164,6 +141,10 @@ class _HtmlLimiter:
             self._formatting += 1
         elif self._formatting:
             self._rebuild()
+        if attributes[-1:] == "/" and attributes[-2:-1] in _BEFORE_SLASH and (self._open["svg"] or self._open["math"]):
+            # An empty element of a drawing (`<path …/>`); where it stands in HTML, a parser would not see that it ends.
+            tag = tag if len(tag) < _LONG_TAG else self._drop_attributes(name, attributes)
+            return f"{tag[:-1].rstrip().removesuffix('/')}></{name}>"
         if name not in _VOID and name not in _UNNESTED:
             if self._depth >= MAX_DEPTH:
                 self.limits.add(kinds.LIMIT_HTML_DEPTH)
