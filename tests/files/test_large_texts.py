@@ -5,13 +5,15 @@ import gzip
 import io
 import lzma
 import quopri
+import random
 import zipfile
+from collections.abc import Callable
 
 import pytest
 from tests.files.test_attacks import judge
 
 from gatepost.files.file_types import identify
-from gatepost.files.values import UnpackBudget
+from gatepost.files.values import MAX_TEXT_SOURCE, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
 from gatepost.mail.reader import read
@@ -22,6 +24,7 @@ LINES = {
     "csv": "{number},alpha,beta gamma,12.50,2026-10-{day:02d}\n",
     "json": '{{"id": {number}, "name": "alpha", "url": "https://x.corp.example/{number}"}}\n',
     "sql": "-- row {number}\nINSERT INTO orders VALUES ({number},'alpha','beta',NULL);\n",
+    "dashes": "-- row {number}\n",
     "txt": "Alpha beta gamma delta, the order of house number {number} is paid.\n",
 }
 HEAD = (
@@ -62,6 +65,7 @@ def attach(content: bytes, kind: str, name: str, encoding: str) -> bytes:
         ("json", "text/json", "base64"),
         ("sql", "text/plain", "7bit"),
         ("sql", "text/x-sql", "base64"),
+        ("dashes", "application/sql", "8bit"),
         ("txt", "text/plain; format=flowed", "binary"),
         ("txt", "application/octet-stream", "base64"),
     ],
@@ -71,6 +75,153 @@ def test_attached(kind: str, declared: str, encoding: str) -> None:
     assert report.decision == "deliver", report.tags
     if declared.startswith("text/") and declared != "text/csv":
         assert "limit:text-size" in report.tags
+
+
+def repeat(row: str, size: int) -> bytes:
+    block = "".join(row.format(number=number, day=number % 28 + 1) for number in range(5_000)).encode()
+    return (block * (size // len(block) + 1))[:size]
+
+
+def make_table(size: int) -> bytes:
+    row = (
+        '<tr><td>{number}</td><td style="color:#333">12.50</td>'
+        '<td><a href="https://shop.corp.example/o/{number}">order</a></td></tr>\n'
+    )
+    return b"<!DOCTYPE html><html><body><h1>Orders</h1><table>" + repeat(row, size) + b"</table></body></html>"
+
+
+def make_report(size: int) -> bytes:
+    """A page with a script that sorts its rows, fields, handlers and pictures in every row."""
+    row = (
+        '<tr id="r{number}" onclick="sort({number})"><td><img src="i.png" alt=""> alpha</td>'
+        '<td><input type="checkbox" name="c{number}"></td></tr>\n'
+    )
+    script = b"<script>function sort(n){document.getElementById('t').dataset.s=n}</script>"
+    return (
+        b"<html><head>" + script + b"</head><body><table id=t>" + repeat(row, size) + b"</table>" + script + b"</body>"
+    )
+
+
+def make_office_page(size: int) -> bytes:
+    row = (
+        '<tr height=20 style="height:15.0pt"><td class=xl65 x:num>{number}</td>'
+        "<td><![if !supportEmptyParas]>&nbsp;<![endif]><o:p></o:p></td></tr>\r\n"
+    )
+    head = (
+        b'<html xmlns:o="urn:schemas-microsoft-com:office:office"><head><meta name=Generator content="Excel 15"></head>'
+    )
+    return head + b"<body><table border=0>" + repeat(row, size) + b"</table></body></html>"
+
+
+def make_article(size: int) -> bytes:
+    picture = b'<p>Figure %d of the article shows it.</p><img alt="" src="data:image/png;base64,%s">'
+    return b"<html><body>" + b"".join(picture % (number, b"iVBORw0K" * 50_000) for number in range(size // 400_000))
+
+
+def make_chart(size: int) -> bytes:
+    numbers = ",".join(str(number * 0.37) for number in range(size // 8))
+    script = f'Plotly.newPlot("c",[{{"y":[{numbers}]}}],{{}})'
+    return f"<html><body><p>Orders of this year</p><div id=c></div><script>{script}</script></body></html>".encode()
+
+
+def make_drawing(size: int) -> bytes:
+    row = '<path d="M{number} 1L2 {day}z" fill="#123456"/><text x="{day}" y="{number}">a</text>\n'
+    return b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1000 1000">' + repeat(row, size) + b"</svg>"
+
+
+def make_mailbox(size: int) -> bytes:
+    letter = (
+        "From ann@a.example Tue Nov 10 09:12:00 2026\nFrom: Ann <ann@a.example>\nTo: bob@b.example\n"
+        "Subject: Order {number}\nDate: Tue, {day:02d} Nov 2026 09:12:00 +0000\nContent-Type: text/plain\n\n"
+        "Hello Bob,\norder {number} is paid.\n\n"
+    )
+    return repeat(letter, size)
+
+
+def make_letter(size: int) -> bytes:
+    return HEAD + b"Content-Type: text/plain\r\n\r\n" + make("log", size)
+
+
+def make_calendar(size: int) -> bytes:
+    event = (
+        "BEGIN:VEVENT\r\nUID:{number}@a.example\r\nDTSTART:202611{day:02d}T100000Z\r\nSUMMARY:Meeting\r\nEND:VEVENT\r\n"
+    )
+    return b"BEGIN:VCALENDAR\r\nVERSION:2.0\r\n" + repeat(event, size) + b"END:VCALENDAR\r\n"
+
+
+def make_cards(size: int) -> bytes:
+    return repeat(
+        "BEGIN:VCARD\r\nVERSION:3.0\r\nFN:Ann {number}\r\nURL:https://a.example/{number}\r\nEND:VCARD\r\n", size
+    )
+
+
+def make_xml(size: int) -> bytes:
+    row = '<order id="{number}"><name>alpha</name><url>https://x.corp.example/{number}</url></order>\n'
+    return b'<?xml version="1.0"?><orders xmlns="urn:corp:orders">' + repeat(row, size) + b"</orders>"
+
+
+def make_workbook(size: int) -> bytes:
+    numbers = random.Random(3)
+    rows = "".join(
+        f'<row r="{row}"><c r="A{row}"><v>{numbers.random()!r}</v></c>'
+        f'<c r="B{row}" t="inlineStr"><is><t>alpha</t></is></c></row>'
+        for row in range(1, size // 40)
+    )
+    space = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    content = f'<worksheet xmlns="{space}"><sheetData>{rows}</sheetData></worksheet>'
+    types = '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>'
+    return zipped("[Content_Types].xml", types.encode(), ("xl/worksheets/sheet1.xml", content.encode()))
+
+
+FILES: dict[str, tuple[str, Callable[[int], bytes]]] = {
+    "orders.html": ("text/html", make_table),
+    "sorted.html": ("text/html", make_report),
+    "export.htm": ("text/html", make_office_page),
+    "article.html": ("text/html", make_article),
+    "chart.html": ("application/octet-stream", make_chart),
+    "plan.svg": ("image/svg+xml", make_drawing),
+    "archive.mbox": ("application/mbox", make_mailbox),
+    "year.ics": ("text/calendar", make_calendar),
+    "people.vcf": ("text/vcard", make_cards),
+    "orders.xml": ("application/xml", make_xml),
+    "saved.eml": ("application/octet-stream", make_letter),
+    "orders.xlsx": ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", make_workbook),
+}
+ENCODINGS = ["base64", "quoted-printable", "8bit", "7bit", "binary"]
+EACH_FILE = [
+    pytest.param(name, ENCODINGS[number % 5], 7_000_000) for number, name in enumerate(FILES) if name != "orders.xlsx"
+]
+EACH_FILE += [
+    pytest.param(name, encoding, 30_000_000, marks=pytest.mark.variant)
+    for name in FILES
+    for encoding in (ENCODINGS if name != "orders.xlsx" else ["base64"])
+]
+
+
+@pytest.mark.parametrize(("name", "encoding", "size"), EACH_FILE)
+def test_other_large_files_are_delivered_and_tagged(name: str, encoding: str, size: int) -> None:
+    declared, make_file = FILES[name]
+    report = judge(attach(make_file(size), declared, name, encoding))
+    assert report.decision == "deliver", report.lines
+    if declared != "application/xml" or size > MAX_TEXT_SOURCE:
+        assert {"limit:text-size", "limit:text-file", "limit:image-size"}.intersection(report.tags)
+
+
+def test_what_a_long_calendar_and_a_long_mailbox_hold_is_found() -> None:
+    payload = b"MZ" + bytes(range(256)) * 20
+    event = b"\r\nATTACH;ENCODING=BASE64;VALUE=BINARY;FILENAME=setup.exe:" + base64.b64encode(payload) + b"\r\n"
+    calendar = make_calendar(6_000_000).replace(b"END:VCALENDAR", event + b"END:VCALENDAR")
+    letter = (
+        b"From a@b.example Tue Nov 10 09:12:00 2026\nFrom: a@b.example\n"
+        b"Content-Type: application/octet-stream; name=setup.exe\nContent-Transfer-Encoding: base64\n\n"
+        + base64.encodebytes(payload)
+        + b"\n"
+    )
+    mailbox = make_mailbox(3_000_000) + b"\n\n" + letter + make_mailbox(3_000_000)
+    for name, content in {"a.ics": calendar, "a.mbox": mailbox}.items():
+        files = find_files(Message(parts=(Part("1", names=(name,), content=content),)))
+        assert payload in [file.content for file in files], name
+        assert files[0].unread == ("text",)
 
 
 @pytest.mark.parametrize("encoding", ["base64", "quoted-printable", "8bit"])
@@ -88,10 +239,11 @@ def test_a_lure_at_the_end_of_a_long_text_is_read() -> None:
     assert any("Verify your password" in text.visible for text in message.texts)
 
 
-def zipped(name: str, content: bytes) -> bytes:
+def zipped(name: str, content: bytes, *more: tuple[str, bytes]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(name, content)
+        for each, inner in ((name, content), *more):
+            archive.writestr(each, inner)
     return out.getvalue()
 
 

@@ -18,11 +18,12 @@ _MIB = 1 << 20
 
 
 class ReadLimits(msgspec.Struct, frozen=True):
-    """The limits of one reading; header limits hold for each entity, all others for the whole message."""
+    """The limits of one reading; header limits hold for each entity, all others for the whole message. A line that
+    begins with `--`, as comments of SQL do, counts in `delimiters` once for each boundary that it is compared with."""
 
     parts: int = 2_000
     depth: int = 100
-    delimiters: int = 200_000
+    delimiters: int = 4_000_000
     header_bytes: int = _MIB
     header_fields: int = 2_000
     all_header_fields: int = 20_000

@@ -391,6 +391,7 @@ def _resolve_encodings(values: tuple[str, ...], where: str, budget: ReadBudget) 
 
 
 _MOST_COMPARED = 8
+_DELIMITER_COST = 20  # lines that are only compared
 _LONGEST_LINE = 1000
 _NONE: frozenset[bytes] = frozenset()
 
@@ -517,10 +518,11 @@ class MimeTree:
         while self._boundaries:
             prefixes = () if self.odd else tuple(self._names)
             closed = frozenset(self._closed) if self._closed and not self._is_after_end else _NONE
+            compared = len(self._names) + len(closed)
             at, taken, is_delimiter = _find_delimiter(
-                source, position - 1, self._names, closed, prefixes, most - work.delimiters
+                source, position - 1, self._names, closed, prefixes, (most - work.delimiters) // compared
             )
-            work.delimiters += taken
+            work.delimiters += taken * compared + (_DELIMITER_COST if is_delimiter else 0)
             if at < 0 or (not is_delimiter and not budget.take_delimiter("message")):
                 break
             eol = source.find(b"\n", at + 3)

@@ -519,13 +519,22 @@ class MessageParts:
 def _has_hidden_fields(tree: MimeTree) -> bool:
     """Return whether a content field stands at the beginning of a line that the tree did not read as a header."""
     source, start, count = tree.source, 0, 0
-    for section, body in (*sorted(tree.header_bytes), (len(source), len(source))):
+    known = [(node.start, node.end) for node in tree.nodes if _is_saved_mail(node)]
+    for section, body in (*sorted((*tree.header_bytes, *known)), (len(source), len(source))):
         for place in _find_occurrences(source, start, section):
             count += 1
             if count > _MOST_OCCURRENCES or is_line_start(source, place):
                 return True
         start = max(start, body)
     return False
+
+
+def _is_saved_mail(node: MimeNode) -> bool:
+    """Return whether a long part that is not encoded is a mailbox or a saved message, which has header fields of its
+    own: as a file it is opened, and each message in it is read."""
+    if node.entity.is_multipart or node.end - node.start < _LONG_MAIL or not node.entity.names:
+        return False
+    return _SAVED_MAIL.match(node.source, node.start) is not None
 
 
 def _find_occurrences(source: bytes, start: int, end: int) -> Iterator[int]:
@@ -546,6 +555,11 @@ def find_content_field(source: bytes, start: int, end: int) -> int:
 _find_content_field = native.find_content_field if native else find_content_field
 
 
+_LONG_MAIL = 1 << 20
+_SAVED_MAIL = re.compile(
+    rb"From [^\r\n]{0,300}\r?\n[\w-]{1,60}:|(?:Return-Path|Received|Delivered-To|From|Date|Message-ID|MIME-Version):",
+    re.IGNORECASE,
+)
 # Fields that may stand only once (RFC 5322 section 3.6).
 _SINGLE = frozenset(
     {"from", "sender", "reply-to", "to", "cc", "subject", "date", "message-id", "in-reply-to", "references"}

@@ -13,9 +13,9 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from gatepost.mail.html.limits import limit_html
 
-MAX_ROWS = 12_000
+MAX_ROWS = 9_000
 # Of a page with more nodes than these, only those are kept that a script can find by name, and what is inside them.
-ALL_ROWS = 6_000
+ALL_ROWS = 5_000
 MAX_TAGS = 20_000
 MAX_ROW_TEXT = 6_000_000  # characters of all texts and attributes together
 MAX_TEMPLATES = 40

@@ -19,12 +19,11 @@ _DATA = re.compile(r"\s{0,9}data:[^,]{0,200};base64,", re.IGNORECASE)
 LONG_VALUE = 64
 # A property that may hold a file or name one, with its folded lines; and one that begins as a picture does.
 _HOLDING = re.compile(
-    rb"(?:^|\n)(?:(?:ATTACH|STRUCTURED-DATA|IMAGE|SOUND|KEY|PHOTO|LOGO)\b"
-    rb"|[^\r\n]{0,200}?(?:BASE64|;ENCODING=\"?B\b))[^\n]*+(?:\n[ \t][^\n]*+)*+",
+    rb"(?:^|[\r\n])(?:(?:ATTACH|STRUCTURED-DATA|IMAGE|SOUND|KEY|PHOTO|LOGO)\b"
+    rb"|[^\r\n]{0,200}?(?:BASE64|;ENCODING=\"?B\b))[^\r\n]*+(?:\r?\n?[ \t][^\r\n]*+)*+",
     re.IGNORECASE,
 )
 _PORTRAIT = re.compile(rb":\s{0,80}(?:data:image/[\w+-]{1,20};base64,)?(?:/9j/|iVBOR|R0lGOD|UklGR)", re.IGNORECASE)
-_SLACK = 2_000
 MAX_HOLDING = 300
 
 
@@ -59,15 +58,15 @@ def _take_content(builder: ContentsBuilder) -> bytes:
     """Return the start of a calendar or card, and of the rest of a long one every property that may hold a file. The
     pictures of an address book are left out."""
     content = builder.file.content
-    if len(content) <= MAX_CALENDAR:
+    if len(content) <= MAX_CALENDAR and content.count(b"\n") + content.count(b"\r") <= MAX_LINES:
         return content
     builder.add_unread("text")
-    found = [match.group() for match in islice(_HOLDING.finditer(content, MAX_CALENDAR - _SLACK), MAX_LINES)]
+    found = [match.group() for match in islice(_HOLDING.finditer(content), MAX_LINES)]
     holding = [each for each in found if not _PORTRAIT.search(each[:400])]
     if len(found) == MAX_LINES or len(holding) > MAX_HOLDING or sum(map(len, holding)) > MAX_CALENDAR * 4:
         builder.add_unread("size")
         holding = holding[:MAX_HOLDING]
-    return b"\n".join([content[:MAX_CALENDAR], *holding])
+    return b"\n".join([*holding, content[:MAX_CALENDAR]])
 
 
 def inspect_card(builder: ContentsBuilder) -> None:
@@ -77,7 +76,7 @@ def inspect_card(builder: ContentsBuilder) -> None:
         _add_card_files(builder)
     if builder.file.shown:
         return
-    content = builder.budget.take_text_source(builder.file.content)
+    content = builder.take_source(builder.file.content)
     if b"QUOTED-PRINTABLE" in content.upper():  # vCard 2.1
         content = decode_quoted_printable(content).content
     text = _FOLD.sub("", normalise_lines(content.decode("utf-8", "replace")))

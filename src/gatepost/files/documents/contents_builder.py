@@ -49,9 +49,17 @@ class ContentsBuilder:
         for target in targets:
             self.add_link(target, source=source)
 
+    def take_source(self, content: bytes) -> bytes:
+        """Return as much of a document as may still be searched for text."""
+        taken = self.budget.take_text_source(content)
+        self.add_unread("text" if len(taken) < len(content) else None)
+        return taken
+
     def add_text(self, text: str) -> None:
         """Add text that a person reads, and the links that are written in it."""
+        size = len(text)
         text = self.budget.take_text(text)
+        self.add_unread("text" if len(text) < size else None)
         if not text:
             return
         self._text = f"{self._text}\n{text}" if self._text else text

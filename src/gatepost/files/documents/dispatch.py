@@ -59,7 +59,7 @@ def _inspect_xml_page(builder: ContentsBuilder) -> None:
 def _find_addresses(builder: ContentsBuilder) -> None:
     """Add the addresses in data that is text (JSON, a playlist, a map): no prose, and a program follows them."""
     if b"://" in builder.file.content:
-        builder.add_links(find_addresses(builder.budget.take_text_source(builder.file.content)), "script")
+        builder.add_links(find_addresses(builder.take_source(builder.file.content)), "script")
 
 
 def _inspect_comments(builder: ContentsBuilder) -> None:

@@ -95,7 +95,8 @@ def read_plain_text(content: bytes) -> str:
 
 def add_plain_text(content: bytes, builder: ContentsBuilder) -> None:
     """Add the text of a file that is nothing but text, as far as the budget goes."""
-    builder.add_text(read_plain_text(builder.budget.take_text_source(content)))
+    builder.add_unread("text" if len(content) > MAX_PLAIN else None)
+    builder.add_text(read_plain_text(builder.take_source(content)))
 
 
 def collect_texts(files: Iterable[File]) -> tuple[Text, ...]:

@@ -129,7 +129,7 @@ def is_xml(content: bytes) -> bool:
 
 def inspect(builder: ContentsBuilder) -> None:
     """Add the links, fields, macros and remote targets in one part."""
-    file, budget = builder.file, builder.budget
+    file = builder.file
     content = file.content
     if content[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in content[:4]:
         text = content.decode(
@@ -139,9 +139,9 @@ def inspect(builder: ContentsBuilder) -> None:
     if any(mark in content for mark in _MARKS):
         _scan(_remove_comments(content).decode("utf-8", "replace"), builder)
     if has_text(content):
-        builder.add_text(read_xml_text(budget.take_text_source(content)))
+        builder.add_text(read_xml_text(builder.take_source(content)))
     elif not file.within and b"://" in content and b"Relationship" not in content:  # a feed, a track, settings
-        builder.add_links(map(unescape, find_addresses(budget.take_text_source(content))), "script")
+        builder.add_links(map(unescape, find_addresses(builder.take_source(content))), "script")
 
 
 def _remove_comments(content: bytes) -> bytes:

@@ -158,7 +158,7 @@ def _add_word_text(document: CompoundFile, found: dict[str, CompoundEntry], buil
         return
     table = found.get("1TABLE" if content[11:12] and content[11] & 2 else "0TABLE")
     pieces = _read_stream(document, table, builder) if table else b""
-    builder.add_text(tidy_text(read_word_text(builder.budget.take_text_source(content), pieces)))
+    builder.add_text(tidy_text(read_word_text(builder.take_source(content), pieces)))
 
 
 def _is_encrypted_word(content: bytes) -> bool:

@@ -46,7 +46,7 @@ def inspect(builder: ContentsBuilder) -> None:
     if content[48:64] == _PACKAGED:
         builder.add_unread("unsupported")
     builder.add_links(find_addresses(content))
-    builder.add_text("\n".join(_find_note_texts(builder.budget.take_text_source(content))))
+    builder.add_text("\n".join(_find_note_texts(builder.take_source(content))))
 
 
 def _find_note_texts(content: bytes) -> Iterator[str]:

@@ -147,7 +147,7 @@ def inspect(builder: ContentsBuilder) -> None:
     content = builder.file.content
     _RtfInspector(content, builder).read()
     if not builder.file.shown:
-        builder.add_text(tidy_text(read_rtf_text(builder.budget.take_text_source(content))))
+        builder.add_text(tidy_text(read_rtf_text(builder.take_source(content))))
 
 
 class _RtfInspector:

@@ -105,7 +105,8 @@ function nameElement(node) {
     if (!(name in window)) define(window, name, { configurable: true, enumerable: false, get: () => node, set(value) { define(window, name, { value, writable: true, configurable: true, enumerable: true }); } });
   }
   if (node.$marks.name && (node.localName === 'input' || node.localName === 'textarea' || node.localName === 'select' || node.localName === 'button')) {
-    const form = node.closest('form');
+    let form = node.parentNode;
+    while (form && form.localName !== 'form') form = form.parentNode;
     if (form && !(node.$marks.name in form)) hide(form, node.$marks.name, node);
   }
   if (node.localName === 'form' && node.$marks.name && !(node.$marks.name in document)) hide(document, node.$marks.name, node);

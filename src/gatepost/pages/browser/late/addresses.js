@@ -23,12 +23,14 @@ function resolveAddress(text, base) {
   if (text[0] === '?') return root + parts.pathname + text;
   return root + parts.pathname.replace(/[^\/]*$/, '') + text;
 }
+// Addresses of pictures that stand in the page, most of them many times; those whose pixels are known have no second.
+const shown = new NativeMap();
 function noteImage(address) { if (!images.has(address) && images.size < 60) { images.add(address); note('request', 'GET', address, '', 'image', trigger); } else if (/typed|secret/i.test(address)) note('request', 'GET', address, '', 'image', trigger); }
 function loadSource(node, target) {
   target = toText(target);
   const name = node.localName;
   if (isScriptLink(target)) { addTask(() => { const made = runCode(readScriptLink(target), 'link'); if (typeof made === 'string' && name === 'iframe') writePage(made); }); return; }
-  if (name === 'img' || name === 'image') { if (!/^(?:data|blob|cid):/i.test(target.trim())) noteImage(resolveAddress(target)); const known = pixelsOf(target); if (known) hide(node, 'pixels', known); }
+  if (name === 'img' || name === 'image') { if (isLoading && shown.has(target)) return; if (isLoading) shown.set(target, 1); if (!/^(?:data|blob|cid):/i.test(target.trim())) noteImage(resolveAddress(target)); const known = pixelsOf(target); if (known) { hide(node, 'pixels', known); shown.delete(target); } }
   else if (name === 'iframe' || name === 'frame' || name === 'object' || name === 'embed') { if (!showAddress(target, 'frame') && !/^\s*about:/i.test(target)) note('frame', resolveAddress(target), trigger); }
   else if (!/^(?:data|blob):/i.test(target)) note('request', 'GET', resolveAddress(target), '', name, trigger);
 }
