@@ -29,7 +29,7 @@ MAX_RERUNS = 12
 MAX_JOBS = 2_000
 ROUNDS = ("load", "load", "user", "load", "user", "load")
 # CPU seconds: of a page, more for each character of code that is compiled, and for what a script decodes.
-PAGE_SECONDS, SECONDS_OF_CODE, MAX_PAGE_SECONDS = 0.2, 0.25e-6, 0.27
+PAGE_SECONDS, SECONDS_OF_CODE, MAX_PAGE_SECONDS = 0.2, 0.25e-6, 0.26
 FREE_DATA, SECONDS_OF_DATA, MAX_DATA_SECONDS = 1_000_000, 0.1e-6, 0.3
 MESSAGE_SECONDS = 1.0  # of all pages of a message
 _COLLECT_SECONDS = 0.1

@@ -28,6 +28,9 @@ from gatepost.workers.status_page import IDLE, RECEIVE, StageNames, StatusPage, 
 MAX_TURNS = 2
 # Seconds after which a worker that evaluates one rule is ended; a rule that ends by itself has a tenth of that.
 RULE_LIMIT = 1.0
+# The same for one page whose scripts run: the interpreter ends them after a third of a second, save a loop that only
+# compiles.
+PAGE_LIMIT = 3.0
 _READ_SIZE = 64 << 10
 _SCHEDULER_CLOCK = 2
 _NICE = 15
@@ -195,7 +198,7 @@ class WorkerProcess:
         machine a message that costs much, but not too much, must not cost a worker."""
         word, stage = self._status_page.word, self._status_page.state.stage
         receiving = not self.channel.flushed and stage in (IDLE, RECEIVE)
-        limit = min(limit, RULE_LIMIT) if is_rule(stage) else limit
+        limit = min(limit, RULE_LIMIT if is_rule(stage) else PAGE_LIMIT if stage == "pages" else limit)
         if word != self._seen or receiving:
             self._seen = word
             self._since, self._waited = now, None

@@ -128,6 +128,13 @@ guardFunctions(window, ['encodeURIComponent', 'decodeURIComponent', 'encodeURI',
 guardFunctions(Array, ['from']);
 guardFunctions(BigInt.prototype, ['toString']);
 
+// Compiling takes no jump at all. A call of `eval` is a direct one where the name gives the function itself, so that the
+// clock is looked at when the name is read, and when a function is made of a string.
+let lastLook = 0;
+const lookNowAndThen = () => { const time = readRealTime(); if (time - lastLook > 1) { lastLook = time; lookAtClock(); } };
+define(window, 'eval', { configurable: true, enumerable: false, get() { lookNowAndThen(); return nativeEval; },
+  set(value) { define(window, 'eval', { value, writable: true, configurable: true, enumerable: false }); } });
+
 // As code it is a name.
 for (const mark of [ANSWER, SECRET]) define(window, mark, { configurable: false, get() { note('code', 'eval', mark); return undefined; } });
 give(JSON, { parse(text, ...given) { return typeof text === 'string' && text.indexOf(ANSWER) >= 0 || text && text[Symbol.toPrimitive] && toText(text) === ANSWER ? makeAnswer() : callSlow(parseJson, JSON, [text, ...given]); }, stringify(...given) { return callSlow(stringify, JSON, given); } });
@@ -164,6 +171,7 @@ const prepareCode = source => {
 function runCode(source, how, self) {
   note('code', how, source);
   source = prepareCode(source);
+  lookNowAndThen();
   if (self !== undefined) return apply(new NativeFunction('event', source), self, [makeEvent('load', self)]);
   return nativeEval(source);
 }
@@ -172,6 +180,7 @@ function makeFunction(constructor) {
     if (given.length) {
       note('code', 'function', given[given.length - 1]);
       given[given.length - 1] = prepareCode(given[given.length - 1]);
+      lookNowAndThen();
     }
     return Reflect.construct(constructor, given);
   };
