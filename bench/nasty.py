@@ -151,6 +151,62 @@ def _attach_names(names: list[str]) -> bytes:
     return MIXED + b"".join(parts) + b"--b--"
 
 
+def _attach_bytes(content: bytes, count: int) -> bytes:
+    part = b"--b\r\nContent-Type: application/octet-stream\r\n" + BASE64 + b"\r\n%b\r\n"
+    return MIXED + b"".join(part % base64.encodebytes(b"%d" % number + content) for number in range(count)) + b"--b--"
+
+
+def _head_fields(names: int, length: int) -> bytes:
+    return b"".join(b"X-%d: %b\r\n" % (number, b"ab" * (length // 2)) for number in range(names))
+
+
+# Rules of a customer and a mail that are made for each other: conditions, and the message. A policy has 200 rules.
+RULE_PAIRS: dict[str, Callable[[float], tuple[list[str], bytes]]] = {
+    "rules with expressions over the header": lambda share: (
+        [
+            f'headers.exists(name, headers[name].exists(text, text.matches("[ab]*a[ab]{{{9 + n % 7}}}c{n}")))'
+            for n in range(int(200 * share))
+        ],
+        _head_fields(int(200 * share), 2_000) + _letter(b"x"),
+    ),
+    "rules with lists in lists": lambda share: (
+        [
+            f'links.exists(a, links.exists(b, a + b == "x{n}")) || links.exists(a, tags.exists(b, a == b + "{n}"))'
+            for n in range(int(200 * share))
+        ],
+        _letter(b"".join(b"https://h%d.example/ \r\n" % number for number in range(int(4_000 * share)))),
+    ),
+}
+# YARA rules of an operator, as text, and the message.
+YARA_PAIRS: dict[str, Callable[[float], tuple[str, bytes]]] = {
+    "YARA rules of short patterns": lambda share: (
+        "".join(
+            f"rule r{n} {{ strings: $a = {{ 61 [0-9] {n % 200:02x} [0-9] 62 {n // 200:02x} ff }} condition: $a }}\n"
+            for n in range(int(1_000 * share))
+        ),
+        _attach_bytes(b"aab" * int(1_000_000 * share), 3),
+    ),
+}
+# How many custom lists a customer has, all of addresses of links, and the message.
+CUSTOM_PAIRS: dict[str, Callable[[float], tuple[int, bytes]]] = {
+    "custom lists and links": lambda share: (
+        int(100 * share),
+        _letter(
+            b"".join(
+                b"https://a%d.b.c.d.e.f.g.example%d.com/p/q/r/s/t/u/v?x=%d \r\n" % (n, n, n)
+                for n in range(int(2_000 * share))
+            )
+        ),
+    ),
+}
+# Features that a learnt model weighs, and the message. A model has 65,536 of them, in each of two scopes.
+MODEL_PAIRS: dict[str, Callable[[float], tuple[int, bytes]]] = {
+    "learnt models": lambda share: (
+        int(65_536 * share),
+        _letter(b"".join(b"word%d other%d " % (number, number) for number in range(int(60_000 * share)))),
+    ),
+}
+
 # A list of a customer and a mail that are made for each other, at this share of what the limits allow: names of lists
 # with their entries, and the message. A scope may have 100,000 entries in a list, and 8 MiB of all these together.
 PAIRS: dict[str, Callable[[float], tuple[dict[str, list[str]], bytes]]] = {

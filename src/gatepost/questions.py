@@ -100,10 +100,12 @@ class Lookup(msgspec.Struct, frozen=True, tag_field="asks", tag="lists"):
 
 
 class LookupAnswer(msgspec.Struct, frozen=True, tag_field="asks", tag="lists"):
-    """The entries that were hit; `failed` where the lists could not be read."""
+    """The entries that were hit; `failed` where the lists could not be read, and `cut` where lists and values were too
+    many to compare all of them."""
 
     hits: tuple[Hit, ...] = ()
     failed: bool = False
+    cut: bool = False
 
 
 class AskCampaign(msgspec.Struct, frozen=True, tag_field="asks", tag="campaign"):

@@ -338,6 +338,8 @@ class Stages:
         """What all lists together say: the entries that guard found, and those in texts and names of files."""
         lists = self.context.lists
         in_texts = find_in_texts(lists, reading.message, reading.files)
+        if answer.cut:
+            self.outcomes.append(Outcome("lists", "failed", "lists and values of the message are too many to compare"))
         if in_texts.limit:
             self.outcomes.append(Outcome("lists", "failed", in_texts.limit))
         authenticated, custom = reading.authentication.aligned, lists.source.custom

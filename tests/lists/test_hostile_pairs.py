@@ -8,10 +8,10 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from bench.nasty import PAIRS
-from bench.pairs import pack, report_on
+from bench.nasty import CUSTOM_PAIRS
+from bench.pairs import collect_asked_keys, list_pairs, report_on
 
-from gatepost.lists.unkeyed import CompiledLists, compile_lists
+from gatepost.stages import Context
 
 
 def _count_calls(work: Callable[[], object]) -> int:
@@ -29,30 +29,41 @@ def _count_calls(work: Callable[[], object]) -> int:
     return count
 
 
-def _compile(entries: dict[str, list[str]]) -> CompiledLists:
-    return compile_lists(pack(entries))
+NAMES = [name for name, _, _ in list_pairs(0.01)]
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_a_longer_list_costs_a_message_no_more(name: str) -> None:
-    """Once it is compiled: what a worker does for a list of four times the length is nearly the same."""
-    _, raw = PAIRS[name](0.01)
+def _pair(name: str, share: float) -> tuple[Context, bytes]:
+    return next((prepare(), raw) for each, prepare, raw in list_pairs(share) if each == name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_more_of_the_customer_costs_a_message_no_more(name: str) -> None:
+    """Once it is compiled: what a worker does for a list of four times the length is nearly the same. Rules have a time
+    that all of them share."""
+    _, raw = _pair(name, 0.01)
     counts = []
     for share in (0.01, 0.04):
-        entries, _ = PAIRS[name](share)
-        lists = _compile(entries)
-        report_on(raw, lists)
-        counts.append(_count_calls(partial(report_on, raw, lists)))
-    # Phrases have more lengths: one look more for each, up to the budget.
-    assert counts[1] <= counts[0] * (5 if "phrases" in name else 1.5) + 2_000
+        context, _ = _pair(name, share)
+        report_on(raw, context)
+        counts.append(_count_calls(partial(report_on, raw, context)))
+    # Phrases have more lengths, and each rule is evaluated: one look more for each, up to the budget.
+    assert counts[1] <= counts[0] * (5 if "phrases" in name or "rules" in name else 1.5) + 2_000
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_longer_message_costs_no_more_than_its_length(name: str) -> None:
-    entries, _ = PAIRS[name](0.02)
-    lists = _compile(entries)
-    messages = [PAIRS[name](share)[1] for share in (0.01, 0.04)]
+    context, _ = _pair(name, 0.02)
+    messages = [_pair(name, share)[1] for share in (0.01, 0.04)]
     for raw in messages:
-        report_on(raw, lists)
-    small, large = (_count_calls(partial(report_on, raw, lists)) for raw in messages)
+        report_on(raw, context)
+    small, large = (_count_calls(partial(report_on, raw, context)) for raw in messages)
     assert large <= 5 * small + 2_000
+
+
+@pytest.mark.parametrize("name", CUSTOM_PAIRS)
+def test_keys_of_a_message_grow_with_its_length(name: str) -> None:
+    """Storage has a budget of lists times keys (`tests/store/test_lookup.py`)."""
+    small, large = (
+        sum(len(keys) for _, keys in collect_asked_keys(CUSTOM_PAIRS[name](share)[1])) for share in (0.01, 0.04)
+    )
+    assert small < large <= 4.5 * small

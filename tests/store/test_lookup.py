@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
+import pytest
 
-from gatepost.lists.catalogue import BY_NAME
+from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.lists.entries import UnkeyedEntry, list_network_keys
 from gatepost.questions import Hit
 from gatepost.store import list_lookup, open_store
-from gatepost.store.audit import Actor
+from gatepost.store.audit import CLI, Actor
 from gatepost.store.engine import Read, Work
 from gatepost.store.list_rows import prefix_length
 from gatepost.store.lists import NewEntry
@@ -123,7 +124,9 @@ def test_a_change_made_elsewhere_holds_for_the_next_message(storage_url: str, tm
     asyncio.run(run())
 
 
-def _drive(work: Work[tuple[Hit, ...]], answers: list[list[tuple[object, ...]]]) -> tuple[list[Read], tuple[Hit, ...]]:
+def _drive(
+    work: Work[tuple[tuple[Hit, ...], bool]], answers: list[list[tuple[object, ...]]]
+) -> tuple[list[Read], tuple[tuple[Hit, ...], bool]]:
     """Do a look-up by hand: what it asks, when it is answered so."""
     asked: list[Read] = []
     try:
@@ -144,7 +147,8 @@ def test_the_usual_look_up_is_one_statement_and_asks_only_for_what_can_be_there(
     first: list[list[tuple[object, ...]]] = [[(33,)], [(5, "4/24")], [row, empty], [], [(0, "", "", 33)]]
     assert len(_drive(list_lookup.find_hits(known, None, keys, 1), first)[0]) == 5, "learns which lists there are"
     again: list[list[tuple[object, ...]]] = [[(0, "", "", 33), (5, "192.0.2.0/24", "c", 0)]]
-    asked, hits = _drive(list_lookup.find_hits(known, None, keys, 1), again)
+    asked, (hits, is_whole) = _drive(list_lookup.find_hits(known, None, keys, 1), again)
+    assert is_whole
     assert hits == (Hit("blocked-ips", "global", "192.0.2.0/24", "c"),)
     scopes, moment, places, wanted = asked[0].parameters
     assert (scopes.values, moment, places.values) == (("",), 1, (5,))
@@ -155,9 +159,34 @@ def test_a_look_up_that_never_meets_the_same_version_ends() -> None:
     changing: list[list[tuple[object, ...]]] = [[(1,)], [], [], []]
     for number in range(list_lookup.ATTEMPTS):
         changing += [[(0, "", "", 100 + number)], [(1,)], [], [], []]
-    asked, hits = _drive(list_lookup.find_hits({}, None, (("url", ("a",)),), 1), changing)
+    asked, (hits, _) = _drive(list_lookup.find_hits({}, None, (("url", ("a",)),), 1), changing)
     assert hits == ()
     assert len(asked) == 4 + 5 * list_lookup.ATTEMPTS
+
+
+def test_a_look_up_for_mail_has_a_budget_of_lists_times_keys(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred lists of one kind and a message with thousands of links are a product: the first keys count then, kinds
+    with few keys before others, and the answer says that it is not whole."""
+    monkeypatch.setattr(list_lookup, "MAX_PROBES", 100)
+
+    async def scenario(store: Store) -> None:
+        tenant = await new_tenant(store, "one")
+        for number in range(10):
+            made = make_custom_list(f"own-{number}", "url", "block", "", "", 10)
+            await store.lists.create(tenant, made, CLI)
+            await store.lists.add(tenant, made, [NewEntry(f"k{number}", f"k{number}")], CLI)
+        senders = BY_NAME["blocked-senders"]
+        await store.lists.add(tenant, senders, [NewEntry("a@b.example", "a@b.example")], CLI)
+        links = ("url", tuple(f"k{number}" for number in range(12)))
+        asked = (links, ("sender", ("a@b.example",)))
+        hits, is_whole = await store.list_lookup.find_for_mail(tenant, asked)
+        assert not is_whole
+        assert [hit.key for hit in hits] == ["a@b.example", *(f"k{number}" for number in range(9))]
+        assert len(await store.list_lookup.find(tenant, asked)) == 11
+        few = (("url", links[1][:9]), asked[1])
+        assert (await store.list_lookup.find_for_mail(tenant, few))[1]
+
+    use(scenario)
 
 
 def test_prefix_lengths() -> None:

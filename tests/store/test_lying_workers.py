@@ -10,16 +10,22 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import inspect
 
+from gatepost.abby.scan import _describe_result
+from gatepost.api.scanning import encode_scanning
 from gatepost.ids import new_id
 from gatepost.kinds import TITLES
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
+from gatepost.report import PreparedRecord, Report
 from gatepost.scanning.request import ScanResult
 from gatepost.smtp.trace import Arrival, build_trace_fields, split_header
 from gatepost.store.errors import StorageError
 from gatepost.store.message_records import MessageRecord
+from gatepost.store.record_packing import PLAIN, ZSTANDARD, pack_report
 from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 from gatepost.workers.protocol import FrameError, Judged, read_report
@@ -63,6 +69,7 @@ SIMPLE: dict[type[inspect.Type], tuple[Any, ...]] = {
     inspect.BytesType: (b"", b"\0", b"\xff" * 100, b"x" * 10_000, b"\x28\xb5\x2f\xfd"),
 }
 TITLED = tuple(TITLES.items())
+ARRIVAL = Arrival(helo="h", address="192.0.2.1", protocol="ESMTP", recipient="", now=1e9)
 
 
 class Liar:
@@ -119,17 +126,33 @@ class Liar:
         decision = "deliver" if made.decision == "undecided" else made.decision
         return msgspec.structs.replace(made, tags=tags, lines=tuple(lines), action=None, decision=decision)
 
+    def prepared(self) -> PreparedRecord:
+        """What goes into the row as it is: frames that begin as they should and go on as they like."""
+        choose, noise = self._random.choice, self._random.randbytes
+        whole = zstandard.ZstdCompressor(level=1).compress(noise(900) + bytes(2_000))
+        honest = pack_report(msgspec.msgpack.encode(Report("clean", "deliver", (), 1, "x" * 3_000)))
+        report = choose((b"", whole, whole[:40], whole[:-9] + noise(9), honest[:-3], honest + noise(50), honest))
+        header = choose((b"", PLAIN + noise(9), ZSTANDARD + whole, ZSTANDARD + whole[:30] + noise(40)))
+        return PreparedRecord(report, header, choose(("", "4XyZ", "a-b")), choose((None, "", "0" * 9, "z" * 450)))
+
+    def body(self) -> bytes:
+        """A DONE frame of it."""
+        return msgspec.msgpack.encode(Judged(self.report(), choose_one(self._random, self.prepared)))
+
     def _number(self, depth: int) -> int:
         return self._random.choice((0, 1, 3, 50)) if depth < 2 else self._random.choice((0, 1, 2))
+
+
+def choose_one(dice: random.Random, make: Callable[[], PreparedRecord]) -> PreparedRecord | None:
+    return make() if dice.random() < 0.5 else None
 
 
 def accepted() -> list[Report]:
     """What guard takes of all lies."""
     found = []
     for seed in range(REPORTS):
-        body = msgspec.msgpack.encode(Judged(Liar(seed).report()))
         try:
-            found.append(read_report(body))
+            found.append(read_report(Liar(seed).body()))
         except FrameError:
             continue
     return found
@@ -166,11 +189,21 @@ def test_a_liar_spoils_its_own_message_alone(use: Use) -> None:
     use(scenario)
 
 
+@given(st.integers(0, 1 << 64))
+def test_every_lie_is_refused_or_can_be_answered(seed: int) -> None:
+    try:
+        lie = read_report(Liar(seed).body())
+    except FrameError:
+        return
+    answer = msgspec.json.decode(encode_scanning(_describe_result(ScanResult(new_id(), 0, 0, lie))))
+    assert set(answer["tags"]) <= set(TITLES)
+    assert build_trace_fields(ScanResult(new_id(), 0, 0, lie), "gate.example", ARRIVAL).isascii()
+
+
 def test_fields_of_delivered_mail_are_ours_whatever_a_worker_says() -> None:
     names = set()
-    arrival = Arrival(helo="h", address="192.0.2.1", protocol="ESMTP", recipient="", now=1e9)
     for lie in accepted():
-        head = build_trace_fields(ScanResult(new_id(), 0, 0, lie), "gate.example", arrival)
+        head = build_trace_fields(ScanResult(new_id(), 0, 0, lie), "gate.example", ARRIVAL)
         assert head.endswith(b"\r\n")
         assert b"\r\n\r\n" not in head
         assert head.count(b"\r") == head.count(b"\n") == head.count(b"\r\n")

@@ -6,6 +6,7 @@ message, and the usual look-up costs one round trip. Adding to a list that has e
 since entries themselves are never cached.
 """
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import TypeAlias
@@ -35,6 +36,9 @@ from gatepost.store.engine import (
 from gatepost.store.list_rows import ListRow, find_list, find_lists, lock_lists, prefix_length
 from gatepost.store.recipients import find_recipient_hits, has_recipient_entries
 
+# What a look-up for mail may cost: keys, times the lists that may have them. A scope may have a hundred lists of one
+# kind, and a message tens of thousands of keys; a million take a third of a second of SQLite's time.
+MAX_PROBES = 1_000_000
 # A look-up that meets a new version each time answers as of the last one.
 ATTEMPTS = 3
 MAX_SCOPES = 10_000
@@ -100,13 +104,26 @@ class ListLookup(Operations):
     ) -> Work[tuple[Hit, ...]]:
         """What block, allow and policy lists of the global scope and of that tenant have, asked by kind and keys, and
         what the only recipient of a message says of its senders."""
+        hits, _ = yield from self._find(tenant, keys, recipient, math.inf)
+        return hits
+
+    @query
+    def find_for_mail(
+        self, tenant: str | None, keys: Sequence[tuple[str, Sequence[str]]], recipient: str = ""
+    ) -> Work[tuple[tuple[Hit, ...], bool]]:
+        """The same within `MAX_PROBES`, and whether that was enough for all keys; if not, the first ones count."""
+        return (yield from self._find(tenant, keys, recipient, MAX_PROBES))
+
+    def _find(
+        self, tenant: str | None, keys: Sequence[tuple[str, Sequence[str]]], recipient: str, most: float
+    ) -> Work[tuple[tuple[Hit, ...], bool]]:
         scope = normalize_scope(tenant)
-        hits = yield from find_hits(self._directories, scope, keys, now())
+        hits, is_whole = yield from find_hits(self._directories, scope, keys, now(), most)
         directory = self._directories.get(scope or "")
         if not recipient or directory is None or not directory.has_recipient_entries:
-            return hits
+            return hits, is_whole
         senders = [key for kind, several in keys if kind == SENDER.name for key in several]
-        return (*hits, *(yield from find_recipient_hits(scope or "", recipient, senders)))
+        return (*hits, *(yield from find_recipient_hits(scope or "", recipient, senders))), is_whole
 
     @query
     def knows_recipient(self, tenant: str | None, addresses: Sequence[str]) -> Work[bool | None]:
@@ -155,16 +172,22 @@ class ListLookup(Operations):
 
 
 def find_hits(
-    directories: Directories, tenant: str | None, keys: Sequence[tuple[str, Sequence[str]]], now: int
-) -> Work[tuple[Hit, ...]]:
-    """The entries that have one of these keys, in the global scope and in the tenant's."""
+    directories: Directories,
+    tenant: str | None,
+    keys: Sequence[tuple[str, Sequence[str]]],
+    now: int,
+    most: float = math.inf,
+) -> Work[tuple[tuple[Hit, ...], bool]]:
+    """The entries that have one of these keys, in the global scope and in the tenant's, found with so many probes at
+    most; and whether those were enough."""
     scopes = _scopes(tenant)
     known: dict[str, ScopeDirectory] = {}
     for scope in scopes:
         known[scope] = directories.get(scope) or (yield from _read_directory(directories, scope))
     hits: tuple[Hit, ...] = ()
+    is_whole = True
     for _ in range(ATTEMPTS):
-        asked = _select_lists(known, keys)
+        asked, is_whole = _select_lists(known, keys, most)
         rows = yield _read_hits(scopes, asked, now)
         hits = _hits([row for row in rows if row[0]], known)
         versions = {row[1]: row[3] for row in rows if not row[0]}
@@ -173,7 +196,7 @@ def find_hits(
             break
         for scope in stale:
             known[scope] = yield from _read_directory(directories, scope)
-    return hits
+    return hits, is_whole
 
 
 def _read_version(tenant: str | None, now: int) -> Work[str]:
@@ -225,17 +248,23 @@ def _read_directory(directories: Directories, scope: str) -> Work[ScopeDirectory
 
 
 def _select_lists(
-    known: dict[str, ScopeDirectory], keys: Sequence[tuple[str, Sequence[str]]]
-) -> list[tuple[Many, Many]]:
-    """For each kind that a list has entries of: those lists, and the keys that can be in them."""
+    known: dict[str, ScopeDirectory], keys: Sequence[tuple[str, Sequence[str]]], most: float
+) -> tuple[list[tuple[Many, Many]], bool]:
+    """For each kind that a list has entries of: those lists, and the keys that can be in them, as many as `most` allows
+    for all kinds together; and whether these are all. The kinds with few keys come first."""
     asked = []
+    is_whole = True
     lengths = frozenset[str]().union(*(directory.prefixes for directory in known.values()))
-    for kind, all_keys in keys:
+    for kind, all_keys in sorted(keys, key=lambda each: len(each[1])):
         ids = [row.id for directory in known.values() for row in directory.by_kind.get(kind, ())]
         possible = [key for key in all_keys if prefix_length(key) in lengths] if kind == NETWORK.name else all_keys
-        if ids and possible:
-            asked.append((Many(tuple(ids)), Many(tuple(map(storable, possible)))))
-    return asked
+        if not ids or not possible:
+            continue
+        if len(ids) * len(possible) > most:
+            possible, is_whole = possible[: int(most) // len(ids)], False
+        most -= len(ids) * len(possible)
+        asked.append((Many(tuple(ids)), Many(tuple(map(storable, possible)))))
+    return asked, is_whole
 
 
 def _read_hits(scopes: tuple[str, ...], asked: Sequence[tuple[Many, Many]], now: int) -> Read:

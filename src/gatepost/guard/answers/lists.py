@@ -151,7 +151,8 @@ class ListAnswers:
         else gets the message: it has one verdict."""
         only = recipients[0] if len(recipients) == 1 else ""
         try:
-            return LookupAnswer(await self._store.list_lookup.find(tenant, question.keys, only))
+            hits, is_whole = await self._store.list_lookup.find_for_mail(tenant, question.keys, only)
+            return LookupAnswer(hits, cut=not is_whole)
         except StorageError as fault:
             log.error("lists could not be read", reason=str(fault))
             return LookupAnswer(failed=True)
