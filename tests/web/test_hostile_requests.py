@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gatepost.api.scanning import MAX_BODY
 from gatepost.ids import new_id
-from gatepost.web.forms import MAX_FORM
+from gatepost.web.forms import MAX_FORM, SIGNED_IN
 from gatepost.web.registry import PAGES
 from gatepost.web.routing import PublicRoute, UploadRoute
 
@@ -153,6 +153,13 @@ def test_a_form_that_is_too_large_is_refused(site: Any) -> None:
     answer = site.visitor().post("/policy", {"text": "x" * (MAX_FORM + 1)})
     assert answer.status_code == 413
     assert "form is too large" in answer.text
+
+
+def test_a_page_without_a_long_text_takes_no_large_form(site: Any) -> None:
+    """Parsing a form costs CPU, and any user may send one to the page of the own account."""
+    answer = site.visitor().post("/account/zone", {"zone": "%" * (SIGNED_IN.size // 3 + 1)})
+    assert answer.status_code == 413
+    assert site.visitor().post("/account/zone", {"zone": "UTC"}).status_code < 400
 
 
 def test_a_file_that_is_too_large_is_refused(site: Any) -> None:

@@ -131,7 +131,8 @@ class ListLookup(Operations):
         where there is no entry at all, which is no reason to refuse all mail."""
         scope = normalize_scope(tenant)
         keys = tuple(dict.fromkeys(key for each in addresses for key in list_sender_keys(each)))
-        if (yield from find_hits(self._directories, scope, [(RECIPIENT.name, keys)], now())):
+        hits, _ = yield from find_hits(self._directories, scope, [(RECIPIENT.name, keys)], now())
+        if hits:
             return True
         known = (self._directories.get(name) for name in _scopes(scope))
         return False if any(each and each.by_kind.get(RECIPIENT.name) for each in known) else None

@@ -27,6 +27,7 @@ from starlette.requests import Request
 
 from gatepost.api.errors import INVALID_REQUEST, MALFORMED_REQUEST, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, Failure
 from gatepost.api.http import BodyPace, content_length, parse_boundary
+from gatepost.background_work import background
 from gatepost.web.time_zones import current_zone, local_time
 
 MAX_FORM = 4 << 20
@@ -50,7 +51,9 @@ class FormLimits(msgspec.Struct, frozen=True):
     first_seconds: float | None = None
 
 
-SIGNED_IN = FormLimits()
+# A field that a browser encodes takes three bytes for each that it has.
+SIGNED_IN = FormLimits(size=512 << 10)
+LONG_TEXT = FormLimits()
 STRANGER = FormLimits(size=16 << 10, idle_seconds=5.0, first_seconds=10.0)
 
 
@@ -117,7 +120,9 @@ async def read_form(request: Request, limits: FormLimits = SIGNED_IN) -> Form | 
                     return FORM_TOO_LARGE
     except TimeoutError:
         return STALLED
-    return await asyncio.to_thread(_parse_form, body) if len(body) > LARGE_FORM else _parse_form(body)
+    if len(body) <= LARGE_FORM:
+        return _parse_form(body)
+    return await asyncio.to_thread(background.run, _parse_form, body)
 
 
 def _parse_form(body: bytearray) -> Form | Failure:

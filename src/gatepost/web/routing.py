@@ -23,7 +23,7 @@ from gatepost.scanning.spool import SpooledBody
 from gatepost.store.errors import StorageError
 from gatepost.store.sessions import WebSession
 from gatepost.web.context import WebContext
-from gatepost.web.forms import STRANGER, Form, Unsent, keep_unsent, read_form, read_upload
+from gatepost.web.forms import LONG_TEXT, SIGNED_IN, STRANGER, Form, Unsent, keep_unsent, read_form, read_upload
 from gatepost.web.page_responses import (
     NOTICE_COOKIE,
     NOTICES,
@@ -72,7 +72,7 @@ class PageRoute(msgspec.Struct, frozen=True):
     """One page or action for signed-in users. `may` None needs no permission besides the session. `limited` is what it
     counts as among the calls of which only so many run at once. What a page asks for by itself `is_polled`: it is no
     use of the session, which ends all the same. What comes `before_setup` opens to users who have something to do
-    first."""
+    first. A form that `has_long_text` may be larger than others: a policy, or a list that was pasted."""
 
     method: Literal["GET", "POST"]
     path: str
@@ -81,6 +81,7 @@ class PageRoute(msgspec.Struct, frozen=True):
     limited: CallKind | None = None
     is_polled: bool = False
     before_setup: bool = False
+    has_long_text: bool = False
 
 
 class UploadRoute(msgspec.Struct, frozen=True):
@@ -142,29 +143,26 @@ async def _answer_page(context: WebContext, page: PageRoute, request: Request) -
     signed_in = await _authorize(context, page.may, request, is_use=not page.is_polled, before_setup=page.before_setup)
     if not isinstance(signed_in, SignedInRequest):
         return signed_in
-    if page.method == "POST":
-        form = await read_form(request)
-        if isinstance(form, Failure) or not _has_session_token(form, signed_in.session):
-            return _in_frame(context, form if isinstance(form, Failure) else STALE_FORM, signed_in)
-        signed_in = msgspec.structs.replace(signed_in, form=form)
-    return await _call(context, page, signed_in)
-
-
-async def _call(context: WebContext, page: PageRoute, request: SignedInRequest) -> PageResult:
     with ExitStack() as stack:
-        call = context.limits.begin(page.limited, request.party) if page.limited else None
+        # From the first byte of a form on: reading a large one costs as well.
+        call = context.limits.begin(page.limited, signed_in.party) if page.limited else None
         if isinstance(call, Failure):
-            return _in_frame(context, call, request)
+            return _in_frame(context, call, signed_in)
         if call:
             stack.enter_context(call)
-        stack.enter_context(times_in(request.user.zone))
+        if page.method == "POST":
+            form = await read_form(request, LONG_TEXT if page.has_long_text else SIGNED_IN)
+            if isinstance(form, Failure) or not _has_session_token(form, signed_in.session):
+                return _in_frame(context, form if isinstance(form, Failure) else STALE_FORM, signed_in)
+            signed_in = msgspec.structs.replace(signed_in, form=form)
+        stack.enter_context(times_in(signed_in.user.zone))
         await context.health.look(context.store, context.now())
-        work = page.handler(context, request)
+        work = page.handler(context, signed_in)
         # A search or a dry run that changes nothing ends with its client.
         is_read = page.limited and page.method == "GET"
-        found = await end_with_client(request.http.receive, work) if is_read else await work
-        answer = _in_frame(context, found, request)
-    return answer if page.is_polled else _after_notice(answer, request.http)
+        found = await end_with_client(request.receive, work) if is_read else await work
+        answer = _in_frame(context, found, signed_in)
+    return answer if page.is_polled else _after_notice(answer, request)
 
 
 def _in_frame(context: WebContext, answer: PageResult, request: SignedInRequest) -> PageResult:

@@ -238,8 +238,8 @@ def _read_text(text: str) -> str:
 
 PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/configuration", for_publisher(show_configuration), "system.read"),
-    PageRoute("POST", "/configuration", save_draft, "system.change"),
-    PageRoute("POST", "/configuration/try", try_draft, "system.change", "policy trial"),
+    PageRoute("POST", "/configuration", save_draft, "system.change", has_long_text=True),
+    PageRoute("POST", "/configuration/try", try_draft, "system.change", "policy trial", has_long_text=True),
     PageRoute("POST", "/configuration/discard", discard_draft, "system.change"),
     PageRoute("POST", "/configuration/publish", publish_draft, "system.change"),
     PageRoute("GET", "/configuration/versions/{published}", show_rollback, "system.read"),

@@ -481,8 +481,8 @@ async def undo_change(context: WebContext, request: SignedInRequest) -> PageResu
 
 PAGES: tuple[WebRoute, ...] = (
     PageRoute("POST", "/list-changes/{id}/undo", undo_change, "lists.change"),
-    PageRoute("POST", "/lists/{scope}/{name}/preview", show_preview, "lists.change", "dry run"),
-    PageRoute("POST", "/lists/{scope}/{name}/add", add_entries, "lists.change"),
+    PageRoute("POST", "/lists/{scope}/{name}/preview", show_preview, "lists.change", "dry run", has_long_text=True),
+    PageRoute("POST", "/lists/{scope}/{name}/add", add_entries, "lists.change", has_long_text=True),
     PageRoute("GET", "/lists/{scope}/{name}/import", show_import, "lists.change"),
     UploadRoute("/lists/{scope}/{name}/import", import_file, "lists.change", MAX_FILE, "dry run"),
 )

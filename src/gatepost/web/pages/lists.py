@@ -343,7 +343,7 @@ PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/lists/{scope}/{name}", show_entries, "lists.read", "search"),
     PageRoute("GET", "/lists/{scope}/{name}/entry", for_entry(show_entry), "lists.read"),
     PageRoute("POST", "/lists/{scope}/{name}/entry", change_entry, "lists.change"),
-    PageRoute("POST", "/lists/{scope}/{name}/delete", delete_entries, "lists.change", "dry run"),
+    PageRoute("POST", "/lists/{scope}/{name}/delete", delete_entries, "lists.change", "dry run", has_long_text=True),
     PageRoute("GET", "/lists/{scope}/{name}/export", export_list, "lists.read"),
     PageRoute("POST", "/lists/{scope}", create_list, "lists.change"),
     PageRoute("GET", "/lists/{scope}/{name}/remove", confirm_list_deletion, "lists.change"),

@@ -124,6 +124,6 @@ async def show_policy(
 
 PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/policy", for_scope(show_policy), "policy.read"),
-    PageRoute("POST", "/policy", try_policy_change, "policy.read", "policy trial"),
+    PageRoute("POST", "/policy", try_policy_change, "policy.read", "policy trial", has_long_text=True),
     PageRoute("GET", "/policy/{kind}", show_finding_kind, "policy.read"),
 )
