@@ -179,12 +179,9 @@ RULE_PAIRS: dict[str, Callable[[float], tuple[list[str], bytes]]] = {
 }
 # YARA rules of an operator, as text, and the message.
 YARA_PAIRS: dict[str, Callable[[float], tuple[str, bytes]]] = {
-    "YARA rules of short patterns": lambda share: (
-        "".join(
-            f"rule r{n} {{ strings: $a = {{ 61 [0-9] {n % 200:02x} [0-9] 62 {n // 200:02x} ff }} condition: $a }}\n"
-            for n in range(int(1_000 * share))
-        ),
-        _attach_bytes(b"aab" * int(1_000_000 * share), 3),
+    "YARA rules that begin everywhere": lambda share: (
+        "".join(f"rule r{n} {{ strings: $a = /aab[ab]{{3}}b.{{0,20}}c{n}/ condition: $a }}\n" for n in range(10)),
+        _attach_bytes(b"aab" * 10_000, int(100 * share)),
     ),
 }
 # How many custom lists a customer has, all of addresses of links, and the message.

@@ -21,7 +21,7 @@ from gatepost.files.documents.document_text import collect_texts
 from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import File, UnpackBudget
 from gatepost.files.walk import find_files
-from gatepost.files.yara import YaraRules, mark_matches
+from gatepost.files.yara import RulesTookTooLong, YaraRules, mark_matches
 from gatepost.findings import Check, Protected, Reading
 from gatepost.kinds import Finding
 from gatepost.lists.lookup import find_in_texts
@@ -240,7 +240,17 @@ class Stages:
     def match_yara_rules(self, files: tuple[File, ...]) -> tuple[File, ...]:
         """The files, marked where a YARA rule of the operator matches."""
         rules = self.context.rules
-        return self._run("yara", lambda: mark_matches(files, rules), files) if rules else files
+        if rules is None:
+            return files
+
+        def match() -> tuple[File, ...]:
+            try:
+                return mark_matches(files, rules)
+            except RulesTookTooLong as reached:
+                self.outcomes.append(Outcome("yara", "failed", str(reached)))
+                return reached.files
+
+        return self._run("yara", match, files)
 
     def ask_about_content(
         self, subjects: tuple[Subject, ...], files: Sequence[File], history: SenderHistory, reputation: Reputation

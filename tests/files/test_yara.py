@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from gatepost.files import yara
 from gatepost.files.values import File, Trait
-from gatepost.files.yara import YaraRulesError, compile_rules, find_rule_faults, mark_matches
+from gatepost.files.yara import RulesTookTooLong, YaraRulesError, compile_rules, find_rule_faults, mark_matches
+from gatepost.stages import Context, Stages
 
 RULE = 'rule Payload { strings: $a = "payload" nocase condition: $a }'
 
@@ -70,3 +72,16 @@ def test_files_are_marked_and_keep_what_they_had(tmp_path: Path) -> None:
     assert hit.traits == (Trait("macro"), Trait("yara", "a.yar: Payload"))
     assert miss.traits == ()
     assert again.traits == (Trait("yara", "a.yar: Payload"),)
+
+
+def test_files_beyond_the_time_are_not_scanned_and_the_ledger_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = compile_rules(folder(tmp_path, a=RULE))
+    monkeypatch.setattr(yara, "MAX_SECONDS", -1.0)
+    with pytest.raises(RulesTookTooLong) as raised:
+        mark_matches((file(b"payload"),), rules)
+    assert raised.value.files == (file(b"payload"),)
+    stages = Stages(Context(now=0.0, rules=rules))
+    assert stages.match_yara_rules((file(b"payload"),)) == (file(b"payload"),)
+    assert [(each.stage, each.state) for each in stages.outcomes] == [("yara", "failed")]

@@ -29,7 +29,7 @@ _LONGEST_LABEL = 63
 _MOST_WORDS = 12
 # Of a tenant's domains so many (the shortest) are compared, and so many of those looked for with a letter more, less or
 # changed: each is kept in as many forms as it has letters. To index them takes 0.4 s in each worker, once.
-_MOST_COMPARED, _MOST_RESEMBLED = 30_000, 3_000
+_MOST_COMPARED, _MOST_RESEMBLED = 25_000, 2_500
 # The shorter names of one country are near to, or inside, words of the others ("Enefit" and "benefit").
 _SHORTEST_LOCAL = 8
 _LURE_WORDS = (
