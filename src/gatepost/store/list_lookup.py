@@ -37,8 +37,9 @@ from gatepost.store.list_rows import ListRow, find_list, find_lists, lock_lists,
 from gatepost.store.recipients import find_recipient_hits, has_recipient_entries
 
 # What a look-up for mail may cost: keys, times the lists that may have them. A scope may have a hundred lists of one
-# kind, and a message tens of thousands of keys; a million take a third of a second of SQLite's time.
-MAX_PROBES = 1_000_000
+# kind, and a message tens of thousands of keys; all tenants wait for the same readers. So many are enough for the
+# largest message where nobody has custom lists, and for 2,000 keys where there are a hundred.
+MAX_PROBES = 200_000
 # A look-up that meets a new version each time answers as of the last one.
 ATTEMPTS = 3
 MAX_SCOPES = 10_000
