@@ -68,3 +68,44 @@ def test_without_script_it_is_a_plain_field(browser: Any, sample: Any) -> None:
     expect(page.locator("#q-fault mark")).to_have_text("(")
     page.get_by_text("How to search").click()
     expect(page.get_by_role("row").filter(has_text="host:evil.example")).to_be_visible()
+
+
+def test_a_value_and_a_bar_narrow_the_search(browser: Any, sample: Any) -> None:
+    assert sample
+    page = browser.page()
+    page.goto("/messages")
+    card = page.get_by_role("region", name="At a glance")
+    card.get_by_role("link", name="phishing", exact=True).click()
+    page.wait_for_url("**/messages?q=verdict%3Aphishing")
+    expect(page.locator("table.mails td.outcome").first).to_have_text("phishing")
+    page.go_back()
+    page.get_by_role("region", name="At a glance").locator("svg [data-href]").last.click()
+    page.wait_for_url("**q=after%3A*")
+    expect(page.locator("table.mails tbody tr").first).to_be_visible()
+
+
+def test_many_messages_are_noted_from_the_list_and_it_is_taken_back(browser: Any, service: Any, virus: Any) -> None:
+    for number in (1, 2):
+        service.scan(virus(f"Wave {number}"))
+    page = browser.page()
+    page.goto("/messages?q=subject:wave")
+    page.get_by_role("checkbox", name="Select Wave 1").check()
+    page.get_by_role("checkbox", name="Select Wave 2").check()
+    expect(page.get_by_text("2 selected")).to_be_visible()
+    page.get_by_text("Note, assign …").click()
+    page.get_by_label("Note", exact=True).fill("one wave")
+    page.get_by_role("button", name="Write note").click()
+    expect(page.get_by_text("Note written on 2.")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("Taken back for 2.")).to_be_visible()
+    page.goto("/messages?q=subject:wave")
+    page.get_by_role("link", name="Wave 2").click()
+    page.get_by_role("link", name="Campaign", exact=True).click()
+    expect(page.get_by_role("heading", name="What joins its messages")).to_be_visible()
+    expect(page.get_by_role("link", name="Wave 1")).to_have_count(1)
+    page.get_by_role("button", name="Delete held").click()
+    expect(page.get_by_role("heading", name="Delete 2 messages?")).to_be_visible()
+    page.get_by_role("button", name="Delete 2 messages").click()
+    expect(page.get_by_text("2 deleted.")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("2 restored.")).to_be_visible()

@@ -56,6 +56,8 @@ def data(tmp_path: Path) -> Path:
         await store.lists.add(None, BY_NAME["blocked-senders"], [NewEntry(ANN, ANN, f"asked by {ANN}")], CLI)
         await store.users.create(ANN, "analyst", None, "hash", CLI)
         await store.users.save_search("somebody", "/messages", "hers", "q=ann%40example.org")
+        for said in (f"{ANN} asked for it", f"jo{ANN} asked for it"):
+            await store.message_notes.add([(new_id(), None)], "note", said, CLI)
         work = await store.bulk_actions.create("somebody", "release", [new_id()])
         await store.bulk_actions.add_results(work.id, [f"550 {ANN}: no such user"])
         limits = [f"sender {ANN}: 5 messages in 60 minutes", f"sender jo{ANN}: 5 messages in 60 minutes"]
@@ -85,11 +87,12 @@ def test_export_and_erase(data: Path, tmp_path: Path) -> None:
         "users": 1,
         "training": 1,
         "searches": 1,
+        "notes": 1,
         "work": 1,
         "recipients": 0,
         "limits": 1,
         "settings": 0,
-        "audit": 2,
+        "audit": 3,
     }
     assert whole["found"] == found
     assert {item["kind"] for item in whole["items"]} == {kind for kind, count in found.items() if count}
@@ -110,6 +113,7 @@ def test_export_and_erase(data: Path, tmp_path: Path) -> None:
     assert done["held"] == {"found": 2, "deleted": 1, "changed": 0, "kept": 1, "unreadable": 0}
     assert done["lists"]["kept"] == done["users"]["kept"] == done["comments"]["changed"] == 1
     assert done["training"]["deleted"] == done["searches"]["deleted"] == done["work"]["changed"] == 1
+    assert done["notes"]["deleted"] == 1
     assert done["limits"]["changed"] == 1
     assert len(list((data / "feedback").rglob("*.eml"))) == 1
 

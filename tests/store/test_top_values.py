@@ -40,6 +40,7 @@ def test_the_most_frequent(use: Use, new_record: NewRecord, monkeypatch: pytest.
         assert found.tenants == ((tenant.uid, 1),)
         assert found.hosts == (("evil.example", 2),), "as many as a search for the host finds, clean ones too"
         assert found.reached == 2_000
+        assert found.campaigns == ((bad.ggrid, "hello", 2),), "the newest of two that are alike, and no clean one"
         assert (await store.traffic.top_values(tenant.uid, 0, 3_000)).counted == 1
         monkeypatch.setattr(traffic, "COUNTED", 2)
         assert (await store.traffic.top_values(None, 0, 3_000)).more

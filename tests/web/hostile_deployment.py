@@ -62,6 +62,7 @@ async def fill_with_hostile_text(store: Store, text: str, user: str) -> dict[str
     await store.users.create(f"user {text} {new_id()}", "analyst", tenant.uid, "hash", CLI)
     await store.api_keys.create(f"key {text}", tenant.uid, False, None)
     work = await store.bulk_actions.create(user, "release", [ggrid])
+    await store.message_notes.add([(ggrid, None)], "note", f"note {text}", CLI)
     await store.users.save_search(user, "/messages", f"search {text}", "q=x")
     await store.users.save_search(user, "/quarantine", f"search {text}", "q=x")
     return {

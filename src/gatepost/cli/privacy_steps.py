@@ -30,6 +30,7 @@ KINDS = {
     "users": "Users of the web interface",
     "training": "Mail kept for training",
     "searches": "Saved searches",
+    "notes": "Notes on messages",
     "work": "Results of actions on many messages",
     "recipients": "Digests, releases, requests and entries of recipients",
     "limits": "Limits of flow control that were reached",
@@ -77,7 +78,7 @@ class PersonalData:
     async def go_through(self) -> None:
         """Find everything, and erase it if that was chosen."""
         first = (self._messages, self._held, self._history, self._lists, self._users, self._training)
-        last = (self._searches, self._work, self._recipients, self._limits, self._settings, self._audit)
+        last = (self._searches, self._notes, self._work, self._recipients, self._limits, self._settings, self._audit)
         for step in (*first, *last):
             await step()
 
@@ -176,6 +177,13 @@ class PersonalData:
                 self._add("searches", {"name": name, "query": query})
             if found and self._erases:
                 self.tallies["searches"].deleted += await self._store.privacy.erase_searches([uid for uid, *_ in found])
+
+    async def _notes(self) -> None:
+        async for found in self._pages(self._store.privacy.notes_about, ""):
+            for _, said in found:
+                self._add("notes", {"note": said})
+            if found and self._erases:
+                self.tallies["notes"].deleted += await self._store.privacy.erase_notes([uid for uid, _ in found])
 
     async def _work(self) -> None:
         async for found in self._pages(self._store.privacy.work_about, ""):

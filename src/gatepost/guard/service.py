@@ -410,6 +410,7 @@ class Guard:
         moment = int(self._clock() * 1_000)
         before = moment - self._settings.history.retention * DAY_MILLISECONDS
         limits = await self._store.tenants.retention_limits("history", moment)
+        await self._store.message_notes.purge(before)
         if deleted := await self._store.messages.purge(before, limits):
             log.info("history purged", count=deleted)
         oldest = moment // DAY_MILLISECONDS - self._settings.domain_reports.retention

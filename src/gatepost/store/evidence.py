@@ -33,6 +33,7 @@ MAX_TEXT_HASHES = 4
 # How much of a name or an id is compared.
 MAX_TEXT = 500
 _PLAIN_HOST = re.compile(r"https?://((?:[a-z0-9-]{1,63}\.){1,20}[a-z]{2,63})(?=[/?#]|$)", re.ASCII)
+_DIGITS = re.compile(r"\d+")
 _WORD = re.compile(r"[^\W_]{2,40}")
 _DIGESTS = re.compile(r"(?:[A-Za-z0-9+/]{8}(?: (?!\Z)|\Z))*\Z")
 EvidenceKind: TypeAlias = Literal["host", "link", "label", "name", "hash", "id", "from", "word", "queue", "text"]
@@ -182,6 +183,11 @@ def digest(kind: EvidenceKind, value: str) -> str:
     hashing = _HASHING[kind].copy()  # faster than a new one
     hashing.update(value.encode("utf-8", "surrogatepass"))
     return b2a_base64(hashing.digest(), newline=False).decode()
+
+
+def without_digits(folded: str) -> str:
+    """A folded subject as copies of a campaign share it: without digits, and with one blank between its words."""
+    return " ".join(_DIGITS.sub(" ", folded).split())
 
 
 def _fold(text: str) -> str:

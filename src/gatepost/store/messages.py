@@ -21,8 +21,9 @@ import msgspec
 from gatepost.ids import canonical, id_prefix
 from gatepost.lists.links import split_url
 from gatepost.policy.rules import Decision, Verdict
-from gatepost.store import message_index, traffic
+from gatepost.store import campaign_members, message_index, traffic
 from gatepost.store.audit import AuditRecord, parse_audit
+from gatepost.store.campaign_members import Campaign, CampaignMember, describe_member
 from gatepost.store.change_groups import ChangeGroups
 from gatepost.store.engine import (
     Engine,
@@ -82,6 +83,7 @@ from gatepost.store.search_conditions import (
     AddressPattern,
     MessageFilter,
     RecordFacts,
+    describe_campaign,
     expand_campaigns,
     fits,
     fits_filter,
@@ -98,6 +100,7 @@ from gatepost.store.search_conditions import (
 from gatepost.store.search_language import (
     EVERYTHING,
     Both,
+    Either,
     Expression,
     Leaf,
     SearchFault,
@@ -379,6 +382,39 @@ class Messages(Operations):
         packed = (yield Read(_SELECT_DETAILS, by_keys([row.key for row in some]))) if some else ()
         more = more or len(newest) > COUNTED
         return count_values(newest[:COUNTED], [row[2] for row in packed], more=more)
+
+    @large_query
+    def campaign(self, seed: MessageRecord, tenant: str | None = None) -> Work[Campaign]:
+        """The messages, of one tenant or of all, that something joins to this one, within some days of it."""
+        joints = describe_campaign(seed.detail)
+        span = campaign_members.DAYS * 86_400_000
+        since, until = seed.completed - span, seed.completed + span
+        wanted = MessageFilter(tenant=normalize_scope(tenant), query=Either(tuple(joints.values())))
+        sides = ((since, seed.completed + 1, True), (seed.completed + 1, until, False))
+        members: dict[str, CampaignMember] = {}
+        more = False
+        for first, last, descending in sides if joints else ():
+            side = hoist(make_storable(msgspec.structs.replace(wanted, since=first, until=last)))
+            (plan,) = plan_search(side, None, None)
+            keys = yield from find_page(
+                msgspec.structs.replace(plan, descending=descending), campaign_members.MAX_COMPARED
+            )
+            if keys.next is not None:
+                more = True
+                since, until = (keys.next[0], until) if descending else (since, keys.next[0])
+            found = tuple((row[0], row[1]) for row in keys.rows)
+            times = {uid: time for time, uid in found}
+            for uid, ggrid, packed in (yield Read(_SELECT_DETAILS, by_keys(found))) if found else ():
+                completed = times[uid]
+                detail = unpack(packed)
+                hosts = ShownHead(
+                    links=tuple(each.value for each in detail.report.subjects if each.role == "link")
+                ).hosts
+                if member := describe_member((ggrid, completed), detail, joints, hosts[:MAX_HEAD_LINKS]):
+                    members[ggrid] = member
+        newest = sorted(members.values(), key=lambda each: (-each.completed, each.ggrid))
+        counts = {name: sum(name in each.joined_by for each in newest) for name in joints}
+        return Campaign(counts, tuple(newest), since, until, more)
 
     @large_query
     def lines(self, ggrids: Sequence[str]) -> Work[tuple[MessageLine, ...]]:

@@ -162,6 +162,8 @@ _AUDIT_CHANGES = "SELECT changes FROM audit WHERE id = $1"
 _SET_AUDIT = "UPDATE audit SET actor_name = $2, sample = $3, changes = $4 WHERE id = $1"
 _SEARCHES = "SELECT id, name, query FROM saved_searches WHERE id > $1 ORDER BY id LIMIT $2"
 _DELETE_SEARCHES = "DELETE FROM saved_searches WHERE id = ANY($1)"
+_NOTES = "SELECT id, said FROM message_notes WHERE id > $1 ORDER BY id LIMIT $2"
+_DELETE_NOTES = "DELETE FROM message_notes WHERE id = ANY($1)"
 _WORK = "SELECT id, results FROM bulk_actions WHERE id > $1 ORDER BY id LIMIT $2"
 _LOCK_WORK = "SELECT id, results FROM bulk_actions WHERE id = ANY($1) FOR UPDATE"
 _SET_WORK = "UPDATE bulk_actions SET results = $2 WHERE id = $1"
@@ -405,6 +407,19 @@ class Privacy(Operations):
     def erase_searches(self, ids: Sequence[str]) -> Work[int]:
         """Delete saved searches: without the address they would search for something else."""
         deleted: int = yield Write(_DELETE_SEARCHES, (Many(tuple(ids)),))
+        return deleted
+
+    @query
+    def notes_about(self, person: Person, after: str = "") -> Work[tuple[tuple[tuple[str, str], ...], str | None]]:
+        """Notes on messages that have the address: id and text of each."""
+        rows = yield Read(_NOTES, (after, ROWS))
+        found = tuple((uid, said) for uid, said in rows if person.is_in(said))
+        return found, rows[-1][0] if len(rows) == ROWS else None
+
+    @change
+    def erase_notes(self, ids: Sequence[str]) -> Work[int]:
+        """Delete notes on messages."""
+        deleted: int = yield Write(_DELETE_NOTES, (Many(tuple(ids)),))
         return deleted
 
     @query

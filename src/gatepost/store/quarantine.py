@@ -127,6 +127,7 @@ _OTHER_TENANTS = " AND (tenant IS NULL OR NOT tenant = ANY($4))"
 _REWRITE = """UPDATE held SET sender = $2, sender_domain = $3, subject = $4, detail = $5,
 released_by = coalesce($6, released_by), released_to = coalesce($7, released_to) WHERE ggrid = $1"""
 _NEEDED = "SELECT ggrid FROM held WHERE ggrid = ANY($1) AND state <> 'released'"
+_STATES = "SELECT ggrid, state FROM held WHERE ggrid = ANY($1)"
 _TOTALS = "SELECT count(size), CAST(coalesce(sum(size), 0) AS BIGINT) FROM held WHERE state <> 'released'"
 _COUNT_UNDECIDED = "SELECT count(*) FROM undecided WHERE digest = $1 AND time > $2"
 _INSERT_UNDECIDED = "INSERT INTO undecided (digest, time) VALUES ($1, $2)"
@@ -345,6 +346,12 @@ class QuarantineRecords(Operations):
         """Those of these ids whose raw bytes are still needed."""
         rows = (yield Read(_NEEDED, (Many(tuple(map(storable, ggrids))),))) if ggrids else ()
         return frozenset(row[0] for row in rows)
+
+    @query
+    def states(self, ggrids: Sequence[str]) -> Work[dict[str, str]]:
+        """The states of those of these messages that are in the quarantine, or were released from it."""
+        rows = (yield Read(_STATES, (Many(tuple(map(storable, ggrids))),))) if ggrids else ()
+        return dict(rows)
 
     @query
     def totals(self) -> Work[tuple[int, int]]:

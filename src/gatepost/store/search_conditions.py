@@ -11,7 +11,6 @@ their records; a count counts those that must.
 Rows of messages on record and of held mail have the same names of columns, but for the time.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeVar
 
@@ -20,7 +19,7 @@ import msgspec
 from gatepost.lists.links import split_url
 from gatepost.near_duplicates import Signature, is_near_duplicate
 from gatepost.store.engine import storable
-from gatepost.store.evidence import Evidence, digest, has_evidence
+from gatepost.store.evidence import Evidence, digest, has_evidence, without_digits
 from gatepost.store.message_index import (
     Term,
     domain_of,
@@ -39,7 +38,6 @@ from gatepost.store.search_language import Both, Either, Expression, Leaf, Negat
 TEXT, SHAPE = "~text", "~shape"
 # A row that is compared with more values than this counts for more than one.
 CHEAP_VALUES = 12
-_DIGITS = re.compile(r"\d+")
 # The columns that conditions are on, besides the time.
 TESTED: Final = (
     *("tenant", "verdict", "decision", "score"),
@@ -143,7 +141,7 @@ def parse_address(text: str | None) -> AddressPattern | None:
 
 def shape_of(subject: str) -> str:
     """A subject as copies of a campaign share it: folded, without digits and without blanks at its ends."""
-    return " ".join(_DIGITS.sub(" ", fold(subject[:200])).split())
+    return without_digits(fold(subject[:200]))
 
 
 def row_tests(wanted: MessageFilter, source: RowSource, *, exact: bool = False) -> dict[str, SqlCondition]:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gatepost.ids import canonical, id_prefix
+from gatepost.store.campaign_members import Campaign
 from gatepost.store.engine import Many, Read, Work, storable
 from gatepost.store.errors import StorageError
 from gatepost.store.found_values import FoundValues, add_values
@@ -134,6 +135,17 @@ class ShardedMessages(Messages):
         if wanted.tenant is not None:
             return await self._of(wanted.tenant).explore(wanted)
         return add_values(await gather_all(part.explore(wanted) for part in self._parts))
+
+    async def campaign(self, seed: MessageRecord, tenant: str | None = None) -> Campaign:
+        """The messages that something joins to this one, in all databases."""
+        if tenant:
+            return await self._of(tenant).campaign(seed, tenant)
+        found = await gather_all(part.campaign(seed, None) for part in self._parts)
+        members = {each.ggrid: each for campaign in found for each in campaign.members}
+        newest = sorted(members.values(), key=lambda each: (-each.completed, each.ggrid))
+        counts = {name: sum(name in each.joined_by for each in newest) for name in found[0].joints}
+        since, until = max(each.since for each in found), min(each.until for each in found)
+        return Campaign(counts, tuple(newest), since, until, any(each.more for each in found))
 
     async def lines(self, ggrids: Sequence[str]) -> tuple[MessageLine, ...]:
         """Those of these messages that are still on record, the newest first."""
@@ -255,7 +267,8 @@ class ShardedTraffic(Traffic):
         counted, more = sum(each.counted for each in found), any(each.more for each in found)
         reached = max((each.reached for each in found if each.more), default=0)
         reached = reached or min((each.reached for each in found if each.counted), default=0)
-        return TopValues(counted, more, **tops, reached=reached)
+        campaigns = sorted((each for part in found for each in part.campaigns), key=lambda each: -each[2])
+        return TopValues(counted, more, **tops, reached=reached, campaigns=tuple(campaigns[:TOP]))
 
 
 class ShardedSightings(StoredSightings):

@@ -103,6 +103,11 @@ class ShardedQuarantine(QuarantineRecords):
         """Those of these ids whose raw bytes are still needed. Where one database cannot be asked, nothing is known."""
         return frozenset().union(*await gather_all(part.needed_among(ggrids) for part in self._parts))
 
+    async def states(self, ggrids: Sequence[str]) -> dict[str, str]:
+        """The states of those of these messages that are in the quarantine, or were released from it."""
+        found = await gather_all(part.states(ggrids) for part in self._parts)
+        return {ggrid: state for states in found for ggrid, state in states.items()}
+
     async def totals(self) -> tuple[int, int]:
         """How many messages are held, and their bytes."""
         totals = await gather_all(part.totals() for part in self._parts)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import gatepost.store.list_lookup
     import gatepost.store.lists
     import gatepost.store.look_backs
+    import gatepost.store.message_notes
     import gatepost.store.messages
     import gatepost.store.own_rules
     import gatepost.store.privacy
@@ -62,6 +63,7 @@ class Store:
     campaigns: gatepost.store.campaigns.CampaignMarks
     quarantine: gatepost.store.quarantine.QuarantineRecords
     bulk_actions: gatepost.store.bulk_actions.BulkActions
+    message_notes: gatepost.store.message_notes.MessageNotes
     recipients: gatepost.store.recipients.Recipients
     digests: gatepost.store.digests.Digests
     feedback: gatepost.store.feedback.FeedbackReports

@@ -38,7 +38,7 @@ from gatepost.store.engine import (
     normalize_scope,
     write_rows,
 )
-from gatepost.store.evidence import digest
+from gatepost.store.evidence import digest, without_digits
 from gatepost.store.record_packing import read_packed
 
 BUCKET_MILLISECONDS = 300_000
@@ -220,19 +220,21 @@ _TRIAL = "\ntrial\n"
 # What nobody is attacked by.
 _HARMLESS = frozenset({"clean", "bulk"})
 
-_ROWS = """SELECT id, verdict, tenant, sender, sender_domain, recipients, tags, evidence, completed FROM message_search
-WHERE completed >= $1 AND completed < $2{} ORDER BY completed DESC, id DESC LIMIT $3"""
+_ROWS = """SELECT id, verdict, tenant, sender, sender_domain, recipients, tags, evidence, completed, subject
+FROM message_search WHERE completed >= $1 AND completed < $2{} ORDER BY completed DESC, id DESC LIMIT $3"""
 _ALL_TENANTS, _OF_TENANT = _ROWS.format(""), _ROWS.format(" AND tenant = $4")
 _DECIDED_ROWS = """SELECT decision, tags, completed FROM message_search
 WHERE completed >= $1 AND completed < $2{} ORDER BY completed DESC, id DESC LIMIT $3"""
 _DECIDED_OF_ALL, _DECIDED_OF_TENANT = _DECIDED_ROWS.format(""), _DECIDED_ROWS.format(" AND tenant = $4")
+_GGRIDS = "SELECT id, ggrid FROM messages WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigint < $3"
 _DETAILS = "SELECT id, detail FROM messages WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigint < $3"
 
 
 class TopValues(msgspec.Struct, frozen=True):
     """The most frequent values, each with its number of messages. Targets are recipients of mail that was neither clean
     nor bulk. Hosts are those that links of such mail lead to, counted in all mail. `counted` messages were looked at;
-    with `more` the period has others, which are older than `reached`."""
+    with `more` the period has others, which are older than `reached`. Campaigns are subjects of such mail that came
+    more than once but for digits: a message of each, the subject, and the number."""
 
     counted: int = 0
     more: bool = False
@@ -243,6 +245,7 @@ class TopValues(msgspec.Struct, frozen=True):
     tenants: tuple[tuple[str, int], ...] = ()
     hosts: tuple[tuple[str, int], ...] = ()
     reached: int = 0
+    campaigns: tuple[tuple[str, str, int], ...] = ()
 
 
 class FindingCounts(msgspec.Struct, frozen=True):
@@ -304,7 +307,11 @@ class Traffic(Operations):
         some = tuple(bad[:: -(-len(bad) // READ_FOR_LINKS)]) if bad else ()
         details = (yield Read(_DETAILS, (Many(some), since, until))) if some else ()
         hosts = {number: _link_hosts(packed) for number, packed in details}
-        return _count(rows, len(found) > COUNTED, hosts)
+        campaigns = _count_subjects(rows)
+        ids = tuple(row[0] for row, _ in campaigns)
+        ggrids = dict((yield Read(_GGRIDS, (Many(ids), since, until)))) if ids else {}
+        named = tuple((ggrids[row[0]], row[9], count) for row, count in campaigns if row[0] in ggrids)
+        return msgspec.structs.replace(_count(rows, len(found) > COUNTED, hosts), campaigns=named)
 
 
 def _divide(since: int, until: int, step: int) -> tuple[int, int, int]:
@@ -312,6 +319,18 @@ def _divide(since: int, until: int, step: int) -> tuple[int, int, int]:
     width = max(1, -(-step // BUCKET_MILLISECONDS)) * BUCKET_MILLISECONDS
     last = max(0, -(-until // width)) * width
     return max(max(0, since) // width * width, last - MAX_STEPS * width), last, width
+
+
+def _count_subjects(rows: Sequence[Row]) -> list[tuple[Row, int]]:
+    """Subjects of bad mail that came more than once but for digits, the most frequent first, each with its newest
+    row."""
+    newest: dict[str, Row] = {}
+    counts = Counter[str]()
+    for row in rows:
+        if row[1] not in _HARMLESS and (shape := without_digits(row[9])):
+            newest.setdefault(shape, row)
+            counts[shape] += 1
+    return [(newest[shape], count) for shape, count in counts.most_common(TOP) if count > 1]
 
 
 def _count_hosts(rows: Sequence[Row], hosts: Mapping[int, set[str]]) -> tuple[tuple[str, int], ...]:

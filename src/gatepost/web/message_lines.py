@@ -16,6 +16,7 @@ from gatepost.lists.links import split_url
 from gatepost.policy.rules import Policy, collect_titles
 from gatepost.report import FileSeen, Line, Report
 from gatepost.store.quarantine import HeldMessage
+from gatepost.store.search_conditions import shape_of
 
 # The tag of a finding of a list is this and the name of the list.
 LIST = "list:"
@@ -146,9 +147,8 @@ def group_campaigns(rows: Sequence[HeldMessage]) -> list[MailGroup]:
     groups: dict[tuple[str, str, str], list[HeldMessage]] = {}
     for row in rows:
         report = row.record.report
-        subject = "".join(character for character in report.subject.casefold() if not character.isdigit())
         hosts = links_by_host(report)
-        key = (report.verdict, " ".join(subject.split()), hosts[0].host if hosts else "")
+        key = (report.verdict, shape_of(report.subject), hosts[0].host if hosts else "")
         groups.setdefault(key, []).append(row)
     return [MailGroup(tuple(group)) for group in groups.values()]
 

@@ -89,11 +89,15 @@ NOTICES = {
     "mail-deleted": "{0} deleted.",
     "mail-reported": "{0} reported. Thank you.",
     "mail-restored": "{0} restored.",
+    "mail-noted": "Note written on {0}.",
+    "mail-assigned": "Assignment of {0} changed.",
+    "mail-written-back": "Taken back for {0}.",
+    "none-held": "None of these messages is held; nothing was changed.",
     "reported": "Report recorded. Thank you.",
     "none-selected": "Nothing is selected; nothing was changed.",
     "event-sent": "A test event was handed to every output. Alerts get it if they choose node.state.",
     "no-outputs": "No output of events is configured, so there is nothing to test.",
-    "senders-blocked": "Entries of blocked senders saved: {0}. They count from the next message on.",
+    "blocked": "Entries saved: {0}. They count from the next message on.",
     "search-saved": "Search saved.",
     "search-deleted": "Saved search deleted.",
     "entry-changes": "Saved. With this entry, this message would have been {0}.",
@@ -103,8 +107,8 @@ NOTICES = {
 }
 # Notices of changes that can be taken back: where to post to, with the last value of the cookie in it.
 UNDO = {
-    "mail-deleted": "/quarantine/work/{}/undo",
-    **dict.fromkeys(("added", "deleted", "entry-saved", "senders-blocked"), "/list-changes/{}/undo"),
+    **dict.fromkeys(("mail-deleted", "mail-noted", "mail-assigned"), "/quarantine/work/{}/undo"),
+    **dict.fromkeys(("added", "deleted", "entry-saved", "blocked"), "/list-changes/{}/undo"),
 }
 
 

@@ -56,6 +56,8 @@ LIST_ACTIONS = {
 }
 
 
+# Actions on many messages, which have a record for each.
+MANY_RECORDS = frozenset({"quarantine.delete", "quarantine.restore", "quarantine.release", "message.reported"})
 # What was done, as the middle of a sentence: who, this, and what it was done to.
 SENTENCES = {
     "entries.add": "added or changed entries of",
@@ -75,6 +77,10 @@ SENTENCES = {
     "quarantine.restore": "restored to the quarantine",
     "message.reported": "reported the decision on",
     "message.trial": "scanned as a trial",
+    "message.note": "wrote a note on",
+    "message.noteTakenBack": "took back a note on messages",
+    "message.assign": "assigned",
+    "message.assignTakenBack": "took back an assignment of messages",
     "messages.export": "exported a search of messages",
     "user.signIn": "signed in",
     "user.signInFailed": "failed to sign in",
@@ -158,8 +164,10 @@ def join_steps(records: Sequence[AuditRecord]) -> list[AuditLine]:
 
 def _is_same_step(newer: AuditRecord, older: AuditRecord) -> bool:
     same = (newer.actor, newer.action, newer.scope, newer.list) == (older.actor, older.action, older.scope, older.list)
-    is_close = newer.time - older.time <= STEP_MILLISECONDS and older.count >= STEP_ENTRIES
-    return same and is_close and newer.action.startswith("entries.")
+    is_close = newer.time - older.time <= STEP_MILLISECONDS
+    if newer.action in MANY_RECORDS:
+        return same and is_close
+    return same and is_close and older.count >= STEP_ENTRIES and newer.action.startswith("entries.")
 
 
 async def _parse_filter(context: WebContext, request: SignedInRequest) -> AuditFilter | Failure:

@@ -11,7 +11,6 @@ line changes nothing; then it is saved in calls of 500, and the answer says how 
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from functools import partial
 
 import msgspec
 from starlette.responses import Response
@@ -46,7 +45,7 @@ from gatepost.report import shown_sender
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.errors import ListFull
 from gatepost.store.lists import NewEntry
-from gatepost.store.quarantine import HeldMessage
+from gatepost.store.message_records import MessageRecord
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import Form, default_end, parse_expiry
 from gatepost.web.list_access import (
@@ -62,6 +61,7 @@ from gatepost.web.list_access import (
     take_back,
     undo_of,
 )
+from gatepost.web.message_lines import entry_candidates
 from gatepost.web.page_responses import (
     ProgressResponse,
     ReportProgress,
@@ -178,31 +178,42 @@ async def show_preview(context: WebContext, request: SignedInRequest, scoped_lis
     return await end_with_client(request.http.receive, work())
 
 
-async def preview_senders(
-    context: WebContext, request: SignedInRequest, ggrids: Sequence[str], tenant: str | None, back: str
+# What of messages is blocked by an action on many: what entries are called that can be made of a message, and the list.
+BLOCKED = {
+    "block": ("sender", "blocked-senders"),
+    "block-domains": ("sender's domain", "blocked-senders"),
+    "block-hosts": ("link host", "blocked-urls"),
+    "block-files": ("file", "blocked-files"),
+    "block-ips": ("sending host", "blocked-ips"),
+}
+
+
+async def preview_blocking(
+    context: WebContext, request: SignedInRequest, ggrids: Sequence[str], what: tuple[str, str], back: str
 ) -> PageResult:
-    """Show what blocking the senders of held messages would do, each with a comment that names its message. The list is
-    that of their tenant if they have one in common; `back` is the query of the quarantine."""
+    """Show what blocking something of messages would do, each entry with a comment that names its message. The list is
+    that of their tenant if they have one in common; `back` is the list of messages."""
     if not request.may("lists.change"):
         return NOT_VISIBLE
-    mails = [
-        mail
-        for ggrid in ggrids[:MAX_SENDERS]
-        if (mail := await context.store.quarantine.find_or_deleted(ggrid, tenant))
-    ]
-    owners = {mail.record.envelope.tenant for mail in mails}
+    records = [each for ggrid in ggrids[:MAX_SENDERS] if (each := await _find_record(context, request, ggrid))]
+    owners = {record.envelope.tenant for record in records}
     owner = request.user.tenant or (owners.pop() if len(owners) == 1 else None)
-    scoped_list = await find_list_of(context, request, owner or GLOBAL, "blocked-senders")
+    named, name = what
+    scoped_list = await find_list_of(context, request, owner or GLOBAL, name)
     if isinstance(scoped_list, Failure):
         return scoped_list
     call = context.limits.begin("dry run", request.party)
     if isinstance(call, Failure):
         return call
+    lines: dict[str, str] = {}
+    for record in records:
+        said = f"from message {record.ggrid}, {record.report.verdict}, {request.user.name}"
+        for entry in _list_entries(record, named):
+            lines.setdefault(entry, f"{entry}\t{said}")
     fields = {
-        "entries": "\n".join(dict.fromkeys(filter(None, map(partial(_sender_line, request), mails)))),
+        "entries": "\n".join(lines.values()),
         "comment": "",
         "expires": default_end(context.now()),
-        "from-quarantine": "1",
         "back": back,
     }
     typed = Form({name: (value,) for name, value in fields.items()})
@@ -212,12 +223,21 @@ async def preview_senders(
         return await _render_preview(context, filled, scoped_list, pasted)
 
 
-def _sender_line(request: SignedInRequest, mail: HeldMessage) -> str:
-    """Return the sender of a message as a line of a form, "" for a bounce; the sender is the one that readers see."""
-    record = mail.record
+async def _find_record(context: WebContext, request: SignedInRequest, ggrid: str) -> MessageRecord | None:
+    """A message on record or held, if the user may see it."""
+    record = await context.store.messages.find(ggrid)
+    if record is None:
+        mail = await context.store.quarantine.find_or_deleted(ggrid, request.user.tenant)
+        record = mail.record if mail else None
+    return record if record and request.user.tenant in (None, record.envelope.tenant) else None
+
+
+def _list_entries(record: MessageRecord, what: str) -> list[str]:
+    """The entries that a message gives; its sender is the one that readers see, and a bounce has none."""
+    if what != "sender":
+        return [" ".join(entry.split()) for named, entry, _ in entry_candidates(record.report) if named == what]
     address = " ".join(shown_sender(record.report, record.envelope.sender).address.split())
-    said = f"from message {record.ggrid}, {record.report.verdict}, {request.user.name}"
-    return f"{address}\t{said}" if address else ""
+    return [address] if address else []
 
 
 @for_list
@@ -234,9 +254,9 @@ async def add_entries(context: WebContext, request: SignedInRequest, scoped_list
         refused = msgspec.structs.replace(pasted, fault=f"{before} {applied.fault}")
         return with_status(await _render_preview(context, request, scoped_list, refused), 409)
     number = await _look_back(context, request, scoped_list, pasted)
-    if request.form.has("from-quarantine"):
-        back = f"/quarantine?{request.form.text('back', 5_000)}".rstrip("?")
-        return redirect(back, applied.modified, *undo_of(kept), notice="senders-blocked")
+    back = request.form.text("back", 5_000)
+    if back.startswith(("/messages", "/quarantine", "/campaigns/")) and back.isprintable():
+        return redirect(back, applied.modified, *undo_of(kept), notice="blocked")
     path = f"{scoped_list.path}/look-back?id={number}" if number and request.may("messages.read") else scoped_list.path
     return redirect(path, applied.modified, *undo_of(kept), notice="added")
 

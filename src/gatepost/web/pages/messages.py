@@ -44,6 +44,7 @@ from gatepost.report import ListNote, shown_sender
 from gatepost.scanning.held_mail import ExportOrder, NotHeld, PictureOrder, ViewOrder
 from gatepost.store.feedback import Correction
 from gatepost.store.found_values import FoundValues
+from gatepost.store.message_notes import find_assignee
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.messages import MessageSummary
 from gatepost.store.paging import MessageCount, Page
@@ -69,6 +70,7 @@ from gatepost.web.message_search import (
     Search,
     describe_search,
     find_neighbours,
+    find_people,
     for_messages,
     list_of,
     tail_of,
@@ -179,6 +181,7 @@ async def show_message(
     if isinstance(view, View):
         await context.store.audit.note_view(record.ggrid, record.envelope.tenant, request.actor)
     way = await context.store.messages.timeline(record.ggrid, request.user.tenant)
+    written = await context.store.message_notes.of([record.ggrid])
     return await context.page(
         request,
         "message.html",
@@ -195,6 +198,9 @@ async def show_message(
         defang=defang,
         said=await context.store.feedback.state(record.ggrid, request.user.tenant),
         neighbours=await find_neighbours(context, request, found.held) if found.held else None,
+        notes_written=written,
+        assignee=find_assignee(written),
+        people=await find_people(context, request) if request.may("messages.report") else (),
         place=tail_of(request),
         list_path=list_of(request),
         timeline=describe_timeline(way, shows_hosts=request.user.tenant is None) if way else None,

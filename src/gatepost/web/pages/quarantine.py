@@ -1,40 +1,26 @@
-"""The quarantine: held mail, with actions on one message, on all selected ones or on all that match, and requests for
-it.
+"""The quarantine: held mail, actions on one message, and requests for it. `mail_actions` has those on many.
 
-A deletion can be taken back for some days. A release cannot, so it is confirmed on a page of its own, which says how
-many messages of which verdicts it is about. Work on many messages goes on in the background, with progress, a result
-for each, and undo.
+A deletion can be taken back for some days. A release cannot, so it is confirmed on a page of its own.
 
 Recipients ask for held mail, and people report mail by mail. To grant a request for a release sends the message to the
 recipient who asked, and to nobody else; to grant a report says that it was right. Both are decided with a note, which
 the audit trail keeps. Malware and phishing are granted by those who may release them.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
-from urllib.parse import urlencode
+from collections.abc import Sequence
 
 import msgspec
 from starlette.responses import Response
 
-from gatepost.abby.cores import Down
-from gatepost.abby.held_mail import explain_absence
-from gatepost.api.errors import INVALID_REQUEST, Failure
+from gatepost.api.errors import Failure
 from gatepost.ids import canonical
 from gatepost.names import normal_address
 from gatepost.policy.rules import VERDICTS
 from gatepost.scanning.held_mail import (
     DANGEROUS_VERDICTS,
-    Busy,
-    Deleted,
-    DeleteOrder,
-    NotHeld,
-    NotSent,
     RecipientReleaseOrder,
-    Released,
     ReleaseOrder,
 )
-from gatepost.store.bulk_actions import MAX_ITEMS, BulkAction
 from gatepost.store.found_values import FoundValues
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import MessageRecord
@@ -42,7 +28,6 @@ from gatepost.store.paging import MessageCount, Page
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.recipients import MAX_SAID, RecipientRequest, RequestFilter
 from gatepost.store.search_language import STATES
-from gatepost.web.bulk_work import AT_ONCE
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.found_mail import describe_found
 from gatepost.web.message_lines import MailGroup, group_campaigns
@@ -58,58 +43,15 @@ from gatepost.web.message_search import (
     tail_of,
 )
 from gatepost.web.page_responses import redirect, with_status
-from gatepost.web.pages.list_changes import preview_senders
-from gatepost.web.pages.messages import MessageOnRecord, for_message, report_wrong_decision, show_message
-from gatepost.web.request import NOT_VISIBLE, SignedInRequest
+from gatepost.web.pages.mail_actions import explain_failure, run_work
+from gatepost.web.pages.messages import MessageOnRecord, for_message, show_message
+from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 
 ROWS_ON_A_PAGE = 50
 HELD_VERDICTS = tuple(verdict for verdict in VERDICTS if verdict != "clean")
 MAX_RECIPIENTS = 100
 MAY_NOT_RELEASE = "releasing malware and phishing is a right of its own; ask an administrator"
-# The action that leads to a list instead of changing messages.
-BLOCK = "block"
-NOTHING_SELECTED = "no message is selected"
-
-
-@for_held
-async def act_on_selected(context: WebContext, request: SignedInRequest, search: Search) -> PageResult:
-    """Apply one action to every selected message, or to all that match; a release is confirmed first."""
-    word, back = request.form.text("action"), request.query.with_field("again", "")
-    if word == "none":
-        return redirect(f"/quarantine?{back}".rstrip("?"))
-    if search.fault:
-        return Failure(INVALID_REQUEST, search.fault.message)
-    wanted = search.held
-    chosen = await _find_all(context, wanted) if request.form.has("all") else _parse_selected(request)
-    if word not in (*ACTIONS, BLOCK) or not chosen:
-        return await _show_list(context, request, search, fault=NOTHING_SELECTED)
-
-    if word == BLOCK:
-        return await preview_senders(context, request, chosen, wanted.tenant, back)
-    work = await context.store.bulk_actions.create(request.user.uid, word, chosen)
-    if word == "release" or request.form.has("all"):
-        return redirect(f"/quarantine/work/{work.id}?{urlencode({'back': back})}")
-    return await run_work(context, request, work, back)
-
-
-def _parse_selected(request: SignedInRequest) -> list[str]:
-    """The ids of the selected messages; the value of a group has several."""
-    values = (each for value in request.form.all("ggrid")[:MAX_ITEMS] for each in value.split(",")[:SORTED_ROWS])
-    return list(dict.fromkeys(filter(None, map(canonical, values))))[:MAX_ITEMS]
-
-
-async def _find_all(context: WebContext, wanted: HeldFilter) -> list[str]:
-    """The ids of all messages that match and can be acted on, at most as many as one work can have."""
-    found: list[str] = []
-    before: str | None = None
-    while len(found) < MAX_ITEMS:
-        page = await context.store.quarantine.search(wanted, before, 500)
-        found += [row.record.ggrid for row in page.rows if row.state in ("held", "deleted")]
-        before = page.next
-        if before is None:
-            break
-    return found[:MAX_ITEMS]
 
 
 @for_message
@@ -169,11 +111,6 @@ async def show_quarantine(context: WebContext, request: SignedInRequest, search:
     """Search held mail, newest first. Controls of the form lead to the address that has the search as text."""
     if request.query.has("refine"):
         return redirect(f"/quarantine?{search.form.with_field('before', '')}".rstrip("?"))
-    return await _show_list(context, request, search)
-
-
-async def _show_list(context: WebContext, request: SignedInRequest, search: Search, *, fault: str = "") -> Response:
-    """Show held mail; `fault` says why an action failed."""
     query, wanted = search.form, search.held
     limit = SORTED_ROWS if query.has("group") or is_sorted(query) else ROWS_ON_A_PAGE
     page: Page[HeldMessage] = Page(())
@@ -196,12 +133,10 @@ async def _show_list(context: WebContext, request: SignedInRequest, search: Sear
         verdicts=HELD_VERDICTS,
         states=STATES,
         now=context.now(),
-        most=MAX_ITEMS,
-        fault=fault,
         **await describe_search(context, request, search),
         **await describe_found(context, request, search, found),
     )
-    return with_status(shown, 400) if fault or search.fault else shown
+    return with_status(shown, 400) if search.fault else shown
 
 
 async def _count_found(context: WebContext, wanted: HeldFilter, found: FoundValues) -> MessageCount:
@@ -209,136 +144,6 @@ async def _count_found(context: WebContext, wanted: HeldFilter, found: FoundValu
     if found.counted and not found.more:
         return MessageCount(found.counted)
     return await context.store.quarantine.count(wanted)
-
-
-MAX_SHOWN = 100
-
-Action: TypeAlias = Callable[[WebContext, SignedInRequest, str], Awaitable[str]]
-
-
-async def _release_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
-    may = request.may("quarantine.release-dangerous")
-    order = ReleaseOrder(ggrid, request.user.tenant, by=request.actor, dangerous=may)
-    return explain_failure(await context.held_mail.carry_out(order), request)
-
-
-async def _delete_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
-    order = DeleteOrder(ggrid, request.user.tenant, by=request.actor, for_good=False)
-    return explain_failure(await context.held_mail.carry_out(order), request)
-
-
-async def _report_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
-    reported = await report_wrong_decision(context, request, ggrid, "deliver")
-    return "" if reported else explain_failure(NotHeld(), request)
-
-
-async def _restore_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
-    restored = await context.store.quarantine.restore(ggrid, request.actor, request.user.tenant)
-    return "" if restored else "it can no longer be restored"
-
-
-ACTIONS: dict[str, Action] = {
-    "release": _release_one,
-    "delete": _delete_one,
-    "report": _report_one,
-    "restore": _restore_one,
-}
-NOTICE_OF_ACTION = {
-    "release": "mail-released",
-    "delete": "mail-deleted",
-    "report": "mail-reported",
-    "restore": "mail-restored",
-}
-
-
-def explain_failure(outcome: Released | Deleted | NotHeld | NotSent | Busy | Down, request: SignedInRequest) -> str:
-    """Return why an action failed, "" where it succeeded."""
-    if isinstance(outcome, NotHeld):
-        return "it is no longer held"
-    if isinstance(outcome, NotSent):
-        return f"{outcome.reason}; the message is still held"
-    if isinstance(outcome, Busy):
-        return "another release of this message is in progress"
-    if isinstance(outcome, Down):
-        return f"{explain_absence(outcome, named=request.may('system.read'))}; try again in a moment"
-    return ""
-
-
-async def run_work(
-    context: WebContext, request: SignedInRequest, work: BulkAction, back: str, *, then: str = ""
-) -> PageResult:
-    """Begin or continue work. What ends soon and well leads back to the list; else its page shows the progress. Of work
-    on many messages only so much goes on at once; what is refused can be started later, from its page."""
-
-    async def act(ggrid: str) -> str:
-        return await ACTIONS[work.action](context, request, ggrid)
-
-    call = context.limits.begin("bulk action", request.party) if len(work.items) > AT_ONCE else None
-    if isinstance(call, Failure):
-        return call
-    await context.bulk_work.start(context.store.bulk_actions, work, act, call)
-    done = await context.store.bulk_actions.find(work.id, request.user.uid) or work
-    if done.finished and not done.failed:
-        path = then or f"/quarantine?{back}".rstrip("?")
-        return redirect(path, len(done.items), done.id, notice=NOTICE_OF_ACTION[work.action])
-    return redirect(f"/quarantine/work/{work.id}?{urlencode({'back': back})}")
-
-
-async def _find_work(context: WebContext, request: SignedInRequest) -> BulkAction | Failure:
-    uid = canonical(request.path_part("id"))
-    return (await context.store.bulk_actions.find(uid, request.user.uid) if uid else None) or NOT_VISIBLE
-
-
-for_work = about(_find_work)
-
-
-@for_work
-async def show_work(context: WebContext, request: SignedInRequest, work: BulkAction) -> PageResult:
-    """Show what is about to be done, how far it is, or what became of it."""
-    return await _render_work(context, request, work, "work.html")
-
-
-@for_work
-async def show_live_work(context: WebContext, request: SignedInRequest, work: BulkAction) -> PageResult:
-    """Show the part of the page that changes while the work goes on."""
-    return await _render_work(context, request, work, "work-live.html")
-
-
-@for_work
-async def start_work(context: WebContext, request: SignedInRequest, work: BulkAction) -> PageResult:
-    """Begin work that was confirmed, or continue work that was interrupted."""
-    return await run_work(context, request, work, request.query.raw_text("back"))
-
-
-@for_work
-async def undo_work(context: WebContext, request: SignedInRequest, work: BulkAction) -> PageResult:
-    """Restore the messages that a work has deleted."""
-    if work.action != "delete":
-        return NOT_VISIBLE
-    restoring = await context.store.bulk_actions.create(request.user.uid, "restore", work.succeeded)
-    return await run_work(context, request, restoring, request.query.raw_text("back"))
-
-
-async def _render_work(context: WebContext, request: SignedInRequest, work: BulkAction, template: str) -> Response:
-    begun, now = work.lease > 0, context.now()
-    shown = [ggrid for ggrid, _ in work.failed] if begun else list(work.items)
-    mails: dict[str, HeldMessage] = {}
-    for ggrid in shown[:MAX_SHOWN]:
-        if mail := await context.store.quarantine.find_or_deleted(ggrid, request.user.tenant):
-            mails[ggrid] = mail
-    verdicts = await context.store.quarantine.verdicts(work.items, request.user.tenant) if not begun else {}
-    return await context.page(
-        request,
-        template,
-        work=work,
-        begun=begun,
-        is_running=begun and not work.finished and work.lease >= now,
-        mails=mails,
-        verdicts=verdicts,
-        dangerous=sum(verdicts.get(verdict, 0) for verdict in DANGEROUS_VERDICTS),
-        back=request.query.raw_text("back"),
-        most=MAX_SHOWN,
-    )
 
 
 REQUEST_CHOICES = {"state": ("open", "granted", "denied"), "kind": ("release", "report")}
@@ -443,13 +248,8 @@ async def _describe(context: WebContext, request: SignedInRequest, asked: Recipi
 
 PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/quarantine", show_quarantine, "quarantine.read", "search"),
-    PageRoute("POST", "/quarantine", act_on_selected, "quarantine.act", "search"),
     PageRoute("POST", "/messages/{ggrid}/release", release_message, "quarantine.act"),
     PageRoute("POST", "/messages/{ggrid}/delete", delete_message, "quarantine.act"),
-    PageRoute("GET", "/quarantine/work/{id}", show_work, "quarantine.act"),
-    PageRoute("GET", "/quarantine/work/{id}/live", show_live_work, "quarantine.act", is_polled=True),
-    PageRoute("POST", "/quarantine/work/{id}/start", start_work, "quarantine.act"),
-    PageRoute("POST", "/quarantine/work/{id}/undo", undo_work, "quarantine.act"),
     PageRoute("GET", "/requests", for_request_filter(show_requests), "quarantine.read"),
     PageRoute("POST", "/requests", decide_requests, "quarantine.act"),
 )

@@ -1,0 +1,18 @@
+-- Additive: programs that know the schema before can go on with it.
+
+-- Notes on messages, and their assignments to users (`kind` is note or assign). `scope` is the tenant, '' for none;
+-- `work` is the step that wrote it, by which it is taken back.
+CREATE TABLE message_notes (
+    id TEXT COLLATE "C" PRIMARY KEY,
+    ggrid TEXT COLLATE "C" NOT NULL,
+    scope TEXT COLLATE "C" NOT NULL,
+    kind TEXT COLLATE "C" NOT NULL,
+    said TEXT COLLATE "C" NOT NULL,
+    by_name TEXT COLLATE "C" NOT NULL,
+    created BIGINT NOT NULL,
+    work TEXT COLLATE "C" NOT NULL
+);
+CREATE INDEX message_notes_by_message ON message_notes (ggrid, id);
+CREATE INDEX message_notes_by_scope ON message_notes (scope, id);
+CREATE INDEX message_notes_by_work ON message_notes (work);
+CREATE INDEX message_notes_by_age ON message_notes (created);

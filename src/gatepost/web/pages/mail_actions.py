@@ -1,0 +1,300 @@
+"""Actions on many messages, from the list of messages and from the quarantine: on the selected ones, or on all that
+match.
+
+Deleting, releasing and restoring is for mail that is held; of messages on record, those that are held are meant. A
+release cannot be taken back, and neither what concerns all that match is begun at once: a page says first how many
+messages of which verdicts it is about. Work on many messages goes on in the background, with progress, a result for
+each, and undo. Blocking leads to the preview of a list, with what the messages have as entries. Notes and assignments
+are written at once, and taken back at once. Every step is one record of `bulk_actions`.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from gatepost.abby.cores import Down
+from gatepost.abby.held_mail import explain_absence
+from gatepost.api.errors import INVALID_REQUEST, Failure
+from gatepost.ids import canonical
+from gatepost.scanning.held_mail import (
+    DANGEROUS_VERDICTS,
+    Busy,
+    Deleted,
+    DeleteOrder,
+    NotHeld,
+    NotSent,
+    Released,
+    ReleaseOrder,
+)
+from gatepost.store.bulk_actions import MAX_ITEMS, BulkAction
+from gatepost.store.message_notes import MAX_NOTE, NoteKind
+from gatepost.store.quarantine import HeldMessage
+from gatepost.web.bulk_work import AT_ONCE
+from gatepost.web.context import WebContext
+from gatepost.web.message_search import SORTED_ROWS, Search, find_people, for_held, for_messages, tail_of
+from gatepost.web.page_responses import redirect
+from gatepost.web.pages.list_changes import BLOCKED, preview_blocking
+from gatepost.web.pages.messages import MessageOnRecord, for_message, report_wrong_decision
+from gatepost.web.request import NOT_VISIBLE, SignedInRequest
+from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
+
+MAX_SHOWN = 100
+# Pages of a search that are read for all that match: a search that finds little reads much for each.
+MAX_PAGES = 50
+NO_NOTE = Failure(INVALID_REQUEST, "write a note first; nothing was saved")
+NO_PERSON = Failure(INVALID_REQUEST, "choose somebody who can sign in here, or nobody; nothing was saved")
+
+
+def list_path(back: str) -> str:
+    """Return the address of the list that an action was taken on; a query alone is that of the quarantine."""
+    is_whole = back.startswith(("/messages", "/quarantine", "/campaigns/"))
+    return (back if is_whole else f"/quarantine?{back}").rstrip("?")
+
+
+@for_held
+async def act_on_held(context: WebContext, request: SignedInRequest, search: Search) -> PageResult:
+    """Apply one action to every selected message of the quarantine, or to all that match."""
+    return await _act(context, request, search, request.query.with_field("again", ""))
+
+
+@for_messages
+async def act_on_messages(context: WebContext, request: SignedInRequest, search: Search) -> PageResult:
+    """Apply one action to every selected message on record, or to all that match."""
+    return await _act(context, request, search, f"/messages?{request.query.with_field('again', '')}".rstrip("?"))
+
+
+async def _act(context: WebContext, request: SignedInRequest, search: Search, back: str) -> PageResult:
+    if search.fault:
+        return Failure(INVALID_REQUEST, search.fault.message)
+    word, is_all = request.form.text("action", 20), request.form.has("all")
+    if word == "none":
+        return redirect(list_path(back))
+    chosen = await _find_all(context, search) if is_all else _parse_selected(request)
+    if word not in (*ACTIONS, *BLOCKED, *WRITTEN) or not chosen:
+        return redirect(list_path(back), notice="none-selected")
+    if word in BLOCKED:
+        return await preview_blocking(context, request, chosen, BLOCKED[word], list_path(back))
+    if word in WRITTEN:
+        return await _write_down(context, request, word, chosen, list_path(back))
+    if word in OF_HELD and search.path == "/messages":
+        held = await context.store.quarantine.needed_among(chosen)
+        chosen = [ggrid for ggrid in chosen if ggrid in held]
+        if not chosen:
+            return redirect(list_path(back), notice="none-held")
+    work = await context.store.bulk_actions.create(request.user.uid, word, chosen)
+    if word == "release" or is_all:
+        return redirect(f"/quarantine/work/{work.id}?{urlencode({'back': back})}")
+    return await run_work(context, request, work, back)
+
+
+def _parse_selected(request: SignedInRequest) -> list[str]:
+    """The ids of the selected messages; the value of a group has several."""
+    values = (each for value in request.form.all("ggrid")[:MAX_ITEMS] for each in value.split(",")[:SORTED_ROWS])
+    return list(dict.fromkeys(filter(None, map(canonical, values))))[:MAX_ITEMS]
+
+
+async def _find_all(context: WebContext, search: Search) -> list[str]:
+    """The ids of all messages that match and can be acted on, at most as many as one work can have."""
+    found: list[str] = []
+    before: str | None = None
+    for _ in range(MAX_PAGES):
+        if search.path == "/quarantine":
+            held = await context.store.quarantine.search(search.held, before, 500)
+            found += [row.record.ggrid for row in held.rows if row.state in ("held", "deleted")]
+            before = held.next
+        else:
+            page = await context.store.messages.search(search.messages, before, 1_000)
+            found += [row.ggrid for row in page.rows]
+            before = page.next
+        if before is None or len(found) >= MAX_ITEMS:
+            break
+    return found[:MAX_ITEMS]
+
+
+async def _write_down(
+    context: WebContext, request: SignedInRequest, word: str, ggrids: Sequence[str], then: str
+) -> PageResult:
+    """Write a note on messages, or assign them, in one step that can be taken back."""
+    kind, notice = WRITTEN[word]
+    said = request.form.text("note", MAX_NOTE) if kind == "note" else request.form.text("assignee", 200)
+    if kind == "note" and not said:
+        return NO_NOTE
+    if kind == "assign" and said and said not in await find_people(context, request):
+        return NO_PERSON
+    visible = await _find_visible(context, request, ggrids)
+    if not visible:
+        return redirect(then, notice="none-selected")
+    work = await context.store.bulk_actions.create(request.user.uid, word, [ggrid for ggrid, _ in visible])
+    await context.store.message_notes.add(visible, kind, said, request.actor, work.id)
+    if await context.store.bulk_actions.claim(work.id):
+        await context.store.bulk_actions.add_results(work.id, [""] * len(work.items))
+    return redirect(then, len(visible), work.id, notice=notice)
+
+
+async def _find_visible(
+    context: WebContext, request: SignedInRequest, ggrids: Sequence[str]
+) -> list[tuple[str, str | None]]:
+    """Those of the messages that the user may see, with their tenants; some are held and no longer on record."""
+    own = request.user.tenant
+    found = {each.ggrid: each.tenant for each in await context.store.messages.lines(ggrids)}
+    for ggrid in [each for each in ggrids if each not in found][:MAX_SHOWN]:
+        if mail := await context.store.quarantine.find_or_deleted(ggrid, own):
+            found[ggrid] = mail.record.envelope.tenant
+    return [(ggrid, tenant) for ggrid, tenant in found.items() if own in (None, tenant)]
+
+
+@for_message
+async def write_on_message(context: WebContext, request: SignedInRequest, found: MessageOnRecord) -> PageResult:
+    """Write a note on one message, or assign it."""
+    word = request.form.text("action", 20)
+    path = f"/messages/{found.record.ggrid}{tail_of(request)}"
+    return await _write_down(context, request, word, [found.record.ggrid], path) if word in WRITTEN else NOT_VISIBLE
+
+
+Action: TypeAlias = Callable[[WebContext, SignedInRequest, str], Awaitable[str]]
+
+
+async def _release_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
+    may = request.may("quarantine.release-dangerous")
+    order = ReleaseOrder(ggrid, request.user.tenant, by=request.actor, dangerous=may)
+    return explain_failure(await context.held_mail.carry_out(order), request)
+
+
+async def _delete_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
+    order = DeleteOrder(ggrid, request.user.tenant, by=request.actor, for_good=False)
+    return explain_failure(await context.held_mail.carry_out(order), request)
+
+
+async def _report_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
+    reported = await report_wrong_decision(context, request, ggrid, "deliver")
+    return "" if reported else explain_failure(NotHeld(), request)
+
+
+async def _restore_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
+    restored = await context.store.quarantine.restore(ggrid, request.actor, request.user.tenant)
+    return "" if restored else "it can no longer be restored"
+
+
+async def _report_missed(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
+    reported = await report_wrong_decision(context, request, ggrid, "hold")
+    return "" if reported else "it is no longer on record"
+
+
+# What is done with one message after the other, with the notice of each.
+ACTIONS: dict[str, tuple[Action, str]] = {
+    "release": (_release_one, "mail-released"),
+    "delete": (_delete_one, "mail-deleted"),
+    "report": (_report_one, "mail-reported"),
+    "missed": (_report_missed, "mail-reported"),
+    "restore": (_restore_one, "mail-restored"),
+}
+# Actions on mail that is held, or was.
+OF_HELD = frozenset({"release", "delete", "restore"})
+# What is written down about all messages at once, with the notice.
+WRITTEN: dict[str, tuple[NoteKind, str]] = {"note": ("note", "mail-noted"), "assign": ("assign", "mail-assigned")}
+
+
+def explain_failure(outcome: Released | Deleted | NotHeld | NotSent | Busy | Down, request: SignedInRequest) -> str:
+    """Return why an action failed, "" where it succeeded."""
+    if isinstance(outcome, NotHeld):
+        return "it is no longer held"
+    if isinstance(outcome, NotSent):
+        return f"{outcome.reason}; the message is still held"
+    if isinstance(outcome, Busy):
+        return "another release of this message is in progress"
+    if isinstance(outcome, Down):
+        return f"{explain_absence(outcome, named=request.may('system.read'))}; try again in a moment"
+    return ""
+
+
+async def run_work(
+    context: WebContext, request: SignedInRequest, work: BulkAction, back: str, *, then: str = ""
+) -> PageResult:
+    """Begin or continue work. What ends soon and well leads back to the list; else its page shows the progress. Of work
+    on many messages only so much goes on at once; what is refused can be started later, from its page."""
+
+    async def act(ggrid: str) -> str:
+        return await ACTIONS[work.action][0](context, request, ggrid)
+
+    call = context.limits.begin("bulk action", request.party) if len(work.items) > AT_ONCE else None
+    if isinstance(call, Failure):
+        return call
+    await context.bulk_work.start(context.store.bulk_actions, work, act, call)
+    done = await context.store.bulk_actions.find(work.id, request.user.uid) or work
+    if done.finished and not done.failed:
+        return redirect(then or list_path(back), len(done.items), done.id, notice=ACTIONS[work.action][1])
+    return redirect(f"/quarantine/work/{work.id}?{urlencode({'back': back})}")
+
+
+async def _find_work(context: WebContext, request: SignedInRequest) -> BulkAction | Failure:
+    uid = canonical(request.path_part("id"))
+    return (await context.store.bulk_actions.find(uid, request.user.uid) if uid else None) or NOT_VISIBLE
+
+
+for_work = about(_find_work)
+
+
+@for_work
+async def show_work(context: WebContext, request: SignedInRequest, work: BulkAction) -> PageResult:
+    """Show what is about to be done, how far it is, or what became of it."""
+    return await _render_work(context, request, work, "work.html")
+
+
+@for_work
+async def show_live_work(context: WebContext, request: SignedInRequest, work: BulkAction) -> PageResult:
+    """Show the part of the page that changes while the work goes on."""
+    return await _render_work(context, request, work, "work-live.html")
+
+
+@for_work
+async def start_work(context: WebContext, request: SignedInRequest, work: BulkAction) -> PageResult:
+    """Begin work that was confirmed, or continue work that was interrupted."""
+    return await run_work(context, request, work, request.query.raw_text("back"))
+
+
+@for_work
+async def undo_work(context: WebContext, request: SignedInRequest, work: BulkAction) -> PageResult:
+    """Restore the messages that a work has deleted, or take back what it has written down."""
+    if work.action in WRITTEN:
+        number = await context.store.message_notes.take_back(work.id, request.actor)
+        return redirect(list_path(request.query.raw_text("back") or "/messages"), number, notice="mail-written-back")
+    if work.action != "delete":
+        return NOT_VISIBLE
+    restoring = await context.store.bulk_actions.create(request.user.uid, "restore", work.succeeded)
+    return await run_work(context, request, restoring, request.query.raw_text("back"))
+
+
+async def _render_work(context: WebContext, request: SignedInRequest, work: BulkAction, template: str) -> Response:
+    begun, now = work.lease > 0, context.now()
+    shown = [ggrid for ggrid, _ in work.failed] if begun else list(work.items)
+    mails: dict[str, HeldMessage] = {}
+    for ggrid in shown[:MAX_SHOWN]:
+        if mail := await context.store.quarantine.find_or_deleted(ggrid, request.user.tenant):
+            mails[ggrid] = mail
+    verdicts = await context.store.quarantine.verdicts(work.items, request.user.tenant) if not begun else {}
+    return await context.page(
+        request,
+        template,
+        work=work,
+        begun=begun,
+        is_running=begun and not work.finished and work.lease >= now,
+        mails=mails,
+        verdicts=verdicts,
+        dangerous=sum(verdicts.get(verdict, 0) for verdict in DANGEROUS_VERDICTS),
+        back=request.query.raw_text("back"),
+        list_path=list_path(request.query.raw_text("back")),
+        most=MAX_SHOWN,
+    )
+
+
+PAGES: tuple[WebRoute, ...] = (
+    PageRoute("POST", "/quarantine", act_on_held, "quarantine.act", "search"),
+    PageRoute("POST", "/messages", act_on_messages, "quarantine.act", "search"),
+    PageRoute("POST", "/messages/{ggrid}/notes", write_on_message, "messages.report"),
+    PageRoute("GET", "/quarantine/work/{id}", show_work, "quarantine.act"),
+    PageRoute("GET", "/quarantine/work/{id}/live", show_live_work, "quarantine.act", is_polled=True),
+    PageRoute("POST", "/quarantine/work/{id}/start", start_work, "quarantine.act"),
+    PageRoute("POST", "/quarantine/work/{id}/undo", undo_work, "messages.report"),
+)

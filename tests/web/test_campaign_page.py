@@ -1,0 +1,87 @@
+"""The page of a campaign: what joins its messages, whom they reached, and actions on all of them."""
+
+import html
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from tests.web.conftest import REPORT
+
+from gatepost.lists.rulings import Subject
+from gatepost.near_duplicates import compute_signature
+from gatepost.report import FileSeen, Report
+
+TEXT = """please confirm your payroll account before friday since the office closes then and nobody will get money this
+month unless you sign in with the link below and enter the code that we have sent to you today"""
+
+
+def report(subject: str, **changes: Any) -> Report:
+    values = {"subject": subject, "senders": (), "subjects": (), "sender_names": ()}
+    return msgspec.structs.replace(REPORT, **(values | changes))
+
+
+@pytest.fixture
+def campaign(site: Any, tenant: str) -> dict[str, str]:
+    link = (Subject("link", "https://login.evil.example/1", "1"),)
+    pdf = (FileSeen("1", "pdf", 3, "ab" * 32, ("pay.pdf",)),)
+    signature = compute_signature(TEXT.split())
+    seed = report("Invoice 17", signature=signature, files=pdf, subjects=link, senders=("a@evil.example",))
+    return {
+        "seed": site.message(tenant, seed, held=True),
+        "copy": site.message(tenant, report("Other words", signature=signature, decision="deliver", verdict="clean")),
+        "file": site.message(tenant, report("With the file", files=pdf), held=True),
+        "subject": site.message(tenant, report("INVOICE 99", subjects=link), held=True),
+        "stranger": site.message(tenant, report("Lunch"), held=True),
+        "foreign": site.message(site.new_tenant(), seed, held=True),
+    }
+
+
+def test_it_has_what_is_joined_and_nothing_else(site: Any, tenant: str, campaign: dict[str, str]) -> None:
+    visitor = site.visitor("analyst", tenant)
+    page = visitor.get(f"/campaigns/{campaign['seed']}").text
+    for name, ggrid in campaign.items():
+        assert (f'href="/messages/{ggrid}"' in page) == (name in ("seed", "copy", "file", "subject")), name
+    assert "4 messages" in page
+    rows = dict(re.findall(r"<li><span>([^<]+)</span><span class=\"right\">(\d+)</span>", page))
+    assert rows["Nearly the same text"] == rows["The same file"] == "2"
+    assert rows["The same subject, and sender or link host"] == "2"
+    assert (rows["Held"], rows["Delivered"]) == ("3", "1")
+    assert "Recipients reached: 1" in page
+    assert 'title="login.evil.example"' in page
+    assert 'title="pay.pdf"' in page
+    # The search for the same messages finds the same.
+    found = re.search(r'<a class="button" href="(/messages[^"]*)">All in Messages', page)
+    assert found
+    listed = visitor.get(html.unescape(found[1])).text
+    assert all(campaign[name] in listed for name in ("seed", "copy", "file", "subject"))
+    assert campaign["stranger"] not in listed
+    # Of all tenants, there is one more.
+    assert campaign["foreign"] in site.visitor().get(f"/campaigns/{campaign['seed']}").text
+    assert f'href="/campaigns/{campaign["seed"]}"' in visitor.get(f"/messages/{campaign['seed']}").text
+
+
+def test_actions_are_on_all_of_it(site: Any, tenant: str, campaign: dict[str, str]) -> None:
+    visitor = site.visitor("analyst", tenant)
+    page = visitor.get(f"/campaigns/{campaign['seed']}").text
+    form = re.search(r'<form method="post" action="(/messages[^"]*)">', page)
+    assert form
+    path = html.unescape(form[1])
+    confirm = visitor.get(visitor.post(path, {"action": "delete", "all": "1"}).headers["location"]).text
+    assert "Delete 3 messages?" in confirm
+    went = site.went(visitor.post(path, {"action": "note", "note": "payroll wave", "all": "1"}))
+    assert "mail-noted~4~" in went
+    page = visitor.post(path, {"action": "block-hosts", "all": "1"}).text
+    assert "login.evil.example" in page
+
+
+def test_nothing_may_join_and_others_do_not_see_it(site: Any, tenant: str, campaign: dict[str, str]) -> None:
+    visitor = site.visitor("analyst", tenant)
+    lonely = site.message(tenant, report(""))
+    assert "Nothing joins other messages to this one" in visitor.get(f"/campaigns/{lonely}").text
+    other = site.visitor("analyst", site.new_tenant())
+    for path in (f"/campaigns/{campaign['seed']}", "/campaigns/nonsense"):
+        assert other.get(path).status_code == 404
+    answer = other.get(f"/messages?q=campaign:{campaign['seed']}")
+    assert answer.status_code == 400
+    assert "There is no message of this id on record." in answer.text

@@ -1,0 +1,145 @@
+"""Actions on many messages, from the list of messages: delete, report, block, note and assign, and take back."""
+
+import html
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from tests.web.conftest import REPORT
+
+from gatepost.lists.rulings import Subject
+from gatepost.report import Report
+from gatepost.store.audit import AuditFilter
+from gatepost.web.pages.audit import join_steps
+
+HASH = "cd" * 32
+
+
+def report(subject: str, **changes: Any) -> Report:
+    subjects = (
+        Subject("from", "win@prize.example", "From"),
+        Subject("link", "https://login.evil.example/x", "1"),
+        Subject("file", HASH, "2"),
+    )
+    values = {"subject": subject, "senders": ("win@prize.example",), "subjects": subjects}
+    return msgspec.structs.replace(REPORT, **(values | changes))
+
+
+@pytest.fixture
+def ggrids(site: Any, tenant: str) -> list[str]:
+    """Two held messages, and one that was delivered."""
+    delivered = report("Prize 3", decision="deliver")
+    return [*(site.message(tenant, report(f"Prize {n}"), held=True) for n in (1, 2)), site.message(tenant, delivered)]
+
+
+def actions(site: Any, tenant: str, action: str) -> list[Any]:
+    return list(site.run(site.store.audit.page(AuditFilter(scope=tenant, action=action))).rows)
+
+
+def state(site: Any, ggrid: str) -> str:
+    found = site.run(site.store.quarantine.find_or_deleted(ggrid))
+    return found.state if found else ""
+
+
+def undo(site: Any, visitor: Any) -> str:
+    """Press the button of the notice on the next page."""
+    page = visitor.get("/messages").text
+    found = re.search(r'action="(/quarantine/work/[0-9a-f-]{36}/undo[^"]*)"', page)
+    assert found, page
+    return str(site.went(visitor.post(html.unescape(found[1]))))
+
+
+def test_those_that_are_held_are_deleted_and_restored(site: Any, tenant: str, ggrids: list[str]) -> None:
+    visitor = site.visitor("analyst", tenant)
+    assert visitor.get("/messages").text.count('name="ggrid"') == 3
+    went = site.went(visitor.post("/messages?q=prize", {"action": "delete", "ggrid": ggrids}))
+    assert went.startswith("/messages?q=prize mail-deleted~2~")
+    assert [state(site, each) for each in ggrids] == ["deleted", "deleted", ""]
+    assert len(join_steps(actions(site, tenant, "quarantine.delete"))) == 1, "one line of the audit"
+    assert "mail-restored~2" in undo(site, visitor)
+    assert [state(site, each) for each in ggrids] == ["held", "held", ""]
+    went = site.went(visitor.post("/messages", {"action": "delete", "ggrid": ggrids[2]}))
+    assert went == "/messages none-held"
+
+
+def test_all_that_match_are_confirmed_first(site: Any, tenant: str, ggrids: list[str]) -> None:
+    visitor = site.visitor("analyst", tenant)
+    answer = visitor.post("/messages?q=subject:prize+NOT+decision:deliver", {"action": "delete", "all": "1"})
+    page = visitor.get(answer.headers["location"]).text
+    assert "Delete 2 messages?" in page
+    assert [state(site, each) for each in ggrids[:2]] == ["held", "held"]
+    start = re.search(r'action="(/quarantine/work/[^"]*/start[^"]*)"', page)
+    assert start
+    went = site.went(visitor.post(html.unescape(start[1])))
+    assert went.startswith("/messages?q=subject%3Aprize+NOT+decision%3Adeliver mail-deleted~2~")
+
+
+def test_missed_mail_is_reported(site: Any, tenant: str, ggrids: list[str]) -> None:
+    visitor = site.visitor("analyst", tenant)
+    went = site.went(visitor.post("/messages", {"action": "missed", "ggrid": ggrids[2]}))
+    assert went.startswith("/messages mail-reported~1~")
+    (record,) = actions(site, tenant, "message.reported")
+    assert record.sample == (ggrids[2], "should have been held")
+
+
+@pytest.mark.parametrize(
+    ("action", "name", "entry"),
+    [
+        ("block", "blocked-senders", "win@prize.example"),
+        ("block-domains", "blocked-senders", "prize.example"),
+        ("block-hosts", "blocked-urls", "login.evil.example"),
+        ("block-files", "blocked-files", HASH),
+    ],
+)
+def test_blocking_is_previewed_and_comes_back(
+    site: Any, tenant: str, ggrids: list[str], action: str, name: str, entry: str
+) -> None:
+    visitor = site.visitor("analyst", tenant)
+    page = visitor.post("/messages?q=prize", {"action": action, "ggrid": ggrids}).text
+    assert f"{entry}\tfrom message {ggrids[0]}" in html.unescape(page)
+    assert site.run(site.store.lists.find(tenant, name, [entry])) == ()
+    fields = {"entries": entry, "back": "/messages?q=prize"}
+    went = site.went(visitor.post(f"/lists/{tenant}/{name}/add", fields))
+    assert went.startswith("/messages?q=prize blocked~1~")
+    assert len(site.run(site.store.lists.find(tenant, name, [entry]))) == 1
+
+
+def test_notes_and_assignments_are_one_step_that_can_be_taken_back(site: Any, tenant: str, ggrids: list[str]) -> None:
+    visitor = site.visitor("analyst", tenant)
+    colleague = site.new_user("analyst", tenant)
+    went = site.went(visitor.post("/messages", {"action": "note", "note": "ask <b>Ann</b>", "ggrid": ggrids}))
+    assert went.startswith("/messages mail-noted~3~")
+    page = visitor.get(f"/messages/{ggrids[0]}").text
+    assert "ask &lt;b&gt;Ann&lt;/b&gt;" in page
+    (record,) = actions(site, tenant, "message.note")
+    assert (record.count, record.sample[1]) == (3, "ask <b>Ann</b>")
+    assert record.sample[0] in ggrids
+    for person in (colleague, visitor.who):
+        went = site.went(visitor.post("/messages", {"action": "assign", "assignee": person, "ggrid": ggrids[:2]}))
+        assert went.startswith("/messages mail-assigned~2~")
+    assert f"Assigned to <strong>{visitor.who}</strong>" in visitor.get(f"/messages/{ggrids[0]}").text
+    # The notice with its button is shown once, on the page after the change.
+    assert site.went(visitor.post("/messages", {"action": "assign", "assignee": "", "ggrid": ggrids[:2]}))
+    assert "mail-written-back~2" in undo(site, visitor)
+    assert f"Assigned to <strong>{visitor.who}</strong>" in visitor.get(f"/messages/{ggrids[0]}").text
+    own = f"/messages/{ggrids[2]}/notes"
+    assert "mail-noted~1~" in site.went(visitor.post(own, {"action": "note", "note": "mine"}))
+    assert visitor.post(own, {"action": "note", "note": ""}).status_code == 400
+    assert visitor.post(own, {"action": "assign", "assignee": "nobody of ours"}).status_code == 400
+    assert visitor.post(own, {"action": "delete"}).status_code == 404
+
+
+def test_other_tenants_and_auditors_change_nothing(site: Any, tenant: str, ggrids: list[str]) -> None:
+    stranger, auditor = site.visitor("analyst", site.new_tenant()), site.visitor("auditor", tenant)
+    went = site.went(stranger.post("/messages", {"action": "note", "note": "x", "ggrid": ggrids}))
+    assert went == "/messages none-selected"
+    assert stranger.post(f"/messages/{ggrids[0]}/notes", {"action": "note", "note": "x"}).status_code == 404
+    stranger.post("/messages", {"action": "delete", "ggrid": ggrids})
+    stranger.post("/messages", {"action": "missed", "ggrid": ggrids})
+    assert "prize.example" not in stranger.post("/messages", {"action": "block", "ggrid": ggrids}).text
+    assert auditor.post("/messages", {"action": "delete", "ggrid": ggrids}).status_code == 403
+    assert 'name="ggrid"' not in auditor.get("/messages").text
+    assert [state(site, each) for each in ggrids] == ["held", "held", ""]
+    assert actions(site, tenant, "message.") == []
+    assert site.run(site.store.message_notes.of(ggrids)) == ()
