@@ -30,6 +30,8 @@ from gatepost.settings.keys import OpenidConnectSettings
 from gatepost.smtp.ldap import parse_message, read_result
 from gatepost.smtp.sender_rewriting import SenderRewriting
 from gatepost.store.message_index import match_rows, parse_term
+from gatepost.store.search_conditions import MESSAGE_ROWS, needs_record, row_condition
+from gatepost.store.search_language import SearchFault, SearchPlace, complete, parse_search
 from gatepost.store.second_factors import SecurityKey
 from gatepost.web.forms import Form, parse_query, read_unsent
 from gatepost.web.openid import (
@@ -139,11 +141,16 @@ def read_condition(data: bytes) -> object:
 
 
 def read_search(data: bytes) -> object:
-    """What somebody types into the one field of a search, and the query of a page."""
+    """What somebody types into the one field of a search, as a word, as a text of the language with its conditions on
+    rows, and while it is being written; and the query of a page."""
     text = decode_text(data)
     form = parse_query(text)
     term = parse_term(text)
-    return term, match_rows(term), form, read_unsent(form), form.with_field("q", text[:100])
+    place = SearchPlace(1_700_000_000_000)
+    found = parse_search(text, place)
+    asked = () if isinstance(found, SearchFault) else (row_condition(found, MESSAGE_ROWS), needs_record(found))
+    hints = complete(text, len(text) // 2, place, {})
+    return term, match_rows(term), found, asked, hints, form, read_unsent(form), form.with_field("q", text[:100])
 
 
 def read_bodies(data: bytes) -> object:

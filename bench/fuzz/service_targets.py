@@ -150,6 +150,7 @@ SERVICE: tuple[Target, ...] = (
             "q=018f0000-0000-7000-8000-000000000001&before=%00&unsent-path=/a&unsent-fields=b%3Dc",
             "2001:db8::1",
             "4XyZ1234 auth:dmarc-fail *.c.example",
+            'from:a@b.example (host:c OR NOT url:d.example/e) -subject:"f \\"g" score>=7.5 after:7d before:2026-11-01',
         ),
         cheap=True,
         most=1_000,
