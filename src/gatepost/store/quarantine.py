@@ -142,6 +142,8 @@ ON CONFLICT (ggrid, address) DO NOTHING"""
 EXAMINED = 200
 # How many records are compared for what a search finds at a glance, where only they can tell.
 EXAMINED_FOR_VALUES = 1_000
+# Values are counted beside the page itself, so they reach half as far.
+VALUES_REACH = 0.5
 
 _SELECT_GGRIDS = _SELECT + " WHERE ggrid = ANY($1)"
 _SELECT_PACKED = "SELECT detail FROM held WHERE ggrid = ANY($1)"
@@ -394,6 +396,7 @@ class QuarantineRecords(Operations):
         wanted = prepare_filter(wanted)
         by_record = has_content(wanted)
         plan = with_texts((yield from _plan_search(wanted, None, exact=not by_record)))
+        plan = msgspec.structs.replace(plan, reach=plan.reach * VALUES_REACH)
         most = EXAMINED_FOR_VALUES if by_record else COUNTED
         read, more = yield from read_rows(plan, VALUE_COLUMNS, most)
         width = len(plan.order)

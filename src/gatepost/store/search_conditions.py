@@ -203,9 +203,9 @@ def _evidence_test(wanted: MessageFilter, *, exact: bool) -> SqlCondition | None
 def _join(conditions: Sequence[SqlCondition], word: str) -> SqlCondition:
     if len(conditions) == 1:
         return conditions[0]
-    return SqlCondition(
-        word.join(f"({each.sql})" for each in conditions), tuple(value for each in conditions for value in each.values)
-    )
+    # In parentheses: others are joined to it with AND.
+    joined = word.join(f"({each.sql})" for each in conditions)
+    return SqlCondition(f"({joined})", tuple(value for each in conditions for value in each.values))
 
 
 def row_condition(expression: Expression, source: RowSource, *, exact: bool = False) -> SqlCondition:
@@ -355,9 +355,9 @@ def _has_values(wanted: MessageFilter) -> bool:
     return bool(parse_term(wanted.anywhere or "").values)
 
 
-def reach_of(condition: SqlCondition) -> float:
+def reach_of(condition: SqlCondition, cheap: int = CHEAP_VALUES) -> float:
     """How far a search goes whose rows are compared with so many values: the work stays the same."""
-    return min(1.0, CHEAP_VALUES / max(1, len(condition.values)))
+    return min(1.0, cheap / max(1, len(condition.values)))
 
 
 def hoist(wanted: F) -> F:

@@ -130,7 +130,7 @@ async def show_messages(context: WebContext, request: SignedInRequest, search: S
     found = FoundValues()
     if not search.fault:
         page = await context.store.messages.search(wanted, query.text("before", 200) or None, limit)
-        found = await context.store.messages.explore(wanted) if not query.has("before") else found
+        found = await context.store.messages.explore(wanted) if page.rows and not query.has("before") else found
     rows = sorted(page.rows, key=SORT_KEYS[sort]) if sort in SORT_KEYS else page.rows
     shown = await context.page(
         request,

@@ -117,7 +117,7 @@ async def show_quarantine(context: WebContext, request: SignedInRequest, search:
     found = FoundValues()
     if not search.fault:
         page = await context.store.quarantine.search(wanted, query.text("before", 200) or None, limit)
-        found = await context.store.quarantine.explore(wanted) if not query.has("before") else found
+        found = await context.store.quarantine.explore(wanted) if page.rows and not query.has("before") else found
     rows = sort_held(page.rows, query)
     groups = group_campaigns(rows) if query.has("group") else [MailGroup((row,)) for row in rows]
     shown = await context.page(
