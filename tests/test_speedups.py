@@ -145,6 +145,7 @@ def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks:
         (lambda: native.written_words(b"a", b""), TypeError),
         (lambda: native.split_words(b"a"), TypeError),
         (lambda: native.fold_ascii("ä"), ValueError),
+        (lambda: native.transliterate("ä", "é", ()), ValueError),
         (lambda: native.parse_tag(b"a"), TypeError),
         (lambda: native.edge_words("a.b"), TypeError),
         (lambda: native.has_invisible(b"a"), TypeError),
@@ -222,6 +223,13 @@ def _cues(book: phrases.Phrasebook, text: str) -> list[tuple[int, str, str]]:
 @given(st.text(string.printable + "\x1c\x1d\x1e\x1f\x00" + "Ee-MmAaIiLl" * 8))
 def test_the_same_folded_text(text: str) -> None:
     assert native.fold_ascii(text) == phrases.fold_plain(text)
+
+
+@given(
+    st.text(max_size=60) | st.text("Éé’“–eE-MmAIil ıŁøß\u0301\u064bİŉ½ﬁが한\u2003\u00ad\u094dक़\U00010400", max_size=40)
+)
+def test_the_same_folded_letters(text: str) -> None:
+    assert phrases.fold(text) == phrases.fold_any(text)
 
 
 PIECES = st.sampled_from(

@@ -138,6 +138,8 @@ static PyMethodDef functions[] = {
     {"has_invisible", has_invisible, METH_O, "has_invisible(text): whether a character without width is in it."},
     {"ordinary_addresses", ordinary_addresses, METH_VARARGS,
      "ordinary_addresses(text, make): the addresses of a list in plain ASCII; or None."},
+    {"transliterate", transliterate, METH_VARARGS,
+     "transliterate(text, table, longer): the text with each character as a table says; or None."},
     {"fold_ascii", fold_ascii, METH_O, "fold_ascii(text): ASCII text as phrases are compared."},
     {"link_words", link_words, METH_VARARGS, "link_words(text, endings): start and end of words that may hold a link."},
     {"find_segments", find_segments, METH_VARARGS,

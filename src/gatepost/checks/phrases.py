@@ -98,18 +98,30 @@ class Cue(msgspec.Struct, frozen=True):
 
 def fold(text: str) -> str:
     """Return the text as it is compared: no case, no accents, plain quotes, single blanks, `email` for `e-mail`."""
+    if native and not text.isascii() and (known := native.transliterate(text, *_FOLDED)) is not None:
+        squeezed: str = native.squeeze(known, False)
+        return squeezed.replace("e-mail", "email")
+    return fold_any(text)
+
+
+def fold_any(text: str) -> str:
+    """`fold` for any text, and the Python twin of `transliterate` in `_speedups.c`."""
     if not text.isascii():
-        for mark, plain in _PLAIN:
-            text = text.replace(mark, plain)
-        if not text.isascii():
-            plain_text = remove_accents(text)
-            text = _MARKS.sub("", unicodedata.normalize("NFKD", text)) if plain_text is None else plain_text
-            if _HAS_STRUCK.search(text):
-                text = text.translate(_STRUCK)
+        text = _remove_marks(text)
     if native and text.isascii():
         folded: str = native.fold_ascii(text)
         return folded
     return fold_plain(text)
+
+
+def _remove_marks(text: str) -> str:
+    for mark, plain in _PLAIN:
+        text = text.replace(mark, plain)
+    if text.isascii():
+        return text
+    plain_text = remove_accents(text)
+    text = _MARKS.sub("", unicodedata.normalize("NFKD", text)) if plain_text is None else plain_text
+    return text.translate(_STRUCK) if _HAS_STRUCK.search(text) else text
 
 
 def fold_plain(text: str) -> str:
@@ -117,6 +129,39 @@ def fold_plain(text: str) -> str:
     text = text.casefold()
     text = native.squeeze(text, False) if native else " ".join(text.split())
     return text.replace("e-mail", "email")
+
+
+_LONGER, _MOST_LONGER, _LONGEST, _UNKNOWN = 0xE000, 4_000, 4, "\uffff"
+
+
+def _fold_characters() -> tuple[str, tuple[str, ...]]:
+    """Return what each character of two bytes is folded to: one character, or the number of a longer text from U+E000
+    on. U+FFFF is what depends on its neighbours (marks that normal forms put in order) or takes more."""
+    found: list[str] = []
+    longer: list[str] = []
+    for code in range(1 << 16):
+        # Surrogates and characters of private use are no letters, and those of two numbers are used here.
+        is_known = not 0xD800 <= code < 0xF900 and not 0xAC00 <= code < 0xD7A4
+        text = _remove_marks(chr(code)).casefold() if is_known else ""
+        is_known = is_known and not any(map(unicodedata.combining, text))
+        is_known = is_known and all(each < "\ud800" or "\uf900" <= each < _UNKNOWN for each in text)
+        if is_known and len(text) == 1:
+            found.append(text)
+        elif is_known and len(text) <= _LONGEST and len(longer) < _MOST_LONGER:
+            found.append(chr(_LONGER + len(longer)))
+            longer.append(text)
+        else:
+            found.append(_UNKNOWN)
+    return "".join(found), tuple(longer)
+
+
+def _load_folded() -> tuple[str, tuple[str, ...]]:
+    """Return the table of `transliterate`, which is kept: to make it takes a tenth of a second."""
+    sources = [Path(__file__).read_bytes(), Path(__file__).parents[1].joinpath("names.py").read_bytes()]
+    return load_kept(__file__, "kept-folded", sources, tuple[str, tuple[str, ...]], _fold_characters)
+
+
+_FOLDED = _load_folded() if native else ("", ())
 
 
 class CompiledPhrase(msgspec.Struct, frozen=True, array_like=True):

@@ -380,3 +380,49 @@ static PyObject *fold_ascii(PyObject *self, PyObject *text)
     PyMem_Free(kept);
     return result;
 }
+
+#define UNKNOWN_CHARACTER 0xFFFF
+#define FIRST_LONGER 0xE000
+#define LAST_LONGER 0xF000
+#define LONGEST_REPLACED 4
+
+/* The text with each character as the table says, which has one for each of the first 65,536: that, or the number of a
+   longer text from 0xE000 on, or 0xFFFF for what it does not know. None where there is such a character. */
+static PyObject *transliterate(PyObject *self, PyObject *args)
+{
+    PyObject *text, *table, *longer;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "UUO!", &text, &table, &PyTuple_Type, &longer))
+        return NULL;
+    size_t length = (size_t)PyUnicode_GET_LENGTH(text), size = 0;
+    if (PyUnicode_KIND(table) != PyUnicode_2BYTE_KIND || PyUnicode_GET_LENGTH(table) != 65536 || length > MAX_ITEMS) {
+        PyErr_SetString(PyExc_ValueError, "a table has 65,536 characters of two bytes");
+        return NULL;
+    }
+    const Py_UCS2 *by = PyUnicode_2BYTE_DATA(table);
+    int kind = PyUnicode_KIND(text);
+    const void *data = PyUnicode_DATA(text);
+    Py_UCS2 *plain = PyMem_Malloc((length * LONGEST_REPLACED + 1) * sizeof *plain);
+    if (!plain)
+        return PyErr_NoMemory();
+    for (size_t i = 0; i < length; i++) {
+        Py_UCS4 c = PyUnicode_READ(kind, data, (Py_ssize_t)i);
+        Py_UCS2 known = c < 65536 ? by[c] : UNKNOWN_CHARACTER;
+        if (known == UNKNOWN_CHARACTER) {
+            PyMem_Free(plain);
+            Py_RETURN_NONE;
+        }
+        if (known < FIRST_LONGER || known >= LAST_LONGER) {
+            plain[size++] = known;
+            continue;
+        }
+        Py_ssize_t number = known - FIRST_LONGER;
+        PyObject *more = number < PyTuple_GET_SIZE(longer) ? PyTuple_GET_ITEM(longer, number) : NULL;
+        Py_ssize_t count = more && PyUnicode_Check(more) ? PyUnicode_GET_LENGTH(more) : 0;
+        for (Py_ssize_t at = 0; at < count && at < LONGEST_REPLACED; at++)
+            plain[size++] = (Py_UCS2)PyUnicode_READ_CHAR(more, at);
+    }
+    PyObject *result = PyUnicode_FromKindAndData(PyUnicode_2BYTE_KIND, plain, (Py_ssize_t)size);
+    PyMem_Free(plain);
+    return result;
+}
