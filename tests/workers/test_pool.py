@@ -272,7 +272,7 @@ def test_time_spent_asking_counts_and_kills_nobody() -> None:
 def test_one_that_keeps_busy_until_its_deadline_is_killed() -> None:
     async def main() -> Any:
         async with running(changed(processes=1, analysis_timeout=4.0)) as pool:
-            late = await pool.run(faulty("every:sleep=150"))
+            late = await pool.run(faulty("every:sleep=500"))
             return late, await pool.run(job()), pool.counters()
 
     late, after, counters = asyncio.run(main())
