@@ -1,8 +1,8 @@
 """Reports about domains: a day for a thousand domains, read, stored and shown.
 
-Five reporters send a report of ten records on each of the domains, for each of the last thirty days; the last day is
-what is timed. Reading is that of a mail with the gzip file in it, as a worker does it. Pages are asked for over TLS
-from a service of its own on SQLite, after one round that is not counted. CPU time is that of the process that answers.
+Five reporters send a report of ten records on each of the domains, on each of the last seven days. Reading is that of a
+mail with the gzip file in it, as a worker does it. Pages are asked for over TLS from a service of its own on SQLite,
+after one round that is not counted. CPU time is that of the process that answers.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from gatepost.domain_reports import DomainReport
 from gatepost.files.report_files import read_domain_reports
 from gatepost.store import open_store
 
-DOMAINS, REPORTERS, RECORDS, DAYS, ROUNDS = 1_000, 5, 10, 30, 15
+DOMAINS, REPORTERS, RECORDS, DAYS, ROUNDS = 1_000, 5, 10, 7, 15
 DAY = 86_400
 READ = 200
 

@@ -61,15 +61,17 @@ _ADD_ROWS = insert_many(
     "(scope, domain, kind, day, source, dkim, spf, result, details) DO UPDATE SET"
     " count = reported_sources.count + excluded.count",
 )
-_FIGURES = f"""SELECT reported_domains.scope, reported_domains.domain, policy, published, seen,
-{", ".join(f"CAST(coalesce(sum({name}), 0) AS BIGINT)" for name in _SUMS)}, count(reported_days.day)
-FROM reported_domains LEFT JOIN reported_days ON reported_days.scope = reported_domains.scope
-AND reported_days.domain = reported_domains.domain AND reported_days.kind = reported_domains.kind
-AND reported_days.day >= $2 WHERE reported_domains.kind = $1 {{}}
-GROUP BY reported_domains.scope, reported_domains.domain, policy, published, seen"""  # noqa: S608
-_FIGURES_OF_ALL = _FIGURES.format("")
-_FIGURES_OF_SCOPE = _FIGURES.format("AND reported_domains.scope = $3")
-_FIGURES_OF_DOMAIN = _FIGURES.format("AND reported_domains.scope = $3 AND reported_domains.domain = $4")
+# Domains and sums are read apart: joined, a planner may look at all days for each domain.
+_DOMAINS = "SELECT scope, domain, policy, published, seen FROM reported_domains WHERE kind = $1"
+_DOMAINS_OF_SCOPE = f"{_DOMAINS} AND scope = $2"
+_DOMAIN = f"{_DOMAINS} AND scope = $2 AND domain = $3"
+_TOTALS = ", ".join(f"CAST(sum({name}) AS BIGINT)" for name in _SUMS)
+_TOTALS_OF_ALL = f"""SELECT scope, domain, {_TOTALS}, count(*) FROM reported_days
+WHERE kind = $1 AND day >= $2 GROUP BY scope, domain"""  # noqa: S608
+_TOTALS_OF_SCOPE = f"""SELECT scope, domain, {_TOTALS}, count(*) FROM reported_days
+WHERE kind = $1 AND day >= $2 AND scope = $3 GROUP BY scope, domain"""  # noqa: S608
+_TOTALS_OF_DOMAIN = f"""SELECT scope, domain, {_TOTALS}, count(*) FROM reported_days
+WHERE kind = $1 AND day >= $2 AND scope = $3 AND domain = $4 GROUP BY scope, domain"""  # noqa: S608
 _DAYS = """SELECT day, messages, passed, quarantined, rejected FROM reported_days
 WHERE scope = $1 AND domain = $2 AND kind = $3 AND day >= $4 ORDER BY day"""
 _SOURCES = """SELECT source, CAST(sum(count) AS BIGINT), dkim, spf, result, details, min(day), max(day)
@@ -135,18 +137,19 @@ class ReportedDomains(Operations):
         self, kind: ReportKind, since: int, scope: str | None, *, every: bool = False
     ) -> Work[tuple[DomainFigures, ...]]:
         """Every domain of a scope, or of all, with the sums since a day; those first of which most mail failed."""
-        if every:
-            rows = yield Read(_FIGURES_OF_ALL, (kind, since))
-        else:
-            rows = yield Read(_FIGURES_OF_SCOPE, (kind, since, normalize_scope(scope) or ""))
-        found = (_read_figures(row) for row in rows)
+        owner = normalize_scope(scope) or ""
+        rows = yield Read(_DOMAINS, (kind,)) if every else Read(_DOMAINS_OF_SCOPE, (kind, owner))
+        totals = yield Read(_TOTALS_OF_ALL, (kind, since)) if every else Read(_TOTALS_OF_SCOPE, (kind, since, owner))
+        found = _join(rows, totals)
         return tuple(sorted(found, key=lambda each: (-each.failed, -each.messages, each.domain)))
 
     @query
     def domain(self, kind: ReportKind, since: int, scope: str | None, domain: str) -> Work[DomainFigures | None]:
         """One domain, with the sums since a day; None if nothing was ever reported of it."""
-        rows = yield Read(_FIGURES_OF_DOMAIN, (kind, since, normalize_scope(scope) or "", storable(domain)))
-        return _read_figures(rows[0]) if rows else None
+        owner, name = normalize_scope(scope) or "", storable(domain)
+        rows = yield Read(_DOMAIN, (kind, owner, name))
+        found = _join(rows, (yield Read(_TOTALS_OF_DOMAIN, (kind, since, owner, name))))
+        return found[0] if found else None
 
     @query
     def days(self, kind: ReportKind, since: int, scope: str | None, domain: str) -> Work[tuple[DayFigures, ...]]:
@@ -221,5 +224,7 @@ def _read_details(text: str) -> tuple[str, ...]:
     return _details.decode(text)
 
 
-def _read_figures(row: Row) -> DomainFigures:
-    return DomainFigures(row[0] or None, *row[1:])
+def _join(domains: Sequence[Row], totals: Sequence[Row]) -> list[DomainFigures]:
+    """Return each domain with its sums."""
+    sums = {row[:2]: row[2:] for row in totals}
+    return [DomainFigures(row[0] or None, *row[1:], *sums.get(row[:2], ())) for row in domains]
