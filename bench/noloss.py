@@ -18,9 +18,9 @@ from pathlib import Path
 
 from bench.gateway import Gateway, Sink, held_mail
 
-MESSAGES = int(os.environ.get("BENCH_NOLOSS_MESSAGES", "2000"))
+MESSAGES = int(os.environ.get("BENCH_NOLOSS_MESSAGES", "4000"))
 CONNECTIONS = 20
-KILLS = 20
+KILLS = int(os.environ.get("BENCH_NOLOSS_KILLS", "100"))
 FAILING = 0.08
 # One in so many carries EICAR's test string and is to be held.
 HELD_EVERY = 10

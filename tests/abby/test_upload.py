@@ -131,6 +131,20 @@ def test_too_slow_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sent < 20_000
 
 
+def test_much_at_first_earns_no_time_for_a_trickle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gatepost.api.http.FIRST_SECONDS", 0.05)
+    # By its mean rate alone, a body that began like this could take an hour.
+    pieces = [upload(b"B", b"")[:-9] + b"x" * 4_000_000]
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(0.001)
+        return {"type": "http.request", "body": pieces.pop() if pieces else b"x", "more_body": True}
+
+    result = asyncio.run(read_upload(receive, "B", Sink()))
+    assert isinstance(result, Failure)
+    assert "slowly" in result.message
+
+
 @pytest.mark.parametrize(
     ("content_type", "expected"),
     [

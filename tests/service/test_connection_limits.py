@@ -17,8 +17,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from gatepost.api.connections import ConnectionLimits
+from gatepost.api.connections import ConnectionLimits, RateFloor
 from gatepost.api.server import server_config
+from gatepost.service import listeners
 from gatepost.service.certificates import sign_certificate
 from gatepost.service.listeners import Server
 
@@ -68,13 +69,13 @@ async def serving(limits: ConnectionLimits, pair: tuple[Path, Path] | None) -> A
     app = Starlette(routes=[Route("/", _answer, methods=["GET", "POST"])])
     certificate, key = pair or (None, None)
     bound = socket.create_server(("127.0.0.1", 0))
-    server = Server(server_config(app, certificate=certificate, key=key), [bound], limits)
-    task = asyncio.create_task(server.run_here())
-    await server.ready.wait()
+    serving = Server(server_config(app, certificate=certificate, key=key), [bound], limits)
+    task = asyncio.create_task(serving.run_here())
+    await serving.ready.wait()
     try:
         yield bound.getsockname()[1]
     finally:
-        server.should_exit = True
+        serving.should_exit = True
         await task
 
 
@@ -149,3 +150,62 @@ def test_a_handshake_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pyt
             assert limits.refused == 0
 
     run_as_the_services_do(run())
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_full_port_ends_the_oldest_connection_without_a_request(
+    tmp_path: Path, encrypted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listeners, "GRACE_SECONDS", 0.05)
+    pair = write_certificate(tmp_path)
+    context = ssl.create_default_context(cafile=str(pair[0])) if encrypted else None
+    limits = ConnectionLimits(4, 100)
+
+    async def ask(client: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> bytes:
+        client[1].write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(60):
+            return await client[0].readuntil(b" 0")
+
+    async def run() -> None:
+        async with serving(limits, pair if encrypted else None) as port:
+            # One that sends a body, one that was answered, one that says nothing (before TLS), one with half a head.
+            sending = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+            sending[1].write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab")
+            answered = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+            await ask(answered)
+            silent = await asyncio.open_connection("127.0.0.1", port)
+            half = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+            half[1].write(b"GET / HTTP/1.1\r\n")
+            await until(limits, 4)
+            await asyncio.sleep(0.1)
+            others = []
+            for ended in (silent, half, answered):
+                client = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+                others.append(client)
+                assert b"200" in await ask(client)
+                with contextlib.suppress(ConnectionError):
+                    async with asyncio.timeout(60):
+                        assert b"200" not in await ended[0].read(), "it was closed"
+            assert (limits.open, limits.refused) == (4, 0)
+            sending[1].write(b"cde")
+            async with asyncio.timeout(60):
+                assert await sending[0].readuntil(b" 5"), "what is under way is not lost"
+            for _, writer in (sending, answered, silent, half, *others):
+                writer.close()
+            await until(limits, 0)
+
+    run_as_the_services_do(run())
+
+
+def test_a_rate_is_judged_by_windows() -> None:
+    floor = RateFloor(0.0, 100, 10.0)
+    assert floor.deadline == 10.0
+    floor.count(1.0, 50_000)
+    assert floor.deadline == 20.0, "the next window begins when this one is over"
+    floor.count(12.0, 1)
+    assert floor.deadline == 22.0, "what came before does not count in it"
+    floor.count(15.0, 998)
+    assert floor.deadline == 22.0
+    floor.count(21.0, 1)
+    assert floor.deadline == 32.0

@@ -307,6 +307,11 @@ CONVERSATIONS: list[tuple[str, dict[str, Any], list[tuple[str | bytes, str]]]] =
         [EHLO, MAIL, RCPT, ("DATA", "354"), (b"x", "421"), ("", "")],
     ),
     (
+        "data much at first, then too slow",
+        {"limits": msgspec.structs.replace(QUICK, data_grace=0.05, data_rate=1, data_floor=1_000_000)},
+        [EHLO, MAIL, RCPT, ("DATA", "354"), (b"x: y\r\n" + b"y" * 70 + b"\r\n" * 500, "421"), ("", "")],
+    ),
+    (
         "no room on disk",
         {"limits": msgspec.structs.replace(QUICK, spooled=3)},
         [EHLO, MAIL, RCPT, ("DATA", "354"), (b"x: y\r\n.\r\n", "452 4.3.1"), MAIL],

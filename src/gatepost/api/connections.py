@@ -7,7 +7,8 @@ difference that counts.
 
 A port takes so many connections in all and from one address, and some are kept free for listed hosts. A connection
 counts from the moment it is accepted, before TLS: a client that says nothing holds a descriptor and memory as well. A
-connection above a limit is closed without an answer; nothing has been read from it.
+connection above a limit is closed without an answer; nothing has been read from it. Where the port is full, the oldest
+connection that waits for a request gives way first, so that clients that say nothing do not keep others out.
 
 Where a service runs as several processes, the limits are those of the port over all of them: `tally` is then one that
 they share.
@@ -159,6 +160,10 @@ class ConnectionLimits:
         with self._counts as counts:
             return self._has_no_room(counts, known) and (known or counts.count(group) < self._per_address)
 
+    def is_known(self, peer: str) -> bool:
+        """Whether a host is listed, or on this machine where that is trusted."""
+        return self._is_listed(_parse(peer)[0])
+
     def admit(self, peer: str, *, listed: bool = False) -> bool:
         """Count a connection from this address, if it may be; then `leave` must be called once. `listed` says that the
         caller knows the host to be listed."""
@@ -202,6 +207,26 @@ def _parse(peer: str) -> tuple[IPv4Address | IPv6Address | None, str]:
             return address, str(ip_network((address, _IPV6_NETWORK), strict=False))
         address = address.ipv4_mapped
     return address, str(address)
+
+
+class RateFloor:
+    """Whether a sender is slower than a floor, by windows of time: one that sends much at first and a byte now and then
+    is found by the first window that is nearly empty. Times are those of the event loop."""
+
+    def __init__(self, moment: float, bytes_a_second: int, window: float) -> None:
+        self._began, self._window, self._least = moment, window, bytes_a_second * window
+        self._size = 0
+
+    def count(self, moment: float, size: int) -> None:
+        """Count bytes that have come."""
+        if moment >= self._began + self._window and self._size >= self._least:
+            self._began, self._size = moment, 0
+        self._size += size
+
+    @property
+    def deadline(self) -> float:
+        """When the sender is too slow, unless more comes before."""
+        return self._began + self._window * (1 if self._size < self._least else 2)
 
 
 class CountedProtocol(asyncio.Protocol):

@@ -29,6 +29,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gatepost.api.connections import RateFloor
 from gatepost.api.errors import (
     INTERNAL_ERROR,
     MALFORMED_REQUEST,
@@ -52,6 +53,8 @@ log = Logger("gatepost.api")
 IDLE_SECONDS = 30.0
 FIRST_SECONDS = 60.0
 SLOWEST = 1024
+# Whatever came before, so many bytes a second must come in each `FIRST_SECONDS`.
+FLOOR = 256
 
 MAX_BOUNDARY = 200
 
@@ -109,14 +112,16 @@ class BodyPace:
         self._start, self._received = loop.time(), 0
         self._idle_seconds, self._first_seconds = idle_seconds or IDLE_SECONDS, first_seconds or FIRST_SECONDS
         self._deadline = self._start + self._idle_seconds
+        self._floor = RateFloor(self._start, FLOOR, self._first_seconds)
         self._timer: asyncio.TimerHandle
         self._expired = False
 
     def earn(self, count: int) -> None:
         """Move the deadline for so many bytes that have arrived."""
         self._received += count
-        earned = self._start + self._first_seconds + self._received / SLOWEST
-        self._deadline = min(self._loop.time() + self._idle_seconds, earned)
+        earned, now = self._start + self._first_seconds + self._received / SLOWEST, self._loop.time()
+        self._floor.count(now, count)
+        self._deadline = min(now + self._idle_seconds, earned, self._floor.deadline)
         if self._deadline < self._timer.when():
             self._timer.cancel()
             self._timer = self._loop.call_at(self._deadline, self._look)

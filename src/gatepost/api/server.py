@@ -126,6 +126,8 @@ class JsonHttp(HttpToolsProtocol):
         self._offers_upgrade = False
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
+        # Whether a header section was ever complete.
+        self.has_begun = False
         # The request that is being taken without ASGI: what takes its body, and the body so far.
         self._direct: DirectCall | None = None
         self._direct_body: list[bytes] = []
@@ -188,7 +190,7 @@ class JsonHttp(HttpToolsProtocol):
             self._offers_upgrade = True
             return
         self._in_head = self._head_begun = False
-        self._head_bytes = 0
+        self._head_bytes, self.has_begun = 0, True
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
@@ -251,6 +253,18 @@ class JsonHttp(HttpToolsProtocol):
             self._head_timer.cancel()
         self._end_direct()
         super().connection_lost(exc)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no request is under way: nothing of one has come but a part of its header section, and all before it
+        are answered."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return self._in_head and not self.pipeline and (cycle is None or cycle.response_complete)
+
+    def give_way(self) -> None:
+        """Close a connection that waits for a request: the port is full."""
+        if self.transport is not None:
+            self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         """The answer to what is no HTTP request; it never goes into the middle of another one's answer."""

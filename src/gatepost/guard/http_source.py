@@ -7,7 +7,6 @@ busy the core is, and so does the header `gatepost-load: n/threshold/maximum` on
 machine only, `/metrics` need no secret. Whoever guesses the secret waits longer each time.
 """
 
-import asyncio
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable
@@ -32,6 +31,7 @@ from gatepost.api.errors import (
     Failure,
 )
 from gatepost.api.http import (
+    BodyPace,
     ClientLeft,
     ConnectedClient,
     Endpoint,
@@ -267,16 +267,15 @@ class _LoadHeader:
 
 
 async def _receive(request: Request, upload: ScanUpload) -> Failure | None:
-    loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(IDLE_SECONDS) as timeout:
+        with BodyPace(IDLE_SECONDS) as pace:
             async for piece in request.stream():
                 fault = upload.feed(piece)
                 if fault:
                     return fault
-                timeout.reschedule(loop.time() + IDLE_SECONDS)
+                pace.earn(len(piece))
     except TimeoutError:
-        return Failure(MALFORMED_REQUEST, "the message stopped arriving")
+        return Failure(MALFORMED_REQUEST, "the message stopped arriving, or arrives too slowly")
     return None
 
 

@@ -11,15 +11,18 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import uvicorn
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gatepost.api.connections import AcceptBalance, ConnectionLimits, CountedProtocol, accept_connections
 from gatepost.api.direct import DirectCall, DirectExchange, FindsDirect, RawHeaders
-from gatepost.api.server import server_config
+from gatepost.api.server import JsonHttp, server_config
 from gatepost.logs import Logger
+from gatepost.metrics import counter
 from gatepost.service.certificates import check_pair, find_pair
 from gatepost.service.data_folder import StartError
 from gatepost.service.node import SingleProcess
@@ -38,6 +41,8 @@ HANDSHAKE_SECONDS = 10.0
 # How long a client may take to answer the end of TLS (RFC 8446 section 6.1); one that is idle may never do.
 FAREWELL_SECONDS = 0.5
 BACKLOG = 2048
+# A client has so much time for its first request until its connection may end in favour of another.
+GRACE_SECONDS = 3.0
 
 
 class Serves(Protocol):
@@ -47,6 +52,16 @@ class Serves(Protocol):
     should_exit: bool
 
     async def run_here(self) -> None: ...
+
+
+class _Arrival(NamedTuple):
+    """A connection that was accepted: when, from whom, and what hands it over."""
+
+    protocol: JsonHttp
+    task: asyncio.Task[None]
+    began: float
+    known: bool
+    peer: str
 
 
 class Server(uvicorn.Server):
@@ -70,6 +85,14 @@ class Server(uvicorn.Server):
         self._limits = limits
         self._accepting: list[asyncio.Task[None]] = []
         self._arriving: set[asyncio.Task[None]] = set()
+        # Connections by age, and those that ended while they waited for a request, because the port was full.
+        self._by_age: dict[CountedProtocol, _Arrival] = {}
+        self.gave_way = 0
+
+    @property
+    def turned_away_full(self) -> int:
+        """Connections that found no room on the port, however few their client had."""
+        return self._limits.refused_full
 
     def limit_connections(self, limits: ConnectionSettings) -> None:
         """Set other limits on connections."""
@@ -110,27 +133,57 @@ class Server(uvicorn.Server):
 
     def _welcome(self, connection: socket.socket, address: Any) -> None:
         peer = str(address[0])
+        if self._limits.is_full(peer):
+            self._make_room(known=self._limits.is_known(peer))
         if not self._limits.admit(peer):
             log.info("connection refused", client=peer, open=self._limits.open)
             connection.close()
             if self._balance:
                 self._balance.count(-1)
             return
-        task = asyncio.get_running_loop().create_task(self._hand_over(connection, peer))
+        config = self.config
+        make: Any = config.http_protocol_class
+        inner = make(config=config, server_state=self.server_state, app_state=self.lifespan.state)
+        counted = CountedProtocol(inner, lambda: self._leave(counted, peer))
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._hand_over(connection, counted))
+        self._by_age[counted] = _Arrival(inner, task, loop.time(), self._limits.is_known(peer), peer)
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
 
-    def _leave(self, peer: str) -> None:
+    def _make_room(self, *, known: bool) -> None:
+        """End the oldest connection that waits for a request: one that never had any, else one that waits for its
+        next. Only a listed or local client takes the place of another."""
+        oldest = asyncio.get_running_loop().time() - GRACE_SECONDS
+        waiting: CountedProtocol | None = None
+        for counted, arrival in self._by_age.items():
+            if arrival.began > oldest:
+                break
+            if not arrival.protocol.is_waiting or (arrival.known and not known):
+                continue
+            waiting = waiting or counted
+            if not arrival.protocol.has_begun:
+                waiting = counted
+                break
+        if waiting is None:
+            return
+        arrival = self._by_age[waiting]
+        self.gave_way += 1
+        log.info("idle connection ended, because the port is full", client=arrival.peer)
+        # Its place is free at once; one whose handshake goes on ends with its task.
+        waiting.leave()
+        arrival.protocol.give_way()
+        arrival.task.cancel()
+
+    def _leave(self, counted: CountedProtocol, peer: str) -> None:
+        self._by_age.pop(counted, None)
         self._limits.leave(peer)
         if self._balance:
             self._balance.count(-1)
 
-    async def _hand_over(self, connection: socket.socket, peer: str) -> None:
+    async def _hand_over(self, connection: socket.socket, counted: CountedProtocol) -> None:
         """Do the TLS handshake, if there is TLS, and let HTTP be spoken."""
-        config, tls = self.config, self.config.ssl
-        make: Any = config.http_protocol_class
-        inner = make(config=config, server_state=self.server_state, app_state=self.lifespan.state)
-        counted = CountedProtocol(inner, lambda: self._leave(peer))
+        tls = self.config.ssl
         seconds = (HANDSHAKE_SECONDS, FAREWELL_SECONDS) if tls else (None, None)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -237,6 +290,21 @@ async def _answer_lifespan(receive: Receive, send: Send) -> None:
         await send({"type": answer})
 
 
+class HttpMetrics(Collector):
+    """Connections of HTTP ports that gave way, or found no room; by the names of the ports."""
+
+    def __init__(self, servers: Mapping[str, Server]) -> None:
+        self._servers = servers
+
+    def collect(self) -> Iterator[Metric]:
+        gave_way = counter("gatepost_http_gave_way", "Idle connections ended on a full port", labels=("port",))
+        full = counter("gatepost_http_port_full", "Connections that found no room on the port", labels=("port",))
+        for name, server in self._servers.items():
+            gave_way.add_metric((name,), server.gave_way)
+            full.add_metric((name,), server.turned_away_full)
+        yield from (gave_way, full)
+
+
 class Listeners:
     """The servers of a process on its bound ports, built for its first plan and kept to its end."""
 
@@ -265,6 +333,10 @@ class Listeners:
         )
         balance = self._node.balance(name) if is_counted else None
         return Server(server_config(app, certificate=certificate, key=key), self._bound[name], counted, balance)
+
+    def http_servers(self) -> Mapping[str, Server]:
+        """The HTTP servers by the names of their ports."""
+        return self._http
 
     @property
     def servers(self) -> list[Serves]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import uvloop
+from prometheus_client import CollectorRegistry
 
 from gatepost import __version__
 from gatepost.events.schema import NodeState
@@ -38,7 +39,7 @@ from gatepost.service.event_stream import WebAlerts, open_service_events
 from gatepost.service.generation import Generations
 from gatepost.service.health import ConditionWatch, HealthWarnings, HealthWatch, SlotWatch
 from gatepost.service.heap import build_trimming
-from gatepost.service.listeners import Listeners, Serves
+from gatepost.service.listeners import HttpMetrics, Listeners, Serves
 from gatepost.service.metrics import build_registry
 from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Bound, Plan, SharedParts, port_of, release_ports
@@ -86,7 +87,7 @@ async def run_plan(
         metrics = node.metrics(registry)
         spool, policies = Spool(plan.data.spool), PoliciesInForce(unchanged_policies())
         shared = SharedParts(store, spool, policies, registry, node, events, metrics)
-        listeners = Listeners(plan, bound, node)
+        listeners = _open_listeners(plan, bound, node, registry)
         generations = Generations(shared, listeners, health)
         stack.push_async_callback(generations.stop)
         generations.take_over(await generations.build(plan))
@@ -121,6 +122,13 @@ async def run_plan(
         finally:
             if node.is_first:
                 events.emit(_describe_state, plan, "stopping")
+
+
+def _open_listeners(plan: Plan, bound: Bound, node: SingleProcess, registry: CollectorRegistry) -> Listeners:
+    """Build the servers of all ports, and have those of HTTP counted."""
+    listeners = Listeners(plan, bound, node)
+    registry.register(HttpMetrics(listeners.http_servers()))
+    return listeners
 
 
 def _end_trials_at(stop: asyncio.Event) -> Callable[[], object]:

@@ -59,6 +59,8 @@ class SmtpLimits(msgspec.Struct, frozen=True):
     # A message may take `data_grace` seconds, more at this many bytes for each further one, and `data_most` at most.
     data_grace: float = 300.0
     data_rate: int = 1_024
+    # Whatever came before, so many bytes a second must come in each `data_grace` seconds.
+    data_floor: int = 256
     data_most: float = 3_600.0
     # A client that speaks before the greeting is no mail server (RFC 5321 section 4.3.1); known hosts do not wait.
     greeting_pause: float = 0.2

@@ -15,6 +15,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 
+from gatepost.api.connections import RateFloor
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
 from gatepost.smtp.commands import Chunk, SmtpLimits
@@ -213,13 +214,15 @@ class _ArrivalDeadline:
         self._now = asyncio.get_running_loop().time
         self._started = self._now()
         self._size = 0
+        self._floor = RateFloor(self._started, limits.data_floor, limits.data_grace)
 
     def count(self, size: int) -> None:
         self._size += size
+        self._floor.count(self._now(), size)
         if self._size > self._limits.message * 2:
             raise ConnectionTimeoutError
 
     def deadline(self) -> float:
         limits = self._limits
         whole = min(limits.data_grace + self._size / limits.data_rate, limits.data_most)
-        return min(self._now() + limits.data_wait, self._started + whole)
+        return min(self._now() + limits.data_wait, self._started + whole, self._floor.deadline)
