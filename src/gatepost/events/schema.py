@@ -285,6 +285,7 @@ class HealthChanged(EventFields, tag="health.changed", frozen=True, kw_only=True
             "spamd",
             "rspamd",
             "recipients",
+            "clock",
             "slots",
         ],
         Meta(description="`messageQueue` follows `messageQueueStatus`; the others warn of what should be looked at"),

@@ -156,6 +156,11 @@ class QuarantineMetrics(Collector):
         """Count an event."""
         self._events[event] += times
 
+    @property
+    def failures(self) -> int:
+        """How many messages should have been held and could not be."""
+        return self._events["failures"]
+
     async def refresh(self) -> None:
         """Ask the database how much is held."""
         self._totals = await self._quarantine.totals()

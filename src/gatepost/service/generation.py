@@ -226,6 +226,10 @@ class Generations(Collector):
         part = self._current.smtp if self._current else None
         return count_source(self._listeners.intake(part), part.services) if part else None
 
+    def held_failures(self) -> int:
+        """Return how many messages the quarantine of the generation that serves could not take."""
+        return self._current.core.quarantine.failures if self._current and self._current.core else 0
+
     def asker_counts(self) -> dict[str, SmtpCounts]:
         """Return what the sources for mail servers that ask have counted in the generation that serves, by name."""
         askers = self._current.askers if self._current else {}

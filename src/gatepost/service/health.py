@@ -71,6 +71,26 @@ FRESH_SECONDS, PATIENCE_SECONDS = 0.25, 0.5
 LEAST_FREE = 16 << 20
 
 
+class PatientCall:
+    """A call that may hang, such as one of a database whose server is frozen: then even its cancellation would hang,
+    since a transaction ends with a word of the server. So it is left alone, and nothing else is asked until it ends."""
+
+    def __init__(self, call: Callable[[], Awaitable[object]]) -> None:
+        self._call = call
+        self._task: asyncio.Future[object] | None = None
+
+    async def within(self, seconds: float) -> None:
+        """Call, or go on to wait for the call before; raises its fault, or `TimeoutError` when that takes longer."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._call())
+            # What comes after nobody waits any more is known by the next call.
+            self._task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        ended, _ = await asyncio.wait([self._task], timeout=seconds)
+        if not ended:
+            raise TimeoutError
+        self._task.result()
+
+
 class ConditionWatch:
     """Looks every two seconds, and whenever the state is asked for, at what all messages of a process need, and writes
     what it sees into the condition that the queue's status, `/readyz`, metrics, alerts and `gatepost nodes` are told
@@ -92,6 +112,7 @@ class ConditionWatch:
         self._condition, self._store, self._data = condition, store, data
         self._flow, self._delayed_by = flow, ""
         condition.next_hop, condition.look = next_hop, self.look_if_old
+        self._proof = PatientCall(store.prove_writable)
         self._seen_at, self._looking = -FRESH_SECONDS, asyncio.Lock()
         self._asked: asyncio.Task[None] | None = None
         # What clients are told has no path in it; the log has the whole reason.
@@ -161,8 +182,7 @@ class ConditionWatch:
 
     async def _check_storage(self) -> str:
         try:
-            async with asyncio.timeout(STORAGE_SECONDS):
-                await self._store.prove_writable()
+            await self._proof.within(STORAGE_SECONDS)
         except StorageError as fault:
             self._detail = str(fault)
             return "storage cannot be used"
@@ -192,6 +212,7 @@ Component: TypeAlias = Literal[
     "spamd",
     "rspamd",
     "recipients",
+    "clock",
     "slots",
 ]
 DeferralReason: TypeAlias = Deferral | Literal["connections"]
@@ -269,7 +290,8 @@ DNS_QUERIES, DNS_SHARE = 20, 0.5
 class HealthWarnings:
     """Looks for warnings for as long as the process serves. `plan` returns the plan in force, `dns` what the resolver
     has counted, `smtp` what the SMTP source has, None without one, `askers` what the sources for mail servers that ask
-    have, by name, and `recipients` why recipients are not verified."""
+    have, by name, and `recipients` why recipients are not verified; `held_failures` counts messages that
+    could not be held."""
 
     def __init__(
         self,
@@ -280,12 +302,15 @@ class HealthWarnings:
         smtp: Callable[[], SmtpCounts | None] = lambda: None,
         recipients: Callable[[], str] = str,
         askers: Callable[[], Mapping[str, SmtpCounts]] = dict,
+        held_failures: Callable[[], int] = int,
     ) -> None:
         self._condition, self._store, self._plan, self._dns = condition, store, plan, dns
         self._recipients = recipients
         self._smtp, self._askers = smtp, askers
         self._deferrals = {"smtp": DeferralWatch(), **{name: DeferralWatch(f"The {name} source") for name in ASKERS}}
         self._asked: tuple[int, int] = (0, 0)
+        self._held_failures, self._not_held = held_failures, 0
+        self._clock = ClockWatch()
         self.periodic = PeriodicWork(self.look, WARNING_SECONDS, "warnings could not be looked for", log)
 
     async def look(self) -> None:
@@ -295,6 +320,7 @@ class HealthWarnings:
             "certificate": await asyncio.to_thread(warn_of_certificates, plan, datetime.now(UTC)) if plan else "",
             "quarantine": await self._warn_of_quarantine(plan),
             "dns": self._warn_of_dns(),
+            "clock": self._clock.warn(),
             **self._warn_of_deferrals(),
             "recipients": self._recipients(),
         }
@@ -305,6 +331,10 @@ class HealthWarnings:
     async def _warn_of_quarantine(self, plan: Plan | None) -> str:
         if plan is None or plan.guard is None:
             return ""
+        before, self._not_held = self._not_held, self._held_failures()
+        # A reload begins to count anew. Where storage is away, that is told already.
+        if self._not_held > before and not self._condition.fault:
+            return f"the quarantine did not take {self._not_held - before:,} messages in the last minute, see the log"
         try:
             _, used = await self._store.quarantine.totals()
         except StorageError:
@@ -330,6 +360,35 @@ class HealthWarnings:
         if asked < DNS_QUERIES or failed < 0 or failed < asked * DNS_SHARE:
             return ""
         return f"DNS does not answer: {failed:,} of {asked:,} questions of the last minute failed"
+
+
+# So far apart are the two clocks after a jump, and so long it is told of.
+JUMP_SECONDS, JUMP_TOLD_SECONDS = 60.0, 3_600.0
+
+read_wall, read_clock = time.time, time.monotonic
+
+
+class ClockWatch:
+    """Whether the clock of the machine has jumped: the time of day has gone on otherwise than the monotonic clock.
+
+    Small steps are the work of time synchronisation. A large one makes the times of results wrong, lets retention,
+    sessions and links end too early or too late, and comes also where a virtual machine was halted."""
+
+    def __init__(self) -> None:
+        self._seen = read_wall(), read_clock()
+        self._said, self._until = "", 0.0
+
+    def warn(self) -> str:
+        """Return that it has jumped, for an hour; "" if it has not."""
+        before, self._seen = self._seen, (read_wall(), read_clock())
+        jump = (self._seen[0] - before[0]) - (self._seen[1] - before[1])
+        if abs(jump) >= JUMP_SECONDS:
+            way = "forward" if jump > 0 else "back"
+            self._said = (
+                f"the clock of this machine went {way} by {abs(jump):,.0f} seconds at once: check time synchronisation"
+            )
+            self._until = self._seen[1] + JUMP_TOLD_SECONDS
+        return self._said if self._seen[1] < self._until else ""
 
 
 def warn_of_certificates(plan: Plan, now: datetime) -> str:
@@ -359,9 +418,6 @@ IDLE_SHARE = 0.3
 STAT = Path("/proc/stat")
 OWN_GROUP = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
-
-
-read_clock = time.monotonic
 
 
 class CpuUse(NamedTuple):
@@ -482,15 +538,17 @@ Probe: TypeAlias = Callable[[], Awaitable[Seen]]
 
 def probe_storage(store: Store) -> Probe:
     """Return a probe of the storage: it fails where it cannot be read, and is degraded where commits failed lately."""
-    known = store.counters().failures
+    known, read = store.counters().failures, PatientCall(lambda: store.tenants.find(_NO_TENANT))
 
     async def probe() -> Seen:
         nonlocal known
         before, known = known, store.counters().failures
         try:
-            await store.tenants.find(_NO_TENANT)
+            await read.within(STORAGE_SECONDS)
         except StorageError:
             return "failed", "storage cannot be read"
+        except TimeoutError:
+            return "failed", f"storage does not answer within {STORAGE_SECONDS:.0f} seconds"
         if faults := await store.faults_of_tenants():
             return "degraded", "; ".join(map(_name_of_database, faults))
         return ("degraded", f"{known - before} commits failed") if known > before else ("ok", "")
@@ -544,7 +602,16 @@ class HealthWatch:
 
     def watch_warnings(self, condition: Condition) -> None:
         """Tell of warnings, too, which `HealthWarnings` and `SlotWatch` look for."""
-        warned: tuple[Component, ...] = ("certificate", "quarantine", "dns", "smtp", *ASKERS, "recipients", "slots")
+        warned: tuple[Component, ...] = (
+            "certificate",
+            "quarantine",
+            "dns",
+            "smtp",
+            *ASKERS,
+            "recipients",
+            "clock",
+            "slots",
+        )
         for component in warned:
             self._probes[component] = probe_warning(condition, component)
 

@@ -148,7 +148,12 @@ def _watch_condition(
 ) -> tuple[ConditionWatch, HealthWarnings]:
     """Return what looks at that which all messages need, and at what will become a fault."""
     condition, store = shared.condition, shared.store
-    sources = (generations.smtp_counts, generations.recipients_fault, generations.asker_counts)
+    sources = (
+        generations.smtp_counts,
+        generations.recipients_fault,
+        generations.asker_counts,
+        generations.held_failures,
+    )
     counts = (generations.dns_counters, *sources)
     warnings = HealthWarnings(condition, store, lambda: generations.plan, *counts)
     faults = (generations.next_hop_fault, generations.flow_fault)

@@ -480,6 +480,11 @@ class Quarantine:
         if not self._is_for_database(raw):
             await self._raw.put(ggrid, raw)
 
+    @property
+    def failures(self) -> int:
+        """How many messages could not be held."""
+        return self._metrics.failures
+
     async def keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
         """Hold a message; durable when it returns. The same one again changes nothing."""
         try:
