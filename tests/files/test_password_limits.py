@@ -1,7 +1,7 @@
 """Many encrypted archives and many words that may be their passwords: bounded work, and what was not tried is said."""
 
 import pytest
-from tests.files.archives import test_sevenzip, test_zip_archive
+from tests.files.archives import test_rar, test_sevenzip, test_zip_archive
 
 from gatepost.checks.files.traits import archives
 from gatepost.files.archives.passwords import MAX_CANDIDATES, MAX_COUNTED, PasswordCandidates
@@ -45,6 +45,16 @@ def test_twenty_archives_share_the_attempts_and_say_what_was_not_tried(name: str
     # The last one had no attempts left: none of its words was tried.
     untried, all_words = found[-1].seen("untried-passwords")[0].split(" of ")
     assert untried == all_words
+
+
+def test_no_password_of_a_rar_archive_is_tried_and_that_is_said() -> None:
+    budget = UnpackBudget()
+    found = open_all(test_rar.newer(crypt=True), words(200), budget)
+    assert budget.attempts == 0
+    for file in found:
+        assert "encrypted" in file.unread
+        untried, all_words = file.seen("untried-passwords")[0].split(" of ")
+        assert untried == all_words
 
 
 def test_one_archive_with_few_words_was_tried_with_all() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from email.message import EmailMessage
 
 import pytest
-from tests.pages import acting_pages, honest_pages, xml_pages
+from tests.pages import acting_pages, browser_pages, honest_pages, xml_pages
 from tests.pages.honest_pages import HONEST, HonestPage
 from tests.pages.smuggling_pages import PAYLOADS, TRICKS, exclusive_or
 from tests.stolen_time import StolenTime
@@ -69,6 +69,17 @@ def test_a_payload_comes_out_and_its_page_is_held(trick: Callable[[bytes], str])
     assert report.outcomes == ()
 
 
+@pytest.mark.parametrize("trick", browser_pages.TRICKS, ids=lambda trick: trick.__name__)
+def test_a_payload_comes_out_of_every_part_of_the_browser(trick: Callable[[bytes], str]) -> None:
+    for name in ("eicar.com", "invoice.zip"):
+        assert any(PAYLOADS[name] in content for content in open_page(trick(PAYLOADS[name]))[1:]), name
+
+
+@pytest.mark.parametrize("trick", [*browser_pages.HELD, *browser_pages.TRICKS[::9]], ids=lambda trick: trick.__name__)
+def test_a_page_that_uses_rare_parts_of_the_browser_is_held(trick: Callable[[bytes], str]) -> None:
+    assert judge(HonestPage(trick(PAYLOADS["setup.exe"]))).decision == "quarantine"
+
+
 @pytest.mark.parametrize("name", ACTING)
 def test_a_page_that_acts_is_held(name: str) -> None:
     report = judge(HonestPage(ACTING[name]))
@@ -103,6 +114,7 @@ def test_an_honest_page_is_delivered(name: str) -> None:
 
 def test_the_sets_are_as_large_as_they_are_said_to_be() -> None:
     assert len(TRICKS) >= 60
+    assert len(browser_pages.TRICKS) >= 80
     assert len(TRICKS) * len(PAYLOADS) + len(ACTING) >= 150
     assert len(HONEST) >= 60
 

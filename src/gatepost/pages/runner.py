@@ -27,6 +27,7 @@ MAX_MEMORY = 96 << 20
 MAX_STACK = 768 << 10
 MAX_RERUNS = 12
 MAX_JOBS = 2_000
+MAX_ERROR = 200_000  # letters of a message, which may be what a page keeps its payload in
 ROUNDS = ("load", "load", "user", "load", "user", "load")
 # CPU seconds: of a page, more for each character of code that is compiled, and for what a script decodes.
 PAGE_SECONDS, SECONDS_OF_CODE, MAX_PAGE_SECONDS = 0.2, 0.25e-6, 0.26
@@ -268,7 +269,7 @@ class PageRunner:
             raise StoppedError
         self._limit_time()
         try:
-            self._lead("error", _clean(first[:160]))
+            self._lead("error", _clean(first[:MAX_ERROR]))
         except _quickjs.JSException:
             self._ended = self._ended or "time"
             raise StoppedError from None

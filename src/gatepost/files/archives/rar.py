@@ -39,9 +39,12 @@ class RarEntry(msgspec.Struct, frozen=True):
     window: int = 0
 
 
-def read_members(content: bytes, budget: UnpackBudget, _passwords: Iterable[str] = ()) -> Iterator[Member]:
-    """Yield every file; where the headers are encrypted, one member without a name."""
+def read_members(content: bytes, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Iterator[Member]:
+    """Yield every file; where the headers are encrypted, one member without a name. No password is tried: what comes
+    out of the cipher is packed, and nothing here unpacks it. That is said."""
     entries, unread, end = _read_entries(content, budget.max_files)
+    if unread == "encrypted" or any(entry.encrypted for entry in entries):
+        budget.untried = max(budget.untried, len(tuple(passwords)))
     files = [entry for entry in entries if not entry.folder]
     packed = any(not (entry.stored or entry.encrypted or entry.split) for entry in files)
     fits = all(entry.window <= MAX_WINDOW for entry in entries)

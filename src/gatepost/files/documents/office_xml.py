@@ -83,10 +83,14 @@ _ELEMENT = re.compile(
 _ATTRIBUTE = re.compile(r"([\w:.-]{1,60})\s{0,10}=\s{0,10}(?:\"([^\"]*)\"|'([^']*)')")
 _MARKS = tuple(
     b"Relationship instrText fldSimple ddeLink onLoad ppaction uto_ dde- encryption-data binaryData binData "
-    b"binary-data SupBook HYPERLINK( script: href= NavigateUri= :macrosheet <chunk Formula= "
+    b"binary-data SupBook HYPERLINK( WEBSERVICE( webservice( .IMAGE( script: href= NavigateUri= :macrosheet <chunk "
+    b"Formula= "
     b"urn:schemas-microsoft-com:xslt".split()
 )
 _FORMULA_LINK = re.compile(r"HYPERLINK\(\s{0,5}(?:&quot;|\")([^&\"<]{4,2000})", re.IGNORECASE)
+# Functions that fetch what they name as soon as the sheet is calculated, with cells of it in the address; and pictures.
+_FETCHING = re.compile(r"(WEBSERVICE|\.IMAGE)\(\s{0,5}(?:&quot;|\")?([^&\"<)]{1,2000})", re.IGNORECASE)
+MAX_FETCHING = 200
 _JOINED = re.compile(r"(?:&quot;|\")\s{0,5}&amp;\s{0,5}(?:&quot;|\")")
 # Shapes in Word (VML), and pages of XPS.
 _SHAPE_LINK = re.compile(
@@ -172,8 +176,20 @@ def _scan(text: str, builder: ContentsBuilder) -> None:
     if "HYPERLINK(" in text:
         joined = _JOINED.sub("", text)  # `"https://" & "evil.example"`
         builder.add_links(unescape(match.group(1)) for match in _FORMULA_LINK.finditer(joined))
+    if "SERVICE(" in text or "service(" in text or ".IMAGE(" in text:
+        _inspect_fetching(_JOINED.sub("", text), builder)
     if "href=" in text or "NavigateUri=" in text:
         builder.add_links(unescape(match.group(1)) for match in islice(_SHAPE_LINK.finditer(text), MAX_SHAPE_LINKS))
+
+
+def _inspect_fetching(text: str, builder: ContentsBuilder) -> None:
+    """Inspect formulas whose value comes from a server (`_xlfn.WEBSERVICE`, `_xlfn.IMAGE`)."""
+    for match in islice(_FETCHING.finditer(text), MAX_FETCHING):
+        target = unescape(match.group(2))
+        if _ELSEWHERE.match(target):
+            builder.add_link(target)
+        if match.group(1).upper() == "WEBSERVICE":
+            builder.add_trait("remote-object", target)
 
 
 def _parse_attributes(text: str) -> dict[str, str]:

@@ -48,8 +48,19 @@ function noteOnce(kind, value) {
   if (noted.size < 400 && !noted.has(key)) { noted.set(key, 1); note(kind, value); }
 }
 const lacks = name => noteOnce('missing', name);
+// The last error, for a page that waits for one.
+let lastFault, lastMessage = '';
+const toldErrors = new NativeMap();
+function tellError(text, fault) {
+  lastFault = fault === undefined ? new Error(text.replace(/^\w*Error: /, '')) : fault; lastMessage = 'Uncaught ' + text;
+  if (toldErrors.size > 20 || toldErrors.has(text)) return;
+  toldErrors.set(text, 1);
+  const handler = window.onerror, told = lastFault;
+  if (typeof handler === 'function') addTask(() => apply(handler, window, [lastMessage, PAGE, 1, 1, told]));
+}
 const noteError = fault => {
   let text = '';
+  try { tellError(fault && fault.name ? fault.name + ': ' + fault.message : toText(fault), fault); } catch (other) { /* hostile */ }
   try { text = fault && fault.name ? fault.name + ': ' + fault.message : toText(fault); } catch (other) { /* hostile */ }
   noteOnce('error', text.slice(0, 160));
 };

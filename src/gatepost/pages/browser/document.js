@@ -60,6 +60,7 @@ function connectNode(node, runsScripts) {
   for (const key of keys) if (key[0] === 'o' && key[1] === 'n') registerMark(node, key, marks[key]);
   if (marks.href && isScriptLink(marks.href)) registerLink(node, marks.href);
   if (marks.action && isScriptLink(marks.action)) registerLink(node, marks.action);
+  if (marks.formaction && isScriptLink(marks.formaction)) registerLink(node, marks.formaction);
   if (marks.srcdoc) readMarkup(marks.srcdoc, makeFragment(), true);
   const source = marks.src || marks.data || '';
   if (source && name !== 'script') loadSource(node, source);

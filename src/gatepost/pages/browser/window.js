@@ -11,13 +11,14 @@ giveLate(keysOf(LATE_CLASSES), takeClass);
 giveLate(keysOf(ALIASES), takeClass);
 giveLate(['MouseEvent', 'KeyboardEvent', 'CustomEvent', 'UIEvent', 'InputEvent', 'PointerEvent', 'TouchEvent', 'MessageEvent', 'ErrorEvent', 'ProgressEvent', 'FocusEvent',
   'SubmitEvent', 'HashChangeEvent', 'PopStateEvent', 'StorageEvent', 'DragEvent', 'ClipboardEvent', 'WheelEvent', 'AnimationEvent'], name => makeEventClass(name));
+giveLate(['WeakRef'], () => makeWeakRef());
 giveLate(['Audio', 'Image', 'Option'], name => makeElementFunction(name));
 giveLate(keysOf(ELEMENT_TAGS), name => elementClassOf(ELEMENT_TAGS[name]));
-giveLate(['Notification', 'RTCPeerConnection', 'BroadcastChannel', 'AudioContext', 'webkitAudioContext', 'OfflineAudioContext', 'SpeechSynthesisUtterance', 'CompressionStream',
-  'XSLTProcessor', 'CSSStyleSheet', 'FontFace', 'PaymentRequest', 'AbortController', 'Intl', 'Path2D', 'OffscreenCanvas', 'DOMMatrix', 'DOMPoint', 'DOMRect', 'WebGLRenderingContext',
+giveLate(['Notification', 'RTCPeerConnection', 'AudioContext', 'webkitAudioContext', 'OfflineAudioContext', 'SpeechSynthesisUtterance', 'CompressionStream',
+  'XSLTProcessor', 'CSSStyleSheet', 'FontFace', 'PaymentRequest', 'AbortController', 'Path2D', 'OffscreenCanvas', 'DOMMatrix', 'DOMPoint', 'DOMRect', 'WebGLRenderingContext',
   'CanvasRenderingContext2D', 'SVGSVGElement', 'NodeList', 'HTMLCollection', 'NamedNodeMap', 'CSSStyleDeclaration', 'Selection', 'Storage', 'Location', 'Navigator', 'History', 'Screen', 'DOMTokenList'],
 name => { if (name === 'XSLTProcessor' || name === 'CompressionStream') lacks(name); return makeAnything(name); });
-giveLate(['NodeFilter', 'XPathResult', 'performance', 'crypto', 'WebAssembly'], name => makeWindowObject(name));
+giveLate(['NodeFilter', 'XPathResult', 'performance', 'crypto', 'WebAssembly', 'Intl'], name => makeWindowObject(name));
 giveLate(['screen', 'history', 'localStorage', 'sessionStorage', 'customElements', 'chrome', 'external', 'styleMedia', 'visualViewport', 'speechSynthesis', 'indexedDB', 'caches',
   'trustedTypes', 'CSS', 'scheduler', 'cookieStore'], name => makeWindowObject(name), true);
 giveLate(['navigator', 'clientInformation'], () => readNavigator(), true);
@@ -62,7 +63,7 @@ return function lead(order, given) {
   if (order === 'library') { takeLibrary(given); return ''; }
   if (order === 'missing') return giveMissing(given) ? 'given' : '';
   if (order === 'module') { loadModule(given); return ''; }
-  if (order === 'error') { noteOnce('error', given); return ''; }
+  if (order === 'error') { tellError(given); noteOnce('error', given.slice(0, 160)); return ''; }
   if (order === 'next') { document.currentScript = null; if (queuePlace >= queued.length) return ''; const next = queued[queuePlace++]; document.currentScript = next.node; if (next.isModule) { loadModule(next.text); return ' '; } return flatten(next.text) || ' '; }
   if (order === 'loaded') { document.currentScript = null; document.readyState = 'complete'; return ''; }
   if (order === 'turn') { calledBefore = called; if (given === 'user' && hasNewInputs) fillInputs(); return taskPlace < tasks.length && runTasks(given) > 0 ? 'more' : ''; }

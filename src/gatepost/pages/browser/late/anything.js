@@ -2,13 +2,14 @@
 
 // What nobody knows: every property, call and construction of it is another one. Functions that are given to it are
 // called, as a library that is not here would do; what else is given to it is noted.
-function makeAnything(name, text = '') {
+function makeAnything(name, text = '', isSettled = false) {
   const kept = makeObject(null);
   const proxy = new NativeProxy(function () {}, {
     get(_, key) {
       if (key in kept) return kept[key];
       if (key === Symbol.toPrimitive) return () => text;
       if (key === Symbol.iterator) return function* () {};
+      if (key === 'then' && !isSettled && text === '') return (call, other) => apply(nativeThen, resolved(makeAnything(name, text, true)), [call, other]);
       if (typeof key === 'symbol' || key === 'then' || key === 'toJSON') return undefined;
       if (key === 'toString' || key === 'valueOf') return () => text;
       if (key === 'length') return 0;

@@ -11,7 +11,7 @@ class DocumentMembers {
   get links() { return makeCollection(selectAll(this, 'a[href]')); }
   get anchors() { return makeCollection(selectAll(this, 'a[name]')); }
   get scripts() { return makeCollection(selectAll(this, 'script')); }
-  get styleSheets() { return selectAll(this, 'style').map(node => ({ cssRules: [], rules: [], ownerNode: node, insertRule() { return 0; } })); }
+  get styleSheets() { return selectAll(this, 'style').map(node => makeSheet(node)); }
   get all() { return makeCollection(selectAll(this, '*')); }
   get implementation() { return { createHTMLDocument() { const made = new Document(); readMarkup('<html><head></head><body></body></html>', made, false); return made; }, createDocument: () => new Document(), createDocumentType: () => ({}), hasFeature: () => true }; }
   get fonts() { return { ready: resolved(), load: () => resolved([]), check: () => true, add() {}, forEach() {} }; }

@@ -8,7 +8,7 @@ const parseColour = text => { const hex = /^#([0-9a-f]{6})/i.exec(text), parts =
 class ImageData { constructor(one, two, three) { if (typeof one === 'number') { this.width = one; this.height = two; this.data = new Uint8ClampedArray(Math.min(one * two, MAX_PIXELS) * 4); } else { this.data = one; this.width = two; this.height = three || one.length / 4 / two; } } }
 function drawingOn(canvas, kind) {
   if (canvas.drawing) return canvas.drawing;
-  if (kind !== '2d') { lacks('canvas ' + kind); return kind === 'bitmaprenderer' ? makeAnything('drawing') : null; }
+  if (kind !== '2d') { lacks('canvas ' + kind); return makeAnything('drawing'); }
   const size = () => [Math.max(1, +canvas.width || 300), Math.max(1, +canvas.height || 150)];
   let pixels = null, width = 0;
   const surface = () => { const [w, h] = size(); if (!pixels || width !== w) { if (w * h > MAX_PIXELS) throw new RangeError('canvas'); width = w; pixels = new Uint8ClampedArray(w * h * 4); } return pixels; };

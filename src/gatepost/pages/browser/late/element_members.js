@@ -116,6 +116,8 @@ class ElementMembers {
   getScreenCTM() { return this.getCTM(); }
   setPointerCapture() {}
   releasePointerCapture() {}
+  assignedNodes() { let root = this; while (root.parentNode) root = root.parentNode; return root.host ? slice(root.host.$list) : []; }
+  assignedElements() { return this.assignedNodes().filter(node => node.nodeType === 1); }
   insertRow() { return this.appendChild(makeElement('tr')); }
   insertCell() { return this.appendChild(makeElement('td')); }
 }

@@ -26,13 +26,28 @@ const KEYS = [{ key: 'F12', code: 'F12', keyCode: 123, which: 123 }, { key: 'u',
   { key: 'Enter', code: 'Enter', keyCode: 13, which: 13 }, { key: 'Escape', code: 'Escape', keyCode: 27, which: 27 }];
 function makeEvent(type, target) {
   const event = new Event(type, { bubbles: true, cancelable: true, button: 0, buttons: 1, clientX: 321, clientY: 204, pageX: 321, pageY: 204,
-    screenX: 400, screenY: 300, movementX: 3, movementY: 2, deltaY: 40, detail: 1, timeStamp: 1500, key: 'a', code: 'KeyA', keyCode: 65,
+    screenX: 400, screenY: 300, movementX: 3, movementY: 2, deltaY: 400, detail: 1, timeStamp: 1500, key: 'a', code: 'KeyA', keyCode: 65,
     which: 65, ctrlKey: false, shiftKey: false, altKey: false, metaKey: false, data: '', lengthComputable: false, persisted: false,
+    pointerType: 'mouse', pointerId: 1, isPrimary: true, pressure: 0.5, reason: lastFault, error: lastFault, message: lastMessage, animationName: '', propertyName: '', elapsedTime: 1,
     touches: [{ clientX: 321, clientY: 204 }], origin: 'null', source: window, state: null, newURL: '', oldURL: '' });
   event.target = event.currentTarget = event.srcElement = target;
   event.clipboardData = event.dataTransfer = { types: [], items: [], files: [], getData: () => '', clearData() {},
     setData(kind, text) { note('clipboard', text, type === 'copy' || type === 'cut' ? 'event' : trigger); } };
   return event;
+}
+
+// What a listener compares keys and fields with stands in its source.
+const sourceOf = listener => { try { return apply(nativeToString, typeof listener === 'function' ? listener : listener.handleEvent, []).slice(0, 20000); } catch (fault) { return ''; } };
+function wantedKeys(listener) {
+  const found = [], source = sourceOf(listener);
+  for (const match of source.matchAll(/\.(key|code)\s*={2,3}\s*["'`]([^"'`]{1,20})["'`]/g)) if (found.length < 6) found.push({ key: match[2], code: match[2] });
+  for (const match of source.matchAll(/\.(?:keyCode|which)\s*={2,3}\s*(\d{1,3})/g)) if (found.length < 6) found.push({ key: fromCodes(+match[1]), keyCode: +match[1], which: +match[1] });
+  return found;
+}
+function wantedTexts(listener) {
+  const found = [];
+  for (const match of sourceOf(listener).matchAll(/\.value(?:\.\w{1,20}\(\))?\s*={2,3}\s*["'`]([^"'`\n]{1,60})["'`]/g)) if (found.length < 3) found.push(match[1]);
+  return found;
 }
 
 // Call one listener as its event would, keys several times; blocking of the keys that show a page's source is noted.
@@ -44,13 +59,19 @@ function callListener(target, type, listener) {
     return event;
   };
   if (type === 'keydown' || type === 'keyup' || type === 'keypress') {
-    for (const key of KEYS) {
+    for (const key of [...KEYS, ...wantedKeys(listener)]) {
       const event = Object.assign(makeEvent(type, target), key);
       if (key.key === 'F12' || key.ctrlKey) event.watch = () => noteOnce('blocks', key.key);
       call(event);
     }
     return undefined;
   }
+  if (type === 'visibilitychange') {
+    document.hidden = true; document.visibilityState = 'hidden';
+    try { call(makeEvent(type, target)); } finally { document.hidden = false; document.visibilityState = 'visible'; }
+  }
+  const asked = type in USER_EVENTS ? wantedTexts(listener) : [];
+  for (let i = 0; i < asked.length; i++) { const undo = typeInto(asked[i]); try { call(makeEvent(type, target)); } finally { undo(); } }
   const event = makeEvent(type, target);
   if (type === 'contextmenu') event.watch = () => noteOnce('blocks', 'menu');
   return call(event);
@@ -60,7 +81,7 @@ function register(target, type, listener) {
   if (registered.length > 4000) { isCut = true; return; }
   type = toText(type);
   registered[registered.length] = { target, type, listener };
-  const lasting = type === 'click' || type === 'mousemove' || type === 'keydown' ? 3 : 1;
+  const lasting = type === 'click' || type === 'mousemove' || type === 'keydown' || type === 'wheel' || type === 'scroll' || type === 'pointermove' || type === 'touchmove' ? 3 : 1;
   const who = type in USER_EVENTS ? 'user' : 'load';
   const at = type === 'submit' ? now + 5000 : type === 'beforeunload' || type === 'unload' || type === 'pagehide' ? now + 9000 : undefined;
   for (let i = 0; i < lasting; i++) {

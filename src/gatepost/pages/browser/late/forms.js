@@ -9,12 +9,20 @@ function fillInputs() {
     if (node.localName !== 'input' && node.localName !== 'textarea') return;
     filled.add(node);
     const kind = (node.$marks.type || 'text').toLowerCase();
+    if (kind === 'checkbox' || kind === 'radio') node.$marks.checked = '';
+    if (kind === 'range') hide(node, 'typed', node.$marks.max || '100');
     if (/^(?:hidden|submit|button|checkbox|radio|reset|image|file|range|color|date)$/.test(kind) || node.value) return;
     hide(node, 'typed', typedInto(node));
   });
 }
 const isSecret = node => (node.$marks.type || '').toLowerCase() === 'password' || /pass|pwd|secret|pin\b|kennwort|contrase|senha|mot.?de.?passe/i.test((node.$marks.name || '') + ' ' + (node.$marks.id || '') + ' ' + (node.$marks.placeholder || '')) || /text-security/.test(node.$marks.style || '');
 const typedInto = node => isSecret(node) ? PASSWORD : /mail|user|login|account|konto/i.test((node.$marks.type || '') + (node.$marks.name || '') + (node.$marks.id || '') + (node.$marks.placeholder || '')) ? ACCOUNT : TYPED;
+// Type a text that the page asks for into its fields; return what undoes that.
+function typeInto(text) {
+  const before = [];
+  visit(document, node => { if (node.nodeType === 1 && (node.localName === 'input' || node.localName === 'textarea') && before.length < 50 && node.$marks.type !== 'hidden') { before.push([node, node.typed]); hide(node, 'typed', text); } });
+  return () => { for (const [node, typed] of before) hide(node, 'typed', typed); };
+}
 function sendForm(form) {
   if (!form || form.localName !== 'form') { form = form && form.closest ? form.closest('form') : null; }
   if (!form) return;

@@ -6,7 +6,7 @@ const setMember = (key, value) => {
   if (key === 'href') follow(value, 'location');
   else if (key !== 'hash') noteOnce('go', toText(value));
   else {
-    members.hash = toText(value);
+    members.hash = toText(value).replace(/^#?/, value === '' ? '' : '#');
     for (let i = 0; i < registered.length; i++) if (registered[i].type === 'hashchange') callListener(registered[i].target, 'hashchange', registered[i].listener);
   }
 };

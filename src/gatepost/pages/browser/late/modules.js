@@ -3,6 +3,17 @@
 // Modules have no loader here: what they export is put together by a function.
 const EXPORT = /("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`)|(^|[;{}\n\s])export\s+(default\s+|const\s+|let\s+|var\s+|function\s*\*?\s*|async\s+function\s+|class\s+)?([\w$]*)?/g;
 const STATIC_IMPORT = /(^|[;\n}])\s*import(?=[\s{*"'])\s*(?:([\w$]+)\s*,?\s*)?(?:\{([^}]*)\}|\*\s*as\s+([\w$]+))?\s*(?:from)?\s*(["'])((?:(?!\5).)*)\5/g;
+function mapAddress(address) {
+  for (const node of selectAll(document, 'script')) {
+    if ((node.$marks.type || '').trim().toLowerCase() !== 'importmap') continue;
+    let names;
+    try { names = parseJson(collectText(node)).imports; } catch (fault) { continue; }
+    if (!names || typeof names !== 'object') continue;
+    if (hasOwn(names, address)) return toText(names[address]);
+    for (const name of keysOf(names)) if (name.endsWith('/') && address.startsWith(name)) return toText(names[name]) + address.slice(name.length);
+  }
+  return address;
+}
 function loadModule(text) {
   note('code', 'module', text);
   const names = [];

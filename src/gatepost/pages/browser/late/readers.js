@@ -12,6 +12,10 @@ class DecompressionStream { constructor(form) { this.form = toText(form); this.r
 
 class ReadableStream { constructor(source) { let bytes = ''; const made = makeStream('', {}); const control = { enqueue(part) { bytes += bytesOf(part); }, close() {}, error() {} }; if (source && source.start) attempt(() => source.start(control), trigger); if (source && source.pull) attempt(() => source.pull(control), trigger); return Object.assign(made, makeStream(bytes)); } }
 
+class TextDecoderStream { change(bytes) { return bytes; } }
+
+class TextEncoderStream { change(bytes) { return bytes; } }
+
 class TransformStream { constructor() { this.readable = makeStream(''); this.writable = makeAnything('writable'); } change(bytes) { return bytes; } }
 
 class WritableStream { constructor(sink) { this.sink = sink; } take(bytes) { if (this.sink && this.sink.write) this.sink.write(viewOf(bytes)); } getWriter() { const self = this; return { write(part) { self.take(bytesOf(part)); return resolved(); }, close: () => resolved() }; } }

@@ -18,6 +18,15 @@ function makeStyle(text) {
     set: (_, key, value) => { if (key === 'cssText') { for (const name of keysOf(kept)) delete kept[name]; read(value); } else if (typeof key !== 'symbol') kept[toDashes(key)] = toText(value); return true; },
     has: (_, key) => typeof key === 'string', ownKeys: () => ['setProperty', 'getPropertyValue', 'removeProperty', 'getPropertyPriority', 'item'] });
 }
+// The rules of a style sheet, as a script reads them.
+function makeSheet(node) {
+  const rules = [];
+  for (const match of collectText(node).slice(0, 2000000).matchAll(/([^{}]{1,2000})\{([^{}]*)\}/g)) {
+    if (rules.length >= 500) break;
+    rules.push({ type: 1, selectorText: match[1].trim(), cssText: match[1].trim() + ' { ' + match[2].trim() + ' }', style: makeStyle(match[2]), conditionText: match[1], name: match[1].trim().replace(/^@\S+\s*/, '') });
+  }
+  return { cssRules: rules, rules, ownerNode: node, disabled: false, insertRule(text) { const match = /([^{}]*)\{([^{}]*)\}/.exec(toText(text)); if (match) rules.unshift({ selectorText: match[1].trim(), cssText: toText(text), style: makeStyle(match[2]) }); return 0; }, deleteRule() {} };
+}
 let sheetPlace = 0;
 function computeStyle(node, pseudo) {
   while (sheetPlace < sheets.length) readSheet(sheets[sheetPlace++]);

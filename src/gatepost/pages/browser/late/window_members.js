@@ -27,7 +27,7 @@ class WindowMembers {
   showModalDialog(target) { follow(target, 'open'); }
   navigate(target) { follow(target, 'location'); }
   getComputedStyle(node, pseudo) { return computeStyle(node, pseudo); }
-  matchMedia(text) { return { matches: !/dark|print|reduce/.test(toText(text)), media: toText(text), addListener() {}, addEventListener() {}, removeListener() {}, removeEventListener() {} }; }
+  matchMedia(text) { return { matches: !/dark|print|reduce/.test(toText(text)), media: toText(text), addListener(call) { if (typeof call === 'function') addTask(() => call({ matches: true, media: toText(text) }), 'user'); }, addEventListener(_, call) { if (typeof call === 'function') addTask(() => call({ matches: true, media: toText(text) }), 'user'); }, removeListener() {}, removeEventListener() {} }; }
   getSelection() { return readSelection(); }
   postMessage(data) { addTask(() => { const event = Object.assign(makeEvent('message', window), { data }); for (let i = 0; i < registered.length; i++) if (registered[i].type === 'message' && registered[i].target === window) apply(registered[i].listener, window, [event]); }); }
   structuredClone(value) { try { return parseJson(stringify(value)); } catch (fault) { return value; } }
@@ -42,5 +42,5 @@ class WindowMembers {
   }
   showOpenFilePicker() { return rejected(new Error('AbortError')); }
   showDirectoryPicker() { return rejected(new Error('AbortError')); }
-  __importData(address) { const text = readAddress(address); if (text === null) { note('request', 'GET', resolveAddress(address), '', 'module', trigger); return resolved(makeAnything('module')); } return loadModule(text); }
+  __importData(address) { address = mapAddress(toText(address)); const text = readAddress(address); if (text === null) { note('request', 'GET', resolveAddress(address), '', 'module', trigger); return resolved(makeAnything('module')); } return loadModule(text); }
 }

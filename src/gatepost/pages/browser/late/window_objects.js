@@ -22,7 +22,7 @@ function makeClock() {
 }
 const WINDOW_OBJECTS = {
   screen: () => ({ width: 1920, height: 1080, availWidth: 1920, availHeight: 1040, colorDepth: 24, pixelDepth: 24, orientation: { type: 'landscape-primary', addEventListener() {} } }),
-  history: () => ({ length: 2, state: null, scrollRestoration: 'auto', pushState() {}, replaceState() {}, back() {}, forward() {}, go() {} }),
+  history: () => ({ length: 2, state: null, scrollRestoration: 'auto', pushState(state) { this.state = state; }, replaceState(state) { this.state = state; }, back() {}, forward() {}, go() {} }),
   customElements: () => ({ define(name, made) { customs.set(toText(name).toLowerCase(), made); for (const node of selectAll(document, toText(name))) callCustom(node, made); }, get: name => customs.get(name), whenDefined: () => resolved(), upgrade() {} }),
   chrome: () => ({ runtime: {}, app: {} }),
   external: () => ({}),
@@ -30,9 +30,10 @@ const WINDOW_OBJECTS = {
   visualViewport: () => ({ width: 1280, height: 720, scale: 1, addEventListener() {} }),
   trustedTypes: () => ({ createPolicy: (name, rules) => ({ createHTML: text => rules && rules.createHTML ? rules.createHTML(text) : text, createScript: text => rules && rules.createScript ? rules.createScript(text) : text, createScriptURL: text => rules && rules.createScriptURL ? rules.createScriptURL(text) : text }) }),
   CSS: () => ({ supports: () => true, escape: toText, registerProperty() {} }),
-  scheduler: () => ({ postTask(work) { addTask(work); return resolved(); } }),
+  scheduler: () => ({ postTask(work) { addTask(work); return resolved(); }, yield: () => resolved() }),
+  Intl: () => { const made = makeAnything('Intl'); made.Segmenter = function () { this.segment = text => slice([...toText(text)]).map((segment, index) => ({ segment, index, isWordLike: true })); }; return made; },
   localStorage: makeStorage, sessionStorage: makeStorage, performance: makeClock,
-  speechSynthesis: () => makeAnything('speech'), indexedDB: () => makeAnything('indexedDB'), caches: () => makeAnything('caches'), cookieStore: () => makeAnything('cookieStore'),
+  speechSynthesis: () => makeAnything('speech'), indexedDB: () => makeDatabase(), caches: () => makeCaches(), cookieStore: () => makeAnything('cookieStore'),
   NodeFilter: () => ({ SHOW_ALL: 0xffffffff, SHOW_ELEMENT: 1, SHOW_TEXT: 4, SHOW_COMMENT: 128, FILTER_ACCEPT: 1, FILTER_REJECT: 2, FILTER_SKIP: 3 }),
   XPathResult: () => ({ ANY_TYPE: 0, STRING_TYPE: 2, FIRST_ORDERED_NODE_TYPE: 9, ORDERED_NODE_SNAPSHOT_TYPE: 7, UNORDERED_NODE_SNAPSHOT_TYPE: 6, ORDERED_NODE_ITERATOR_TYPE: 5 }),
   crypto: () => ({ getRandomValues: randomBytes, randomUUID: () => '36b8f84d-df4e-4d49-b662-bcde71a8764f', subtle: { decrypt: () => decrypts(), encrypt: () => resolved(new Buffer(16)), importKey: () => resolved({}), deriveKey: () => resolved({}), deriveBits: () => resolved(new Buffer(32)), digest: () => resolved(new Buffer(32)), generateKey: () => resolved({}), exportKey: () => resolved(new Buffer(32)), sign: () => resolved(new Buffer(32)), verify: () => resolved(true) } }),
