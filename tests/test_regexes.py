@@ -13,6 +13,7 @@ import contextlib
 import importlib
 import math
 import pkgutil
+import random
 import re
 import signal
 import time
@@ -348,3 +349,37 @@ def test_patterns_that_are_made_at_run_time_are_known() -> None:
         if any(not isinstance(call.args[0], ast.Constant) for call in _calls(module)):
             found.add(module.__name__)
     assert found - _MADE_ONCE == set(RUN_TIME)
+
+
+def _is_possessive(tree: Any) -> bool:
+    return any(code in (codes.POSSESSIVE_REPEAT, codes.ATOMIC_GROUP) for code, _ in _nodes(tree))
+
+
+def test_possessive_patterns_give_one_answer() -> None:
+    """Possessive repeats and atomic groups are new in Python 3.11, and some releases have faults there. Whatever Python
+    runs this: `fullmatch` answers as `match` does for the same expression with its end stated."""
+    chance = random.Random(11)
+    tried = 0
+    for used in all_patterns():
+        tree = parser.parse(used.pattern.pattern, used.pattern.flags & ~re.DEBUG)
+        if not _is_possessive(tree):
+            continue
+        tried += 1
+        source = used.pattern.pattern
+        is_text = isinstance(source, str)
+        whole: re.Pattern[Any] = re.compile(
+            f"(?:{source})\\Z" if is_text else b"(?:" + source + b")\\Z", used.pattern.flags
+        )
+        pieces = [
+            *sorted(set(_characters(tree)))[:30],
+            *(piece for _, piece in _pumps(used.pattern)),
+            " ",
+            "\n",
+            "a",
+            '"',
+        ]
+        for _ in range(150):
+            text = "".join(chance.choice(pieces) for _ in range(chance.randint(0, 8)))[:200]
+            given = text if is_text else text.encode("latin-1", "replace")
+            assert bool(used.pattern.fullmatch(given)) == bool(whole.match(given)), (used.name, given)
+    assert tried > 50

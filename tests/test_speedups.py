@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from tools import build_speedups
 
 from gatepost import speedups
-from gatepost.checks import phrases
+from gatepost.checks import phrases, triggers
 from gatepost.checks.text import advertising
 from gatepost.mail import addresses, headers, links, mime, reader
 from gatepost.mail.html import document
@@ -30,7 +30,7 @@ from gatepost.mail.html.active import HtmlNotes
 from gatepost.mail.html.document import BREAK
 from gatepost.mail.html.limits import limit_html
 from gatepost.mail.links import Links
-from gatepost.mail.message import Message
+from gatepost.mail.message import Field, Message
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import RUN, find_smallest_hashes
 from gatepost.textmodel import concepts, learnt, words
@@ -75,6 +75,13 @@ def test_the_same_spelled_places(text: str) -> None:
 @given(st.text(st.sampled_from("ab \n\t\xe0\xff\xdfA.\u0430\U0001d400"), max_size=40), st.integers(1, 12))
 def test_the_same_long_runs(text: str, least: int) -> None:
     assert native.has_long_run(text, least) == advertising.has_long_run(text, least)
+
+
+@given(st.lists(st.tuples(st.sampled_from("from subject to x-mailer odd".split()), st.binary(max_size=6)), max_size=6))
+def test_the_same_signs_of_fields(fields: list[tuple[str, bytes]]) -> None:
+    made = tuple(Field(name, "", name.title().encode() + raw if raw[:1] > b"A" else raw) for name, raw in fields)
+    given_signs = ({"x-mailer": 2, "to": 1 << 50}, {"from": b"From", "to": b"To"}, 1 << 40)
+    assert native.field_signs(made, *given_signs) == triggers.find_field_signs(made, *given_signs)
 
 
 LINES = st.sampled_from(
@@ -172,6 +179,10 @@ def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks:
         (lambda: native.link_words("ä.com", frozenset()), ValueError),
         (lambda: native.squeeze(b"a", True), TypeError),
         (lambda: native.spelled_places(b"a"), TypeError),
+        (lambda: native.field_signs([], {}, {}, 1), TypeError),
+        (lambda: native.field_signs((1,), {}, {}, 1), AttributeError),
+        (lambda: native.field_signs((Field("a", "", b""),), {"a": "b"}, {}, 1), TypeError),
+        (lambda: native.field_signs((Field("a", "", b""),), {}, {"a": "b"}, 1), TypeError),
         (lambda: native.has_long_run(b"a", 1), TypeError),
         (lambda: native.has_long_run("a", 0), ValueError),
     ],

@@ -93,7 +93,7 @@ static int execute(PyObject *module)
 {
     fill_crc_table();
     fill_sorts();
-    if (intern_names() < 0)
+    if (intern_attributes() < 0 || intern_names() < 0)
         return -1;
     PyType_Spec *specs[] = {&row_table_spec, &phrase_index_spec, &concept_index_spec};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
@@ -146,6 +146,8 @@ static PyMethodDef functions[] = {
      "find_segments(source, limit, most): start and end of lines of dashes before a content field."},
     {"spelled_places", spelled_places, METH_O,
      "spelled_places(text): where words with a mark inside may begin, and whether letters stand with gaps."},
+    {"field_signs", field_signs, METH_VARARGS,
+     "field_signs(fields, table, spelled, odd): what a table says of the names of fields, and whether one is odd."},
     {"has_long_run", has_long_run, METH_VARARGS, "has_long_run(text, least): so many small letters and blanks in a row."},
     {NULL, NULL, 0, NULL},
 };

@@ -10,7 +10,7 @@ necessary condition of the checks that need it: `tests/checks/test_triggers.py` 
 that it finds nothing. What depends on a name alone is worked out once for each name and kept.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 from gatepost.checks.files.malware import EICAR_SIGNATURE
@@ -49,7 +49,9 @@ from gatepost.checks.text.learned import MANY_RECIPIENTS
 from gatepost.checks.text.lures import MAX_NAMED, SHORTEST_PLANTED
 from gatepost.findings import SIGNS, THEME_SIGN, Check, Reading
 from gatepost.kinds import Finding
+from gatepost.mail.message import Field
 from gatepost.names import MAX_DOMAIN, Address, keep_answers, normal_domain, org_domain
+from gatepost.speedups import native
 
 # A check, compiled: the bits of which one must be set, those of its themes, and what it does.
 Row = tuple[int, int, str, Callable[[Reading], Iterable[Finding]]]
@@ -274,16 +276,23 @@ _FIELD_BITS: dict[str, int] = {
 _SPELLED = {"from": b"From", "subject": b"Subject", "to": b"To"}
 
 
-def _look_at_fields(reading: Reading) -> int:
+def find_field_signs(
+    fields: tuple[Field, ...], table: Mapping[str, int], spelled: Mapping[str, bytes], odd: int
+) -> int:
+    """Return what the table says of the names of fields, together; and `odd` where one of those whose spelling is given
+    begins with other bytes, or has bytes that are not ASCII."""
     bits = 0
-    of_field, spelled = _FIELD_BITS.get, _SPELLED
-    for field in reading.message.headers.fields:
+    for field in fields:
         name = field.name
-        bits |= of_field(name, 0)
-        if name in spelled:
-            raw = field.raw
-            if not raw.isascii() or not raw.startswith(spelled[name]):
-                bits |= ODD_FIELD
+        bits |= table.get(name, 0)
+        if name in spelled and not (field.raw.isascii() and field.raw.startswith(spelled[name])):
+            bits |= odd
+    return bits
+
+
+def _look_at_fields(reading: Reading) -> int:
+    fields = reading.message.headers.fields
+    bits: int = (native.field_signs if native else find_field_signs)(fields, _FIELD_BITS, _SPELLED, ODD_FIELD)
     get = reading.fields.get
     if not has_plain_from(get("from", "")[:600]):
         bits |= ODD_FIELD

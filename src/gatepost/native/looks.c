@@ -9,6 +9,14 @@ enum { SMALL_LETTER = 1, DIGIT = 2, MARK = 4, GAP = 8, INSIDE_WORD = 16, IN_RUN 
 #define WIDE 0x80
 
 static unsigned char sorts[256];
+static PyObject *name_attribute, *raw_attribute;
+
+static int intern_attributes(void)
+{
+    name_attribute = PyUnicode_InternFromString("name");
+    raw_attribute = PyUnicode_InternFromString("raw");
+    return name_attribute && raw_attribute ? 0 : -1;
+}
 
 /* As `_LETTERS_AND_MARKS`, `_LETTERS_AND_GAPS`, `_BEFORE_WORD` and `_BROKEN_RUNS` of `checks.text.advertising` say. */
 static void fill_sorts(void)
@@ -33,6 +41,48 @@ static void fill_sorts(void)
         }
         sorts[c] = found;
     }
+}
+
+/* field_signs(fields, table, spelled, odd): what the table says of the names of header fields, together; and `odd` where
+one of those whose spelling is given has other bytes before its colon, or bytes that are not ASCII. */
+static PyObject *field_signs(PyObject *self, PyObject *args)
+{
+    PyObject *fields, *table, *spelled;
+    unsigned long long odd, found = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!O!O!K", &PyTuple_Type, &fields, &PyDict_Type, &table, &PyDict_Type, &spelled, &odd))
+        return NULL;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(fields); i++) {
+        PyObject *field = PyTuple_GET_ITEM(fields, i), *name = PyObject_GetAttr(field, name_attribute);
+        if (!name)
+            return NULL;
+        PyObject *bits = PyDict_GetItemWithError(table, name);
+        if (bits)
+            found |= PyLong_AsUnsignedLongLong(bits);
+        PyObject *spelling = PyErr_Occurred() ? NULL : PyDict_GetItemWithError(spelled, name);
+        Py_DECREF(name);
+        if (PyErr_Occurred())
+            return NULL;
+        if (!spelling || found & odd)
+            continue;
+        PyObject *raw = PyObject_GetAttr(field, raw_attribute);
+        if (!raw)
+            return NULL;
+        if (!PyBytes_Check(raw) || !PyBytes_Check(spelling)) {
+            Py_DECREF(raw);
+            PyErr_SetString(PyExc_TypeError, "bytes are needed");
+            return NULL;
+        }
+        Py_ssize_t size = PyBytes_GET_SIZE(raw), prefix = PyBytes_GET_SIZE(spelling);
+        const char *bytes = PyBytes_AS_STRING(raw);
+        if (size < prefix || memcmp(bytes, PyBytes_AS_STRING(spelling), (size_t)prefix))
+            found |= odd;
+        for (Py_ssize_t at = 0; at < size && !(found & odd); at++)
+            if (bytes[at] & 0x80)
+                found |= odd;
+        Py_DECREF(raw);
+    }
+    return PyLong_FromUnsignedLongLong(found);
 }
 
 /* The bytes of a text; `copy` is what to free afterwards, or NULL. */
