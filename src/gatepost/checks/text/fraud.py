@@ -74,6 +74,8 @@ def disguised_number(reading: Reading) -> Iterator[Finding]:
     letters. Numbers in words stand in deeds and on cheques, so the text must speak of a charge or ask to call.
     """
     phrases = find_phrases(reading)
+    if not phrases.count_of("charge", "call"):
+        return
     if phrases.length_of("charge", "call") > MAX_CALL_TEXT or reading.is_known_list:
         return
     number = find_disguised_number(phrases.text[: 2 * MAX_CALL_TEXT]) or _find_styled(reading)
