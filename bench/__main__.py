@@ -39,6 +39,7 @@ BENCHMARKS = (
     "publish",
     "fairness",
     "web",
+    "searches",
     "domain_reports",
     "model",
     "evasion",
