@@ -21,3 +21,8 @@ def know_list(reading: Reading, age: FacetAge = OFTEN) -> Reading:
     """The same mail, where posts of the list that it names were delivered from the same network before."""
     history = msgspec.structs.replace(reading.sender_history, ready=True, mailing_list=age)
     return msgspec.structs.replace(reading, sender_history=history)
+
+
+def know_member(reading: Reading) -> Reading:
+    """The same mail, a post on a known list by a member who is a known sender."""
+    return know_sender(know_list(reading))

@@ -87,9 +87,9 @@ def test_the_address_itself_has_to_be_proven(history: SenderHistory) -> None:
         (know_list(claiming(list_post="<mailto:l@l.example>")), {"is_known_list"}),
         (
             know_list(claiming(list_post="<mailto:l@l.example>", references="<1@x>")),
-            {"is_known_list", "is_known_answer"},
+            {"is_known_list"},
         ),
-        (know_list(claiming(mailing_list="list x", in_reply_to="<1@x>")), {"is_known_list", "is_known_answer"}),
+        (know_list(claiming(mailing_list="list x", in_reply_to="<1@x>")), {"is_known_list"}),
         (know_list(claiming(mailing_list="list x")), set()),
         (know_list(claiming(list_post="NO", list_unsubscribe="<u>")), set()),  # announcements only
         (know_list(claiming()), set()),  # names no list

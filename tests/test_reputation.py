@@ -87,6 +87,17 @@ def test_everything_that_zones_list_is_asked_in_two_questions() -> None:
     assert second.values == (ReputationValue("file", digest, f"md5:{md5}"), ReputationValue("file", digest))
 
 
+def test_of_a_post_the_host_that_gave_it_to_the_list_is_asked_about() -> None:
+    hops = (
+        b"Received: from lists.org (lists.org [8.8.4.4]) by mx.house.com with ESMTP\r\n"
+        b"Received: from x.net (x.net [9.9.9.9]) by mx.lists.org with ESMTP for <talk@lists.org>\r\n"
+    )
+    _, (question,), _ = examine(hops + b"List-Post: <mailto:talk@lists.org>\r\n" + MAIL, ("host",))
+    assert [each.value for each in question.values] == ["8.8.4.4", "9.9.9.9"]
+    _, (question,), _ = examine(hops + MAIL, ("host",))
+    assert [each.value for each in question.values] == ["8.8.4.4"], "it names no list"
+
+
 def test_a_zone_of_hosts_costs_no_further_step() -> None:
     plain = examine(MAIL, ())[2]
     with_zone = examine(MAIL, ("host", "link", "sender"))[2]

@@ -232,3 +232,20 @@ def test_an_allow_entry_lifts_what_a_rule_decides() -> None:
     ruling = Ruling(allows=(match,))
     result = judge([Finding("rule:drop", "policy")], (), DECIDING, ruling)
     assert (result.verdict, result.decision) == ("clean", "deliver")
+
+
+def test_the_reason_leads_with_what_a_mail_asks_for_and_in_whose_name() -> None:
+    reply = kinds.SENDER_REPLY_TO_FREEMAIL.at("Reply-To")
+    letter = kinds.TEXT_OPENING_LETTER.at("text", strength=0.4)
+    reason = judge([reply, letter], [], shipped_policy()).reason
+    assert reason.startswith(f"{kinds.TEXT_OPENING_LETTER.title} (text); the score is 6"), reason
+    # A hint of a lure is no reason before the facts.
+    hint = kinds.TEXT_OPENING_LETTER.at("text", strength=0.1)
+    some = [reply, hint, kinds.TEXT_LARGE_SUM.at("text", strength=0.5)]
+    assert judge(some, [], shipped_policy()).reason.startswith(kinds.SENDER_REPLY_TO_FREEMAIL.title)
+    lure = kinds.TEXT_CREDENTIAL_LURE.at("1", strength=0.5)
+    brand = kinds.SENDER_BRAND_IMPERSONATION.at("From", company="PayPal", shown="PayPal", domain="evil.test")
+    reason = judge([lure, brand], [], shipped_policy()).reason
+    assert reason.startswith(f"{kinds.TEXT_CREDENTIAL_LURE.title} (1), in the name of PayPal; "), reason
+    alone = judge([brand, kinds.URL_TEXT_MISMATCH.at("1")], [], shipped_policy()).reason
+    assert alone.startswith(f"{kinds.SENDER_BRAND_IMPERSONATION.title} (From), in the name of PayPal; "), alone

@@ -76,7 +76,7 @@ SIGNS: Mapping[str, str] = {
     "redirect": "a shortener, or a link that was wrapped",
     "shortener": "a shortener",
     "picture-host": "a picture on a host where anybody can put one",
-    "foreign-site": "links to one organisation, and not the sender's",
+    "foreign-site": "links to one organisation besides the sender's",
     "shown-name": "a link whose text has a dot",
     "wallet": "the word wallet",
     "test-text": "the GTUBE string",
@@ -241,9 +241,15 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         return self.claims_discussion and self.sender_history.mailing_list.days >= KNOWN_DAYS
 
     @once_property
+    def is_known_post(self) -> bool:
+        """Whether the mail came through a known list from a member who is a known sender. A list vouches for what lists
+        do to mail, such as another envelope or a broken signature, and not for what anybody posts there."""
+        return self.is_known_list and self.is_known_sender
+
+    @once_property
     def is_known_answer(self) -> bool:
-        """Whether the mail answers another (RFC 5322 section 3.6.4), and its sender or list is known."""
-        return (self.is_known_sender or self.is_known_list) and not ANSWER_FIELDS.isdisjoint(self.fields)
+        """Whether the mail answers another (RFC 5322 section 3.6.4), and its sender is known."""
+        return self.is_known_sender and not ANSWER_FIELDS.isdisjoint(self.fields)
 
     @once_property
     def is_known_newsletter(self) -> bool:

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
-from gatepost.auth.sending_host import AddressSet, find_sending_host
+from gatepost.auth.sending_host import AddressSet, find_posting_host, find_sending_host
 from gatepost.files.values import File
 from gatepost.lists.rulings import collect_keys, make_subject
 from gatepost.mail.message import Envelope, Link, Message
@@ -34,8 +34,10 @@ def collect_values(
     """Return the values of a message's envelope, header and text, each once, the host first."""
     found: list[ReputationValue] = []
     if "host" in wanted:
-        address = find_sending_host(envelope, message.headers.fields, trusted).address
-        found += [ReputationValue("host", str(address))] if address else []
+        fields = message.headers.fields
+        # What a list sends on came from the host of its author.
+        hosts = (find_sending_host(envelope, fields, trusted).address, find_posting_host(fields))
+        found += [ReputationValue("host", str(address)) for address in dict.fromkeys(hosts) if address]
     if "sender" in wanted:
         domains = [*(sender.domain for sender in message.senders), envelope.sender.strip("<>").rpartition("@")[2]]
         found += _collect_domains("sender", domains, own_domains, MAX_SENDERS)

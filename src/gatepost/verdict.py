@@ -53,6 +53,17 @@ NEVER_EXCUSED = frozenset(
     }
 )
 FILES = "files"
+# What a reader wants to know first: what a mail asks for, and in whose name.
+LURES = "lures"
+LEAST_LURE = 100
+IMPERSONATIONS = frozenset(
+    {
+        kinds.SENDER_BRAND_IMPERSONATION.id,
+        kinds.SENDER_DISGUISED_NAME.id,
+        kinds.SENDER_LOOKALIKE_DOMAIN.id,
+        kinds.URL_LOOKALIKE_DOMAIN.id,
+    }
+)
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -242,7 +253,7 @@ def _reach_verdict(weighed: Sequence[Line], score: int, policy: Policy) -> tuple
     for verdict in VERDICTS:
         if verdict == "bulk" and enough is not None and score >= round(enough * 100):
             # Many small signs of different kinds: none of them names it, together they are too much.
-            return "suspicious", _describe_score("suspicious", score, enough, weighed)
+            return "suspicious", _describe_score("suspicious", score, enough, weighed, policy)
         speaking = by_verdict.get(verdict, ())
         for line in speaking:
             if line.conclusive:
@@ -251,15 +262,23 @@ def _reach_verdict(weighed: Sequence[Line], score: int, policy: Policy) -> tuple
         if rule.threshold is None or score < round(rule.threshold * 100):
             continue
         if sum(line.counted for line in _apply_caps(speaking, policy)) >= round(rule.own * 100):
-            return verdict, _describe_score(verdict, score, rule.threshold, speaking or weighed)
+            return verdict, _describe_score(verdict, score, rule.threshold, speaking or weighed, policy)
     return "clean", f"The findings add up to {score / 100:g}, too little for a verdict" if weighed else "No findings"
 
 
-def _describe_score(verdict: Verdict, score: int, threshold: float, lines: Sequence[Line]) -> str:
-    """The reason of a verdict that a score gives: the strongest finding first, then the sum."""
+def _describe_score(verdict: Verdict, score: int, threshold: float, lines: Sequence[Line], policy: Policy) -> str:
+    """The reason of a verdict that a score gives: what the mail asks for and in whose name, else the strongest finding;
+    then the sum."""
     total = f"the score is {score / 100:g}, and {verdict} begins at {threshold:g}"
-    strongest = max(lines, key=lambda line: line.counted, default=None)
-    return f"{strongest.title} ({strongest.where}); {total}" if strongest else f"T{total[1:]}"
+    lures = [line for line in lines if line.counted >= LEAST_LURE and rule_of(line.kind, policy).group == LURES]
+    posing = [line for line in lines if line.counted >= LEAST_LURE and line.kind in IMPERSONATIONS]
+    leading = max(lures or posing or lines, key=lambda line: line.counted, default=None)
+    if leading is None:
+        return f"T{total[1:]}"
+    poses = max(posing, key=lambda line: line.counted, default=leading)
+    name = poses.facts.get("company") or poses.facts.get("imitates") or ""
+    posed = f", in the name of {name}" if name else ""
+    return f"{leading.title} ({leading.where}){posed}; {total}"
 
 
 def _describe_entry(match: Match) -> str:

@@ -12,7 +12,7 @@ from gatepost.checks.phrases import mark_themes, search_message
 from gatepost.mail.reader import read
 from gatepost.textmodel.features import Features, extract_features
 from gatepost.textmodel.model import (
-    CHOSEN,
+    DEVIATION,
     MARK_SCALE,
     DeployedModels,
     Model,
@@ -22,6 +22,7 @@ from gatepost.textmodel.model import (
     load_shipped_model,
     load_shipped_models,
     parse_model,
+    silence_assurances,
 )
 
 WORDS = ("#links 0", "free", "meeting", "pills")
@@ -67,15 +68,28 @@ def test_good_words_do_not_drown_a_lure() -> None:
     model = Model(("free", "pills", *good), np.empty(0, np.int64), weights, np.zeros(3, np.float32))
     lure, stuffed = seen("free pills " * 40), seen("free pills " * 40 + " ".join(good) + " more" * 80)
     drowned = (10 - 80) / math.sqrt(82)
-    part = 10 / math.sqrt(2) - CHOSEN
+    part = 10 / math.sqrt(2)
+    allowed = part - DEVIATION * math.sqrt(2 * math.log(len(model.hits(stuffed).windows)))
     assert drowned < -5
-    assert model.score(stuffed).logit == pytest.approx(part, abs=1e-5)
+    assert model.score(stuffed).logit == pytest.approx(allowed, abs=1e-5)
+    assert model.score(stuffed).worst == pytest.approx(part, abs=1e-5)
     assert model.score(stuffed).logit < model.score(lure).logit
 
 
 @pytest.mark.parametrize(("words", "windows"), [(0, 0), (119, 0), (120, 2), (240, 3), (1000, 12)])
 def test_only_long_texts_have_windows(words: int, windows: int) -> None:
     assert len(toy().hits(seen("free " * words)).windows) == windows
+
+
+def test_what_a_mail_says_to_reassure_its_reader_never_speaks_for_it() -> None:
+    words = ("c:never_ask", "c:password", "c:never_ask+password", "c:account+unsubscribe", "never", "c:thanks")
+    weights = np.full((len(words), 3), -1.0, np.float32)
+    model = Model(words, np.empty(0, np.int64), weights, np.zeros(3, np.float32))
+    for found in (silence_assurances(model), parse_model(model.to_bytes())):
+        assert found.weights[:, 0].tolist() == [0, -1, 0, 0, -1, -1]
+        assert found.weights[:, 1].tolist() == [-1] * 6, "what it is called is another matter"
+    accusing = silence_assurances(Model(words, model.pairs, -weights, model.bias))
+    assert accusing.weights[:, 0].tolist() == [1] * 6
 
 
 def test_kinds_share_the_probability() -> None:

@@ -9,10 +9,15 @@ only where the MTA recorded none elsewhere.
 
 iprev (RFC 8601 section 3) follows the name of the sending host back to its address. Anyone can publish any name for an
 address of their own; only the owner of the name can make it point back.
+
+Mail that a list sends on comes from the list's host, which says nothing of who wrote it. The server to which the list's
+address leads took the post from the author's side and wrote that down before: `by mx.lists.example with ESMTPS for
+<talk@lists.example>`. Whoever poses as a list can write such a field as well: it is asked about, and excuses nothing.
 """
 
 import re
 from collections.abc import Container, Iterable
+from ipaddress import ip_network
 from itertools import islice
 from typing import Any, Literal, TypeAlias
 
@@ -21,6 +26,7 @@ import msgspec
 from gatepost.auth.dns_names import IpAddress, is_queryable, parse_address, parse_addresses, reverse_name
 from gatepost.auth.results import Iprev
 from gatepost.mail.message import Envelope, Field
+from gatepost.names import org_domain
 from gatepost.questions import Asking, Dns
 
 AddressSet: TypeAlias = Container[Any]  # of addresses: one network of `ipaddress`, or a set of many
@@ -68,6 +74,49 @@ def find_sending_host(envelope: Envelope, fields: Iterable[Field], trusted: tupl
         return SendingHost(hop.address, hop.helo, "received")
     # Nothing past our own relays is known: then the nearest of them sent it.
     return SendingHost(peer, envelope.helo or "", "border") if peer else SendingHost(helo=envelope.helo or "")
+
+
+MAX_LIST_HOPS = 15
+# Hops within one network (RFC 1918, RFC 3927, RFC 4193).
+_INSIDE_NETWORKS = tuple(
+    map(
+        ip_network,
+        "10.0.0.0/8 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.168.0.0/16 ::1/128 fc00::/7 fe80::/10".split(),
+    )
+)
+_LIST_DOMAIN = re.compile(r"[@<.]([\w-]{1,63}(?:\.[\w-]{1,63}){1,8})>")
+_BY = re.compile(r"\sby\s+([\w.-]{1,255})")
+_FOR = re.compile(r"\sfor\s+<?[^<>\s;@]{1,100}@([\w.-]{1,255})")
+
+
+def find_posting_field(fields: Iterable[Field]) -> str:
+    """Return the Received field by which a post came to the list that its List-Post names (RFC 2369 section 3.4); ""
+    for other mail, and where a list took such fields away."""
+    lists: set[str] = set()
+    received: list[str] = []
+    for field in fields:
+        if field.name == "received" and len(received) < MAX_LIST_HOPS:
+            received.append(field.value[:MAX_TEXT])
+        elif field.name == "list-post":
+            lists.update(org_domain(domain.lower()) for domain in _LIST_DOMAIN.findall(field.value[:MAX_TEXT]))
+    return next((value for value in received[1:] if _is_posting(value, lists)), "") if lists else ""
+
+
+def _is_posting(value: str, lists: set[str]) -> bool:
+    """Return whether a list's server wrote a field, and took the mail from somebody else's host."""
+    server, reader, hop = _BY.search(value), _FOR.search(value), _read_hop(value)
+    by = org_domain(server[1].lower()) if server else ""
+    if by not in lists and not (reader and org_domain(reader[1].lower()) in lists):
+        return False
+    if hop.local or hop.address is None or any(hop.address in network for network in _INSIDE_NETWORKS):
+        return False
+    return org_domain(hop.helo.lower()) not in {*lists, by}
+
+
+def find_posting_host(fields: Iterable[Field]) -> IpAddress | None:
+    """Return the address of the host that handed a post to its list."""
+    value = find_posting_field(fields)
+    return _read_hop(value).address if value else None
 
 
 def _is_trusted(host: IpAddress, trusted: tuple[AddressSet, ...]) -> bool:

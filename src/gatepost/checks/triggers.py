@@ -369,7 +369,7 @@ def _look_at_links(reading: Reading) -> int:
         bits |= known & _OF_SITE
         owners.add(owner)
     owners.discard("")
-    if len(owners) == 1 and owners.isdisjoint(reading.sender_domains):
+    if len(owners - reading.sender_domains) == 1:
         bits |= FOREIGN_SITE
     others = set()
     for link in reading.links:

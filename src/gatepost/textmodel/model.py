@@ -6,7 +6,8 @@ weights stand beside each other: whether the mail is unwanted at all, and how mu
 fraud, rather than for plain spam. A pair is known by one number that is made of those of its two words.
 
 Good words that were pasted around a lure must not drown it: a long text is also read in windows of some 80 words, and
-where the words of one of them speak louder than the whole, less an allowance for having chosen it, that one counts.
+where the words of one of them speak louder than the whole, less an allowance for having chosen it, that one counts. To
+read as wanted, every part of a text has to: there is no allowance then.
 
 The probability is that score put through the sigmoid that was fitted on collections which the model had not seen
 (Platt, 1999), for a mailbox where half of the mail is unwanted.
@@ -49,9 +50,10 @@ Floats: TypeAlias = NDArray[np.float32]
 FORMAT = 2
 MARK_SCALE = 1.0
 MAX_SHOWN = 6
-# Longer texts are also read in windows of about so many words; the best of many is less surprising than the whole.
+# Longer texts are also read in windows of about so many words. The loudest of many is no surprise: of n normal values
+# the greatest is about √(2 ln n) deviations above their mean, and a window deviates by so much.
 WINDOW = 80
-CHOSEN = 2.0
+DEVIATION = 0.6
 _MAX_LOGIT = 30.0
 _LEAST = 1e-9
 NOWHERE = -1
@@ -63,12 +65,14 @@ class ModelError(ValueError):
 
 
 class ModelScore(msgspec.Struct, frozen=True):
-    """What the model thinks: `logit` is the log-odds that a mail is unwanted; the kinds share that probability."""
+    """What the model thinks: `logit` is the log-odds that a mail is unwanted; the kinds share that probability. `worst`
+    are the log-odds of the part of the text that reads worst, or of the whole."""
 
     logit: float
     spam: float
     phishing: float
     fraud: float
+    worst: float = 0.0
 
     @property
     def unwanted(self) -> float:
@@ -191,11 +195,13 @@ class Model(msgspec.Struct, frozen=True, dict=True):
         root = math.sqrt(count or 1)
         marks = [bias + MARK_SCALE * total for bias, total in zip(self._biases, hits.mark_sums, strict=True)]
         whole, phishing, fraud = (mark + total / root for mark, total in zip(marks, hits.sums, strict=True))
-        raw = whole
-        for rows, total in hits.windows:
-            part = marks[0] + total / math.sqrt(rows or 1)
-            raw = max(raw, part - CHOSEN)
-        return share_probability(max(-_MAX_LOGIT, min(_MAX_LOGIT, self.slope * raw + self.offset)), phishing, fraud)
+        worst = max([whole, *(marks[0] + total / math.sqrt(rows or 1) for rows, total in hits.windows)])
+        allowance = DEVIATION * math.sqrt(2 * math.log(max(1, len(hits.windows))))
+        logit, highest = (self._calibrate(raw) for raw in (max(whole, worst - allowance), worst))
+        return share_probability(logit, phishing, fraud, highest)
+
+    def _calibrate(self, raw: float) -> float:
+        return max(-_MAX_LOGIT, min(_MAX_LOGIT, self.slope * raw + self.offset))
 
     def reasons(self, hits: Hits) -> tuple[str, ...]:
         """Return the words and marks that weighed most for unwanted mail, heaviest first."""
@@ -244,11 +250,11 @@ def sigmoid(logit: float) -> float:
     return 1 / (1 + math.exp(-max(-_MAX_LOGIT, min(_MAX_LOGIT, logit))))
 
 
-def share_probability(logit: float, phishing: float, fraud: float) -> ModelScore:
+def share_probability(logit: float, phishing: float, fraud: float, worst: float) -> ModelScore:
     """Return the probability that a mail is unwanted, shared among the kinds by their odds against plain spam."""
     odds = (1.0, math.exp(min(_MAX_LOGIT, phishing)), math.exp(min(_MAX_LOGIT, fraud)))
     whole = sigmoid(logit) / sum(odds)
-    return ModelScore(logit, *(whole * each for each in odds))
+    return ModelScore(logit, whole, whole * odds[1], whole * odds[2], worst)
 
 
 def lower_score(score: ModelScore, by: float) -> ModelScore:
@@ -256,7 +262,21 @@ def lower_score(score: ModelScore, by: float) -> ModelScore:
     if not by:
         return score
     phishing, fraud = (math.log(max(each, _LEAST) / max(score.spam, _LEAST)) for each in (score.phishing, score.fraud))
-    return share_probability(score.logit - by, phishing, fraud)
+    return share_probability(score.logit - by, phishing, fraud, score.worst - by)
+
+
+# What honest mail says of itself, and every lure can say as well: how to unsubscribe, that nobody asks for passwords,
+# that the mail may be ignored, that one signs in as usual.
+ASSURANCES = frozenset({"unsubscribe", "never_ask", "ignore_this", "as_usual"})
+
+
+def silence_assurances(model: Model) -> Model:
+    """Return a model in which assurances, alone or near another concept, never speak for a mail."""
+    weights = model.weights.copy()
+    for row, word in enumerate(model.words):
+        if word.startswith(CONCEPT) and not ASSURANCES.isdisjoint(word.removeprefix(CONCEPT).split("+")):
+            weights[row, 0] = max(0.0, weights[row, 0])
+    return msgspec.structs.replace(model, weights=weights)
 
 
 def parse_model(content: bytes) -> Model:
@@ -272,7 +292,7 @@ def parse_model(content: bytes) -> Model:
         raise ModelError("it is a model of another version")
     if weights.shape != (len(words) + len(pairs), 3) or bias.shape != (3,):
         raise ModelError("its parts do not fit together")
-    return Model(words, pairs, weights, bias, about.pop("slope"), about.pop("offset"), about)
+    return silence_assurances(Model(words, pairs, weights, bias, about.pop("slope"), about.pop("offset"), about))
 
 
 def load_model(path: Path) -> Model:
@@ -313,6 +333,7 @@ class ModelBlend(msgspec.Struct, frozen=True):
             sum(score.logit for score in scores) / count,
             sum(math.log(score.phishing / score.spam) for score in scores) / count,
             sum(math.log(score.fraud / score.spam) for score in scores) / count,
+            sum(score.worst for score in scores) / count,
         )
 
     def reasons(self, hits: tuple[Hits, ...]) -> tuple[str, ...]:

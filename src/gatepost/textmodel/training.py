@@ -14,6 +14,8 @@ Collections are labelled spam or phishing by where they came from, and a third o
 spam. So the kind is derived from what the text asks for: money by a story or a threat is fraud, credentials are
 phishing. These are cues, not truth; the kind never decides whether a mail is held, only what it is called.
 
+What a mail says to reassure its reader is left without a weight for wanted mail: every lure can say it.
+
 The model card says what a model was made of, under which licences, what it can do and where it fails.
 """
 
@@ -30,7 +32,7 @@ from numpy.typing import NDArray
 
 from gatepost.textmodel.features import NAME, SUBJECT, Features, normalise_word
 from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
-from gatepost.textmodel.model import MARK_SCALE, Floats, Model, find_rows, make_pair_keys
+from gatepost.textmodel.model import MARK_SCALE, Floats, Model, find_rows, make_pair_keys, silence_assurances
 
 T = TypeVar("T", str, int)
 
@@ -196,13 +198,14 @@ def learn(examples: Sequence[Example], seed: int = 1, progress: Progress = _igno
     kinds = [find_kind(example.label, example.seen) for example in examples]
     heads = [trainer.fit_kind(kinds, name) for name in ("phishing", "fraud")]
     slope, offset = trainer.calibrate(progress)
-    return msgspec.structs.replace(
+    learnt = msgspec.structs.replace(
         known,
         weights=np.stack([weights, *(head for head, _ in heads)], axis=1).astype(np.float32),
         bias=np.array([bias, *(start for _, start in heads)], np.float32),
         slope=slope,
         offset=offset,
     )
+    return silence_assurances(learnt)
 
 
 def _build_matrix(known: Model, examples: Sequence[Example], progress: Progress) -> Matrix:

@@ -1,7 +1,7 @@
 """The checks of `headers/clocks`: the tricks, and what looks like them."""
 
 import pytest
-from tests.known_senders import know_list
+from tests.known_senders import know_list, know_member
 
 from gatepost.checks.headers.fields import clocks, foreign_charset
 from gatepost.findings import Reading
@@ -89,4 +89,4 @@ def test_foreign_charset(charset: str, text: bytes, header: str, found: int) -> 
 
 def test_members_of_a_known_list_write_in_every_charset() -> None:
     reading = Reading(read(f"{LIST}Content-Type: text/plain; charset=koi8-r\n\n".encode() + TEXT))
-    assert not list(foreign_charset(know_list(reading)))
+    assert not list(foreign_charset(know_member(reading)))

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.known_senders import SELDOM, know_list, know_sender
+from tests.known_senders import SELDOM, know_list, know_member, know_sender
 
 from gatepost.auth.results import Arc, Authentication
 from gatepost.checks.headers.fields import credited_sum, date_field, forged_received, message_id, subject
@@ -300,4 +300,4 @@ def test_people_who_are_known_talk_about_money(letter: Letter) -> None:
     assert list(credited_sum(know_sender(answer, aligned=False)))
     assert list(credited_sum(know_sender(letter("text", "+26637$", sender="x@gmail.com")))), "answers nothing"
     posted = letter("text", "Re: +26637$", sender="x@gmail.com", fields=LIST)
-    assert not list(credited_sum(know_list(posted)))
+    assert not list(credited_sum(know_member(posted)))

@@ -1,7 +1,7 @@
 """The checks of `headers/habits`: the tricks, and what looks like them."""
 
 import pytest
-from tests.known_senders import SELDOM, know_list, know_sender
+from tests.known_senders import SELDOM, know_list, know_member, know_sender
 
 from gatepost.checks.headers.fields import desktop_program, field_habits
 from gatepost.findings import Protected, Reading
@@ -58,7 +58,7 @@ def test_answers_of_known_senders_and_posts_of_known_lists_may_be_flagged() -> N
     answer = Reading(read(f"X-Priority: 1\n{ANSWER}\ntext\n".encode()))
     post = Reading(read(f"X-Priority: 1\n{LIST}\ntext\n".encode()))
     assert not list(field_habits(know_sender(answer)))
-    assert not list(field_habits(know_list(post)))
+    assert not list(field_habits(know_member(post)))
     for claimed in (know_sender(answer, SELDOM), know_sender(answer, aligned=False), know_list(post, SELDOM)):
         assert [finding.kind for finding in field_habits(claimed)] == [HEADER_HIGH_PRIORITY.id]
 

@@ -1,7 +1,7 @@
 """The check of `headers/fields` that looks at recipients: the tricks, and what looks like them."""
 
 import pytest
-from tests.known_senders import know_list
+from tests.known_senders import know_member
 
 from gatepost.checks.headers.fields import hidden_recipients
 from gatepost.findings import Reading
@@ -54,4 +54,4 @@ def test_hidden_recipients(header: str, text: str, kinds: list[Kind]) -> None:
 
 def test_a_known_list_hides_its_members() -> None:
     reading = Reading(read(f"{SHOP}{POSTED}Subject: x\n\ntext\n".encode()))
-    assert not list(hidden_recipients(know_list(reading)))
+    assert not list(hidden_recipients(know_member(reading)))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from tests.known_senders import SELDOM, know_list
+from tests.known_senders import SELDOM, know_list, know_member
 
 from gatepost.checks.headers.replies import fake_bounce, fake_reply, stolen_thread
 from gatepost.findings import Reading
@@ -150,4 +150,4 @@ def test_a_bounce_that_names_a_list_is_still_false(letter: Letter) -> None:
     subject = "Mail delivery failed: returning message to sender"
     posted = letter("Six messages could not reach you.", subject, link=AWAY, fields=LIST)
     assert [finding.kind for finding in fake_bounce(posted)] == [HEADER_FAKE_BOUNCE.id]
-    assert not list(fake_bounce(know_list(posted)))
+    assert not list(fake_bounce(know_member(posted)))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from tests.known_senders import SELDOM, know_list, know_sender
+from tests.known_senders import SELDOM, know_list, know_member, know_sender
 
 from gatepost.auth.results import Authentication, Dkim
 from gatepost.checks.links.hosts import (
@@ -208,7 +208,7 @@ def test_a_few_are_enough(letter: Letter) -> None:
     [
         (["https://evil.com/"], "x@shop.com", [URL_FOREIGN_TARGET.id]),
         (["https://a.evil.com/", "https://b.evil.com/"], "x@shop.com", [URL_FOREIGN_TARGET.id]),
-        (["https://evil.com/", "https://shop.com/"], "x@shop.com", []),
+        (["https://evil.com/", "https://shop.com/"], "x@shop.com", [URL_FOREIGN_TARGET.id]),  # a lure would add it
         (["https://www.shop.com/"], "x@mail.shop.com", []),
         (["https://www.youtube.com/"], "x@shop.com", []),
         (["https://shop.us1.list-manage.com/"], "x@shop.com", []),
@@ -220,10 +220,16 @@ def test_link_domains(urls: list[str], sender: str, found: list[str]) -> None:
     assert kinds(foreign_target, *map(link, urls), sender=sender) == found
 
 
-def test_a_known_list_leads_to_one_stranger(letter: Letter) -> None:
+def test_links_to_the_own_site_of_a_known_sender(letter: Letter) -> None:
+    reading = letter("See https://www.sender.example/", link="https://evil.com/")
+    assert [finding.strength for finding in foreign_target(reading)] == [0.5]
+    assert not list(foreign_target(know_sender(reading)))
+
+
+def test_a_member_of_a_known_list_leads_to_one_stranger(letter: Letter) -> None:
     posted = letter("See", link="https://evil.com/", fields="List-Post: <mailto:l@lists.example>\n")
     assert [finding.kind for finding in foreign_target(posted)] == [URL_FOREIGN_TARGET.id]
-    assert not list(foreign_target(know_list(posted)))
+    assert not list(foreign_target(know_member(posted)))
 
 
 def test_an_address_in_plain_text_says_nothing() -> None:
@@ -243,8 +249,8 @@ LIST = "List-Post: <mailto:l@lists.example>\n"
         ("https://www.sender.example/x", LIST, [], 1.0),
         ("https://elsewhere.example/x", "", [know_sender], 1.0),
         ("https://www.sender.example/x", "", [know_sender], 0.15),
-        ("https://elsewhere.example/x", LIST, [know_list], 0.3),
-        ("https://www.sender.example/x", LIST, [know_list], 0.3),
+        ("https://elsewhere.example/x", LIST, [know_list], 1.0),
+        ("https://www.sender.example/x", LIST, [know_list], 1.0),
         ("https://www.sender.example/x", LIST, [know_list, know_sender], 0.045),
         ("https://elsewhere.example/x", "", [know_list], 1.0),  # it names no list
         ("https://www.paypal.com/signin", "", [], 0.2),  # the company's own site catches nothing
@@ -310,7 +316,7 @@ def test_pictures_in_claimed_conversations(letter: Letter, field: str) -> None:
 
 def test_pictures_in_conversations(letter: Letter) -> None:
     assert not list(picture_host(know_sender(with_picture(letter, "In-Reply-To: <a@b.example>\n"))))
-    assert not list(picture_host(know_list(with_picture(letter, LIST))))
+    assert not list(picture_host(know_member(with_picture(letter, LIST))))
 
 
 def test_pictures_of_a_known_sender_say_less(letter: Letter) -> None:

@@ -4,7 +4,7 @@ import base64
 
 import msgspec
 import pytest
-from tests.known_senders import SELDOM, know_list, know_sender
+from tests.known_senders import SELDOM, know_list, know_member, know_sender
 
 from gatepost.checks.links.urls import brand_in_path, download, recipient_in_link, redirects, shortened_links, url_form
 from gatepost.findings import Check, Reading
@@ -267,7 +267,7 @@ def test_shortened_links(links: tuple[Link, ...], sender: str, text: str, field:
 
 def test_shortened_links_of_people_and_lists_that_are_known() -> None:
     assert not list(shortened_links(know_sender(shortened(SHORTENED, "x@gmail.com", "Open", "in-reply-to"))))
-    assert not list(shortened_links(know_list(shortened(SHORTENED, "x@gmail.com", "Open", "list-post"))))
+    assert not list(shortened_links(know_member(shortened(SHORTENED, "x@gmail.com", "Open", "list-post"))))
     assert list(shortened_links(know_sender(shortened(SHORTENED, "x@gmail.com", "Open", ""))))
 
 
@@ -286,4 +286,4 @@ def test_members_of_a_known_list_link_to_what_they_like(check: Check, url: str) 
     reading = msgspec.structs.replace(posted, envelope=Envelope("x@shop.com", ("<ann@corp.example>",)))
     assert list(check(reading))
     assert list(check(know_list(reading, SELDOM)))
-    assert not list(check(know_list(reading)))
+    assert not list(check(know_member(reading)))

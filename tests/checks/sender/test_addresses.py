@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.known_senders import know_list
+from tests.known_senders import know_member
 
 from gatepost.checks.sender.mailboxes import freemail_pose, from_field, measure_randomness, random_name, reply_to
 from gatepost.findings import Reading
@@ -77,7 +77,7 @@ def test_a_known_list_may_set_it() -> None:
     headers = Headers((Field("list-post", "<mailto:l@lists.example>", b""),))
     message = Message(headers=headers, senders=(address("ann@corp.example"),), reply_to=(address("bob@gmail.com"),))
     assert [finding.kind for finding in reply_to(Reading(message))] == [SENDER_REPLY_TO_FREEMAIL.id]
-    assert list(reply_to(know_list(Reading(message)))) == []
+    assert list(reply_to(know_member(Reading(message)))) == []
 
 
 @pytest.mark.parametrize(

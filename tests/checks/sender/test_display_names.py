@@ -1,5 +1,6 @@
 """The checks of `sender/display_names`: the tricks, and what looks like them."""
 
+import msgspec
 import pytest
 from tests.known_senders import NEVER, know_list, know_sender
 
@@ -34,7 +35,7 @@ from gatepost.verdict import judge
         ("Billing <billing@bank.example>", "evil.test", [SENDER_DISPLAY_NAME_SPOOF.id]),
         ("billing@bank.example", "bank.example", []),
         ("billing@bank.example", "mail.bank.example", []),  # same owner
-        ("ann@bank.example via list", "lists.test", []),  # a list that says for whom it writes
+        ("ann@bank.example via list", "lists.test", [SENDER_DISPLAY_NAME_SPOOF.id]),  # whoever says so
         ("Ann Example", "evil.test", []),
         ("Ann @ Example", "evil.test", []),
         ("", "evil.test", []),
@@ -55,6 +56,20 @@ def test_a_service_or_list_that_shows_addresses_has_to_be_proven() -> None:
     post = Reading(Message(headers=Headers(fields), senders=(Address("ann@bank.example", "l", "lists.test"),)))
     assert [finding.strength for finding in display_name(post)] == [1.0]
     assert [finding.strength for finding in display_name(know_list(post))] == [0.4]
+
+
+def test_who_writes_for_others_has_to_be_known() -> None:
+    sender = Address("PayPal ann@paypal.com via Talk", "talk", "lists.test")
+    fields = (Field("list-post", "<mailto:talk@lists.test>", b""),)
+    reading = Reading(Message(headers=Headers(fields), senders=(sender,)))
+    for check in (display_name, brand_name):
+        assert list(check(reading))
+        assert list(check(know_sender(reading, NEVER))), "proven, and never seen before"
+        assert not list(check(know_list(reading)))
+        assert not list(check(know_sender(reading)))
+    own = Protected(own_domains=frozenset({"lists.test"}))
+    assert not list(brand_name(msgspec.structs.replace(know_sender(reading, NEVER), protected=own))), "an own group"
+    assert list(brand_name(msgspec.structs.replace(reading, protected=own))), "anybody can write an own domain"
 
 
 # The alias of a service for throw-away addresses leads to the sender that it names; a forger leads elsewhere.
@@ -90,7 +105,7 @@ def test_shown_address_that_is_linked_to(hosts: list[str], strength: float) -> N
         ("Garden-Tools.com", "news@gardentools.test", [], None),
         ("Ann at Gmail.com", "ann@a.test", [], None),
         ("ASP.NET News", "news@a.test", [], None),
-        ("Ann via Crypto.com", "ann@a.test", [], None),
+        ("Ann via Crypto.com", "ann@a.test", [], 1.0),
         ("J.Smith", "j@a.test", [], None),
         ("Dr. No", "no@a.test", [], None),
         ("Ann", "ann@a.test", [], None),
@@ -204,7 +219,7 @@ def brand_kinds(name: str, address: str, *hosts: str, authenticated: bool = Fals
         ("Chase Jones", "chase@evil.test", 0.0),  # a person
         ("Apple Tree Nursery", "x@nursery.test", 0.0),
         ("Visa for Travellers", "x@travel.test", 0.0),
-        ("Ann via DocuSign", "x@evil.test", 0.0),
+        ("Ann via DocuSign", "x@evil.test", 0.5),
         ("Ann Example", "ann@evil.test", 0.0),
         ("", "ann@evil.test", 0.0),
     ],

@@ -80,7 +80,7 @@ def shown_as(name: str, sender: str, recipient: str = "ann@house.com", envelope:
         ("Ann House", "x@evil.com", None),
         ("house.com", "carl@house.com", None),  # a colleague
         ("house.com alerts", "alerts@mail.house.com", None),
-        ("house.com via Docs", "noreply@docs.com", None),
+        ("house.com via Docs", "noreply@docs.com", 1.0),
         ("other.com Webmail", "x@evil.com", None),
         ("house.company", "x@evil.com", None),
         ("warehouse.com", "sales@evil.com", None),

@@ -45,6 +45,20 @@ def test_a_known_list_passes_the_mail_of_its_members_on() -> None:
     assert list(provider_absent(know_list(reading, SELDOM)))
 
 
+def test_a_list_that_keeps_the_fields_of_its_members_says_where_a_post_came_from() -> None:
+    top = "Received: from lists.example (lists.example [192.0.2.7]) by mx.house.example with ESMTP\n"
+    taken = "Received: from x.net (x.net [198.51.100.9]) by mx.lists.example with ESMTP for <l@lists.example>\n"
+
+    def look(hop: str) -> int:
+        message = read(f"From: Ann <ann@gmail.com>\n{top}{hop}{LIST}\ntext\n".encode())
+        reading = Reading(message, Envelope("l-bounces@lists.example", remote_address="192.0.2.7"))
+        return len(list(provider_absent(know_list(reading))))
+
+    assert look(taken) == 1
+    assert look(taken.replace("x.net", "mail-x.google.com")) == 0
+    assert look("") == 0
+
+
 def test_signed_trusted_and_returned_mail_is_believed() -> None:
     message = read(f"From: Ann <ann@gmail.com>\n{HOP}\ntext\n".encode())
     signed = Authentication(dkim=(Dkim("pass", "gmail.com"),))

@@ -78,6 +78,45 @@ def test_mail_that_says_that_it_was_passed_on_is_looked_at(letter: Letter, more:
     assert [finding.kind for finding in received_host(reading)] == [HOST_RECORDED_LINE.id]
 
 
+LISTS = "List-Post: <mailto:talk@lists.org>\n"
+FROM_LIST = "from lists.org (lists.org [192.0.2.25]) by mail.house.com (8.15/8.15) with ESMTP for <ann@house.com>"
+EXPANDED = "(majordomo@lists.org) by lists.org via listexpand id S1"
+TO_LIST = "by mx.hoster.net (Postfix) with ESMTP id 1 for <talk@lists.org>"
+
+
+@pytest.mark.parametrize(
+    ("hops", "found"),
+    [
+        ((FROM_LIST, EXPANDED, f"{LINE} {TO_LIST}"), [(HOST_RECORDED_LINE.id, 0.5)]),
+        ((FROM_LIST, f"{LINE} by lists.org (Postfix) with ESMTP id 1"), [(HOST_RECORDED_LINE.id, 0.5)]),
+        ((FROM_LIST, EXPANDED, f"from friend (unknown [203.0.113.1]) {TO_LIST}"),
+         [(HOST_RECORDED_HELO.id, 1.0), (HOST_RECORDED_NO_NAME.id, 1.0)]),
+        ((FROM_LIST, EXPANDED, f"from mail.shop.net (mail.shop.net [203.0.113.1]) {TO_LIST}"), []),
+        # The author signed in at the list's own server, or handed the mail to a provider.
+        ((FROM_LIST, f"{LINE} by lists.org (Postfix) with ESMTPSA id 1"), []),
+        ((FROM_LIST, f"from mx.provider.net (mx.provider.net [198.51.100.7]) {TO_LIST}",
+          f"{LINE} by mx.provider.net (Postfix) with ESMTPSA"), []),
+        ((FROM_LIST, EXPANDED, f"from mx2.lists.org (mx2.lists.org [203.0.113.5]) {TO_LIST}"), []),
+    ],
+)  # fmt: skip
+def test_the_hop_by_which_a_post_came_to_its_list(
+    letter: Letter, hops: tuple[str, ...], found: list[tuple[str, float]]
+) -> None:
+    reading = at_border(letter("Hello", fields=received(*hops, more=LISTS)))
+    for each in (reading, know_list(reading)):
+        assert [(finding.kind, finding.strength) for finding in received_host(each)] == found
+    assert not list(received_host(at_border(letter("Hello", fields=received(*hops))))), "it names no list"
+
+
+def test_whoever_poses_as_a_list_is_still_looked_at(letter: Letter) -> None:
+    """A field that says that a list took the mail from a good host does not hide who handed it to us."""
+    good = f"from mail.shop.net (mail.shop.net [198.51.100.7]) {TO_LIST}"
+    top = f"{LINE} by mail.house.com (8.15/8.15) with ESMTP for <ann@house.com>"
+    alone = [finding.kind for finding in received_host(at_border(letter("Hello", fields=received(top))))]
+    posing = at_border(letter("Hello", fields=received(top, good, more=LISTS)))
+    assert [finding.kind for finding in received_host(posing)] == alone == [HOST_RECORDED_LINE.id]
+
+
 def test_a_known_list_takes_mail_from_its_members(letter: Letter) -> None:
     reading = at_border(letter("Hello", fields=received(TOP, f"{LINE} {BY}", more=LIST)))
     assert not list(received_host(know_list(reading)))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.known_senders import SELDOM, know_list, know_sender
+from tests.known_senders import SELDOM, know_list, know_member, know_sender
 
 from gatepost.checks.text.fraud import job_offer
 from gatepost.checks.text.lures import consent_lure, device_code, invented_thread, pasted_command
@@ -72,7 +72,7 @@ def test_only_those_who_are_known_explain_commands(letter: Letter) -> None:
     for reading in (claimed, know_sender(claimed, SELDOM), know_sender(claimed, aligned=False)):
         assert measure(pasted_command, reading) == alone
     assert 0 < measure(pasted_command, know_sender(claimed)) < alone / 2
-    assert 0 < measure(pasted_command, know_list(claimed)) < alone / 2
+    assert 0 < measure(pasted_command, know_member(claimed)) < alone / 2
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_job_boards_that_are_known_send_offers(letter: Letter) -> None:
     claimed = letter(text, fields=f"{LIST}List-Unsubscribe: <https://sender.example/u>\n")
     alone = measure(job_offer, letter(text))
     assert measure(job_offer, claimed) == measure(job_offer, know_sender(claimed, SELDOM)) == alone > 0
-    assert measure(job_offer, know_sender(claimed)) == measure(job_offer, know_list(claimed)) == 0
+    assert measure(job_offer, know_sender(claimed)) == measure(job_offer, know_member(claimed)) == 0
     assert 0 < measure(job_offer, know_sender(letter(text))) < alone / 2
 
 
@@ -213,7 +213,7 @@ def test_a_known_sender_has_talked_to_the_reader(letter: Letter) -> None:
     claimed = letter(text, "Re: figures", link=AWAY, fields=f"{LIST}In-Reply-To: <1@x>\nReferences: <1@x>\n")
     for reading in (claimed, know_sender(claimed, SELDOM), know_sender(claimed, aligned=False)):
         assert measure(invented_thread, reading) == 1.0
-    assert measure(invented_thread, know_sender(claimed)) == measure(invented_thread, know_list(claimed)) == 0
+    assert measure(invented_thread, know_sender(claimed)) == measure(invented_thread, know_member(claimed)) == 0
 
 
 def test_an_invented_thread_hands_over_a_file(letter: Letter) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from tests.known_senders import SELDOM, know_list, know_sender
+from tests.known_senders import SELDOM, know_list, know_member, know_sender
 
 from gatepost.checks.text.advertising import filter_evasion, image_only, picture_first
 from gatepost.findings import Reading
@@ -131,7 +131,7 @@ def test_posts_of_known_lists_and_answers_of_known_people_may_be_one_link(letter
     posted, answer = (letter("Look", "Look", link=AWAY, fields=each) for each in (LIST, "In-Reply-To: <1@x>\n"))
     for claimed in (posted, answer, know_list(posted, SELDOM), know_sender(answer, aligned=False)):
         assert [found.kind for found in image_only(claimed)] == [TEXT_BARE_LINK.id]
-    assert not list(image_only(know_list(posted)))
+    assert not list(image_only(know_member(posted)))
     assert not list(image_only(know_sender(answer)))
 
 
@@ -173,5 +173,5 @@ def test_picture_first(html: str, kind: str, fields: str, found: bool) -> None:
 def test_known_people_and_lists_pass_cartoons_on() -> None:
     reading = drawn(f"{PICTURE}{PROSE}", "image/gif", LIST)
     assert not list(picture_first(know_sender(reading)))
-    assert not list(picture_first(know_list(reading)))
+    assert not list(picture_first(know_member(reading)))
     assert list(picture_first(know_sender(reading, aligned=False)))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.known_senders import SELDOM, know_list, know_sender
+from tests.known_senders import SELDOM, know_list, know_member, know_sender
 
 from gatepost.checks.text.fraud import (
     MAX_WALLETS_TRIED,
@@ -83,7 +83,7 @@ def test_advance_fee_on_a_list(letter: Letter, fields: str, found: bool) -> None
     assert alone
     posted = letter(FORTUNE, fields=LIST + fields)
     assert [finding.strength for finding in advance_fee(posted)] == alone, "anybody can name a list"
-    known = [finding.strength for finding in advance_fee(know_list(posted))]
+    known = [finding.strength for finding in advance_fee(know_member(posted))]
     assert known == [round(0.6 * each, 2) for each in alone if found]
 
 
@@ -260,7 +260,7 @@ def test_a_link_or_the_name_of_the_seller_excuses_a_known_sender_only(letter: Le
     assert not list(call_back(know_sender(claimed)))
     posted = letter(CHARGED, fields=LIST)
     assert [finding.strength for finding in call_back(posted)] == [alone.strength]
-    assert not list(call_back(know_list(posted)))
+    assert not list(call_back(know_member(posted)))
 
 
 @pytest.mark.parametrize(
@@ -406,7 +406,7 @@ def test_posts_of_a_known_list_may_speak_of_bank_details(letter: Letter) -> None
     text = "Our bank details have changed. Kindly update your records; all future payments to the new bank account."
     posted = letter(text, "Invoice", fields=LIST)
     assert [finding.kind for finding in payment_requests(posted)] == [TEXT_PAYMENT_CHANGE.id]
-    assert not list(payment_requests(know_list(posted)))
+    assert not list(payment_requests(know_member(posted)))
 
 
 # Salaries that go elsewhere, and talk about salaries.
@@ -474,5 +474,5 @@ def test_sums_among_people_who_are_known(letter: Letter) -> None:
     posted, answer = (letter(text, link=HOME, sender=FREE, fields=each) for each in (LIST, "In-Reply-To: <1@x>\n"))
     for claimed in (posted, answer, know_list(posted, SELDOM), know_sender(answer, SELDOM)):
         assert len(list(sudden_sum(claimed))) == 1
-    assert not list(sudden_sum(know_list(posted)))
+    assert not list(sudden_sum(know_member(posted)))
     assert not list(sudden_sum(know_sender(answer)))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from tests.known_senders import SELDOM, know_list, know_sender
+from tests.known_senders import SELDOM, know_member, know_sender
 
 from gatepost.checks.text.lures import brand_mention, credential_lure, lures, planted_link, planted_name, urgency
 from gatepost.findings import Check, Reading
@@ -207,7 +207,7 @@ def test_planted_link(letter: Letter, text: str, fields: str, found: bool) -> No
 def test_people_and_lists_that_are_known_greet_as_they_like(letter: Letter) -> None:
     text = "Hello ✅ +$1,989 ➡️ https://elsewhere.example/x\n"
     assert not list(planted_link(know_sender(letter(text, fields="In-Reply-To: <1@x>\n"))))
-    assert not list(planted_link(know_list(letter(text, fields=LIST))))
+    assert not list(planted_link(know_member(letter(text, fields=LIST))))
     assert list(planted_link(know_sender(letter(text))))
 
 
@@ -236,7 +236,7 @@ def test_known_lists_name_their_recipients_as_they_like() -> None:
         headers=Headers(fields), recipients=(Address("Your prize of $3,300 is ready, open it", "a", "b.example"),)
     )
     assert [finding.strength for finding in planted_name(Reading(message))] == [1.0], "anybody can name a list"
-    assert list(planted_name(know_list(Reading(message)))) == []
+    assert list(planted_name(know_member(Reading(message)))) == []
 
 
 # Parcels that wait, and parcels that come.
@@ -562,4 +562,4 @@ def test_brand_mention(letter: Letter, subject: str, text: str, link: str, sende
 def test_members_of_a_known_list_speak_of_companies(letter: Letter) -> None:
     posted = letter(LIMITED, "Your Netflix account", link=AWAY, fields=LIST)
     assert [finding.kind for finding in brand_mention(posted)] == [TEXT_BRAND_WITHOUT_LINK.id]
-    assert not list(brand_mention(know_list(posted)))
+    assert not list(brand_mention(know_member(posted)))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from tests.known_senders import know_list, know_sender
+from tests.known_senders import know_list, know_member, know_sender
 
 from gatepost.checks.text.fraud import opening_letter
 from gatepost.findings import Reading
@@ -49,7 +49,7 @@ def test_opening_letter(header: str, text: str, kinds: list[Kind]) -> None:
     ("header", "prove", "found"),
     [
         (ANSWER, know_sender, False),
-        (LIST, know_list, False),
+        (LIST, know_member, False),
         ("", know_sender, True),  # answers nothing
         ("", know_list, True),  # names no list
     ],

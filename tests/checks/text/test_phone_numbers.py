@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from tests.known_senders import know_list, know_sender
+from tests.known_senders import know_member, know_sender
 
 from gatepost.checks.text.fraud import disguised_number, find_phone_number
 from gatepost.findings import Reading
@@ -55,7 +55,7 @@ def test_it_takes_talk_of_a_charge_or_a_call(letter: Letter) -> None:
     assert [each.strength for each in disguised_number(letter(CHARGE + number + " word" * 1_000))] == [1.0]
     posted = letter(CHARGE + number, fields="List-Post: <mailto:l@l.example>\n")
     assert [each.strength for each in disguised_number(posted)] == [1.0], "anybody can name a list"
-    assert list(disguised_number(know_list(posted))) == []
+    assert list(disguised_number(know_member(posted))) == []
 
 
 def test_links_to_several_sites_help_a_known_sender_only(letter: Letter) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from tests.known_senders import SELDOM, know_list, know_sender
+from tests.known_senders import SELDOM, know_member, know_sender
 
 from gatepost.checks.text.advertising import GTUBE, gtube, spam_vocabulary
 from gatepost.findings import Reading
@@ -115,7 +115,7 @@ def test_posts_of_a_known_list_talk_about_wares(letter: Letter) -> None:
     (alone,) = spam_vocabulary(letter(text, "Cheap pills", link=AWAY))
     posted = letter(text, "Cheap pills", link=AWAY, fields="List-Post: <mailto:l@l.example>\n")
     assert [finding.strength for finding in spam_vocabulary(posted)] == [alone.strength]
-    (known,) = spam_vocabulary(know_list(posted))
+    (known,) = spam_vocabulary(know_member(posted))
     assert known.strength < alone.strength
 
 
@@ -158,7 +158,7 @@ def test_disclaimers_are_none_of_a_known_list(letter: Letter) -> None:
     text = "This is not spam. You are receiving this email because you opted in. To be removed, reply."
     posted = letter(text, fields="List-Post: <mailto:l@l.example>\n")
     assert TEXT_SPAM_EXCUSE.id in [finding.kind for finding in spam_vocabulary(posted)]
-    assert TEXT_SPAM_EXCUSE.id not in [finding.kind for finding in spam_vocabulary(know_list(posted))]
+    assert TEXT_SPAM_EXCUSE.id not in [finding.kind for finding in spam_vocabulary(know_member(posted))]
 
 
 # The text has the GTUBE test string of spam filters.

@@ -141,7 +141,7 @@ def hidden_recipients(reading: Reading) -> Iterator[Finding]:
     that hide their recipients come from a domain of their own and link to its site.
     """
     message = reading.message
-    if not message.senders or reading.is_known_list:
+    if not message.senders or reading.is_known_post:
         return
     sender, named = message.senders[0], [each for each in message.recipients[:MAX_RECIPIENTS] if each.domain]
     answers = next(
@@ -288,7 +288,7 @@ def credited_sum(reading: Reading) -> Iterator[Finding]:
     subject = reading.message.subject[:MAX_SUBJECT]
     if (
         not ("+" in subject or "BTC" in subject or "Bitcoin" in subject or "ETH" in subject)
-        or reading.is_known_list
+        or reading.is_known_post
         or reading.is_known_answer
     ):
         return
@@ -452,7 +452,7 @@ def foreign_charset(reading: Reading) -> Iterator[Finding]:
     out.
     """
     charset = find_foreign_charset(reading.fields.get("content-type", "")[:500])
-    if not charset or reading.is_known_list:
+    if not charset or reading.is_known_post:
         return
     texts = [text.visible for text in reading.message.texts[:4] if not text.attached]
     if sum(map(len, texts)) >= _ENOUGH_TEXT and all(map(str.isascii, texts)) and reading.message.subject.isascii():
@@ -557,7 +557,7 @@ def _is_flagged(reading: Reading) -> bool:
     fields = reading.fields
     if fields.get("x-priority", "3").strip()[:1] != "1" and fields.get("importance", "").strip().lower() != "high":
         return False
-    return not (reading.is_known_answer or reading.is_known_list)
+    return not (reading.is_known_answer or reading.is_known_post)
 
 
 _DESKTOP = re.compile(
@@ -585,7 +585,9 @@ def desktop_program(reading: Reading) -> Iterator[Finding]:
     # Our border may have put its own field on top already, and so may the servers of a forwarding address.
     if len(hops) > 1 or (hops and host not in hops[0]):
         found = reading.once(find_border_hop)
-        if found is None or found[0] + 1 != len(hops) or not is_from_stranger(found[1], reading):
+        if found is None or found[0] + 1 != len(hops) or reading.is_known_list:
+            return
+        if not is_from_stranger(found[1], reading):
             return
         # Software of newsletters keeps the name of its author's program.
         if reading.is_known_newsletter:

@@ -219,7 +219,7 @@ def fake_bounce(reading: Reading) -> Iterator[Finding]:
     is_reply = message.subject[:3].lower() in ("re:", "aw:", "fw:")
     if "bounce" not in phrases.in_subject or not reading.web_links or is_reply:
         return
-    if reading.is_known_list or not reading.envelope.sender.strip("<> "):
+    if reading.is_known_post or not reading.envelope.sender.strip("<> "):
         return
     if any(part.content_type.startswith(_REPORT_TYPES) for part in message.parts):
         return

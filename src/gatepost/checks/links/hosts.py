@@ -160,26 +160,32 @@ def _find_new_hosts(reading: Reading) -> dict[str, Link]:
     return found
 
 
+(_FOREIGN_BESIDE_OWN,) = coefficients(kinds.URL_FOREIGN_TARGET, "beside_own")
+
+
 @check(kinds.URL_FOREIGN_TARGET, needs={"foreign-site"})
 def foreign_target(reading: Reading) -> Iterator[Finding]:
     """Where all links of a mail lead, taken together.
 
-    Mail in a company's name that has one link, and that to a stranger, is what phishing looks like; so is what a friend
-    sends who found something. It says a little, and only beside other signs.
+    Mail in a company's name whose links lead to one stranger is what phishing looks like; so is what a friend sends who
+    found something. It says a little, and only beside other signs. Links to the sender's own site beside it say for a
+    known sender that all is well; of others it then says less.
     """
-    if not reading.sites or reading.is_known_list:
+    if not reading.sites or reading.is_known_post:
         return
     # A name without a dot is one of the reader's own network: a file server, a printer.
     sites = {host: link for host, link in reading.sites.items() if "." in host}
-    owners = {org_domain(host) for host in sites}
-    if len(owners) != 1 or owners & reading.sender_domains:
+    every = {org_domain(host) for host in sites}
+    owners = every - reading.sender_domains
+    if len(owners) != 1 or (reading.is_known_sender and owners != every):
         return
-    (host, link), *_ = sites.items()
+    host, link = next((host, link) for host, link in sites.items() if org_domain(host) in owners)
     senders = reading.message.senders
     if is_genuine(host) or is_tenant(host) or not senders or is_freemail(normal_domain(senders[0].domain)):
         return
     if link.source != "text":
-        yield kinds.URL_FOREIGN_TARGET.at(link.where, about=link.url, host=host, sender=senders[0])
+        strength = 1.0 if owners == every else _FOREIGN_BESIDE_OWN
+        yield kinds.URL_FOREIGN_TARGET.at(link.where, strength=strength, about=link.url, host=host, sender=senders[0])
 
 
 MAX_PICTURES = 60
@@ -196,7 +202,7 @@ def picture_host(reading: Reading) -> Iterator[Finding]:
     such addresses as well, and forums and lists show pictures of their members: both are left out where the sender or
     list is known.
     """
-    if reading.is_known_list or reading.is_known_answer:
+    if reading.is_known_answer or reading.is_known_post:
         return
     pictures = (link for link in reading.message.links[:MAX_PICTURES] if link.source == "image" and link.host)
     found = next((link for link in pictures if is_picture_host(link.host)), None)
@@ -235,7 +241,7 @@ def _find_link_away(reading: Reading) -> LinkAway | None:
         return None
     foreign = [link for link in links if org_domain(link.host) not in reading.sender_domains]
     distance = _KNOWN_LINKS_HOME if reading.is_known_sender and len(foreign) < len(links) else 1.0
-    if reading.is_known_list:
+    if reading.is_known_post:
         distance *= _LINKS_IN_DISCUSSION
     if all(map(_leads_to_company, links)):
         distance *= _COMPANY_LINKS

@@ -137,7 +137,7 @@ def shortened_links(reading: Reading) -> Iterator[Finding]:
     one link and says what it is; answers of known senders, and known lists, are left out.
     """
     senders = reading.message.senders[:1]
-    if reading.is_known_list or reading.is_known_answer:
+    if reading.is_known_answer or reading.is_known_post:
         return
     if not any(is_freemail(normal_domain(sender.domain)) for sender in senders):
         return
@@ -171,7 +171,7 @@ def download(reading: Reading) -> Iterator[Finding]:
     lists above all; an archive weighs less than a program, and a name with two endings (`invoice.pdf.exe`) has no good
     reason.
     """
-    if reading.is_known_list:
+    if reading.is_known_post:
         return
     for link in reading.web_links:
         if link.url.partition("?")[0].rpartition(".")[2].partition("#")[0].lower() not in _DOWNLOAD_ENDINGS:
@@ -284,7 +284,7 @@ def recipient_in_link(reading: Reading) -> Iterator[Finding]:
     A page that sends its reader on by itself (an attachment, mostly) to such an address is the entrance of a phishing
     kit: whoever has a page to show sends it, and whoever knows the reader already need not pass the address on.
     """
-    if not reading.web_links or reading.is_known_list:
+    if not reading.web_links or reading.is_known_post:
         return
     text = "\n".join(link.url for link in reading.web_links)
     named = (*reading.envelope.recipients, *map(str, reading.message.recipients[:MAX_RECIPIENTS]))
@@ -356,7 +356,7 @@ def _measure_mismatch(shown: str, host: str, reading: Reading) -> float:
     if (is_genuine(shown) or is_under(shown, protected)) and not is_genuine(host):
         return _TRUSTED_SITE_COUNTED if counted else 1.0
     # Under the sender's own domain it is the sender's own counter.
-    if counted or reading.is_known_list or org_domain(host) in reading.sender_domains:
+    if counted or reading.is_known_post or org_domain(host) in reading.sender_domains:
         return round(_OTHER_SITE_COUNTED * measure_openness(reading), 2)
     return _OTHER_SITE
 

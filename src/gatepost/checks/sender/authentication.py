@@ -159,8 +159,7 @@ def recipient_domain(reading: Reading) -> Iterator[Finding]:
     """
     for sender in reading.message.senders[:1]:
         name = sender.name[:MAX_NAME]
-        # A service that says for whom it writes ("house.example via Docs") hides nothing.
-        if "." not in name or not sender.domain or " via " in name or reading.is_known_list:
+        if "." not in name or not sender.domain or reading.is_known_list or reading.is_known_sender:
             return
         own = _list_recipient_domains(reading)
         # The own domain in the address as well: a colleague, or a forgery that authentication finds.

@@ -163,15 +163,17 @@ def reputation(reading: Reading) -> Iterator[Finding]:
 
     A host that is on an allow zone is not held against the message because of another zone: zones list large providers
     now and then, and it is the purpose of an allow zone to know those. Nothing else is lifted by an allow zone, since
-    captured accounts send through good hosts. The operator's own relays are nobody's sending host.
+    captured accounts send through good hosts. The operator's own relays are nobody's sending host. Of mail through a
+    list the author's host is looked up as well, and an allow zone speaks for the host alone that it lists.
     """
     said = reading.reputation
     for zone, reason in said.silent:
         yield kinds.REPUTATION_NO_ANSWER.at("DNS", zone=zone, reason=reason)
-    allowed = reading.protected.host_trusted or any(listing.means == "allowed" for listing in said.listings)
+    allowed = {listing.value for listing in said.listings if listing.means == "allowed"}
     for listing in said.listings:
         kind = _KINDS.get((listing.subject, listing.means))
-        if kind is None or (allowed and kind.id in _AGAINST_HOST):
+        is_excused = reading.protected.host_trusted or listing.value in allowed
+        if kind is None or (is_excused and kind.id in _AGAINST_HOST):
             continue
         facts = {"value": listing.value, "zone": listing.zone, "answer": listing.answer, "meaning": listing.text}
         yield kind.at(

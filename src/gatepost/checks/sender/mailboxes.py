@@ -65,7 +65,7 @@ def reply_to(reading: Reading) -> Iterator[Finding]:
     person with an account there has one of an employer, a school or a provider.
     """
     message = reading.message
-    if not message.reply_to or not message.senders or reading.is_known_list:
+    if not message.reply_to or not message.senders or reading.is_known_post:
         return
     owners = reading.sender_domains | {org_domain(address.domain) for address in message.recipients}
     addresses = {(sender.local.casefold(), normal_domain(sender.domain)) for sender in message.senders}
@@ -290,15 +290,17 @@ def display_name(reading: Reading) -> Iterator[Finding]:
 
     `"billing@bank.example" <x@evil.example>` is legal (RFC 5322 section 3.4: a display name is free text), and most
     mail programs show only the quoted part. Lists and services that write for a person say so ("ann@example.com via
-    list"). Services that give out addresses to be thrown away write the sender's own address into the name; then most
-    links lead to the domain that is shown, and a forger needs them to lead elsewhere. The reader's own address poses as
-    nobody: scanners, calendars and services that act for the reader show it. Lures show it as well, so it is a small
-    sign beside others.
+    list"), and so does whoever poses as one: only known senders and lists are believed. Services that give out
+    addresses to be thrown away write the sender's own address into the name; then most links lead to the domain that is
+    shown, and a forger needs them to lead elsewhere. The reader's own address poses as nobody: scanners, calendars and
+    services that act for the reader show it. Lures show it as well, so it is a small sign beside others.
     """
     for sender in reading.message.senders:
         for shown in find_shown_addresses(sender.name):
             # Same owner, other host (mail.bank.example and bank.example) is ordinary.
-            if sender.domain and org_domain(shown.domain) != org_domain(sender.domain) and " via " not in sender.name:
+            if not sender.domain or writes_on_behalf(sender.name, reading):
+                continue
+            if org_domain(shown.domain) != org_domain(sender.domain):
                 is_service = reading.authentication.aligned and (
                     is_tenant(sender.domain) or is_forwarder(normal_domain(sender.domain))
                 )
@@ -343,7 +345,7 @@ def shown_domain(reading: Reading) -> Iterator[Finding]:
     """
     for sender in reading.message.senders[:1]:
         shown = _SHOWN_DOMAIN.search(sender.name[:MAX_NAME]) if "." in sender.name and "@" not in sender.name else None
-        if shown is None or not sender.domain or _says_on_behalf(sender.name):
+        if shown is None or not sender.domain or writes_on_behalf(sender.name, reading):
             return
         domain = normal_domain(shown.group())
         if domain in _NO_SITES or not is_icann_suffix(domain.partition(".")[2]) or is_freemail(domain):
@@ -441,7 +443,7 @@ def brand_name(reading: Reading) -> Iterator[Finding]:
         shown = sender.name[:MAX_NAME]
         # A sender without a name is read by the part before the @.
         for mention in find_imitated(shown or sender.local[:MAX_NAME], reading.protected.names):
-            if _is_brands_own(mention.brand, domain, reading) or _says_on_behalf(shown):
+            if _is_brands_own(mention.brand, domain, reading) or writes_on_behalf(shown, reading):
                 continue
             if mention.disguised:
                 yield kinds.SENDER_DISGUISED_NAME.at(
@@ -463,9 +465,17 @@ def _is_brands_own(brand: Brand, domain: str, reading: Reading) -> bool:
     return owns(brand, domain) or org_domain(domain).partition(".")[0] == brand.label
 
 
-def _says_on_behalf(name: str) -> bool:
-    """`Ann via DocuSign`, `Google Ann (via Docs)`: a list or service that says for whom it writes."""
-    return " via " in f" {name.casefold().replace('(', ' ')} "
+def writes_on_behalf(name: str, reading: Reading) -> bool:
+    """`Ann via DocuSign`, `Google Ann (via Docs)`: a list or service that says for whom it writes. It is believed where
+    the sender or the list is known, or the sender is proven to be at an own domain: groups of one's own write so."""
+    if " via " not in f" {name.casefold().replace('(', ' ')} ":
+        return False
+    if reading.is_known_sender or reading.is_known_list:
+        return True
+    own = reading.protected.own_domains
+    return reading.authentication.aligned and any(
+        is_under(normal_domain(sender.domain), own) for sender in reading.message.senders[:1]
+    )
 
 
 def _measure_brand_doubt(brand: Brand, domain: str, shown: str, reading: Reading) -> float:

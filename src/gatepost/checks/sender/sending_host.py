@@ -11,6 +11,7 @@ from importlib.resources import files
 import msgspec
 
 from gatepost import kinds
+from gatepost.auth.sending_host import find_posting_field
 from gatepost.checks.known_names import ending_exists, is_forwarder, is_under
 from gatepost.checks.sender.envelope import is_delivery_report
 from gatepost.findings import Reading, check
@@ -194,7 +195,10 @@ def provider_absent(reading: Reading) -> Iterator[Finding]:
     """
     fields, message = reading.fields, reading.message
     hosts = PROVIDER_HOSTS.get(normal_domain(message.senders[0].domain)) if message.senders else None
-    if hosts is None or "received" not in fields or reading.is_known_list:
+    if hosts is None or "received" not in fields:
+        return
+    # A list that keeps the fields of its members says where a post came from.
+    if reading.is_known_list and reading.once(find_posting_hop) is None:
         return
     if reading.protected.host_trusted or not reading.envelope.sender.strip("<> "):
         return
@@ -208,7 +212,7 @@ def provider_absent(reading: Reading) -> Iterator[Finding]:
 
 
 MAX_HOPS = 8
-(_AT_BORDER,) = coefficients(kinds.HOST_RECORDED_LINE, "border")
+_AT_BORDER, _POSTED = coefficients(kinds.HOST_RECORDED_LINE, "border", "posted")
 (_NAMED,) = coefficients(kinds.HOST_RECORDED_HELO, "named")
 
 _FROM = re.compile(r"from ([^\s()]{1,255})(?: \(([^)]{0,300}))?")
@@ -267,6 +271,13 @@ def find_border_hop(reading: Reading) -> tuple[int, Hop] | None:
             found = place, hop
         ours.update(filter(None, (hop.owner, recipient)))
     return found
+
+
+def find_posting_hop(reading: Reading) -> Hop | None:
+    """Return the hop by which a post came to its list; None for mail that names no list, or where the fields are gone.
+    Whoever poses as a list can write such a field: it can only accuse."""
+    value = find_posting_field(reading.message.headers.fields) if reading.claims_discussion else ""
+    return _read_hop(" ".join(value[:MAX_HOP_TEXT].split())) if value else None
 
 
 def _read_hop(text: str) -> Hop:
@@ -328,14 +339,22 @@ def received_host(reading: Reading) -> Iterator[Finding]:
     delivers it is a good one then, and what is known of the host before it stands in the field that the first server
     wrote: `from friend (203-0-113-65.adsl.example.com [203.0.113.65]) by mx.club.example for <ann@club.example>`. That
     server is the one that the recipient's address leads to, so it is handed mail by mail servers. People on home
-    lines hand their mail to their provider and sign in there (RFC 6409), which the field says, too. Lists take mail
-    from their members, so posts of known lists are left out, and so is mail of the server's own users.
+    lines hand their mail to their provider and sign in there (RFC 6409), which the field says, too. Mail of the
+    server's own users is left out. What a list sends on came to the list before, and the hop by which it did is looked
+    at in the same way.
     """
-    if _is_of_list_or_system(reading):
+    if _is_of_system(reading):
         return
-    found = reading.once(find_border_hop)
-    if found is None or not is_from_stranger(hop := found[1], reading):
-        return
+    found, posted = reading.once(find_border_hop), reading.once(find_posting_hop)
+    hops = [found[1]] if found and not reading.is_known_list else []
+    if posted and all(posted.address != hop.address for hop in hops):
+        hops.append(posted)
+    for hop in hops:
+        if is_from_stranger(hop, reading):
+            yield from _judge_hop(hop, reading)
+
+
+def _judge_hop(hop: Hop, reading: Reading) -> Iterator[Finding]:
     at_border = hop.address == reading.envelope.remote_address
     # What the border says is looked at elsewhere; here only DNS as it was when the mail came.
     is_line = _is_line(hop)
@@ -347,7 +366,7 @@ def received_host(reading: Reading) -> Iterator[Finding]:
     if at_border and reading.authentication.iprev.result in ("pass", "fail"):
         return
     if is_line:
-        strength = _AT_BORDER if at_border else 1.0
+        strength = _AT_BORDER if at_border else _POSTED if hop == reading.once(find_posting_hop) else 1.0
         name = hop.name or hop.helo
         yield kinds.HOST_RECORDED_LINE.at("Received", strength=strength, name=name, host=hop.address, server=hop.server)
     elif hop.has_no_name and not reading.is_known_sender:
@@ -357,17 +376,16 @@ def received_host(reading: Reading) -> Iterator[Finding]:
 
 
 def is_from_stranger(hop: Hop, reading: Reading) -> bool:
-    """Return whether a stranger's host handed the mail over: no member of a list, no user of the server, no relay of
-    the same organisation."""
-    if not hop.address or _is_of_list_or_system(reading) or _is_by_account(hop.text):
+    """Return whether a stranger's host handed the mail over: no user of the server, no relay of the same
+    organisation."""
+    if not hop.address or _is_of_system(reading) or _is_by_account(hop.text):
         return False
     return hop.owner not in (org_domain(hop.helo), *reading.sender_domains)
 
 
-def _is_of_list_or_system(reading: Reading) -> bool:
-    """Return whether the mail is a post of a known list, or a report on delivery, which comes from whatever server
-    there is."""
-    if reading.is_known_list or not reading.envelope.sender.strip("<> "):
+def _is_of_system(reading: Reading) -> bool:
+    """Return whether the mail is a report on delivery, which comes from whatever server there is."""
+    if not reading.envelope.sender.strip("<> "):
         return True
     senders = reading.message.senders
     return bool(senders) and senders[0].local.casefold() in _MAIL_SYSTEMS

@@ -49,7 +49,7 @@ def spam_vocabulary(reading: Reading) -> Iterator[Finding]:
     """
     phrases = find_phrases(reading)
     ware = max(_WARES, key=phrases.count_of)
-    degree = _measure(phrases, ware) * (_DISCUSSION if reading.is_known_list else 1.0)
+    degree = _measure(phrases, ware) * (_DISCUSSION if reading.is_known_post else 1.0)
     if reading.is_known_sender:
         degree = min(1.0, degree) * _KNOWN
     if degree >= _LEAST:
@@ -57,7 +57,7 @@ def spam_vocabulary(reading: Reading) -> Iterator[Finding]:
             "text", strength=round(min(1.0, degree), 2), ware=ware, words=quote(phrases.of(ware, "pitch"))
         )
     excuses = phrases.of("excuse")
-    if len(excuses) >= 2 and not reading.is_known_list:
+    if len(excuses) >= 2 and not reading.is_known_post:
         yield kinds.TEXT_SPAM_EXCUSE.at("text", strength=min(1.0, _PER_EXCUSE * len(excuses)), words=quote(excuses))
 
 
@@ -281,7 +281,7 @@ def image_only(reading: Reading) -> Iterator[Finding]:
     header.
     """
     message = reading.message
-    if not reading.web_links or reading.is_known_list:
+    if not reading.web_links or reading.is_known_post:
         return
     texts = [text.visible for text in message.texts if not text.attached]
     if any(len(text) > _MUCH_TEXT for text in texts) or any(map(_is_letter, texts)):
@@ -336,7 +336,7 @@ def picture_first(reading: Reading) -> Iterator[Finding]:
     sender stands below the letter; photographs are JPEG, and pasted screenshots PNG; cartoons and animations are passed
     on with a link, or by known senders and lists, which are left out.
     """
-    if reading.web_links or reading.is_known_list or reading.is_known_sender:
+    if reading.web_links or reading.is_known_sender:
         return
     drawn = {part.path for part in reading.message.parts if part.content_type == "image/gif"}
     if not drawn:

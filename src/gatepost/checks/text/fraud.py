@@ -76,7 +76,7 @@ def disguised_number(reading: Reading) -> Iterator[Finding]:
     phrases = find_phrases(reading)
     if not phrases.count_of("charge", "call"):
         return
-    if phrases.length_of("charge", "call") > MAX_CALL_TEXT or reading.is_known_list:
+    if phrases.length_of("charge", "call") > MAX_CALL_TEXT or reading.is_known_post:
         return
     number = find_disguised_number(phrases.text[: 2 * MAX_CALL_TEXT]) or _find_styled(reading)
     if number:
@@ -118,12 +118,12 @@ def advance_fee(reading: Reading) -> Iterator[Finding]:
     words = phrases.of("fortune")
     if len(words) < _ENOUGH_FORTUNE:
         return
-    if reading.is_known_list and reading.is_known_answer:
+    if reading.is_known_post and reading.is_known_answer:
         return
     brevity = min(1.0, _FORTUNE_FULL_LENGTH / max(phrases.length_of("fortune"), 1))
     further_sites = min(_MOST_FORTUNE_SITES, max(0, len(reading.sites) - 1)) if reading.is_known_sender else 0
     degree = _PER_FORTUNE_PHRASE * (len(words) - 2) * brevity - _PER_FORTUNE_SITE * further_sites
-    degree = min(1.0, degree) * (_FORTUNE_POSTED if reading.is_known_list else 1.0)
+    degree = min(1.0, degree) * (_FORTUNE_POSTED if reading.is_known_post else 1.0)
     if degree >= _LEAST_FORTUNE:
         yield kinds.TEXT_ADVANCE_FEE.at("text", strength=round(degree, 2), words=quote(words))
 
@@ -230,7 +230,7 @@ def call_back(reading: Reading) -> Iterator[Finding]:
         return
     number = find_phone_number(phrases.text[:20_000])
     sites = _list_sites(reading) if number else ()
-    if not number or (sites and (not calls or len(charges) <= _ENOUGH_CHARGES)) or reading.is_known_list:
+    if not number or (sites and (not calls or len(charges) <= _ENOUGH_CHARGES)) or reading.is_known_post:
         return
     degree = min(1.0, _PER_CHARGE * len(charges) + _PER_CALL * min(_MOST_CALLS, len(calls)))
     if reading.is_known_sender:
@@ -285,7 +285,7 @@ def payment_requests(reading: Reading) -> Iterator[Finding]:
     every day, so a card must be named.
     """
     phrases = find_phrases(reading)
-    if phrases.length_of("payment", "errand") <= _PAYMENT_LETTER and not reading.is_known_list:
+    if phrases.length_of("payment", "errand") <= _PAYMENT_LETTER and not reading.is_known_post:
         yield from _find_transfer(phrases, reading)
     yield from _find_gift_cards(phrases)
 
@@ -378,7 +378,7 @@ def job_offer(reading: Reading) -> Iterator[Finding]:
     """
     phrases = find_phrases(reading)
     words = phrases.of("job")
-    if not words or reading.is_known_list or reading.is_known_newsletter:
+    if not words or reading.is_known_post or reading.is_known_newsletter:
         return
     senders = reading.message.senders[:1]
     is_free = any(is_freemail(normal_domain(sender.domain)) for sender in senders) or _replies_leave(reading)
@@ -412,7 +412,7 @@ def sudden_sum(reading: Reading) -> Iterator[Finding]:
     """
     phrases = find_phrases(reading)
     words = phrases.of("windfall")
-    if not words or phrases.length > _SUM_NOTE or reading.is_known_list or reading.is_known_answer:
+    if not words or phrases.length > _SUM_NOTE or reading.is_known_answer or reading.is_known_post:
         return
     has_way = bool(reading.web_links) or reading.has_attachment
     amount = _NOTED_SUM.search(phrases.text.replace("_", " ")[:2_000]) if has_way else None
@@ -458,7 +458,7 @@ def opening_letter(reading: Reading) -> Iterator[Finding]:
     well, in their own name, to somebody, and answer in the same mailbox; answers of known senders, and known
     lists, are left out.
     """
-    if reading.is_known_answer or reading.is_known_list or not reading.message.senders:
+    if reading.is_known_answer or reading.is_known_post or not reading.message.senders:
         return
     elsewhere, free = _goes_elsewhere(reading), is_freemail(normal_domain(reading.message.senders[0].domain))
     # A round letter of a company to its staff names nobody either.

@@ -35,10 +35,10 @@ def text_model(reading: Reading) -> Iterator[Finding]:
 
     The model has read much mail and knows no single trick, so its points are capped below every threshold. It looks at
     nothing that a sender could write to be excused: no fields of lists and answers, no links to the sender's own site.
-    Text that reads like wanted mail takes a little off, within a bound, and nothing beside a finding that nothing
-    excuses. A long text is read in windows, and the worst of them counts, so that honest prose around a lure does not
-    help it. Of a sender whom the tenant knows, of a company that is proven, and of a few words, it speaks more softly,
-    and of a few words it is never sure.
+    Text that reads like wanted mail, in each of its parts, takes a little off, within a bound, and nothing beside a
+    finding that nothing excuses. A long text is read in windows, and the worst of them counts, so that honest prose
+    around a lure does not help it. Of a sender whom the tenant knows, of a company that is proven, and of a few words,
+    it speaks more softly, and of a few words it is never sure.
 
     Mail whose letter is a document is weighed a second time with the words of the document, and the stronger result
     counts. The model has learned from mail, not from documents, so it is never sure by those.
@@ -50,7 +50,8 @@ def text_model(reading: Reading) -> Iterator[Finding]:
         letter = [*reading.written, *list_body_words(reading.documents)][:MAX_WORDS]
         whole = _weigh(reading, extract_features(reading.message, reading.files, letter))
         score, hits = max((score, hits), whole, key=lambda each: each[0].logit)
-    strength = min(1.0, (abs(score.logit) - SPEAKS) / (SAYS_ALL - SPEAKS)) * min(1.0, words / ENOUGH_WORDS)
+    loud = score.logit if score.logit >= 0 else max(0.0, -score.worst)
+    strength = min(1.0, (loud - SPEAKS) / (SAYS_ALL - SPEAKS)) * min(1.0, words / ENOUGH_WORDS)
     strength = round(strength, 3)
     if strength < LEAST:
         return

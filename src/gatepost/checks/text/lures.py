@@ -182,7 +182,7 @@ def pasted_command(reading: Reading) -> Iterator[Finding]:
     if len(words) < 2 and not beside and away is None:
         return
     degree = _PER_COMMAND * len(words) + _COMMAND_BESIDE * beside + _COMMAND_LINK * (away.distance if away else 0.0)
-    strength = min(1.0, degree) * (_COMMAND_KNOWN if reading.is_known_sender or reading.is_known_list else 1.0)
+    strength = min(1.0, degree) * (_COMMAND_KNOWN if reading.is_known_sender else 1.0)
     yield kinds.TEXT_PASTED_COMMAND.at("text", strength=round(strength, 2), words=quote(words))
 
 
@@ -264,7 +264,7 @@ def _find_consent_link(reading: Reading) -> LinkAway | None:
     """Return the link to a page that grants an application access (RFC 6749 section 4.1.1), else any link that leads
     away."""
     away = find_link_away(reading)
-    if away is None or reading.is_known_sender or reading.is_known_list:
+    if away is None or reading.is_known_sender:
         return away
     for link in reading.web_links[:MAX_CONSENT_LINKS]:
         url = link.url.lower()
@@ -287,7 +287,7 @@ def invented_thread(reading: Reading) -> Iterator[Finding]:
     proves nothing, because anybody can write it below. One such phrase counts where the sender is new to the tenant;
     from somebody who really telephoned for the first time it weighs little.
     """
-    if reading.is_known_sender or reading.is_known_list or not (reading.web_links or reading.has_attachment):
+    if reading.is_known_sender or not (reading.web_links or reading.has_attachment):
         return
     words = find_phrases(reading).of("thread")
     degree = _PER_THREAD_PHRASE * len(words) + _THREAD_STRANGER * (bool(words) and is_first_contact(reading))
@@ -337,7 +337,7 @@ def brand_mention(reading: Reading) -> Iterator[Finding]:
     words = phrases.of(*_BRAND_THEMES)
     away = (
         find_link_away(reading)
-        if words and phrases.length_of(*_BRAND_THEMES) < _BRAND_LETTER and not reading.is_known_list
+        if words and phrases.length_of(*_BRAND_THEMES) < _BRAND_LETTER and not reading.is_known_post
         else None
     )
     if away is None:
@@ -403,7 +403,7 @@ def planted_link(reading: Reading) -> Iterator[Finding]:
     then greets `Hello ✅ +$1,989 ➡️ https://forms.example/x` in its own signed mail. No person has a link and a sum in
     their name. Shops name prices and links after a greeting, too, but in sentences, and to their own site.
     """
-    if reading.is_known_list or reading.is_known_answer:
+    if reading.is_known_answer or reading.is_known_post:
         return
     for text in reading.message.texts[:2]:
         opening = text.visible[:MAX_PLANTED_TEXT].lower()
@@ -441,7 +441,7 @@ def planted_name(reading: Reading) -> Iterator[Finding]:
     subject and the header of its own signed mail. People have names of a few words; those of companies are longer, but
     hold no sum, no link and no sentence with a number of an order in it.
     """
-    if reading.is_known_list:
+    if reading.is_known_post:
         return
     for recipient in reading.message.recipients[:MAX_NAMED]:
         name = recipient.name[:300]
