@@ -283,6 +283,25 @@ def test_a_tenant_that_floods_leaves_a_processor_to_others() -> None:
     run(test)
 
 
+def test_a_tenant_that_sends_few_costly_messages_leaves_a_processor_to_those_who_send_many() -> None:
+    async def test() -> None:
+        queue = FairQueue(100, 100, 0.0)
+        queue.share_processors(2, lambda _tenant: 0)
+        for _ in range(20):
+            slot = queue.enter_at_once("many")
+            assert slot
+            slot.leave()
+            queue.note_cpu("many", 0.005)
+        assert queue.enter_at_once("few")
+        assert queue.enter_at_once("few"), "nobody knows yet what they cost"
+        queue.note_cpu("few", 0.5)
+        assert queue.enter_at_once("few") is None
+        await asyncio.sleep(2 * IDLE_SECONDS)
+        assert [bool(queue.enter_at_once("many")) for _ in range(3)] == [True] * 3
+
+    run(test)
+
+
 def test_the_tenant_that_sends_most_pauses_between_its_messages() -> None:
     async def test() -> None:
         queue = FairQueue(100, 100, 0.0)

@@ -166,6 +166,7 @@ def build_guard(plan: Plan, settings: GuardSettings, shared: SharedParts) -> Gua
     policy = policies.now.deployment.policy
     pool = WorkerPool(pool_settings, answerer.begin, policy, of_tenants, senders=queue.tenants)
     queue.share_processors(pool_settings.processes, pool.count_idle)
+    pool.note_cpu = queue.note_cpu
     policies.observe(pool.publish)
     metrics = GuardMetrics(queue, pool.counters, resolver.counters, store.counters, shared.condition)
     shared.registry.register(metrics)

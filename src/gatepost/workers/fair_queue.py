@@ -19,9 +19,10 @@ would let one tenant have all slots and all workers until a message of another c
 mail, a tenant waits for a slot once it has `SHARE` times as many as are free (the dynamic threshold of Choudhury and
 Hahne, 1998), and no tenant has jobs in all workers: one that floods the service leaves slots and a worker to the
 others. A worker alone would not help those, were all processors busy with whatever else the messages of that tenant
-need. So the next scan of the tenant that sends most waits, too, while as many of its messages are at work as there are
-workers less one, a piece of `background_work` counted as one: a processor is left. Between its messages that tenant
-makes short pauses, in which the event loop and the disk are free for others.
+need. So the next scan of the tenant that sends most, counted by the time that workers take for it, waits, too, while
+as many of its messages are at work as there are workers less one, a piece of `background_work` counted as one: a
+processor is left. Between its messages that tenant makes short pauses, in which the event loop and the disk are free
+for others.
 """
 
 import asyncio
@@ -50,6 +51,8 @@ IDLE_SECONDS = 0.02
 PAUSE = 0.25
 # Of so many messages it is counted who sent them; then half of each count is forgotten.
 MAX_COUNTED = 256
+# CPU seconds that most messages take less of.
+USUAL_CPU = 0.01
 # How long a slot may stay free for a message of another process before it is taken for one of this process.
 PATIENCE_SECONDS = 0.25
 
@@ -389,10 +392,19 @@ class FairQueue:
     def _note(self, tenant: Tenant) -> None:
         self._counts.tenants.note(tenant)
         background.note_mail()
-        sent = self._sent[tenant] = self._sent.get(tenant, 0) + 1
+        self._count_sent(tenant, 1)
+
+    def note_cpu(self, tenant: Tenant, seconds: float) -> None:
+        """Count the CPU time that a worker took for a message: one that takes as much as a hundred others counts as a
+        hundred. Else whoever sends few and costly ones would leave nothing to those who send most."""
+        if messages := min(MAX_COUNTED, int(seconds / USUAL_CPU)):
+            self._count_sent(tenant, messages)
+
+    def _count_sent(self, tenant: Tenant, number: int) -> None:
+        sent = self._sent[tenant] = self._sent.get(tenant, 0) + number
         if tenant != self._sends_most and sent > self._sent[self._sends_most]:
             self._sends_most = tenant
-        self._counted += 1
+        self._counted += number
         if self._counted >= MAX_COUNTED:
             self._sent = Counter({each: count // 2 for each, count in self._sent.items() if count > 1})
             self._counted = self._sent.total()

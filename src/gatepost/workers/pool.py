@@ -145,6 +145,10 @@ class JobFrames:
         return self._policies.get(_policy_key(scope)) or self._policies[_policy_key(None)]
 
 
+def _ignore_cpu(_tenant: str | None, _seconds: float) -> None:
+    """The default of `note_cpu`, for a pool without a queue before it."""
+
+
 def _policy_key(tenant: str | None) -> str:
     """Return the key of a tenant's policy among the snapshots; each worker gets it with the first job that needs it."""
     return f"policy:{tenant}" if tenant else "policy"
@@ -164,6 +168,7 @@ class WorkerPool:
         *,
         senders: RecentTenants | None = None,
     ) -> None:
+        self.note_cpu: Callable[[str | None, float], None] = _ignore_cpu
         self._settings = settings
         self._answer = answer
         self._judge = protocol.judge_with(collect_titles(policy))
@@ -404,6 +409,8 @@ class WorkerPool:
         self._settle(job, job.end("what it asked for could not be looked up"))
 
     def _finish(self, job: Job[T], worker: WorkerProcess, result: T) -> None:
+        # What another message took meanwhile in the same worker is counted for this one: it comes out even.
+        self.note_cpu(job.tenant, worker.take_cpu())
         worker.release(job)
         del self._jobs[job]
         self._settle(job, result)

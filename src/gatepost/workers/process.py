@@ -76,7 +76,7 @@ class WorkerProcess:
         self._since = 0.0
         self._waited: float | None = None
         self._busy_cpu: float | None = None
-        self._cpu_seen = 0.0
+        self._cpu_seen = self._cpu_taken = 0.0
         self._had_turn = False
 
     @property
@@ -222,6 +222,11 @@ class WorkerProcess:
     def is_overdue(self, now: float) -> bool:
         """Whether a deadline has passed in a job that it is the worker's turn in, whatever the status page says."""
         return self.kill_reason is None and any(deadline <= now for deadline in self.turns.values())
+
+    def take_cpu(self) -> float:
+        """Return the seconds of CPU that it has used since the last call."""
+        before, self._cpu_taken = self._cpu_taken, self._cpu_seconds()
+        return max(0.0, self._cpu_taken - before)
 
     def idle_cpu(self) -> float:
         """Return the seconds of CPU that it has used since the last call, if it was no job's turn meanwhile, else 0."""
