@@ -2,19 +2,21 @@
 reads its budget of rows and no more, whatever it looks for and whatever strangers have written."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
+from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
-from gatepost.store import paging
+from gatepost.store import evidence, paging
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
+from gatepost.store.record_packing import Detail
 from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 
@@ -117,3 +119,23 @@ def test_other_searches_take_any_text(use: Use, text: str) -> None:
         await store.lists.page(None, "blocked-senders", part=text)
 
     use(scenario)
+
+
+def test_the_values_of_a_record_are_collected_once_for_all_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search of forty terms over messages with thousands of links was forty times what it is for one."""
+    collected = []
+    listed = evidence._list_values
+
+    def note(detail: Detail) -> Iterator[tuple[evidence.EvidenceKind, str]]:
+        collected.append(detail)
+        return listed(detail)
+
+    monkeypatch.setattr(evidence, "_list_values", note)
+    links = tuple(Subject("link", f"https://h{number}.example/", "") for number in range(50))
+    report = Report("clean", "deliver", (), 0, "", subjects=links)
+    details = [Detail(Envelope("a@b.example", ("c@d.example",)), report) for _ in range(2)]
+    for detail in details:
+        for term in range(40):
+            assert evidence.has_any_evidence(detail, [("link", f"h{term}.example")])
+            assert not evidence.has_any_evidence(detail, [("link", f"x{term}.example")])
+    assert [id(each) for each in collected] == [id(each) for each in details]

@@ -11,6 +11,7 @@ Workers make the digests of new records, so this module loads no database.
 """
 
 import re
+import threading
 from binascii import b2a_base64
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
@@ -98,7 +99,7 @@ def are_digests(text: str) -> bool:
 
 def has_any_evidence(detail: Detail, values: Sequence[tuple[EvidenceKind, str]]) -> bool:
     """Whether a message has one of these values, or all words of the display name."""
-    there = set(_list_values(detail))
+    there = _collect_values(detail)
     words = {each for each in values if each[0] == "word"}
     return bool(words and words <= there) or any(each in there for each in values if each[0] != "word")
 
@@ -106,7 +107,20 @@ def has_any_evidence(detail: Detail, values: Sequence[tuple[EvidenceKind, str]])
 def has_evidence(detail: Detail, evidence: Evidence) -> bool:
     """Whether a message has everything that matters."""
     wanted = evidence.wanted
-    return not wanted or set(wanted) <= set(_list_values(detail))
+    return not wanted or set(wanted) <= _collect_values(detail)
+
+
+_last = threading.local()
+
+
+def _collect_values(detail: Detail) -> frozenset[tuple[EvidenceKind, str]]:
+    """All values of a message. Those of the last one are kept for the thread that asks: a search of forty terms asks
+    forty times, and a message with thousands of links has thousands of values."""
+    if getattr(_last, "detail", None) is not detail:
+        _last.values = frozenset(_list_values(detail))
+        _last.detail = detail
+    values: frozenset[tuple[EvidenceKind, str]] = _last.values
+    return values
 
 
 def from_values(text: str) -> list[tuple[EvidenceKind, str]]:
