@@ -44,7 +44,7 @@ MAX_ANSWER = 16 << 20
 MAX_LINE = 64 << 10
 # What reading takes beside the bytes themselves, their copies, and the entries that come of them.
 _BASE_MEMORY, _COPIES, _ENTRY_MEMORY = 256 << 20, 4, 2 << 10
-# CPU seconds for an imported file: 64 MiB of the costliest lines take less than half of it.
+# CPU seconds for an imported file.
 FILE_SECONDS = 600.0
 
 T = TypeVar("T")
