@@ -201,13 +201,16 @@ def known(question: Question) -> Answer:
 
 
 def test_a_list_is_asked_for_and_excuses_where_it_is_known() -> None:
-    raw = b"Reply-To: eve@other.example\nList-Post: <mailto:dev@lists.example>\n" + LETTER
+    name = b'From: "ann@bank.example via dev" <'
+    raw = b"List-Post: <mailto:dev@lists.example>\n" + LETTER.replace(b"From: ", name).replace(
+        b"example\n", b"example>\n", 1
+    )
     asked, report = steps(raw, Context(now=0, sender_history=True), known)
     (question,) = (each for step in asked for each in step if isinstance(each, AskSightings))
     assert question.keys[-1] == facet_key(Facet.LIST, "mailto:dev@lists.example 192.0.2.0/24")
-    assert "sender:reply-to-mismatch" not in report.tags
+    assert "sender:display-name-spoof" not in report.tags
     _, strange = steps(raw, Context(now=0, sender_history=True), unknown)
-    assert {"sender:reply-to-mismatch", "bulk:discussion-list"} <= set(strange.tags)
+    assert {"sender:display-name-spoof", "bulk:discussion-list"} <= set(strange.tags)
 
 
 LETTER = b"From: eve@partner.example\nTo: ann@house.example\n\nSee https://pages.example/\n"

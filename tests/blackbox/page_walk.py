@@ -141,7 +141,14 @@ class Walker:
         parts = self._parts
         uid = parts.tenant if path.startswith("/tenants") else parts.uid
         values = {"scope": parts.tenant, "name": "blocked-urls", "ggrid": parts.ggrid, "index": "0", "uid": uid}
-        values |= {"id": parts.id, "version": "1", "kind": "text:urgency", "number": "1", "published": "1"}
+        values |= {
+            "id": parts.id,
+            "version": "1",
+            "kind": "text:urgency",
+            "number": "1",
+            "published": "1",
+            "domain": "example.com",
+        }
         replace: Callable[[re.Match[str]], str] = lambda match: values[match[1]] or "none"  # noqa: E731
         return re.sub(r"\{(\w+)\}", replace, path)
 

@@ -2,6 +2,7 @@
 
 import re
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 import pytest
@@ -20,7 +21,7 @@ def reached(next_hop: Any, subject: str) -> bool:
 
 def opened(page: Page, subject: str) -> None:
     """The queue, with only those messages in it."""
-    page.goto(f"/quarantine?subject={subject.replace(' ', '+')}")
+    page.goto("/quarantine?" + urlencode({"q": f'subject:"{subject}"' if " " in subject else f"subject:{subject}"}))
 
 
 @pytest.mark.parametrize(("size", "script"), VISITS)
@@ -114,7 +115,7 @@ def test_senders_are_blocked_with_a_key_and_the_list_comes_back(browser: Any, se
         re.compile("bulk1@senders.example\tfrom message ")
     )
     page.get_by_role("button", name="Save 1 entry").click()
-    expect(page.get_by_text("Entries of blocked senders saved: 1.")).to_be_visible()
+    expect(page.get_by_text("Entries saved: 1.")).to_be_visible()
     expect(page.locator("table.mails tbody tr")).to_have_count(2)
 
 
@@ -155,6 +156,7 @@ def test_letters_in_a_field_are_letters(browser: Any, service: Any, virus: Any) 
     service.scan(virus("Typing"))
     page = browser.page()
     opened(page, "Typing")
+    page.get_by_label("Search", exact=True).clear()
     page.get_by_label("Search", exact=True).press_sequentially("jxrd")
     expect(page.get_by_label("Search", exact=True)).to_have_value("jxrd")
     expect(page.locator("tr.chosen")).to_have_count(0)
@@ -212,19 +214,19 @@ def test_two_hundred_held_messages_with_the_keyboard_and_no_lost_place(browser: 
     page = browser.page()
     opened(page, "Monday")
     expect(page.locator("table.mails tbody tr")).to_have_count(50)
-    assert sum(each["y"] + each["height"] < 900 for each in boxes_of(page)) >= 12
+    assert sum(each["y"] + each["height"] < 900 for each in boxes_of(page)) >= 8
     page.keyboard.press("j")
     page.keyboard.press("o")
     seen = []
     for step in range(20):
         expect(page.get_by_role("heading", level=1)).to_contain_text("Monday")
-        page.wait_for_url("**/messages/*?in=subject%3DMonday")
+        page.wait_for_url("**/messages/*?in=q%3Dsubject%253AMonday")
         seen.append(page.url)
         with page.expect_navigation():
             page.keyboard.press("d" if step % 2 else "j")
     assert len(set(seen)) == 20
     page.keyboard.press("u")
-    expect(page).to_have_url(re.compile(r"/quarantine\?subject=Monday$"))
+    expect(page).to_have_url(re.compile(r"/quarantine\?q=subject%3AMonday$"))
     expect(page.locator("table.mails tbody tr").nth(0)).to_have_class("chosen")
     page.get_by_label("All matching").check()
     page.keyboard.press("d")
@@ -264,13 +266,14 @@ def test_filters(browser: Any, service: Any, virus: Any) -> None:
     for fields in (fits, *({label: value} for label, value in zip(fits, others, strict=True))):
         opened(page, "Filtered one")
         page.get_by_text("Add filters").click()
+        controls = page.locator("form", has=page.get_by_role("button", name="Add to the search"))
         for label, value in fields.items():
-            page.get_by_label(label, exact=True).fill(value)
+            controls.get_by_label(label, exact=True).fill(value)
         page.get_by_role("button", name="Add to the search").click()
         expect(held).to_have_count(1 if fields is fits else 0)
     opened(page, "Filtered one")
     page.get_by_text("Add filters").click()
-    page.get_by_label("Verdict", exact=True).select_option("spam")
+    page.get_by_role("combobox", name="Verdict", exact=True).select_option("spam")
     page.get_by_role("button", name="Add to the search").click()
     expect(held).to_have_count(0)
 
@@ -314,7 +317,7 @@ def test_a_recipient_by_the_links_of_a_digest(
     page.goto("/requests?q=bob@example.com&kind=release")
     row = page.locator("tbody tr", has_text="A digest's parcel")
     expect(row).to_contain_text("I wait for it")
-    place = page.locator("table.mails tbody tr").all_inner_texts().index(row.inner_text())
+    place = page.locator("tbody tr").all_inner_texts().index(row.inner_text())
     for key in ("j",) * (place + 1) + ("x", "g"):
         page.keyboard.press(key)
     expect(page.get_by_text("1 granted.")).to_be_visible()

@@ -20,8 +20,8 @@ from gatepost.service.commands import Started, prepare
 from gatepost.service.data_folder import DataFolder
 
 Run = Callable[..., Any]
-# They run until they are stopped; what they print is for people.
-SERVICES = {"serve", "guard", "abby"}
+# They run until they are stopped, and what they print is for people; or they print a script for a shell.
+SERVICES = {"serve", "guard", "abby", "completion"}
 
 
 def commands(group: Any, above: str = "") -> Iterator[tuple[str, click.Command]]:

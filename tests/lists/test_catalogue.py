@@ -29,6 +29,7 @@ MEANINGS = {
     "domain": {"protect": "partner-domains"},
     "person": {"protect": "protected-people"},
     "name": {"protect": "protected-names"},
+    "recipient": {"allow": "known-recipients"},
 }
 
 

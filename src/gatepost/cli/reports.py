@@ -3,7 +3,6 @@
 Files are as hostile as mail: they are read in a sealed worker, as those that come by mail.
 """
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -112,6 +111,8 @@ def read_files(
     output: Output,
 ) -> None:
     """Read reports from files: XML or JSON, zip or gzip, or whole mails. Nobody proves who wrote them."""
+    import asyncio
+
     raws = [(path, _read(path)) for path in files]
     found = asyncio.run(_read_sealed(place, [raw for _, raw in raws]))
 

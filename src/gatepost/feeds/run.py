@@ -303,8 +303,16 @@ async def read_source(
 ) -> Reading:
     """Read a feed: a stream where one is given, else its URL or file. `known` is what is remembered of its last run;
     raises `FeedFault`."""
-    fields = ("max_entries", "format", "column", "delimiter", "header", "field")
-    plan = FeedPlan(definition, settings.name, **{name: getattr(settings, name) for name in fields})
+    plan = FeedPlan(
+        definition,
+        settings.name,
+        max_entries=settings.max_entries,
+        format=settings.format,
+        column=settings.column,
+        delimiter=settings.delimiter,
+        header=settings.header,
+        field=settings.field,
+    )
     seconds = settings.timeout / 1000
     try:
         async with (
