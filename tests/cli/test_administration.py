@@ -61,8 +61,8 @@ def test_what_is_wrong_with_the_file_is_said(text: str, mode: int, said: str, tm
 
 
 def test_little_of_the_callers_environment_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", "/root/evil")
-    monkeypatch.setenv("PGPASSFILE", "/root/.pgpass")
+    monkeypatch.setenv("PYTHONPATH", "/home/eve/evil")
+    monkeypatch.setenv("PGPASSFILE", "/home/eve/.pgpass")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     monkeypatch.setenv("GATEPOST_CONFIG", "/another/service")
     user = pwd.getpwuid(os.geteuid())
@@ -98,7 +98,7 @@ def test_a_command_of_root_runs_as_the_user_of_the_service(tmp_path: Path) -> No
     write(tmp_path, f"GATEPOST_USER={OTHER}\nGATEPOST_CONFIG={data}\nGATEPOST_DATA={data}\n", 0o600)
     # A module of the folder that root is in must not run.
     (tmp_path / "gatepost.py").write_text("raise SystemExit('taken over')")
-    made = run_as_root(tmp_path, "tenant", "create", "acme", "--json", GATEPOST_DATA="/root/another")
+    made = run_as_root(tmp_path, "tenant", "create", "acme", "--json", GATEPOST_DATA="/home/eve/another")
     assert made.returncode == 0, made.stderr
     assert json.loads(made.stdout)["name"] == "acme"
     made_files = [file for file in data.iterdir() if file.name.startswith("gatepost.db")]

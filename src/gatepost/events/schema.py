@@ -268,26 +268,27 @@ class NodeState(EventFields, tag="node.state", frozen=True, kw_only=True):
 
 
 HealthState: TypeAlias = Literal["ok", "degraded", "failed"]
+HealthComponent: TypeAlias = Literal[
+    "messageQueue",
+    "storage",
+    "certificate",
+    "quarantine",
+    "dns",
+    "smtp",
+    "milter",
+    "spamd",
+    "rspamd",
+    "recipients",
+    "clock",
+    "slots",
+]
 
 
 class HealthChanged(EventFields, tag="health.changed", frozen=True, kw_only=True):
     """The health of a part changed and stayed so for some seconds."""
 
     component: Annotated[
-        Literal[
-            "messageQueue",
-            "storage",
-            "certificate",
-            "quarantine",
-            "dns",
-            "smtp",
-            "milter",
-            "spamd",
-            "rspamd",
-            "recipients",
-            "clock",
-            "slots",
-        ],
+        HealthComponent,
         Meta(description="`messageQueue` follows `messageQueueStatus`; the others warn of what should be looked at"),
     ]
     before: Annotated[HealthState, Meta(description="the state before")]

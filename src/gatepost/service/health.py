@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from gatepost.events.schema import HealthChanged, HealthState
+from gatepost.events.schema import HealthChanged, HealthComponent, HealthState
 from gatepost.events.stream import Emits
 from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
@@ -201,20 +201,6 @@ def _name_of_database(fault: str) -> str:
 DEFERRAL_LOOKS = 5
 MIN_DEFERRED, DEFERRED_SHARE = 5, 0.2
 
-Component: TypeAlias = Literal[
-    "messageQueue",
-    "storage",
-    "certificate",
-    "quarantine",
-    "dns",
-    "smtp",
-    "milter",
-    "spamd",
-    "rspamd",
-    "recipients",
-    "clock",
-    "slots",
-]
 DeferralReason: TypeAlias = Deferral | Literal["connections"]
 
 DEFERRAL_REASONS: dict[DeferralReason, str] = {
@@ -279,7 +265,7 @@ class DeferralWatch:
 
 
 # Sources for mail servers that ask for a verdict and deliver themselves.
-ASKERS: tuple[Component, ...] = ("milter", "spamd", "rspamd")
+ASKERS: tuple[HealthComponent, ...] = ("milter", "spamd", "rspamd")
 WARNING_SECONDS = 60.0
 CERTIFICATE_DAYS = 14
 QUARANTINE_SHARE = 0.8
@@ -576,7 +562,7 @@ def probe_cores(cores: "Cores") -> Probe:
     return probe
 
 
-def probe_warning(condition: Condition, component: Component) -> Probe:
+def probe_warning(condition: Condition, component: HealthComponent) -> Probe:
     """Return a probe of something that is well until it is warned of."""
 
     async def probe() -> Seen:
@@ -591,9 +577,9 @@ class HealthWatch:
 
     def __init__(self, events: Emits, store: Store) -> None:
         self._events = events
-        self._probes: dict[Component, Probe] = {"storage": probe_storage(store)}
-        self._told: dict[Component, HealthState] = {}
-        self._seen: dict[Component, tuple[HealthState, int]] = {}
+        self._probes: dict[HealthComponent, Probe] = {"storage": probe_storage(store)}
+        self._told: dict[HealthComponent, HealthState] = {}
+        self._seen: dict[HealthComponent, tuple[HealthState, int]] = {}
         self.periodic = PeriodicWork(self.look, WATCH_SECONDS, "the health of the service could not be seen", log)
 
     def watch_queue(self, probe: Probe) -> None:
@@ -602,7 +588,7 @@ class HealthWatch:
 
     def watch_warnings(self, condition: Condition) -> None:
         """Tell of warnings, too, which `HealthWarnings` and `SlotWatch` look for."""
-        warned: tuple[Component, ...] = (
+        warned: tuple[HealthComponent, ...] = (
             "certificate",
             "quarantine",
             "dns",
