@@ -11,7 +11,7 @@ export UV_NO_PROGRESS := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test-fast test test-variants test-long lint format docs man site check lock audit bench fuzz sanitize screenshots wheel sdist release clean
+.PHONY: help serve test-fast test test-variants test-long lint format docs man site check lock audit bench fuzz sanitize screenshots wheel sdist deb release clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 15
@@ -19,14 +19,14 @@ help: ## Show what can be made
 serve: $(VENV)/run.ready $(VENV)/speedups.ready ## Set up and run the service on embedded defaults (DATA=folder to keep its data elsewhere, PORT_BASE=N to move its ports)
 	@exec $(BIN)/gatepost serve --data $(DATA) $(if $(PORT_BASE),--port-base $(PORT_BASE))
 
-test: $(VENV)/dev.ready ## Set up and run the tests, two workers for each core, since many wait (WORKERS=0 for none, ARGS=… is passed to pytest)
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+test: $(VENV)/dev.ready ## Set up and run the tests, two workers for each core, since many wait (WORKERS=0 for none, VARIANTS=1 with all variants, ARGS=… is passed to pytest)
+	$(BIN)/python -m pytest -n $(WORKERS) $(if $(VARIANTS),-m "not long") $(ARGS)
 
 test-fast: $(VENV)/dev.ready ## Run the tests that start nothing: no service, no browser, no PostgreSQL (about a minute on two cores)
 	$(BIN)/python -m pytest -n $(CORES) --fast $(ARGS)
 
 test-variants: $(VENV)/dev.ready ## Run variants of what `make test` shows: the same behaviour on other engines, pages, formats and programs
-	$(BIN)/python -m pytest -n $(WORKERS) -m "variant and not long" $(or $(ARGS),tests/store $$(grep -rlE --include='test_*.py' 'mark\.variant|\bVISITS\b' tests))
+	$(BIN)/python -m pytest -n $(WORKERS) -m "variant and not long" $(ARGS)
 
 test-long: $(VENV)/dev.ready ## Run what neither of them does: many kills, thousands of generated attacks, whole suites, more examples of properties
 	$(BIN)/python -m pytest -n $(WORKERS) -m "long or hypothesis" --hypothesis-profile=long \
@@ -85,24 +85,29 @@ wheel: $(VENV)/dev.ready ## Build the wheel into dist/, the same bytes from the 
 sdist: $(VENV)/dev.ready ## Build the source distribution into dist/
 	$(BIN)/uv build --sdist --no-build-isolation -o dist
 
-release: wheel sdist ## Build what a release has into dist/: wheel, source distribution, bill of materials, digests
-	$(BIN)/python -m tools.audit requirements/run.txt --output dist/gatepost-$$($(BIN)/python -c 'import gatepost; print(gatepost.__version__)').cdx.json
-	cd dist && sha256sum gatepost-* > SHA256SUMS
+release: $(VENV)/dev.ready ## Build everything that a release has from its tag into dist/ (TRIAL=1: from any tree, into build/trial)
+	$(BIN)/python -m tools.release $(if $(TRIAL),build/trial --trial,dist)
+
+deb: wheel ## Build the Debian package of this machine's Debian into dist/
+	$(BIN)/python -m tools.debian "$$(ls -t dist/gatepost-*.whl | head -1)" dist
 
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) build dist src/gatepost/_speedups.*.so .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/uv.ready: requirements/uv.txt
-	@echo "Setting up $(VENV) …"
+	@echo "[1/3] Making an environment in $(VENV), once …"
 	@$(PYTHON) tools/new_environment.py $(VENV) requirements/uv.txt $(if $(filter file,$(origin PYTHON)),,--this)
 	@touch $@
 
 $(VENV)/run.ready: $(VENV)/uv.ready requirements/run.txt pyproject.toml
-	@$(BIN)/uv pip install -q -p $(BIN)/python --require-hashes -r requirements/run.txt
-	@$(BIN)/uv pip install -q -p $(BIN)/python --no-deps --no-build-isolation -e .
+	@echo "[2/3] Installing $$(grep -c '^[a-z].*==' requirements/run.txt) libraries and Gatepost, half a minute to two minutes …"
+	@start=$$(date +%s); $(BIN)/uv pip install -q -p $(BIN)/python --require-hashes -r requirements/run.txt \
+		&& $(BIN)/uv pip install -q -p $(BIN)/python --no-deps --no-build-isolation -e . \
+		&& echo "      done in $$(($$(date +%s) - start)) s"
 	@touch $@
 
 $(VENV)/speedups.ready: $(VENV)/run.ready src/gatepost/_speedups.c $(wildcard src/gatepost/native/*.c) tools/build_speedups.py
+	@echo "[3/3] Building the native speedups, a few seconds …"
 	@$(BIN)/python tools/build_speedups.py
 	@touch $@
 

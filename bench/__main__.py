@@ -39,6 +39,7 @@ BENCHMARKS = (
     "publish",
     "fairness",
     "web",
+    "tasks",
     "searches",
     "domain_reports",
     "model",

@@ -1,14 +1,14 @@
 """A model of large deployments, calculated from measured parts: nodes, processors, memory, rows and bytes.
 
-`python -m bench.large_deployments` prints the table of `docs/scaling.md`. The parts are figures of `RESULTS.md` and of
-that page; put your own in their place.
+`python -m bench.large_deployments` prints the table of `docs/internals/capacity.md`. The parts are figures of
+`RESULTS.md` and of that page; put your own in their place.
 """
 
 # Measured: CPU of a message on a node and memory of a node with two processors (`bench scanning`); bytes of a result on
 # PostgreSQL with its indexes, and results a second that a primary takes from four processes which share its two
 # processors (`bench recording`).
-CPU_SECONDS = 0.00448
-NODE_MB = 249
+CPU_SECONDS = 0.00491
+NODE_MB = 252
 BYTES = 4_602
 PRIMARY = 6_486
 # Counted: rows of a result with one recipient, with its search row, its recipient and the reply of one next hop.

@@ -1,9 +1,9 @@
 """Attached pages that run: what comes out of attacks, what is held, what honest pages cost, and the memory of a worker.
 
 The pages are those of `tests/pages`: a payload in each of many tricks, pages that act without a file, pictures and XML,
-and honest ones. CPU time is that of opening the page as a file (`walk.find_files`), the interpreter included. The page
-with 8,000 scripts is measured with the reading of its message. Memory is that of a process like a worker, before and
-after it has run pages.
+and honest ones. CPU time is that of opening the page as a file (`walk.find_files`), the interpreter included, the least
+of three runs. The page with 8,000 scripts is measured with the reading of its message. Memory is that of a process like
+a worker, before and after it has run pages.
 """
 
 import gc
@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.pages import xml_pages
+from tests.pages import further_pages, xml_pages
 from tests.pages.honest_pages import HONEST, HonestPage
 from tests.pages.smuggling_pages import PAYLOADS, TRICKS
 from tests.pages.test_pages import ACTING, judge, make_message, open_page
@@ -22,6 +22,7 @@ from gatepost.mail.reader import read
 from gatepost.sandbox import give_back_memory
 from gatepost.workers.warmup import warm_up
 
+ROUNDS = 3
 Pages = dict[str, tuple[str, str, bytes]]  # by name: the name of the file, its content, the payload
 
 
@@ -35,6 +36,7 @@ def run() -> str:
         for name, payload in PAYLOADS.items()
     }
     acting: Pages = {name: ("a.html", html, b"") for name, html in ACTING.items()}
+    further: Pages = {name: ("a.html", html, b"") for name, html in further_pages.HELD.items()}
     stalling: Pages = {name: acting.pop(name) for name in [*acting] if name.startswith("STALLING")}
     drawn: Pages = {name: (file, text, PAYLOADS["setup.exe"]) for name, (file, text) in xml_pages.SMUGGLING.items()}
     drawn |= {f"acting {name}": (file, text, b"") for name, (file, text) in xml_pages.ACTING.items()}
@@ -44,11 +46,13 @@ def run() -> str:
         (f"{len(TRICKS)} tricks to carry a file", tricks),
         ("pages that act without one", acting),
         ("pages that work against the limits", stalling),
+        ("pages that act in further ways", further),
         ("pictures and XML", drawn),
         ("honest pages", honest),
     ):
         lines.append(_measure_group(label, pages))
-    lines += ["", f"A page with 8,000 scripts: {_measure_scripts():.2f} s of CPU with the reading of its message.", ""]
+    least = min(_measure_scripts() for _ in range(ROUNDS))
+    lines += ["", f"A page with 8,000 scripts: {least:.2f} s of CPU with the reading of its message.", ""]
     lines.append(f"Mail without scripts: {_count_pages()} pages run of {len(_PLAIN)} that have none.")
     lines += ["", f"Memory: {before} MiB before, {_measure_memory()} MiB after all of these pages.", ""]
     return "\n".join(lines)
@@ -57,9 +61,12 @@ def run() -> str:
 def _measure_group(label: str, pages: Pages) -> str:
     spent, out, held = [], 0, 0
     for file, text, payload in pages.values():
-        begin = time.process_time()
-        contents = open_page(text, name=file or "a.html")
-        spent.append(time.process_time() - begin)
+        least = float("inf")
+        for _ in range(ROUNDS):
+            begin = time.process_time()
+            contents = open_page(text, name=file or "a.html")
+            least = min(least, time.process_time() - begin)
+        spent.append(least)
         out += bool(payload) and any(payload in content for content in contents[1:])
         kind = "image/svg+xml" if file.endswith("svg") else "application/octet-stream"
         honest = next((page for page in HONEST.values() if page.content == text), None)

@@ -1,4 +1,5 @@
-"""`make screenshots`: every page, in light and dark, on a desk and on a phone, as pictures to look at.
+"""`make screenshots`: every page, in light and dark, on a desk, a tablet and a phone, as pictures to look at, and as
+contact sheets (`sheet-01.png` and so on) with three pages each.
 
 python -m bench.screenshots [FOLDER]     the folder is build/screenshots unless told; only sample data is in them
 """
@@ -8,12 +9,18 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, sync_playwright
 
 from bench.sample import Sample, fill
 from bench.visiting import SIZES, Service, chromium_path
 
 HISTORY = 900
+# A desk, a window of half of it or a tablet, a phone.
+WIDTHS = {"desktop": SIZES["desktop"], "tablet": (720, 900), "phone": SIZES["phone"]}
+PAGES_ON_A_SHEET = 3
+SHEET_SCALE, SHEET_ROW, SHEET_GAP = 0.4, 620, 8
+SHEET_WIDTH = round(2 * SHEET_SCALE * sum(width for width, _ in WIDTHS.values())) + 6 * SHEET_GAP
 TALLEST = 2_600
 Opened = Callable[[Page, Sample], None]
 
@@ -68,11 +75,13 @@ def _choose(page: Page) -> None:
     page.get_by_text("Nothing is saved yet").wait_for()
 
 
+def _notify(page: Page) -> None:
+    page.get_by_label("Select all").check()
+    page.locator("summary:visible", has_text="Notify").click()
+    _press("Notify recipients")(page)
+
+
 # Every page that there is, by a name for its picture.
-def _set_retention(value: str) -> Callable[[Page], object]:
-    return lambda page: page.locator('[name="guard.yml history.retention"]').fill(value)
-
-
 PAGES: dict[str, Opened] = {
     "overview": at("/"),
     "overview-week": at("/?span=week&tenant={tenant}"),
@@ -80,9 +89,15 @@ PAGES: dict[str, Opened] = {
     "messages-found": at("/messages?q=verdict:phishing+OR+verdict:malware"),
     "messages-wrong": at("/messages?q=invoice+form:ann"),
     "messages-compact": at("/messages?columns=time&columns=ip&columns=hosts&columns=tags&density=compact"),
+    "messages-notify": _after("/messages?q=subject:payslip", _notify),
     "campaign": at("/campaigns/{held}"),
     "messages-none": at("/messages?subject=nothing+has+these+words"),
     "message-held": at("/messages/{held}"),
+    "message-content": at("/messages/{held}#tab-content"),
+    "message-technical": at("/messages/{held}#tab-technical"),
+    "message-compare": at("/messages/{held}/compare?with={delivered}"),
+    "messages-live": at("/messages/live"),
+    "alert-threshold": at("/alerts/edit?q=verdict:phishing"),
     "message-delivered": at("/messages/{delivered}"),
     "message-picture": at("/messages/{picture}?picture=0"),
     "message-replay": at("/messages/{held}/replay"),
@@ -159,6 +174,16 @@ PAGES: dict[str, Opened] = {
         lambda page: page.locator('[name="guard.yml history.retention"]').fill("x"),
         _press("Save draft"),
     ),
+    "configuration-search": at("/configuration?q=second+factor"),
+    "configuration-routes": at("/configuration/routes"),
+    "configuration-route": at("/configuration/routes/new"),
+    "configuration-recipients": at("/configuration/recipients"),
+    "configuration-rule": at("/configuration/recipients/new"),
+    "configuration-flow": at("/configuration/flow"),
+    "configuration-policies": at("/configuration/policies"),
+    "configuration-review": at("/configuration/draft"),
+    "configuration-versions": at("/configuration/versions"),
+    "policy-edited": at("/policy?edit=1"),
     "tokens": at("/tokens"),
     "account": at("/account"),
     "account-second-factor": _after("/account", _press("Set up")),
@@ -189,7 +214,8 @@ def _fit(page: Page, width: int, height: int) -> None:
 
 
 def take(browser: Browser, service: Service, sample: Sample, folder: Path, only: str) -> None:
-    """All pictures."""
+    """All pictures, and contact sheets of them."""
+    rows: list[list[Path]] = []
     context = signed_in(browser, service)
     page = context.pages[0]
     # Without motion, or a picture shows colours on their way from light to dark.
@@ -200,12 +226,33 @@ def take(browser: Browser, service: Service, sample: Sample, folder: Path, only:
         shown = anybody if name in OPEN else page
         shown.set_viewport_size({"width": 1280, "height": 900})
         opened(shown, sample)
-        for size, (width, height) in SIZES.items():
+        taken = []
+        for size, (width, height) in WIDTHS.items():
             _fit(shown, width, height)
             for scheme in ("light", "dark"):
                 shown.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-                shown.screenshot(path=folder / f"{name}-{size}-{scheme}.png")
+                taken.append(folder / f"{name}-{size}-{scheme}.png")
+                shown.screenshot(path=taken[-1])
+        rows.append(taken)
         print(name, flush=True)
+    for number, start in enumerate(range(0, len(rows), PAGES_ON_A_SHEET), 1):
+        _draw_sheet(rows[start : start + PAGES_ON_A_SHEET], folder / f"sheet-{number:02}.png")
+
+
+def _draw_sheet(rows: list[list[Path]], file: Path) -> None:
+    """Draw a contact sheet: a row for each page, each picture scaled to one height and cut below."""
+    sheet = Image.new("RGB", (SHEET_WIDTH, SHEET_ROW * len(rows)), "#888")
+    for index, pictures in enumerate(rows):
+        left = 0
+        for path in pictures:
+            with Image.open(path) as picture:
+                wide = SHEET_SCALE * picture.width
+                small = picture.convert("RGB").resize((round(wide), round(SHEET_SCALE * picture.height)))
+            sheet.paste(
+                small.crop((0, 0, small.width, min(small.height, SHEET_ROW - SHEET_GAP))), (left, SHEET_ROW * index)
+            )
+            left += small.width + SHEET_GAP
+    sheet.save(file)
 
 
 def main() -> None:

@@ -13,23 +13,17 @@ import os
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from itertools import islice
 from pathlib import Path
 from statistics import median
 
-import apsw
-
 from bench import web
-from gatepost.store import message_records, open_store, sqlite
+from gatepost.store import open_store
 from gatepost.store.held_search import HeldFilter
-from gatepost.store.message_records import Holding
-from gatepost.store.record_packing import pack
 from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.search_language import SearchFault, SearchPlace, parse_search
 from gatepost.store.store import Store
 
 MESSAGES = int(os.environ.get("BENCH_SEARCHES_MESSAGES", "1000000"))
-SEED, HELD_SEED, HELD_COPIES = 50_000, 10_000, 10
 ROUNDS = 5
 SEARCHES = (
     "",
@@ -39,16 +33,13 @@ SEARCHES = (
     "host:never.example",
     "from:cheap-ads.example",
     "payslip",
+    "user77@example.com",
     "never seen",
     "(verdict:phishing OR score>8) NOT subject:payslip",
     "subject:never OR host:never.example OR from:nobody",
     "after:7d verdict:malware",
     "url:news.example/a",
     "ip:192.0.2.25 NOT verdict:clean",
-)
-_ID = (
-    "lower(hex(randomblob(4))||'-'||hex(randomblob(2))||'-7'||substr(hex(randomblob(2)), 2)||'-8'"
-    "||substr(hex(randomblob(2)), 2)||'-'||hex(randomblob(6)))"
 )
 
 
@@ -58,51 +49,8 @@ def run() -> str:
     with tempfile.TemporaryDirectory() as name:
         data = Path(kept or name)
         if not (data / "gatepost.db").exists():
-            _fill(data)
+            web.fill(data, MESSAGES)
         return asyncio.run(_measure(data))
-
-
-def _fill(data: Path) -> None:
-    asyncio.run(open_store("sqlite:gatepost.db", data).close())
-    connection = sqlite.open_file(data / "gatepost.db")
-    made = web.records(SEED)
-    while some := list(islice(made, 5_000)):
-        connection.execute("BEGIN IMMEDIATE")
-        message_records.insert_all(connection, some)
-        connection.execute("COMMIT")
-    # Each copy lies one millisecond behind the one before, so that all lie in the same thirty days.
-    for copy in range(1, MESSAGES // SEED):
-        _copy(connection, "messages", f"id + {copy * SEED}", copy)
-        _copy(connection, "message_search", f"id + {copy * SEED}", copy)
-        _copy(connection, "message_recipients", f"id + {copy * SEED}", copy)
-    held = web.records(HELD_SEED)
-    while some := list(islice(held, 5_000)):
-        rows = [message_records.prepare_held(each, pack(each.detail), Holding()) for each in some]
-        connection.execute("BEGIN IMMEDIATE")
-        message_records.insert_held_in_sqlite(connection, rows)
-        connection.execute("COMMIT")
-    connection.execute(f"CREATE TEMP TABLE made AS SELECT ggrid AS old, {_ID} AS new FROM held LIMIT 0")
-    for copy in range(1, HELD_COPIES):
-        connection.execute("DELETE FROM made")
-        connection.execute(f"INSERT INTO made SELECT ggrid, {_ID} FROM held WHERE rowid <= {HELD_SEED}")
-        for table in ("held", "held_search", "held_recipients"):
-            columns = _columns(connection, table)
-            moved = {"ggrid": "made.new", "kept": f"was.kept + {copy}"}
-            chosen = ", ".join(moved.get(name, f"was.{name}") for name in columns)
-            source = f"made JOIN {table} AS was ON was.ggrid = made.old"
-            connection.execute(f"INSERT INTO {table} ({', '.join(columns)}) SELECT {chosen} FROM {source}")
-    connection.close()
-
-
-def _columns(connection: apsw.Connection, table: str) -> list[str]:
-    return [str(row[1]) for row in connection.execute(f"PRAGMA table_info({table})")]
-
-
-def _copy(connection: apsw.Connection, table: str, moved_id: str, copy: int) -> None:
-    columns = _columns(connection, table)
-    moved = {"id": moved_id, "ggrid": _ID, "created": f"created + {copy}", "completed": f"completed + {copy}"}
-    chosen = ", ".join(moved.get(name, name) for name in columns)
-    connection.execute(f"INSERT INTO {table} ({', '.join(columns)}) SELECT {chosen} FROM {table} WHERE id <= {SEED}")
 
 
 async def _measure(data: Path) -> str:

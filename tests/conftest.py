@@ -4,6 +4,8 @@ server that only takes mail."""
 import fcntl
 import gc
 import os
+import re
+import socket
 import socketserver
 import sys
 import tempfile
@@ -11,11 +13,13 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
+from zlib import crc32
 
 import pytest
 from bench.corpus import NotPresentError, unpacked
@@ -52,6 +56,9 @@ TOGETHER = {
     ),
     "List API": tuple(f"tests/blackbox/test_{name}.py" for name in ("lists", "lists_cli", "dry_run", "openapi")),
 }
+
+# The parameters by which tests name the engines of the storage.
+ENGINES = ("sqlite", "postgresql")
 
 # Whether the tests pass depends on the change alone. To look for new examples: pytest --hypothesis-profile=default
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)
@@ -104,10 +111,33 @@ def place(item: pytest.Item) -> tuple[int, str]:
     return next((at for at, start in enumerate(FIRST) if file.startswith(start)), len(FIRST)), file
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The order in which workers take files is the order of the tests. Variants and long tests run where somebody asks
-    for them: by `-m`, or by the name of a test."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """The order in which workers take files is the order of the tests."""
+    # pytest puts tests together that share a fixture, from the order in which it gets them: the same for each worker.
     items.sort(key=place)
+    share_engines(items)
+    leave_out(config, items)
+    yield
+    items.sort(key=place)
+
+
+def share_engines(items: list[pytest.Item]) -> None:
+    """Of a test that runs on SQLite and on PostgreSQL, one is a variant of the other: half of the tests, by their
+    names, are shown on either engine by `make test`, and on the other one by `make test-variants`."""
+    pairs: dict[tuple[str, ...], dict[str, pytest.Item]] = {}
+    for item in items:
+        parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if engine := next((each for each in parameters.values() if each in ENGINES), None):
+            name = tuple("" if part == engine else part for part in re.split(r"([-\[\]])", item.nodeid))
+            pairs.setdefault(name, {})[engine] = item
+    for name, pair in pairs.items():
+        if set(ENGINES) <= pair.keys() and not any(each.get_closest_marker("variant") for each in pair.values()):
+            pair[ENGINES[crc32("".join(name).encode()) % 2]].add_marker("variant")
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Variants and long tests run where somebody asks for them: by `-m`, or by the name of a test."""
     if config.option.markexpr or any("::" in argument for argument in config.args):
         return
     left = {item: name for name in ("variant", "long") for item in items if item.get_closest_marker(name)}
@@ -139,6 +169,11 @@ class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]
         return next((name for name, starts in TOGETHER.items() if file.startswith(starts)), file)
 
 
+# Files that a test makes have the modes that they have where it runs alone.
+_UMASK = os.umask(0o022)
+os.umask(_UMASK)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup() -> Iterator[None]:
     _WATCH.started.clear()
@@ -151,6 +186,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     fixtures start to end what others have started does not count: those of the last test may be of the session."""
     started = bool(_WATCH.started)
     yield
+    if (mask := os.umask(_UMASK)) != _UMASK:
+        pytest.fail(f"it left the umask {mask:03o} to the tests after it", pytrace=False)
     if started and not starts_process(item):
         pytest.fail(f"it counts as fast and started {_WATCH.started[0]}: give it the marker `process`", pytrace=False)
 
@@ -321,7 +358,7 @@ class MailSink(socketserver.ThreadingTCPServer):
     """A next hop on a loopback port. `mail` is what it took; `answers` says what it answers instead, by the start of
     the command, with "." for the end of a message; `open` lets it answer that, `seen` says that it was there."""
 
-    daemon_threads = True
+    daemon_threads = allow_reuse_address = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _SinkSession)
@@ -331,6 +368,27 @@ class MailSink(socketserver.ThreadingTCPServer):
         self.commands: list[str] = []
         self.open, self.seen = threading.Event(), threading.Event()
         self.open.set()
+        self._connections: WeakSet[socket.socket] = WeakSet()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Take a connection, and know it."""
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def halt(self) -> None:
+        """End as a server that crashes: nobody listens, and every connection is closed."""
+        self.shutdown()
+        self.socket.close()
+        for each in list(self._connections):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def resume(self) -> None:
+        """Listen again, at the same port."""
+        self.socket = socket.socket(self.address_family, self.socket_type)
+        self.server_bind()
+        self.server_activate()
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
 
 class _SinkSession(socketserver.StreamRequestHandler):

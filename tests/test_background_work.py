@@ -189,3 +189,45 @@ def test_a_piece_counts_as_running_for_a_moment(clock: Clock) -> None:
 
     work.measure(piece)
     assert [*seen, work.is_running] == [True, False, False]
+
+
+def test_a_long_piece_rests_between_its_steps(clock: Clock) -> None:
+    """A search that unpacks hundreds of records is one piece: it rests in the middle, for what its steps have used."""
+    work = send_mail(BackgroundWork(clock), 1_000)
+    spend_burst(work)
+
+    def search() -> str:
+        for _ in range(3):
+            compute(0.02)
+            work.rest_between_steps()
+        return "done"
+
+    assert work.run(search) == "done"
+    assert len(clock.slept) == 3
+    assert all(rest >= 0.02 / SHARE - 0.001 for rest in clock.slept[1:])
+    # Nothing is paid for twice: what comes next waits for what came after the last rest, and that was nothing.
+    assert work.run(compute, 0.0) == "done"
+    assert sum(clock.slept[3:]) < 0.1
+
+
+def test_a_piece_that_began_before_the_mail_rests_once_it_comes(clock: Clock) -> None:
+    work = BackgroundWork(clock)
+    spend_burst(work)
+
+    def search() -> None:
+        compute(0.02)
+        work.rest_between_steps()
+        assert clock.slept == []
+        send_mail(work, 1_000)
+        work.rest_between_steps()
+        assert len(clock.slept) == 1
+
+    work.run(search)
+
+
+def test_nothing_rests_outside_of_a_piece(clock: Clock) -> None:
+    work = send_mail(BackgroundWork(clock), 1_000)
+    spend_burst(work)
+    compute(0.02)
+    work.rest_between_steps()
+    assert clock.slept == []

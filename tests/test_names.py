@@ -87,12 +87,29 @@ def test_owner(domain: str, suffix: str, owner: str) -> None:
     assert (public_suffix(domain), org_domain(domain)) == (suffix, owner)
 
 
+SUFFIX_LISTS = (
+    (_load_suffixes(), PublicSuffixList()),
+    (_load_icann_suffixes(), PublicSuffixList(only_icann=True, accept_unknown=False)),
+)
+
+
 def test_the_list_is_read_as_its_package_reads_it() -> None:
-    for ours, theirs in (
-        (_load_suffixes(), PublicSuffixList()),
-        (_load_icann_suffixes(), PublicSuffixList(only_icann=True, accept_unknown=False)),
-    ):
-        assert vars(ours) == vars(theirs)
+    for ours, theirs in SUFFIX_LISTS:
+        assert ours._rules == theirs._publicsuffix
+        assert ours._most == theirs._maxlabel + 1
+
+
+LABELS = st.sampled_from(
+    "com co uk ck www kobe jp city github io sch kawasaki example xn--bcher-kva * !www *.ck a mm s3".split()
+)
+
+
+@given(st.lists(LABELS | st.text("aZ.é*!", max_size=3), max_size=12), st.sampled_from(("", ".", "..")))
+def test_the_same_suffixes_as_the_package(labels: list[str], end: str) -> None:
+    domain = ".".join(labels) + end
+    for ours, theirs in SUFFIX_LISTS:
+        expected = theirs.publicsuffix(domain) or "", theirs.privatesuffix(domain) or ""
+        assert ours.split(domain) == expected, domain
 
 
 @pytest.mark.parametrize(

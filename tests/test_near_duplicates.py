@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.near_duplicates import MIN_WORDS, RUN, SIZE, compute_signature, index_marked, is_near_duplicate
+from gatepost.near_duplicates import (
+    MIN_WORDS,
+    RUN,
+    SIZE,
+    compute_signature,
+    index_keys,
+    index_marked,
+    is_near_duplicate,
+)
 
 WORDS = [first + second + third for first in "bdfgklmnprst" for second in "aeiou" for third in "lmnrst"]
 TEXT = random.Random(1).choices(WORDS, k=120)
@@ -59,3 +67,14 @@ def test_marked_texts_are_found_among_many() -> None:
 @given(st.lists(st.text(max_size=8), max_size=80))
 def test_any_words_have_a_signature_or_none(words: list[str]) -> None:
     assert len(compute_signature(words)) in range(SIZE + 1)
+
+
+@given(st.sets(st.integers(0, 20), max_size=SIZE), st.sets(st.integers(0, 20), max_size=SIZE))
+def test_near_duplicates_have_a_key_in_common(one: set[int], other: set[int]) -> None:
+    first, second = tuple(sorted(one)), tuple(sorted(other))
+    if is_near_duplicate(first, second):
+        assert set(index_keys(first)) & set(index_keys(second))
+
+
+def test_a_signature_has_half_as_many_keys_as_hashes() -> None:
+    assert index_keys(compute_signature(TEXT)) == compute_signature(TEXT)[: SIZE // 2]

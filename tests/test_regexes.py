@@ -30,6 +30,7 @@ from tests.source_trees import walk_source
 
 import gatepost
 from gatepost.checks.known_names import compile_names
+from gatepost.policy.layers import _match_inline
 from gatepost.store.privacy import Person
 
 LONG = 16_384
@@ -55,6 +56,7 @@ BUILT: dict[str, list[tuple[str, object]]] = {
         for text in ("a" * 200 + "@example.com", "a.a.a.a.a.a@a.a.a.example", "=@=.example", "x%40x@münchen.example")
     ],
     "gatepost.checks.known_names": [("compile_names", compile_names(["aaaa", "aaab", "a a a", "ab" * 20]))],
+    "gatepost.policy.layers": [("_match_inline", _match_inline("weight"))],
     "gatepost.mail.html.limits": [("_write_raw", re.compile(r"</script(?=[\t\n\f\r />])", re.IGNORECASE))],
 }
 # Where patterns are made of something at run time: modules of these calls are tried above, or their text is ours.
@@ -62,6 +64,7 @@ RUN_TIME = {
     "gatepost.checks.known_names": "compile_names, tried above",
     "gatepost.checks.phrases": "slots of the phrasebooks, which are ours, with gaps of bounded length",
     "gatepost.mail.html.limits": "the name of one of four elements, tried above",
+    "gatepost.policy.layers": "a key of a policy, tried above",
     "gatepost.store.privacy": "an address, escaped, tried above",
     "gatepost.web.message_search": "one of two cursors, which are tried in gatepost.abby.message_bodies",
 }

@@ -19,11 +19,20 @@ def test_what_is_left_out_is_said() -> None:
     said = subprocess.run(
         [sys.executable, "-m", "pytest", *options], cwd=ROOT, capture_output=True, text=True, check=False
     ).stdout
-    assert "LEFT TO make test: 2, make test-variants: 2, make test-long: 14" in said
+    assert "LEFT TO make test: 2, make test-variants: 7, make test-long: 14" in said
+
+
+# Files of which all is left out, each with the one that shows the same without so many processes.
+ELSEWHERE = {
+    "blackbox/test_cores.py": "abby/test_cores.py",
+    "blackbox/test_two_databases.py": "store/test_tenant_databases.py",
+    "service/test_leaving.py": "feeds/test_sealed_reading.py",
+    "tools/test_wheel.py": "tools/test_release.py",
+}
 
 
 def test_every_test_that_is_left_out_has_another_one_beside_it() -> None:
-    """A file is not left out as a whole."""
+    """A file is not left out as a whole, but where another one has its subject."""
     marked = [
         file for file in (ROOT / "tests").rglob("test_*.py") if re.search(r"mark\.(variant|long)", file.read_text())
     ]
@@ -32,12 +41,45 @@ def test_every_test_that_is_left_out_has_another_one_beside_it() -> None:
         text = file.read_text("utf-8")
         assert not re.search(r"^pytestmark.*mark\.(variant|long)", text, re.MULTILINE), file
         left = len(re.findall(r"^@pytest\.mark\.(variant|long)$", text, re.MULTILINE))
-        assert len(re.findall(r"^def test_", text, re.MULTILINE)) > left, file
+        if len(re.findall(r"^def test_", text, re.MULTILINE)) == left:
+            assert (ROOT / "tests" / ELSEWHERE[str(file.relative_to(ROOT / "tests"))]).exists()
+
+
+def test_engines_take_turns(tmp_path: Path) -> None:
+    """Each of eight tests on two engines runs on one of them, and both engines are used; a pair that is marked already
+    stays as it is."""
+    marked = 'pytest.param("postgresql", marks=pytest.mark.variant)'
+    text = (
+        "import pytest\n"
+        '@pytest.mark.parametrize("number", range(8))\n@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])\n'
+        "def test_on(engine, number): pass\n"
+        f'@pytest.mark.parametrize("engine", ["sqlite", {marked}])\ndef test_marked(engine): pass\n'
+    )
+    (tmp_path / "test_engines.py").write_text(text)
+    options = [
+        "-c",
+        ROOT / "pyproject.toml",
+        "--rootdir",
+        ROOT,
+        "-p",
+        "tests.conftest",
+        "--collect-only",
+        "-q",
+        tmp_path,
+    ]
+    command = [sys.executable, "-m", "pytest", *map(str, options)]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    chosen = re.findall(r"test_on\[(?:(\w+)-(\d)|(\d)-(\w+))\]", said)
+    assert sorted(before or after for _, after, before, _ in chosen) == [*"01234567"]
+    assert {before or after for before, _, _, after in chosen} == {"sqlite", "postgresql"}
+    assert "test_marked[sqlite]" in said
+    assert "LEFT TO make test-variants: 9" in said
 
 
 def test_the_checks_of_a_change_run_them() -> None:
     checks, targets = (ROOT / ".ci/run").read_text("utf-8"), (ROOT / "Makefile").read_text("utf-8")
-    assert "\nmake test-variants\n" in checks
+    assert "\nmake test VARIANTS=1\n" in checks
+    assert '$(if $(VARIANTS),-m "not long")' in targets
     assert re.search(r"then make test-long; else echo \"not run: ", checks)
     assert re.search(r"^test-variants: ", targets, re.MULTILINE)
     assert re.search(r"^test-long: ", targets, re.MULTILINE)

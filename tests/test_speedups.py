@@ -17,20 +17,27 @@ import pytest
 import zstandard
 from bench import equal
 from bench.corpus import NotPresentError, mail
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from selectolax.lexbor import LexborHTMLParser
 from tools import build_speedups
 
 from gatepost import speedups
 from gatepost.checks import phrases, triggers
-from gatepost.checks.text import advertising
+from gatepost.checks.text import advertising, fraud
+from gatepost.files import walk
+from gatepost.files.archives.passwords import PasswordCandidates
+from gatepost.files.file_types import identify
+from gatepost.files.qr_codes import HAS_CELLS, NO_CELLS, SHORT_CELLS, look_for_cells, may_draw_code
+from gatepost.files.values import File, UnpackBudget
 from gatepost.mail import addresses, headers, links, mime, reader
-from gatepost.mail.html import document
+from gatepost.mail.budget import ReadBudget
+from gatepost.mail.html import active, document, limits
 from gatepost.mail.html.active import HtmlNotes
 from gatepost.mail.html.document import BREAK
 from gatepost.mail.html.limits import limit_html
 from gatepost.mail.links import Links
-from gatepost.mail.message import Field, Message
+from gatepost.mail.message import DRAWS, EMBEDS, IS_HTML, Field, Message, Part
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import RUN, find_smallest_hashes
 from gatepost.textmodel import concepts, learnt, words
@@ -77,6 +84,40 @@ def test_the_same_long_runs(text: str, least: int) -> None:
     assert native.has_long_run(text, least) == advertising.has_long_run(text, least)
 
 
+NUMBERS = st.sampled_from(
+    "8|0|5|o|O|s|l|z|b|| |-|.|(|)|–|—|•|·|/|_|+1 |805|5s5|o1oo|8o5-5s5-0100|8 0 5 5 5 5 0 1 0 0|one |two, |nine-|zero_|"
+    "oh |triple.|x|stone|\U0001d7d8|\x80".split("|")
+)
+
+
+@settings(max_examples=400)
+@given(st.lists(NUMBERS, max_size=24))
+def test_numbers_that_a_look_leaves_out_are_none(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    assert native.may_spell_number(text) or not fraud.search_disguised_number(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["call (8o5) 5s5-0100 now", "8 0 5 5 5 5 0 1 0 0", "eight zero five, five five five, zero one zero zero"]
+)
+def test_a_look_finds_numbers_for_people(text: str) -> None:
+    assert native.may_spell_number(text)
+    assert fraud.find_disguised_number(text)
+    assert not native.may_spell_number("call us on monday at 10:30, or write to room 12 of building 7")
+
+
+TAGS = st.sampled_from(
+    "<svg>|<svg |<svgx>|<script>|<script |<scripts>|<SCRIPT>|</script>|<iframe |<i>|<listing>|<noframes>|<|"
+    "<noframesets>|<math\t>|<plaintext>|<xmp >|<template>|<p>|text|<span >|é|中|<sv".split("|")
+)
+
+
+@given(st.lists(TAGS, max_size=6))
+def test_the_same_signs_of_pages(pieces: list[str]) -> None:
+    source = "".join(pieces)
+    assert native.page_signs(source) == document.find_page_signs(source)
+
+
 @given(st.lists(st.tuples(st.sampled_from("from subject to x-mailer odd".split()), st.binary(max_size=6)), max_size=6))
 def test_the_same_signs_of_fields(fields: list[tuple[str, bytes]]) -> None:
     made = tuple(Field(name, "", name.title().encode() + raw if raw[:1] > b"A" else raw) for name, raw in fields)
@@ -119,6 +160,164 @@ def test_the_same_rows(text: list[str], rest: list[str], marks: list[str], seed:
     _compare(native.RowTable(*given_to), RowTable(*given_to), text * 5, rest, list(dict.fromkeys(marks)), 20)
 
 
+@given(st.text("sfc:019abSZ$é", max_size=9) | st.sampled_from(("s:" + "1" * 70, "v1agra", "s:v1agra", "c:4ccount")))
+def test_the_same_guesses(word: str) -> None:
+    """Every form that an unknown word may stand for is one row, so that the row tells which one was looked for."""
+    known = ("nothing", *({normalise_word(word), word.lower()} - {"", word}))
+    weights = np.ones((len(known), 3), np.float32)
+    given_to = (known, np.array([], np.int64), weights)
+    _compare(native.RowTable(*given_to), RowTable(*given_to), [word], [f"s:{word}", word], [], 20)
+
+
+CONTENTS = st.sampled_from(
+    (
+        *(
+            b"From: a@b.c\r\nTo: d\r\n",
+            b"from me\n",
+            b"Dear all:\n",
+            b"hello ",
+            b"<HTML>",
+            b"<!DOCTYPE html>",
+            b"<body",
+            b":",
+        ),
+        *(
+            b"<svg",
+            b"svg+xml",
+            b"<?xml",
+            b"<Script>",
+            b"javascript:",
+            b"onLoad=",
+            b"data:image/png",
+            b";BASE64,",
+            b"%PDF-",
+        ),
+        *(b"begin 644 x\n", b"=ybegin ", b"(This file must be converted with BinHex", b"-----BEGIN PGP MESSAGE-----\n"),
+        *(
+            b"PK\x05\x06",
+            b"PK\x03\x04",
+            b"MZ",
+            b"BM",
+            b"RIFF",
+            b"abcdftyp",
+            b"%FDF-",
+            b"ustar",
+            b"\x78\x9f\x3e\x22",
+            b"\0",
+        ),
+        *(
+            b"\xe2\x96\x88" * 121,
+            b"<td></td>" * 121,
+            b"&#9608;" * 121,
+            b"##" * 200,
+            b"XX \n" * 200,
+            "⣿".encode() * 61,
+            b"box-shadow",
+            b"gradient(",
+            b"0000644",
+            b" " * 40,
+        ),
+        *(
+            "é中\U0001f600".encode(),
+            b"\xe9",
+            b"\xe2\x82",
+            b"\xed\xa0\x80",
+            b"\x80",
+            b"\x1b",
+            b"\x07",
+            b"x" * 520,
+            b"\r\n",
+        ),
+    )
+)
+
+
+@given(st.lists(CONTENTS, max_size=8), st.integers(0, 3), st.sampled_from(("text/plain", "text/html")))
+def test_signs_leave_out_only_what_finds_nothing(pieces: list[bytes], pad: int, kind: str) -> None:
+    content = b"\n" * pad + b"".join(pieces)
+    signs = native.content_signs(content)
+    entity = mime.Entity(types=(kind,))
+    budget = ReadBudget()
+    if not signs & EMBEDS:
+        assert not list(reader._find_embedded("1", entity, content, budget))
+        assert not budget.defects
+    plain = File("1", content, identify(content), "", (), kind, shown=True)
+    if not signs & DRAWS:
+        assert not may_draw_code(plain)
+    if walk._sort_body(Part("1", content_type=kind, content=content, signs=signs)):
+        assert plain.type == ("html" if signs & IS_HTML else "text")
+        assert walk._unpack_file(plain, 0, UnpackBudget(), PasswordCandidates(Message())) is walk._NOTHING
+
+
+CELLS = (
+    *(b"<td>", b"<TD bgcolor=#000>", b"<div class=x>", b"<td\xe4>", b"<em_>", b"<a-b>", b"<span", b"<b>", b"<t", b">"),
+    *(
+        b"&nbsp;",
+        b" ",
+        b"\f",
+        b"</",
+        b"<tr",
+        b"<th",
+        b"<p style='background:#0'>",
+        b"BackGround",
+        b"border:",
+        b"class=",
+    ),
+    *(b"##", b"#", b"#0", b"@@", b"X", b"black", b"BLACK", b"box-shadow", b"Box-Shadow", b"gradient(", b"x"),
+    *(b"\xe2\x96\x88", b"\xe2\xac\x9b", b"\xe2\x9a\xab", b"\xe2\x97\x8f", b"\xe2\xa3\xbf", b"\xe2\xa0\x81", b"\xe2"),
+    *(b"&#96", b"&#x25", b"&#X25", b"&#"),
+)
+
+
+def test_the_same_look_for_cells() -> None:
+    chance = random.Random(4711)
+    seen = {NO_CELLS: 0, HAS_CELLS: 0, SHORT_CELLS: 0}
+    for _ in range(1_500):
+        pieces = chance.sample(CELLS, chance.randint(1, 8))
+        weights = [chance.random() ** 2 + 0.01 for _ in pieces]
+        content = b"".join(chance.choices(pieces, weights=weights, k=chance.randint(0, 1_500)))
+        found = look_for_cells(content)
+        assert native.look_for_cells(content) == found, content
+        seen[found] += 1
+    assert min(seen.values()) > 0
+    long = b"x" * 1_999_999 + b"<td></td class=a>" * 300
+    assert native.look_for_cells(long) == look_for_cells(long)
+
+
+@given(
+    st.lists(st.sampled_from((*"sSoOpPé中& ", "cript:", "&lt;", "ScRiPt", "nload", "nerror", "xpression(", "nmouse")))
+)
+def test_the_same_latent_marks(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    assert native.has_latent_marks(text) == active.has_latent_marks(text)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            (
+                *"<>/='\" \n\fé\u212a!",
+                "<b>",
+                "<a href=x",
+                "</p>",
+                "<stri\u212ae>",
+                "<FONT ",
+                'c="d<e>"',
+                "<i",
+                "</b a=1>",
+                "=''",
+            )
+        ),
+        max_size=20,
+    ),
+    st.integers(1, 6),
+    st.integers(0, 9),
+)
+def test_the_same_harmless_pages(pieces: list[str], longest: int, most: int) -> None:
+    html = "".join(pieces)
+    assert native.is_harmless(html, longest, most) == limits.is_harmless(html, longest, most)
+
+
 def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks: list[str], window: int) -> None:
     mine = ours.find(text, rest, marks, normalise_word, window)
     other = twin.find(text, rest, marks, normalise_word, window)
@@ -144,6 +343,9 @@ def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks:
         (lambda: native.RowTable(("a",), np.array([1], np.int32), np.zeros((2, 3), np.float32)), ValueError),
         (lambda: native.RowTable(("a",), np.array([], np.int64), np.zeros((1, 3), np.float64)), ValueError),
         (lambda: _table().find(["a"], [], [], normalise_word, 0), ValueError),
+        (lambda: native.content_signs("text"), TypeError),
+        (lambda: native.has_latent_marks(b"text"), TypeError),
+        (lambda: native.is_harmless(b"text", 1, 1), TypeError),
         (lambda: _table().find(["§"], [], [], lambda _: 7, 80), TypeError),
         (lambda: _table().heaviest(b"\xff\xff\xff\x7f", b"", 1.0, 1.0, 6), ValueError),
         (lambda: _table().heaviest(b"", b"", 1.0, 1.0, 0), ValueError),
@@ -183,6 +385,8 @@ def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks:
         (lambda: native.field_signs((1,), {}, {}, 1), AttributeError),
         (lambda: native.field_signs((Field("a", "", b""),), {"a": "b"}, {}, 1), TypeError),
         (lambda: native.field_signs((Field("a", "", b""),), {}, {"a": "b"}, 1), TypeError),
+        (lambda: native.may_spell_number(b"a"), TypeError),
+        (lambda: native.page_signs(b"a"), TypeError),
         (lambda: native.has_long_run(b"a", 1), TypeError),
         (lambda: native.has_long_run("a", 0), ValueError),
     ],
@@ -372,6 +576,33 @@ def test_the_same_page_by_source_and_by_tree(pieces: list[str]) -> None:
     assert _page(html, by_tree=False) == _page(html, by_tree=True)
 
 
+SCRIPTED = st.sampled_from(
+    "<script>location='https://x.example/a'</script>¦<SCRIPT src=//s.example/a.js type='text/x&gt;y'>¦</script>¦"
+    "<script>¦<script><!--\nvar a='<script>b'\n//--></script>¦<script><!--<script>¦</script>-->¦<!--¦-->¦"
+    "<!--<script></script>-->¦"
+    "<script></script>¦<p>¦<noscript>¦</noscript>¦<title><script></title>¦<textarea><script></textarea>¦"
+    "<style><script>¦"
+    "</style>¦<b title='<script>'>¦<table><script>a</script>¦<select><script>a</script>¦<iframe><script></iframe>¦"
+    "<svg><script>a</script></svg>¦document.write('<iframe src=https://y.example/></iframe>')¦</SCRIPT >¦&lt;script>¦"
+    "<body><p>text¦<script>\x00a</script>¦<script>\r\nb&amp;</script>".split("¦")
+)
+
+
+@given(st.lists(st.one_of(SCRIPTED, TEXTS), max_size=25))
+def test_the_same_page_with_scripts_by_source_and_by_tree(pieces: list[str]) -> None:
+    html = "".join(pieces)
+    assert _page(html, by_tree=False) == _page(html, by_tree=True)
+
+
+def test_a_page_with_ordinary_scripts_is_read_by_its_source() -> None:
+    html = "<body><p>a</p><script src=a.js></script><b>c</b><script>write('<iframe src=x></iframe><script>')</script>d"
+    source, scripts = document.write_ordinary_source(LexborHTMLParser(html))
+    assert scripts == ["", "write('<iframe src=x></iframe><script>')"]
+    assert source.endswith('<script src="a.js"></script><b>c</b><script></script>d</body></html>')
+    for odd in ("<script><!--<script></script>--></script>", "<!--<script>--><script>a</script>", "<svg></svg>"):
+        assert document.write_ordinary_source(LexborHTMLParser(html + odd)) == ("", [])
+
+
 HEADER_PIECES = st.sampled_from(
     "Subject¦X-A¦ ¦\t¦:¦: ¦\r\n¦\r\n¦\n¦\n ¦\r\n\t¦\r¦\0¦--¦--b¦ä¦=?utf-8?q?a?=¦=?¦\x1f¦\x0b¦"
     "value¦\x7f¦\r\n\r\n¦\n\n¦x".split("¦")
@@ -483,6 +714,7 @@ def test_the_same_header_fields_and_segments_of_real_mail() -> None:
         assert native.find_segments(raw, len(raw), 99) == reader.find_segments(raw, len(raw), 99)
 
 
+@pytest.mark.variant
 def test_the_same_reports_with_and_without_them(tmp_path: Path) -> None:
     """Whole reports of the twins, from a process that has nothing else, against those of this process."""
     recorded = tmp_path / "reports.zst"
@@ -508,6 +740,7 @@ def test_a_changed_report_is_told(tmp_path: Path) -> None:
     assert line.startswith(f"{message.path}: score (-1.0 → ")
 
 
+@pytest.mark.variant
 def test_the_same_for_real_mail(twin_book: phrases.Phrasebook, twin_concepts: concepts.ConceptIndex) -> None:
     try:
         messages = [read(each.raw) for each in mail(150)]

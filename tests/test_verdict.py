@@ -249,3 +249,18 @@ def test_the_reason_leads_with_what_a_mail_asks_for_and_in_whose_name() -> None:
     assert reason.startswith(f"{kinds.TEXT_CREDENTIAL_LURE.title} (1), in the name of PayPal; "), reason
     alone = judge([brand, kinds.URL_TEXT_MISMATCH.at("1")], [], shipped_policy()).reason
     assert alone.startswith(f"{kinds.SENDER_BRAND_IMPERSONATION.title} (From), in the name of PayPal; "), alone
+
+
+def test_the_reason_for_advertising_leads_with_what_is_offered() -> None:
+    """A clock that is wrong is the stronger sign, and tells a reader nothing about the mail."""
+    clock, wares = kinds.HEADER_CLOCKS_DIFFER.at("Message-ID"), kinds.TEXT_SPAM_VOCABULARY.at("text", strength=0.5)
+    judged = judge([clock, wares], [], shipped_policy())
+    assert (judged.verdict, judged.reason.partition(" (")[0]) == ("spam", kinds.TEXT_SPAM_VOCABULARY.title)
+
+
+def test_a_picture_from_a_free_host_names_no_phishing() -> None:
+    """Advertisers borrow pictures as well; who is imitated, or what is asked for, says that it is phishing."""
+    picture, text = kinds.URL_PICTURE_HOST.at("1"), kinds.TEXT_MODEL_SPAM.at("text")
+    assert judge([picture, text], [], shipped_policy()).verdict == "spam"
+    brand = kinds.SENDER_BRAND_IMPERSONATION.at("From", company="PayPal", shown="PayPal", domain="evil.test")
+    assert judge([picture, text, brand], [], shipped_policy()).verdict == "phishing"

@@ -1,6 +1,6 @@
 """Make a corpus of the letters that the authors wrote: honest ones and lures, in twenty languages.
 
-    python -m tools.letters OUT
+    python -m tools.letters OUT [--as-mail CORPUS]
 
 writes one message for each letter of the folder `letters`, and the `INDEX.tsv` that training and evaluation read.
 Nobody ever sent these letters: they stand for the languages of which no collection of real mail is at hand. All of them
@@ -8,23 +8,31 @@ have the same plain header, so that nothing but what they say and where they lea
 
 Each letter belongs to one of four collections, by a digest of its text, so that an evaluation which leaves out whole
 collections judges every letter with a model that has read three quarters of the others.
+
+With `--as-mail`, letters come as mail does: each gets the way of one real message of the labelled mail in CORPUS, drawn
+by a digest of its text. A lure takes from an unwanted message the sending host and its name, the envelope, the Received
+and other fields, the sender's address and the site of the first link; it keeps its words and the name that it shows. An
+honest letter takes host and Received fields from wanted mail, and keeps its own sender and links.
 """
 
 import argparse
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from email import message_from_bytes
 from email.header import Header
 from email.mime.application import MIMEApplication
 from email.mime.base import MIMEBase
 from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
-from email.utils import formataddr
+from email.utils import formataddr, parseaddr
 from html import escape
 from pathlib import Path
 from zlib import crc32
 
 import msgspec
+
+from gatepost.cli.labelled_mail import LabelledMail, read_labelled
 
 LETTERS = Path(__file__).parents[1] / "letters"
 COLLECTIONS = "abcd"
@@ -80,9 +88,79 @@ def read_letters(book: str) -> tuple[Letter, ...]:
     return msgspec.toml.decode((LETTERS / f"{book}.toml").read_bytes(), type=_Book).letters
 
 
-def write_message(letter: Letter) -> bytes:
+# The collections of our time whose mail lends letters its way, by whether it is wanted.
+_WANTED_WAYS = frozenset({"foff_milter", "lists_subscriber"})
+_UNWANTED_WAYS = frozenset({"phishing_pot", "phishing_pot_rest", "foff_milter"})
+# What a mail server or program wrote about the way and the making of a message, and nothing of its text.
+_WAY_FIELDS = ("Received", "Date", "X-Mailer", "User-Agent", "X-Originating-IP", "X-Priority", "DKIM-Signature")
+_SITE = re.compile(rb"https?://([A-Za-z0-9.-]{4,120}\.[A-Za-z]{2,12})[/?\"'>\s]")
+_HOST = re.compile(r"(?<=https://)[^/\s)]+|(?<=http://)[^/\s)]+")
+# Addresses that stand in every HTML page: names of its document type.
+_NO_SITES = (b"w3.org", b"schemas.", b"openxmlformats.org")
+
+
+class Way(msgspec.Struct, frozen=True):
+    """How a real message came: its envelope, fields that say so, the address of From and of answers, and its site."""
+
+    fields: tuple[tuple[str, str], ...]
+    client: str
+    helo: str
+    mail_from: str
+    sender: str
+    reply_to: str
+    site: str
+
+
+def read_ways(folders: Iterable[Path]) -> tuple[list[Way], list[Way]]:
+    """Return the ways of wanted and of unwanted mail."""
+    wanted, unwanted = [], []
+    for mail in read_labelled(folders):
+        if mail.label == "ham" and mail.corpus in _WANTED_WAYS:
+            wanted.append(_read_way(mail))
+        elif mail.label in ("spam", "phish") and mail.corpus in _UNWANTED_WAYS:
+            unwanted.append(_read_way(mail))
+    return wanted, [way for way in unwanted if "@" in way.sender]
+
+
+def _read_way(mail: LabelledMail) -> Way:
+    message = message_from_bytes(mail.raw)
+    fields = [
+        (name, " ".join(str(value).encode("ascii", "replace").decode().split()))
+        for name in _WAY_FIELDS
+        for value in message.get_all(name, [])
+    ]
+    sites: list[bytes] = []
+    for part in message.walk():
+        content = part.get_payload(decode=True) if part.get_content_maintype() == "text" else None
+        found = _SITE.findall(content) if isinstance(content, bytes) else []
+        sites += [site for site in found if not site.endswith(_NO_SITES)]
+    envelope = mail.envelope
+    sender, reply_to = (parseaddr(str(message.get(name, "")))[1] for name in ("From", "Reply-To"))
+    sender = sender if sender.isascii() else ""
+    site = sites[0].decode() if sites else ""
+    return Way(
+        tuple(fields), envelope.remote_address or "", envelope.helo or "", envelope.sender, sender, reply_to, site
+    )
+
+
+def choose_way(letter: Letter, wanted: Sequence[Way], unwanted: Sequence[Way]) -> Way:
+    """Return the way by which a letter comes: one of its side; for a lure with a link that of a message with one."""
+    number = crc32(letter.text.encode())
+    if letter.label == "ham":
+        return wanted[number % len(wanted)]
+    has_link = _HOST.search(letter.text) is not None
+    alike = [way for way in unwanted if bool(way.site) == has_link]
+    return alike[number % len(alike)]
+
+
+def write_message(letter: Letter, way: Way | None = None) -> bytes:
     """Return a letter as a message: with an HTML half where it has links with words, else as plain text."""
     text = letter.text.strip("\n") + "\n"
+    name, address = letter.split_sender()
+    reply_to = letter.reply_to
+    if way and letter.label != "ham":
+        text = _HOST.sub(way.site, text) if way.site else text
+        address, reply_to = way.sender, reply_to or way.reply_to
     plain = MIMEText(_LINK.sub(r"\1: \2", text), "plain", "utf-8")
     body: MIMEBase = plain
     if _LINK.search(text):
@@ -91,14 +169,17 @@ def write_message(letter: Letter) -> bytes:
         file = MIMEApplication(_FILE, "pdf")
         file.add_header("Content-Disposition", "attachment", filename=letter.file)
         body = MIMEMultipart("mixed", "=-letter-with-file", (body, file))
-    name, address = letter.split_sender()
+    for field, value in way.fields if way else ():
+        if field in ("Received", "Date") or letter.label != "ham":
+            body[field] = value
     body["From"] = formataddr((name, address))
     body["To"] = READER
     body["Subject"] = Header(letter.subject, "utf-8").encode()
-    body["Date"] = DATE
+    if "Date" not in body:
+        body["Date"] = DATE
     body["Message-ID"] = f"<{crc32(letter.text.encode()):08x}@{address.rpartition('@')[2]}>"
-    if letter.reply_to:
-        body["Reply-To"] = letter.reply_to
+    if reply_to:
+        body["Reply-To"] = reply_to
     return body.as_bytes()
 
 
@@ -112,17 +193,21 @@ def _write_anchor(link: re.Match[str]) -> str:
     return f'<a href="{link[2]}">{link[1]}</a>'
 
 
-def write_corpus(folder: Path) -> int:
-    """Write all letters with their index; return how many there are."""
+def write_corpus(folder: Path, corpora: Sequence[Path] = ()) -> int:
+    """Write all letters with their index; return how many there are. With corpora of real mail, they come as it did."""
+    ways = read_ways(corpora) if corpora else None
     rows = []
     for path, corpus, letter in _name_letters():
+        way = choose_way(letter, *ways) if ways else None
         place = folder / path
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(write_message(letter))
-        rows.append((path, corpus, letter.label, "2025", letter.split_sender()[1]))
+        place.write_bytes(write_message(letter, way))
+        sender = letter.split_sender()[1] if way is None or letter.label == "ham" else way.mail_from
+        client, helo = (way.client, way.helo) if way else ("", "")
+        rows.append((path, corpus, letter.label, "2025", sender, client, helo))
     with (folder / "INDEX.tsv").open("w", encoding="utf-8", newline="") as index:
         table = csv.writer(index, delimiter="\t", quoting=csv.QUOTE_NONE, lineterminator="\n")
-        table.writerow(("path", "corpus", "label", "year", "mail_from"))
+        table.writerow(("path", "corpus", "label", "year", "mail_from", "client_ip", "helo"))
         table.writerows(rows)
     return len(rows)
 
@@ -138,7 +223,9 @@ def main() -> None:
     """Write the corpus."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="the folder to write to")
-    print(f"{write_corpus(parser.parse_args().folder):,} letters were written.")
+    parser.add_argument("--as-mail", action="append", type=Path, default=[], help="labelled mail; repeatable")
+    given = parser.parse_args()
+    print(f"{write_corpus(given.folder, given.as_mail):,} letters were written.")
 
 
 if __name__ == "__main__":

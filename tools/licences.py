@@ -23,7 +23,8 @@ def render_page(lock: str) -> str:
     head = [
         "# Third-party licences",
         "",
-        "What is installed together with Gatepost, as each package states it. None of it is part of this repository.",
+        "This table lists the packages that are installed with Gatepost, and the licence that each of them states.",
+        "None of them is part of this repository.",
         "",
         "| Package | Licence |",
         "|---|---|",

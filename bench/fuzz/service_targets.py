@@ -1,6 +1,6 @@
 """Fuzz targets: what clients, mail servers, workers, providers and feeds send, and what operators type."""
 
-from bench.fuzz import readers, seeds, service_readers
+from bench.fuzz import foreign_readers, readers, seeds, service_readers
 from bench.fuzz.seeds import lines
 from bench.fuzz.target import Target
 from gatepost.digests.links import DigestLink, read_link, sign_link
@@ -11,6 +11,28 @@ from gatepost.smtp.next_hop import parse_challenge
 from gatepost.store.digests import DigestKey
 
 _ID = "018f0000-0000-7000-8000-000000000001"
+
+# The answers of an IMAP server, each to one line of the client (`foreign_readers`): until the client has signed in, to
+# LIST, and to what looks for a message in one folder.
+_IMAP_START = b"\0".join(
+    (
+        b"* OK ready\r\n",
+        b"* CAPABILITY IMAP4rev1 AUTH=PLAIN\r\nTAG OK done\r\n",
+        b"+ \r\n",
+        b"TAG OK in\r\n",
+        b"* CAPABILITY IMAP4rev1 MOVE UIDPLUS\r\nTAG OK done\r\n",
+    )
+)
+_IMAP_DONE = b"TAG OK done\r\n"
+_IMAP_LIST = b'* LIST (\\Noselect) "/" "x"\r\nTAG OK done\r\n'
+_IMAP_FOUND = b"\0".join(
+    (
+        b"* 3 EXISTS\r\n* OK [UIDVALIDITY 1] x\r\nTAG OK [READ-ONLY] x\r\n",
+        b"* SEARCH 7\r\nTAG OK done\r\n",
+        b"* 1 FETCH (UID 7 RFC822.SIZE 5)\r\nTAG OK done\r\n",
+        b"* 1 FETCH (UID 7 BODY[] {5}\r\nhello)\r\nTAG OK done\r\n",
+    )
+)
 
 SERVICE: tuple[Target, ...] = (
     Target(
@@ -78,6 +100,80 @@ SERVICE: tuple[Target, ...] = (
         ],
         cheap=True,
         most=600,
+    ),
+    Target(
+        "transport-policy",
+        service_readers.read_transport_policy,
+        lines(
+            "version: STSv1\r\nmode: enforce\r\nmx: *.x.example\r\nmx: mail.x.example\r\nmax_age: 604800\r\n",
+            "version: STSv1\nmode: none\nmax_age: 0\n",
+            "v=STSv1; id=20160831085700Z;",
+        ),
+        cheap=True,
+        most=2_000,
+    ),
+    Target(
+        "report-addresses",
+        service_readers.read_report_addresses,
+        lines(
+            "mailto:a@x.example!10m,mailto:b%2Bc@y.example",
+            "https://x.example/r, MAILTO:d@z.example",
+            "mailto:%0d%0a@x",
+        ),
+        cheap=True,
+        most=600,
+    ),
+    Target(
+        "drop-in-requests",
+        service_readers.read_drop_in_request,
+        lines(
+            "PROCESS SPAMC/1.5\nContent-length: 12\nUser: ann\nCompress: zlib",
+            "POST /checkv2 HTTP/1.1\nFrom: a@x.example\nRcpt: b@y.example\nIP: 192.0.2.1\nContent-Length: 3",
+            "SYMBOLS RSPAMC/1.3\nHelo: x\nContent-length: 0",
+            "POST /../x HTTP/1.1\nTransfer-Encoding: chunked",
+        ),
+        cheap=True,
+        most=2_000,
+    ),
+    Target(
+        "imap-answers",
+        foreign_readers.read_mailbox,
+        lines(
+            b"\0".join((_IMAP_START, _IMAP_LIST, _IMAP_FOUND, b"TAG NO it is there\r\n", *[_IMAP_DONE] * 6)),
+            b"\0".join((_IMAP_START, b'* LIST () "/" {3}\r\na b\r\n* LIST () NIL a\r\n' + _IMAP_DONE, _IMAP_FOUND)),
+            b"\0".join((_IMAP_START, _IMAP_LIST, _IMAP_DONE, b"* SEARCH 1:* x 7\r\n" + _IMAP_DONE)),
+            b"* PREAUTH x\r\n\0* CAPABILITY {99999999999999999999}\r\n",
+        ),
+        most=2_000,
+    ),
+    Target(
+        "imported-spamassassin",
+        foreign_readers.import_spamassassin,
+        lines(
+            "required_score 5\nwhitelist_from *@a.example\nscore X 3.5\nheader X Subject =~ /viagra|c[1i]alis/i\nendif",
+            "body Y m{\\bfree\\b}ix\nmeta Z (X && !Y)\nuri U /\\.zip$/\ndescribe U a link\ntrusted_networks 192.0.2/24",
+        ),
+        most=2_000,
+    ),
+    Target(
+        "imported-rspamd",
+        foreign_readers.import_rspamd,
+        lines(
+            'a { type = "from"; map = "$CONFDIR/local.d/whitelist.map"; symbol = "A"; score = -3.0; }\nreject = 15;',
+            '.include(try=true) "x"\nrules { b = [1, "two", {c = 3k}]; d <<EOD\ntext\nEOD\n }',
+        ),
+        most=2_000,
+    ),
+    Target(
+        "imported-senders",
+        foreign_readers.import_senders,
+        lines(
+            "a.example OK\nb@c.example 550 no\n.d.example REJECT",
+            '[{"name": "x", "entries": ["a@b.example"]}]',
+            "Identity,Value,Action\nx,a@b.example,Block\n",
+        ),
+        cheap=True,
+        most=2_000,
     ),
     Target(
         "scram-challenge",

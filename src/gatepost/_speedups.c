@@ -33,6 +33,7 @@ typedef struct {
 #include "native/html.c"
 #include "native/mail.c"
 #include "native/looks.c"
+#include "native/contents.c"
 
 static PyMethodDef row_table_methods[] = {
     {"find", (PyCFunction)RowTable_find, METH_VARARGS, NULL},
@@ -93,6 +94,7 @@ static int execute(PyObject *module)
 {
     fill_crc_table();
     fill_sorts();
+    fill_mark_starts();
     if (intern_attributes() < 0 || intern_names() < 0)
         return -1;
     PyType_Spec *specs[] = {&row_table_spec, &phrase_index_spec, &concept_index_spec};
@@ -148,7 +150,19 @@ static PyMethodDef functions[] = {
      "spelled_places(text): where words with a mark inside may begin, and whether letters stand with gaps."},
     {"field_signs", field_signs, METH_VARARGS,
      "field_signs(fields, table, spelled, odd): what a table says of the names of fields, and whether one is odd."},
+    {"content_signs", content_signs, METH_O,
+     "content_signs(content): which readers of files may find something in the bytes of a text, and what it is."},
+    {"look_for_cells", look_for_cells, METH_O,
+     "look_for_cells(content): whether a text may draw a code with cells: no (0), yes (1), by cells with a letter (2)."},
+    {"has_latent_marks", has_latent_marks, METH_O,
+     "has_latent_marks(text): whether a page may hold what acts once it is read a second time."},
+    {"is_harmless", is_harmless, METH_VARARGS,
+     "is_harmless(html, longest, most): whether tags of a page stand apart, are short, and few format text."},
     {"has_long_run", has_long_run, METH_VARARGS, "has_long_run(text, least): so many small letters and blanks in a row."},
+    {"page_signs", page_signs, METH_O,
+     "page_signs(source): whether a page has a script, or an element that is not written out as it was read."},
+    {"may_spell_number", may_spell_number, METH_O,
+     "may_spell_number(text): whether a folded text may hold a telephone number that is written for people only."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -5,7 +5,8 @@ Python code of one process runs on one core at a time, so a thread that converts
 changes a list, take from the event loop what they take for themselves, and the scans of every tenant wait. While more
 than `MAIL_RATE` messages a second come, everything beside mail has the part `SHARE` of the interpreter, however many
 exports, searches and trials one tenant has started, and its threads take turns. People do not notice that: `BURST` CPU
-seconds are saved up and can be used at once. While less mail comes, such work runs freely.
+seconds are saved up and can be used at once. While less mail comes, such work runs freely. A piece that can take long,
+such as a search that unpacks hundreds of records, rests between its steps, too (`rest_between_steps`).
 
 What is used is measured, as CPU time of a thread (`run`) or of the steps of a coroutine (`call`), so that waiting for
 the disk, for storage or for the interpreter counts for nothing; but commits that are not records of mail count whole,
@@ -34,8 +35,16 @@ MAX_REST_SECONDS = 1.0
 REST = 1 / SHARE - 1
 # What a piece of work in a thread takes at most, as a rule.
 PIECE_SECONDS = 0.05
+# A step of a piece after which it may rest: shorter ones are counted together.
+_STEP_SECONDS = 0.01
 # What is taken for a call before it begins: of calls that wait at once, not all begin at once.
 _CALL_SECONDS = 0.003
+
+
+class _Piece(threading.local):
+    """The piece that a thread is at: its CPU time when the piece began or last rested; None where it is at none."""
+
+    begun: float | None = None
 
 
 class BackgroundWork:
@@ -44,6 +53,7 @@ class BackgroundWork:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._turn, self._lock = threading.Lock(), threading.Lock()
+        self._piece = _Piece()
         self._mail, self._mail_at, self._due = 0.0, -math.inf, -math.inf
         self._running, self._begun_at = 0, 0.0
         self.rests = 0
@@ -66,12 +76,27 @@ class BackgroundWork:
 
     def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Do a piece of work, of some milliseconds, in the thread that calls this."""
-        if not self.must_rest:
+        if self.must_rest:
+            with self._turn:
+                if seconds := self._find_rest():
+                    time.sleep(seconds)
+                return self.measure(work, *arguments, **named)
+        self._piece.begun, outer = time.thread_time(), self._piece.begun
+        try:
             return work(*arguments, **named)
-        with self._turn:
-            if seconds := self._find_rest():
-                time.sleep(seconds)
-            return self.measure(work, *arguments, **named)
+        finally:
+            self._piece.begun = outer
+
+    def rest_between_steps(self) -> None:
+        """Rest in the middle of a piece of `run`, where mail comes and the steps until now have used their share.
+        Elsewhere, as in an event loop, nothing happens."""
+        begun = self._piece.begun
+        if begun is None or (used := time.thread_time() - begun) < _STEP_SECONDS or not self.must_rest:
+            return
+        self.use(used)
+        self._piece.begun = begun + used
+        if seconds := self._find_rest():
+            time.sleep(seconds)
 
     async def map(self, work: Callable[[A], T], items: Sequence[A], piece: int) -> list[T]:
         """Do work for each item in a thread, for so many at a time. Who no longer waits ends it between two pieces, and
@@ -85,12 +110,14 @@ class BackgroundWork:
     def measure(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Do a piece of work that mail waits for, and that others pay for."""
         before = time.thread_time()
+        self._piece.begun, outer = before, self._piece.begun
         self._begin(1)
         try:
             return work(*arguments, **named)
         finally:
             self._begin(-1)
-            self.use(time.thread_time() - before)
+            self.use(time.thread_time() - (self._piece.begun or before))
+            self._piece.begun = outer
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Answer a call that is not mail."""

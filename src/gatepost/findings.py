@@ -14,7 +14,7 @@ from gatepost.files.values import File
 from gatepost.kinds import Finding, Kind
 from gatepost.lists.addresses import ProtectedName
 from gatepost.mail.message import Envelope, Link, Message, Text
-from gatepost.names import Address, org_domain
+from gatepost.names import Address, normal_domain, org_domain
 from gatepost.questions import Antivirus, Campaign, Reputation
 from gatepost.sender_history import KNOWN_DAYS, NO_HISTORY, SenderHistory
 from gatepost.textmodel.features import Features, extract_features
@@ -89,6 +89,7 @@ THEME_SIGN = "theme:"
 
 # What an answer has (RFC 5322 section 3.6.4).
 ANSWER_FIELDS = frozenset({"in-reply-to", "references"})
+MAX_PROGRAMS = 5
 
 
 class once_property(Generic[T]):  # noqa: N801  used like `property`
@@ -200,6 +201,14 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         return self.message.headers.all("received")
 
     @once_property
+    def programs(self) -> tuple[str, ...]:
+        """The programs that the mail says it was written with. Some mail has several such fields, and anybody can put
+        one more on top."""
+        headers = self.message.headers
+        named = (*headers.all("x-mailer")[:MAX_PROGRAMS], *headers.all("user-agent")[:MAX_PROGRAMS])
+        return tuple(program for value in named if (program := value.strip()))
+
+    @once_property
     def web_links(self) -> tuple[Link, ...]:
         """Each URL that a person can follow to a site, once."""
         found: dict[str, Link] = {}
@@ -239,6 +248,13 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         """Whether the mail came through a list to which people write (RFC 2369 section 3.4), from the network from
         which posts of that list were delivered to the tenant on several days before."""
         return self.claims_discussion and self.sender_history.mailing_list.days >= KNOWN_DAYS
+
+    @property
+    def list_domains(self) -> frozenset[str]:
+        """The organisations of a known list: those of the address to which posts go, and of the one from which they
+        come; none where no list is known."""
+        posts = (self.fields.get("list-post", ""), self.envelope.sender) if self.is_known_list else ()
+        return frozenset(org_domain(normal_domain(post.rpartition("@")[2].strip("<> \t"))) for post in posts)
 
     @once_property
     def is_known_post(self) -> bool:

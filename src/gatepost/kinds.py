@@ -460,7 +460,7 @@ LIMIT_LINKS = Kind("limit:links", "The message has more links than are looked at
 LIMIT_PARTS = Kind("limit:parts", "The message has more parts than are read")
 LIMIT_RULE_FAILED = Kind("limit:rule-failed", "A rule of the operator could not be evaluated")
 LIMIT_TEXT_SIZE = Kind("limit:text-size", "A text is longer than is read")
-LIMIT_TEXT_FILE = Kind("limit:text-file", "A text file is longer than is read")
+LIMIT_TEXT_FILE = Kind("limit:text-file", "Text files are longer, or more, than are read")
 
 BY_ID: dict[str, Kind] = {kind.id: kind for kind in tuple(vars().values()) if isinstance(kind, Kind)}
 TITLES: dict[str, str] = {kind.id: kind.title for kind in BY_ID.values()}

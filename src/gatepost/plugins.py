@@ -7,7 +7,7 @@ command line know its kinds as they know the shipped ones, and no process that h
 checks are imported by `checks.plugins`, in the loader of the workers, before those are sealed.
 
 A plug-in may add and may not change: its kinds and groups lie in a namespace of its own, and the operator's policy
-files weigh them like the shipped ones. Everything that can be extended is described in `docs/extending.md`.
+files weigh them like the shipped ones. Everything that can be extended is described in `docs/internals/extending.md`.
 """
 
 import importlib.util
@@ -29,7 +29,8 @@ from gatepost.strengths import Calculation, StrengthsError, parse_tables
 GROUP = "gatepost.checks"
 FILE = "gatepost.toml"
 GOLDEN = "golden"
-# The interface that `docs/extending.md` describes; it counts up when a plug-in that was written for it might break.
+# The interface that `docs/internals/extending.md` describes; it counts up when a plug-in that was written for it might
+# break.
 API = 1
 MOST_POINTS = 1000.0
 MAX_FILE = 1 << 20

@@ -31,7 +31,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import NamedTuple, NoReturn
+from typing import ClassVar, NamedTuple, NoReturn
 
 import msgspec
 
@@ -362,7 +362,7 @@ _SCHEDULER_CLOCK = 2
 # A process that waits for a processor is given so many times its CPU time before the wall clock ends it.
 _MAX_STARVED = 30
 _START_SECONDS = 60.0
-NICENESS = 10
+NICENESS, _LEAST_PRIORITY = 10, 19
 
 
 def bare_environment() -> dict[str, str]:
@@ -389,7 +389,10 @@ class SealedProcessEnded(Exception):  # noqa: N818  it was killed, or has ended
 
 class SealedProcess:
     """A process that runs a module of this package, sealed (`serve_sealed`). Threads may ask it one after the other;
-    `kill` can be called from any thread, and whoever waits for an answer then has none."""
+    `kill` can be called from any thread, and whoever waits for an answer then has none. Where `mail_comes` says so, as
+    a service does, the process has a low priority from then on."""
+
+    mail_comes: ClassVar[Callable[[], bool]] = staticmethod(lambda: False)
 
     def __init__(self, module: str, *arguments: str) -> None:
         ours, theirs = socket.socketpair()
@@ -400,8 +403,13 @@ class SealedProcess:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env=bare_environment(),
-                start_new_session=True,
+                # No session of its own: the scheduler would give each session the same share, whatever the priority
+                # of the processes in it (sched(7), "The autogroup feature").
+                process_group=0,
             )
+        self._is_nice = False
+        # From its first step on: what it imports before it is sealed would else take from mail what it may not later.
+        self._let_mail_go_first()
         ours.settimeout(_LOOK_SECONDS)
         self._socket = ours
         self.layers: tuple[str, ...] | None = None
@@ -424,6 +432,15 @@ class SealedProcess:
             self.kill()
             raise SealedProcessEnded(was_late=isinstance(fault, TimeoutError)) from None
 
+    def _let_mail_go_first(self) -> None:
+        """Take away priority from the process, which cannot be given back, if mail comes."""
+        if self._is_nice or not SealedProcess.mail_comes():
+            return
+        self._is_nice = True
+        with contextlib.suppress(ProcessLookupError):
+            own = os.getpriority(os.PRIO_PROCESS, 0)
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, min(own + NICENESS, _LEAST_PRIORITY))
+
     def _send(self, order: bytes, seconds: float) -> None:
         end = time.monotonic() + seconds
         for data in (memoryview(_LENGTH.pack(len(order))), memoryview(order)):
@@ -443,6 +460,7 @@ class SealedProcess:
             except TimeoutError:
                 if self.cpu_seconds > used or time.monotonic() > end:
                     raise
+                self._let_mail_go_first()
                 continue
             data += piece
             if not piece:
@@ -480,7 +498,6 @@ def serve_sealed(handle: Callable[[bytes], bytes], memory: int, max_order: int) 
     `handle` reads or imports on first use has to be read or imported before."""
     die_with_parent(int(sys.argv[1]), signal.SIGKILL)
     ignore_signals()
-    os.nice(NICENESS)
     connection = socket.socket(fileno=SOCKET)
     sealed = seal(memory)
     try:

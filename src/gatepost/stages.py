@@ -260,7 +260,8 @@ class Stages:
         Kinds of which no list has an entry are not asked for; in most deployments that is most of them.
         """
         keys = collect_keys(subjects, self.context.lists.source.keyed)
-        in_files = _collect_file_facets(files, history) if self.context.sender_history else Facets()
+        has_links = self.context.sender_history and any(file.links for file in files)
+        in_files = _collect_file_facets(files, history) if has_links else Facets()
         values = self._collect_file_values(files)
         asked: Questions = (
             *((Lookup(keys),) if keys else ()),

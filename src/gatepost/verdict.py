@@ -55,6 +55,7 @@ NEVER_EXCUSED = frozenset(
 FILES = "files"
 # What a reader wants to know first: what a mail asks for, and in whose name.
 LURES = "lures"
+ADVERTISING = "advertising"
 LEAST_LURE = 100
 IMPERSONATIONS = frozenset(
     {
@@ -267,12 +268,13 @@ def _reach_verdict(weighed: Sequence[Line], score: int, policy: Policy) -> tuple
 
 
 def _describe_score(verdict: Verdict, score: int, threshold: float, lines: Sequence[Line], policy: Policy) -> str:
-    """The reason of a verdict that a score gives: what the mail asks for and in whose name, else the strongest finding;
-    then the sum."""
+    """The reason of a verdict that a score gives: what the mail asks for and in whose name, or what it advertises, else
+    the strongest finding; then the sum."""
     total = f"the score is {score / 100:g}, and {verdict} begins at {threshold:g}"
     lures = [line for line in lines if line.counted >= LEAST_LURE and rule_of(line.kind, policy).group == LURES]
     posing = [line for line in lines if line.counted >= LEAST_LURE and line.kind in IMPERSONATIONS]
-    leading = max(lures or posing or lines, key=lambda line: line.counted, default=None)
+    offers = [line for line in lines if line.counted >= LEAST_LURE and rule_of(line.kind, policy).group == ADVERTISING]
+    leading = max(lures or posing or offers or lines, key=lambda line: line.counted, default=None)
     if leading is None:
         return f"T{total[1:]}"
     poses = max(posing, key=lambda line: line.counted, default=leading)

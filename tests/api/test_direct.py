@@ -1,9 +1,11 @@
 """Requests without an ASGI exchange: who takes them, who gives them back, and that HTTP stays what it was."""
 
 import asyncio
+import gc
 import json
 import socket
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +28,7 @@ class Application:
         self.called, self.begun = threading.Event(), threading.Event()
         self.gone = threading.Event()
         self.ended = threading.Event()
+        self.exchanges: list[weakref.ref[DirectExchange]] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
@@ -39,6 +42,7 @@ class Application:
         def take(body: bytes, exchange: DirectExchange) -> bool:
             if body.startswith(b"back"):
                 return False
+            self.exchanges.append(weakref.ref(exchange))
             exchange.start(self._answer(body, exchange))
             exchange.call_at_end(self.ended.set)
             return True
@@ -130,6 +134,21 @@ def test_many_on_one_connection_and_in_pieces(served: Served) -> None:
             status, answer = read_answer(stream)
             assert (status, body in answer) == (200, True)
             assert (answer[0] == "direct") == (number % 3 != 0)
+
+
+def test_an_exchange_is_freed_with_its_answer(served: Served) -> None:
+    """Without the collector of cycles, which comes seldom: what an exchange refers to would fill memory until then."""
+    gc.disable()
+    try:
+        with served.connect() as client:
+            stream = client.makefile("rb")
+            for _ in range(5):
+                client.sendall(upload("hello"))
+                assert read_answer(stream)[0] == 200
+        # The connection still knows the last of them.
+        assert [each() for each in served.application.exchanges[:-1]] == [None] * 4
+    finally:
+        gc.enable()
 
 
 def test_a_slow_body_goes_to_the_application(served: Served) -> None:

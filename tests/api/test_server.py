@@ -164,6 +164,7 @@ public class Post {
 """
 
 
+@pytest.mark.variant
 @pytest.mark.skipif(not shutil.which("javac"), reason="not run: a JDK is not installed")
 def test_the_default_client_of_java(port: int, tmp_path: Path) -> None:
     (tmp_path / "Post.java").write_text(JAVA_CLIENT)

@@ -206,3 +206,13 @@ def test_nothing_raises(bench: Bench, parts: list[tuple[str, bytes]]) -> None:
         for each in (fields, whole):
             found = bench.answered(validate(SignedMessage(b"body", 0, each), NOW), bench.zone, None)
             assert found.result in ("none", "fail")
+
+
+@pytest.mark.parametrize(
+    ("results", "origin"),
+    [("spf=pass; dmarc=pass (p=reject)", "pass"), ("spf=pass;\r\n dmarc = FAIL", "fail"), ("spf=pass", "")],
+)
+def test_what_the_first_seal_states(bench: Bench, results: str, origin: str) -> None:
+    raw = bench.chain(1).replace(b"ARC-Authentication-Results:", b"X:", 1)
+    field = f"ARC-Authentication-Results: i=1; mx.example.org; {results}\r\n"
+    assert bench.result(field.encode() + raw).origin == origin

@@ -20,6 +20,7 @@ from gatepost.auth.dmarc import (
     list_walk,
 )
 from gatepost.auth.results import Dkim, Dmarc, Spf
+from gatepost.domain_reports import is_dmarc
 from gatepost.questions import Asking, DnsAnswer
 
 NO_SPF = Spf()
@@ -53,7 +54,7 @@ def judged(author: str, spf: Spf = NO_SPF, dkim: tuple[Dkim, ...] = ()) -> Askin
     ],
 )
 def test_reading(text: str, record: DmarcRecord) -> None:
-    assert dmarc.is_dmarc(text)
+    assert is_dmarc(text)
     assert dmarc.parse_record(text) == record
 
 
@@ -61,7 +62,7 @@ def test_reading(text: str, record: DmarcRecord) -> None:
     "text", ["", "v=DMARC1x", " v=DMARC1", "v=DMARC2", "V=dmarc1", "v=spf1", "v=DMARC1;" + "x" * 9_000]
 )
 def test_not_a_record(text: str) -> None:
-    assert not dmarc.is_dmarc(text)
+    assert not is_dmarc(text)
 
 
 @pytest.mark.parametrize(

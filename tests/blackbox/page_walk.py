@@ -147,6 +147,7 @@ class Walker:
             "kind": "text:urgency",
             "number": "1",
             "published": "1",
+            "item": "new",
             "domain": "example.com",
         }
         replace: Callable[[re.Match[str]], str] = lambda match: values[match[1]] or "none"  # noqa: E731

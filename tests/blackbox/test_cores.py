@@ -7,6 +7,7 @@ import pytest
 from bench.cores import trial
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("scans", [90, pytest.param(600, marks=pytest.mark.long)])
 def test_one_core_killed_and_one_stalled(postgres_url: str, tmp_path: Path, scans: int) -> None:
     outcome = trial(scans, postgres_url, tmp_path)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from bench.gateway import Gateway
 from bench.ports import free_port, free_ports
+from tests.doc_blocks import blocks_of
 
 EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
 CLEAN = (
@@ -77,20 +78,40 @@ def test_rspamc(guard: Ports) -> None:
     assert call(*rspamc, "learn_spam", given=VIRUS).returncode != 0
 
 
-@pytest.mark.parametrize("variant", ["rspamd", "spamd"])
-def test_exim(guard: Ports, tmp_path: Path, variant: str) -> None:
-    exim = need("exim4")
-    address = f"127.0.0.1 {guard.rspamd} variant=rspamd" if variant == "rspamd" else f"127.0.0.1 {guard.spamd}"
-    settings = tmp_path / "exim.conf"
+def send_through_exim(folder: Path, address: str, acl: str) -> list[bytes]:
+    """What Exim answers to a clean message and to a virus, and then keeps in its queue below `folder`."""
+    exim, settings = need("exim4"), folder / "exim.conf"
     settings.write_text(
-        f"primary_hostname = mx.example\nexim_user = root\nexim_group = root\nlog_file_path = {tmp_path}/%slog\n"
-        f"spool_directory = {tmp_path}/spool\nspamd_address = {address}\nacl_smtp_rcpt = accept\n"
-        "acl_smtp_data = check\nqueue_only\nbegin acl\ncheck:\n"
-        "  deny spam = nobody\n    message = refused: $spam_action, $spam_score\n  accept\n"
+        f"primary_hostname = mx.example\nexim_user = root\nexim_group = root\nlog_file_path = {folder}/%slog\n"
+        f"spool_directory = {folder}/spool\nspamd_address = {address}\nacl_smtp_rcpt = accept\n"
+        f"acl_smtp_data = check\nqueue_only\nbegin acl\ncheck:\n{acl}\naccept\n"
     )
-    for message, expected in ((CLEAN, b"250 OK id="), (VIRUS, b"550 refused: ")):
+    said = []
+    for message in (CLEAN, VIRUS):
         data = message.replace(b"\n", b"\r\n")
         session = b"EHLO x.example\r\nMAIL FROM:<ann@example.org>\r\nRCPT TO:<bob@example.com>\r\nDATA\r\n" + data
-        said = call(exim, "-C", str(settings), "-oMa", "192.0.2.9", "-bs", given=session + b".\r\nQUIT\r\n")
-        assert expected in said.stdout, said
-    assert (b"550 refused: add header, " if variant == "rspamd" else b"550 refused: ") in said.stdout
+        ended = call(exim, "-C", str(settings), "-oMa", "192.0.2.9", "-bs", given=session + b".\r\nQUIT\r\n")
+        said.append(ended.stdout + ended.stderr)
+    return said
+
+
+def test_exim_as_its_page_says(guard: Ports, tmp_path: Path) -> None:
+    texts = [block.code for block in blocks_of("text") if block.page.endswith("exim.md")]
+    (line,) = (text for text in texts if text.startswith("spamd_address = "))
+    (acl,) = (text for text in texts if text.startswith("deny "))
+    address = line.partition(" = ")[2].strip().replace("11333", str(guard.rspamd))
+    clean, virus = send_through_exim(tmp_path, address, acl)
+    assert b"250 OK id=" in clean, clean
+    assert b"250 OK id=" in virus, virus
+    kept = sorted(file.read_text() for file in (tmp_path / "spool/input").glob("*-H"))
+    assert sorted("X-Spam-Action: add header" in text for text in kept) == [False, True]
+    assert sorted("X-Spam-Action: no action" in text for text in kept) == [False, True]
+
+
+@pytest.mark.parametrize("variant", ["rspamd", "spamd"])
+def test_exim_refuses(guard: Ports, tmp_path: Path, variant: str) -> None:
+    address = f"127.0.0.1 {guard.rspamd} variant=rspamd" if variant == "rspamd" else f"127.0.0.1 {guard.spamd}"
+    acl = "deny spam = nobody\n    message = refused: $spam_action, $spam_score"
+    clean, virus = send_through_exim(tmp_path, address, acl)
+    assert b"250 OK id=" in clean, clean
+    assert (b"550 refused: add header, " if variant == "rspamd" else b"550 refused: ") in virus, virus

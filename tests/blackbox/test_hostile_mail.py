@@ -141,6 +141,7 @@ def of_size(size: int) -> bytes:
     return head + (line * (room // len(line) + 1))[:room]
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize(
     "chunked", [pytest.param(False, id="announced", marks=pytest.mark.variant), pytest.param(True, id="chunked")]
 )
@@ -200,6 +201,7 @@ def test_a_worker_can_reach_nothing(service: Service, deed: str) -> None:
     assert (stage["stage"], stage["reason"]) == ("check:fault", "it crashed (PermissionError)")
 
 
+@pytest.mark.variant
 def test_no_callback_held_the_event_loop(service: Service) -> None:
     """After all of that, after floods of copies, of large messages and of uploads that are refused, and after every
     page, form and call. A callback may take 5 ms, and most take less than one; what is CPU time here does not depend on

@@ -516,6 +516,10 @@ def test_a_comment_has_at_most_a_thousand_characters_and_null_is_absent(lists: A
     longest = {"entry": "a.example", "comment": "\U0001f600" * 1_000, "expires": None}
     assert added(lists, "blocked-urls", longest, {"entry": "b.example", "comment": None}, tenantUid=tenant) == 2
     assert [line["comment"] for line in lists.entries("blocked-urls", tenant)] == ["\U0001f600" * 1_000, ""]
+    for entry in ({"entry": "c.example", "comment": "x" * 1_001}, {"entry": "c.example/" + "x" * 991}):
+        answer = lists.call("addEntries", {"listName": "blocked-urls", "entries": [entry], "tenantUid": tenant})
+        assert answer.status_code == 400
+    assert len(lists.entries("blocked-urls", tenant)) == 2
 
 
 def test_a_comment_with_nul_is_refused_and_not_changed(lists: Any, tenant: str) -> None:
@@ -637,6 +641,7 @@ def test_storage_that_fails_is_said_and_can_be_tried_again(
         assert "secret" not in response.text
 
 
+@pytest.mark.variant
 def test_readers_that_stay_away_hold_up_nobody(lists: Any, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some may read at once; the next is told to come back, and those who leave make room."""
     monkeypatch.setitem(LIMITS, "stream", CallLimit(in_all=4, per_tenant=4, per_caller=3))

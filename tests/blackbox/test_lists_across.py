@@ -110,6 +110,7 @@ def test_a_change_through_one_holds_for_the_next_message_of_the_other(nodes: tup
         assert tags() == ()
 
 
+@pytest.mark.variant
 def test_a_name_that_one_protects_is_found_in_mail_through_the_other(nodes: tuple[Node, Node, str]) -> None:
     one, two, tenant = nodes
 

@@ -18,6 +18,7 @@ from schemathesis.core.failures import AcceptedNegativeData
 from schemathesis.core.result import Ok
 from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, HypothesisTestMode, create_test
 from schemathesis.openapi.checks import RejectedPositiveData
+from tests.variants import one_in
 
 from gatepost.api.openapi import LISTS_API, SCANNING, Interface, document
 
@@ -117,9 +118,7 @@ def call_records(case: Any, lists: Any) -> None:
 
 # One engine will do: what is tried is how requests are read. PostgreSQL takes less than SQLite does.
 @pytest.mark.parametrize("lists", ["postgresql"], indirect=True)
-@pytest.mark.parametrize(
-    "label", [*RECORDS[::2], *(pytest.param(label, marks=pytest.mark.variant) for label in RECORDS[1::2])]
-)
+@pytest.mark.parametrize("label", one_in(4, RECORDS))
 def test_operations_on_messages_do_what_they_say(label: str, patient_lists: Any) -> None:
     try_operation(label, lambda case: call_records(case, patient_lists), SOME, 3)
 
@@ -141,7 +140,7 @@ def call_lists(case: Any, lists: Any) -> None:
 
 
 @pytest.mark.parametrize("lists", ["sqlite", pytest.param("postgresql", marks=pytest.mark.variant)], indirect=True)
-@pytest.mark.parametrize("label", LISTS)
+@pytest.mark.parametrize("label", one_in(2, LISTS))
 def test_the_list_api_does_what_it_says(label: str, patient_lists: Any) -> None:
     try_operation(label, lambda case: call_lists(case, patient_lists), SOME, 4)
 

@@ -80,7 +80,7 @@ def arrived(sink: Sink, identity: str, seconds: float = 180.0) -> bytes:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("kind", ["before", "after"])
+@pytest.mark.parametrize("kind", ["before", pytest.param("after", marks=pytest.mark.variant)])
 def test_a_recipe_delivers_holds_and_tells_the_border_data(kind: str, request: pytest.FixtureRequest) -> None:
     port, sink, gateway, log = request.getfixturevalue(kind)
     with smtplib.SMTP("127.0.0.1", port, local_hostname="client.example") as client:
@@ -122,6 +122,7 @@ async def _find_queue_ids(gateway: Gateway, identity: str) -> tuple[str, str]:
         await store.close()
 
 
+@pytest.mark.variant
 def test_while_guard_is_away_senders_are_told_to_try_again_before_the_queue(before: Chain) -> None:
     port, sink, gateway, _ = before
     gateway.kill()
@@ -134,6 +135,7 @@ def test_while_guard_is_away_senders_are_told_to_try_again_before_the_queue(befo
     assert sink.taken["away@x"] == 1
 
 
+@pytest.mark.variant
 def test_while_guard_is_away_the_queue_keeps_the_mail(after: Chain) -> None:
     port, sink, gateway, log = after
     gateway.kill()
@@ -232,6 +234,7 @@ def test_the_milter_recipe_delivers_holds_and_releases(milter: MilterChain, kind
     assert b"X-Gatepost-Released:" in arrived(sink, virus)
 
 
+@pytest.mark.variant
 def test_a_milter_that_is_away_is_a_temporary_failure(milter: MilterChain) -> None:
     sink, gateway, port = milter.sink, milter.gateway, milter.ports["unix"]
     gateway.kill()

@@ -267,7 +267,7 @@ def pieces(body: bytes) -> Iterator[bytes]:
         yield body[start : start + (1 << 18)]
 
 
-@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("chunked", [False, pytest.param(True, marks=pytest.mark.variant)])
 def test_fifty_mebibytes_and_one_more(service: Any, chunked: bool) -> None:
     headers = AUTH | {"Content-Type": "multipart/form-data; boundary=BOUND"}
     for size, expected in ((LIMIT, 200), (LIMIT + 1, 413)):

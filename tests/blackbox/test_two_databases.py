@@ -172,6 +172,7 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.variant
 @pytest.mark.process
 def test_three_cores_over_two_databases(postgres_url: str, other_postgres_url: str, tmp_path: Path) -> None:
     house = Deployment(postgres_url, other_postgres_url, tmp_path)

@@ -37,6 +37,7 @@ def test_made_and_revoked(browser: Any, service: Any, size: str, script: bool) -
     assert browser.asked == ([f"Revoke {name}? Clients that use it stop working immediately."] if script else [])
 
 
+@pytest.mark.variant
 def test_the_copy_buttons_copy_what_works(browser: Any, service: Any) -> None:
     page = browser.page()
     makes(page, "for the clipboard")
@@ -52,6 +53,7 @@ def test_the_copy_buttons_copy_what_works(browser: Any, service: Any) -> None:
     assert "blocked-urls" in json.dumps(json.loads(said))
 
 
+@pytest.mark.variant
 def test_without_script_there_is_no_copy_button(browser: Any) -> None:
     page = browser.page(script=False)
     makes(page, "no button")

@@ -50,6 +50,7 @@ def test_added_changed_and_deleted(browser: Any, mail: Any, service: Any, size: 
     expect(page.get_by_role("row").filter(has_text=f"ann@{name}").filter(has_text="deleted")).to_have_count(1)
 
 
+@pytest.mark.variant
 def test_an_import_is_tried_then_saved_with_progress(browser: Any, tmp_path: Path) -> None:
     file = tmp_path / "feed.txt"
     file.write_text("".join(f"host{number}.feed.example\n" for number in range(1_500)) + "not a host!\n")
@@ -77,6 +78,7 @@ def test_an_import_is_tried_then_saved_with_progress(browser: Any, tmp_path: Pat
     expect(page.get_by_text("host7.feed.example")).to_have_count(0)
 
 
+@pytest.mark.variant
 def test_an_import_without_script(browser: Any, tmp_path: Path) -> None:
     file = tmp_path / "feed.csv"
     file.write_text("entry,comment\nplain.feed.example,by hand\n")
@@ -88,6 +90,7 @@ def test_an_import_without_script(browser: Any, tmp_path: Path) -> None:
     expect(page.get_by_role("status")).to_contain_text("1 entry saved.")
 
 
+@pytest.mark.variant
 def test_a_list_of_ones_own_with_its_export(browser: Any) -> None:
     page = browser.page()
     page.goto("/lists?scope=global")
@@ -110,6 +113,7 @@ def test_a_list_of_ones_own_with_its_export(browser: Any) -> None:
     expect(page).to_have_url(re.compile("scope=global"))
 
 
+@pytest.mark.variant
 def test_all_on_the_page_can_be_chosen(browser: Any) -> None:
     page = browser.page()
     page.goto("/lists/global/blocked-phrases")
@@ -122,6 +126,7 @@ def test_all_on_the_page_can_be_chosen(browser: Any) -> None:
     expect(page.get_by_role("heading", name="This list is empty")).to_be_visible()
 
 
+@pytest.mark.variant
 def test_a_link_to_the_form_leads_to_its_field_and_fields_are_in_line(browser: Any) -> None:
     page = browser.page()
     page.goto(f"{SENDERS}?add=x%40hash.example#add")
@@ -132,10 +137,11 @@ def test_a_link_to_the_form_leads_to_its_field_and_fields_are_in_line(browser: A
     assert len({box["height"] for box in boxes if box}) == 1, boxes
 
 
+@pytest.mark.variant
 def test_captions_and_select_all_on_a_phone(browser: Any, service: Any) -> None:
     ggrid = service.scan(written(next(mail for mail in MAILS if mail.subject == "Are you at your desk?")))["ggrid"]
     page = browser.page(size="phone")
-    page.goto(f"/messages/{ggrid}")
+    page.goto(f"/messages/{ggrid}#tab-technical")
     widths = page.locator("caption").evaluate_all("all => all.map((each) => each.getBoundingClientRect().width)")
     assert widths
     assert min(widths) > 200

@@ -47,14 +47,17 @@ def test_a_release_reaches_the_next_hop(
     expect(page.get_by_text("its content is no longer stored")).to_be_visible()
 
 
+@pytest.mark.variant
 def test_released_to_somebody_else(browser: Any, service: Any, virus: Any, lasting_next_hop: Any) -> None:
     found = service.scan(virus("For the abuse desk"))
     page = browser.page()
     page.goto(f"/messages/{found['ggrid']}")
+    page.get_by_text("More", exact=True).click()
     page.get_by_text("Release to another address").click()
     page.get_by_label("Recipients, instead").fill("no address")
     page.get_by_role("button", name="Release to these").click()
     expect(page.get_by_role("alert")).to_contain_text("enter recipients as addresses")
+    page.get_by_text("More", exact=True).click()
     page.get_by_text("Release to another address").click()
     page.get_by_label("Recipients, instead").fill("abuse@example.net")
     page.get_by_role("button", name="Release to these").click()
@@ -64,6 +67,7 @@ def test_released_to_somebody_else(browser: Any, service: Any, virus: Any, lasti
     assert any(to == ("abuse@example.net",) for _, to, _ in lasting_next_hop.mail)
 
 
+@pytest.mark.variant
 def test_the_keyboard_alone(browser: Any, service: Any, virus: Any, lasting_next_hop: Any) -> None:
     for number in range(3):
         service.scan(virus(f"Keyboard {number}"))
@@ -100,6 +104,7 @@ def test_the_keyboard_alone(browser: Any, service: Any, virus: Any, lasting_next
     assert not reached(lasting_next_hop, "Keyboard 1")
 
 
+@pytest.mark.variant
 def test_senders_are_blocked_with_a_key_and_the_list_comes_back(browser: Any, service: Any, virus: Any) -> None:
     for number in range(2):
         raw = virus(f"Blocked {number}").replace(b"ann@example.org", b"bulk%d@senders.example" % number)
@@ -119,6 +124,7 @@ def test_senders_are_blocked_with_a_key_and_the_list_comes_back(browser: Any, se
     expect(page.locator("table.mails tbody tr")).to_have_count(2)
 
 
+@pytest.mark.variant
 def test_keys_are_shown_and_can_be_switched_off(browser: Any, service: Any, virus: Any) -> None:
     service.scan(virus("Spoken"))
     page = browser.page()
@@ -138,20 +144,23 @@ def test_keys_are_shown_and_can_be_switched_off(browser: Any, service: Any, viru
     expect(page.locator("tr.chosen")).to_have_count(0)
 
 
+@pytest.mark.variant
 def test_values_of_a_message_are_copied_as_they_can_be_passed_on(browser: Any, service: Any, virus: Any) -> None:
     raw = virus("Copied").replace(b"octet-stream\r\n\r\n", b"octet-stream\r\n\r\nhttps://evil.example/a?b=c\r\n")
     raw = raw.replace(b"application/octet-stream", b"text/plain")
     ggrid = service.scan(raw)["ggrid"]
     page = browser.page()
-    page.goto(f"/messages/{ggrid}")
+    page.goto(f"/messages/{ggrid}#tab-technical")
     page.locator("dd", has=page.locator("#ggrid")).get_by_role("button", name="Copy").click()
     assert page.evaluate("navigator.clipboard.readText()") == ggrid
     expect(page.get_by_role("status").filter(has_text="Copied")).to_have_count(1)
+    page.get_by_role("link", name="Content", exact=True).click()
     page.locator("summary", has_text="evil[.]example").click()
     page.get_by_role("button", name="Copy these links").click()
     assert page.evaluate("navigator.clipboard.readText()").startswith("hxxps://evil[.]example/a?b=c")
 
 
+@pytest.mark.variant
 def test_letters_in_a_field_are_letters(browser: Any, service: Any, virus: Any) -> None:
     service.scan(virus("Typing"))
     page = browser.page()
@@ -187,6 +196,7 @@ def test_all_that_match_are_deleted_once_that_is_confirmed(
     assert browser.asked == []
 
 
+@pytest.mark.variant
 def test_enter_in_a_ticked_box_does_nothing_and_shift_selects_a_range(browser: Any, service: Any, virus: Any) -> None:
     for number in range(4):
         service.scan(virus(f"Ranges {number}"))
@@ -251,6 +261,7 @@ def boxes_of(page: Page) -> list[Any]:
     return [each for row in page.locator("table.mails tbody tr").all() if (each := row.bounding_box())]
 
 
+@pytest.mark.variant
 def test_filters(browser: Any, service: Any, virus: Any) -> None:
     service.scan(virus("Filtered one"), "filtered@sender.example")
     page = browser.page()
@@ -278,6 +289,7 @@ def test_filters(browser: Any, service: Any, virus: Any) -> None:
     expect(held).to_have_count(0)
 
 
+@pytest.mark.variant
 def test_an_auditor_looks_and_cannot_touch(browser: Any, service: Any, virus: Any) -> None:
     found = service.scan(virus("Only to look at"))
     password = service.user("looking only", "auditor")
@@ -292,6 +304,7 @@ def test_an_auditor_looks_and_cannot_touch(browser: Any, service: Any, virus: An
 GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"
 
 
+@pytest.mark.variant
 def test_a_recipient_by_the_links_of_a_digest(
     browser: Any, service: Any, mail: Any, virus: Any, lasting_next_hop: Any
 ) -> None:

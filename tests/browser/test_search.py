@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 
+@pytest.mark.variant
 def test_terms_are_completed_with_the_keyboard(browser: Any, sample: Any) -> None:
     assert sample
     page = browser.page()
@@ -35,6 +37,7 @@ def test_terms_are_completed_with_the_keyboard(browser: Any, sample: Any) -> Non
         expect(page.locator("td.outcome").first).to_have_text("phishing")
 
 
+@pytest.mark.variant
 def test_what_is_wrong_is_underlined_before_and_after_the_search(browser: Any) -> None:
     page = browser.page()
     page.goto("/messages")
@@ -54,6 +57,7 @@ def test_what_is_wrong_is_underlined_before_and_after_the_search(browser: Any) -
     expect(page.locator("#q-fault")).to_be_hidden()
 
 
+@pytest.mark.variant
 def test_without_script_it_is_a_plain_field(browser: Any, sample: Any) -> None:
     assert sample
     page = browser.page(script=False)
@@ -70,6 +74,7 @@ def test_without_script_it_is_a_plain_field(browser: Any, sample: Any) -> None:
     expect(page.get_by_role("row").filter(has_text="host:evil.example")).to_be_visible()
 
 
+@pytest.mark.variant
 def test_a_value_and_a_bar_narrow_the_search(browser: Any, sample: Any) -> None:
     assert sample
     page = browser.page()
@@ -94,7 +99,7 @@ def test_many_messages_are_noted_from_the_list_and_it_is_taken_back(browser: Any
     page.get_by_role("checkbox", name="Select Wave 1").check()
     page.get_by_role("checkbox", name="Select Wave 2").check()
     expect(page.get_by_text("2 selected")).to_be_visible()
-    page.get_by_text("Note, assign …").click()
+    page.get_by_text("Notify, note …").click()
     page.get_by_label("Note", exact=True).fill("one wave")
     page.get_by_role("button", name="Write note").click()
     expect(page.get_by_text("Note written on 2.")).to_be_visible()

@@ -26,6 +26,7 @@ def test_in_and_out(browser: Any, size: str, script: bool) -> None:
     expect(page).to_have_url(re.compile(r"/sign-in\?next="))
 
 
+@pytest.mark.variant
 def test_a_wrong_password_is_told(browser: Any) -> None:
     page = browser.page(None)
     page.goto("/messages?verdict=spam")
@@ -35,6 +36,7 @@ def test_a_wrong_password_is_told(browser: Any) -> None:
     expect(page.get_by_role("alert")).to_contain_text("wrong")
 
 
+@pytest.mark.variant
 def test_one_comes_back_to_the_page_that_was_asked_for(browser: Any, service: Any) -> None:
     page = browser.page(None)
     page.goto("/messages?verdict=spam")
@@ -44,6 +46,7 @@ def test_one_comes_back_to_the_page_that_was_asked_for(browser: Any, service: An
     expect(page).to_have_url(re.compile(r"/messages\?verdict=spam$"))
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("script", [True, pytest.param(False, marks=pytest.mark.variant)])
 def test_a_second_factor(browser: Any, service: Any, script: bool) -> None:
     name = f"second-factor-{script}"
@@ -88,6 +91,7 @@ def check_access(page: Page) -> None:
     assert faults(page, ALL) == []
 
 
+@pytest.mark.variant
 def test_security_keys(browser: Any, service: Any) -> None:
     """Keys belong to names, so the pages are opened as localhost. A virtual authenticator of Chromium is the key."""
     password = service.user("key-holder", "analyst")
@@ -160,6 +164,7 @@ def test_no_page_can_be_framed(browser: Any, service: Any) -> None:
     browser.faults.clear()
 
 
+@pytest.mark.variant
 def test_another_site_cannot_sign_a_form_with_the_session(browser: Any, service: Any) -> None:
     before = service.ask(lambda store: store.api_keys.all())
     page = browser.page()
@@ -173,6 +178,7 @@ def test_another_site_cannot_sign_a_form_with_the_session(browser: Any, service:
     assert service.ask(lambda store: store.api_keys.all()) == before
 
 
+@pytest.mark.variant
 def test_signing_in_through_a_provider_on_another_site(browser: Any, service: Any) -> None:
     """Cookies that browsers hold back from other sites, and a policy that lets no form lead there, are in the way of a
     sign-in that comes back from elsewhere; only a browser shows that it works."""

@@ -132,6 +132,7 @@ def test_nothing_is_protected_by_default() -> None:
     assert not list(brand_name(Reading(Message(senders=(Address("Quillhaven", "x", "evil.test"),)))))
 
 
+@pytest.mark.variant
 def test_entries_of_one_name_add_up_and_the_longest_of_too_many_are_left_out() -> None:
     one, two = ProtectedName("Quillhaven", ("a.example",)), ProtectedName("quillhaven", ("b.example",))
     (mention,) = find_imitated("Quillhaven", frozenset({one, two}))

@@ -87,7 +87,7 @@ def test_nothing_is_lost_in_golden_messages(folder: list[Path], left_out: list[s
 
 
 @pytest.mark.parametrize("count", [300, pytest.param(1_000_000, marks=pytest.mark.long)], ids=["some", "all"])
-@pytest.mark.parametrize("archive", ["mail-dev", "mail-dev-2"])
+@pytest.mark.parametrize("archive", [pytest.param("mail-dev", marks=pytest.mark.variant), "mail-dev-2"])
 def test_nothing_is_lost_in_real_mail(archive: str, count: int, left_out: list[str]) -> None:
     try:
         messages = mail(count, archive=archive)

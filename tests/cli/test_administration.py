@@ -6,6 +6,8 @@ import pwd
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,14 @@ from gatepost.service.data_folder import DataFolder
 START = "import sys; from gatepost.cli.administration import main; main()"
 OTHER = "nobody"
 is_root = pytest.mark.skipif(os.geteuid() != 0, reason="not run: only root can become another user")
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter. Those of pytest are for one user, and each run on a machine makes them so."""
+    with tempfile.TemporaryDirectory(prefix="gatepost-") as name:
+        Path(name).chmod(0o711)
+        yield Path(name)
 
 
 def write(folder: Path, text: str, mode: int = 0o644) -> Path:
@@ -81,44 +91,39 @@ def run_as_root(folder: Path, *arguments: str, **more: str) -> subprocess.Comple
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, check=False)
 
 
+@pytest.mark.variant
 @is_root
-def test_a_command_of_root_runs_as_the_user_of_the_service(tmp_path: Path) -> None:
-    user, prepared = pwd.getpwnam(OTHER), tmp_path / "prepared"
+def test_a_command_of_root_runs_as_the_user_of_the_service(open_folder: Path) -> None:
+    user, prepared = pwd.getpwnam(OTHER), open_folder / "prepared"
     prepare(DataFolder(prepared), None)
-    for each in (tmp_path, *tmp_path.parents):
-        if each.stat().st_mode & 0o001 == 0:
-            each.chmod(each.stat().st_mode | 0o011)
-    data = tmp_path / "data"
+    data = open_folder / "data"
     (data / "abby/abby").mkdir(parents=True)
     # As root has written it: the service may read it.
     shutil.copyfile(prepared / "abby/abby/abby.yml", data / "abby/abby/abby.yml")
     shutil.copyfile(prepared / "token", data / "token")
     for each in (data, *data.rglob("*")):
         os.chown(each, user.pw_uid, user.pw_gid)
-    write(tmp_path, f"GATEPOST_USER={OTHER}\nGATEPOST_CONFIG={data}\nGATEPOST_DATA={data}\n", 0o600)
+    write(open_folder, f"GATEPOST_USER={OTHER}\nGATEPOST_CONFIG={data}\nGATEPOST_DATA={data}\n", 0o600)
     # A module of the folder that root is in must not run.
-    (tmp_path / "gatepost.py").write_text("raise SystemExit('taken over')")
-    made = run_as_root(tmp_path, "tenant", "create", "acme", "--json", GATEPOST_DATA="/home/eve/another")
+    (open_folder / "gatepost.py").write_text("raise SystemExit('taken over')")
+    made = run_as_root(open_folder, "tenant", "create", "acme", "--json", GATEPOST_DATA="/home/eve/another")
     assert made.returncode == 0, made.stderr
     assert json.loads(made.stdout)["name"] == "acme"
     made_files = [file for file in data.iterdir() if file.name.startswith("gatepost.db")]
     owners = {(file.stat().st_uid, file.stat().st_mode & 0o077) for file in made_files}
     assert owners == {(user.pw_uid, 0)}, "the service can read them, and nobody else"
-    (tmp_path / "gatepost.env").chmod(0o666)
-    assert "can be changed by others" in run_as_root(tmp_path, "tenant", "list").stderr
+    (open_folder / "gatepost.env").chmod(0o666)
+    assert "can be changed by others" in run_as_root(open_folder, "tenant", "list").stderr
 
 
 @is_root
-def test_another_user_is_told_to_use_sudo(tmp_path: Path) -> None:
-    for each in (tmp_path, *tmp_path.parents):
-        if each.stat().st_mode & 0o001 == 0:
-            each.chmod(each.stat().st_mode | 0o011)
-    write(tmp_path, "GATEPOST_USER=root\n")
+def test_another_user_is_told_to_use_sudo(open_folder: Path) -> None:
+    write(open_folder, "GATEPOST_USER=root\n")
     ended = subprocess.run(
         [sys.executable, "-I", "-c", START, "doctor"],
         capture_output=True,
         text=True,
-        env={**os.environ, "GATEPOST_ENVIRONMENT": str(tmp_path / "gatepost.env")},
+        env={**os.environ, "GATEPOST_ENVIRONMENT": str(open_folder / "gatepost.env")},
         user=OTHER,
         cwd="/",
         check=False,

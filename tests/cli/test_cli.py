@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gatepost import __version__
+from gatepost import describe_build
 from gatepost.cli import main
+from gatepost.cli.commands import COMMANDS
+from gatepost.client.calls import UnreachableError
 from gatepost.service.commands import EXAMPLE, prepare
 from gatepost.service.data_folder import DataFolder
 
@@ -52,7 +55,7 @@ def mail(tmp_path: Path) -> Path:
 
 
 def test_version(run: Run) -> None:
-    assert run("--version") == (0, f"gatepost {__version__}\n", "")
+    assert run("--version") == (0, f"gatepost {describe_build()}\n", "")
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["scan", "--help"], ["serve", "--help"]])
@@ -152,7 +155,12 @@ def test_faults_of_the_user_are_sentences(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    ended, _, err = run(*arguments)
+    # `serve` makes files private for its whole process.
+    mask = os.umask(0o022)
+    try:
+        ended, _, err = run(*arguments)
+    finally:
+        os.umask(mask)
     assert ended == code
     assert words in " ".join(err.replace("│", " ").split())
     assert "Traceback" not in err
@@ -183,3 +191,23 @@ def test_policy(run: Run) -> None:
     assert "auth:dmarc-fail" in run("policy", "show")[1]
     assert json.loads(run("policy", "show", "--json")[1])["verdicts"]["malware"]["decision"] == "quarantine"
     assert "points to spoofing" in run("policy", "explain", "auth:dmarc-fail")[1]
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ("https://a.example cannot be reached: connection refused", "Start it, or name another one with --url."),
+        (
+            "https://a.example cannot be reached: [SSL: CERTIFICATE_VERIFY_FAILED] …",
+            "Name its certificate with --cacert.",
+        ),
+    ],
+)
+def test_a_service_that_does_not_answer_is_named_with_what_to_do(
+    run: Run, monkeypatch: pytest.MonkeyPatch, fault: str, sentence: str
+) -> None:
+    def fail(_words: list[str]) -> None:
+        raise UnreachableError(fault)
+
+    monkeypatch.setattr(COMMANDS, "run", fail)
+    assert run("messages", "search") == (1, "", f"{fault}. {sentence}\n")

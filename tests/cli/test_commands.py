@@ -194,3 +194,20 @@ def test_what_another_user_wrote_is_not_believed(tmp_path: Path, monkeypatch: py
     replace_in(monkeypatch, deployment, "os", geteuid=lambda: os.getuid() + 1)
     assert run_command("tenant", "list", "--data", tmp_path)[0] == 0
     assert not list(tmp_path.glob("elsewhere-*"))
+
+
+def test_every_parameter_says_what_it_means() -> None:
+    silent = [
+        f"{name} {each.name}"
+        for name, function in commands()
+        for each in list_parameters(function)
+        if not each.about.help
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("name", [None, *(name for name, found in COMMANDS.items() if isinstance(found, Group))])
+def test_lists_of_commands_have_whole_sentences(of_typer: Any, name: str | None) -> None:
+    group = of_typer.commands[name] if name else of_typer
+    shown = group.get_help(group.make_context("gatepost", ["--help"], resilient_parsing=True))
+    assert "..." not in shown.partition("Commands:")[2]

@@ -50,6 +50,7 @@ def run(*arguments: object, fails: bool = False) -> str:
     return said
 
 
+@pytest.mark.variant
 @pytest.mark.process
 def test_a_model_is_trained_into_the_data_folder_and_blends(mail: list[Path], tmp_path: Path) -> None:
     said = run("train", "--corpus", mail[0], "--corpus", mail[1], "--data", tmp_path / "data")
@@ -106,6 +107,7 @@ def test_an_evaluation_counts_every_message(mail: list[Path], tmp_path: Path) ->
     assert "| ham | all | 20 * |" in left
 
 
+@pytest.mark.variant
 @pytest.mark.process
 def test_an_evaluation_uses_the_model_that_is_named(mail: list[Path], tmp_path: Path) -> None:
     """A model that was taught the wrong way round names the wanted mail."""

@@ -23,6 +23,7 @@ def scan(*arguments: object, faults: str = "") -> tuple[int, list[dict[str, obje
     return ended.returncode, [json.loads(line) for line in ended.stdout.splitlines()], ended.stderr
 
 
+@pytest.mark.variant
 def test_a_message_that_kills_its_worker_is_unscannable_and_the_rest_goes_on(tmp_path: Path) -> None:
     (tmp_path / "1.eml").write_bytes(PLAIN)
     (tmp_path / "2.eml").write_bytes(b"X-Gatepost-Fault: check:die\r\n" + PLAIN)

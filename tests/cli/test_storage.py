@@ -193,7 +193,10 @@ def test_a_backup_is_proven_by_restoring_it(run: Run, data: Path, tmp_path: Path
     assert str(file) in "".join(fault.split())
 
 
-DESTRUCTIVE = ("delete", "drop", "clear", "revoke", "erase", "forget", "restore", "copy", "restart", "rotate")
+DESTRUCTIVE = ("delete", "drop", "clear", "revoke", "erase", "forget", "restore", "copy", "restart", "rotate", "remove",
+               "retention", "move", "upgrade run")  # fmt: skip
+# It undoes a removal and destroys nothing.
+UNDOING = {"mailboxes restore"}
 
 
 def _list_commands(
@@ -213,7 +216,7 @@ def test_what_destroys_something_can_be_confirmed_beforehand() -> None:
         if any(word in name for word in DESTRUCTIVE)
     }
     assert len(found) >= 13, sorted(found)
-    assert {name for name, options in found.items() if "--yes" not in options} == set()
+    assert {name for name, options in found.items() if "--yes" not in options} == UNDOING
 
 
 def test_on_a_terminal_it_is_asked_what_is_named(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,6 +232,15 @@ def test_on_a_terminal_it_is_asked_what_is_named(run: Run, data: Path, monkeypat
     assert "Aborted!" in fault
     monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
     assert run("lists", "drop", "mine", "--data", data)[0] == 0
+
+
+def test_a_shorter_retention_says_what_it_deletes(run: Run, data: Path) -> None:
+    uid = json.loads(run("tenant", "create", "mine", "--json", "--data", data)[1])["uid"]
+    code, _, said = run("tenant", "retention", uid, "--history", "3", "--data", data)
+    assert code == 0
+    assert "results older than 3 days and held mail older than the configuration says" in said
+    assert str(data / "gatepost.db") in said
+    assert run("tenant", "retention", uid, "--data", data)[2] == "", "to look deletes nothing"
 
 
 @pytest.mark.parametrize(

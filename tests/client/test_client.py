@@ -162,7 +162,7 @@ def test_it_gives_up_with_the_last_reason(run: Callable[..., Any]) -> None:
     with pytest.raises(ApiError, match="come back later"):
         run(script, scan)
     assert len(script.requests) == 4
-    with pytest.raises(UnreachableError, match="refused"):
+    with pytest.raises(UnreachableError, match=r"^https://\S+[^/] cannot be reached: .*refused"):
         run(Script(*[broken] * 4), scan)
 
 
@@ -195,3 +195,9 @@ def test_both_clients_have_the_same_calls() -> None:
         return {name: list(inspect.signature(value).parameters) for name, value in public.items()}
 
     assert calls(Client) == calls(AsyncClient)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9081", "ftp://127.0.0.1", "https://"])
+def test_what_is_no_address_is_said_before_a_call(address: str) -> None:
+    with pytest.raises(UnreachableError, match=r"is not an address: it must begin with https:// or http://"):
+        Client(address, "token")

@@ -215,6 +215,7 @@ def odd_messages(folder: Path) -> list[Path]:
     return found
 
 
+@pytest.mark.variant
 def test_odd_messages_lose_no_leaf(shared: Callable[[str], Path]) -> None:
     """Whatever leaf the standard library sees in an odd message, its bytes are in some part that is scanned."""
     for path in odd_messages(suite(shared)):

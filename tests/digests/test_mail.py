@@ -1,6 +1,7 @@
 """The mail of a digest: what a reader sees, and what hostile mail cannot do in it."""
 
 import re
+from datetime import UTC, datetime
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
@@ -9,7 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from gatepost.digests.mail import DigestPlan, build_digest, find_texts, list_languages
+from gatepost.digests.mail import (
+    DigestPlan,
+    _read_all,
+    build_digest,
+    choose_texts,
+    find_plural,
+    find_texts,
+    list_languages,
+)
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import VERDICTS
@@ -109,24 +118,102 @@ def test_words_of_the_tenant_and_its_language() -> None:
     mail, text, page = built(held(), held(), left_out=7, language="de", zone="Europe/Berlin", intro="Fragen: 4711\nIT")
     assert mail["Subject"] == "9 Nachrichten für Sie zurückgehalten"
     assert "Fragen: 4711\r\nIT" in text
-    assert '<html lang="de">' in page
+    assert '<html lang="de" dir="ltr">' in page
     assert mail["Content-Language"] == "de"
     assert "7 weitere Nachrichten" in text
     assert "Europe/Berlin" in text
     assert find_texts("xx").code == "en"
 
 
+LANGUAGES = ["en", "ar", "de", "es", "fr", "it", "ja", "nl", "pl", "pt", "ru", "zh-Hans"]
+# Which numbers show every form that a language has, with the form of each.
+FORMS = {
+    "en": {0: "other", 1: "one", 2: "other"},
+    "fr": {0: "one", 1: "one", 2: "other"},
+    "ja": {1: "other", 7: "other"},
+    "pl": {1: "one", 2: "few", 5: "many", 12: "many", 21: "many", 22: "few", 112: "many"},
+    "ru": {1: "one", 2: "few", 5: "many", 11: "many", 21: "one", 24: "few", 111: "many"},
+    "ar": {1: "one", 2: "two", 3: "few", 10: "few", 11: "many", 99: "many", 100: "other", 103: "few"},
+}
+COUNTED = re.compile(r"(subject|more)_(one|two|few|many|other)")
+
+
+def stated_texts(code: str) -> dict[str, str]:
+    """The texts of a language's own file."""
+    return _read_all()[code]
+
+
 def test_every_language_has_every_text() -> None:
-    english = find_texts("en")
-    keys, fields = set(english._texts), re.compile(r"\{\w+\}")
-    for code, name in list_languages():
-        texts = find_texts(code)._texts
-        assert set(texts) == keys, name
-        assert {key: sorted(fields.findall(text)) for key, text in texts.items()} == {
-            key: sorted(fields.findall(text)) for key, text in english._texts.items()
-        }
+    english, fields = stated_texts("en"), re.compile(r"\{\w+\}")
+    keys = {key for key in english if not COUNTED.fullmatch(key)} - {"direction"}
+    assert [code for code, _ in list_languages()] == LANGUAGES
+    for code in LANGUAGES:
+        texts = stated_texts(code)
+        assert {key for key in texts if not COUNTED.fullmatch(key)} - {"direction"} == keys, code
+        assert len(texts["months"].split(",")) == 12
+        for key in keys - {"months", "date"}:
+            assert texts[key].strip(), (code, key)
+            assert sorted(fields.findall(texts[key])) == sorted(fields.findall(english[key])), (code, key)
+        forms = {find_plural(code, number) for number in range(200)} | {"other"}
+        for key in ("subject", "more"):
+            assert {f"{key}_{form}" for form in forms if f"{key}_{form}" not in texts} <= {f"{key}_one"}, code
+            for form in forms - {"one", "two"}:
+                assert "{count}" in texts[f"{key}_{form}"], (code, key, form)
     assert {f"reason_{verdict}" for verdict in VERDICTS} <= keys
-    assert [code for code, _ in list_languages()][:2] == ["en", "de"]
+
+
+@pytest.mark.parametrize("code", FORMS)
+def test_numbers_have_the_form_of_the_language(code: str) -> None:
+    assert {number: find_plural(code, number) for number in FORMS[code]} == FORMS[code]
+
+
+def test_a_number_and_a_day_in_words() -> None:
+    russian = find_texts("ru")
+    assert [russian.say_count("subject", number) for number in (1, 3, 5, 21)] == [
+        "Для вас задержано 1 письмо",
+        "Для вас задержано 3 письма",
+        "Для вас задержано 5 писем",
+        "Для вас задержано 21 письмо",
+    ]
+    day = datetime(2026, 5, 7, tzinfo=UTC)
+    said = {code: find_texts(code).write_date(day) for code in ("en", "de", "es", "pl", "ja", "ar")}
+    assert said == {
+        "en": "7 May 2026",
+        "de": "7. Mai 2026",
+        "es": "7 de mayo de 2026",
+        "pl": "7 maja 2026",
+        "ja": "2026年5月7日",
+        "ar": "7 مايو 2026",
+    }
+
+
+def test_a_digest_from_right_to_left() -> None:
+    mail, text, page = built(held(), held(), language="ar")
+    assert mail["Subject"] == "رسالتان محتجزتان لك"
+    assert '<html lang="ar" dir="rtl">' in page
+    assert '<body dir="rtl"' in page
+    assert mail.get_content_type() == "multipart/alternative"
+    assert [part.get_content_type() for part in mail.iter_parts()] == ["text/plain", "text/html"]
+    assert "السبب" in text
+
+
+@pytest.mark.parametrize(
+    ("preferred", "accepted", "code"),
+    [
+        ("fr", "de", "fr"),
+        ("", "de-AT, en;q=0.5", "de"),
+        ("", "en;q=0.3, ja;q=0.9", "ja"),
+        ("", "zh-CN,zh;q=0.9", "zh-Hans"),
+        ("", "zh-TW, fr;q=0.2", "fr"),
+        ("", "sv, ru;q=0.1", "ru"),
+        ("", "de;q=0", "en"),
+        ("", "", "en"),
+        ("", "x" * 10_000 + ";q=9,,;q,*", "en"),
+        ("xx", "de", "en"),
+    ],
+)
+def test_the_language_of_a_page(preferred: str, accepted: str, code: str) -> None:
+    assert choose_texts(preferred, accepted).code == code
 
 
 def test_an_address_that_no_header_takes_stands_in_the_envelope_alone() -> None:

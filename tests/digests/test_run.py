@@ -1,11 +1,9 @@
 """Digests are planned from held mail and sent once, on both engines, through a real next hop."""
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from email import message_from_bytes
 from email.policy import default
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,7 +18,6 @@ from gatepost.service.schedules import DigestSchedule
 from gatepost.settings.delivery import DigestSettings
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.routing import Relay, Routing
-from gatepost.store import open_store
 from gatepost.store.audit import CLI, Actor
 from gatepost.store.digests import DigestPreferences, DigestRecord
 from gatepost.store.errors import StorageError
@@ -76,29 +73,6 @@ class Deployment:
 
 
 Use = Callable[[Callable[[Deployment], Awaitable[None]]], None]
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def use(request: pytest.FixtureRequest, tmp_path: Path, next_hop: Any) -> Use:
-    """Runs a scenario on each engine."""
-    url = f"sqlite:{tmp_path / 'g.db'}"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("postgres_url")
-
-    def used(scenario: Callable[[Deployment], Awaitable[None]]) -> None:
-        async def run() -> None:
-            store = open_store(url, tmp_path)
-            deployment = Deployment(store, next_hop.url)
-            try:
-                await deployment.prepare()
-                await scenario(deployment)
-            finally:
-                await deployment.relay.close()
-                await store.close()
-
-        asyncio.run(run())
-
-    return used
 
 
 def text_of(raw: bytes) -> str:
@@ -205,7 +179,7 @@ def test_limits_of_a_run_and_of_a_digest(use: Use, next_hop: Any) -> None:
         assert (record.sent, record.is_cut) == (2, True)
         text = text_of(next_hop.mail[0][2])
         assert len(LINK.findall(text)) == 3
-        assert "1 more messages are held" in text
+        assert "1 more message is held" in text
         schedule = DigestSchedule(deployment.store, deployment.sender())
         await schedule.look()
         assert len(next_hop.mail) == 2, "the rest follows later"

@@ -47,13 +47,13 @@ class DropInHouse:
 
     def __init__(self, folder: Path, port: int) -> None:
         self.folder, self.port = folder, port
-        self.guard, self.domains = StrawGuard(), Domains()
+        self.guard, self.domains, self.holding = StrawGuard(), Domains(), StrawHolding()
         self.intake: AskerIntake[DropInPart]
 
     def part(self, name: str, held_as: str = "", limits: SmtpLimits | None = None, tenant: str = "") -> DropInPart:
         services = Services(
             guard=self.guard,
-            handler=MessageHandler(self.guard, StrawHolding()),
+            handler=MessageHandler(self.guard, self.holding),
             routing=None,
             tenancy=Tenancy({}, self.domains.tenant_of),
             spool=Spool(self.folder / "spool"),
@@ -122,6 +122,7 @@ def test_spamd_tells_the_decision_and_keeps_nothing(tmp_path: Path, run: Run) ->
             assert b"(5.0 points, 5.0 required)" in report
             assert b" 5.0 GATEPOST_DECISION      clean: why" in report
             assert house.intake.services.answers == {"deliver": 1, "quarantine": 3}
+            assert (house.holding.kept, house.holding.begun) == ([], set())
 
     run(check())
 
@@ -266,16 +267,43 @@ def test_bad_requests_of_spamd(tmp_path: Path, run: Run) -> None:
     run(check())
 
 
+CHUNKED = b"POST /checkv2 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"
+CODINGS = "a Transfer-Encoding other than chunked, or one beside a Content-Length"
+
+
+def test_a_message_in_chunks_as_haraka_sends_it(tmp_path: Path, run: Run) -> None:
+    large = MESSAGE + b"Hello again\r\n" * 40_000
+    framed = b"".join(
+        b"%X;a=b\r\n%b\r\n" % (len(piece), piece) for piece in (large[:7], large[7:300_000], large[300_000:])
+    )
+    single = b"".join(b"1\r\n%c\r\n" % byte for byte in MESSAGE)
+
+    async def check() -> None:
+        async with housed(tmp_path, "rspamd") as house:
+            for sent in (framed + b"0\r\nTrailer: x\r\n\r\n", single + b"0\r\n\r\n"):
+                answer = await house.send(CHUNKED + b"From: ann@x.example\r\n\r\n" + sent)
+                assert answer.startswith(b"HTTP/1.1 200 "), answer
+            assert house.guard.raw == [large, MESSAGE]
+            cut = await house.send(CHUNKED + b"\r\n" + framed, ends=True)
+            assert b"chunks that do not end as they say" in cut
+            assert len(house.guard.raw) == 2
+
+    run(check())
+
+
 def test_bad_requests_of_rspamd(tmp_path: Path, run: Run) -> None:
     faults: dict[bytes, tuple[int, str]] = {
         b"GET /stat HTTP/1.1\r\n\r\n": (404, "/stat is not offered by Gatepost"),
         b"POST /learnspam HTTP/1.1\r\n\r\n": (404, "/learnspam is not offered by Gatepost"),
         b"POST /checkv2 HTTP/1.1\r\nFile: /etc/passwd\r\n\r\n": (404, "File is not read: send the message itself"),
-        b"POST /checkv2 HTTP/1.1\r\n\r\n": (400, "the message needs a Content-Length"),
-        b"POST /checkv2 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n": (
-            400,
-            "the message needs a Content-Length, not a Transfer-Encoding",
-        ),
+        b"POST /checkv2 HTTP/1.1\r\n\r\n": (400, "the message needs a Content-Length, or must come in chunks"),
+        b"POST /checkv2 HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n": (400, CODINGS),
+        CHUNKED + b"Content-Length: 1\r\n\r\n1\r\nx\r\n0\r\n\r\n": (400, CODINGS),
+        CHUNKED + b"Transfer-Encoding: chunked\r\n\r\n": (400, CODINGS),
+        CHUNKED + b"\r\n0\r\n\r\n": (400, "an empty message"),
+        CHUNKED + b"\r\nz\r\nx\r\n0\r\n\r\n": (400, "a chunk without its length"),
+        CHUNKED + b"\r\n1\r\nxy\r\n0\r\n\r\n": (400, "chunks that do not end as they say"),
+        CHUNKED + b"\r\n11170\r\n" + b"x" * 70_000 + b"\r\n0\r\n\r\n": (413, "the message is larger than 65536 bytes"),
         b"POST /checkv2 HTTP/1.1\r\nCompression: zstd\r\n\r\n": (
             404,
             "messages that are compressed or encrypted are not read: send them as they are",

@@ -104,6 +104,7 @@ while output.counters().waiting_bytes:
 """
 
 
+@pytest.mark.variant
 def test_processes_write_one_file_and_rotate_it(tmp_path: Path) -> None:
     command, root = [sys.executable, "-c", WRITE_MANY, str(tmp_path / "e")], Path(__file__).parents[2]
     processes = [subprocess.Popen(command, cwd=root) for _ in range(2)]

@@ -107,6 +107,7 @@ def test_the_commands(folder: Path, served: Served, monkeypatch: pytest.MonkeyPa
     assert "answered 500" in printed
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("storage_url", ["sqlite"], indirect=True)
 def test_a_schedule_runs_what_is_due(folder: Path, served: Served, storage_url: str) -> None:
     served.say("/list", "a.example\nbad one!\n")
@@ -136,6 +137,7 @@ def test_a_schedule_runs_what_is_due(folder: Path, served: Served, storage_url: 
     asyncio.run(scenario())
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("storage_url", ["sqlite"], indirect=True)
 def test_a_run_that_is_killed_is_completed_by_the_next(folder: Path, served: Served, storage_url: str) -> None:
     total = 5_000

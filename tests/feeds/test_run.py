@@ -76,6 +76,7 @@ def test_a_feed_fills_its_list_and_keeps_it_current(storage_url: str, tmp_path: 
     use(storage_url, tmp_path, scenario)
 
 
+@pytest.mark.variant
 def test_what_vanished_can_expire_later(storage_url: str, tmp_path: Path, served: Any, feed: Feed) -> None:
     async def scenario(store: Store, runner: FeedRunner) -> None:
         settings = feed(keep_vanished=3)
@@ -171,6 +172,7 @@ def test_a_dry_run_changes_nothing(sqlite_url: str, tmp_path: Path, served: Any,
     use(sqlite_url, tmp_path, scenario)
 
 
+@pytest.mark.variant
 def test_more_entries_than_a_call_takes(storage_url: str, tmp_path: Path, served: Any, feed: Feed) -> None:
     async def scenario(store: Store, _runner: FeedRunner) -> None:
         steps: list[tuple[int, int]] = []

@@ -62,6 +62,7 @@ def test_the_process_reads_what_the_reader_reads(form: str) -> None:
     use(plan, work)
 
 
+@pytest.mark.variant
 def test_every_kind_of_list_can_be_read_inside() -> None:
     """What an entry needs on first use was loaded before the process was sealed."""
     texts = [b"b\xc3\xbccher.example", b"ann@b\xc3\xbccher.example", b"192.0.2.0/24", b"*.exe", b"exe", b"a" * 64]

@@ -1,4 +1,4 @@
-"""Reports as five generators write them, by what they publish of their formats, and the mail that carries them."""
+"""Reports as generators write them, by what they publish of their formats, and the mail that carries them."""
 
 import gzip
 import io
@@ -175,6 +175,113 @@ FASTMAIL = """<?xml version="1.0" encoding="UTF-8"?>
 <spf><domain>y.example</domain><scope>mfrom</scope><result>pass</result></spf></auth_results></record>
 <extensions><x xmlns="urn:other"><record>not one of ours</record></x></extensions></feedback>
 """
+
+# As the tools of rspamd write them (`rspamadm dmarc_report`): no version, one signature after the other, no selector.
+RSPAMD = """<?xml version="1.0" encoding="UTF-8" ?>
+<feedback>
+  <report_metadata>
+    <org_name>R &amp; D</org_name>
+    <email>dmarc@r.example</email>
+    <report_id>y.example.1763251200.1763337599</report_id>
+    <date_range>
+      <begin>1763251200</begin>
+      <end>1763337599</end>
+    </date_range>
+  </report_metadata>
+  <policy_published>
+    <domain>y.example</domain>
+    <adkim>r</adkim>
+    <aspf>s</aspf>
+    <p>none</p>
+    <sp></sp>
+    <pct>100</pct>
+  </policy_published>
+<record>
+  <row>
+    <source_ip>2001:db8::25</source_ip>
+    <count>3</count>
+    <policy_evaluated>
+      <disposition>none</disposition>
+      <dkim>pass</dkim>
+      <spf>fail</spf>
+      <reason><type>sampled_out</type></reason>
+    </policy_evaluated>
+  </row>
+  <identifiers>
+    <header_from>y.example</header_from>
+  </identifiers>
+  <auth_results>
+    <dkim>
+      <domain>other.example</domain>
+      <result>fail</result>
+    </dkim><dkim>
+      <domain>y.example</domain>
+      <result>pass</result>
+    </dkim>
+    <spf>
+      <domain></domain>
+      <result>none</result>
+    </spf>
+  </auth_results>
+</record>
+</feedback>
+"""
+
+# As those of OpenDMARC do (`opendmarc-reports`): a record for each message, a reason in each, SPF before DKIM.
+OPENDMARC = (
+    """<?xml version="1.0" encoding="UTF-8" ?>
+<feedback>
+    <report_metadata>
+        <org_name>mx.r.example</org_name>
+         <email>postmaster@r.example</email>
+         <report_id>y.example:1763337700</report_id>
+         <date_range>
+         <begin>1763251200</begin>
+         <end>1763337700</end>
+         </date_range>
+    </report_metadata>
+    <policy_published>
+        <domain>y.example</domain>
+        <adkim>r</adkim>
+        <aspf>r</aspf>
+        <p>reject</p>
+        <sp>reject</sp>
+        <pct>100</pct>
+    </policy_published>
+"""
+    + 2
+    * """    <record>
+        <row>
+            <source_ip>198.51.100.9</source_ip>
+            <count>1</count>
+            <policy_evaluated>
+                <disposition>reject</disposition>
+                <dkim>fail</dkim>
+                <spf>fail</spf>
+                <reason>
+                    <type>local_policy</type>
+                    <comment>arc=none</comment>
+                </reason>
+            </policy_evaluated>
+        </row>
+        <identifiers>
+            <header_from>y.example</header_from>
+        </identifiers>
+        <auth_results>
+            <spf>
+                <domain>forger.example</domain>
+                <result>pass</result>
+            </spf>
+            <dkim>
+                <domain>forger.example</domain>
+                <selector>s1</selector>
+                <result>pass</result>
+            </dkim>
+        </auth_results>
+    </record>
+"""
+    + "</feedback>\n"
+)
 
 TLS = """{"organization-name": "Google Inc.", "date-range": {"start-datetime": "2025-11-16T00:00:00Z",
 "end-datetime": "2025-11-16T23:59:59Z"}, "contact-info": "smtp-tls-reporting@google.com",

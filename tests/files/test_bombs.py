@@ -88,7 +88,8 @@ BOMBS: dict[str, tuple[Callable[[], bytes], UnreadReason]] = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.variant if name in ("gzip", "cab") else []) for name in BOMBS]
+    "name",
+    [pytest.param(name, marks=pytest.mark.variant if name in ("gzip", "cab", "xz", "7z") else []) for name in BOMBS],
 )
 def test_a_gigabyte_of_zeros(name: str) -> None:
     make, reason = BOMBS[name]
@@ -118,6 +119,7 @@ def zipped(*entries: tuple[str, bytes]) -> bytes:
     return out.getvalue()
 
 
+@pytest.mark.variant
 def test_sixteen_zips_in_each_of_sixteen_zips() -> None:
     """The style of 42.zip: the same bytes are opened once, however often they are there."""
     content = zip_bomb()
@@ -184,6 +186,7 @@ def overlapping(count: int) -> bytes:
     return raw + central + b"PK\x05\x06" + bytes(8) + struct.pack("<IIH", len(central), len(raw), 0)
 
 
+@pytest.mark.variant
 def test_entries_that_share_their_data() -> None:
     content = overlapping(250)
     budget = UnpackBudget()
@@ -244,6 +247,7 @@ def test_blocks_that_hold_nothing_are_not_all_read() -> None:
     assert budget.slow <= MAX_SLOW
 
 
+@pytest.mark.variant
 def test_two_hundred_thousand_files_in_fifty_megabytes() -> None:
     count, size = 200_000, 170
     locals_, centrals = [], []

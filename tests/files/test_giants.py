@@ -50,6 +50,7 @@ def test_many_links_in_a_text_are_no_reason_to_hold_it() -> None:
     assert inspect(*GIANTS["links"], UnpackBudget()).unread == ("text",)
 
 
+@pytest.mark.variant
 def test_objects_of_a_pdf_are_parsed_until_the_budget_ends() -> None:
     content = b"%PDF-1.4\n" + b"".join(b"%d 0 obj<</S/URI/URI(http://a)>>endobj\n" % number for number in range(60_000))
     found = inspect("a.pdf", content, UnpackBudget())

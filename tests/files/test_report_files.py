@@ -1,4 +1,4 @@
-"""Reports about domains are read as five generators write them, and whatever strangers send costs bounded work."""
+"""Reports about domains are read as seven generators write them, and whatever strangers send costs bounded work."""
 
 import gzip
 import io
@@ -15,6 +15,8 @@ from tests.files.report_samples import (
     GOOGLE,
     MICROSOFT,
     MIMECAST,
+    OPENDMARC,
+    RSPAMD,
     TLS,
     YAHOO,
     aggregate,
@@ -24,8 +26,9 @@ from tests.files.report_samples import (
     record,
     zipped,
 )
+from tests.variants import one_in
 
-from gatepost.domain_reports import MAX_ROWS, DomainReport, DomainReports, SourceRow
+from gatepost.domain_reports import MAX_COUNT, MAX_ROWS, DomainReport, DomainReports, SourceRow
 from gatepost.files.report_files import read_domain_reports
 
 NAME = "r.example!y.example!1763251200!1763337599"
@@ -86,8 +89,22 @@ def test_fastmail_and_rfc_9990() -> None:
     assert report.rows[0].result == "pass"
 
 
+def test_rspamd() -> None:
+    report = read_one(mail((f"{NAME}.xml.gz", "application/gzip", gzipped(RSPAMD))))
+    assert (report.reporter, report.published, report.passed) == ("R & D", "p=none; adkim=r; aspf=s; pct=100", 3)
+    details = ("y.example", "y.example", "", "sampled_out")
+    assert report.rows == (SourceRow("2001:db8::25", 3, True, False, "none", details),)
+
+
+def test_opendmarc() -> None:
+    report = read_one(mail((f"{NAME}.xml", "application/gzip", gzipped(OPENDMARC))))
+    assert (report.reporter, report.policy, report.failed) == ("mx.r.example", "reject", 2)
+    details = ("y.example", "forger.example", "forger.example", "local_policy")
+    assert report.rows == (SourceRow("198.51.100.9", 2, False, False, "reject", details),)
+
+
 @pytest.mark.parametrize("kind", ["text/xml", "application/octet-stream", "application/zip", "text/plain"])
-@pytest.mark.parametrize("packed", ["plain", "zip", "gzip", "gzip in zip"])
+@pytest.mark.parametrize("packed", one_in(2, ["plain", "zip", "gzip", "gzip in zip"]))
 def test_content_and_not_its_name_decides(kind: str, packed: str) -> None:
     content = {
         "plain": GOOGLE.encode(), "zip": zipped(GOOGLE), "gzip": gzipped(GOOGLE), "gzip in zip": zipped(gzipped(GOOGLE))
@@ -256,6 +273,12 @@ def test_odd_records_do_not_cost_the_report(name: str) -> None:
     report = read_one(mail(("r.xml", "text/xml", text.encode())))
     assert report.messages == count
     assert all(row.result in ("none", "quarantine", "reject", "pass") for row in report.rows)
+
+
+def test_counts_that_add_up_beyond_all_mail_stay_within_their_bound() -> None:
+    report = read_one(mail(("r.xml", "text/xml", aggregate(*(record(count="9" * 15) for _ in range(5))).encode())))
+    assert [row.count for row in report.rows] == [MAX_COUNT]
+    assert report.messages == MAX_COUNT
 
 
 def test_text_of_a_report_is_cut_and_plain() -> None:

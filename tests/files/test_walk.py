@@ -114,7 +114,7 @@ def test_the_budget_is_one_for_all_files() -> None:
 
 
 def test_too_many_files_are_said() -> None:
-    content = zipped(*((f"{n}.txt", b"%d" % n) for n in range(100)))
+    content = zipped(*((f"{n}.js", b"%d" % n) for n in range(100)))
     outer, *inner = files_of(content, budget=UnpackBudget(max_files=50))
     assert outer.unread == ("count",)
     assert len(inner) == 50

@@ -234,7 +234,7 @@ async def _pieces(total: int) -> AsyncIterator[bytes]:
         yield piece[: total - start]
 
 
-@pytest.mark.parametrize("announced", [True, False])
+@pytest.mark.parametrize("announced", [True, pytest.param(False, marks=pytest.mark.variant)])
 def test_fifty_mebibytes_and_one_byte_more(tmp_path: Path, announced: bool) -> None:
     async def test(_remote: RemoteCore, client: httpx.AsyncClient) -> None:
         for total, status in ((52_428_800, 200), (52_428_801, 413), (60 << 20, 413), (5, 200)):

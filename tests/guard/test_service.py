@@ -23,6 +23,7 @@ from gatepost.report import Report
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody, Spool
 from gatepost.settings.keys import GuardSettings as Settings
+from gatepost.settings.keys import HistorySettings
 from gatepost.settings.scan_sources import RestApiSettings, ScanSourcesSettings
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
@@ -378,6 +379,17 @@ def test_history_is_purged_by_its_retention(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
         assert await deployment.store.messages.find(new.ggrid)
         await deployment.guard.stop()
+
+    running(tmp_path, test)
+
+
+def test_header_sections_are_kept_unless_they_are_left_out(tmp_path: Path) -> None:
+    async def test(deployment: Deployment) -> None:
+        without = deployment.made(deployment.store, Settings(history=HistorySettings(headers=False)))
+        for guard, is_kept in ((deployment.guard, True), (without, False)):
+            result = await guard.scan(request(), BytesBody(b"Subject: x\r\n\r\ny\r\n"))
+            assert isinstance(result, ScanResult)
+            assert bool(await deployment.store.messages.header(result.ggrid)) is is_kept
 
     running(tmp_path, test)
 

@@ -106,6 +106,7 @@ def test_a_part_of_a_name_with_wildcards_around_it_covers_the_name(name: str, st
     assert is_covered(folded, f"*{part}*")
 
 
+@pytest.mark.variant
 def test_many_patterns_cost_a_name_little() -> None:
     """A hundred thousand patterns, also those of which all have an end in common: a name is compared with few."""
     patterns = [f"word{number}*report{number * 7}.exe" for number in range(60_000)]

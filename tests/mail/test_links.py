@@ -6,6 +6,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.variants import one_in
 
 from gatepost.mail.links import MAX_LINKS, MAX_SHOWN, Links, find_cut_targets, find_targets
 from gatepost.mail.message import Part
@@ -226,7 +227,7 @@ def test_what_markup_does_not_cut_is_read_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "visible", ["http://a.example/b" * 200_000, "x" * 1_000_000 + "http://a.example/b" + "x" * 1_000_000]
+    "visible", one_in(2, ["http://a.example/b" * 200_000, "x" * 1_000_000 + "http://a.example/b" + "x" * 1_000_000])
 )
 def test_cut_links_are_bounded(visible: str) -> None:
     assert (

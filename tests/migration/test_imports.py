@@ -242,6 +242,22 @@ def test_files_of_senders(tmp_path: Path, name: str, text: str, expected: dict[s
     assert entries(plan) == expected
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b"])
+def test_the_map_of_rspamd_has_a_name_that_no_file_can_have(tmp_path: Path, name: str) -> None:
+    (tmp_path / "local.d").mkdir()
+    (tmp_path / "local.d" / "multimap.conf").write_text(f'a {{ type = "from"; map = "/etc/rspamd/{name}.map"; }}\n')
+    plan = read_rspamd(tmp_path, lambda _condition: "")
+    assert "the file of the map is not in the folder" in [note.reason for note in plan.notes]
+
+
+def test_a_rule_with_a_control_character_can_be_read_again(tmp_path: Path) -> None:
+    """TOML has no DEL in a text, and JSON has."""
+    plan = read_local(tmp_path, "header ODD Subject =~ /a\x7fb/\nscore ODD 2\n")
+    plan.write(tmp_path / "out")
+    rules = tomllib.loads((tmp_path / "out" / "policy.toml").read_text())["rules"]
+    assert "a\x7fb" in rules["odd"]["when"]
+
+
 def test_what_is_written_is_what_other_commands_read(tmp_path: Path, rspamd: Path) -> None:
     out = tmp_path / "out"
     (tmp_path / "local.cf").write_text(LOCAL_CF)

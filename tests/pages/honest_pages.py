@@ -137,6 +137,20 @@ _REPORTS = {
         "Accessibility",
         f"<div id=r></div><script>{find_library()}</script><script>axe.run(document.body).then(x=>{{r.textContent=x.violations.length+' findings'}}).catch(e=>{{r.textContent=e.message}})</script>",
     ),
+    "two embedded libraries": wrap(
+        "Accessibility",
+        f"<p>Figures of October by region, made with a library for charts.</p><div id=g></div><script>{find_library()}</script><script>{find_library().replace('axe', 'plot')}</script><script>plot.draw('g',[{{y:[1,2,3]}}])</script>",
+    ),
+    "library with tables of its own": wrap(
+        "Orders",
+        "<div id=g></div><script>"
+        "function f(a){return new Blob([a])}URL.createObjectURL;var x=document.createElement('a');x.download='a.csv';"
+        + "".join(
+            f"var t{n}='{base64.b64encode(bytes((n * 7 + i * 31) % 256 for i in range(200))).decode()}';t{n}=atob(t{n});"
+            for n in range(300)
+        )
+        + "plot.draw('g',t1)</script>",
+    ),
     "embedded library and export": wrap(
         "Accessibility",
         f"{TABLE}<button id=csv>Save</button><script>{find_library()}</script><script>{DATA}{CSV}</script>",
@@ -163,7 +177,7 @@ _REPORTS = {
     ),
     "mermaid": wrap(
         "Process",
-        "<pre class=mermaid>graph TD;A-->B</pre><script type=module>import mermaid from 'https://cdn.example/mermaid.esm.min.mjs';mermaid.initialize({startOnLoad:true})</script>",
+        "<pre class=mermaid>graph TD;A-->B</pre><script type=module>import mermaid from 'https://cdn.jsdelivr.net/npm/mermaid.esm.min.mjs';mermaid.initialize({startOnLoad:true})</script>",
     ),
     "framework": wrap(
         "Board",

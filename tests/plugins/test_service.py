@@ -88,10 +88,11 @@ def test_sealed_workers_run_the_checks_of_enabled_plugins_only(example: str) -> 
             "skipped",
             "it crashed the worker",
         ),
-        (
+        pytest.param(
             "while b'broken' in reading.message.raw: pass\n    yield THING.at('text')",
             "skipped",
             "it ran out of its time",
+            marks=pytest.mark.variant,
         ),
     ],
     ids=["raises", "crashes", "stalls"],
@@ -188,6 +189,7 @@ def test_policy_files_may_weigh_kinds_of_enabled_plugins(folder: Path, example: 
     assert load_policies(guard.policy, guard.plugins).deployment.policy.kinds[FINE].weight == 7.5
 
 
+@pytest.mark.variant
 @pytest.mark.process
 def test_config_check_and_doctor_have_the_code_tried_in_a_child(folder: Path, make_plugin: MakePlugin) -> None:
     enable(folder, make_plugin(code="raise ValueError('no key')"))
@@ -201,6 +203,7 @@ def test_config_check_and_doctor_have_the_code_tried_in_a_child(folder: Path, ma
     assert "gatepost_faulty" not in sys.modules
 
 
+@pytest.mark.variant
 def test_commands_show_what_a_plugin_finds(folder: Path, example: str) -> None:
     enable(folder, example)
     assert run_command("config", "check", "--data", folder)[0] == 0
@@ -218,6 +221,7 @@ def test_commands_show_what_a_plugin_finds(folder: Path, example: str) -> None:
     assert FINE in run_command("scan", message, "--data", folder, "--json")[1]
 
 
+@pytest.mark.variant
 def test_golden_messages_are_tried(example: str, make_plugin: MakePlugin, tmp_path: Path) -> None:
     assert run_command("plugins", "test", example)[0] == 0
     make_plugin()
@@ -230,6 +234,7 @@ def test_golden_messages_are_tried(example: str, make_plugin: MakePlugin, tmp_pa
     assert (code, "is not installed" in err) == (1, True)
 
 
+@pytest.mark.variant
 @pytest.mark.process
 def test_a_published_version_names_exact_versions_and_other_ones_are_refused(
     folder: Path, make_plugin: MakePlugin
@@ -282,6 +287,7 @@ def test_a_service_scans_with_a_plugin_and_takes_it_out_again_live(folder: Path,
         service.wait(90)
 
 
+@pytest.mark.variant
 def test_a_service_does_not_start_with_a_faulty_plugin(folder: Path, make_plugin: MakePlugin) -> None:
     enable(folder, make_plugin(code="import not_there"))
     command = [sys.executable, "-m", "gatepost", "serve", "--data", str(folder)]

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import re2  # type: ignore[import-untyped]
 from hypothesis import assume, example, given, reject, settings
 from hypothesis import strategies as st
 
+from gatepost.policy import conditions
 from gatepost.policy.conditions import (
     MAX_CONDITION,
     MAX_COST,
@@ -171,7 +173,7 @@ def test_costs_follow_lengths_and_repetitions() -> None:
 
     one = cost("links.exists(x, x.matches('ab'))", links=["a" * 10])
     assert cost("links.exists(x, x.matches('ab'))", links=["a" * 10] * 100) > 50 * one
-    assert cost("links.exists(x, x.matches('ab'))", links=["a" * 1_000]) > 5 * one
+    assert cost("links.exists(x, x.matches('ab'))", links=["a" * 2_000]) > 5 * one
     assert cost("links.exists(x, x.matches('a{100}b'))", links=["a" * 10]) > 5 * one
     # A map, a part of one, a list of one's own and a choice are read, too.
     assert cost("{'a': subject}.a == [subject][0] ? true : has(headers.x)", subject="a" * 500) > 1_000
@@ -311,7 +313,7 @@ def test_extensions(name: str, extension: str) -> None:
 
 
 def test_the_documentation_names_every_variable() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "policy.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "rule-language.md").read_text("utf-8")
     for name, variable in VARIABLES.items():
         assert f"| `{name}` | `{variable.type}` | {variable.about} | {'yes' if variable.stored else ''} |" in page
 
@@ -322,3 +324,73 @@ def test_the_rules_of_the_documentation_can_be_used() -> None:
     assert blocks
     for block in blocks:
         assert read_policy_file(block, shipped_policy()).mistakes == ()
+
+
+def test_a_regular_expression_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    real = re2._re2.RE2
+
+    def make(pattern: bytes, options: object) -> object:
+        made.append(pattern.decode())
+        return real(pattern, options)
+
+    monkeypatch.setattr(re2._re2, "RE2", make)
+    for subject in ("one", "two 17", "three"):
+        for condition in ('subject.matches("[0-9]{2} once")', '!matches(subject, "[0-9]{2} once")'):
+            conditions.evaluate(condition, conditions.make_variables(subject=subject))
+    assert made == ["[0-9]{2} once"]
+
+
+def test_few_regular_expressions_are_kept_and_each_is_bounded() -> None:
+    for number in range(1_000):
+        conditions.evaluate(f'subject.matches("kept {number}")', conditions.make_variables(subject="x"))
+    kept = re2._Regexp._make.cache_info()
+    assert kept.currsize <= kept.maxsize == conditions.MAX_EXPRESSIONS
+    with pytest.raises(ValueError, match="invalid regular expression: pattern too large"):
+        conditions._make_search()("x", "[\\p{L}]{200}")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        'subject.matches("{0}")',
+        'matches(subject, "{0}")',
+        'tags.exists(tag, tag.matches("{0}"))',
+        'tags.map(tag, subject.matches("{0}") || tag == "matches").exists(each, each)',
+        '{{"matches": subject.matches("{0}")}}["matches"] && [subject.matches("{0}")][0]',
+        'subject == "matches" ? false : (size > 1 || subject.matches("{0}"))',
+        'files.all(file, !file["name"].matches("{0}"))',
+    ],
+)
+def test_expressions_find_what_those_of_the_library_find(condition: str) -> None:
+    """Every place in which a condition can have a call, and what RE2 reads in its own way."""
+    environment = conditions._make_environment(stored_only=False)
+    patterns = (
+        "matches",
+        "^Re",
+        "(?i)rechnung",
+        "f.r",
+        "[ÄÖ]\\\\s",
+        "\\\\bein\\\\b",
+        "x*$",
+        "",
+        "(a",
+        "a{2000}",
+        "\\\\pL+",
+    )
+    for pattern in patterns:
+        text = condition.format(pattern)
+        library = environment.compile(text)
+        for subject in ("", "matches", "Rechnung für Ä ein", "re\nRe", "\U0001f600"):
+            files = [conditions.describe_file(subject, "x", "x")]
+            variables = conditions.make_variables(subject=subject, tags=["a", subject], files=files)
+            expected = library.eval(data=variables).value()
+            try:
+                assert conditions.evaluate(text, variables) == expected, (text, subject)
+            except ConditionError:
+                assert not isinstance(expected, bool), (text, subject)
+
+
+def test_the_name_that_stands_for_matches_is_nobodys() -> None:
+    assert find_fault(f'{conditions._MATCHES}(subject, "a")').startswith("is not a condition in CEL")
+    assert find_fault(f'subject.{conditions._MATCHES}("a")').startswith("is not a condition in CEL")

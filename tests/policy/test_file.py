@@ -1,4 +1,4 @@
-"""A faulty policy file: everything that is wrong with it at once, with lines and keys."""
+"""A faulty policy file: everything that is wrong with it at once, with lines and keys; values written into a file."""
 
 import difflib
 import tomllib
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.policy import layers
-from gatepost.policy.layers import MAX_CHARACTERS, read_policy_file
+from gatepost.policy.layers import MAX_CHARACTERS, read_policy_file, write_value
 from gatepost.policy.rules import PolicyMistake, shipped_policy
 
 FAULTY = """\
@@ -140,3 +140,44 @@ def test_a_key_of_very_many_parts_is_refused_before_it_is_parsed(monkeypatch: py
         assert found(text) == [(1, "", "has a line with more than 100 dots")]
     monkeypatch.undo()
     assert len(layers._find_lines("a." * 50_000 + "a = 1")) <= layers.MAX_KEY_PARTS
+
+
+WRITTEN = """# ours
+[kinds]
+"url:shortener" = { weight = 2.0, verdict = "spam" } # short
+
+[kinds."auth:dmarc-fail"]
+weight = 3  # strict
+[verdicts.bulk]
+decision = "deliver"
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "before", "after"),
+    [
+        (("kinds", "auth:dmarc-fail", "weight"), 4.5, "weight = 3  # strict", "weight = 4.5  # strict"),
+        (("kinds", "auth:dmarc-fail", "weight"), None, "weight = 3  # strict\n", ""),
+        (("kinds", "url:shortener", "weight"), 4.0, "weight = 2.0,", "weight = 4.0,"),
+        (("kinds", "url:shortener", "weight"), None, "{ weight = 2.0, verdict", "{ verdict"),
+        (("kinds", "url:shortener", "conclusive"), True, "{ weight", "{ conclusive = true,  weight"),
+        (("verdicts", "bulk", "threshold"), 2.0, "[verdicts.bulk]\n", "[verdicts.bulk]\nthreshold = 2.0\n"),
+        (("kinds", "none:there", "weight"), None, "# ours", "# ours"),
+    ],
+)
+def test_a_value_is_written_into_the_text(place: tuple[str, str, str], value: object, before: str, after: str) -> None:
+    assert write_value(WRITTEN, *place, value) == WRITTEN.replace(before, after)
+
+
+def test_a_new_value_stands_at_the_end() -> None:
+    assert write_value("", "kinds", "a:b", "weight", 1.5) == '[kinds."a:b"]\nweight = 1.5\n'
+    end = '\n\n[kinds."a:b"]\nweight = 1.5\n'
+    assert write_value(WRITTEN, "kinds", "a:b", "weight", 1.5) == WRITTEN.rstrip() + end
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[[[", "kinds = 7", '[kinds]\n"a:b" = 7\n', "[" * 5_000, "a" + ".a" * 20_000 + " = 1", '[kinds]\n"a:b" = {\n'],
+)
+def test_a_text_that_cannot_be_changed_is_left_alone(text: str) -> None:
+    assert write_value(text, "kinds", "a:b", "weight", 1.5) is None

@@ -41,6 +41,7 @@ def test_the_wire_form_stays_as_it_is() -> None:
         "/release-to-recipient",
         "/look",
         "/picture",
+        "/html",
         "/export",
         "/delete",
     ]

@@ -40,7 +40,7 @@ RUN = [
     and any(block.language in {"sh", "python"} for block in read_blocks(page))
 ]
 # Pages that stand for the others, which `make test-long` runs.
-FIRST_PAGES = ("start", "integrating")
+FIRST_PAGES = ("verdicts", "integrating")
 # Language: the program that runs it, the name of the file, and what else is set in the environment.
 LANGUAGES = {
     "js": (["node"], "scan.mjs", {"NODE_EXTRA_CA_CERTS": "data/tls/certificate.pem"}),
@@ -174,7 +174,7 @@ CHANGES = {
 
 def assert_documented(row: str, answer: httpx.Response) -> None:
     """The page's row has the status and the code that came."""
-    page = (ROOT / "docs" / "integrating.md").read_text("utf-8")
+    page = (ROOT / "docs" / "api-limits.md").read_text("utf-8")
     found = re.search(rf"^\| {re.escape(row)} \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE)
     assert found, row
     assert found[1].startswith(str(answer.status_code))

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 import stat
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gatepost.cli.serve import greet
+from gatepost.service import commands
 from gatepost.service.commands import Started, _welcome_operator, create_administrator, prepare
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load
@@ -20,6 +22,19 @@ from gatepost.web.credentials import PasswordHashes, generate_password
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("port", [commands.API_PORT, commands.REST_PORT])
+def test_a_port_that_is_taken_leaves_nothing_behind_that_keeps_ports_from_moving(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "_prepare_process", lambda _data: None)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        with pytest.raises(StartError, match=rf"127\.0\.0\.1:{taken} .*another program uses it\. .*--port-base 19000"):
+            commands.serve(DataFolder(tmp_path), None, lambda _started: None, taken - port)
+    assert not (tmp_path / GUARD_FILE).exists()
+    assert not (tmp_path / ABBY_FILE).exists()
 
 
 def test_a_first_start_can_move_all_ports(tmp_path: Path) -> None:
@@ -91,6 +106,7 @@ def test_a_configuration_elsewhere_is_never_written(tmp_path: Path) -> None:
     assert data.secret.exists()
 
 
+@pytest.mark.variant
 def test_the_administrator_is_kept_as_a_hash(tmp_path: Path) -> None:
     password = generate_password()
     assert len(password) >= 20

@@ -133,6 +133,7 @@ def find_front(parent: int, number: int) -> int:
     raise AssertionError(f"there is no front {number}")
 
 
+@pytest.mark.variant
 def test_the_parent_replaces_a_front_that_was_stopped_with_the_lock(tmp_path: Path) -> None:
     """The second front is killed meanwhile: its cells can be given back only when the lock is free again."""
     go = tmp_path / "go"

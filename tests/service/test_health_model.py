@@ -30,9 +30,10 @@ from gatepost.scanning.held_mail import ReleaseOrder
 from gatepost.scanning.request import Condition, Load
 from gatepost.service import health
 from gatepost.service.certificates import sign_certificate
-from gatepost.service.health import ConditionWatch, state_of
+from gatepost.service.health import WRITING_LOOKS, ConditionWatch, state_of
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
+from gatepost.store.change_groups import WritingState
 from gatepost.store.errors import StorageError
 
 Handler: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
@@ -80,6 +81,9 @@ def test_the_condition_follows_storage_disk_and_next_hop(tmp_path: Path, monkeyp
         await watch.look()
         assert condition.fault.startswith("the disk of the data folder is full")
         monkeypatch.setattr(health, "LEAST_FREE", 1)
+        nowhere = ConditionWatch(condition, store, tmp_path / "gone", str)
+        await nowhere.look()
+        assert condition.fault == "the data folder takes no files: no such file or directory"
         await store.close()
         await watch.look()
         assert (condition.fault, condition.delayed) == ("storage cannot be used", "")
@@ -203,3 +207,28 @@ def test_a_service_whose_storage_keeps_nothing_is_red_until_it_does(tmp_path: Pa
     finally:
         other.close()
         node.stop()
+
+
+def test_results_that_wait_or_fail_are_told_although_storage_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        store, condition = open_store("sqlite:g.db", tmp_path), Condition()
+        states = [WritingState(7)]
+        monkeypatch.setattr(type(store.messages), "writing", property(lambda _: states[-1]))
+        watch = ConditionWatch(condition, store, tmp_path, str)
+        said = []
+        for state in (WritingState(8), WritingState(8, 0, 4.9), WritingState(8, 0, 5.1), WritingState(9, 2),
+                      WritingState(9, 40)):  # fmt: skip
+            states.append(state)
+            await watch.look()
+            said.append(condition.fault)
+        hangs = "storage does not answer within 5 seconds"
+        assert said == ["", "", hangs, "", ""], "some are stored"
+        for failed in range(41, 41 + 2 * WRITING_LOOKS):
+            states.append(WritingState(9, failed))
+            await watch.look()
+        assert condition.fault == "storage cannot be used"
+        await store.close()
+
+    asyncio.run(run())

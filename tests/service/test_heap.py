@@ -1,8 +1,13 @@
 """The heap of a service: bodies that were freed leave nothing behind. Each in a process of its own, since what is set
 holds for the whole process."""
 
+import ctypes
+import mmap
+import os
 import subprocess
 import sys
+from io import BytesIO
+from pathlib import Path
 
 import pytest
 
@@ -64,3 +69,62 @@ def test_free_pages_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(heap, "count_free_bytes", lambda free=free: free)
         heap.trim_heap()
         assert len(given) == count
+
+
+LARGE = 2 << 20
+SMALL = os.sysconf("SC_PAGESIZE")
+OWN, SHARED, ABSENT = (bits.to_bytes(8, sys.byteorder) for bits in (heap._PRESENT | heap._EXCLUSIVE, heap._PRESENT, 0))
+
+
+@pytest.mark.parametrize(
+    ("other", "share", "is_own"), [(ABSENT, 0.05, True), (ABSENT, 0.2, False), (SHARED, 0.2, False)]
+)
+def test_only_memory_of_ones_own_that_is_in_use_goes_into_large_pages(other: bytes, share: float, is_own: bool) -> None:
+    count = LARGE // SMALL
+    missing = int(share * count)
+    pages = BytesIO(ABSENT * 2 * count + OWN * (count - missing) + other * missing + ABSENT * count)
+    assert heap.is_own(pages, 2 * LARGE, LARGE) is is_own
+    assert not heap.is_own(pages, 100 * LARGE, LARGE), "what the system does not tell"
+
+
+def test_places_of_large_pages() -> None:
+    mappings = (
+        "00400000-00a00000 r-xp 00000000 08:01 77 /usr/bin/python3\n"
+        "00afe000-01001000 rw-p 00000000 00:00 0          [heap]\n"
+        "7f0000000000-7f0000200000 rw-p 00000000 00:00 0 \n"
+        "7f1000000000-7f1000400000 rw-s 00000000 00:01 5 /memfd:counters\n"
+        "7ffc00000000-7ffc00400000 rw-p 00000000 00:00 0  [stack]\n"
+    )
+    assert list(heap._list_places(mappings, LARGE)) == [0xC00000, 0xE00000, 0x7F0000000000]
+
+
+def tells_of_large_pages() -> bool:
+    try:
+        with Path("/proc/self/pagemap").open("rb") as pages:
+            return len(pages.read(8)) == 8 and int(heap._LARGE_SIZE.read_text()) == LARGE
+    except OSError:
+        return False
+
+
+def test_memory_in_large_pages_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    system = heap._libc
+
+    class Library:
+        @staticmethod
+        def madvise(place: int, size: int, advice: int) -> int:
+            asked.append(place)
+            return int(system.madvise(place, size, advice))
+
+    monkeypatch.setattr(heap, "_libc", Library)
+    with mmap.mmap(-1, 4 * LARGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.write(bytes(range(256)) * (len(memory) // 256))
+        start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        taken = heap.use_large_pages()
+        assert memory[:] == bytes(range(256)) * (len(memory) // 256)
+    assert 0 <= taken <= len(asked) * LARGE
+    if not tells_of_large_pages():
+        pytest.skip("not run: this kernel has no pages of 2 MiB, or does not tell which memory is whose")
+    assert [place for place in asked if start <= place < start + 4 * LARGE], "memory that is full and nobody else's"
+    monkeypatch.setattr(heap, "_LARGE_SIZE", Path("/nonexistent"))
+    assert heap.use_large_pages() == 0

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import psutil
+import pytest
 from bench.ports import free_ports
 from bench.scanning import configure
 from tests.command_line import run_command
@@ -69,6 +70,7 @@ def await_reader(service: Process, visitor: Visitor) -> psutil.Process:
         time.sleep(0.05)
 
 
+@pytest.mark.variant
 def test_reading_ends_with_its_client_and_with_the_service(start: Start, tmp_path: Path) -> None:
     data = tmp_path / "data"
     port, core = free_ports(2)

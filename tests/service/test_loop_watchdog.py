@@ -92,6 +92,7 @@ def test_native_code_is_counted_with_its_callback(run: Run) -> None:
     pytest.fail("the native code was never counted")
 
 
+@pytest.mark.variant
 @LOOPS
 def test_many_short_callbacks_are_not_one_long_one(run: Run) -> None:
     async def work() -> None:

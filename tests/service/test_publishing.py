@@ -63,6 +63,7 @@ def versions(found: dict[str, Any]) -> set[int]:
     return {node["version"] for node in found["nodes"]}
 
 
+@pytest.mark.variant
 def test_nothing_faulty_and_no_secret_is_published(deployment: Deployment) -> None:
     deployment.edit(slots=0)
     ended = deployment.publish("faulty", wait=False)
@@ -78,6 +79,7 @@ def test_nothing_faulty_and_no_secret_is_published(deployment: Deployment) -> No
     assert deployment.list_nodes()["wanted"] == 0
 
 
+@pytest.mark.variant
 def test_versions_are_taken_over_live_and_by_restart_and_no_scan_fails(deployment: Deployment) -> None:
     """Two versions and a rollback that are taken over live, and one that needs every guard to restart, under load."""
     with Load(deployment, pause=0.4) as load:
@@ -114,6 +116,22 @@ def test_versions_are_taken_over_live_and_by_restart_and_no_scan_fails(deploymen
             assert before["time"] <= following["time"]
 
 
+@pytest.mark.variant
+def test_all_nodes_restart_one_after_the_other_and_the_command_waits_for_them(deployment: Deployment) -> None:
+    before = {node["id"]: node["started"] for node in deployment.list_nodes()["nodes"]}
+    with Load(deployment, pause=0.4) as load:
+        ended = deployment.run("restart", "--all", "--wait", "--yes")
+        assert ended.returncode == 0, ended.stderr
+        after = {node["id"]: node for node in deployment.list_nodes()["nodes"]}
+    assert "Restarts all nodes (" in ended.stderr
+    assert "3 nodes have restarted and are healthy." in ended.stdout
+    assert after.keys() == before.keys()
+    assert all(node["started"] > before[name] and node["health"] != "silent" for name, node in after.items())
+    assert not load.failed
+    assert deployment.run("restart", "--wait", "--yes").returncode != 0, "one node is the service manager's"
+
+
+@pytest.mark.variant
 def test_history_and_differences_show_no_secret(deployment: Deployment) -> None:
     shown = "".join(deployment.run("config", *words).stdout for words in (["history"], ["diff", "4"], ["show", "4"]))
     assert "guard.yml mainWorkerCount: 6 -> 8" in shown
@@ -126,6 +144,7 @@ def test_history_and_differences_show_no_secret(deployment: Deployment) -> None:
     assert all(action in audit for action in ("config.publish", "config.rollback", "config.takeOver"))
 
 
+@pytest.mark.variant
 def test_a_version_that_fails_on_the_first_node_stops_there(deployment: Deployment) -> None:
     before, decided = deployment.list_nodes()["wanted"], decide(deployment)
     # Valid on the machine that publishes, and on no other: the environment of the nodes has no such variable.

@@ -271,6 +271,7 @@ def run_on(node: Node, *words: str, code: int = 0) -> str:
     return out
 
 
+@pytest.mark.variant
 def test_inherited_sockets_are_used_and_refuse_nobody(tmp_path: Path) -> None:
     """As systemd does it: the port is open before the service runs, and stays open when it has ended."""
     folder = tmp_path

@@ -125,6 +125,7 @@ def service(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Service:
     return Service(process, data, abby_port, process.until('"service listening"'))
 
 
+@pytest.mark.variant
 def test_a_service_with_fault_injection_says_so(service: Service) -> None:
     assert "faults are injected into workers" in service.process.text
     assert "GATEPOST_FAULT_INJECTION is set" in service.process.text
@@ -202,6 +203,7 @@ def test_the_readme_runs_as_printed(service: Service, tmp_path: Path, block: tup
     assert '"error"' not in ended.stdout
 
 
+@pytest.mark.variant
 def test_a_stop_finishes_what_is_in_flight_and_a_second_start_is_quiet(service: Service, start: Start) -> None:
     """The last test on this service: SIGTERM while a scan runs, then the same folder once more."""
     token = (service.data / "token").read_text()
@@ -255,6 +257,7 @@ def _until_in_processing(service: Service) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.variant
 def test_one_process_each_with_https_between_them(start: Start, tmp_path: Path) -> None:
     """The general way over `hosts`: own processes, a shared data folder for secret and certificate."""
     guard_port, abby_port = free_ports(2)

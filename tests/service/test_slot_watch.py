@@ -280,6 +280,7 @@ def slow_service(tmp_path: Path) -> Iterator[SlowService]:
     running.stop()
 
 
+@pytest.mark.variant
 def test_a_service_whose_slots_wait_says_so_while_its_processors_are_idle(slow_service: SlowService) -> None:
     assert slow_service.warned() == [], "nothing waits"
     slow_service.sends.set()

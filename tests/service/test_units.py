@@ -49,14 +49,14 @@ def test_the_environment_file_can_be_read_and_names_the_folders_of_the_units(tmp
 
 
 def test_every_metric_is_on_the_page() -> None:
-    page = (ROOT / "docs" / "operating.md").read_text("utf-8")
+    page = (ROOT / "docs" / "metrics.md").read_text("utf-8")
     names = {name for text in SOURCES for name in re.findall(r'"(gatepost_[a-z_]+)"', text)}
     assert len(names) > 30
     assert not {name for name in names if not re.search(rf"`{name}(_total)?`", page)}
 
 
 def test_every_proof_is_there() -> None:
-    page = (ROOT / "docs" / "gateway.md").read_text("utf-8")
+    page = (ROOT / "docs" / "internals" / "gateway.md").read_text("utf-8")
     proofs = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page)
     assert len(proofs) > 30
     for file, name in proofs:

@@ -2,34 +2,45 @@
 
 import asyncio
 import threading
+import time
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.own_names import replace_in
+from tests.web.conftest import REPORT
 
 from gatepost.events import webhook
+from gatepost.events.alerts import AlertOutput
 from gatepost.events.output import DeliveryError
-from gatepost.events.schema import HealthChanged, NodeState
-from gatepost.events.sources import describe_scan
+from gatepost.events.schema import HealthChanged, NodeState, ThresholdReached, encode_event
+from gatepost.events.sources import describe_change, describe_scan
 from gatepost.events.stream import EventStream
 from gatepost.events.webhook import WebhookCaller
-from gatepost.service.event_stream import WebAlerts, _note_wanted, build_alert_mailer, try_alert
+from gatepost.ids import new_id
+from gatepost.mail.message import Envelope
+from gatepost.service.event_stream import ThresholdWatch, WebAlerts, _note_wanted, build_alert_mailer, try_alert
 from gatepost.settings.events import (
     ALERT_KINDS,
+    MAX_TENANT_ALERTS,
     AlertMailSettings,
     AlertSettings,
     WebAlert,
     WebhookTarget,
     build_alert,
     leave_out,
+    read_quiet_hours,
 )
 from gatepost.settings.feeds import WebSettingsError
 from gatepost.settings.keys import GuardSettings
 from gatepost.store import open_store
-from gatepost.store.alerts import AlertDefinition
+from gatepost.store.alerts import AlertDefinition, key_of
 from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.message_records import MessageRecord
+from gatepost.store.tenants import Tenant
 
 OPS = WebAlert(kinds=("health.changed",), recipients=("ops@example.com",))
 
@@ -53,6 +64,10 @@ def settings_for(hop: str) -> GuardSettings:
         (WebAlert(kinds=("node.state",), url="https://" + "x" * 3_000), "url"),
         (WebAlert(kinds=("node.state",), recipients=("ops@example.com",), max_per_hour=0), "max_per_hour"),
         (WebAlert(kinds=("node.state",), recipients=("ops@example.com",), min_severity="x"), "min_severity"),
+        (WebAlert(count=5, recipients=("ops@example.com",)), "minutes"),
+        (WebAlert(count=5, minutes=1_441, recipients=("ops@example.com",)), "minutes"),
+        (WebAlert(count=10_001, minutes=5, recipients=("ops@example.com",)), "count"),
+        (WebAlert(kinds=("node.state",), recipients=("ops@example.com",), quiet="22-6"), "quiet"),
     ],
 )
 def test_what_is_no_alert(alert: WebAlert, field: str) -> None:
@@ -155,3 +170,111 @@ def test_definitions_are_followed(tmp_path: Path, engine: str, request: pytest.F
         await store.close()
 
     asyncio.run(run())
+
+
+PHISHING = msgspec.structs.replace(REPORT, verdict="phishing")
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+def test_a_threshold_is_told_once_in_its_time(tmp_path: Path, engine: str, request: pytest.FixtureRequest) -> None:
+    url = f"sqlite:{tmp_path / 'g.db'}" if engine == "sqlite" else request.getfixturevalue("postgres_url")
+
+    async def run() -> list[Any]:
+        store = open_store(url, tmp_path)
+        told: list[Any] = []
+        store.observe_changes(lambda record: told.append(describe_change(record)))
+        tenant = await store.tenants.create("Sales")
+        assert isinstance(tenant, Tenant)
+        many = WebAlert(search="verdict:phishing", count=3, minutes=10, recipients=("ops@example.com",))
+        await store.alerts.put("many", many, 0, CLI)
+        own = msgspec.structs.replace(many, tenant=tenant.uid, count=2)
+        for number in range(MAX_TENANT_ALERTS):
+            await store.alerts.put(key_of(f"own {number}", tenant.uid), own, 0, CLI)
+        assert await store.alerts.put(key_of("one more", tenant.uid), own, 0, CLI) == "full"
+        await store.alerts.put("wrong", msgspec.structs.replace(many, search="nothing:is called so"), 0, CLI)
+        now = 1_800_000_000_000
+        watch, other = (ThresholdWatch(store, lambda: now / 1000) for _ in range(2))
+
+        async def receive(number: int, verdict: str, moment: int, of: str | None = None) -> None:
+            report = msgspec.structs.replace(PHISHING, verdict=verdict)
+            for _ in range(number):
+                envelope = Envelope("a@b.example", ("c@d.example",), tenant=of)
+                await store.messages.record(MessageRecord(new_id(), moment, moment, envelope, 1, "ab" * 32, report))
+
+        await receive(5, "spam", now - 1)
+        await receive(5, "phishing", now - 11 * 60_000)
+        await receive(2, "phishing", now - 2)
+        await watch.look()
+        assert [each for each in told if isinstance(each, ThresholdReached)] == []
+        await receive(1, "phishing", now - 3, tenant.uid)
+        await asyncio.gather(watch.look(), other.look())
+        await watch.look()
+        first = [each for each in told if isinstance(each, ThresholdReached)]
+        assert [(each.alert, each.count, each.threshold, each.minutes) for each in first] == [("many", 3, 3, 10)]
+        shown = next(each.alert for each in await store.alerts.all() if each.name == "many")
+        assert (shown.fired, shown.found) == (now, 3)
+        now += 11 * 60_000
+        await receive(3, "phishing", now - 1)
+        await watch.look()
+        found = [each for each in told if isinstance(each, ThresholdReached)][1:]
+        assert [each.alert for each in found] == ["many"], "it is told again once its time is over"
+        await receive(2, "phishing", now - 1, tenant.uid)
+        await watch.look()
+        of_tenant = [each for each in told if isinstance(each, ThresholdReached)][2:]
+        assert {(each.alert, each.tenant_uid) for each in of_tenant} == {
+            (f"own {number}", tenant.uid) for number in range(MAX_TENANT_ALERTS)
+        }
+        await store.tenants.delete(tenant.uid)
+        assert {each.name for each in await store.alerts.all()} == {"many", "wrong"}
+        await store.close()
+        return told
+
+    assert asyncio.run(run())
+
+
+def test_only_its_own_threshold_and_quiet_hours_afterwards() -> None:
+    sent: list[str] = []
+    moment = [datetime(2026, 11, 17, 23, 0, tzinfo=UTC).timestamp()]
+    settings = build_alert(WebAlert(count=2, minutes=5, recipients=("ops@example.com",)))
+    quiet = read_quiet_hours("22:00-06:00")
+    output = AlertOutput(
+        settings,
+        "n",
+        lambda message: sent.append(str(message["Subject"])),
+        own=("mine", ""),
+        quiet=quiet,
+        time_of_day=lambda: moment[0],
+    )
+    events = [
+        encode_event(ThresholdReached(alert=name, count=3, threshold=2, minutes=5, tenant_uid=tenant), "n")
+        for name, tenant in (("mine", None), ("other", None), ("mine", "0199a000-0000-7000-8000-000000000001"))
+    ]
+    output.write(events)
+    assert not sent
+    moment[0] += 8 * 3_600
+    end = time.monotonic() + 60
+    while not sent and time.monotonic() < end:
+        time.sleep(0.01)
+    output.write(events)
+    output.close(10)
+    assert sent == ["[gatepost n] 1 alerts in quiet hours", "[gatepost n] threshold.reached mine 3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "hour", "is_quiet"),
+    [
+        *(("22:00-06:00", "", hour, is_quiet) for hour, is_quiet in ((21, False), (22, True), (3, True), (6, False))),
+        *(("08:00-09:00", "", hour, is_quiet) for hour, is_quiet in ((7, False), (8, True), (9, False))),
+        ("22:00-06:00", "Asia/Tokyo", 14, True),
+        ("22:00-06:00", "No/Such", 14, False),
+    ],
+)
+def test_quiet_hours(text: str, zone: str, hour: int, is_quiet: bool) -> None:
+    quiet = read_quiet_hours(text, zone)
+    assert quiet
+    assert quiet.holds_at(datetime(2026, 11, 17, hour, 30 if hour == 3 else 0, tzinfo=UTC).timestamp()) == is_quiet
+
+
+@pytest.mark.parametrize("text", ["", "22:00", "24:00-06:00", "22:60-06:00", "22:00-22:00", "x" * 50])
+def test_what_are_no_quiet_hours(text: str) -> None:
+    assert read_quiet_hours(text) is None

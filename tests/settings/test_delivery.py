@@ -63,7 +63,29 @@ def test_three_forms_of_a_next_hop(write: Load, text: str, hops: tuple[str, ...]
     [
         ("delivery: {nextHop: []}", "delivery.nextHop", "at least 1"),
         ("delivery: {nextHop: {smtp://a: 0}}", "delivery.nextHop", "at least 1"),
-        ("delivery: {nextHop: [http://a]}", "delivery.nextHop[0]", "smtp://host:port, lmtp://host:port or lmtp:/path"),
+        ("delivery: {nextHop: [http://a]}", "delivery.nextHop[0]", "lmtp://host:port, lmtp:/path or mx:"),
+        ("delivery: {nextHop: ['mx:', smtp://a]}", "delivery.nextHop", "stand alone"),
+        ("delivery: {nextHop: {'mx:': 1}}", "delivery.nextHop", "stand alone"),
+        ("delivery: {nextHop: 'mx://a'}", "delivery.nextHop", "or mx:"),
+        ("delivery: {nextHop: 'mx:', auth: {user: u, password: p}}", "delivery.auth", "of strangers"),
+        (
+            "delivery: {nextHop: smtp://a}\ndomainReports: {send: {organization: X, sender: r@x.example}}",
+            "domainReports.send.sender",
+            "needs a key of x.example",
+        ),
+        (
+            (
+                "dkim: {keys: [{domain: x.example, selector: s, file: FOLDER/chain.pem}]}\n"
+                "domainReports: {send: {organization: X, sender: r@x.example}}"
+            ),
+            "domainReports.send",
+            "needs delivery.nextHop",
+        ),
+        (
+            "domainReports: {send: {organization: '', sender: r@x.example}}",
+            "domainReports.send.organization",
+            "not be empty",
+        ),
         ("delivery: {nextHop: 'lmtp:/'}", "delivery.nextHop", "Unix socket"),
         ("delivery: {nextHop: smtp://u:p@a}", "delivery.nextHop", "under auth"),
         ("delivery: {routes: [{nextHop: smtp://a}]}", "delivery.routes[0]", "needs domains or tenants"),

@@ -134,14 +134,39 @@ def test_who_is_not_proven_is_not_believed(deployment: Any, run: Any) -> None:
     run(test())
 
 
+def test_the_answer_says_what_was_kept(deployment: Any, run: Any) -> None:
+    """A sender that is told "taken" does not send a report again: so it is told so only where that is true."""
+
+    async def test() -> None:
+        reports = Reports()
+        async with deployment() as gate:
+            intake = reports.attach(gate)
+            client = await gate.connect()
+            answers: tuple[tuple[Kept, str], ...] = (
+                ("known", "250 2.6.0 Report taken, reference "),
+                ("full", "452 4.3.1 No more reports about this domain are taken now, try again tomorrow"),
+                ("period", "550 5.6.0 Reports of this period are not taken"),
+            )
+            for outcome, answer in answers:
+                reports.outcome = outcome
+                assert (await send(client)).startswith(answer)
+            # Another domain beside it changes nothing, unless its own report is kept.
+            reports.found = DomainReports((report("other.example"), report()))
+            reports.outcome = "full"
+            assert (await send(client)).startswith("452 4.3.1 ")
+            reports.outcome = "kept"
+            assert (await send(client)).startswith("250 2.6.0 1 of 2 reports taken, reference ")
+            assert intake.taken["dmarc", "full"] == 2
+
+    run(test())
+
+
 def test_what_cannot_be_read_or_kept(deployment: Any, run: Any) -> None:
     async def test() -> None:
         reports = Reports()
         async with deployment() as gate:
             reports.attach(gate)
             client = await gate.connect()
-            reports.outcome = "full"
-            assert (await send(client)).startswith("250"), "who reports too much hears nothing of it"
             reports.broken = True
             assert (await send(client)).startswith("451 4.3.0")
             reports.full = True

@@ -108,7 +108,11 @@ def test_nobody_else_makes_such_addresses_and_they_end() -> None:
     for address in forged:
         assert rewriting.reverse(address) is None, address
     assert rewriting.refused == len(forged)
-    clock.now += MAX_DAYS * DAY
+    clock.now -= DAY
+    assert rewriting.reverse(made) == "ann@x.example", "clocks of nodes pass midnight one after the other"
+    clock.now -= DAY
+    assert rewriting.reverse(made) is None
+    clock.now += (2 + MAX_DAYS) * DAY
     assert rewriting.reverse(made) == "ann@x.example"
     clock.now += DAY
     assert rewriting.reverse(made) is None

@@ -7,9 +7,9 @@ import apsw
 import pytest
 
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.store import open_store, sqlite, upgrading
+from gatepost.store import copy, open_store, sqlite, upgrading
 from gatepost.store.audit import CLI
-from gatepost.store.copy import backup, restore
+from gatepost.store.copy import backup, prove, restore
 from gatepost.store.errors import StorageError
 from gatepost.store.lists import NewEntry
 from gatepost.store.store import Store
@@ -143,3 +143,24 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
         restore("sqlite:g.db", tmp_path, tmp_path / "foreign", _quiet)
     backup("sqlite:g.db", tmp_path, tmp_path / "b", _quiet, force=True)
     assert {path.name for path in tmp_path.iterdir()} - {"g.db-wal", "g.db-shm"} == {"g.db", "b", "foreign"}
+
+
+def test_a_proof_compares_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def filled() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        await add(store, "a.example", "b.example")
+        await store.close()
+
+    asyncio.run(filled())
+    backup("sqlite:g.db", tmp_path, tmp_path / "b", _quiet)
+    assert prove(tmp_path / "b", tmp_path, _quiet).rows >= 2
+
+    def restore_badly(url: str, folder: Path, file: Path, progress: upgrading.Progress) -> None:
+        restore(url, folder, file, progress)
+        connection = apsw.Connection(str(folder / "proof.db"))
+        connection.execute("UPDATE entries SET comment = 'x' WHERE key = 'b.example'")
+        connection.close()
+
+    monkeypatch.setattr(copy, "restore", restore_badly)
+    with pytest.raises(StorageError, match="table entries is not the same after restoring it"):
+        prove(tmp_path / "b", tmp_path, _quiet)

@@ -1,7 +1,10 @@
 """Looking through held mail on both engines."""
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pytest
@@ -9,15 +12,19 @@ import pytest
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Verdict
-from gatepost.store import paging
+from gatepost.store import open_store, paging, quarantine
 from gatepost.store.audit import CLI
-from gatepost.store.held_search import HeldFilter
+from gatepost.store.engine import Read, Work, in_sqlite
+from gatepost.store.held_search import HeldFilter, prepare_filter
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.quarantine import HeldCounts
+from gatepost.store.search_language import SearchFault, SearchPlace, parse_search
+from gatepost.store.sqlite import open_file, run_work
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]
 Use = Callable[[Callable[[Store], Awaitable[None]]], None]
+T = TypeVar("T")
 MINE, THEIRS = new_id(), new_id()
 
 
@@ -175,3 +182,51 @@ def test_a_page_begins_after_a_message_by_its_id_even_if_that_is_gone(use: Use, 
         assert await after("nonsense") == [4, 2, 1, 0]
 
     use(scenario)
+
+
+NOT_THERE = ("never", "host:never.example OR from:nobody OR subject:never", "user77@never.example", "file:never.pdf")
+
+
+@pytest.mark.parametrize("text", NOT_THERE)
+def test_what_is_not_there_costs_few_look_ups(
+    tmp_path: Path, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """On SQLite, texts of a few rows are looked up one by one; then both tables are read once, in their own order."""
+    monkeypatch.setattr(quarantine, "QUICK_ROWS", 20)
+    query = parse_search(text, SearchPlace(0))
+    assert not isinstance(query, SearchFault)
+    reads: list[Read] = []
+
+    def watched(work: Work[T]) -> Work[T]:
+        answer = None
+        while True:
+            try:
+                step = work.send(answer)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+            assert isinstance(step, Read)
+            reads.append(step)
+            answer = yield step
+
+    async def fill() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        for number in range(60):
+            await store.quarantine.hold(mail(new_record(), None, "a@b.example", ("c@d.example",), f"Hello {number}", 1))
+        await store.close()
+
+    asyncio.run(fill())
+    connection = open_file(tmp_path / "g.db")
+    wanted = prepare_filter(HeldFilter(query=query))
+    page = run_work(connection, watched(quarantine._find_page(wanted, None, 50, by_lookup=True)))
+    assert (page.rows, page.next) == ((), None), "all is known"
+    looked_up = [each for each in reads if "JOIN held_search" in each.statement and " OFFSET " not in each.statement]
+    assert [each.parameters[1] for each in looked_up] == [20], "rows whose texts are looked up"
+    *_, last = reads
+    plan = [
+        str(row[3])
+        for row in connection.execute(f"EXPLAIN QUERY PLAN {in_sqlite(last.statement)}", list(last.parameters))
+    ]
+    assert [line for line in plan if "SEARCH t" in line] == [], plan
+    assert sum(line.startswith("SCAN t") for line in plan) == 1, "texts are read once"
+    assert sum("SEARCH h USING COVERING INDEX held_in_order" in line for line in plan) == 1, plan
+    connection.close()

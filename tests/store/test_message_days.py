@@ -33,7 +33,7 @@ def run(postgres_url: str, tmp_path: Path) -> Run:
     def ran(scenario: Callable[[Store, Any], Awaitable[None]]) -> None:
         async def whole() -> None:
             store = open_store(postgres_url, tmp_path)
-            connection = await asyncpg.connect(postgres_url, server_settings=postgres._SETTINGS)
+            connection = await asyncpg.connect(postgres_url, server_settings=postgres._PLANNING)
             try:
                 await scenario(store, connection)
             finally:

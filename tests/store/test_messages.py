@@ -106,7 +106,7 @@ def test_a_closed_store_says_so(storage_url: str, tmp_path: Path, new_record: Ne
 
 
 def test_a_message_writes_no_more_rows_than_its_budget(tmp_path: Path, new_record: NewRecord) -> None:
-    """docs/architecture.md, "What a message may write": a row each for the ledger, for search and for a recipient."""
+    """docs/internals/architecture.md, "What a message may write": a row for the ledger, for search, for a recipient."""
     file = tmp_path / "gatepost.db"
 
     async def scenario() -> None:

@@ -21,6 +21,7 @@ from gatepost.store import open_store
 from gatepost.store.engine import now
 from gatepost.store.errors import StorageError
 from gatepost.store.pgbouncer import split_pooler
+from gatepost.store.postgres import PostgresEngine, connect
 from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
@@ -114,20 +115,24 @@ def test_everything_works_through_it(pooled_url: str, new_record: NewRecord, tmp
 
 @pytest.mark.process
 def test_planner_settings_hold_behind_it(pooled_url: str, postgres_url: str, tmp_path: Path) -> None:
-    async def nothing(store: Store) -> None:
+    names = ("plan_cache_mode", "idle_in_transaction_session_timeout")
+
+    async def read(store: Store) -> None:
         await store.prove_writable()
+        engine = PostgresEngine(pooled_url)
+        async with engine.connection() as connection:
+            short = [await connection.fetchval(f"SHOW {name}") for name in names]
+        await engine.close()
+        async with connect(pooled_url) as connection:
+            lasting = [await connection.fetchval(f"SHOW {name}") for name in names]
+        assert (short, lasting) == (["force_generic_plan", "5s"], ["force_generic_plan", "0"])
+        # Another client of the pooler gets a server without any of it.
+        other = await asyncpg.connect(split_pooler(pooled_url)[0], statement_cache_size=0)
+        async with other.transaction():
+            assert [await other.fetchval(f"SHOW {name}") for name in names] == ["auto", "0"]
+        await other.close()
 
-    use(pooled_url, tmp_path, nothing)
-
-    async def read() -> str:
-        connection = await asyncpg.connect(postgres_url)
-        try:
-            return str(await connection.fetchval("SHOW plan_cache_mode"))
-        finally:
-            await connection.execute("ALTER ROLE CURRENT_USER IN DATABASE gatepost RESET ALL")
-            await connection.close()
-
-    assert asyncio.run(read()) == "force_generic_plan"
+    use(pooled_url, tmp_path, read)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +150,7 @@ def test_addresses(url: str, expected: tuple[str, str]) -> None:
 
 @pytest.mark.process
 def test_an_address_that_hides_a_pooler_is_told_to_name_it(pooled_url: str, tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match=r"unsupported startup parameter.*pooler=session or pooler=transaction"):
+    with pytest.raises(StorageError, match=r"leads to a pooler.*pooler=session or pooler=transaction"):
         open_store(split_pooler(pooled_url)[0], tmp_path)
 
 

@@ -124,6 +124,7 @@ def test_the_server_speaks_for_itself(fault: str, server: OwnPostgres, tmp_path:
     assert said.endswith((".", "?"))
 
 
+@pytest.mark.variant
 def test_what_the_page_prints_works(tmp_path: Path) -> None:
     """The statements of the page, in their order: those before a service has started, and those that look at it."""
     blocks = [block.code for block in blocks_of("sql")]

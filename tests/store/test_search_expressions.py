@@ -12,6 +12,8 @@ from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.near_duplicates import compute_signature
 from gatepost.report import FileSeen, Report
+from gatepost.store import quarantine
+from gatepost.store.audit import CLI
 from gatepost.store.engine import Write
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import MessageRecord
@@ -107,9 +109,14 @@ def forget_digests():  # type: ignore[no-untyped-def]
     yield Write("DELETE FROM held_search WHERE strpos(ggrid, '1') = 36")
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.variant)])
-def test_a_search_finds_what_records_say(use: Use, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "quick"), [(1, 2), *(pytest.param(*each, marks=pytest.mark.variant) for each in ((2, 4), (2, 4_000)))]
+)
+def test_a_search_finds_what_records_say(use: Use, seed: int, quick: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
+    # So few rows are looked up before all texts are read at once.
+    monkeypatch.setattr(quarantine, "QUICK_ROWS", quick)
+    monkeypatch.setattr(quarantine, "PROBED_ROWS", quick)
     records = [make_record(number, chance) for number in range(30)]
     texts = [*QUERIES, *WHOLE, *(f"{compose(chance)} {chance.choice(['', *WHOLE])}" for _ in range(30))]
 
@@ -142,6 +149,10 @@ def test_a_search_finds_what_records_say(use: Use, seed: int) -> None:
                     if fits(expression, RecordFacts(each.ggrid, kept[each.ggrid], each.detail))
                 }
                 assert set(await held(store, expression, chance.choice([3, 100]))) == now_held, (round_, text)
+                if round_ == "indexed" and "url:" not in text:
+                    counted = await store.quarantine.count(HeldFilter(query=expression))
+                    seen = await store.quarantine.explore(HeldFilter(query=expression))
+                    assert counted.messages == seen.counted == len(now_held), text
             await store._engine.change(forget_digests)
         # What has no row of the index gets one with the next purge.
         await store.quarantine.purge(0)
@@ -205,3 +216,38 @@ def test_a_campaign_is_joined_by_text_file_or_subject(use: Use) -> None:
         assert isinstance(await store.messages.read_search(f"campaign:{new_id()}", PLACE, None), SearchFault)
 
     use(scenario)
+
+
+def test_messages_are_found_by_whom_they_are_assigned_to(use: Use) -> None:
+    async def work(store: Store) -> None:
+        chance = random.Random(7)
+        moment = 1_800_000_000_000
+        records = []
+        for number in range(12):
+            made = msgspec.structs.replace(make_record(number, chance), created=moment, completed=moment + number)
+            records.append(msgspec.structs.replace(made, ggrid=new_id((moment + number) * 1_000_000)))
+            await store.messages.record(records[-1])
+        some = [(each.ggrid, each.envelope.tenant) for each in records]
+        await store.message_notes.add(some[:6], "assign", "Maria", CLI)
+        await store.message_notes.add(some[3:5], "assign", "Tomas", CLI)
+        await store.message_notes.add(some[5:6], "assign", "", CLI)
+
+        async def find(text: str, tenant: str | None = None) -> set[str]:
+            place = SearchPlace(moment + 60_000)
+            query = await store.messages.read_search(text, place, tenant)
+            assert not isinstance(query, SearchFault)
+            wanted = MessageFilter(tenant=tenant, query=query)
+            rows = (await store.messages.search(wanted)).rows
+            assert (await store.messages.count(wanted)).messages == len(rows)
+            return {row.ggrid for row in rows}
+
+        assert await find("assignee:maria") == {each.ggrid for each in records[:3]}
+        assert await find("assignee:Tomas") == {each.ggrid for each in records[3:5]}
+        assert await find("assignee:nobody") == set()
+        assert await find("NOT assignee:maria") == {each.ggrid for each in records[3:]}
+        assert await find("assignee:maria OR assignee:tomas") == {each.ggrid for each in records[:5]}
+        mine = {each.ggrid for each in records[:3] if each.envelope.tenant == MINE}
+        assert await find("assignee:maria", MINE) == mine
+        assert not isinstance(parse_search("assignee:maria", msgspec.structs.replace(PLACE, is_held=True)), SearchFault)
+
+    use(work)

@@ -131,6 +131,7 @@ RECORDER = textwrap.dedent("""
 """)
 
 
+@pytest.mark.variant
 def test_processes_share_a_file(tmp_path: Path) -> None:
     """Several processes create the same new file at once, then write side by side."""
     running = [

@@ -1,5 +1,9 @@
 """A file that cannot be used is refused with a sentence, and left as it was."""
 
+import asyncio
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -104,3 +108,63 @@ def test_every_setting_of_a_connection_is_carried_out(tmp_path: Path) -> None:
     settings = [connection.pragma(name) for name in ("synchronous", "journal_size_limit", "temp_store")]
     connection.close()
     assert settings == [2, 67_108_864, 2]
+
+
+@pytest.mark.parametrize("name", ["g.db", "g.db-wal"])
+def test_a_file_that_was_moved_away_takes_no_more_changes(tmp_path: Path, name: str) -> None:
+    """What is written to it would be gone when the service ends."""
+
+    async def run() -> None:
+        store = open_store("sqlite:g.db", tmp_path)
+        await store.prove_writable()
+        aside = (tmp_path / name).rename(tmp_path / "aside")
+        with pytest.raises(StorageError, match="was moved, deleted or replaced while it is in use"):
+            await store.prove_writable()
+        (tmp_path / name).write_bytes(aside.read_bytes())
+        with pytest.raises(StorageError, match="was moved"):
+            await store.prove_writable()
+        aside.rename(tmp_path / name)
+        await store.prove_writable()
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_a_file_that_was_overwritten_takes_no_more_changes(tmp_path: Path) -> None:
+    """It is the same file by its number: a backup that is copied over a file in use, or what another program writes."""
+
+    async def run() -> None:
+        path = tmp_path / "g.db"
+        store = open_store("sqlite:g.db", tmp_path)
+        await store.prove_writable()
+        _checkpoint(path)
+        await store.prove_writable()
+        backup = path.read_bytes()
+        # So much that the file grows, which raises its change counter.
+        with closing(apsw.Connection(str(path))) as other:
+            other.execute("CREATE TABLE more (x); INSERT INTO more VALUES (zeroblob(100000))")
+            assert other.pragma("application_id") == sqlite.APPLICATION_ID
+        _checkpoint(path)
+        await store.prove_writable()
+        whole = path.read_bytes()
+        for content in (backup, b"", b"\0" * len(whole), b"no database " * 1_000, whole[:68] + b"Othr" + whole[72:]):
+            _overwrite(path, content)
+            with pytest.raises(StorageError, match="was overwritten while it is in use"):
+                await store.prove_writable()
+            _overwrite(path, whole)
+            await store.prove_writable()
+        await store.close()
+
+    asyncio.run(run())
+
+
+def _checkpoint(path: Path) -> None:
+    with closing(apsw.Connection(str(path))) as connection:
+        assert connection.pragma("journal_mode") == "wal"
+        assert connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE) == (0, 0)
+
+
+def _overwrite(path: Path, content: bytes) -> None:
+    """In a process of its own, as somebody else does: closing a file here would end the locks of SQLite."""
+    code = "import sys; open(sys.argv[1], 'wb').write(sys.stdin.buffer.read())"
+    subprocess.run([sys.executable, "-c", code, str(path)], input=content, check=True)

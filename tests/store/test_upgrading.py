@@ -182,6 +182,8 @@ def test_a_newer_schema_is_refused(empty_postgres_url: str, tmp_path: Path) -> N
     asyncio.run(_execute(empty_postgres_url, f"UPDATE meta SET value = '{newest + 1}' WHERE key <> 'normal_forms'"))
     with pytest.raises(StorageError, match=rf"newer Gatepost \(schema {newest + 1}, this one knows {newest}\)"):
         open_store(empty_postgres_url, tmp_path)
+    asyncio.run(_execute(empty_postgres_url, f"UPDATE meta SET value = '{newest}' WHERE key <> 'normal_forms'"))
+    open_store(empty_postgres_url, tmp_path)  # nothing was changed by the attempt
 
 
 def test_tables_of_another_program_are_refused(empty_postgres_url: str, tmp_path: Path) -> None:
@@ -198,3 +200,66 @@ def test_stores_that_open_at_the_same_time_apply_it_once(empty_postgres_url: str
             await store.close()
 
     asyncio.run(run())
+
+
+def _make_sqlite(path: Path, number: int) -> None:
+    """A storage as a build of that schema left it, with a tenant and a message in it."""
+    connection = apsw.Connection(str(path))
+    for each, statements in upgrading.schema_files():
+        if each <= number:
+            connection.execute(statements)
+    connection.pragma("application_id", sqlite.APPLICATION_ID)
+    connection.execute("INSERT INTO meta VALUES ('schema', ?)", (str(number),))
+    connection.execute("INSERT INTO tenants (uid, name, created) VALUES (?, 'one', 5)", (TENANTS[0][0],))
+    _insert_sqlite(connection, [RECORD])
+    connection.close()
+
+
+async def _make_postgres(url: str, number: int) -> None:
+    connection = await asyncpg.connect(url)
+    for each, statements in upgrading.schema_files("postgres"):
+        if each <= number:
+            await connection.execute(statements)
+    await connection.execute(f"INSERT INTO meta VALUES ('schema', '{number}')")
+    await connection.execute("INSERT INTO tenants (uid, name, created) VALUES ($1, 'one', 5)", TENANTS[0][0])
+    await _insert_postgres(connection, [RECORD])
+    await connection.close()
+
+
+async def _read_upgraded(url: str, folder: Path) -> tuple[list[str], MessageRecord | None]:
+    store = open_store(url, folder)
+    try:
+        return [tenant.name for tenant in await store.tenants.all()], await store.messages.find(RECORD.ggrid)
+    finally:
+        await store.close()
+
+
+# The schemas that builds had which called themselves 0.1.0.
+OLD_SCHEMAS = range(1, 28)
+
+
+@pytest.mark.parametrize("number", OLD_SCHEMAS)
+def test_every_schema_of_0_1_0_is_upgraded(number: int, tmp_path: Path) -> None:
+    _make_sqlite(tmp_path / "old.db", number)
+    assert asyncio.run(_read_upgraded("sqlite:old.db", tmp_path)) == (["one"], RECORD)
+    connection = apsw.Connection(str(tmp_path / "old.db"))
+    assert connection.execute("SELECT value FROM meta WHERE key = 'schema'").get == str(upgrading.schema_files()[-1][0])
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "number", [number if number == 22 else pytest.param(number, marks=pytest.mark.variant) for number in OLD_SCHEMAS]
+)
+def test_every_schema_of_0_1_0_is_upgraded_on_postgresql(number: int, empty_postgres_url: str, tmp_path: Path) -> None:
+    asyncio.run(_make_postgres(empty_postgres_url, number))
+    assert asyncio.run(_read_upgraded(empty_postgres_url, tmp_path)) == (["one"], RECORD)
+    newest = upgrading.schema_files("postgres")[-1][0]
+    assert asyncio.run(_fetch(empty_postgres_url, "SELECT value FROM meta WHERE key = 'schema'")) == str(newest)
+
+
+async def _fetch(url: str, statement: str) -> object:
+    connection = await asyncpg.connect(url)
+    try:
+        return await connection.fetchval(statement)
+    finally:
+        await connection.close()

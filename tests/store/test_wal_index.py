@@ -241,6 +241,7 @@ def _with_store(url: str, scenario: Callable[[Store, ListAnswers], Awaitable[Non
     asyncio.run(run())
 
 
+@pytest.mark.variant
 def test_a_thousand_changes_by_another_process_hold_at_once(path: Path) -> None:
     url = f"sqlite:{path}"
 

@@ -91,6 +91,7 @@ def test_a_word_ends_where_its_entry_has_no_star() -> None:
     assert [concept for _, concept in index.find(["card", "karten"])] == ["card", "card"]
 
 
+@pytest.mark.variant
 def test_what_several_languages_spell_alike_counts_as_english() -> None:
     english = {term.words: term.concept for term in _read("en")}
     spelled_alike = [

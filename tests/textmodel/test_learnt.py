@@ -47,7 +47,7 @@ def test_a_row_has_the_features_of_a_message_and_is_bounded() -> None:
     row = make_row(message, extract_features(message))
     numbers = read_row(row)
     assert len(row) == 2 * len(numbers)
-    assert list(numbers) == sorted(set(numbers.tolist()))
+    assert list(numbers) == sorted(set(numbers))
     for name in ("s:hello", "f:ann", "h:shop.example", "0000"):
         assert read_row(pack_row([name]))[0] in numbers
     long = read(b"Subject: x\r\n\r\n" + b" ".join(b"word%d" % n for n in range(5_000)))

@@ -18,6 +18,7 @@ from gatepost.textmodel.model import (
     Model,
     ModelBlend,
     ModelError,
+    keep_model,
     load_models,
     load_shipped_model,
     load_shipped_models,
@@ -55,6 +56,16 @@ def seen(text: str, *marks: str) -> Features:
 )
 def test_a_score_is_a_sum(given: Features, raw: float) -> None:
     assert toy().score(given).logit == pytest.approx(raw, abs=1e-5)
+
+
+def test_a_kept_model_is_the_one_that_was_kept() -> None:
+    content = toy().to_bytes()
+    kept, made = keep_model(content).open(), parse_model(content)
+    assert (kept.words, kept.slope, kept.offset, kept.about) == (made.words, made.slope, made.offset, made.about)
+    for text in ("free pills", "nothing known", "meeting p1lls"):
+        assert kept.score(seen(text, "#links 0")) == made.score(seen(text, "#links 0"))
+    assert kept.name(4) == made.name(4) == "free pills"
+    assert kept.to_bytes() == made.to_bytes()
 
 
 def test_no_evidence_leaves_the_prior() -> None:

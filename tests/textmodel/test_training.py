@@ -41,6 +41,7 @@ def world(seed: int = 3) -> list[Example]:
     return made
 
 
+@pytest.mark.variant
 def test_the_same_seed_and_mail_give_the_same_model() -> None:
     assert learn(world(), seed=5).to_bytes() == learn(world(), seed=5).to_bytes()
 
@@ -79,6 +80,7 @@ def test_wrong_reports_do_not_turn_the_model_round(count: int) -> None:
     assert good < bad
 
 
+@pytest.mark.variant
 def test_a_flood_of_wrong_reports_is_bounded() -> None:
     """However many there are, they weigh together less than what two collections agree on."""
     for count in (400, 4_000):

@@ -41,6 +41,7 @@ def test_every_message_is_counted(
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"roc.svg", "reliability.svg", "wrong.tsv"}
 
 
+@pytest.mark.variant
 @pytest.mark.process
 def test_a_page_does_not_run_what_strangers_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

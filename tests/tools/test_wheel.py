@@ -37,6 +37,7 @@ def build(folder: Path, when: int) -> Path:
     return folder / "dist" / done.stdout.split()[-1]
 
 
+@pytest.mark.variant
 def test_two_builds_are_the_same(tmp_path: Path) -> None:
     first = build(tmp_path / "here", 1_700_000_000)
     second = build(tmp_path / "elsewhere" / "deeper", 1_700_086_401)

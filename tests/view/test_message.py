@@ -195,6 +195,7 @@ def test_hostile_mail_is_only_text_on_a_page(shared: Callable[[str], Path]) -> N
         assert made.fields
 
 
+@pytest.mark.variant
 @pytest.mark.shared
 def test_real_mail(shared: Callable[[str], Path]) -> None:
     files = sorted(shared("mail-dev").rglob("*.eml"))[::200]

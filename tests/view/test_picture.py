@@ -96,6 +96,7 @@ def test_a_large_one_is_made_smaller_in_its_shape(size: tuple[int, int]) -> None
     assert found.width / found.height == pytest.approx(size[0] / size[1], rel=0.3)
 
 
+@pytest.mark.variant
 def test_a_picture_that_does_not_compress_stays_within_its_most() -> None:
     packed = io.BytesIO()
     Image.effect_noise((1_500, 1_500), 200).convert("RGB").save(packed, "png")

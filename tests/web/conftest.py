@@ -25,12 +25,14 @@ from gatepost.api.server import server_config
 from gatepost.ids import new_id
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
+from gatepost.mailboxes.removal import MailRemover, OpensMailbox
 from gatepost.report import Line, Report
 from gatepost.scanning.held_mail import (
     Deleted,
     DeleteOrder,
     ExportOrder,
     HeldMailOrder,
+    HtmlOrder,
     NotHeld,
     NotSent,
     PictureOrder,
@@ -44,11 +46,12 @@ from gatepost.service.data_folder import DataFolder
 from gatepost.service.publishing import NodePublisher
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.keys import OpenidConnectSettings
+from gatepost.settings.remediation import RemediationSettings
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
-from gatepost.view.values import HeaderLine, NotShown, Passage, Picture, PictureLine, View
+from gatepost.view.values import Ended, HeaderLine, HtmlView, NotShown, Opened, Passage, Picture, PictureLine, View
 from gatepost.web import credentials
 from gatepost.web.configuration import Publisher
 from gatepost.web.context import FeedLine, Installation, SignInRules
@@ -154,8 +157,12 @@ class Core:
                 await self.store.audit.note_export(order.ggrid, order.tenant, order.by)
             return self.raw[order.ggrid]
         text = self.raw[order.ggrid].decode()
+        if isinstance(order, HtmlOrder):
+            return HtmlView((Opened("p", "color:red;"), text, Ended()))
         picture = PictureLine(0, "1.2", "cat.png", "png", 70, 1, 1)
-        return View((HeaderLine("Subject", text),), passages=(Passage("1", "plain", text),), pictures=(picture,))
+        return View(
+            (HeaderLine("Subject", text),), passages=(Passage("1", "plain", text),), pictures=(picture,), pages=1
+        )
 
     async def _release(self, order: ReleaseOrder) -> Released | NotSent | NotHeld:
         if self.refuses:
@@ -257,8 +264,10 @@ class Site:
         rules: SignInRules | None = None,
         openid: OpenidConnectSettings | None = None,
         publisher: Publisher | None = None,
+        remediation: tuple[RemediationSettings, OpensMailbox] | None = None,
     ) -> None:
         self._folder, self._rules, self._openid = folder, rules, openid
+        self._remediation = remediation
         self._publisher = publisher or new_publisher(folder)
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
@@ -297,7 +306,9 @@ class Site:
             test_alert=self._test_alert,
         )
         openid = OpenidClient(self._openid, self.url) if self._openid else None
-        pages = build_site(services, installation, rules=self._rules, openid=openid)
+        settings, opens = self._remediation or (None, None)
+        remover = MailRemover(settings, self.store.removed_mail, opens) if settings and opens else None
+        pages = build_site(services, installation, rules=self._rules, openid=openid, remover=remover)
         app = create_app(services, tokens=[], routes=pages.routes, error_page=pages.error_page)
         self._server = uvicorn.Server(server_config(app))
         self._loop.call_soon(self._ready.set)
@@ -339,12 +350,18 @@ class Site:
         return name
 
     def message(
-        self, tenant: str | None = None, report: Report = REPORT, *, held: bool = False, text: str = "held text"
+        self,
+        tenant: str | None = None,
+        report: Report = REPORT,
+        *,
+        held: bool = False,
+        text: str = "held text",
+        source: str = "",
     ) -> str:
         """A message on record, held if that is asked for; its ggrid."""
         envelope = Envelope("ann@example.org", ("bob@example.com",), "192.0.2.7", "mail.example.org", tenant)
         now = int(time.time() * 1000)
-        record = MessageRecord(new_id(), now - 20, now, envelope, 512, "ab" * 32, report)
+        record = MessageRecord(new_id(), now - 20, now, envelope, 512, "ab" * 32, report, source=source)
         self.run(self.store.messages.record(record))
         if held:
             self.run(self.store.quarantine.hold(record))

@@ -137,5 +137,16 @@ async def _fill_operation(store: Store, text: str) -> dict[str, str]:
     published = (await store.publishing.publish(content, "digest", text, CLI)).number
     # Back to the files of the node, which can be edited.
     await store.publishing.fail_rollout("node", text, published, 0, text)
-    await store.publishing.put_draft(DraftContent({"guard.yml history.retention": text}, {"": text}), 0, 0, by)
-    return {"version": str(version), "published": str(published)}
+    item = {"domains": [text, text], "nextHop": {text: text}, "tls": text, "onFailure": text, "ldap": {"base": text}}
+    packed = msgspec.json.encode([item]).decode()
+    settings = {
+        "guard.yml history.retention": text,
+        "guard.yml delivery.routes": packed,
+        "guard.yml recipientVerification.rules": packed,
+        "guard.yml flowControl.rateLimits.host": msgspec.json.encode({"messages": text}).decode(),
+        "abby.yml signIn.secondFactorTenants": msgspec.json.encode([text]).decode(),
+    }
+    if earlier := await store.publishing.draft():
+        await store.publishing.discard_draft(earlier.revision, by)
+    assert await store.publishing.put_draft(DraftContent(settings, {"": text}), 0, 0, by)
+    return {"version": str(version), "published": str(published), "item": "0"}

@@ -2,7 +2,9 @@
 of the scanning API as published changes; the checklist of the first days."""
 
 import hashlib
+import json
 import re
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +20,8 @@ from gatepost.settings import files
 from gatepost.settings.keys import AbbySettings
 from gatepost.store.audit import Actor
 from gatepost.store.message_records import MessageRecord
-from gatepost.web.configuration import EDITABLE, parse_value, render_value
+from gatepost.store.publishing import DraftContent, VersionContent
+from gatepost.web.configuration import EDITABLE, apply_draft, parse_value, render_value
 
 TOKEN = "0123456789abcdef" * 4
 GUARD = """scanSources: {restApi: {host: 127.0.0.1, port: 9785}}
@@ -52,18 +55,24 @@ def revision(page: str) -> str:
     return found[1]
 
 
-def save(visitor: Any, **fields: str) -> str:
-    """Save a draft with these values besides what the page shows; the page afterwards."""
-    page = visitor.get("/configuration").text
-    answer = visitor.post("/configuration", {"revision": revision(page), **fields})
+def save(visitor: Any, path: str = "/configuration", **fields: str | list[str]) -> str:
+    """Save a draft with these values besides what the page shows; the page of the draft afterwards."""
+    page = visitor.get(path).text
+    name = path.removeprefix("/configuration").strip("/") or "settings"
+    answer = visitor.post("/configuration", {"revision": revision(page), "page": name, **fields})
     assert answer.status_code == 303, answer.text
-    return str(visitor.get("/configuration").text)
+    return str(visitor.get("/configuration/draft").text)
 
 
 def publish(visitor: Any, page: str, reason: str = "because", **more: str) -> Any:
     running = re.search(r'name="running" value="(\d+)"', page)
     fields = {"revision": revision(page), "running": running[1] if running else "0", "reason": reason, **more}
     return visitor.post("/configuration/publish", fields)
+
+
+def control_of(page: str, name: str) -> str:
+    identity = re.sub(r"[^A-Za-z0-9]+", "-", name)
+    return page.partition(f'id="{identity}-help"')[2].partition("-name")[0]
 
 
 def test_from_draft_to_version_and_back(node: Any) -> None:
@@ -73,13 +82,14 @@ def test_from_draft_to_version_and_back(node: Any) -> None:
     assert 'value="40"' in first
     assert TOKEN not in first
     page = save(visitor, **{"guard.yml history.retention": "60", "policy ": POLICY.replace("deliver", "quarantine")})
-    assert "history.retention" in page.partition("What the draft changes")[2].partition("Settings")[0]
+    assert "history.retention" in page.partition("What the draft changes")[2].partition("Publish")[0]
     assert "+decision = &#34;quarantine&#34;" in page
+    assert "2 changes" in page
     assert node.run(node.store.publishing.history()) == (), "a draft changes nothing"
     tried = visitor.post("/configuration/try")
     assert "decisions would change" in tried.text
     assert publish(visitor, page, reason="").status_code == 400
-    assert node.went(publish(visitor, page, "longer")) == "/configuration published"
+    assert node.went(publish(visitor, page, "longer")) == "/configuration/versions published"
     version = node.run(node.store.publishing.find(1))
     assert version.info.actor == f"user:{visitor.who}"
     assert version.content.documents["guard.yml"]["history"] == {"retention": 60}
@@ -91,24 +101,101 @@ def test_from_draft_to_version_and_back(node: Any) -> None:
     assert node.run(node.store.publishing.find(2)).content.documents["guard.yml"]["history"] == {}
     compared = visitor.get("/configuration/versions/1").text
     assert "Roll back to version 1" in compared
-    assert (
-        node.went(visitor.post("/configuration/versions/1/roll-back", {"running": "2"})) == "/configuration rolled-back"
-    )
+    assert "Roll back to 1…" in visitor.get("/configuration/versions").text
+    went = node.went(visitor.post("/configuration/versions/1/roll-back", {"running": "2"}))
+    assert went == "/configuration/versions rolled-back"
     assert node.run(node.store.publishing.rollout()).wanted == 3
     assert node.run(node.store.publishing.find(3)).content == version.content
-    assert "(content of version 1)" in visitor.get("/configuration").text
+    versions = visitor.get("/configuration/versions").text
+    assert "(content of version 1)" in versions
+    assert re.search(r"<strong>3</strong> <span class=\"badge good\">✓ current", versions)
+
+
+def draft_of(node: Any) -> dict[str, str]:
+    draft = node.run(node.store.publishing.draft())
+    return dict(draft.content.settings) if draft else {}
+
+
+def test_controls_have_units_boxes_and_words(node: Any) -> None:
+    """What a page offers for a key follows from its schema; what comes back is what a file would have."""
+    visitor, tenant = node.visitor(), node.new_tenant()
+    page = visitor.get("/configuration").text
+    size = control_of(page, "guard.yml quarantine.maxSize")
+    assert 'value="20"' in size
+    assert '<option value="GB" selected>GB</option>' in size
+    assert '<option value="bytes"' not in size
+    roles = control_of(page, "abby.yml signIn.secondFactor")
+    assert roles.count('type="checkbox"') == 3
+    assert tenant in control_of(page, "abby.yml signIn.secondFactorTenants")
+    answer = visitor.post(
+        "/configuration",
+        {
+            "revision": "0",
+            "guard.yml quarantine.maxSize": "1.5",
+            "guard.yml quarantine.maxSize unit": "GB",
+            "guard.yml stageLimit": "7",
+            "guard.yml stageLimit unit": "seconds",
+            "abby.yml signIn.secondFactor": ["administrator", "analyst"],
+            "guard.yml history.headers": "false",
+            "guard.yml domainReports.addresses": "dmarc@example.com\r\ntls@example.com",
+            "shown": ["abby.yml signIn.secondFactorTenants", "abby.yml signIn.secondFactor"],
+        },
+    )
+    assert node.went(answer) == "/configuration draft-saved"
+    assert draft_of(node) == {
+        "guard.yml quarantine.maxSize": "1610612736",
+        "guard.yml stageLimit": "7000",
+        "abby.yml signIn.secondFactor": '["administrator", "analyst"]',
+        "guard.yml history.headers": "false",
+        "guard.yml domainReports.addresses": '["dmarc@example.com", "tls@example.com"]',
+    }
+    page = visitor.get("/configuration").text
+    assert "5 changes" in page
+    size = control_of(page, "guard.yml quarantine.maxSize")
+    assert 'value="1536"' in size
+    assert "default: 20 GB" in size
+    assert "● changed" in size
+    assert 'name="reset" value="guard.yml quarantine.maxSize"' in size
+    kept = {"guard.yml quarantine.maxSize": "1536", "guard.yml quarantine.maxSize unit": "MB"}
+    visitor.post("/configuration", {"revision": "1", "reset": "guard.yml quarantine.maxSize", **kept})
+    assert "guard.yml quarantine.maxSize" not in draft_of(node)
+    assert "≠ default" in control_of(visitor.get("/configuration").text, "guard.yml history.retention")
+
+
+def test_what_is_sent_twice_or_changes_nothing(node: Any) -> None:
+    visitor = node.visitor()
+    same = {"revision": "0", "guard.yml history.retention": "40"}
+    assert node.went(visitor.post("/configuration", same)) == "/configuration draft-same"
+    other = {"revision": "0", "guard.yml history.retention": "41"}
+    assert node.went(visitor.post("/configuration", other)) == "/configuration draft-saved"
+    assert node.went(visitor.post("/configuration", other)) == "/configuration draft-saved", "a second click"
+    assert node.run(node.store.publishing.draft()).revision == 1
+    back = {"revision": "1", "guard.yml history.retention": "40"}
+    assert node.went(visitor.post("/configuration", back)) == "/configuration draft-empty"
+    assert node.run(node.store.publishing.draft()) is None
+
+
+def test_settings_are_searched(node: Any) -> None:
+    visitor = node.visitor()
+    page = visitor.get("/configuration?q=second+factor").text
+    assert "Roles that need a second factor" in page
+    assert "Keep results for" not in page
+    assert "No setting has these words" in visitor.get("/configuration?q=nothing+at+all").text
+    answer = visitor.post("/configuration", {"revision": "0", "q": "a b", "guard.yml history.retention": "9"})
+    assert answer.headers["location"] == "/configuration?q=a%20b", "the search stays, and what it hid stays as it was"
+    assert draft_of(node) == {"guard.yml history.retention": "9"}
 
 
 def test_the_policy_of_outbound_mail_is_one_of_them(node: Any) -> None:
     """It is there where mail is outbound, and a trial judges such mail by it."""
-    assert "Outbound mail" not in node.visitor().get("/configuration").text
+    assert "Outbound mail" not in node.visitor().get("/configuration/policies").text
     guard = node.folder / files.GUARD_FILE
     smtp = "smtp: {host: 127.0.0.1, port: 10025, outbound: {hosts: [192.0.2.1]}}"
     guard.write_text(GUARD.replace("port: 9785}}", f"port: 9785}}, {smtp}}}"))
     visitor = node.visitor()
     strict = '[kinds."text:urgency"]\nweight = 50\n[groups.lures]\ncap = 50\n'
     page = save(visitor, **{"policy outbound": strict})
-    assert '<label for="p2">Outbound mail</label>' in page
+    assert '<label for="p2">Outbound mail</label>' in visitor.get("/configuration/policies").text
     assert "policy/outbound.toml" in page
     now = int(time.time() * 1000)
     for outbound in (False, True):
@@ -132,16 +219,22 @@ def test_faults_stand_beside_their_settings(node: Any) -> None:
         "policy ": "[verdicts.bulk]\ndecision = 7\n",
     }
     page = save(visitor, **wrong)
-    row = page.partition("<code>history.retention</code></label>")[2].partition("</tr>")[0]
-    assert "must be" in row
+    settings = visitor.get("/configuration").text
+    row = control_of(settings, "guard.yml history.retention")
+    assert "Write a number, such as 30 days." in row
     assert 'value="soon"' in row
-    assert "must not be a reference" in page.partition("<code>publicUrl</code></label>")[2].partition("</tr>")[0]
+    assert "Write a number, such as 5 seconds." in control_of(settings, "guard.yml stageLimit")
+    assert "ust not be a reference" in control_of(settings, "abby.yml publicUrl")
     assert "must leave a way to sign in" in page
     assert "The draft has faults" in page
     assert "Publish for all nodes" not in page
     alone = save(visitor, **{"guard.yml history.retention": "soon"})
     assert "Publish for all nodes" not in alone, "also where every fault stands beside its setting"
-    assert publish(visitor, alone).status_code == 400
+    small = save(visitor, **{"guard.yml quarantine.maxSize": "5", "guard.yml quarantine.maxSize unit": "MB"})
+    assert "Publish for all nodes" not in small
+    settings = visitor.get("/configuration").text
+    assert "Must be at least 64 MB." in control_of(settings, "guard.yml quarantine.maxSize"), "in units of the page"
+    assert publish(visitor, small).status_code == 400
     page = save(visitor, **wrong)
     assert publish(visitor, page).status_code == 400
     assert node.run(node.store.publishing.history()) == ()
@@ -154,10 +247,15 @@ def test_faults_stand_beside_their_settings(node: Any) -> None:
 def test_only_some_settings_can_be_changed_here(node: Any) -> None:
     visitor = node.visitor()
     page = save(visitor, **{"guard.yml delivery.nextHop": "smtp://evil.example:25", "abby.yml staticApiTokens": "[]"})
-    assert "Nothing differs" in page
+    assert "There is no draft" in page, "a page takes only what it shows"
     keys = [key for each in EDITABLE.values() for key in each]
-    reaching = [key for key in keys if re.search(r"(?i)file|path|folder|host|secret|token|hop|openid|url", key)]
-    assert reaching == ["publicUrl"], "nothing that names a file, a host or a secret"
+    reaching = [key for key in keys if re.search(r"(?i)file|path|folder|secret|token|openid|url|password$|key", key)]
+    assert reaching == ["publicUrl", "publicUrl"], "nothing that names a file or a secret"
+    for text in ('{"a": "${file:/etc/passwd}"}', '["${env:HOME}"]', "${file:/etc/passwd}"):
+        _, faults = apply_draft(
+            VersionContent({"guard.yml": {}}, {}), DraftContent({"guard.yml delivery.routes": text})
+        )
+        assert [each.sentence for each in faults] == ["must not be a reference to a file or the environment here"]
 
 
 def test_two_administrators_do_not_overwrite_each_other(node: Any) -> None:
@@ -182,10 +280,217 @@ def test_other_roles_and_tenants_do_not_see_it(node: Any) -> None:
     assert node.visitor("analyst").get("/configuration").status_code == 403
     assert node.visitor("administrator", tenant).get("/configuration").status_code == 403
     auditor = node.visitor("auditor")
-    assert "Save draft" not in auditor.get("/configuration").text
-    for path in ("", "/publish", "/discard", "/try", "/versions/1/roll-back"):
+    for page in ("", "/routes", "/recipients", "/flow", "/policies", "/draft", "/versions", "/routes/new"):
+        assert "Save draft</button>" not in auditor.get(f"/configuration{page}").text.replace(
+            'aria-hidden="true">Save', ""
+        )
+        answer = node.visitor("administrator", tenant).get(f"/configuration{page}")
+        assert "It is for administrators of the whole deployment" in answer.text, "who may is said"
+    for path in ("", "/publish", "/discard", "/try", "/versions/1/roll-back", "/routes/new", "/connections"):
         assert auditor.post(f"/configuration{path}", {"revision": "0"}).status_code == 403
     assert auditor.post("/tokens", {"name": "x"}).status_code == 403
+
+
+ROUTES = "guard.yml delivery.routes"
+
+
+def hop(name: str, *rows: tuple[str, str, str, str]) -> dict[str, list[str]]:
+    """The fields of next hops: protocol, host, port and share of each row."""
+    names = ("protocol", "host", "port", "share")
+    return {f"{name} {each}": [row[index] for row in rows] for index, each in enumerate(names)}
+
+
+def test_a_route_from_its_form_to_a_version(node: Any) -> None:
+    visitor = node.visitor()
+    assert "No routes" in visitor.get("/configuration/routes").text
+    fields = {
+        "revision": "0",
+        f"{ROUTES}.domains": "example.com\r\n*.example.org",
+        **hop(
+            f"{ROUTES}.nextHop",
+            ("smtp", "mx.example.com", "25", ""),
+            ("lmtp", "2001:db8::1", "24", ""),
+            ("", "", "", ""),
+        ),
+        f"{ROUTES}.tls": "required",
+        f"{ROUTES}.timeout": "2",
+        f"{ROUTES}.timeout unit": "minutes",
+    }
+    answer = visitor.post("/configuration/routes/new", fields)
+    assert node.went(answer) == "/configuration/routes draft-saved"
+    visitor.post(
+        "/configuration/routes/new",
+        {"revision": "1", "then": "stay", **hop(f"{ROUTES}.nextHop", ("smtp", "a b", "x", "y"))},
+    )
+    page = visitor.get("/configuration/routes").text
+    assert "smtp://mx.example.com:25, lmtp://[2001:db8::1]:24" in page
+    assert "Must be" in page, "a fault stands in the row of its route"
+    wrong = visitor.get("/configuration/routes/1").text
+    assert 'value="a b"' in control_of(wrong, f"{ROUTES}.nextHop"), "what was typed is shown again"
+    assert 'class="fault"' in control_of(wrong, f"{ROUTES}.nextHop")
+    assert visitor.post("/configuration/connections", {"page": "routes"}).text.count("Nothing was sent") == 0
+    visitor.post("/configuration/routes/1", {"revision": "2", "do": "up"})
+    assert json.loads(draft_of(node)[ROUTES])[1]["domains"] == ["example.com", "*.example.org"]
+    visitor.post("/configuration/routes/0", {"revision": "3", "do": "remove"})
+    shares = hop("guard.yml delivery.nextHop", ("smtp", "a.example", "25", "3"), ("smtp", "b.example", "", ""))
+    by_mx = hop("guard.yml delivery.nextHop", ("mx", "", "", ""), ("smtp", "", "", ""))
+    save(visitor, "/configuration/routes", shown="guard.yml delivery.nextHop", **by_mx)
+    assert draft_of(node)["guard.yml delivery.nextHop"] == '"mx:"'
+    assert '<option value="mx" selected>MX</option>' in visitor.get("/configuration/routes").text
+    page = save(visitor, "/configuration/routes", shown="guard.yml delivery.nextHop", **shares)
+    assert "2 changes" in page
+    assert node.went(publish(visitor, page)).endswith("published")
+    delivery = node.run(node.store.publishing.find(1)).content.documents["guard.yml"]["delivery"]
+    assert delivery["routes"] == [
+        {
+            "domains": ["example.com", "*.example.org"],
+            "nextHop": ["smtp://mx.example.com:25", "lmtp://[2001:db8::1]:24"],
+            "tls": "required",
+            "timeout": 120_000,
+        }
+    ]
+    assert delivery["nextHop"] == {"smtp://a.example:25": 3, "smtp://b.example": 1}
+    assert visitor.get("/configuration/routes/9").status_code == 404
+
+
+def test_a_trial_of_routes_connects(node: Any) -> None:
+    """The next hop of the file is closed; one that greets is told apart."""
+    visitor = node.visitor()
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    rows = hop("guard.yml delivery.nextHop", ("smtp", "127.0.0.1", str(port), ""))
+    save(visitor, "/configuration/routes", shown="guard.yml delivery.nextHop", **rows)
+    tried = visitor.post("/configuration/connections", {"page": "routes"}).text
+    assert "✗ failed" in tried
+    assert f"smtp://127.0.0.1:{port} cannot be reached" in tried.replace("  ", " ") or str(port) in tried
+    assert "Nothing was sent" in tried
+    none = visitor.post("/configuration/connections", {"page": "recipients"}).text
+    assert "There is nothing to connect to" in none
+
+
+def test_credentials_go_nowhere_else(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A next hop that gets credentials is shown and cannot be changed, whatever a form says."""
+    monkeypatch.setenv("HOP_PASSWORD", "p")
+    auth = 'auth: {user: gate, password: "${env:HOP_PASSWORD}"}'
+    guard = node.folder / files.GUARD_FILE
+    route = f'{{domains: [example.com], nextHop: "smtp://in.example:25", tls: required, {auth}}}'
+    guard.write_text(GUARD.replace("10026", f'10026", tls: required, {auth}, routes: [{route}], timeout: 5000}}#'))
+    visitor = node.visitor()
+    page = visitor.get("/configuration/routes").text
+    assert "with credentials" in page
+    assert "changed in the file only" in control_of(page, "guard.yml delivery.nextHop")
+    evil = hop("guard.yml delivery.nextHop", ("smtp", "evil.example", "25", ""))
+    fields = {"guard.yml delivery.tls": "off", "guard.yml delivery.timeout": "6000"}
+    save(visitor, "/configuration/routes", shown="guard.yml delivery.nextHop", **evil, **fields)
+    assert draft_of(node) == {"guard.yml delivery.timeout": "6000"}
+    item = visitor.get("/configuration/routes/0").text
+    assert "changed in the file only" in control_of(item, f"{ROUTES}.nextHop")
+    assert "HOP_PASSWORD" not in item
+    fields = {"revision": "1", f"{ROUTES}.domains": "other.example", f"{ROUTES}.tls": "off"}
+    visitor.post("/configuration/routes/0", {**fields, **hop(f"{ROUTES}.nextHop", ("smtp", "evil.example", "", ""))})
+    (stated,) = json.loads(draft_of(node)[ROUTES])
+    assert (stated["domains"], stated["nextHop"], stated["tls"]) == (
+        ["other.example"],
+        "smtp://in.example:25",
+        "required",
+    )
+    running = VersionContent({"guard.yml": {"delivery": {"routes": [{**stated, "domains": ["example.com"]}]}}}, {})
+    moved = DraftContent({ROUTES: json.dumps([{**stated, "nextHop": "smtp://evil.example"}])})
+    (fault,) = apply_draft(running, moved)[1]
+    assert "would send credentials elsewhere" in fault.sentence
+
+
+def test_rules_for_recipients(node: Any) -> None:
+    visitor, rules = node.visitor(), "guard.yml recipientVerification.rules"
+    fields = {
+        "revision": "0",
+        f"{rules}.domains": "example.com",
+        f"{rules}.recipientList": "true",
+        f"{rules}.ldap on": "1",
+        f"{rules}.ldap.servers": "ldaps://dir.example",
+        f"{rules}.ldap.base": "dc=example",
+        f"{rules}.ldap.filter": "(mail={address})",
+        f"{rules}.ldap.startTls": "true",
+        f"{rules}.ldap.verify": "true",
+        f"{rules}.ldap.timeout": "5",
+        f"{rules}.ldap.timeout unit": "seconds",
+        f"{rules}.onFailure": "accept",
+        f"{rules}.tagSeparator": "",
+    }
+    assert node.went(visitor.post("/configuration/recipients/new", fields)).endswith("draft-saved")
+    (rule,) = json.loads(draft_of(node)[rules])
+    ldap = {"servers": ["ldaps://dir.example"], "base": "dc=example", "filter": "(mail={address})"}
+    stated = {
+        "domains": ["example.com"],
+        "recipientList": True,
+        "ldap": ldap,
+        "onFailure": "accept",
+        "tagSeparator": "",
+    }
+    assert rule == stated, "what is the default is not stated"
+    page = visitor.get("/configuration/recipients").text
+    assert "the list known-recipients, LDAP" in page
+    assert "has faults" not in page
+    visitor.post("/configuration/recipients/0", {"revision": "1", f"{rules}.domains": "example.com"})
+    assert "ust have a source" in visitor.get("/configuration/recipients/0").text
+
+
+def test_flow_control_is_switched_on_and_off(node: Any) -> None:
+    visitor, limit = node.visitor(), "guard.yml flowControl.rateLimits.host"
+    page = visitor.get("/configuration/flow").text
+    assert "Connections of one address" not in page, "there is no SMTP source"
+    fields = {
+        f"{limit} on": "1",
+        f"{limit}.messages": "100",
+        f"{limit}.windowMinutes": "1",
+        f"{limit}.windowMinutes unit": "hours",
+        "guard.yml flowControl.exemptHosts": "192.0.2.1, 2001:db8::/48",
+        "shown": limit,
+        "guard.yml maxThrottleDelay": "10",
+        "guard.yml maxThrottleDelay unit": "seconds",
+    }
+    page = save(visitor, "/configuration/flow", **fields)
+    assert draft_of(node)[limit] == '{"messages": 100}'
+    assert draft_of(node)["guard.yml flowControl.exemptHosts"] == '["192.0.2.1", "2001:db8::/48"]'
+    assert "3 changes" in page
+    save(visitor, "/configuration/flow", shown=limit)
+    assert limit not in draft_of(node)
+    save(visitor, "/configuration/flow", shown=limit, **{f"{limit} on": "1", f"{limit}.messages": "many"})
+    page = visitor.get("/configuration/flow").text
+    assert "Write a number, such as 1." in control_of(page, f"{limit}.messages")
+
+
+def test_weights_are_edited_in_the_table_into_the_draft(node: Any) -> None:
+    visitor = node.visitor()
+    assert "Edit weights" in visitor.get("/policy").text
+    page = visitor.get("/policy?edit=1").text
+    assert 'name="weight auth:dmarc-fail" value="2"' in page
+    table = {"revision": "0", "scope": "global", "weight auth:dmarc-fail": "4,5", "threshold spam": "6"}
+    assert node.went(visitor.post("/policy/draft", table)) == "/policy?scope=global&edit=1 draft-saved"
+    (text,) = node.run(node.store.publishing.draft()).content.policies.values()
+    assert text.startswith(POLICY.rstrip()), "what stood there stays"
+    assert '[kinds."auth:dmarc-fail"]\nweight = 4.5\n' in text
+    assert "2 changes" in visitor.get("/policy").text, "the bar is on the page of the policy, too"
+    assert 'name="weight auth:dmarc-fail" value="4.5"' in visitor.get("/policy?edit=1").text
+    wrong = visitor.post("/policy/draft", {"revision": "1", "scope": "global", "weight auth:dmarc-fail": "much"})
+    assert wrong.status_code == 400
+    assert "must be a number between 0 and 1000, not much" in wrong.text
+    assert 'value="much"' in wrong.text
+    back = {"revision": "1", "scope": "global", "weight auth:dmarc-fail": "2", "decision bulk": "quarantine"}
+    tried = visitor.post("/policy/draft/try", back)
+    assert "decisions would change" in tried.text
+    (text,) = node.run(node.store.publishing.draft()).content.policies.values()
+    assert "dmarc-fail" not in text or "weight = 4.5" not in text
+    assert 'decision = "quarantine"' in text
+    trial = visitor.post("/policy", {"scope": "global", "text": '[kinds."auth:spf-fail"]\nweight = 3.0\n'})
+    assert "Put into the draft" in trial.text
+    put = {"revision": "2", "scope": "global", "text": '[kinds."auth:spf-fail"]\nweight = 3.0\n'}
+    assert node.went(visitor.post("/policy/draft", put)).endswith("draft-saved")
+    (text,) = node.run(node.store.publishing.draft()).content.policies.values()
+    assert '[kinds."auth:spf-fail"]\nweight = 3.0\n' in text
+    for other in (node.visitor("auditor"), node.visitor("administrator", node.new_tenant())):
+        assert "Edit weights" not in other.get("/policy").text
+        assert other.post("/policy/draft", put).status_code == 403
 
 
 def test_a_token_is_made_and_revoked_as_a_version(node: Any) -> None:

@@ -15,7 +15,7 @@ CHANGES = [
 ]
 PUBLIC_CHANGES = [row for row in PAGES if isinstance(row, PublicRoute) and row.method == "POST"]
 WITH_PERMISSION = [row for row in PAGES if not isinstance(row, PublicRoute) and row.may]
-PARTS = ("scope", "name", "ggrid", "index", "number", "published", "uid", "id", "version", "kind", "link")
+PARTS = ("scope", "name", "ggrid", "index", "number", "published", "item", "uid", "id", "version", "kind", "link")
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 

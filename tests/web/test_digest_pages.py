@@ -273,9 +273,20 @@ def test_own_entries_where_the_tenant_permits_them(site: Any, mailbox: Mailbox) 
 def test_words_of_the_language(mailbox: Mailbox) -> None:
     mailbox.prefer(language="de", zone="Europe/Berlin")
     page = mailbox.client.get(mailbox.fresh()).text
-    assert '<html lang="de">' in page
+    assert '<html lang="de" dir="ltr">' in page
     assert "An mein Postfach freigeben" in page
     assert "Europe/Berlin" in page
+
+
+def test_without_a_choice_the_browser_says_which_language(mailbox: Mailbox) -> None:
+    mailbox.prefer(language="")
+    page = mailbox.client.get(mailbox.fresh(), headers={"Accept-Language": "ar-EG, en;q=0.5"}).text
+    assert '<html lang="ar" dir="rtl">' in page
+    assert "إفراج إلى صندوق بريدي" in page
+    assert "Release to my mailbox" in mailbox.client.get(mailbox.fresh()).text
+    wrong = mailbox.client.get("/digest/wrong", headers={"Accept-Language": "pl"})
+    assert wrong.status_code == 404
+    assert "Ten link nie działa" in wrong.text
 
 
 def test_a_form_of_another_site_does_nothing(site: Any, mailbox: Mailbox) -> None:

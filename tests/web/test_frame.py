@@ -3,6 +3,7 @@
 import html
 import re
 from datetime import UTC, datetime
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from gatepost.store.audit import CLI
 from gatepost.store.engine import Write
 from gatepost.web.charts import CARD, Column, draw_stacked_bars
 from gatepost.web.forms import Form, Period, parse_period, parse_time
+from gatepost.web.rendering import NAVIGATION
 from gatepost.web.time_zones import format_moment, times_in, zone_names
 
 NOW = 1_793_880_000_000  # 2026-11-05T12:00:00Z
@@ -207,17 +209,17 @@ def test_polling_is_no_use_of_a_session(site: Any) -> None:
 def test_the_legend_leads_to_the_messages_of_its_span(site: Any, tenant: str) -> None:
     site.message(tenant)
     page = html.unescape(site.visitor(tenant=tenant).get("/?span=hours").text)
-    path = re.search(r'href="(/messages\?verdict=spam&since=[^"]+)"', page)
+    path = re.search(r'href="(/messages\?q=verdict%3Aspam\+after[^"]+)">spam</a>', page)
     assert path
     assert "Act now" in site.visitor(tenant=tenant).get(path[1]).text
-    assert "Scans start without delay." in page
+    assert "scans start without delay" in page
 
 
 def test_the_overview_says_what_is_most_frequent_and_leads_there(site: Any, tenant: str) -> None:
     ggrid = site.message(tenant)
     visitor = site.visitor(tenant=tenant)
     page = html.unescape(visitor.get("/?span=hours").text)
-    found = re.findall(r'<li><span class="cut"[^>]*><a href="([^"]+)">([^<]+)</a>', page)
+    found = re.findall(r'<li><span class="cut"[^>]*><a dir="auto" href="([^"]+)">([^<]+)</a>', page)
     assert {text for _, text in found} == {
         "bob@example.com",
         "evil.example",
@@ -296,6 +298,7 @@ def test_a_page_says_who_may_use_it_and_whose_tenant_it_is(site: Any) -> None:
     tenant = site.new_tenant("Harbour Clinic of the frame")
     said = site.visitor("administrator", tenant).get("/system").text
     assert "Administrators of one tenant cannot use this page. It is for administrators of the whole deployment" in said
+    assert "Harbour Clinic of the frame" in said, "the corner names the tenant, also where the page is refused"
     assert (
         "Auditors cannot use this page. Administrators and analysts can: ask one of them."
         in site.visitor("auditor", tenant).get("/scan").text
@@ -335,3 +338,18 @@ def test_what_strangers_write_has_the_direction_of_its_script() -> None:
                 faults.append(f"{path.name}: {found[0]}")
     assert seen > 15
     assert faults == []
+
+
+def test_every_link_of_the_menu_has_an_icon_of_its_own() -> None:
+    static = files("gatepost.web").joinpath("static")
+    drawn = re.findall(r'<symbol id="([a-z-]+)"', static.joinpath("icons.svg").read_text())
+    assert len(drawn) == len(set(drawn))
+    assert {link.path[1:] or "overview" for link in NAVIGATION} <= set(drawn)
+
+
+def test_one_scale_of_type() -> None:
+    """A page has few sizes of type, each with a name; what is relative to its surroundings has none."""
+    css = files("gatepost.web").joinpath("static/gatepost.css").read_text()
+    sizes = set(re.findall(r"font-size: ([^;}]+)", css))
+    assert {size for size in sizes if size.endswith("rem")} == set()
+    assert len([size for size in sizes if size.startswith("var(")]) <= 6

@@ -104,6 +104,7 @@ def quick_turns(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
     return given
 
 
+@pytest.mark.variant
 def test_a_burst_of_passwords_gets_no_more_tries_than_the_limit(site: Any, somebody: str) -> None:
     known = browser_of(enter(site, somebody, site.password))
     answers = at_once(40, lambda _: enter(site, somebody, WRONG, known))

@@ -101,7 +101,7 @@ def test_alerts_are_defined_tried_and_deleted(site: Any, tenant: str) -> None:
     assert "hooks.example.com" in shown
     assert "very-secret" not in shown
     assert saved.alert.secret not in shown
-    assert site.visitor(tenant=tenant).get("/alerts").status_code == 403
+    assert name not in site.visitor(tenant=tenant).get("/alerts").text
     assert auditor.post("/alerts/test", {"name": name}).status_code == 403
     site.alert_fault = "by mail: the next hop answered 550"
     assert "the next hop answered 550" in boss.post("/alerts/test", {"name": name}).text
@@ -112,3 +112,44 @@ def test_alerts_are_defined_tried_and_deleted(site: Any, tenant: str) -> None:
     assert name in boss.get(f"/alerts/edit?name={name}").text
     assert site.went(boss.post("/alerts/delete", {"name": name})) == "/alerts alert-deleted"
     assert boss.post("/alerts/delete", {"name": name}).status_code == 404
+
+
+def test_a_tenant_has_thresholds_of_its_own(site: Any, tenant: str) -> None:
+    own, other = site.visitor(tenant=tenant), site.visitor(tenant=site.new_tenant())
+    domain = f"{tenant[-12:]}.example"
+    site.run(site.store.tenants.set_domains(tenant, [domain]))
+    page = own.get("/alerts/edit?q=verdict:phishing").text
+    assert 'value="verdict:phishing"' in page
+    assert "node.state" not in page
+    fields = {
+        "name": "Many",
+        "search": "verdict:phishing",
+        "count": "20",
+        "minutes": "10",
+        "quiet": "22:00-06:00",
+        "max_per_hour": "10",
+        "min_severity": "notice",
+        "recipients": f"ops@{domain}",
+        "seen": "0",
+    }
+    for wrong in (
+        {"recipients": "ops@example.net"},
+        {"search": "score:"},
+        {"count": "0"},
+        {"minutes": "0"},
+        {"quiet": "x"},
+    ):
+        assert own.post("/alerts/edit", {**fields, **wrong}).status_code == 400, wrong
+    assert site.went(own.post("/alerts/edit", fields)) == "/alerts alert-saved"
+    assert site.went(
+        other.post("/alerts/edit", {**fields, "recipients": "", "url": "https://hooks.example.com/x"})
+    ) == ("/alerts alert-saved"), "names of others are not taken"
+    shown = own.get("/alerts").text
+    assert "20 in 10 minutes" in shown
+    assert "not reached yet" in shown
+    assert "hooks.example.com" not in shown
+    assert "Many" not in site.visitor().get("/alerts").text
+    assert "20 in 10 minutes" in site.visitor("auditor", tenant).get("/alerts").text
+    assert site.visitor("analyst", tenant).get("/alerts").status_code == 403
+    assert site.went(own.post("/alerts/delete", {"name": "Many"})) == "/alerts alert-deleted"
+    assert "Many" in other.get("/alerts").text

@@ -64,6 +64,7 @@ def undo_of(page: str) -> str:
     return str(path)
 
 
+@pytest.mark.variant
 def test_an_import_of_thousands_is_undone_as_one(site: Any, tenant: str) -> None:
     visitor, path = site.visitor("analyst", tenant), f"/lists/{tenant}/blocked-urls"
     old = [

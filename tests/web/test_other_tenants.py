@@ -1,16 +1,23 @@
 """Every page and action with something real of another tenant in its path, its address or its form: it is not there,
 and nothing changes."""
 
+import inspect
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from tests.store_reading import list_reports
+from tests.web.conftest import REPORT
 
 from gatepost.domain_reports import DomainReport
 from gatepost.learning.proof import Proof, Side
 from gatepost.lists.catalogue import BY_NAME
+from gatepost.policy.rules import OwnRule
+from gatepost.settings.events import WebAlert
+from gatepost.store.alerts import key_of
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.lists import NewEntry
@@ -51,9 +58,14 @@ def theirs(site: Any) -> Property:
     session = site.run(site.store.sessions.of_user(user.uid, 0))[0]
     version = site.run(site.store.learning.keep_model(scope, FIGURES, b"", CLI))
     record = site.run(site.store.audit.page(AuditFilter(scope=scope))).rows[0].id
-    ggrid = site.message(scope, held=True)
+    ggrid = site.message(scope, msgspec.structs.replace(REPORT, subject=SECRET), held=True)
     work = site.run(site.store.bulk_actions.create(user.uid, "delete", [ggrid])).id
-    site.run(site.store.users.save_search(user.uid, "/messages", "theirs", "q=x"))
+    site.run(site.store.users.save_search(user.uid, "/messages", SECRET, "q=x", shared=True, tenant=scope))
+    site.run(site.store.message_notes.add([(ggrid, scope)], "note", SECRET, CLI))
+    watched = WebAlert(search=SECRET, count=5, minutes=5, url="https://a.example/x", tenant=scope)
+    assert not isinstance(site.run(site.store.alerts.put(key_of("theirs", scope), watched, 0, CLI)), str)
+    rule = OwnRule('spf == "fail"', SECRET, "spam")
+    assert not isinstance(site.run(site.store.own_rules.put(scope, "theirs", rule, 0, CLI)), str)
     search = site.run(site.store.users.saved_searches(user.uid))[0].id
     site.run(site.store.recipients.ask_for_release(ggrid, scope, f"{scope}@example.com", "please"))
     asked = site.run(site.store.recipients.requests(RequestFilter(tenant=scope))).rows[0].id
@@ -69,6 +81,10 @@ def theirs(site: Any) -> Property:
 def stranger(site: Any) -> Any:
     """An administrator of a third tenant."""
     return site.visitor("administrator", site.new_tenant())
+
+
+# Of what is the other tenant's alone, where a text can be written.
+SECRET = "zq7 of theirs alone"
 
 
 def everything(site: Any, theirs: Property) -> Any:
@@ -91,6 +107,9 @@ def everything(site: Any, theirs: Property) -> Any:
         run(store.users.saved_searches(theirs.uid)),
         run(store.recipients.find_request(theirs.request)),
         run(store.second_factors.security_keys(theirs.uid)),
+        run(store.message_notes.of([theirs.ggrid])),
+        [each for each in run(store.alerts.all()) if each.alert.tenant == theirs.scope],
+        run(store.own_rules.find(theirs.scope)),
     )
 
 
@@ -133,6 +152,7 @@ def path_of(row: Any, theirs: Property) -> str:
         "index": "0",
         "number": str(theirs.record),
         "published": "1",
+        "item": "0",
         "uid": theirs.uid,
         "domain": "theirs.example",
     }
@@ -214,11 +234,54 @@ def test_nor_by_a_form(site: Any, theirs: Property, stranger: Any) -> None:
             assert "Act now" not in page
             assert "badge" not in page, "its verdict is told"
             answer = stranger.post(f"{path}/start?{query}")
-        assert "it is no longer held" in stranger.get(answer.headers["location"]).text
+        gone = "it is no longer on record" if action == "report" else "it is no longer held"
+        assert gone in stranger.get(answer.headers["location"]).text
     for action in ("grant", "deny"):
         assert stranger.post("/requests", {"action": action, "id": theirs.request, "note": "x"}).status_code == 409
     assert theirs.ggrid not in {ggrid for ggrid, _, _ in site.core.given}
     assert theirs.ggrid not in site.core.sent
+    assert everything(site, theirs) == before
+
+
+def list_fields() -> dict[str, list[str]]:
+    """The names of what the pages of each module read of an address or a form."""
+    found: dict[str, list[str]] = {}
+    for row in PAGES:
+        handler = inspect.unwrap(getattr(row.handler, "func", row.handler))
+        if handler.__module__ not in found:
+            source = Path(str(inspect.getsourcefile(handler))).read_text()
+            found[handler.__module__] = sorted({*_FIELD.findall(source), "tenant", "scope", "q", "ggrid", "name"})
+    return found
+
+
+_FIELD = re.compile(r"""(?:query|form)\.(?:text|raw_text|has|all)\("([a-z_A-Z]+)\"""")
+# These say who the visitor is, or end the visit.
+_OWN = ("/sign-out", "/account")
+
+
+@pytest.mark.parametrize("method", ["GET", pytest.param("POST", marks=pytest.mark.variant)])
+def test_nor_by_any_field_of_any_page(site: Any, theirs: Property, stranger: Any, method: str) -> None:
+    """Every page and action of the stranger's own, with each field that its module reads as each thing of the other
+    tenant: nothing of theirs is shown, and nothing changes."""
+    assert SECRET in site.visitor().get("/messages").text, "who may see it is not shown it"
+    before, fields, tried = everything(site, theirs), list_fields(), 0
+    values = (theirs.scope, theirs.ggrid, theirs.uid, "theirs", f"tenant:{theirs.scope}")
+    for row in PAGES:
+        if isinstance(row, PublicRoute | UploadRoute) or row.method != method:
+            continue
+        if "{" in row.path or row.path.startswith(_OWN):
+            continue
+        handler = inspect.unwrap(getattr(row.handler, "func", row.handler))
+        for field in fields[handler.__module__]:
+            for value in values:
+                if row.method == "POST":
+                    answer = stranger.post(row.path, {"action": "delete", "text": "", field: value})
+                else:
+                    answer = stranger.get(row.path, params={field: value})
+                assert SECRET not in answer.text, f"{row.method} {row.path} {field}={value}"
+                assert answer.status_code < 500, f"{row.method} {row.path} {field}={value}"
+                tried += 1
+    assert tried > 200
     assert everything(site, theirs) == before
 
 

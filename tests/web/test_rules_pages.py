@@ -197,6 +197,7 @@ def test_examples_work_as_they_stand(site: Any, tenant: str) -> None:
     assert f'value="{EXAMPLES[0].name}"' in page
 
 
+@pytest.mark.variant
 @pytest.mark.process
 def test_a_rule_that_never_ends_is_named_by_the_trial(site: Any, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the estimate says, and however the condition was saved: here it ends when it is checked, and not when it
@@ -211,3 +212,22 @@ def test_a_rule_that_never_ends_is_named_by_the_trial(site: Any, tenant: str, mo
     tried = visitor.post("/rules/edit", fields(tenant, do="try", when=when))
     assert tried.status_code == 400
     assert "took too long for a stored message, and was stopped" in tried.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "notice", "said"),
+    [
+        ({}, "rule-saved-changes~held", "would have been held"),
+        ({"weight": "0"}, "rule-saved-same~delivered", "which would still have been delivered"),
+        ({"when": "false"}, "rule-saved-idle~delivered", "does not count for the message that it was made from"),
+        ({"when": "false", "enabled": ""}, "rule-saved", "All nodes apply it"),
+    ],
+)
+def test_the_notice_says_what_becomes_of_the_message_that_a_rule_was_made_from(
+    site: Any, changes: dict[str, Any], notice: str, said: str
+) -> None:
+    tenant = site.new_tenant()
+    visitor, ggrid = site.visitor(tenant=tenant), site.message(tenant, DELIVERED)
+    form = {name: value for name, value in fields(tenant, message=ggrid, **changes).items() if value}
+    assert site.went(visitor.post("/rules/edit", form)) == f"/rules?scope={tenant} {notice}"
+    assert said in visitor.get("/rules").text

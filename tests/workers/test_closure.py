@@ -6,6 +6,8 @@ Only workers, and the loader that they are forked from, load the analysis and it
 import subprocess
 import sys
 
+import pytest
+
 PACKAGES = ("gatepost.guard", "gatepost.smtp", "gatepost.scanning")
 WORKERS = ("pool", "process", "supervisor", "loader_client", "protocol", "status_page", "jobs")
 
@@ -36,6 +38,7 @@ def parses(module: str) -> bool:
     return package in {"checks", "files", "textmodel", "analysis"} or module == "gatepost.view.message"
 
 
+@pytest.mark.variant
 def test_the_event_loop_loads_no_parser() -> None:
     """What all of them load together is all that one of them can load."""
     found = loaded(*PACKAGES, *(f"gatepost.workers.{name}" for name in WORKERS))

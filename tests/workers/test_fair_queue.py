@@ -14,9 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.node_memory import NodeMemory
-from gatepost.workers import slot_counts
+from gatepost.workers import fair_queue, slot_counts
 from gatepost.workers.fair_queue import IDLE_SECONDS, SHARE, FairQueue, Slot
-from gatepost.workers.slot_counts import STALE_SECONDS, NodeCounts, SharedCounts
+from gatepost.workers.slot_counts import (
+    RECENT_SECONDS,
+    REMEMBERED_SECONDS,
+    STALE_SECONDS,
+    NodeCounts,
+    SharedCounts,
+)
 
 
 def delays(maximum: int, threshold: int, max_delay: float) -> list[float]:
@@ -302,6 +308,63 @@ def test_a_tenant_that_sends_few_costly_messages_leaves_a_processor_to_those_who
     run(test)
 
 
+def test_costly_mail_leaves_a_processor_to_those_who_sent_mail_not_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the first messages of another tenant wait until a costly one ends: one in a hundred, and by its time."""
+    now = [1_000.0]
+
+    async def test() -> None:
+        queue = FairQueue(100, 100, 0.0)
+        queue.share_processors(2, lambda _tenant: 0)
+        monkeypatch.setattr(queue.tenants, "_clock", lambda: now[0])
+        for tenant in ("b", "a"):
+            slot = queue.enter_at_once(tenant)
+            assert slot
+            slot.leave()
+        now[0] += RECENT_SECONDS + 1
+        cheap = [queue.enter_at_once("a") for _ in range(3)]
+        assert all(cheap), "while nobody else sends mail, what costs little goes on as it comes"
+        for slot in cheap:
+            assert slot
+            slot.leave()
+        queue.note_cpu("a", 0.5)
+        assert queue.enter_at_once("a")
+        assert queue.enter_at_once("a") is None
+        assert queue.enter_at_once("b"), "who comes finds the processor that was left"
+        now[0] += REMEMBERED_SECONDS + 1
+        assert queue.enter_at_once("a"), "nobody has sent mail for a long time"
+
+    run(test)
+
+
+def test_a_tenant_that_is_served_at_once_is_not_held_back_in_place_of_one_that_floods() -> None:
+    """The flood is held back, so it is given less than the other: that is no reason to hold back the other."""
+
+    async def test() -> None:
+        queue = FairQueue(100, 100, 0.0)
+        queue.share_processors(2, lambda _tenant: 0)
+        at_work = queue.enter_at_once("flood")
+        assert at_work
+        first = queue.enter_at_once("other")
+        assert first
+        waiting = [asyncio.ensure_future(queue.wait("flood", number, 10, ())) for number in range(11)]
+        await asyncio.sleep(2 * IDLE_SECONDS)
+        first.leave()
+        queue.note_cpu("flood", 0.08)
+        for _ in range(300):
+            slots = [queue.enter_at_once("other") for _ in range(4)]
+            assert all(slots), "it waits behind its own messages, while nobody holds back the flood"
+            for slot in filter(None, slots):
+                slot.leave()
+                queue.note_cpu("other", 0.01)
+        assert sum(each.done() for each in waiting) == 0
+        at_work.leave()
+        for each in waiting:
+            each.cancel()
+        await asyncio.wait(waiting)
+
+    run(test)
+
+
 def test_the_tenant_that_sends_most_pauses_between_its_messages() -> None:
     async def test() -> None:
         queue = FairQueue(100, 100, 0.0)
@@ -327,7 +390,7 @@ def test_a_message_that_is_delayed_is_not_at_work() -> None:
         queue = FairQueue(3, 1, 60.0)
         queue.share_processors(2, lambda _tenant: 0)
         assert queue.enter_at_once("b")
-        queue._sends_most = "a"
+        queue._asks_most = "a"
         slot = queue.enter_at_once("a")
         assert slot
         assert slot.delay
@@ -429,7 +492,9 @@ def test_the_maximum_holds_under_load_and_a_kill_gives_slots_back() -> None:
     assert (counts.in_processing, counts.slots_of("a")) == (0, 0)
 
 
-def test_the_turns_of_several_processes_are_those_of_one() -> None:
+def test_the_turns_of_several_processes_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each process makes pauses of its own, by how long its messages took.
+    monkeypatch.setattr(fair_queue, "PAUSE", 0.0)
     comings = [("a1", 0), ("a2", 1), ("a3", 2), ("a4", 0), ("b1", 1), ("c1", 2), ("b2", 0), ("a5", 1), ("-1", 2)]
 
     async def test() -> None:

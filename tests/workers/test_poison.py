@@ -88,6 +88,7 @@ def test_copies_cost_no_further_worker() -> None:
     assert counters.recalled >= 20
 
 
+@pytest.mark.variant
 def test_slow_messages_do_not_hold_up_others() -> None:
     """As many messages that never end as there are slots but one, then ordinary ones: those are answered while all the
     others still compute."""

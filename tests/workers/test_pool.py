@@ -111,7 +111,7 @@ def test_a_sealed_worker_reads_every_specimen_as_an_open_process_does(run: Run) 
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.variant)], ids=["some", "more"])
+@pytest.mark.parametrize("share", [15, pytest.param(1, marks=pytest.mark.variant)], ids=["some", "more"])
 def test_a_sealed_worker_reads_real_mail_as_an_open_process_does(shared: Callable[[str], Path], share: int) -> None:
     files = sorted(path for path in shared("mail-dev").rglob("*.eml") if path.stat().st_size < 200_000)[:: 67 * share]
     files += sorted(path for path in shared("attack-dev").rglob("*.eml"))[:: 5 * share]
@@ -132,7 +132,10 @@ RULES = {name: OwnRule("size > 0", f"Rule {name}", "clean") for name in ("first"
 
 @pytest.mark.parametrize(
     ("what", "held", "failed", "killed"),
-    [("rule:spin", ["first", "third"], ["second"], 1), ("rules:spin", [], ["first", "second", "third"], 2)],
+    [
+        ("rule:spin", ["first", "third"], ["second"], 1),
+        pytest.param("rules:spin", [], [*RULES], 2, marks=pytest.mark.variant),
+    ],
 )
 def test_a_rule_that_never_ends_costs_the_message_that_rule_and_nothing_else(
     what: str, held: list[str], failed: list[str], killed: int
@@ -203,6 +206,7 @@ def test_poison_does_not_disturb_the_others(moment: Any) -> None:
     assert (counters.restarts, counters.workers, counters.busy, counters.queued) == (6, 2, 0, 0)
 
 
+@pytest.mark.variant
 def test_a_script_that_hangs_in_a_native_function_costs_its_message_the_pages_alone() -> None:
     # The interpreter looks at its clock once in ten thousand steps; each of these takes a third of a second.
     page = b"<html><script>var a=2n**500000n-1n;for(;;)a*a</script>"
@@ -269,6 +273,7 @@ def test_time_spent_asking_counts_and_kills_nobody() -> None:
     assert sum(counters.kills.values()) == 0
 
 
+@pytest.mark.variant
 def test_one_that_keeps_busy_until_its_deadline_is_killed() -> None:
     async def main() -> Any:
         async with running(changed(processes=1, analysis_timeout=4.0)) as pool:
@@ -529,6 +534,7 @@ def test_a_lost_loader_is_replaced(own: Callable[[], list[psutil.Process]]) -> N
     assert survivors == set()
 
 
+@pytest.mark.variant
 @pytest.mark.usefixtures("own_loader")
 def test_stopping_leaves_no_process_and_no_question(
     monkeypatch: pytest.MonkeyPatch, own: Callable[[], list[psutil.Process]]
@@ -611,7 +617,7 @@ UNSEALABLE = """
     ("unsealed", "said"),
     [
         ("False", "The analysis workers cannot be sealed on this system (open, socket, unlink, kill, fork, execve"),
-        ("True", "clean False\n"),
+        pytest.param("True", "clean False\n", marks=pytest.mark.variant),
     ],
 )
 def test_a_system_that_cannot_seal(unsealed: str, said: str) -> None:

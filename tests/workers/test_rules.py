@@ -5,9 +5,10 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from gatepost.policy.rules import shipped_policy
+from gatepost.policy.rules import OwnRule, shipped_policy
 from gatepost.questions import Answers, Antivirus, AskAntivirus, Questions
 from gatepost.report import Report
 from gatepost.scanning.spool import BytesBody
@@ -33,7 +34,10 @@ def mail(content: bytes) -> bytes:
 
 
 async def reports(rules: Path, *raws: bytes) -> list[Report]:
-    pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 256 << 20, rules=str(rules)), from_zone, shipped_policy())
+    settings = PoolSettings(1, 60.0, 20.0, 256 << 20, rules=str(rules))
+    expression = OwnRule('subject.matches("^h[a-z]{2}lo$")', "Greeting", "spam", weight=0.1)
+    policy = msgspec.structs.replace(shipped_policy(), rules={"greeting": expression})
+    pool = WorkerPool(settings, from_zone, policy)
     await pool.start()
     try:
         return [await pool.run(Job(JUDGE, "x", warmup.ENVELOPE, BytesBody(raw), warmup.NOW)) for raw in raws]
@@ -45,6 +49,7 @@ def test_rules_are_tried_in_sealed_workers(tmp_path: Path) -> None:
     (tmp_path / "own.yar").write_text(RULES, "utf-8")
     hit, miss = asyncio.run(reports(tmp_path, mail(b"an invoice\n"), mail(b"a letter\n")))
     assert (hit.verdict, "file:yara" in hit.tags) == ("policy", True)
+    assert {"rule:greeting"} <= set(hit.tags) & set(miss.tags), "a regular expression in a condition"
     assert [line.facts for line in hit.lines if line.kind == "file:yara"] == [{"rule": "Invoice", "source": "own.yar"}]
     assert miss.outcomes == ()
     assert "file:yara" not in miss.tags

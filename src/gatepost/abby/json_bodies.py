@@ -21,7 +21,8 @@ from gatepost.api.errors import (
     Failure,
 )
 from gatepost.api.http import ClientLeft
-from gatepost.api.strict_json import decode_json, find_repeated_key, has_too_many_values
+from gatepost.api.strict_json import decode_counted, find_repeated_key, refuse_many_values
+from gatepost.background_work import background
 from gatepost.ids import canonical
 from gatepost.times import milliseconds
 
@@ -102,12 +103,14 @@ class BodyReader(Generic[B]):
         data = await _receive_body(request, self._most)
         if not isinstance(data, bytes | bytearray):
             return data
-        return await asyncio.to_thread(self.decode, data) if len(data) > LARGE_BODY else self.decode(data)
+        if len(data) <= LARGE_BODY:
+            return self.decode(data)
+        return await asyncio.to_thread(background.run, self.decode, data)
 
     def decode(self, data: bytes | bytearray) -> B | Failure:
         """Decode a body."""
-        if has_too_many_values(data):
-            return self._faults(data)
+        if refusal := refuse_many_values("the body", data):
+            return refusal
         try:
             body = self._decoder.decode(data)
         except (ValueError, RecursionError):
@@ -117,7 +120,7 @@ class BodyReader(Generic[B]):
         return body if self._is_sound(body) and not find_repeated_key(data) else self._faults(data)
 
     def _faults(self, data: bytes | bytearray) -> Failure:
-        found = decode_json("the body", data)
+        found = decode_counted("the body", data)
         if isinstance(found, Failure):
             return found
         return list_faults(INVALID_REQUEST, object_faults("the body", "", found, self._fields))

@@ -313,6 +313,9 @@ class ListsApi:
             return entries
         if body.dry_run:
             return await self._run_within_limits(key, self._try_adding(scope, definition, entries))
+        # Beside the writer: what does not fit in any case keeps no record of a message waiting.
+        if not definition.keyed and (full := await self._store.lists.bytes_left(scope, definition, entries)):
+            return _list_full(full)
         look_back = self._look_back and can_look_back(definition)
         modified = await self._store.lists.add(scope, definition, entries, _actor(key), look_back=look_back)
         if isinstance(modified, ListFull):

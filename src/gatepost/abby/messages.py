@@ -88,6 +88,7 @@ MAX_NAMED = 5
 _ACTIONS: dict[str, TimelineEvent] = {
     "lookBack.found": "lookedBack",
     "message.reported": "reported",
+    "message.reportTakenBack": "reportTakenBack",
     "quarantine.delete": "deleted",
     "quarantine.release": "released",
     "quarantine.releaseFailed": "releaseFailed",
@@ -221,6 +222,7 @@ def _describe_audit(action: AuditRecord) -> TimelineStep:
     by, said = action.actor.label, action.sample[1] if len(action.sample) > 1 else ""
     texts = {
         "message.reported": f"Reported by {by}: it {said}.",
+        "message.reportTakenBack": f"The report of {by} that it {said} was taken back.",
         "quarantine.delete": f"Deleted from the quarantine by {by}.",
         "quarantine.release": f"Released by {by}.",
         "quarantine.releaseFailed": f"{by} wanted to release it; it was not sent: {said}.",

@@ -84,7 +84,7 @@ class RemoteCore:
             got = await self._connections.get("/load", MAX_ANSWER)
             return _LOAD.decode(got.body) if got.status == 200 else _describe_refusal(got.status)
         except (ConnectError, ExchangeError, ValueError) as fault:
-            return Down(f"no load ({_name_fault(fault)})", begun=False, refused=_is_refused(fault))
+            return Down(f"does not answer ({_name_fault(fault)})", begun=False, refused=_is_refused(fault))
 
     async def scan(self, request: ScanRequest, body: MessageBody, _client: ConnectedClient) -> ScanResult | Full | Down:
         result = await self._upload("/scan", request, body, _RESULT)

@@ -11,7 +11,7 @@ done anything, and the code behind ASGI decides. There is one place that refuses
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from starlette.types import Message
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -48,10 +48,15 @@ class DirectExchange:
         self._connection, self._write = connection, write
         self.response_complete = self.disconnected = False
         self.keep_alive = True
-        self.message_event = self
         self._gone: asyncio.Future[None] | None = None
         self._on_end: Callable[[], None] | None = None
         self.headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    @property
+    def message_event(self) -> Self:
+        """What uvicorn tells that something has happened. An attribute would make each exchange refer to itself, and
+        only the collector of cycles would free it, with all that hangs on it."""
+        return self
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Have the answer made; the server waits for it when it stops."""

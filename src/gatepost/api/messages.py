@@ -254,7 +254,8 @@ class MessageText(_Wire, frozen=True):
 
 TimelineEvent = Literal[
     "received", "throttled", "analysed", "answered", "held", "delivered", "deferred", "refused", "dropped", "unknown",
-    "released", "releaseFailed", "deleted", "restored", "reported", "lookedBack", "attempt",
+    "released", "releaseFailed", "deleted", "restored", "reported", "reportTakenBack", "lookedBack",
+    "attempt",
 ]  # fmt: skip
 
 

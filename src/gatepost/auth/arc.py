@@ -38,6 +38,8 @@ RESULTS, MESSAGE, SEAL = "arc-authentication-results", "arc-message-signature", 
 _BLANK = r"[ \t\r\n]*"
 _RESULTS_INSTANCE = re.compile(rf"{_BLANK}i{_BLANK}={_BLANK}([0-9]{{1,2}}){_BLANK};")
 _INSTANCE = re.compile(r"[0-9]{1,2}")
+_ORIGIN = re.compile(rf";{_BLANK}dmarc{_BLANK}={_BLANK}([a-z]{{1,20}})", re.IGNORECASE)
+MAX_RESULTS = 4_000
 
 
 class _ArcSet(msgspec.Struct, frozen=True):
@@ -59,17 +61,20 @@ def validate(signed_message: SignedMessage, now: float, rules: SignatureRules = 
         return Arc("fail", reason=chain)
     newest = read_arc_message(read_field_tags(signed_message.fields[chain[-1].message].raw) or {}, now, rules)
     if isinstance(newest, Refusal):
-        return _make_result("fail", newest.reason, chain)
+        return _make_result("fail", newest.reason, chain, signed_message)
     signatures = [newest, *(hop.sealed for hop in reversed(chain))]
     names = dict.fromkeys(dkim.make_key_name(signature.selector, signature.domain) for signature in signatures)
     if len(names) > KEYS_MAX:
-        return _make_result("fail", f"the chain has more than {KEYS_MAX} keys", chain)
+        return _make_result("fail", f"the chain has more than {KEYS_MAX} keys", chain, signed_message)
     answers = yield from dkim.ask_keys(names)
-    return _make_result(*_verify_chain(signed_message, chain, newest, answers, rules), chain)
+    return _make_result(*_verify_chain(signed_message, chain, newest, answers, rules), chain, signed_message)
 
 
-def _make_result(result: Result, reason: str, chain: list[_ArcSet]) -> Arc:
-    return Arc(result, len(chain), tuple(hop.sealed.domain for hop in chain), reason)
+def _make_result(result: Result, reason: str, chain: list[_ArcSet], signed_message: SignedMessage) -> Arc:
+    results = signed_message.fields[chain[0].results].raw[:MAX_RESULTS].decode("latin-1")
+    origin = _ORIGIN.search(results)
+    sealers = tuple(hop.sealed.domain for hop in chain)
+    return Arc(result, len(chain), sealers, reason, origin[1].lower() if origin else "")
 
 
 def _read_chain(signed_message: SignedMessage, rules: SignatureRules) -> list[_ArcSet] | str:

@@ -27,16 +27,13 @@ from gatepost.auth.results import Authentication, Dkim, Dmarc, Spf
 from gatepost.auth.sending_host import AddressSet, find_sending_host, verify_iprev
 from gatepost.auth.signature import SignedMessage
 from gatepost.auth.spf import verify as verify_spf
+from gatepost.domain_reports import is_dmarc, parse_tags
 from gatepost.mail.message import Envelope, Message
 from gatepost.names import normal_domain, org_domain
 from gatepost.questions import Asking, Dns, together
 
 Policy = Literal["none", "quarantine", "reject"]
 
-MAX_RECORD = 8_192
-MAX_TAGS = 100
-
-_VERSION = re.compile(r"[vV][ \t]*=[ \t]*DMARC1[ \t]*(?:;|$)")
 _BLANK = " \t"
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[!-+\--~]+")
 _POLICIES: dict[str, Policy] = {"none": "none", "quarantine": "quarantine", "reject": "reject"}
@@ -60,14 +57,9 @@ class DmarcRecord(msgspec.Struct, frozen=True):
         return _LOWER[policy] if self.testing else policy
 
 
-def is_dmarc(text: str) -> bool:
-    """Is this TXT record a DMARC record? The value of the version is case-sensitive and must come first."""
-    return len(text) <= MAX_RECORD and bool(_VERSION.match(text))
-
-
 def parse_record(text: str) -> DmarcRecord:
     """Parse a record that `is_dmarc`. It never raises: a faulty tag is left out."""
-    tags = _parse_tags(text)
+    tags = parse_tags(text)
     named = {name: _POLICIES.get(tags[name].lower()) for name in ("p", "sp", "np") if name in tags}
     faulty = None in named.values()
     policy = (None if faulty else named.get("p")) or "none"
@@ -83,17 +75,6 @@ def parse_record(text: str) -> DmarcRecord:
         testing=tags.get("t", "").lower() == "y",
         applies=not faulty or any(_URI.fullmatch(uri.strip(_BLANK)) for uri in tags.get("rua", "").split(",")),
     )
-
-
-def _parse_tags(text: str) -> dict[str, str]:
-    """Return the first value of each tag."""
-    tags: dict[str, str] = {}
-    for piece in text.split(";", MAX_TAGS)[1:MAX_TAGS]:
-        name, equals, value = piece.partition("=")
-        name = name.strip(_BLANK).lower()
-        if equals and name not in tags:
-            tags[name] = value.strip(_BLANK)
-    return tags
 
 
 MAX_WALK = 8

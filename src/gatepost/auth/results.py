@@ -62,12 +62,14 @@ class Dmarc(msgspec.Struct, frozen=True):
 
 
 class Arc(msgspec.Struct, frozen=True):
-    """RFC 8617: the chain of custody. `sealers` are the sealing domains, oldest first."""
+    """RFC 8617: the chain of custody. `sealers` are the sealing domains, oldest first; `origin` is the result of DMARC
+    that the first of them states for the mail as it got it, "" where it states none."""
 
     result: Result = "none"
     instances: int = 0
     sealers: tuple[str, ...] = ()
     reason: str = ""
+    origin: str = ""
 
 
 class Iprev(msgspec.Struct, frozen=True):

@@ -104,10 +104,11 @@ def find_posting_field(fields: Iterable[Field]) -> str:
 
 def _is_posting(value: str, lists: set[str]) -> bool:
     """Return whether a list's server wrote a field, and took the mail from somebody else's host."""
-    server, reader, hop = _BY.search(value), _FOR.search(value), _read_hop(value)
+    server, reader = _BY.search(value), _FOR.search(value)
     by = org_domain(server[1].lower()) if server else ""
     if by not in lists and not (reader and org_domain(reader[1].lower()) in lists):
         return False
+    hop = _read_hop(value)
     if hop.local or hop.address is None or any(hop.address in network for network in _INSIDE_NETWORKS):
         return False
     return org_domain(hop.helo.lower()) not in {*lists, by}

@@ -332,19 +332,23 @@ def _index_roles() -> dict[str, frozenset[str]]:
 _PLACES = _index_roles()
 
 
-def _list_parents(host: str) -> Iterator[str]:
-    """Yield the host and every name above it."""
-    labels = host.split(".")[-10:]
-    for start in range(len(labels)):
-        yield ".".join(labels[start:])
+# So many labels of a host are looked at, from its end.
+MAX_LABELS = 10
 
 
+_NO_ROLES: frozenset[str] = frozenset()
 _OF_STRANGERS = frozenset({"page", "form", "picture", "tenant", "shortener"})
 
 
 def is_under(host: str, names: frozenset[str]) -> bool:
     """Return whether a host is one of the names or stands below one."""
-    return any(parent in names for parent in _list_parents(host))
+    if host.count(".") >= MAX_LABELS:
+        host = ".".join(host.split(".")[-MAX_LABELS:])
+    while host:
+        if host in names:
+            return True
+        host = host.partition(".")[2]
+    return False
 
 
 def owns(brand: Brand, domain: str) -> bool:
@@ -360,10 +364,13 @@ def find_registered_label(domain: str) -> str:
 @keep_answers
 def _find_roles(host: str) -> frozenset[str]:
     """Return what a host is, by the names that it stands under."""
-    found: frozenset[str] = frozenset()
-    for parent in _list_parents(host):
-        if places := _PLACES.get(parent):
-            found |= places
+    found: frozenset[str] = _NO_ROLES
+    # The host and every name above it.
+    parent = host if host.count(".") < MAX_LABELS else ".".join(host.split(".")[-MAX_LABELS:])
+    while parent:
+        if parent in _PLACES:
+            found |= _PLACES[parent]
+        parent = parent.partition(".")[2]
     return found | {"genuine"} if find_registered_label(host) in EVERYWHERE else found
 
 
@@ -450,11 +457,14 @@ def is_freemail(domain: str) -> bool:
     return domain in _FREEMAIL
 
 
-@keep_answers
 def ending_exists(domain: str) -> bool:
     """Return whether a registry gives out names under a domain's ending. Some do so only two levels deep (`co.za`)."""
     labels = domain.rsplit(".", 2)
-    return is_icann_suffix(labels[-1]) or is_icann_suffix(".".join(labels[-2:]))
+    return _is_ending(labels[-1]) or _is_ending(".".join(labels[-2:]))
+
+
+# Domains are many, and their endings few.
+_is_ending = keep_answers(is_icann_suffix)
 
 
 def is_shortener(host: str) -> bool:

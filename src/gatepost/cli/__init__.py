@@ -4,7 +4,7 @@ import gc
 import sys
 from typing import TYPE_CHECKING
 
-from gatepost import __version__
+from gatepost import describe_build
 
 if TYPE_CHECKING:
     from gatepost.settings.faults import ConfigError
@@ -19,7 +19,7 @@ _SERVICES = frozenset({"serve", "guard", "abby"})
 def main() -> None:
     """Run the command line; a fault that the operator can correct gives one sentence and exit code 1."""
     if sys.argv[1:] == ["--version"]:
-        print(f"gatepost {__version__}")
+        print(f"gatepost {describe_build()}")
         return
     usual = gc.get_threshold()
     if not _SERVICES & set(sys.argv[1:2]):
@@ -55,8 +55,13 @@ def _describe_fault(fault: Exception) -> str | None:
         return str(fault)
     if isinstance(fault, OSError) and fault.filename is not None:
         return f"{fault.filename}: {(fault.strerror or 'cannot be used').lower()}."
-    from gatepost.client.calls import ClientError
+    from gatepost.client.calls import ClientError, UnreachableError
 
+    if isinstance(fault, UnreachableError):
+        said = str(fault).rstrip(".")
+        if "CERTIFICATE_VERIFY_FAILED" in said:
+            return f"{said}. Name its certificate with --cacert."
+        return f"{said}. Start it, or name another one with --url." if "cannot be reached" in said else f"{said}."
     return f"The request failed: {fault}." if isinstance(fault, ClientError) else None
 
 

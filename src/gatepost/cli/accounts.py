@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from gatepost.cli.commands import Argument, BadParameter, Group, Option
-from gatepost.cli.deployment import Deployment, YesOption, parse_moment, parse_tenant_uid, render_time, require_found
+from gatepost.cli.deployment import (
+    Deployment,
+    YesOption,
+    announce,
+    parse_moment,
+    parse_tenant_uid,
+    render_time,
+    require_found,
+)
 from gatepost.cli.printing import Output
 from gatepost.service.data_folder import StartError
 from gatepost.store.errors import LastAdministrator, NameTaken, NotFound, TenantFull
@@ -18,9 +26,9 @@ if TYPE_CHECKING:
     from gatepost.store.tenants import Tenant
     from gatepost.store.users import User
 
-tenants = Group("The tenants of this deployment.")
-users = Group("The users of the web interface.")
-keys = Group("The keys of the List API.")
+tenants = Group("Create, list, move and delete the tenants of this deployment.")
+users = Group("Create and manage the users of the web interface.")
+keys = Group("Create, list and revoke the keys of the List API.")
 
 UidArgument = Annotated[str, Argument(metavar="UID", help="The tenant's uid.")]
 UserArgument = Annotated[str, Argument(metavar="NAME", help="The user's name, in any case.")]
@@ -86,6 +94,7 @@ def set_retention(
     default: Annotated[
         bool, Option("--default", help="Go back to what the configuration says, for what is not given.")
     ] = False,
+    yes: YesOption = False,
     place: Deployment,
     output: Output,
 ) -> None:
@@ -99,6 +108,9 @@ def set_retention(
             history or (None if default else tenant.history_days),
             quarantine or (None if default else tenant.quarantine_days),
         )
+        limits = [f"{each} days" if each else "the configuration says" for each in days]
+        what = f"results older than {limits[0]} and held mail older than {limits[1]}"
+        place.announce(f"Deletes, from the next hour on, {what} of tenant {tenant.uid} from", yes=yes)
         found = place.with_store(lambda store: store.tenants.set_retention(tenant.uid, *days))
         tenant = require_found(found, tenant.uid)
     shown = f"history: {_render_days(tenant.history_days)}, quarantine: {_render_days(tenant.quarantine_days)}"
@@ -128,6 +140,7 @@ def move_tenant(
     uid: UidArgument,
     database: Annotated[str, Argument(metavar="DATABASE", help="A name of storage.databases, or first.")],
     *,
+    yes: YesOption = False,
     place: Deployment,
     output: Output,
 ) -> None:
@@ -137,16 +150,17 @@ def move_tenant(
     interrupted. Then storage.tenants of every node has to name the new database. The second call deletes what is left.
     """
     tenant = _find_tenant(uid, place)
-    outcome, text = _move(place, tenant.uid, database)
+    outcome, text = _move(place, tenant.uid, database, yes=yes)
     figures = {"rows": outcome.rows, "copied": outcome.is_copied, "done": outcome.is_done}
     output.show({"uid": tenant.uid, "database": database, **figures}, text)
 
 
-def _move(place: Deployment, uid: str, goal: str) -> "tuple[MoveOutcome, str]":
+def _move(place: Deployment, uid: str, goal: str, *, yes: bool) -> "tuple[MoveOutcome, str]":
     """Copy the mail of a tenant, or delete what was copied; returns also what to say. Raises `StartError`."""
     import asyncio
 
     from gatepost.cli.maintenance import show_progress
+    from gatepost.store import name_storage
     from gatepost.store.tenant_databases import FIRST, find_moved_from
     from gatepost.store.tenant_move import copy_tenant, delete_moved
 
@@ -158,11 +172,15 @@ def _move(place: Deployment, uid: str, goal: str) -> "tuple[MoveOutcome, str]":
     present = (tenant_map.tenants if tenant_map else {}).get(uid, FIRST)
     if present != goal:
         here, there = urls[present], urls[goal]
+        names = " to ".join(name_storage(each, place.data_folder.path) for each in (here, there))
+        announce(f"Copies the mail of tenant {uid} from {names}; new mail of it is put off.", yes=yes)
         outcome = show_progress("Copying", lambda progress: asyncio.run(copy_tenant(here, there, goal, uid, progress)))
         return outcome, f"{outcome.rows:,} rows copied. {_COPIED.format(goal, uid, present)}"
     left = asyncio.run(find_moved_from(urls, goal, uid))
     if left is None:
         raise StartError(f"The mail of this tenant is in database {goal} already, and nothing is left elsewhere.")
+    named = name_storage(urls[left], place.data_folder.path)
+    announce(f"Deletes the mail of tenant {uid}, which is in database {goal} now, from {named}.", yes=yes)
     outcome = show_progress("Deleting", lambda progress: asyncio.run(delete_moved(urls[left], goal, uid, progress)))
     return outcome, f"{outcome.rows:,} results deleted in database {left}. The move is complete."
 
@@ -170,7 +188,7 @@ def _move(place: Deployment, uid: str, goal: str) -> "tuple[MoveOutcome, str]":
 @tenants.command("domains")
 def set_domains(
     uid: UidArgument,
-    names: Annotated[list[str] | None, Argument(metavar="[DOMAIN]...", help="The new list of domains.")] = None,
+    names: Annotated[list[str] | None, Argument(metavar="DOMAIN", help="The new list of domains.")] = None,
     *,
     none: Annotated[bool, Option("--none", help="Remove all domains.")] = False,
     place: Deployment,

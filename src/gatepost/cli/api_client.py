@@ -33,11 +33,10 @@ CaOption = Annotated[
 NoVerifyOption = Annotated[bool, Option("--no-verify", help="Do not verify the certificate of the server.")]
 
 
-class ListService(Options, frozen=True):
-    """The connection options of a command for the List API."""
+class ApiService(Options, frozen=True):
+    """The connection options of every command that calls a service."""
 
     url: UrlOption = None
-    key_file: KeyFileOption = None
     cacert: CaOption = None
     no_verify: NoVerifyOption = False
     config: ConfigOption = None
@@ -51,30 +50,22 @@ class ListService(Options, frozen=True):
     def announce(self, deed: str, *, yes: bool) -> None:
         """Say what will be done by which service, before it is, and ask on a terminal."""
         announce(f"{deed} {_find_url(self)}.", yes=yes)
+
+
+class ListService(ApiService, frozen=True):
+    """The connection options of a command for the List API."""
+
+    key_file: KeyFileOption = None
 
     def connect(self) -> "Client":
         """Return a client with the API key."""
         return _open_client(self, api_key=_read_key(self.key_file))
 
 
-class MessageService(Options, frozen=True):
+class MessageService(ApiService, frozen=True):
     """The connection options of a command for the Email Scanning API."""
 
-    url: UrlOption = None
     token_file: TokenOption = None
-    cacert: CaOption = None
-    no_verify: NoVerifyOption = False
-    config: ConfigOption = None
-    data: DataOption = None
-
-    @property
-    def place(self) -> Deployment:
-        """The deployment of this machine."""
-        return Deployment(config=self.config, data=self.data)
-
-    def announce(self, deed: str, *, yes: bool) -> None:
-        """Say what will be done by which service, before it is, and ask on a terminal."""
-        announce(f"{deed} {_find_url(self)}.", yes=yes)
 
     def connect(self) -> "Client":
         """Return a client with the token."""
@@ -86,7 +77,7 @@ class MessageService(Options, frozen=True):
         return _open_client(self, token=token)
 
 
-def _open_client(service: ListService | MessageService, *, token: str = "", api_key: str = "") -> "Client":
+def _open_client(service: ApiService, *, token: str = "", api_key: str = "") -> "Client":
     from gatepost.client import Client
 
     own = service.place.data_folder.certificate
@@ -98,7 +89,7 @@ def _open_client(service: ListService | MessageService, *, token: str = "", api_
         raise StartError(f"{ca} has no certificate that could be read.") from None
 
 
-def _find_url(service: ListService | MessageService) -> str:
+def _find_url(service: ApiService) -> str:
     """Return the address of the service that is asked: that of the option, or that which the configuration describes.
     Raises `StartError` where the folders belong to different services."""
     if service.url:

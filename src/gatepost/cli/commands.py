@@ -13,6 +13,7 @@ command line. It is built from the same declarations.
 
 import os
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar, ge
 
 import msgspec
 
-from gatepost import __version__
+from gatepost import describe_build
 
 if TYPE_CHECKING:
     import inspect
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., None])
 REQUIRED: Any = ...
+# Of a number: no count and no port has more.
+MAX_DIGITS = 18
 
 
 class BadParameter(Exception):  # noqa: N818  it is said to people as "Invalid value for …"
@@ -95,13 +98,28 @@ class Parameter(msgspec.Struct, frozen=True):
             return text
         if kind is Path and text:
             return Path(text)
-        if kind is int and text.isascii() and text.isdecimal() and self._is_in_bounds(int(text)):
+        if kind is int and self._is_number(text):
             return int(text)
         raise NotPlainError
 
-    def _is_in_bounds(self, number: int) -> bool:
+    def parse_number(self, text: str) -> int:
+        """Return a number; raises `BadParameter` for another text, or a number out of bounds."""
+        if self._is_number(text):
+            return int(text)
         least, most = self.about.least, self.about.most
-        return (least is None or number >= least) and (most is None or number <= most)
+        bounds = "" if least is None else f" of at least {least}" if most is None else f" from {least} to {most}"
+        raise BadParameter(f"must be a whole number{bounds}, not {text}")
+
+    def _is_number(self, text: str) -> bool:
+        if not (text.isascii() and text.isdecimal()) or len(text) > MAX_DIGITS:
+            return False
+        least, most = self.about.least, self.about.most
+        return (least is None or int(text) >= least) and (most is None or int(text) <= most)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its value is a number."""
+        return self._kinds[0] is int
 
     @property
     def is_list(self) -> bool:
@@ -139,8 +157,8 @@ class CommandTree:
     """All commands of the program. `places` has the module and the name of each command or group of the first level:
     only what is asked for is loaded."""
 
-    def __init__(self, help: str, version: str, places: Mapping[str, str]) -> None:  # noqa: A002
-        self.help, self.version, self._places = help, version, places
+    def __init__(self, help: str, places: Mapping[str, str]) -> None:  # noqa: A002
+        self.help, self._places = help, places
 
     def load(self, name: str) -> Callable[..., None] | Group:
         """Return a command or group of the first level."""
@@ -193,17 +211,20 @@ class CommandTree:
             rich_markup_mode=None,
             add_completion=False,
         )
-        version = self.version
 
         def print_version(wanted: bool) -> None:
             if wanted:
-                print(f"gatepost {version}")
+                print(f"gatepost {describe_build()}")
                 raise typer.Exit
 
         @app.callback(help=self.help)
         def root(
             version: bool = typer.Option(
-                False, "--version", callback=print_version, is_eager=True, help="Show the version."
+                False,
+                "--version",
+                callback=print_version,
+                is_eager=True,
+                help="Show the version, the schema and the commit.",
             ),
         ) -> None:
             pass
@@ -223,11 +244,11 @@ def list_parameters(function: Callable[..., None]) -> list[Parameter]:
     for name in names:
         kind = types[name]
         if isinstance(kind, type) and issubclass(kind, Options):
+            fields = ChainMap(*(vars(each).get("__annotations__", {}) for each in kind.__mro__))
             found += [
-                Parameter(field, kind.__annotations__[field].__metadata__[0], kind.__annotations__[field].__origin__,
-                          default, (name, kind))
+                Parameter(field, fields[field].__metadata__[0], fields[field].__origin__, default, (name, kind))
                 for field, default in zip(kind.__struct_fields__, kind.__struct_defaults__, strict=True)
-            ]  # fmt: skip
+            ]
         else:
             found.append(Parameter(name, kind.__metadata__[0], kind.__origin__, defaults.get(name, REQUIRED)))
     return found
@@ -322,9 +343,16 @@ def _add_to_typer(
         if isinstance(each, Group):
             group = typer.Typer(help=each.help, no_args_is_help=True)
             _add_to_typer(group, each.commands, fault)
-            app.add_typer(group, name=name)
+            app.add_typer(group, name=name, short_help=each.help)
         else:
-            app.command(name)(_adapt_to_typer(each, fault))
+            app.command(name, short_help=_shorten(each))(_adapt_to_typer(each, fault))
+
+
+def _shorten(function: Callable[..., None]) -> str:
+    """The first sentence of what a command says of itself; one that Click shortens ends in the middle."""
+    first = " ".join((function.__doc__ or "").partition("\n\n")[0].split())
+    sentence, dot, _ = first.partition(". ")
+    return sentence + dot.strip()
 
 
 def _adapt_to_typer(function: Callable[..., None], fault: BadParameter | None) -> Callable[..., None]:
@@ -353,12 +381,20 @@ def _describe_to_typer(parameter: Parameter) -> "inspect.Parameter":
 
     import typer
 
+    def parse_number(text: str) -> int:
+        try:
+            return parameter.parse_number(str(text))
+        except BadParameter as fault:
+            raise typer.BadParameter(str(fault)) from None
+
     about = parameter.about
-    bounds: dict[str, Any] = {"min": about.least, "max": about.most}
+    shown: dict[str, Any] = {"help": about.help}
+    if parameter.is_number:
+        shown |= {"parser": parse_number, "metavar": about.metavar or "N"}
     if isinstance(about, Argument):
-        said: Any = typer.Argument(metavar=about.metavar, help=about.help, **bounds)
+        said: Any = typer.Argument(**{"metavar": about.metavar or parameter.name.upper(), **shown})
     else:
-        said = typer.Option(*about.names, metavar=about.metavar, help=about.help, envvar=about.variable, **bounds)
+        said = typer.Option(*about.names, **{"metavar": about.metavar, "envvar": about.variable, **shown})
     default = inspect.Parameter.empty if parameter.default is REQUIRED else parameter.default
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(parameter.name, kind, default=default, annotation=Annotated[parameter.kind, said])
@@ -368,13 +404,13 @@ _CLI = "gatepost.cli"
 
 COMMANDS = CommandTree(
     "Gatepost, an e-mail security service.",
-    __version__,
     {
         "serve": f"{_CLI}.serve:serve",
         "guard": f"{_CLI}.serve:guard",
         "abby": f"{_CLI}.serve:abby",
         "scan": f"{_CLI}.scan:scan",
         "examples": f"{_CLI}.examples:examples",
+        "demo": f"{_CLI}.demo:demo",
         "replay": f"{_CLI}.policy:replay",
         "doctor": f"{_CLI}.maintenance:doctor",
         "nodes": f"{_CLI}.config:nodes",
@@ -397,6 +433,7 @@ COMMANDS = CommandTree(
         "learn": f"{_CLI}.learn:group",
         "messages": f"{_CLI}.messages:group",
         "quarantine": f"{_CLI}.quarantine:group",
+        "mailboxes": f"{_CLI}.mailboxes:group",
         "digest": f"{_CLI}.digest:group",
         "privacy": f"{_CLI}.privacy:group",
         "storage": f"{_CLI}.maintenance:storage",

@@ -39,10 +39,15 @@ def completion(
     To have it in every shell, write it where the shell looks for completions: for bash
     ~/.local/share/bash-completion/completions/gatepost, for fish ~/.config/fish/completions/gatepost.fish.
     """
+    print(render_completion(shell), end="")
+
+
+def render_completion(shell: str) -> str:
+    """Return the script for a shell; raises `BadParameter` for one that there is none for."""
     scripts: dict[str, Callable[[], str]] = {"bash": _write_bash, "zsh": _write_zsh, "fish": _write_fish}
     if shell not in scripts:
         raise BadParameter(f"must be one of {', '.join(scripts)}", "SHELL")
-    print(scripts[shell](), end="")
+    return scripts[shell]()
 
 
 def _names(parameters: list[Parameter]) -> list[str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gatepost.store.store import Store
     from gatepost.web.configuration import Difference
 
-group = Group("The configuration files.")
+group = Group("Check the configuration files, publish them, and go back to an earlier version.")
 
 WAIT_SECONDS = 900.0
 
@@ -25,7 +25,9 @@ ReasonOption = Annotated[str, Option("--reason", "-m", metavar="TEXT", help="Why
 WaitOption = Annotated[
     bool, Option("--wait", help="Wait until every node runs the version; fail if one cannot run it.")
 ]
-NumberArgument = Annotated[int, Argument(metavar="VERSION", least=1)]
+NumberArgument = Annotated[
+    int, Argument("The number of a version; config history lists them.", metavar="VERSION", least=1)
+]
 
 
 @group.command("check")
@@ -109,8 +111,8 @@ def show_history(*, place: Deployment, output: Output) -> None:
 
 @group.command("diff")
 def diff(
-    number: Annotated[int | None, Argument(metavar="[VERSION]", least=1)] = None,
-    other: Annotated[int | None, Argument(metavar="[OTHER]", least=1)] = None,
+    number: Annotated[int | None, Argument("The number of a version.", metavar="VERSION", least=1)] = None,
+    other: Annotated[int | None, Argument("The version to compare it with.", metavar="OTHER", least=1)] = None,
     *,
     place: Deployment,
     output: Output,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gatepost.store.digests import DigestRecord
     from gatepost.store.store import Store
 
-group = Group("Digests: daily mail to recipients about what is held for them.")
+group = Group("Preview and send digests, the daily mail to recipients about what is held for them.")
 
 TenantOption = Annotated[
     str | None, Option("--tenant", metavar="UID", help="A tenant; without it, mail that has no tenant.")

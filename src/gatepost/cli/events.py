@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gatepost.store.audit import AuditRecord
     from gatepost.store.store import Store
 
-group = Group("The event stream.")
+group = Group("Test and read the event stream.")
 
 AUDIT_PAGE = 1_000
 # How much of the end of a file is read for its last lines.

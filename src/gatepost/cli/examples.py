@@ -19,7 +19,7 @@ from gatepost.cli.commands import Argument, BadParameter
 from gatepost.cli.printing import Output, print_text
 
 # Every virus scanner knows this text (eicar.org).
-_EICAR = rb"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + b"-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
+EICAR = rb"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + b"-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
 
 _PAGE = """<!DOCTYPE html>
 <html><head><title>Invoice</title></head><body><p>Your document is being prepared…</p>
@@ -54,7 +54,8 @@ def _new(number: int, sender: str, subject: str, text: str) -> EmailMessage:
     return mail
 
 
-def _zip(name: str, content: bytes) -> bytes:
+def zip_file(name: str, content: bytes) -> bytes:
+    """Return an archive with one file."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo(name, (2026, 11, 10, 9, 12, 0)), content)
@@ -78,17 +79,21 @@ def _make_phish() -> EmailMessage:
 
 def _make_eicar() -> EmailMessage:
     mail = _new(3, "Accounts <accounts@supplier.example>", "Invoice 4711", "Please find the invoice attached.\n")
-    content = _zip("invoice.com", _EICAR)
+    content = zip_file("invoice.com", EICAR)
     mail.add_attachment(content, maintype="application", subtype="zip", filename="invoice-4711.zip")
     return mail
 
 
 def _make_smuggling() -> EmailMessage:
     mail = _new(4, "Scanner <scanner@office.example>", "Scanned document", "You have received a document.\n")
-    content = base64.b64encode(_zip("invoice.js", b'WScript.Echo("an example");\r\n')).decode()
-    page = _PAGE.format(content=content)
-    mail.add_attachment(page.encode(), maintype="text", subtype="html", filename="document.html")
+    mail.add_attachment(build_smuggling_page().encode(), maintype="text", subtype="html", filename="document.html")
     return mail
+
+
+def build_smuggling_page() -> str:
+    """Return a page whose script makes an archive with a harmless script and saves it."""
+    content = base64.b64encode(zip_file("invoice.js", b'WScript.Echo("an example");\r\n')).decode()
+    return _PAGE.format(content=content)
 
 
 def _make_listed() -> EmailMessage:
@@ -105,7 +110,7 @@ MAILS = {
     ),
     "listed": ExampleMail(
         "an ordinary letter from news@shop.example",
-        "delivered; held as policy after `gatepost lists add blocked-senders shop.example`",
+        "delivered; held as policy once shop.example is on the list of blocked senders",
         _make_listed,
     ),
 }

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gatepost.store.message_records import MessageLine
     from gatepost.store.store import Store
 
-group = Group("Feeds: lists that are filled from elsewhere.")
+group = Group("Show and run feeds, which fill lists from other sources.")
 
 NameArgument = Annotated[str, Argument(metavar="NAME", help="The feed's name.")]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gatepost.store.flow_counts import LimitedNow
     from gatepost.store.store import Store
 
-dkim = Group("Keys that sign mail: DKIM and ARC.")
+dkim = Group("Make and list the keys that sign mail (DKIM and ARC).")
 
 MAX_COUNTED = 100_000
 

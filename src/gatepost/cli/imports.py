@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 group = Group("Take over the configuration of another filter, as files to look at first.")
 
-FilesArgument = Annotated[list[Path], Argument(metavar="FILE...", help="The files to read, in their order.")]
+FilesArgument = Annotated[list[Path], Argument(metavar="FILE", help="The files to read, in their order.")]
 OutOption = Annotated[
     Path, Option("--out", metavar="FOLDER", help="The folder to write; one that has files is refused.")
 ]
@@ -108,4 +108,6 @@ def _list_next_steps(plan: "ImportPlan", out: Path) -> list[str]:
         steps.append(f"look at {out / 'guard.yml'}, and add its lines to yours")
     if not plan.notes:
         return ["There is nothing to take. What a filter ships with is not read, only files that people have written."]
-    return ["Nothing is in force yet. Next:", *(f"  {each}" for each in steps)] if steps else ["Nothing was taken."]
+    if not steps:
+        return ["None of it is an entry, a rule or a setting to put in force."]
+    return ["Nothing is in force yet. Next:", *(f"  {each}" for each in steps)]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gatepost.store.learning import StoredModel, TaughtMessage
     from gatepost.store.store import Store
 
-group = Group("Learning from reports: pools, and the models that they teach.")
+group = Group("Report mail, train models from reports, and show or withdraw them.")
 
 TenantOption = Annotated[
     str | None,
@@ -34,7 +34,7 @@ REFUSED, BUSY = 2, 3
 def report_mail(
     files: Annotated[
         list[Path],
-        Argument(metavar="FILE...", help="Messages, mailboxes (mbox) or folders; - for standard input."),
+        Argument(metavar="FILE", help="Messages, mailboxes (mbox) or folders; - for standard input."),
     ],
     *,
     unwanted: Annotated[bool, Option("--unwanted", help="The mail should have been held.")] = False,

@@ -15,7 +15,7 @@ from gatepost.cli.deployment import (
     render_time,
     require_found,
 )
-from gatepost.cli.printing import Output, print_json, print_text
+from gatepost.cli.printing import Output, print_json, print_text, render_count
 from gatepost.service.data_folder import StartError
 from gatepost.store.errors import NameTaken, TooManyLists
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from gatepost.api.lists import ListFileFormat
     from gatepost.lists.catalogue import ListDefinition
 
-group = Group("Lists of senders, networks, links, files, phrases and names.")
+group = Group("Read and change lists of senders, networks, links, files, phrases and names.")
 
 ListArgument = Annotated[str, Argument(metavar="LIST", help="The list's name.")]
-EntriesArgument = Annotated[list[str], Argument(metavar="ENTRY...", help="Entries, or - for standard input.")]
+EntriesArgument = Annotated[list[str], Argument(metavar="ENTRY", help="Entries, or - for standard input.")]
 DryRunOption = Annotated[
     bool, Option("--dry-run", help="Change nothing; print which of the last messages would be affected.")
 ]
@@ -91,7 +91,7 @@ def add(
 def look_back_now(*, place: Deployment, output: Output) -> None:
     """Look back at once for entries that came through the List API and wait; the service does so by itself.
 
-    How many days are looked at says `lists.lookBack` in abby.yml. What is found is shown on the page of its list.
+    `lists.lookBack` in abby.yml says how many days are looked at. The page of the list shows what was found.
     """
     from gatepost.cli.look_back import run_waiting_look_backs
 
@@ -124,7 +124,9 @@ def delete(
     target = Target(name, parse_tenant_uid(tenant), delete=True, dry_run=dry_run, output=output)
     given = _read_entries(entries, name)
     if not dry_run:
-        service.announce(f"Deletes up to {len(given):,} entries of {name} at", yes=yes or entries == ["-"])
+        service.announce(
+            f"Deletes up to {render_count(len(given), 'entry', 'entries')} of {name} at", yes=yes or entries == ["-"]
+        )
     change_entries(service, target, [NewListEntry(entry) for entry in given])
 
 
@@ -255,7 +257,7 @@ def drop(
     found = place.with_store(lambda store: store.lists.delete(uid, name, place.actor))
     count = require_found(found, f"of your own named {name}")
     described = {"listName": name, "tenantUid": uid, "deletedEntries": count}
-    output.show(described, f"Deleted {name} with {count:,} entries.")
+    output.show(described, f"Deleted {name} with {render_count(count, 'entry', 'entries')}.")
 
 
 def _read_entries(entries: list[str], name: str) -> list[str]:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-storage = Group("The database.")
-upgrade = Group("Upgrades of Gatepost.")
-secrets = Group("Secrets in the database, and the key that they are encrypted with.")
+storage = Group("Copy all data to another database.")
+upgrade = Group("Check and run the upgrade of an installation to this version.")
+secrets = Group("Count the secrets in the database, and replace the key that encrypts them.")
 
 ForceOption = Annotated[bool, Option("--force", help="Replace the content of the target.")]
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -56,14 +56,14 @@ def check_upgrade(*, place: Deployment, output: Output) -> None:
 
 
 @upgrade.command("run")
-def run_upgrade(*, place: Deployment, output: Output) -> None:
+def run_upgrade(*, yes: YesOption = False, place: Deployment, output: Output) -> None:
     """Bring the database to this version now, instead of at the first start of the service.
 
     Shows how far it is. The database is as before until all of it is done: a run that is killed can be repeated. Where
     tenants have their mail in several databases, all of them are upgraded, one after the other.
     """
     from gatepost.service.data_folder import StartError
-    from gatepost.store import read_schema_state, upgrade_storage
+    from gatepost.store import name_storage, read_schema_state, upgrade_storage
 
     (url, tenant_map), data = place.find_storage_and_map(), place.data_folder
     urls = (url, *(tenant_map.databases.values() if tenant_map else ()))
@@ -72,7 +72,10 @@ def run_upgrade(*, place: Deployment, output: Output) -> None:
     running = [service for service in ("guard", "abby") if data.is_locked(service)]
     if running and any(state.needs_upgrade and not state.is_additive for state in states):
         raise StartError(f"{' and '.join(running)} run on {data.path}: stop all services that use this database first.")
-    for each in urls:
+    for each, state in zip(urls, states, strict=True):
+        if state.needs_upgrade:
+            deed = f"Upgrades {name_storage(each, data.path)} from schema {state.present} to this version"
+            announce(f"{deed}." if state.is_additive else f"{deed}; an older one cannot use it afterwards.", yes=yes)
         show_progress("Upgrading", partial(upgrade_storage, each, data.path))
     after = read_schema_state(url, data.path).present
     text = f"The database has schema {after}" + (f"; it had {before.present}." if before.needs_upgrade else " already.")

@@ -22,16 +22,16 @@ from gatepost.cli.deployment import (
     parse_tenant_uid,
     render_time,
 )
-from gatepost.cli.printing import Output, console, escape, print_json, print_table, progress_bar
+from gatepost.cli.printing import Output, console, escape, print_json, print_table, progress_bar, render_count
 from gatepost.ids import canonical
 
 if TYPE_CHECKING:
     from gatepost.api.messages import ActionResult, FoundHeldMessage, FoundMessage, MessageText, Timeline
 
-group = Group("Messages on record and held mail, over the API.")
+group = Group("Search, read and track messages, and release or delete held mail, over the API.")
 
 GgridsArgument = Annotated[
-    list[str], Argument(metavar="GGRID…", help="The ids of the messages, or - for standard input.")
+    list[str], Argument(metavar="GGRID", help="The ids of the messages, or - for standard input.")
 ]
 SinceOption = Annotated[str | None, Option(metavar="DATE", help="Only mail since then.")]
 SenderOption = Annotated[str | None, Option(help="Envelope sender: an address or a domain.")]
@@ -271,7 +271,10 @@ def _act(
     wanted = _read_ggrids(ggrids)
     owner, results = parse_tenant_uid(tenant), list["ActionResult"]()
     if action == "delete":
-        service.announce(f"Deletes {len(wanted):,} held messages for good at", yes=yes or "-" in ggrids)
+        service.announce(
+            f"Deletes {render_count(len(wanted), 'held message', 'held messages')} for good at",
+            yes=yes or "-" in ggrids,
+        )
     with service.connect() as client, progress_bar() as progress:
         call = client.release_messages if action == "release" else client.delete_messages
         for chunk in progress.track([wanted[at : at + MAX_ACTIONS] for at in range(0, len(wanted), MAX_ACTIONS)]):

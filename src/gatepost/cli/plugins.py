@@ -11,7 +11,7 @@ from gatepost.cli.printing import Output
 from gatepost.ids import new_id
 from gatepost.service.data_folder import StartError
 
-group = Group("Packages that bring further checks.")
+group = Group("List and test plug-ins, which are packages with further checks.")
 
 
 class _InstalledPlugin(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gatepost.store.store import Store
     from gatepost.strengths import Calculation
 
-group = Group("The weights of findings and the decisions for verdicts.")
+group = Group("Show, check and try policies: weights of findings, and decisions for verdicts.")
 
 OutboundOption = Annotated[bool, Option("--outbound", help="The policy of outbound mail.")]
 PolicyOption = Annotated[
@@ -203,7 +203,7 @@ def check(
         below = files.load_policies(named.model_copy(update=changed), plugins)
         policies = place.load_policies_with(file, uid)
     except ConfigError as fault:
-        lines = [(each.file, str(each.line), each.key, each.sentence) for each in fault.faults]
+        lines = [(each.file, str(each.line or ""), each.key, each.sentence) for each in fault.faults]
         output.show_table({"ok": False, "faults": fault.faults}, ("file", "line", "key", "fault"), lines)
         raise SystemExit(1) from None
     changes = _list_changes(policies.of(uid), str(file.absolute()))

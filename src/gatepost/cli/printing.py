@@ -93,6 +93,11 @@ def print_text(*sentences: str) -> None:
             console().print(safe(sentence))
 
 
+def render_count(number: int, one: str, many: str) -> str:
+    """A number with its noun: `1 entry`, `2,000 entries`."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
 def console() -> "Console":
     """Return standard output; it is wide if it is no terminal, so that no line of a pipe is wrapped."""
     from rich.console import Console

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gatepost.store.privacy import Person
     from gatepost.store.store import Store
 
-group = Group("What is stored about one address.")
+group = Group("Export or erase what is stored about one address.")
 
 AddressArgument = Annotated[str, Argument(metavar="ADDRESS", help="The address of the person.")]
 

@@ -34,7 +34,7 @@ KINDS = {
     "work": "Results of actions on many messages",
     "recipients": "Digests, releases, requests and entries of recipients",
     "limits": "Limits of flow control that were reached",
-    "settings": "Recipients of alerts, and names of who changed settings",
+    "settings": "Alerts, names of who changed something, and what servers said",
     "audit": "Records of the audit trail",
 }
 # How many results are changed in one transaction, for which scans may have to wait.
@@ -160,7 +160,9 @@ class PersonalData:
     async def _users(self) -> None:
         tally = self.tallies["users"]
         for user in await self._store.users.all():
-            if not self._person.is_address(user.name):
+            # Some providers have addresses for subjects, and the name that is shown is another.
+            subject = (user.external or "").partition(" ")[2]
+            if not self._person.is_address(user.name) and not self._person.is_address(subject):
                 continue
             sessions = await self._store.privacy.session_traces(user.uid)
             self._add("users", {"user": user, "sessions": sessions})

@@ -19,7 +19,7 @@ from gatepost.cli.deployment import (
     parse_moment,
     parse_tenant_uid,
 )
-from gatepost.cli.printing import Output, console
+from gatepost.cli.printing import Output, console, render_count
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-group = Group("Held mail.")
+group = Group("List, show, release, delete and export held mail, in the storage of this machine.")
 
-GgridsArgument = Annotated[list[str], Argument(metavar="GGRID…", help="The ids of the messages.")]
+GgridsArgument = Annotated[list[str], Argument(metavar="GGRID", help="The ids of the messages.")]
 
 
 @group.command("list")
@@ -139,7 +139,11 @@ def delete(
     async def delete_all(held: "HeldMail") -> list[str]:
         return [describe_deletion(await held.carry_out(DeleteOrder(uid, owner, by=place.actor))) for uid in uids]
 
-    place.announce(f"Deletes {len(uids):,} held messages for good from the quarantine of", yes=yes, any_node=True)
+    place.announce(
+        f"Deletes {render_count(len(uids), 'held message', 'held messages')} for good from the quarantine of",
+        yes=yes,
+        any_node=True,
+    )
     done = with_held_mail(place, delete_all)
     pairs = list(zip(uids, done, strict=True))
     lines = [f"{uid}: {said}" for uid, said in pairs]

@@ -1,4 +1,4 @@
-"""`gatepost reports`: what others report about mail of our domains, and reports from files.
+"""`gatepost reports`: what others report about mail of our domains, reports from files, and what we report to others.
 
 Files are as hostile as mail: they are read in a sealed worker, as those that come by mail.
 """
@@ -15,9 +15,10 @@ from gatepost.times import now
 
 if TYPE_CHECKING:
     from gatepost.domain_reports import DomainFigures, DomainReports
+    from gatepost.store.sent_reports import SentReport
     from gatepost.store.store import Store
 
-group = Group("Reports of others about mail of our domains: DMARC and TLS.")
+group = Group("Read the DMARC and TLS reports of others about your domains, and list those sent to others.")
 
 DAY = 86_400_000
 MAX_FILE = 50 << 20
@@ -98,6 +99,29 @@ def _render_source(each: SourceFigures) -> tuple[str, ...]:
     names = ", ".join(dict.fromkeys(filter(None, row.details)))
     passed = ("yes" if row.dkim else "no", "yes" if row.spf else "no")
     return escape(row.source) or "others", f"{row.count:,}", *passed, escape(row.result), escape(names)
+
+
+@group.command("sent")
+def show_sent(*, days: DaysOption = 7, place: Deployment, output: Output) -> None:
+    """List the reports to others about their domains, and what became of them."""
+
+    async def run(store: "Store") -> "tuple[SentReport, ...]":
+        return await store.sent_reports.listed(now() - days * DAY)
+
+    found = place.with_store(run, any_node=True)
+    lines = [
+        (
+            each.kind,
+            render_time(each.day * DAY)[:10],
+            escape(each.domain),
+            each.state,
+            f"{each.messages:,}",
+            escape(each.destinations) or "-",
+            escape(each.reason),
+        )
+        for each in found
+    ]
+    output.show_table(found, ("kind", "day", "domain", "state", "messages", "sent to", "reason"), lines)
 
 
 @group.command("import")

@@ -75,9 +75,11 @@ _HOPELESS = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
 
 def _options(url: str, token: str, ca: str | Path | None, verify: bool, timeout: float) -> dict[str, Any]:
     try:
-        httpx.URL(url)
+        address = httpx.URL(url)
     except httpx.InvalidURL as fault:
         raise UnreachableError(f"{url!r} is not an address: {fault}") from None
+    if address.scheme not in ("https", "http") or not address.host:
+        raise UnreachableError(f"{url!r} is not an address: it must begin with https:// or http:// and name a host")
     context = client_context(ca)
     if not verify:
         context.check_hostname = False
@@ -101,7 +103,12 @@ def _build_request(http: httpx.Client | httpx.AsyncClient, step: Send) -> httpx.
 def _describe_failure(fault: httpx.TransportError) -> NoReply:
     text = str(fault) or type(fault).__name__
     hopeless = isinstance(fault, httpx.UnsupportedProtocol | httpx.LocalProtocolError)
-    return NoReply(text, again=not hopeless and not any(sign in text for sign in _HOPELESS))
+    said = text.partition("] ")[2] if text.startswith("[Errno ") else text
+    where = str(fault.request.url.copy_with(raw_path=b"/")).rstrip("/")
+    return NoReply(
+        f"{where} cannot be reached: {said[:1].lower()}{said[1:]}",
+        again=not hopeless and not any(sign in text for sign in _HOPELESS),
+    )
 
 
 def _run_now(

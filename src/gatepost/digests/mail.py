@@ -13,7 +13,7 @@ a language lacks.
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
@@ -24,7 +24,7 @@ from importlib.resources import files
 import msgspec
 
 from gatepost.digests.links import DigestLink, sign_link
-from gatepost.report import shown_sender
+from gatepost.report import Report, shown_sender
 from gatepost.scanning.held_mail import RECIPIENT_VERDICTS
 from gatepost.store.digests import Digest, DigestKey, DigestPreferences
 from gatepost.store.quarantine import HeldMessage
@@ -46,9 +46,45 @@ class Texts:
             text = text.replace(f"{{{name}}}", str(value))
         return text
 
+    def say_count(self, key: str, count: int) -> str:
+        """Return a text with a number in it, in the form that the number needs (Unicode CLDR, plural rules)."""
+        form = find_plural(self.code, count)
+        return self.say(f"{key}_{form}" if f"{key}_{form}" in self._texts else f"{key}_other", count=count)
+
+    @property
+    def direction(self) -> str:
+        """Which way the language is written, as HTML says it."""
+        return self._texts["direction"]
+
+    def write_date(self, moment: datetime) -> str:
+        """Return a day as people of this language write it."""
+        month = self._texts["months"].split(",")[moment.month - 1]
+        return self.say("date", day=moment.day, month=month, number=moment.month, year=moment.year)
+
+    def write_moment(self, milliseconds: int, zone: tzinfo) -> str:
+        """Return a day and a minute in a time zone."""
+        moment = datetime.fromtimestamp(milliseconds / 1000, zone)
+        return f"{self.write_date(moment)}, {moment:%H:%M}"
+
     def reason(self, verdict: str) -> str:
         """Return why a message with this verdict is held, in plain words."""
         return self._texts.get(f"reason_{verdict}") or self._texts["reason_clean"]
+
+
+def find_plural(code: str, count: int) -> str:
+    """Return the category of a whole number in a language: `one`, `two`, `few`, `many` or `other`."""
+    ten, hundred = count % 10, count % 100
+    if code in ("zh-Hans", "ja"):
+        return "other"
+    if code in ("pl", "ru"):
+        if count == 1 or (code == "ru" and ten == 1 and hundred != 11):
+            return "one"
+        return "few" if ten in (2, 3, 4) and hundred not in (12, 13, 14) else "many"
+    if code == "ar":
+        if count in (1, 2):
+            return "one" if count == 1 else "two"
+        return "few" if 3 <= hundred <= 10 else "many" if hundred >= 11 else "other"
+    return "one" if count == 1 or (count == 0 and code in ("fr", "pt")) else "other"
 
 
 @cache
@@ -75,12 +111,34 @@ def find_texts(code: str) -> Texts:
     return Texts(known, {**read[DEFAULT], **read[known]})
 
 
+# What of an Accept-Language field is read (RFC 9110 section 12.5.4).
+MAX_RANGES = 20
+_RANGE = re.compile(r"\s*+([A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8}){0,4})\s*+(?:;\s*+q=([01](?:\.[0-9]{0,3})?)\s*+)?\Z")
+
+
+def choose_texts(preferred: str, accepted: str) -> Texts:
+    """Return the texts of the language that a tenant has chosen, or else of the first one that a browser asks for."""
+    if preferred:
+        return find_texts(preferred)
+    known = {code.lower(): code for code in _read_all()} | {"zh": "zh-Hans", "zh-cn": "zh-Hans", "zh-sg": "zh-Hans"}
+    wanted = []
+    for index, part in enumerate(accepted[:500].split(",")[:MAX_RANGES]):
+        found = _RANGE.match(part)
+        if found and (weight := float(found[2] or 1)) > 0:
+            tag = found[1].lower()
+            code = known.get(tag) or known.get(tag.rpartition("-")[0]) or known.get(tag.partition("-")[0])
+            # Whoever reads traditional characters is better served in another language that they ask for.
+            if code and not tag.startswith(("zh-hant", "zh-tw", "zh-hk", "zh-mo")):
+                wanted.append((-weight, index, code))
+    return find_texts(min(wanted)[2] if wanted else DEFAULT)
+
+
 MAX_SUBJECT, MAX_SENDER = 160, 120
 PATH = "/digest/"
 
 _SCHEME = re.compile(r"(?i)\bh(tt)(ps?)(?=:)")
 _DOT_IN_NAME = re.compile(r"(?<=\w)\.(?=[^\W\d_])")
-_PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,255}", re.ASCII)
+PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,255}", re.ASCII)
 _ISOLATE, _END_OF_ISOLATE = "\u2068", "\u2069"
 
 
@@ -109,18 +167,19 @@ def build_digest(
 ) -> EmailMessage:
     """Return the mail of a digest that lists these messages; `left_out` more are held."""
     texts, zone = find_texts(preferences.language), preferences.time_zone
+    last_day = datetime.fromtimestamp(plan.expires / 1000, zone)
     lines = [_describe(digest, mail, preferences, texts, plan) for mail in messages]
     entries = _link(plan, digest, "") if preferences.own_entries else ""
-    ends = texts.say("links_end", date=_format(plan.expires, preferences)[:10])
+    ends = texts.say("links_end", date=texts.write_date(last_day))
     footer = texts.say("footer", zone=preferences.zone or "UTC")
-    more = texts.say("more", count=left_out) if left_out else ""
+    more = texts.say_count("more", left_out) if left_out else ""
     intro = escape_line_by_line(preferences.intro) or texts.say("intro")
     total = len(lines) + left_out
     message = EmailMessage(policy=SMTP)
     message["From"] = plan.sender
     # An address that a header cannot have without help stands in the envelope alone.
-    message["To"] = digest.address if _PLAIN_ADDRESS.fullmatch(digest.address) else "undisclosed-recipients:;"
-    message["Subject"] = texts.say("subject_one") if total == 1 else texts.say("subject_many", count=total)
+    message["To"] = digest.address if PLAIN_ADDRESS.fullmatch(digest.address) else "undisclosed-recipients:;"
+    message["Subject"] = texts.say_count("subject", total)
     message["Date"] = format_datetime(datetime.now(zone))
     domain = plan.sender.rpartition("@")[2]
     message["Message-ID"] = f"<digest-{digest.id}@{domain}>"
@@ -143,9 +202,14 @@ def show(text: str, most: int) -> str:
 
 
 def show_sender(mail: HeldMessage) -> str:
-    """Return the sender as most mail programs show it, "" for mail without one. The address is not taken apart: a
-    reader has to recognise it."""
-    sender = shown_sender(mail.record.report, mail.record.envelope.sender)
+    """Return the sender of held mail as most mail programs show it, "" for mail without one."""
+    return name_sender(mail.record.report, mail.record.envelope.sender)
+
+
+def name_sender(report: Report, envelope_sender: str) -> str:
+    """Return a sender as most mail programs show it, "" for mail without one. The address is not taken apart: a reader
+    has to recognise it."""
+    sender = shown_sender(report, envelope_sender)
     address = escape_line(sender.address[:MAX_SENDER]) + (ELLIPSIS if len(sender.address) > MAX_SENDER else "")
     name = show(sender.name, MAX_SENDER)
     return f"{name} <{address}>" if name else address
@@ -162,7 +226,7 @@ def _describe(
     report = mail.record.report
     may_release = report.verdict in RECIPIENT_VERDICTS
     return _Line(
-        _format(mail.kept, preferences),
+        texts.write_moment(mail.kept, preferences.time_zone),
         show_sender(mail) or texts.say("no_sender"),
         show(report.subject, MAX_SUBJECT) or texts.say("no_subject"),
         texts.reason(report.verdict),
@@ -175,11 +239,8 @@ def _link(plan: DigestPlan, digest: Digest, item: str) -> str:
     return f"{plan.base}{PATH}{sign_link(DigestLink(digest.id, item, plan.expires), plan.key)}"
 
 
-def _format(milliseconds: int, preferences: DigestPreferences) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, preferences.time_zone).strftime("%Y-%m-%d %H:%M")
-
-
-def _isolate(text: str) -> str:
+def isolate(text: str) -> str:
+    """Return foreign text so that it cannot turn round what stands beside it (UAX 9 section 2.4)."""
     return text if text.isascii() else f"{_ISOLATE}{text}{_END_OF_ISOLATE}"
 
 
@@ -189,7 +250,7 @@ def _write_text(
     names = [texts.say(f"column_{each}") for each in ("time", "from", "subject", "reason")]
     blocks = [greeting, intro]
     for line in lines:
-        values = (line.time, _isolate(line.sender), _isolate(line.subject), line.reason)
+        values = (line.time, isolate(line.sender), isolate(line.subject), line.reason)
         facts = [f"{name}: {value}" for name, value in zip(names, values, strict=True)]
         blocks.append("\n".join([*facts, f"{line.action}: {line.link}"]))
     if more:
@@ -200,7 +261,7 @@ def _write_text(
 
 
 # A word without an end must not push anything out of sight.
-_ITEM = "border-top:1px solid #b8c0c8;padding:12px 0;overflow-wrap:anywhere;word-break:break-word"
+ITEM_STYLE = "border-top:1px solid #b8c0c8;padding:12px 0;overflow-wrap:anywhere;word-break:break-word"
 _BUTTON = (
     "display:inline-block;margin-top:8px;padding:6px 12px;border:1px solid #1f5f3f;border-radius:4px;color:#1f5f3f"
 )
@@ -214,10 +275,10 @@ def _write_html(
     rest = f"<p>{escape(more)}</p>" if more else ""
     own = f'<p><a href="{escape(entries)}">{escape(texts.say("entries_link").rstrip(":"))}</a></p>' if entries else ""
     return (
-        f'<!doctype html><html lang="{texts.code}"><head><meta charset="utf-8">'
+        f'<!doctype html><html lang="{texts.code}" dir="{texts.direction}"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(greeting)}</title></head>"
-        '<body style="font-family:sans-serif;line-height:1.4;max-width:45em">'
+        f'<body dir="{texts.direction}" style="font-family:sans-serif;line-height:1.4;max-width:45em">'
         f'<h1 style="font-size:20px;overflow-wrap:anywhere"><bdi>{escape(greeting)}</bdi></h1>'
         f'{said}{items}{rest}{own}<p style="font-size:13px">{escape(footer)}</p></body></html>'
     )
@@ -226,7 +287,7 @@ def _write_html(
 def _write_item(texts: Texts, line: _Line) -> str:
     """Write one message: in a column, since a table would be too wide for a phone."""
     return (
-        f'<div style="{_ITEM}"><strong><bdi>{escape(line.subject)}</bdi></strong><br>'
+        f'<div style="{ITEM_STYLE}"><strong><bdi>{escape(line.subject)}</bdi></strong><br>'
         f"{escape(texts.say('column_from'))}: <bdi>{escape(line.sender)}</bdi><br>"
         f"{escape(texts.say('column_time'))}: {escape(line.time)}<br>"
         f"{escape(texts.say('column_reason'))}: {escape(line.reason)}<br>"

@@ -5,7 +5,7 @@ with growing pauses; what the next hop refuses for good is given up, and the sta
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from email.message import EmailMessage
 
 import msgspec
@@ -89,19 +89,8 @@ class DigestSender:
         return record
 
     async def find_domains(self, scope: str | None, preferences: DigestPreferences) -> tuple[str, ...]:
-        """Return the domains whose recipients get digests: those of the tenant, or those that were named where there is
-        none. Mail can be addressed to anybody, and digests go to one's own people only."""
-        if scope:
-            tenant = await self._store.tenants.find(scope)
-            own = [
-                *(domain for domain, uid in self._tenants.items() if uid == scope),
-                *(tenant.domains if tenant else ()),
-            ]
-            wanted = [each for each in preferences.domains if each in own] if preferences.domains else own
-        else:
-            wanted = list(preferences.domains)
-        names = [domain for domain in map(normal_domain, wanted) if await self._tenancy.tenant_of(domain) == scope]
-        return tuple(dict.fromkeys(each for name in names for each in (name, unicode_domain(name))))
+        """Return the domains whose recipients get digests."""
+        return await find_own_domains(self._store, self._tenancy, self._tenants, scope, preferences.domains)
 
     async def build(self, digest: Digest, preferences: DigestPreferences) -> EmailMessage | None:
         """Return the mail of a digest; None where nothing of it is held any more."""
@@ -166,3 +155,19 @@ class DigestSender:
 
     async def _keep(self, scope: str | None, holder: str) -> bool:
         return await self._store.digests.keep(scope, holder, now() + LOCK_MILLISECONDS)
+
+
+async def find_own_domains(
+    store: Store, tenancy: Tenancy, tenants: Mapping[str, str], scope: str | None, named: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the domains whose recipients get mail of ours: those of the tenant, of which some may be named, or those
+    that were named where there is no tenant. Mail can be addressed to anybody, and this goes to one's own people
+    only. `tenants` are those of domains in `guard.yml`."""
+    if scope:
+        tenant = await store.tenants.find(scope)
+        own = [*(domain for domain, uid in tenants.items() if uid == scope), *(tenant.domains if tenant else ())]
+        wanted = [each for each in named if each in own] if named else own
+    else:
+        wanted = list(named)
+    names = [domain for domain in map(normal_domain, wanted) if await tenancy.tenant_of(domain) == scope]
+    return tuple(dict.fromkeys(each for name in names for each in (name, unicode_domain(name))))

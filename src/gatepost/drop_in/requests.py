@@ -1,8 +1,9 @@
 """One request of a client of spamd or rspamd: a line, fields, and a message.
 
 All of them look alike on the wire: `CHECK SPAMC/1.5`, `CHECK RSPAMC/1.3` or `POST /checkv2 HTTP/1.1`, then fields as in
-HTTP, an empty line, and the message. A field says how long it is, or it ends where the client ends its half of the
-connection. Everything is bounded: lines, fields, the message, and how much a compressed one may become.
+HTTP, an empty line, and the message. A field says how long it is, or that it comes in chunks (RFC 9112 section 7.1,
+which Haraka sends), or it ends where the client ends its half of the connection. Everything is bounded: lines, fields,
+the message, and how much a compressed one may become.
 
 Clients of spamd say nothing of the envelope. Then sender and recipients are what the last mail server wrote into the
 header (Return-Path, RFC 5321 section 4.4; X-Envelope-From and X-Envelope-To, which Exim writes for its filters), the
@@ -10,8 +11,10 @@ sender else From; the sending host is found in the Received fields by the analys
 mailbox files (RFC 4155) is no part of a message, and is kept apart.
 """
 
+import asyncio
 import re
 import zlib
+from collections.abc import AsyncIterator
 from typing import Literal
 
 import msgspec
@@ -30,6 +33,7 @@ PIECE = 256 << 10
 # How much of a message is looked at for its sender.
 MAX_LOOK = 64 << 10
 
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,10})[ \t]*+(?:;.*+)?", re.DOTALL)
 _LENGTH = re.compile(r"\d{1,12}", re.ASCII)
 _MBOX = re.compile(rb">?From ([^\s]{1,512})[^\n]{0,1000}\n")
 _TRACE = re.compile(
@@ -66,13 +70,14 @@ class Head(msgspec.Struct, frozen=True):
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What a client asks for, in the words of its protocol (`form`), with the envelope as far as it says. A client
-    that has authenticated itself is no sending host. `length` is None where the message ends with the connection. One
-    that `is_older` does not read the length of its answer."""
+    that has authenticated itself is no sending host. `length` is None where the message comes in chunks or ends with
+    the connection. One that `is_older` does not read the length of its answer."""
 
     form: str
     is_older: bool = False
     source: Literal["spamd", "rspamd"]
     length: int | None = None
+    is_chunked: bool = False
     is_compressed: bool = False
     sender: str | None = None
     recipients: tuple[str, ...] = ()
@@ -135,26 +140,20 @@ async def receive(
     inflate = zlib.decompressobj() if asked.is_compressed else None
     if asked.length is not None and asked.length > most:
         return _too_large(most)
-    left = asked.length
-    while left is None or left > 0:
-        try:
-            piece = await connection.read_piece(PIECE if left is None else min(left, PIECE), deadline)
-        except ConnectionGoneError:
-            if left is None:
-                break
-            return Refusal("malformed", "a message that is shorter than its Content-length")
-        left = None if left is None else left - len(piece)
-        try:
+    try:
+        async for piece in _read_pieces(connection, asked, deadline):
             content = inflate.decompress(piece, most + 1 - body.size) if inflate else piece
-        except zlib.error:
-            return Refusal("malformed", "a message that is not compressed as it says")
-        if body.size + len(content) > most or (inflate and inflate.unconsumed_tail):
-            return _too_large(most)
-        if not body.size and not mailbox_line and (found := _MBOX.match(content)):
-            mailbox_line = found[0]
-            content = content[found.end() :]
-        if not services.space.write(body, content):
-            return Refusal("later", "there is no room for messages now")
+            if body.size + len(content) > most or (inflate and inflate.unconsumed_tail):
+                return _too_large(most)
+            if not body.size and not mailbox_line and (found := _MBOX.match(content)):
+                mailbox_line = found[0]
+                content = content[found.end() :]
+            if not services.space.write(body, content):
+                return Refusal("later", "there is no room for messages now")
+    except _CutOffError as fault:
+        return Refusal("malformed", str(fault))
+    except zlib.error:
+        return Refusal("malformed", "a message that is not compressed as it says")
     if inflate and not inflate.eof:
         return Refusal("malformed", "a compressed message that does not end")
     try:
@@ -162,6 +161,64 @@ async def receive(
     except StorageError:
         return Refusal("later", "there is no room for messages now")
     return Received(body, mailbox_line) if body.size else Refusal("malformed", "an empty message")
+
+
+class _CutOffError(Exception):
+    """A message that does not end as its request said."""
+
+
+async def _read_pieces(connection: Connection, asked: Asked, deadline: float) -> AsyncIterator[bytes]:
+    """Yield the message in pieces, without what frames it."""
+    if asked.is_chunked:
+        async for piece in _read_chunks(connection, deadline):
+            yield piece
+        return
+    left = asked.length
+    while left is None or left > 0:
+        try:
+            piece = await connection.read_piece(PIECE if left is None else min(left, PIECE), deadline)
+        except ConnectionGoneError:
+            if left is None:
+                return
+            raise _CutOffError("a message that is shorter than its Content-length") from None
+        left = None if left is None else left - len(piece)
+        yield piece
+
+
+async def _read_chunks(connection: Connection, deadline: float) -> AsyncIterator[bytes]:
+    """Yield a message that comes in chunks (RFC 9112 section 7.1). Small ones are put together, so that many of them
+    cost no more than a few."""
+    held = bytearray()
+    try:
+        while size := await _read_chunk_size(connection, deadline):
+            while size > 0:
+                piece = await connection.read_piece(min(size, PIECE), deadline)
+                size -= len(piece)
+                held += piece
+                if len(held) >= PIECE:
+                    yield bytes(held)
+                    held.clear()
+            await connection.read_line(len(b"\r\n"), _seconds_until(deadline))
+        trailers = 0
+        while await connection.read_line(MAX_LINE, _seconds_until(deadline)):
+            trailers += 1
+            if trailers > MAX_FIELDS:
+                raise _CutOffError("too many fields behind the chunks")
+    except (ConnectionGoneError, LineError):
+        raise _CutOffError("chunks that do not end as they say") from None
+    if held:
+        yield bytes(held)
+
+
+async def _read_chunk_size(connection: Connection, deadline: float) -> int:
+    found = _CHUNK.fullmatch(await connection.read_line(MAX_LINE, _seconds_until(deadline)))
+    if not found:
+        raise _CutOffError("a chunk without its length")
+    return int(found[1], 16)
+
+
+def _seconds_until(deadline: float) -> float:
+    return max(0.0, deadline - asyncio.get_running_loop().time())
 
 
 def _too_large(most: int) -> Refusal:

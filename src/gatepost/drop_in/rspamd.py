@@ -106,19 +106,22 @@ def _read_request(head: Head, form: str) -> Asked | Refusal:
     encodings = (head.first("compression"), head.first("content-encoding"), head.first("key"))
     if any(encodings):
         return Refusal("unavailable", "messages that are compressed or encrypted are not read: send them as they are")
-    if head.first("transfer-encoding"):
-        return Refusal("malformed", "the message needs a Content-Length, not a Transfer-Encoding")
+    is_chunked = [each.lower() for each in head.all("transfer-encoding")] == ["chunked"]
+    if head.first("transfer-encoding") and (not is_chunked or form == LEGACY or head.all("content-length")):
+        # Both lengths at once, or codings inside of each other, are read in several ways (RFC 9112 section 6.3).
+        return Refusal("malformed", "a Transfer-Encoding other than chunked, or one beside a Content-Length")
     length = read_length(head.first("content-length"))
     if isinstance(length, Refusal):
         return length
-    if length is None and form != LEGACY:
-        return Refusal("malformed", "the message needs a Content-Length")
+    if length is None and not is_chunked and form != LEGACY:
+        return Refusal("malformed", "the message needs a Content-Length, or must come in chunks")
     is_known = bool(head.first("user"))
     sender = head.first("from")
     return Asked(
         form=form,
         source="rspamd",
         length=length,
+        is_chunked=is_chunked,
         sender=sender if any(name == "from" for name, _ in head.fields) else None,
         recipients=tuple(head.all("rcpt")),
         address=None if is_known else parse_address(head.first("ip")),

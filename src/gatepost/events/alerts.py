@@ -1,7 +1,8 @@
 """Alerts to people, by mail and by a signed call, for the events that the operator chose.
 
 At most `maxPerHour` alerts are sent in an hour, counted from the first of them; of the rest one summary is sent when
-that hour is over, or when the service stops. An alert that cannot be sent is tried five times, with growing waits, then
+that hour is over, or when the service stops. In quiet hours only errors are told at once; one summary tells of the rest
+when they are over. An alert that cannot be sent is tried five times, with growing waits, then
 counted as dropped: an alert that is hours late misleads. Alerts wait in memory.
 """
 
@@ -25,7 +26,7 @@ from gatepost.events.output import (
 )
 from gatepost.events.schema import EncodedEvent
 from gatepost.events.webhook import WebhookCaller
-from gatepost.settings.events import AlertSettings, Severity
+from gatepost.settings.events import AlertSettings, QuietHours, Severity
 from gatepost.settings.values import hide_path
 
 HOUR = 3_600.0
@@ -54,6 +55,7 @@ class AlertLimit:
         self._started: float | None = None
         self._passed = 0
         self._rest: Counter[str] = Counter()
+        self._held: Counter[str] = Counter()
 
     def passes(self, kind: str) -> bool:
         """Return whether an alert may be sent now; one that may not is counted for the summary."""
@@ -65,6 +67,20 @@ class AlertLimit:
                 return True
             self._rest[kind] += 1
             return False
+
+    def hold_back(self, kind: str) -> None:
+        """Count an alert that came in quiet hours."""
+        with self._lock:
+            self._held[kind] += 1
+
+    def take_held(self) -> Alert | None:
+        """Return the summary of quiet hours that are over; None if nothing came in them."""
+        with self._lock:
+            held, self._held = self._held, Counter()
+        if not held:
+            return None
+        counts = ", ".join(f"{kind} {count}" for kind, count in sorted(held.items()))
+        return Alert(f"{held.total()} alerts in quiet hours", f"While it was quiet, these came up: {counts}.\n")
 
     def summary(self, *, now: bool = False) -> Alert | None:
         """Return the summary of an hour that is over, or with `now` of the current one; None if there is none."""
@@ -80,7 +96,8 @@ class AlertLimit:
 
 
 class AlertOutput:
-    """Alerts as an output of the stream; `public_only` calls hosts on the internet and no others."""
+    """Alerts as an output of the stream; `public_only` calls hosts on the internet and no others. One with a threshold
+    is told of its `own` events alone, by its name and tenant."""
 
     name = "alerts"
 
@@ -92,8 +109,12 @@ class AlertOutput:
         *,
         clock: Callable[[], float] = time.monotonic,
         public_only: bool = False,
+        own: tuple[str, str] | None = None,
+        quiet: QuietHours | None = None,
+        time_of_day: Callable[[], float] = time.time,
     ) -> None:
         self._settings, self._node, self._send_mail = settings, node, send_mail
+        self._own, self._quiet, self._time_of_day = own, quiet, time_of_day
         self.address = _list_receivers(settings)
         self._caller = WebhookCaller(settings.webhook, public_only=public_only) if settings.webhook else None
         self._limit = AlertLimit(settings.max_per_hour, clock)
@@ -109,10 +130,21 @@ class AlertOutput:
         """Take the events that people want to hear of."""
         least = _RANKS[self._settings.min_severity]
         chosen = [event for event in of_kinds(events, self._settings.kinds) if _RANKS[event.severity] >= least]
+        if self._own is not None:
+            chosen = [event for event in chosen if _name_threshold(event) == self._own]
+        if self._is_quiet:
+            for event in chosen:
+                if event.severity != "error":
+                    self._limit.hold_back(event.kind)
+            chosen = [event for event in chosen if event.severity == "error"]
         chosen = [event for event in chosen if self._limit.passes(event.kind)]
         if chosen:
             self._deliveries.drop(self._waiting.add(chosen))
             self._thread.wake()
+
+    @property
+    def _is_quiet(self) -> bool:
+        return self._quiet is not None and self._quiet.holds_at(self._time_of_day())
 
     def send_some(self) -> bool:
         """Send the next alert, or the summary of an hour that is over."""
@@ -155,6 +187,8 @@ class AlertOutput:
         events = self._waiting.take(1)
         if events:
             return describe_alert(events, self._node)
+        if not self._is_quiet and (held := self._limit.take_held()):
+            return held
         return self._limit.summary(now=self._stopping.is_set())
 
     def _send(self, alert: Alert) -> None:
@@ -179,6 +213,12 @@ class AlertOutput:
         if self._caller:
             text = msgspec.json.encode(f"{alert.title} ({self._node})")
             self._caller.call(b'{"text":' + text + b',"events":[' + b",".join(alert.lines) + b"]}")
+
+
+def _name_threshold(event: EncodedEvent) -> tuple[str, str]:
+    """The name and the tenant of the alert whose threshold was reached."""
+    fields = msgspec.json.decode(event.line)
+    return str(fields.get("alert", "")), str(fields.get("tenantUid", ""))
 
 
 def describe_alert(events: Sequence[EncodedEvent], node: str) -> Alert:
@@ -222,6 +262,7 @@ def _title(kind: str, fields: dict[str, object]) -> str:
         "audit.recorded": ("action",),
         "flow.limited": ("limit", "subject"),
         "rule.stopped": ("rule", "reason"),
+        "threshold.reached": ("alert", "count"),
         "message.held": ("verdict",),
     }.get(kind, ())
     words = [_show(fields[name]) for name in said if name in fields]

@@ -189,6 +189,8 @@ class SendingThread:
     def _run(self) -> None:
         failed = 0
         while True:
+            # Asked before: what came until the stop is sent once more after it.
+            is_last = self._stopping.is_set()
             try:
                 sent = self._send_some()
             except (DeliveryError, OSError) as fault:
@@ -199,7 +201,7 @@ class SendingThread:
                 continue
             failed = 0
             if not sent:
-                if self._stopping.is_set():
+                if is_last:
                     return
                 self._wake.wait(IDLE_SECONDS)
                 self._wake.clear()

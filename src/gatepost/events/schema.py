@@ -282,6 +282,10 @@ HealthComponent: TypeAlias = Literal[
     "clock",
     "slots",
 ]
+# Parts that are warned of while mail flows.
+WARNED: tuple[HealthComponent, ...] = (
+    *("certificate", "quarantine", "dns", "smtp", "milter", "spamd", "rspamd", "recipients", "clock", "slots"),
+)
 
 
 class HealthChanged(EventFields, tag="health.changed", frozen=True, kw_only=True):
@@ -306,6 +310,17 @@ class FlowLimited(EventFields, tag="flow.limited", frozen=True, kw_only=True):
     until: Annotated[str, Meta(description="when counting starts anew; a date-time")]
 
 
+class ThresholdReached(EventFields, tag="threshold.reached", frozen=True, kw_only=True):
+    """The search of an alert has found as many messages within its time as the alert asks for. It is told once in that
+    time, by one node."""
+
+    alert: Annotated[Text, Meta(description="name of the alert")]
+    search: Annotated[Text, Meta(description="what was searched for; empty for all messages")] = ""
+    count: Annotated[int, Meta(ge=1, description="how many messages were found")]
+    threshold: Annotated[int, Meta(ge=1, description="from how many on people are told")]
+    minutes: Annotated[int, Meta(ge=1, description="within how many minutes")]
+
+
 Event: TypeAlias = (
     MessageScanned
     | MessageHeld
@@ -326,6 +341,7 @@ Event: TypeAlias = (
     | NodeState
     | HealthChanged
     | FlowLimited
+    | ThresholdReached
     | AuditRecorded
 )
 EVENTS: tuple[type[EventFields], ...] = get_args(Event)
@@ -403,7 +419,7 @@ def severity_of(event: EventFields) -> Severity:
         return "warning" if event.locked_until or event.reason == "locked" else "info"
     if isinstance(event, MessageScanned):
         return "warning" if event.decision == "undecided" else "info"
-    if isinstance(event, SenderLimited | RuleStopped):
+    if isinstance(event, SenderLimited | RuleStopped | ThresholdReached):
         return "warning"
     return "info" if isinstance(event, UserSignedIn | MessageHeld) else "notice"
 

@@ -30,6 +30,7 @@ from gatepost.events.schema import (
     MessageScanned,
     PolicyPublished,
     SenderLimited,
+    ThresholdReached,
     bound,
     bound_all,
 )
@@ -192,6 +193,18 @@ def _describe_publication(record: AuditRecord) -> ConfigPublished:
     return ConfigPublished(version=bound(number), by=_actor(record.actor), reason=bound(rest[0]) if rest else "")
 
 
+def _describe_threshold(record: AuditRecord) -> ThresholdReached:
+    name, search, threshold, minutes = record.sample
+    return ThresholdReached(
+        tenant_uid=record.scope,
+        alert=bound(name),
+        search=bound(search),
+        count=record.count,
+        threshold=int(threshold),
+        minutes=int(minutes),
+    )
+
+
 def _describe_rollout(record: AuditRecord) -> ConfigRollout:
     name, *rest = record.sample
     failed = record.action == "config.fail"
@@ -205,6 +218,7 @@ def _describe_rollout(record: AuditRecord) -> ConfigRollout:
 
 _CHANGES: dict[str, Callable[[AuditRecord], EventFields]] = {
     "quarantine.release": _describe_release,
+    "alert.reached": _describe_threshold,
     "quarantine.delete": _describe_deletion,
     "message.reported": _describe_report,
     "mail.reported": _describe_report,

@@ -100,6 +100,31 @@ def is_text_name(names: Iterable[str]) -> bool:
     return bool(found) and all(each and _TEXT_EXTENSIONS.issuperset(each) for each in found)
 
 
+# Of these, what no browser shows as a page (`.xml`) and no program opens further (`.asc`).
+_PLAIN_EXTENSIONS = _TEXT_EXTENSIONS - {"xml", "asc"}
+TEXT_HEAD, LONG_TEXT = 4_096, 1 << 20
+_PICTURES = frozenset({"png", "jpeg", "gif", "bmp", "webp", "tiff"})
+# What spreadsheets take for a formula, which may start a program.
+_FORMULA_CELL = re.compile(rb"(?:\A|[\r\n,;\t])[\"' ]{0,3}[=@+-]\s{0,3}[A-Za-z@]{2}")
+
+
+def is_plain_text(names: Iterable[str], content: bytes) -> bool:
+    """Return whether names and first bytes of a file are those of text that nothing runs, shows or opens further."""
+    names = tuple(names)
+    if not is_text_name(names) or not reads_as_text(content) or identify(content[: 16 * TEXT_HEAD]) != "text":
+        return False
+    extensions = {extension for name in names for extension in find_last_extensions(name)}
+    return extensions <= _PLAIN_EXTENSIONS and not (
+        extensions & {"csv", "tsv"} and _FORMULA_CELL.search(content[: 16 * TEXT_HEAD])
+    )
+
+
+def is_plain_picture(names: Iterable[str], content: bytes) -> bool:
+    """Return whether a file is a picture by its first bytes and by all of its names."""
+    kind = identify(content)
+    return kind in _PICTURES and all(EXTENSIONS[kind].issuperset(find_last_extensions(name) or [""]) for name in names)
+
+
 ARCHIVE_MIME_TYPES: frozenset[str] = frozenset(
     "application/zip application/x-zip application/x-zip-compressed application/x-rar application/x-rar-compressed "
     "application/vnd.rar application/x-7z-compressed application/gzip application/x-gzip application/x-bzip2 "
@@ -120,6 +145,11 @@ HEAD = 1024
 _INSTALLER = tuple(
     number.to_bytes(4, "little") + bytes.fromhex("00000000c000000000000046") for number in (0xC1082, 0xC1084, 0xC1086)
 )
+
+
+def has_mark(content: bytes) -> bool:
+    """Return whether bytes begin with the mark of a type."""
+    return any(content.startswith(mark) for mark, _ in _BY_FIRST.get(content[0], ()))
 
 
 def identify(content: bytes) -> str:

@@ -16,11 +16,14 @@ counts.
 SVG is drawn by `svg_drawing`, as far as it takes to read a code.
 """
 
+import math
 import re
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from io import BytesIO
+from itertools import islice
+from operator import mul
 from typing import Literal
 
 import msgspec
@@ -33,6 +36,7 @@ from PIL import (
     IcoImagePlugin,
     Image,
     ImageFile,
+    ImageOps,
     Jpeg2KImagePlugin,
     JpegImagePlugin,
     PngImagePlugin,
@@ -117,6 +121,7 @@ _READERS = {"png": _measure_png, "gif": _measure_gif, "bmp": _measure_bmp, "webp
 
 MAX_CODES = 20
 MAX_CODE_TEXT = 4_096
+MAX_WORDS = 40
 
 _CODE_FORMATS = zxingcpp.BarcodeFormats(
     [zxingcpp.BarcodeFormat.QRCode, zxingcpp.BarcodeFormat.MicroQRCode, zxingcpp.BarcodeFormat.RMQRCode]
@@ -140,8 +145,11 @@ def _find_links(texts: Iterable[str], where: str, source: Literal["file", "qr"])
     for text in texts:
         for target in find_targets(text):
             found.add(target, where, source, shown=target if source == "file" else "")
-        if source == "qr" and not len(found) and _is_bare_host(text.strip()):
-            found.add(f"https://{text.strip()}", where, source)
+        if source == "qr" and not len(found):
+            words = text.split()[:MAX_WORDS]
+            for word in (word.strip(".,;:!()<>\"'") for word in words):
+                if _is_bare_host(word) and (len(words) == 1 or "/" in word or word[:4].lower() == "www."):
+                    found.add(f"https://{word}", where, source)
     return tuple(found)
 
 
@@ -156,10 +164,16 @@ def _is_bare_host(text: str) -> bool:
 
 MIN_SIDE = 56  # the smallest code has 21 modules a side and a margin of four; cameras need two pixels for each
 MAX_PIXELS = 16_000_000
-BOMB_PIXELS, BOMB_RATIO = 600_000_000, 2_000
+BOMB_PIXELS, BLANK_PIXELS, BOMB_RATIO = 600_000_000, 180_000_000, 2_000
 MAX_SIDE = 1_600
-MAX_FRAMES = 3
-MIN_PIECE, MAX_PIECE = 20, 800
+MAX_FRAMES, MAX_FRAME_PIXELS = 12, 3_000_000
+# A picture of fewer dots than a code needs is shown larger where the mail says so.
+MIN_DOTS = 21
+FEW_COLOURS = 8
+FAINT = 48
+_VALUES, _SQUARES = range(256), [value * value for value in range(256)]
+SMALL_COPIES = (100, 66, 50)  # in a copy that is much smaller, modules that are dots touch each other
+MIN_PIECE, MAX_PIECE = 12, 800
 # So many pictures a worker remembers, if what they show is short; most show no code at all.
 MAX_KNOWN, MAX_KNOWN_TEXT = 512, 1_000
 MAX_SCANS = 64  # an honest JPEG has ten; each may go over the whole picture and cost five bytes
@@ -197,8 +211,8 @@ def is_too_large(content: bytes, kind: str, size: tuple[int, int] | None = None)
 
 def is_bomb(content: bytes, pixels: int) -> bool:
     """Return whether a picture is made to exhaust the program that shows it: photographs have a few pixels to the byte,
-    and a plan of a house in black and white a thousand."""
-    return pixels > MAX_PIXELS and (pixels > BOMB_PIXELS or pixels > BOMB_RATIO * len(content))
+    a plan of a house in black and white a thousand, and a large sheet with nothing on it eight thousand."""
+    return pixels > BOMB_PIXELS or pixels > max(BLANK_PIXELS, BOMB_RATIO * len(content))
 
 
 def _measure_by_decoder(content: bytes, kind: str) -> tuple[int, int]:
@@ -227,11 +241,12 @@ def find_codes_in_image(file: File, budget: UnpackBudget) -> Contents:
     width, height = (read_dimensions if measured else _measure_by_decoder)(file.content, file.type)
     if not measured and not width:
         return Contents(unread=("pixels",))
-    if min(width, height) < MIN_SIDE:
+    if min(width, height) < MIN_DOTS or (min(width, height) < MIN_SIDE and not budget.take_small_image(width * height)):
         return Contents()
     if is_bomb(file.content, width * height):
         return Contents(unread=("ratio",))
-    if is_too_large(file.content, file.type) or not budget.take_image(width * height):
+    is_small = min(width, height) < MIN_SIDE
+    if is_too_large(file.content, file.type) or not (is_small or budget.take_image(width * height)):
         return Contents(unread=("pixels",))
     codes, fault = _read_codes(file)
     found = make_code_contents(codes, file.path)
@@ -266,7 +281,8 @@ def _decode_codes(file: File) -> tuple[tuple[str, ...], str]:
         warnings.simplefilter("ignore")
         try:
             for frame in _decode_frames(file):
-                codes.update(dict.fromkeys(find_codes(frame)))
+                # The other views are drawn only where the first shows nothing.
+                codes.update(dict.fromkeys(next(filter(None, map(find_codes, _list_views(frame))), ())))
         except MemoryError:
             raise
         except Exception as stop:  # noqa: BLE001  a decoder may stumble over a broken picture in any way it likes
@@ -291,29 +307,117 @@ def decode_small(file: File) -> Image.Image | None:
 
 
 def _decode_frames(file: File) -> Iterator[Image.Image]:
-    """Yield the picture, or the first few of a moving one, in grey."""
+    """Yield the picture, or some of a moving one: the first ones, and the last where there are not many."""
     with open_image(file.content, file.type) as image:
         if file.type == "jpeg":
-            image.draft("L", (MAX_SIDE, MAX_SIDE))  # decoded at a fraction of its size, at a fraction of the cost
-        for number in range(MAX_FRAMES if getattr(image, "is_animated", False) else 1):
+            image.draft("RGB", (MAX_SIDE, MAX_SIDE))  # decoded at a fraction of its size, at a fraction of the cost
+        pixels = image.width * image.height
+        most = max(3, min(MAX_FRAMES, MAX_FRAME_PIXELS // max(1, pixels)))
+        for number in range(most if getattr(image, "is_animated", False) else 1):
             try:
                 image.seek(number)
             except EOFError:
                 return
-            if min(image.size) >= MIN_SIDE and image.width * image.height <= MAX_PIXELS:
-                yield _convert_to_grey(image)
+            if min(image.size) >= MIN_DOTS and image.width * image.height <= MAX_PIXELS:
+                yield image
 
 
-def _convert_to_grey(image: Image.Image) -> Image.Image:
-    """Return the picture in grey on white paper, and not larger than it need be."""
-    if "A" in image.getbands() or "transparency" in image.info:
+def _list_views(image: Image.Image) -> Iterator[Image.Image]:
+    """Yield a picture in grey, and then as it has to be looked at where a code is faint, in two colours of the same
+    brightness, made of opacity alone, made of dots, or of one dot for each module."""
+    if min(image.size) < MIN_SIDE:
+        if image.getcolors(FEW_COLOURS) is not None or image.convert("L").getcolors(FEW_COLOURS) is not None:
+            grey = _convert_to_grey(image)
+            yield _surround(grey.resize((grey.width * 4, grey.height * 4), Image.Resampling.NEAREST))
+        return
+    full = image.convert("RGBA") if _has_opacity(image) else None
+    grey = _convert_to_grey(image, full)
+    yield grey
+    counts = grey.histogram()
+    darkest, lightest = (
+        next(filter(counts.__getitem__, range(256))),
+        next(filter(counts.__getitem__, range(255, -1, -1))),
+    )
+    if 0 < lightest - darkest < FAINT:
+        yield ImageOps.autocontrast(grey)
+    yield from _list_colours(image, full, counts)
+    yield from islice(_list_smaller(grey), 1, None)
+
+
+def _list_smaller(grey: Image.Image) -> Iterator[Image.Image]:
+    """Yield a picture, and smaller copies of one that is not small."""
+    yield grey
+    if max(grey.size) > 3 * SMALL_COPIES[0]:
+        yield from (grey.reduce(round(max(grey.size) / side)) for side in SMALL_COPIES)
+
+
+def _list_colours(image: Image.Image, full: Image.Image | None, counts: list[int]) -> Iterator[Image.Image]:
+    """Yield single colours of a picture where they differ much more than brightness does, or its opacity. `full` is the
+    picture with its opacity, if it has any, and `counts` says how many of its dots are how bright."""
+    if full is not None:
+        alpha = full.getchannel("A")
+        if alpha.getextrema() != (255, 255):
+            yield _limit_side(alpha)
+    elif image.mode in ("RGB", "P", "YCbCr", "CMYK"):
+        spread = 1.6 * max(8.0, _measure_spread(counts))
+        wide = [band for band, each in enumerate(_count_colours(image)) if _measure_spread(each) > spread]
+        if wide:
+            bands = _limit_side(image.convert("RGB")).split()
+            yield from (ImageOps.autocontrast(bands[band]) for band in wide)
+
+
+def _count_colours(image: Image.Image) -> list[list[int]]:
+    """Return how many dots have how much red, green and blue. Those of a picture with a palette are counted by its
+    entries, without making the picture larger."""
+    palette = image.getpalette("RGB") if image.mode == "P" and _find_factor(image) == 1 else None
+    entries = image.histogram() if palette else []
+    if not palette or any(entries[len(palette) // 3 :]):
+        counts = _limit_side(image if image.mode == "RGB" else image.convert("RGB")).histogram()
+        return [counts[:256], counts[256:512], counts[512:]]
+    found = [[0] * 256, [0] * 256, [0] * 256]
+    for entry, count in enumerate(entries):
+        if count:
+            for band in range(3):
+                found[band][palette[3 * entry + band]] += count
+    return found
+
+
+def _measure_spread(counts: list[int]) -> float:
+    """Return the standard deviation of values that occur so many times each."""
+    every, total, squares = sum(counts), sum(map(mul, counts, _VALUES)), sum(map(mul, counts, _SQUARES))
+    return math.sqrt((squares - total**2 / every) / every)
+
+
+def _has_opacity(image: Image.Image) -> bool:
+    return "A" in image.getbands() or "transparency" in image.info
+
+
+def _convert_to_grey(image: Image.Image, full: Image.Image | None = None) -> Image.Image:
+    """Return the picture in grey on white paper, and not larger than it need be; `full` is the picture with its
+    opacity, where that is known."""
+    if full is None and _has_opacity(image):
         full = image.convert("RGBA")
+    if full is not None:
         paper = Image.new("L", full.size, 255)
         paper.paste(full.convert("L"), mask=full.getchannel("A"))
     else:
         paper = image.convert("L")
-    factor = -(-max(paper.size) // MAX_SIDE)
-    return paper.reduce(factor) if factor > 1 and min(paper.size) // factor >= MIN_SIDE else paper
+    return _limit_side(paper)
+
+
+def _find_factor(image: Image.Image) -> int:
+    """Return how many times smaller a picture is to be made."""
+    factor = -(-max(image.size) // MAX_SIDE)
+    return factor if factor > 1 and min(image.size) // factor >= MIN_SIDE else 1
+
+
+def _limit_side(image: Image.Image) -> Image.Image:
+    factor = _find_factor(image)
+    return image.reduce(factor) if factor > 1 else image
+
+
+def _surround(image: Image.Image) -> Image.Image:
+    return ImageOps.expand(image, 24, 255)
 
 
 MAX_PAGES = 8  # the first six and the last two
@@ -399,7 +503,7 @@ def find_codes_in_drawing(file: File, budget: UnpackBudget) -> Contents:
     for image in draw_svg(file.content.decode("utf-8", "replace")):
         if not budget.take_image(image.width * image.height):
             return make_code_contents(codes, file.path, ("pixels",))
-        codes.update(dict.fromkeys(find_codes(image)))
+        codes.update(dict.fromkeys(next(filter(None, map(find_codes, _list_smaller(image))), ())))
         if codes:
             break
     return make_code_contents(codes, file.path)

@@ -21,7 +21,7 @@ from itertools import islice, pairwise
 from urllib.parse import unquote
 
 import msgspec
-from PIL import Image, ImageDraw
+from PIL import Image, ImageChops, ImageDraw
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from gatepost.files.pictures import (
@@ -39,6 +39,8 @@ from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.encodings.transfer import decode_base64
 from gatepost.mail.html.limits import limit_html
 from gatepost.mail.html.style import parse_colour
+from gatepost.mail.message import DRAWS
+from gatepost.speedups import native
 
 MAX_SOURCE = 2_000_000
 MAX_NODES = 60_000
@@ -50,12 +52,24 @@ MIN_CELLS = 120
 SCALE = 4
 
 _EMPTY_CELL = re.compile(rb"<(?:td|th|div|span|[bipus]|em|a)\b[^<>]*+>(?:&nbsp;|\s){0,20}+(?=</|<t[dhr])")
-_BLOCK = re.compile("[\u2580-\u259f\u25a0\u25fc\u2b1b]")
-_BLOCK_BYTES = (b"\xe2\x96", b"\xe2\xac\x9b")
+# Cells may hold a letter or two that nobody sees, where each of them has a colour of its own.
+_SHORT_CELL = re.compile(rb"<(?:td|th|div|span|[bipus]|em|a)\b[^<>]{0,200}background[^<>]{0,200}>[^<>]{1,2}</")
+_BLOCK = re.compile("[\u2580-\u259f\u25a0\u25fc\u2b1b\u26ab\u25cf\u2801-\u28ff]|##|@@|XX")
+_BLOCK_BYTES = (b"\xe2\x96", b"\xe2\xac\x9b", b"\xe2\x9a\xab", b"\xe2\x97\x8f")
+_DOT_BYTES = (b"\xe2\xa0", b"\xe2\xa1", b"\xe2\xa2", b"\xe2\xa3")
+_SIGNS = (b"##", b"@@", b"XX")  # letters that are dark in a drawing of two of them for each module
+MANY_SIGNS = 200
+_COLOURED = re.compile(
+    r"<(font|span|b|i)\b[^<>]{0,200}?color\s{0,3}[=:]\s{0,3}[\"']?([#\w]{1,20})[^<>]{0,200}>([^<]{0,400})</\1>",
+    re.IGNORECASE,
+)
 _BLOCK_ENTITIES = (b"&#96", b"&#x25", b"&#X25")
-_LINE_END = re.compile(r"<br\b[^<>]{0,200}>|</(?:p|div|tr|li|pre)>|\n", re.IGNORECASE)
+_LINE_END = re.compile(r"<br\b[^<>]{0,200}>|</(?:p|div|tr|li|pre|text)>|\n", re.IGNORECASE)
 _ELEMENT = re.compile(r"<[^<>]*>")
 _BACKGROUND = re.compile(r"background(?:-color)?\s{0,5}:\s{0,5}([^;!}\"']{1,60})", re.IGNORECASE)
+_BORDER = re.compile(
+    r"border(?:-color)?\s{0,5}:[^;]{0,40}?(#[0-9a-f]{3,8}|rgba?\([^)]{1,40}\)|black|white)", re.IGNORECASE
+)
 _CLASS = re.compile(r"\.([\w-]{1,60})\s{0,5}\{([^{}]{0,1000})\}")
 _SIZE = re.compile(r"(?<![\w-])(width|height|left|top)\s{0,5}:\s{0,5}(-?\d{1,5}(?:\.\d{1,3})?)", re.IGNORECASE)
 _SHADOW = re.compile(
@@ -68,7 +82,7 @@ _DARK = 110
 _QUARTERS = {
     "\u2588": 15, "\u2580": 3, "\u2584": 12, "\u258c": 5, "\u2590": 10, "\u2598": 1, "\u259d": 2, "\u2596": 4,
     "\u2597": 8, "\u259a": 9, "\u259e": 6, "\u2599": 13, "\u259b": 7, "\u259c": 11, "\u259f": 14, "\u25a0": 15,
-    "\u25fc": 15, "\u2b1b": 15, "\u2593": 15,
+    "\u25fc": 15, "\u2b1b": 15, "\u2593": 15, "\u26ab": 15, "\u25cf": 15, "#": 15, "@": 15, "X": 15,
 }  # fmt: skip
 
 Rows = list[list[bool]]
@@ -79,25 +93,44 @@ def may_draw_code(file: File) -> bool:
     """Return whether a text may draw a code: most have neither cells nor a drawing, and cost only this."""
     if file.type not in ("html", "text") and not file.declared.startswith("text/"):
         return False
+    if not file.signs & DRAWS:
+        return False
     return b"<svg" in file.content or b"svg+xml" in file.content or _has_cells(file.content)
+
+
+NO_CELLS, HAS_CELLS, SHORT_CELLS = range(3)
 
 
 def _has_cells(content: bytes) -> bool:
     """Return whether a text has enough cells, blocks, shadows or gradients for a code."""
-    if not content.isascii() and any(content.count(mark) >= MIN_CELLS for mark in _BLOCK_BYTES):
-        return True
-    if b"&#" in content and any(content.count(mark) >= MIN_CELLS for mark in _BLOCK_ENTITIES):
-        return True
-    if b"gradient(" in content and content.count(b"#0") + content.count(b"black") >= MIN_CELLS // 2:
-        return True
+    found = native.look_for_cells(content) if native else look_for_cells(content)
+    if found != SHORT_CELLS:
+        return bool(found == HAS_CELLS)
+    most = 3 * MIN_CELLS
+    return sum(1 for _ in islice(_SHORT_CELL.finditer(content[:MAX_SOURCE].lower()), most)) == most
+
+
+def look_for_cells(content: bytes) -> int:
+    """Return what marks of cells, blocks, shadows and gradients in a text say: `SHORT_CELLS` where only cells with a
+    letter or two in them can be enough. The Python twin of `look_for_cells` in `_speedups.c`."""
+    if (
+        (not content.isascii() and any(content.count(mark) >= MIN_CELLS // 2 for mark in _BLOCK_BYTES))
+        or (b"\xe2\xa3" in content and sum(map(content.count, _DOT_BYTES)) >= MIN_CELLS // 2)
+        or any(content.count(mark) >= MANY_SIGNS for mark in _SIGNS)
+        or (b"&#" in content and any(content.count(mark) >= MIN_CELLS for mark in _BLOCK_ENTITIES))
+        or (b"gradient(" in content and content.count(b"#0") + content.count(b"black") >= MIN_CELLS // 2)
+    ):
+        return HAS_CELLS
     if content.count(b"<") < 2 * MIN_CELLS and b"box-shadow" not in content:
-        return False
+        return NO_CELLS
     low = content[:MAX_SOURCE].lower()
     if b"box-shadow" in low and low.count(b"#0") + low.count(b"black") >= MIN_CELLS:
-        return True
-    if low.count(b"background") + low.count(b"bgcolor") + low.count(b"class=") < MIN_CELLS // 2:
-        return False
-    return sum(1 for _ in islice(_EMPTY_CELL.finditer(low), MIN_CELLS)) == MIN_CELLS
+        return HAS_CELLS
+    if sum(low.count(mark) for mark in (b"background", b"bgcolor", b"class=", b"border:")) < MIN_CELLS // 2:
+        return NO_CELLS
+    if sum(1 for _ in islice(_EMPTY_CELL.finditer(low), MIN_CELLS)) == MIN_CELLS:
+        return HAS_CELLS
+    return SHORT_CELLS if low.count(b"background") >= 3 * MIN_CELLS else NO_CELLS
 
 
 def find_drawn_codes(file: File) -> tuple[list[str], int]:
@@ -169,6 +202,9 @@ def _find_drawings(text: str) -> Iterator[Rows]:
 def _read_blocks(text: str) -> Iterator[Rows]:
     """Yield runs of lines in block characters; whatever else stands in them is light."""
     if "<" in text:
+        text = _COLOURED.sub(
+            lambda found: found[3] if is_dark_colour(found[2]) else " " * len(unescape(found[3])), text
+        )
         text = _ELEMENT.sub("", _LINE_END.sub("\n", text))
     lines = unescape(text).replace("\xa0", " ").split("\n")
     run: list[str] = []
@@ -176,7 +212,7 @@ def _read_blocks(text: str) -> Iterator[Rows]:
         if _BLOCK.search(line) and len(line) <= 4 * MAX_SIDE:
             run.append(line.rstrip("\r"))
             continue
-        if len(run) >= MIN_SIDE // 2:
+        if len(run) >= MIN_SIDE // 4:
             yield from _expand_blocks(run[: 2 * MAX_SIDE])
         run = []
 
@@ -184,6 +220,9 @@ def _read_blocks(text: str) -> Iterator[Rows]:
 def _expand_blocks(lines: list[str]) -> Iterator[Rows]:
     """Yield the modules of lines of characters: each is half as wide as it is high."""
     letters = {char for line in lines for char in line}
+    if sum("\u2800" < char <= "\u28ff" for char in letters) > 8:
+        yield _expand_dots(lines)
+        return
     quarters = [[_QUARTERS.get(char, 0) for char in line] for line in lines]
     upper = [[bool(value & bit) for value in row for bit in (1, 2)] for row in quarters]
     lower = [[bool(value & bit) for value in row for bit in (4, 8)] for row in quarters]
@@ -198,6 +237,16 @@ def _expand_blocks(lines: list[str]) -> Iterator[Rows]:
     yield whole  # one character for each
 
 
+# Which bits of a character of Braille are dots, by row and column (Unicode chapter 21.1).
+_DOTS = ((1, 8), (2, 16), (4, 32), (64, 128))
+
+
+def _expand_dots(lines: list[str]) -> Rows:
+    """Return the modules of lines in Braille: each character is two wide and four high."""
+    values = [[ord(char) - 0x2800 if "\u2800" <= char <= "\u28ff" else 0 for char in line] for line in lines]
+    return [[bool(value & bit) for value in row for bit in bits] for row in values for bits in _DOTS]
+
+
 class _PageDrawings:
     """The drawings in one page: rows of elements with a background, boxes at fixed places, shadows."""
 
@@ -210,6 +259,7 @@ class _PageDrawings:
             if (colour := _BACKGROUND.search(match.group(2)))
         }
         self._boxes: list[Box] = []
+        self._around: dict[int, bool] = {}
 
     def find(self) -> Iterator[Rows]:
         for match in re.finditer(r"box-shadow\s{0,5}:([^;\"'}]{200,400000})", self._html, re.IGNORECASE):
@@ -247,20 +297,36 @@ class _PageDrawings:
                 or _parse_number(attributes.get("width"))
                 or int(sizes.get("width", 0))
             )
-            dark = self._is_dark(attributes, style)
+            dark = self._is_dark(attributes, style, node)
             if dark and "left" in sizes and "top" in sizes:
                 self._boxes.append((sizes["left"], sizes["top"], sizes.get("width", 0), sizes.get("height", 0)))
             cells.append((min(width, 4_000) or 1, dark))
         has_both = len({dark for _, dark in cells}) > 1 or len(cells) < 4
         return cells if len(cells) >= 3 and has_both else cells if len(cells) >= MIN_SIDE else []
 
-    def _is_dark(self, attributes: dict[str, str | None], style: str) -> bool:
-        match = _BACKGROUND.search(style)
+    def _is_dark(self, attributes: dict[str, str | None], style: str, row: LexborNode) -> bool:
+        match = _BACKGROUND.search(style) or _BORDER.search(style)
         colour = match.group(1) if match else attributes.get("bgcolor")
         if not colour:
             names = (attributes.get("class") or "").split()
             colour = next((self._classes[name] for name in names[:8] if name in self._classes), None)
-        return bool(colour) and is_dark_colour(colour or "")
+        return is_dark_colour(colour) if colour else self._is_dark_around(row)
+
+    def _is_dark_around(self, row: LexborNode) -> bool:
+        """Return whether the row or the table of a cell without a colour is dark."""
+        if row.mem_id not in self._around:
+            node: LexborNode | None = row
+            found = False
+            for _ in range(3):
+                if node is None:
+                    break
+                match = _BACKGROUND.search(node.attributes.get("style") or "")
+                if colour := match.group(1) if match else node.attributes.get("bgcolor"):
+                    found = is_dark_colour(colour)
+                    break
+                node = node.parent
+            self._around[row.mem_id] = found
+        return self._around[row.mem_id]
 
 
 _LENGTH = r"\s{0,3}(-?\d{1,5}(?:\.\d{1,3})?)(?:px|%)?"
@@ -369,9 +435,15 @@ def _has_finders(rows: Rows) -> bool:
 
 MAX_SHEETS = 4
 _FILL = re.compile(rb"<(?:\w{1,9}:)?fill>(.{0,600}?)</(?:\w{1,9}:)?fill>", re.DOTALL)
-_DARK_FILL = re.compile(rb"fgColor\b[^<>]{0,100}(?:rgb=\"[0-9A-Fa-f]{2}([0-9A-Fa-f]{6})\"|(indexed=\"8\"|theme=\"1\"))")
-_FORMAT = re.compile(rb"<(?:\w{1,9}:)?xf\b[^<>]{0,600}?fillId=\"(\d{1,5})\"")
-_CELL = re.compile(rb"<(?:\w{1,9}:)?c r=\"([A-Z]{1,3})(\d{1,6})\"[^<>]{0,60}? s=\"(\d{1,5})\"")
+_DARK_FILL = re.compile(
+    rb"(?:fgColor|color)\b[^<>]{0,100}(?:rgb=[\"'](?:[0-9A-Fa-f]{2})?([0-9A-Fa-f]{6})[\"']"
+    rb"|(indexed=[\"'](?:0|8|64)[\"']|theme=[\"']1[\"']))"
+)
+_DARK_PATTERNS = (b"solid", b"dark", b"gradientFill")
+_FORMAT = re.compile(rb"<(?:\w{1,9}:)?xf\b[^<>]{0,600}?fillId=[\"'](\d{1,5})[\"']")
+_CELL = re.compile(rb"<(?:\w{1,9}:)?c ([^<>]{1,200})>(?:<(?:\w{1,9}:)?(?:v|is)>|)")
+_CELL_PLACE = re.compile(rb"\br=[\"']([A-Z]{1,3})(\d{1,6})[\"']")
+_CELL_FORMAT = re.compile(rb"\bs=[\"'](\d{1,5})[\"']")
 
 
 def find_codes_in_sheets(files: list[File]) -> Iterator[tuple[int, Contents]]:
@@ -379,18 +451,40 @@ def find_codes_in_sheets(files: list[File]) -> Iterator[tuple[int, Contents]]:
     place of the sheet."""
     parts = [(place, file) for place, file in enumerate(files) if file.within and file.type in ("xml", "text")]
     books = {file.within: _find_dark(file.content) for _, file in parts if b"<cellXfs" in file.content}
-    sheets = [place for place, file in parts if books.get(file.within) and b"<sheetData" in file.content]
+    sheets = [
+        place
+        for place, file in parts
+        if file.within in books and b"<sheetData" in file.content and file.content.count(b"<c ") >= MIN_CELLS
+    ]
     for place in sheets[:MAX_SHEETS]:
-        dark = books[files[place].within]
-        cells = islice(_CELL.finditer(files[place].content), MAX_SIDE * MAX_SIDE)
-        boxes = [(_number_column(each[1]), float(each[2]), 1.0, 1.0) for each in cells if int(each[3]) in dark]
-        for rows in _paint_boxes(boxes):
-            if codes := find_codes(_paint(rows, max(map(len, rows)))):
+        for rows in _read_sheet(files[place].content, books[files[place].within]):
+            width = max(map(len, rows))
+            turned = [[not dark for dark in (*row, *[False] * (width - len(row)))] for row in rows]
+            if codes := find_codes(_paint(rows, width)) or find_codes(_paint(turned, width)):
                 found = make_code_contents(codes, files[place].path)
                 yield (
                     place,
                     msgspec.structs.replace(found, traits=(*found.traits, Trait("drawn-code", "cells of a sheet"))),
                 )
+
+
+def _read_sheet(content: bytes, dark: frozenset[int]) -> Iterator[Rows]:
+    """Yield the modules that the cells of a sheet draw: those with a dark fill, and those that are filled in, where a
+    condition gives them a colour or they hold block characters."""
+    filled: list[Box] = []
+    written: list[Box] = []
+    for cell in islice(_CELL.finditer(content), MAX_SIDE * MAX_SIDE):
+        place, form = _CELL_PLACE.search(cell[1]), _CELL_FORMAT.search(cell[1])
+        if place is None:
+            continue
+        box = (_number_column(place[1]), float(place[2]), 1.0, 1.0)
+        if form and int(form[1]) in dark:
+            filled.append(box)
+        if not cell[0].endswith(b"/>") and not cell[1].endswith(b"/"):
+            written.append(box)
+    yield from _paint_boxes(filled)
+    if b"conditionalFormatting" in content or any(content.count(mark) >= MIN_CELLS for mark in _BLOCK_BYTES):
+        yield from _paint_boxes(written)
 
 
 def _find_dark(styles: bytes) -> frozenset[int]:
@@ -402,7 +496,9 @@ def _find_dark(styles: bytes) -> frozenset[int]:
 
 def _is_dark_fill(fill: bytes) -> bool:
     found = _DARK_FILL.search(fill)
-    return found is not None and b"solid" in fill and (bool(found[2]) or is_dark_colour(f"#{found[1].decode()}"))
+    if found is None or not any(pattern in fill for pattern in _DARK_PATTERNS):
+        return False
+    return bool(found[2]) or is_dark_colour(f"#{found[1].decode()}")
 
 
 def _number_column(letters: bytes) -> float:
@@ -412,11 +508,12 @@ def _number_column(letters: bytes) -> float:
     return float(number)
 
 
-MAX_PIECES = 8
-MAX_JOINED = 8
+MAX_PIECES = 25
+MAX_JOINED = 12
+MAX_ARRANGED = 1_600
 MAX_TEXTS = 3
 SLACK = 2
-_FINDERS = {"pdf": find_codes_in_pages, "svg": find_codes_in_drawing}
+_FINDERS = {"pdf": find_codes_in_pages}
 
 
 def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -> tuple[File, ...]:
@@ -433,6 +530,8 @@ def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -
                 found = find_codes_in_image(file, budget)
             elif finder := _FINDERS.get(file.type):
                 found = finder(file, budget)
+            elif file.type == "svg":
+                found = _find_in_svg(file, budget)
             elif may_draw_code(file):
                 texts += 1
                 found = _find_in_text(file) if texts <= MAX_TEXTS else Contents(unread=("pixels",))
@@ -450,6 +549,12 @@ def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -
     return tuple(seen)
 
 
+def _find_in_svg(file: File, budget: UnpackBudget) -> Contents:
+    """Return the codes of a drawing: those that it draws, and those in the text or the tables of pages within it."""
+    found = find_codes_in_drawing(file, budget)
+    return _find_in_text(file) if not found.traits and not found.unread and _has_cells(file.content) else found
+
+
 def _find_in_text(file: File) -> Contents:
     codes, drawn = find_drawn_codes(file)
     found = make_code_contents(codes, file.path)
@@ -461,34 +566,91 @@ def _find_in_text(file: File) -> Contents:
 def _join_pieces(files: list[File], pieces: list[int]) -> list[tuple[int, Contents]]:
     """Return what is found in neighbouring pictures that are put together, each with the place of the first."""
     images = {place: image for place in pieces if (image := decode_small(files[place])) is not None}
+    drawn = {place: image for place, image in images.items() if _is_two_toned(image)}
+    if len(drawn) > 2:  # the margin of a code may be a piece of its own
+        drawn = {place: image for place, image in images.items() if place in drawn or _is_light(image)}
+    for place, image in islice(_arrange(drawn), 2 * MAX_JOINED):
+        if codes := find_codes(image):
+            contents = make_code_contents(codes, files[place].path)
+            trait = Trait("drawn-code", f"{len(drawn)} pictures")
+            return [(place, msgspec.structs.replace(contents, traits=(*contents.traits, trait)))]
+    return []
+
+
+def _is_two_toned(image: Image.Image) -> bool:
+    """Return whether nearly all dots of a picture are either dark or light, and some are each: so is a code, and a
+    photograph is not."""
+    counts = image.histogram()
+    dark, light, every = sum(counts[:90]), sum(counts[166:]), image.width * image.height
+    return dark + light > 0.85 * every and dark > 0.02 * every and light > 0.05 * every
+
+
+def _is_light(image: Image.Image) -> bool:
+    return sum(image.histogram()[166:]) > 0.98 * image.width * image.height
+
+
+def _arrange(images: dict[int, Image.Image]) -> Iterator[tuple[int, Image.Image]]:
+    """Yield the pictures put together, each with the place of the first: runs of one size as strips and as rows of
+    rows, neighbours side by side and one above the other in both orders, and one upon the other."""
     places = list(images)
-    groups = [list(pair) for pair in pairwise(places)]
-    groups += [places[start : start + 4] for start in range(len(places) - 3)]
-    found: list[tuple[int, Contents]] = []
-    for group in groups[: 2 * MAX_JOINED]:
-        for image in _arrange([images[place] for place in group]):
-            if codes := find_codes(image):
-                contents = make_code_contents(codes, files[group[0]].path)
-                trait = Trait("drawn-code", f"{len(group)} pictures")
-                found.append((group[0], msgspec.structs.replace(contents, traits=(*contents.traits, trait))))
-                return found
-    return found
+    for run in _find_runs(images):
+        yield from ((run[0], image) for image in _arrange_run([images[place] for place in run]))
+    for one, other in pairwise(places):
+        pair = [images[one], images[other]]
+        for first, second in (pair, pair[::-1]):
+            if abs(first.height - second.height) <= SLACK:
+                yield one, _paste([first, second], [(0, 0), (first.width, 0)])
+            if abs(first.width - second.width) <= SLACK:
+                yield one, _paste([first, second], [(0, 0), (0, first.height)])
+        if pair[0].size == pair[1].size:
+            yield one, _paste([ImageChops.darker(*pair)], [(0, 0)])
 
 
-def _arrange(images: list[Image.Image]) -> list[Image.Image]:
-    """Return the pictures put together side by side, one above the other, or as a square of four."""
-    first = images[0]
-    is_level = all(abs(image.height - first.height) <= SLACK for image in images)
-    is_upright = all(abs(image.width - first.width) <= SLACK for image in images)
-    if len(images) == 4:
-        places = [(0, 0), (first.width, 0), (0, first.height), (first.width, first.height)]
-        return [_paste(images, places)] if is_level and is_upright else []
-    found = []
-    if is_level:
-        found.append(_paste(images, [(0, 0), (first.width, 0)]))
-    if is_upright:
-        found.append(_paste(images, [(0, 0), (0, first.height)]))
-    return found
+def _find_runs(images: dict[int, Image.Image]) -> Iterator[list[int]]:
+    """Yield runs of three or more pictures of the same width and height, or of one of both, the longest first."""
+    places = list(images)
+    runs: list[list[int]] = []
+    for is_same in (_have_same_size, _have_same_height, _have_same_width):
+        run = places[:1]
+        for place in places[1:]:
+            if not is_same(images[run[0]], images[place]):
+                runs.append(run)
+                run = []
+            run = [*run, place]
+        runs.append(run)
+    unique = {tuple(run): run for run in runs if len(run) > 2}
+    yield from sorted(unique.values(), key=lambda run: -len(run))
+
+
+def _have_same_height(one: Image.Image, other: Image.Image) -> bool:
+    return abs(one.height - other.height) <= SLACK
+
+
+def _have_same_width(one: Image.Image, other: Image.Image) -> bool:
+    return abs(one.width - other.width) <= SLACK
+
+
+def _have_same_size(one: Image.Image, other: Image.Image) -> bool:
+    return _have_same_height(one, other) and _have_same_width(one, other)
+
+
+def _arrange_run(images: list[Image.Image]) -> Iterator[Image.Image]:
+    """Yield a run of pictures in rows of every length that fits."""
+    count = len(images)
+    for columns in sorted(range(1, count + 1), key=lambda columns: abs(columns * columns - count)):
+        if count % columns:
+            continue
+        rows = [images[start : start + columns] for start in range(0, count, columns)]
+        places: list[tuple[int, int]] = []
+        top = 0
+        for row in rows:
+            left = 0
+            for image in row:
+                places.append((left, top))
+                left += image.width
+            top += row[0].height
+        if max(top, left) <= MAX_ARRANGED:
+            yield _paste(images, places)
 
 
 def _paste(images: list[Image.Image], places: list[tuple[int, int]]) -> Image.Image:

@@ -203,7 +203,7 @@ class _AggregateReader:
             raise UnreadableReport("does not say which domain it is about")
         if begins is None or ends is None or ends < begins:
             raise UnreadableReport("does not say which time it is about")
-        rows = tuple(SourceRow(key[0], count, *key[1:]) for key, count in self._rows.most_common())
+        rows = tuple(SourceRow(key[0], min(count, MAX_COUNT), *key[1:]) for key, count in self._rows.most_common())
         stated = {name: _cut(head.get(f"policy_published/{name}", ""))[:20].lower() for name in _PUBLISHED}
         return DomainReport(
             "dmarc",

@@ -1,8 +1,9 @@
 """Drawing of SVG, as far as it takes to read a code in it: black on white, within limits.
 
-A code in SVG is some hundred rectangles, polygons or uses of one symbol, or a path of straight lines, moved and scaled
-by the groups around it, with its colour in an attribute, a style or a class. Those are drawn here; curves count as
-straight lines, and texts, filters and pictures are passed over. Elements are found by their names, not parsed as XML:
+A code in SVG is some hundred rectangles, circles, polygons or uses of one symbol, or a path, moved and scaled by the
+groups around it, with its colour in an attribute, a style or a class; or it is a line with dashes, a pattern, a mask or
+a marker. Those are drawn here; curves but arcs count as straight lines, patterns are drawn once, and texts, filters and
+pictures are passed over. Elements are found by their names, not parsed as XML:
 what a strict parser would refuse is drawn all the same. How many elements, uses and points are drawn is limited,
 whatever the file claims.
 """
@@ -10,6 +11,7 @@ whatever the file claims.
 import math
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 import msgspec
 from PIL import Image, ImageChops, ImageDraw
@@ -26,7 +28,7 @@ FEWEST_POINTS = 100
 _DARK = 128
 
 _TAG = re.compile(
-    r"<(/?)(?:[\w.-]{1,20}:)?(svg|g|a|symbol|defs|use|rect|path|polygon|polyline|line|clipPath|mask|pattern|style)\b"
+    r"<(/?)(?:[\w.-]{1,20}:)?(svg|g|a|symbol|defs|use|rect|circle|ellipse|path|polygon|polyline|line|clipPath|mask|pattern|marker|style)\b"
     r"((?:[^<>\"']++|\"[^\"<]*+\"|'[^'<]*+'){0,400}+)>",
     re.IGNORECASE,
 )
@@ -37,9 +39,13 @@ _TRANSFORM = re.compile(r"(matrix|translate|scale|rotate|skewX|skewY)\s{0,5}\(([
 _NUMBER = re.compile(r"[-+]?(?:\d{1,9}\.?\d{0,9}|\.\d{1,9})(?:[eE][-+]?\d{1,2})?")
 _STEP = re.compile(r"([MmLlHhVvZzCcSsQqTtAa])|([-+]?(?:\d{1,9}\.?\d{0,9}|\.\d{1,9})(?:[eE][-+]?\d{1,2})?)")
 _TAKES = {"m": 2, "l": 2, "h": 1, "v": 1, "c": 6, "s": 4, "q": 4, "t": 2, "a": 7}
-_HELD = frozenset({"defs", "symbol", "clippath", "mask", "pattern", "style"})
-_GROUPS = frozenset({"svg", "g", "a", "symbol", "defs", "clippath", "mask", "pattern"})
-_INHERITED = ("fill", "stroke", "stroke-width", "fill-rule")
+_HELD = frozenset({"defs", "symbol", "clippath", "mask", "pattern", "marker", "style"})
+_GROUPS = frozenset({"svg", "g", "a", "symbol", "defs", "clippath", "mask", "pattern", "marker"})
+_INHERITED = ("fill", "stroke", "stroke-width", "stroke-dasharray", "fill-rule")
+_PLACED = ("x", "y", "width", "height", "cx", "cy", "r", "rx", "ry", "d", "transform", "mask", "clip-path", "fill")
+_REFERENCE = re.compile(r"url\(\s{0,3}[\"']?#([^)\"']{1,100})")
+_MARKERS = ("marker-start", "marker-mid", "marker-end", "marker")
+MAX_DASHES = 4_000
 
 Matrix = tuple[float, float, float, float, float, float]
 Point = tuple[float, float]
@@ -129,8 +135,12 @@ class _SvgReader:
         self._visits -= 1
         if depth > MAX_NESTING or self._visits < 0 or len(self._shapes) >= MAX_SHAPES:
             return
+        if "style" in node.values:
+            self._take_geometry(node)
         values = inherited | self._find_style(node)
         matrix = _multiply(matrix, _read_transform(node.values.get("transform", "")))
+        if depth < MAX_DEPTH and self._draw_referred(node, matrix, values, depth):
+            return
         if node.tag == "use":
             self._draw_use(node, matrix, values, depth)
         elif node.tag in _GROUPS:
@@ -153,6 +163,36 @@ class _SvgReader:
                 self._draw(child, moved, values, depth + 1)
         else:
             self._draw(target, moved, values, depth + 1)
+
+    def _take_geometry(self, node: _Node) -> None:
+        """Take places and sizes from the style of an element (SVG 2 section 8.6), in pixels."""
+        for name, value in _DECLARATION.findall(node.values["style"]):
+            if name in _PLACED:
+                node.values.setdefault(name, value.strip().replace("px", ""))
+
+    def _draw_referred(self, node: _Node, matrix: Matrix, values: dict[str, str], depth: int) -> bool:
+        """Draw what an area is filled with, seen through, or marked with; return whether that is all of it."""
+        for name in ("fill", "mask", "clip-path"):
+            found = _REFERENCE.match(node.values.get(name, ""))
+            target = self._named.get(found[1]) if found else None
+            if target is not None and target.tag in ("pattern", "mask", "clippath"):
+                # What is light in a mask shows the area, in its own colour.
+                own = dict(values) if name == "fill" else {**values, "fill": values.get("fill", "") or "#000"}
+                for child in target.children:
+                    shown = child if name == "fill" else _recolour(child, own["fill"], 0)
+                    self._draw(shown, matrix, {} if name == "fill" else own, depth + 1)
+                return True
+        for name in _MARKERS:
+            found = _REFERENCE.match(node.values.get(name, ""))
+            target = self._named.get(found[1]) if found else None
+            if target is not None and target.tag == "marker":
+                left, top = _number(target.values, "refx"), _number(target.values, "refy")
+                for x, y in [point for outline in self._read_outlines(node) for point in outline][:MAX_SHAPES]:
+                    placed = _multiply(matrix, (1.0, 0.0, 0.0, 1.0, x - left, y - top))
+                    for child in target.children:
+                        self._draw(child, placed, {}, depth + 1)
+                return True
+        return False
 
     def _find_style(self, node: _Node) -> dict[str, str]:
         """Return what an element says of its colours: attributes, then rules by name and class, then its own style."""
@@ -178,7 +218,33 @@ class _SvgReader:
         if stroke not in ("none", ""):
             scale = math.sqrt(abs(a * d - b * c))
             width = _number(values, "stroke-width", 1.0) * scale
-            self._shapes.append(_Shape(placed, _shade(stroke), width))
+            dashes = [_clip(float(number)) * scale for number in _NUMBER.findall(values.get("stroke-dasharray", ""))]
+            if sum(dashes) > 0 and min(dashes) >= 0:
+                placed = [piece for line in placed for piece in self._cut_line(line, dashes)]
+            if placed:
+                self._shapes.append(_Shape(placed, _shade(stroke), width))
+
+    def _cut_line(self, line: list[Point], dashes: list[float]) -> Iterator[list[Point]]:
+        """Yield the dashes of a line: every second length is a gap."""
+        lengths = dashes * (1 + len(dashes) % 2)
+        place, is_drawn, left = 0, True, lengths[0]
+        for (x, y), (to_x, to_y) in pairwise(line):
+            length = math.hypot(to_x - x, to_y - y)
+            at = 0.0
+            while at < length and self._points > 0:
+                end = min(length, at + left)
+                if is_drawn and end > at:
+                    one, other = at / length, end / length
+                    yield [
+                        (x + (to_x - x) * one, y + (to_y - y) * one),
+                        (x + (to_x - x) * other, y + (to_y - y) * other),
+                    ]
+                self._points -= 1
+                left -= end - at
+                at = end
+                if left <= 0:
+                    place = (place + 1) % len(lengths)
+                    is_drawn, left = not is_drawn, lengths[place]
 
     def _read_outlines(self, node: _Node) -> list[list[Point]]:
         values = node.values
@@ -186,6 +252,12 @@ class _SvgReader:
             x, y, width, height = (_number(values, name) for name in ("x", "y", "width", "height"))
             corners = [(x, y), (x + width, y), (x + width, y + height), (x, y + height)]
             return [corners] if width > 0 and height > 0 else []
+        if node.tag in ("circle", "ellipse"):
+            across = _number(values, "r") or _number(values, "rx")
+            down = _number(values, "r") or _number(values, "ry")
+            return (
+                [_read_round(_number(values, "cx"), _number(values, "cy"), across, down)] if across > 0 < down else []
+            )
         if node.tag == "line":
             return [[(_number(values, "x1"), _number(values, "y1")), (_number(values, "x2"), _number(values, "y2"))]]
         data = values.get("points" if node.tag in ("polygon", "polyline") else "d", "")[: max(0, self._points) * 4]
@@ -194,6 +266,44 @@ class _SvgReader:
             return _read_path(data)
         numbers = [_clip(float(number)) for number in _NUMBER.findall(data)]
         return [list(zip(numbers[::2], numbers[1::2], strict=False))]
+
+
+def _recolour(node: _Node, colour: str, depth: int) -> _Node:
+    """Return an element of a mask in the colour of what it shows; what is dark in a mask hides."""
+    values = {name: value for name, value in node.values.items() if name not in ("fill", "style", "class")}
+    hides = node.tag not in _GROUPS and node.values.get("fill") in ("#000", "black", "#000000")
+    values |= {"fill": "#fff" if hides else colour} if node.tag not in _GROUPS else {}
+    children = [_recolour(child, colour, depth + 1) for child in node.children] if depth < MAX_NESTING else []
+    return _Node(node.tag, values, children)
+
+
+_ROUND = tuple((math.cos(math.pi * turn / 4), math.sin(math.pi * turn / 4)) for turn in range(8))
+
+
+def _read_round(x: float, y: float, across: float, down: float) -> list[Point]:
+    return [(x + across * cos, y + down * sin) for cos, sin in _ROUND]
+
+
+def _read_arc(start: Point, end: Point, numbers: list[float]) -> list[Point]:
+    """Return three points of an arc of a circle between its ends (SVG section 9.3.8)."""
+    radius, is_large, is_swept = (numbers[0] + numbers[1]) / 2, bool(numbers[3]), bool(numbers[4])
+    (x, y), (to_x, to_y) = start, end
+    length = math.hypot(to_x - x, to_y - y)
+    if not 0 < length < 1e8 or radius <= 0:
+        return []
+    radius = max(radius, length / 2)
+    height = math.sqrt(max(0.0, radius * radius - length * length / 4)) * (-1 if is_large != is_swept else 1)
+    middle_x, middle_y = (x + to_x) / 2 - height * (to_y - y) / length, (y + to_y) / 2 + height * (to_x - x) / length
+    begin = math.atan2(y - middle_y, x - middle_x)
+    turn = math.atan2(to_y - middle_y, to_x - middle_x) - begin
+    if is_swept and turn <= 0:
+        turn += 2 * math.pi
+    elif not is_swept and turn >= 0:
+        turn -= 2 * math.pi
+    return [
+        (middle_x + radius * math.cos(begin + turn * part), middle_y + radius * math.sin(begin + turn * part))
+        for part in (0.25, 0.5, 0.75)
+    ]
 
 
 def _read_path(data: str) -> list[list[Point]]:
@@ -212,6 +322,7 @@ def _read_path(data: str) -> list[list[Point]]:
         if len(numbers) < _TAKES.get(command.lower(), 99):
             continue
         relative = command.islower()
+        before = (x, y)
         if command in "Hh":
             x = numbers[0] + x * relative
         elif command in "Vv":
@@ -222,6 +333,8 @@ def _read_path(data: str) -> list[list[Point]]:
             if len(current) > 1:
                 outlines.append(current)
             current, command = [], "l" if relative else "L"
+        elif command in "Aa":
+            current += _read_arc(before, (x, y), numbers)
         current.append((x, y))
         numbers = []
     return [*outlines, current] if len(current) > 1 else outlines

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from gatepost.mail.message import Link
+from gatepost.mail.message import NO_SIGNS, Link
 from gatepost.pages.runner import ScriptTime
 
 # Why the inside of a file was not read, or not wholly.
@@ -49,6 +49,7 @@ class File(msgspec.Struct, frozen=True):
     within: str = ""
     text: str = ""
     shown: bool = False
+    signs: int = NO_SIGNS
 
     @property
     def document(self) -> str:
@@ -102,10 +103,13 @@ class Contents(msgspec.Struct, frozen=True):
 
 MAX_DEPTH = 12
 MAX_FILES = 2_000
+# Once half of the files are taken, plain texts and pictures take no more of them; there may be so many times as many.
+PLAIN_TIMES = 10
 MAX_BYTES = 128 << 20
 MAX_READ = 256 << 20
 MAX_RATIO = 250
 MAX_IMAGES = 12
+MAX_SMALL_IMAGES, SMALL_PIXELS = 40, 100_000
 MAX_PIXELS = 24_000_000
 MAX_ATTEMPTS = 2_000  # one is a block of a zip's key, about half a millisecond
 MAX_SLOW = 1 << 20  # about a second
@@ -115,9 +119,9 @@ RATIO_FREE = 4 << 20  # small files may be as dense as they like: a megabyte of 
 
 
 class UnpackBudget:
-    """The budget of one message; `read`, `spent`, `files`, `attempts`, `slow`, `images`, `pixels`, `text` and
-    `text_source` are what was used of it; `untried` is how many passwords the file that is being opened could not
-    try for want of attempts. Without `native`, libraries that are not memory-safe are not called: for
+    """The budget of one message; `read`, `spent`, `files`, `plain_files`, `attempts`, `slow`, `images`, `pixels`,
+    `text` and `text_source` are what was used of it; `untried` is how many passwords the file that is being opened
+    could not try for want of attempts. Without `native`, libraries that are not memory-safe are not called: for
     processes that are not sealed. `script_time` is for pages that run; where `runs_pages` is false, none does, and
     `unrun_pages` counts them. `mark` is told when a page begins to run and when it ends."""
 
@@ -137,10 +141,12 @@ class UnpackBudget:
         self.spent = 0
         self.read = 0
         self.files = 0
+        self.plain_files = 0
+        self.has_streamed = False
         self.attempts = 0
         self.untried = 0
         self.slow = 0
-        self.images = 0
+        self.images = self.small_images = 0
         self.pixels = 0
         self.text = 0
         self.text_source = 0
@@ -169,6 +175,11 @@ class UnpackBudget:
             return 0
         return min(self.max_bytes - self.spent, max(RATIO_FREE, packed * MAX_RATIO))
 
+    @property
+    def is_tight(self) -> bool:
+        """Whether half of the bytes are spent, so that the rest is kept for files which could do something."""
+        return 2 * self.spent > self.max_bytes
+
     def shortage(self, packed: int) -> UnreadReason:
         """Return which limit `allowance(packed)` ran into."""
         if self.read + packed > MAX_READ:
@@ -187,6 +198,28 @@ class UnpackBudget:
         self.files += 1
         return True
 
+    @property
+    def max_entries(self) -> int:
+        """How many entries of an archive are looked at."""
+        return PLAIN_TIMES * self.max_files
+
+    @property
+    def keeps_files(self) -> bool:
+        """Whether so many files were taken that the rest is kept for those which could do something."""
+        return 2 * self.files >= self.max_files
+
+    def take_plain(self) -> bool:
+        """Take one more plain text or picture that is not opened; return False when there were too many."""
+        self.plain_files += 1
+        return self.plain_files <= self.max_entries
+
+    def take_stream(self) -> bool:
+        """Take the one archive of a message that may be read piece by piece; return False for all others."""
+        if self.has_streamed:
+            return False
+        self.has_streamed = True
+        return True
+
     def take_attempt(self, cost: int = 1) -> bool:
         """Take one more password attempt; return False when the budget has none left."""
         if self.attempts + cost > MAX_ATTEMPTS:
@@ -201,6 +234,11 @@ class UnpackBudget:
         self.images += 1
         self.pixels += pixels
         return True
+
+    def take_small_image(self, pixels: int) -> bool:
+        """Take one more picture of few dots; return False when there were many, or it is not small in all."""
+        self.small_images += 1
+        return self.small_images <= MAX_SMALL_IMAGES and pixels <= SMALL_PIXELS
 
     def take_slow(self, size: int) -> bool:
         """Take work on so many single bytes; return False when the budget has none left."""

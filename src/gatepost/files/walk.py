@@ -13,9 +13,16 @@ import msgspec
 from gatepost.files.archives import unpack
 from gatepost.files.archives.passwords import PasswordCandidates
 from gatepost.files.documents import dispatch, web_page
-from gatepost.files.file_types import identify, is_text_name, reads_as_text
+from gatepost.files.file_types import (
+    has_mark,
+    identify,
+    is_plain_picture,
+    is_plain_text,
+    is_text_name,
+    reads_as_text,
+)
 from gatepost.files.values import MAX_DEPTH, Contents, File, Member, Trait, UnpackBudget, UnreadReason
-from gatepost.mail.message import Link, Message, Part
+from gatepost.mail.message import IS_HTML, IS_TEXT, OPENS, Link, Message, Part
 from gatepost.mail.text import detect_form
 
 
@@ -47,7 +54,9 @@ def find_files(message: Message, budget: UnpackBudget | None = None) -> tuple[Fi
         file, depth = queue.popleft()
         opened = known.get(file.sha256)
         if opened is None:  # the same bytes under two names are opened once
-            opened = known[file.sha256] = _unpack_file(file, depth, budget, passwords)
+            is_plain = file.signs & (IS_TEXT | IS_HTML) and not file.signs & OPENS
+            opened = _NOTHING if is_plain else _unpack_file(file, depth, budget, passwords)
+            known[file.sha256] = opened
             queue.extend((child, depth + 1) for child in opened.inside)
         if opened is not _NOTHING:
             traits = tuple(dict.fromkeys((*file.traits, *opened.traits))) if file.traits else opened.traits
@@ -68,12 +77,28 @@ def _collect_page_traits(message: Message) -> dict[str, list[Trait]]:
 
 
 def _make_attached_file(part: Part, noted: dict[str, list[Trait]]) -> File:
+    if kind := _sort_body(part):
+        digest = sha256(part.content).hexdigest()
+        return File(part.path, part.content, kind, digest, (), part.content_type, shown=True, signs=part.signs)
     path = f"{part.path}/{part.names[0]}" if part.names else part.path
     shown = bool(detect_form(part))
     file = _make_file(path, part.content, part.names, part.content_type, shown=shown)
     if shown and part.path in noted and not file.is_body:
         file = msgspec.structs.replace(file, traits=tuple(noted[part.path]))
     return file
+
+
+_BODIES = frozenset({"text/plain", "text/html"})
+
+
+def _sort_body(part: Part) -> str:
+    """Return the type of a body that holds nothing but its text, as native code has seen at a glance; "" for all
+    others, which are looked at in every way that there is."""
+    signs = part.signs
+    if signs & OPENS or part.names or part.content_type not in _BODIES:
+        return ""
+    kind = "text" if signs & IS_TEXT else "html" if signs & IS_HTML else ""
+    return kind if kind and not has_mark(part.content) else ""
 
 
 def _make_file(
@@ -92,6 +117,16 @@ def _is_long_text(member: Member) -> bool:
     return is_text_name(member.names) and reads_as_text(member.content) and identify(member.content) in ("text", "xml")
 
 
+def _find_plain(member: Member) -> UnreadReason | None:
+    """Return what is not read of a member that nothing runs and that holds no others, by names and content, where it is
+    not opened; None for every other member. Archives of business have thousands of texts and pictures."""
+    if member.unread not in (None, "text") or member.password or member.declared:
+        return None
+    if is_plain_text(member.names, member.content):
+        return "text"
+    return "pixels" if is_plain_picture(member.names, member.content) else None
+
+
 def _unpack_file(file: File, depth: int, budget: UnpackBudget, passwords: PasswordCandidates) -> UnpackResult:
     budget.untried = 0
     contents = dispatch.inspect(file, budget, passwords)
@@ -108,7 +143,11 @@ def _unpack_file(file: File, depth: int, budget: UnpackBudget, passwords: Passwo
     within = file.document if file.within or dispatch.is_document(file) else ""
     if dispatch.is_message(file):
         within = ""  # what is attached to a message is a file of its own, wherever the message is
+    may_pass = not within and unpack.says_count(file)
     for member in chain(contents.members, members or ()):
+        if budget.keeps_files and may_pass and (reason := _find_plain(member)) and budget.take_plain():
+            unread[reason] = None
+            continue
         if not budget.take_file():
             unread["count"] = None
             break

@@ -12,6 +12,7 @@ from typing import Literal
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from gatepost.events.schema import WARNED
 from gatepost.guard.answers.dns import DnsCounters
 from gatepost.guard.answers.reputation import ZoneCounters
 from gatepost.guard.answers.sender_history import SenderHistoryCounters
@@ -64,6 +65,10 @@ class GuardMetrics(Collector):
         yield gauge(
             "gatepost_queue_status", "0 GREEN, 1 YELLOW (slowed), 2 RED (takes nothing)", "own", queue_status(load)
         )
+        warned = gauge("gatepost_health_warning", "Whether a part is warned of", "most", labels=("component",))
+        for component in WARNED:
+            warned.add_metric((component,), float(component in self._condition.warnings))
+        yield warned
         yield counter("gatepost_admitted", "Messages that got a slot", counters.admitted, of_process=True)
         yield counter("gatepost_throttled", "Messages that were delayed", counters.throttled, of_process=True)
         yield counter("gatepost_rejected", "Messages that found no slot", counters.refused, of_process=True)

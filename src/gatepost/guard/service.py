@@ -7,6 +7,7 @@ is kept. Where the record cannot be written there is no answer but an error, so 
 import asyncio
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -41,7 +42,9 @@ from gatepost.view.values import NotShown
 from gatepost.workers.fair_queue import FairQueue, QueueCounters, Slot
 from gatepost.workers.jobs import EMPTY, Job, Snapshot
 from gatepost.workers.pool import WorkerPool
-from gatepost.workers.protocol import ATTACHED, DOMAIN_REPORTS, FEATURES, JUDGE, STRIP, Extracted
+from gatepost.workers.protocol import ATTACHED, DOMAIN_REPORTS, FEATURES, JUDGE, STRIP, Extracted, Purpose
+
+T = TypeVar("T")
 
 PURGE_SECONDS = 3_600.0
 DAY_MILLISECONDS = 86_400_000
@@ -209,6 +212,29 @@ class Guard:
 
     async def read_report(self, request: ScanRequest, body: MessageBody) -> ReportReading | Full:
         """Read a report by mail: judge the mail that carries it, and read what is attached to it. Nothing is kept."""
+        mail = await self._judge_and_read(request, body, ATTACHED)
+        if isinstance(mail, Full):
+            return mail
+        carrier, found = mail
+        if isinstance(found, NotShown):
+            return ReportReading(undecided("it could not be read"))
+        read = (ReportedMessage(each.sha256, each.row, each.signature, each.sender) for each in found.messages)
+        return ReportReading(carrier, tuple(each for each in read if each.features))
+
+    async def read_domain_reports(self, request: ScanRequest, body: MessageBody) -> DomainReportReading | Full:
+        """Read a mail with reports about domains: judge it, and read the files in it. Nothing is kept."""
+        mail = await self._judge_and_read(request, body, DOMAIN_REPORTS)
+        if isinstance(mail, Full):
+            return mail
+        carrier, found = mail
+        if isinstance(found, NotShown):
+            return DomainReportReading(carrier, DomainReports((), (found.reason,)))
+        return DomainReportReading(carrier, found)
+
+    async def _judge_and_read(
+        self, request: ScanRequest, body: MessageBody, purpose: Purpose[T]
+    ) -> tuple[Report, T] | Full:
+        """Judge a mail that is for Gatepost itself, and read what is attached to it. Nothing is kept."""
         slot = None if self._stopping else self._queue.enter(request.envelope.tenant)
         if slot is None:
             return Full(self.load())
@@ -218,32 +244,10 @@ class Guard:
             # Twenty people who report the same mail are no burst of it.
             message = (request.ggrid, request.envelope, body, self._clock())
             carrier = await self.pool.run(Job(JUDGE, *message, is_trial=True))
-            found = await self.pool.run(Job(ATTACHED, *message))
+            return carrier, await self.pool.run(Job(purpose, *message))
         finally:
             self._answerer.forget(request.ggrid)
             self._end(slot)
-        if isinstance(found, NotShown):
-            return ReportReading(undecided("it could not be read"))
-        read = (ReportedMessage(each.sha256, each.row, each.signature, each.sender) for each in found.messages)
-        return ReportReading(carrier, tuple(each for each in read if each.features))
-
-    async def read_domain_reports(self, request: ScanRequest, body: MessageBody) -> DomainReportReading | Full:
-        """Read a mail with reports about domains: judge it, and read the files in it. Nothing is kept."""
-        slot = None if self._stopping else self._queue.enter(request.envelope.tenant)
-        if slot is None:
-            return Full(self.load())
-        self._begin()
-        try:
-            await slot.delay_start()
-            message = (request.ggrid, request.envelope, body, self._clock())
-            carrier = await self.pool.run(Job(JUDGE, *message, is_trial=True))
-            found = await self.pool.run(Job(DOMAIN_REPORTS, *message))
-        finally:
-            self._answerer.forget(request.ggrid)
-            self._end(slot)
-        if isinstance(found, NotShown):
-            return DomainReportReading(carrier, DomainReports((), (found.reason,)))
-        return DomainReportReading(carrier, found)
 
     async def _wait_for_slot(
         self, request: ScanRequest, body: MessageBody, client: ConnectedClient
@@ -411,6 +415,8 @@ class Guard:
         before = moment - self._settings.history.retention * DAY_MILLISECONDS
         limits = await self._store.tenants.retention_limits("history", moment)
         await self._store.message_notes.purge(before)
+        await self._store.recipient_notices.purge(before)
+        await self._store.removed_mail.purge(before)
         if deleted := await self._store.messages.purge(before, limits):
             log.info("history purged", count=deleted)
         oldest = moment // DAY_MILLISECONDS - self._settings.domain_reports.retention

@@ -67,12 +67,21 @@ class Headers(msgspec.Struct, frozen=True):
         return None
 
 
+# What `content_signs` of `_speedups.c` sees in the bytes of a text at a glance: that they may hold a file in the text
+# itself, draw a code, be or hold more than text; and that they are plain text or a page and nothing else. Without
+# native code there are no signs, and every reader looks for itself.
+NO_SIGNS = -1
+EMBEDS, DRAWS, OPENS, IS_TEXT, IS_HTML = 1, 2, 4, 8, 16
+MAX_SIGNED = 100_000
+
+
 class Part(msgspec.Struct, frozen=True):
     """One MIME entity (RFC 2045 section 2.4).
 
     `path` is its place, "1.2" being the second child of the first; a second plausible reading of the same bytes
     has a path of its own ("1.2~base64"). The message itself is "1". `content` is the decoded body of a leaf (and of a
-    message that is attached as a file), `names` every file name that any mail program might show for it.
+    message that is attached as a file), `names` every file name that any mail program might show for it. `signs` are
+    those of a text, where it is not long.
     """
 
     path: str
@@ -83,6 +92,7 @@ class Part(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
     content: bytes = b""
     children: tuple["Part", ...] = ()
+    signs: int = NO_SIGNS
 
 
 _FETCHED = frozenset({"image", "script", "css"})

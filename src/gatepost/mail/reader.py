@@ -39,7 +39,7 @@ from gatepost.mail.encodings.transfer import (
     reread_quoted_printable,
 )
 from gatepost.mail.headers import unfold
-from gatepost.mail.message import Field, Headers, Message, Part
+from gatepost.mail.message import EMBEDS, MAX_SIGNED, NO_SIGNS, Field, Headers, Message, Part
 from gatepost.mail.mime import Entity, MimeNode, MimeTree, Parameters, decode_names
 from gatepost.mail.text import read_texts
 from gatepost.names import Address
@@ -216,7 +216,9 @@ def read_leaf(path: str, entity: Entity, body: bytes, budget: ReadBudget) -> lis
     if not budget.take_decoded(len(decoded.content), path):
         return [_make_part(path, entity, b"")]
     content = decoded.content
-    parts = [_make_part(path, entity, content)]
+    is_signed = native and len(content) <= MAX_SIGNED and entity.types[0].startswith("text/")
+    signs: int = native.content_signs(content) if is_signed else NO_SIGNS
+    parts = [_make_part(path, entity, content, signs=signs)]
     seen: set[bytes] = set()
     for label, other in _find_readings(path, entity, body, decoded, budget):
         if other and other not in seen and other != content and budget.take_alternative(len(other), path):
@@ -224,7 +226,8 @@ def read_leaf(path: str, entity: Entity, body: bytes, budget: ReadBudget) -> lis
             parts.append(_make_part(f"{path}~{label}", entity, other))
     others = (kind for kind in entity.types[1:] if budget.take_alternative(0, path))
     parts.extend(_make_part(f"{path}~{kind}", entity, content, kind) for kind in others)
-    for number, file in enumerate(_find_embedded(path, entity, content, budget), 1):
+    files = _find_embedded(path, entity, content, budget) if signs & EMBEDS or entity.names else ()
+    for number, file in enumerate(files, 1):
         if budget.take_decoded(len(file.content), path):
             disposition = "attachment" if file.names else ""
             inside = f"{path}~{file.label}{number}"
@@ -321,10 +324,15 @@ def _note_defects(path: str, entity: Entity, content: bytes, budget: ReadBudget)
 
 
 def _make_part(
-    path: str, entity: Entity, content: bytes, kind: str | None = None, children: tuple[Part, ...] = ()
+    path: str,
+    entity: Entity,
+    content: bytes,
+    kind: str | None = None,
+    children: tuple[Part, ...] = (),
+    signs: int = NO_SIGNS,
 ) -> Part:
     kind = kind or entity.types[0]
-    return Part(path, entity.headers, kind, entity.charset, entity.disposition, entity.names, content, children)
+    return Part(path, entity.headers, kind, entity.charset, entity.disposition, entity.names, content, children, signs)
 
 
 def _gunzip(decoded: DecodedBody) -> DecodedBody:

@@ -16,6 +16,7 @@ import msgspec
 from gatepost.api.lists import csv_line
 from gatepost.lists.catalogue import LISTS
 from gatepost.lists.entries import ListRefusal
+from gatepost.policy.layers import write_toml
 
 Outcome = Literal["taken", "changed", "not taken"]
 
@@ -157,9 +158,9 @@ def _write_csv(names: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _write_rule(rule: PlannedRule) -> str:
-    """Return a rule as a policy file has it. JSON's strings are strings of TOML as well."""
+    """Return a rule as a policy file has it."""
     fields = {"when": rule.when, "title": rule.title, "verdict": rule.verdict, "weight": rule.weight}
-    lines = (f"{name} = {msgspec.json.encode(value).decode()}" for name, value in fields.items())
+    lines = (f"{name} = {write_toml(value)}" for name, value in fields.items())
     return "\n".join([f"[rules.{rule.name}]", *lines]) + "\n"
 
 

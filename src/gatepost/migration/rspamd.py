@@ -7,6 +7,7 @@ from which mail is held, becomes a block list. One with fewer points becomes a r
 short, since an entry of a list decides. Scores of symbols and thresholds of actions are rspamd's own and are not taken.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -208,12 +209,20 @@ class RspamdImport:
         found = _PATH.fullmatch(source)
         if found is None:
             return [source]
-        for base in (self._folder, self._folder.parent, self._folder / "local.d"):
-            path = (base / found[1]).resolve()
-            if path.is_relative_to(base.resolve()) and path.is_file():
-                return _split_map(read_text(path))
+        if (path := self._find_file(found[1])) is not None:
+            return _split_map(read_text(path))
         self.plan.note(place, f"{name}: {source}", "not taken", "the file of the map is not in the folder")
         return []
+
+    def _find_file(self, name: str) -> Path | None:
+        """The file of a map, in one of the folders that rspamd means; None where there is none."""
+        for base in (self._folder, self._folder.parent, self._folder / "local.d"):
+            # A name can be too long for a file, or have a NUL in it.
+            with contextlib.suppress(OSError, ValueError):
+                path = (base / name).resolve()
+                if path.is_relative_to(base.resolve()) and path.is_file():
+                    return path
+        return None
 
     def _read_whitelist(self, document: UclObject, file: str) -> None:
         rules = document.get("rules")

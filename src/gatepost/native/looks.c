@@ -3,7 +3,7 @@
 Each function reads bytes, one for each character: those of a text of one byte a character as they are, and of others a
 copy in which a wider character is `WIDE`. Nothing is kept. */
 
-enum { SMALL_LETTER = 1, DIGIT = 2, MARK = 4, GAP = 8, INSIDE_WORD = 16, IN_RUN = 32 };
+enum { SMALL_LETTER = 1, DIGIT = 2, MARK = 4, GAP = 8, INSIDE_WORD = 16, IN_RUN = 32, LIKE_DIGIT = 64, IN_NUMBER = 128 };
 
 #define LONGEST_BEGINNING 12
 #define WIDE 0x80
@@ -18,7 +18,8 @@ static int intern_attributes(void)
     return name_attribute && raw_attribute ? 0 : -1;
 }
 
-/* As `_LETTERS_AND_MARKS`, `_LETTERS_AND_GAPS`, `_BEFORE_WORD` and `_BROKEN_RUNS` of `checks.text.advertising` say. */
+/* As `_LETTERS_AND_MARKS`, `_LETTERS_AND_GAPS`, `_BEFORE_WORD` and `_BROKEN_RUNS` of `checks.text.advertising` say; and
+what telephone numbers of `checks.text.fraud` are written with. */
 static void fill_sorts(void)
 {
     for (int c = 0; c < 256; c++) {
@@ -38,6 +39,12 @@ static void fill_sorts(void)
                 found |= GAP;
             if (strchr("_@./:=&?%#$!|-", c))
                 found |= INSIDE_WORD;
+            if (strchr("0123456789oilszb|", c))
+                found |= LIKE_DIGIT | IN_NUMBER;
+            if (strchr(" .-_~*(){}[]/|+", c))
+                found |= IN_NUMBER;
+        } else if (c == WIDE || c == 0xb7) {
+            found |= IN_NUMBER; /* dashes, dots and bullets */
         }
         sorts[c] = found;
     }
@@ -85,10 +92,14 @@ static PyObject *field_signs(PyObject *self, PyObject *args)
     return PyLong_FromUnsignedLongLong(found);
 }
 
-/* The bytes of a text; `copy` is what to free afterwards, or NULL. */
+/* The bytes of a text; `copy` is what to free afterwards, or NULL. NULL with an exception where it is no text. */
 static const unsigned char *take_bytes(PyObject *text, unsigned char **copy)
 {
     *copy = NULL;
+    if (!PyUnicode_Check(text)) {
+        PyErr_SetString(PyExc_TypeError, "a text is needed");
+        return NULL;
+    }
     if (PyUnicode_KIND(text) == PyUnicode_1BYTE_KIND)
         return PyUnicode_1BYTE_DATA(text);
     Py_ssize_t size = PyUnicode_GET_LENGTH(text);
@@ -120,10 +131,6 @@ letters stand with gaps around them, of one or two characters between them. */
 static PyObject *spelled_places(PyObject *self, PyObject *text)
 {
     (void)self;
-    if (!PyUnicode_Check(text)) {
-        PyErr_SetString(PyExc_TypeError, "a text is needed");
-        return NULL;
-    }
     unsigned char *copy;
     const unsigned char *bytes = take_bytes(text, &copy);
     if (!bytes)
@@ -178,6 +185,49 @@ static PyObject *has_long_run(PyObject *self, PyObject *args)
             at--;
         found = at == start;
         start = at;
+    }
+    PyMem_Free(copy);
+    return PyBool_FromLong(found);
+}
+
+/* Whether one of the words for digits begins at a place of a folded text. */
+static int is_digit_word(const unsigned char *bytes, Py_ssize_t room)
+{
+    static const char *const words[] = {"zero", "oh",    "one",   "two",  "three",  "four",  "five",
+                                        "six",  "seven", "eight", "nine", "triple", "double"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        size_t length = strlen(words[i]);
+        if (bytes[0] == (unsigned char)words[i][0] && (size_t)room >= length && !memcmp(bytes, words[i], length))
+            return 1;
+    }
+    return 0;
+}
+
+/* The least of what is in a number that is written for people only: as `_LOOKALIKE_DIGITS` and `_LEAST_REAL_DIGITS`,
+`_SPREAD_DIGITS` and `_DIGIT_WORDS` of `checks/text/fraud.py` say. */
+enum { LEAST_LIKE_DIGITS = 10, LEAST_DIGITS = 5, LEAST_DIGIT_WORDS = 7 };
+
+/* may_spell_number(text): whether a folded text may hold a telephone number with letters for digits, with gaps after
+each digit, or in words. */
+static PyObject *may_spell_number(PyObject *self, PyObject *text)
+{
+    (void)self;
+    unsigned char *copy;
+    const unsigned char *bytes = take_bytes(text, &copy);
+    if (!bytes)
+        return NULL;
+    Py_ssize_t size = PyUnicode_GET_LENGTH(text);
+    int like = 0, digits = 0, words = 0, found = 0;
+    unsigned char before = 0;
+    for (Py_ssize_t at = 0; at < size && !found; at++) {
+        unsigned char sort = sorts[bytes[at]];
+        /* A run of what a number is written with, in which there is enough of it. */
+        like = sort & IN_NUMBER ? like + !!(sort & LIKE_DIGIT) : 0;
+        digits = sort & IN_NUMBER ? digits + !!(sort & DIGIT) : 0;
+        if (sort & SMALL_LETTER && !(before & SMALL_LETTER))
+            words += is_digit_word(bytes + at, size - at);
+        before = sort;
+        found = (like >= LEAST_LIKE_DIGITS && digits >= LEAST_DIGITS) || words >= LEAST_DIGIT_WORDS;
     }
     PyMem_Free(copy);
     return PyBool_FromLong(found);

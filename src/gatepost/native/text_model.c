@@ -195,7 +195,43 @@ static PyObject *RowTable_new(PyTypeObject *type, PyObject *args, PyObject *name
     return (PyObject *)self;
 }
 
-/* The row of a word, or of what it may stand for as `normalise` says; -1 for none, -2 for an error. */
+#define LONGEST_FORM 64
+
+/* What an unknown word in ASCII may stand for, as `normalise_word` says: a number by its length, `v1agra` with letters,
+   after the prefix of a subject or name. The size of the form, 0 for none, -1 where `normalise_word` has to be asked. */
+static int guess_form(const char *word, size_t size, char form[LONGEST_FORM])
+{
+    static const char leet[] = "oi2eas6tbg";
+    if (size > LONGEST_FORM)
+        return -1;
+    size_t at = 0, digits = 0, letters = 0;
+    if (size >= 2 && word[1] == ':') {
+        if (word[0] == 'c')
+            return 0;
+        at = word[0] == 's' || word[0] == 'f' ? 2 : 0;
+    }
+    if (at == size)
+        return 0;
+    memcpy(form, word, at);
+    for (size_t i = at; i < size; i++) {
+        unsigned char c = (unsigned char)word[i];
+        if (c >= 0x80)
+            return -1;
+        int is_digit = c >= '0' && c <= '9';
+        digits += (size_t)is_digit;
+        letters += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        form[i] = is_digit ? leet[c - '0'] : (char)c;
+    }
+    if (digits == size - at) {
+        size_t shown = digits < 9 ? digits : 9;
+        memset(form + at, '0', shown);
+        return (int)(at + shown);
+    }
+    return letters == size - at || (word[at] >= '0' && word[at] <= '9') ? 0 : (int)size;
+}
+
+/* The row of a word, or of what it may stand for; -1 for none, -2 for an error. `normalise` says that of words that are
+   not ASCII. */
 static int32_t look_up(const RowTable *table, PyObject *word, PyObject *normalise)
 {
     Py_ssize_t size;
@@ -203,13 +239,12 @@ static int32_t look_up(const RowTable *table, PyObject *word, PyObject *normalis
     if (!bytes)
         return -2;
     int32_t row = find_word(table, bytes, (size_t)size);
-    if (row >= 0 || !normalise)
+    if (row >= 0 || !normalise || !size)
         return row;
-    int is_plain = size > 0;
-    for (Py_ssize_t i = 0; is_plain && i < size; i++)
-        is_plain = (bytes[i] >= 'a' && bytes[i] <= 'z') || (bytes[i] >= 'A' && bytes[i] <= 'Z');
-    if (is_plain)
-        return -1;
+    char guessed[LONGEST_FORM];
+    int length = guess_form(bytes, (size_t)size, guessed);
+    if (length >= 0)
+        return length ? find_word(table, guessed, (size_t)length) : -1;
     PyObject *form = PyObject_CallOneArg(normalise, word);
     if (!form)
         return -2;

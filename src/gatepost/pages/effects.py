@@ -14,6 +14,7 @@ from gatepost.pages.runner import PageRun
 
 # What the stand-in types into fields (`browser/core.js`).
 PASSWORD, ACCOUNT, TYPED = "Typed-Secret-73", "reader@typed.example", "typed-text-4711"
+KEY = "\u01c2"  # a key that is pressed: a page that sends single keys sends what is typed
 # What the stand-in gives for the answer of a server, and for what only a key would decrypt.
 ANSWER, SECRET = "AnswerOfServer0815", "PlainTextOfSecret0815"
 MAX_BODY = 200_000
@@ -48,10 +49,12 @@ class PageRequest(msgspec.Struct, frozen=True):
 
 class PageEffects(msgspec.Struct):
     """What one page did. `pages` are those that it wrote or put into itself, `code` the scripts that it made of
-    strings; `blocks` are keys that it takes from the reader, `looks` signs of an analysis that it looks for; `missing`
-    is what it asked for and the stand-in lacks, `faults` the errors by which its scripts ended; `ended` why the whole
-    page was stopped, `stalls` whether a single script was the reason, `is_cut` whether there was more of one kind
-    than is kept."""
+    strings; `blocks` are keys that it takes from the reader, `looks` signs of an analysis that it looks for;
+    `automation` are the programs of Windows that it asks for; `missing`
+    is what it asked for and the stand-in lacks, `evaluates` whether it asked for `eval`, `faults` the errors by which
+    its scripts ended; `ended` why the whole page was stopped, `stalls` whether a single script was the reason, `is_cut`
+    whether there was more of one kind than is kept; `withheld` is what it did once the conditions were opened that kept
+    parts of it from running, and `is_closed` whether conditions of some script were not opened."""
 
     files: list[MadeFile] = msgspec.field(default_factory=list)
     packed: list[bytes] = msgspec.field(default_factory=list)
@@ -63,13 +66,17 @@ class PageEffects(msgspec.Struct):
     said: list[str] = msgspec.field(default_factory=list)
     blocks: list[str] = msgspec.field(default_factory=list)
     looks: list[str] = msgspec.field(default_factory=list)
+    automation: list[str] = msgspec.field(default_factory=list)
     missing: list[str] = msgspec.field(default_factory=list)
     faults: list[str] = msgspec.field(default_factory=list)
     decrypts: bool = False
+    evaluates: bool = False
     modules: int = 0
     ended: str = ""
     stalls: bool = False
     is_cut: bool = False
+    withheld: "PageEffects | None" = None
+    is_closed: bool = False
 
 
 def sort_effects(run: PageRun) -> PageEffects:
@@ -123,6 +130,8 @@ def _sort_fact(found: PageEffects, kind: str, detail: str) -> None:
         found.modules += 1
     elif kind == "decrypts":
         found.decrypts = True
+    elif kind == "evaluates":
+        found.evaluates = True
     elif kind == "cut":
         found.is_cut = True
     elif kind in _LISTS:
@@ -134,7 +143,9 @@ _LISTS = {"says": "said", "blocks": "blocks", "looks": "looks", "missing": "miss
 
 def _sort_given(found: PageEffects, name: str, value: str) -> None:
     """Sort what was given to something that the stand-in lacks: an address, or input of the reader on its way."""
-    if value.startswith(("http://", "https://", "//")):
+    if name == "ActiveXObject":
+        found.automation.append(value)
+    elif value.startswith(("http://", "https://", "//")):
         found.requests.append(PageRequest(value, name, "load", find_input(value)))
     elif carries := find_input(value[:MAX_BODY]):
         target = found.requests[-1].target if found.requests else ""
@@ -186,6 +197,6 @@ def find_input(text: str) -> str:
     """Return what of the reader's input a request carries: "password", "text", or "" for nothing."""
     if "%" in text:
         text = f"{text}\n{unquote(text)}"
-    if any(form in text for form in _SECRET):
+    if KEY in text or any(form in text for form in _SECRET):
         return "password"
     return "text" if any(form in text for form in _OTHER) else ""

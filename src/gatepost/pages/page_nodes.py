@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from gatepost.mail.html.limits import limit_html
+from gatepost.mail.html.limits import find_script_end, limit_html
 
 MAX_ROWS = 9_000
 # Of a page with more nodes than these, only those are kept that a script can find by name, and what is inside them.
@@ -43,7 +43,8 @@ class PageScript(msgspec.Struct, frozen=True):
 class PageNodes(msgspec.Struct):
     """A page for the stand-in browser. `rows` are the nodes: the row of the parent, the type of the node (3 for text, 8
     for a comment, 1 for an element), and the text, or the name, attributes, vocabulary and place of an element.
-    `visible` is what may be read in the page: its texts without scripts and styles."""
+    `visible` is what may be read in the page: its texts without scripts and styles. `code` is how much of each script
+    the interpreter must parse, once that was measured."""
 
     rows: list[Row] = msgspec.field(default_factory=list)
     scripts: list[PageScript] = msgspec.field(default_factory=list)
@@ -53,6 +54,7 @@ class PageNodes(msgspec.Struct):
     is_whole: bool = True
     has_handlers: bool = False
     pictures: list[str] = msgspec.field(default_factory=list)
+    code: list[int] = msgspec.field(default_factory=list)
 
 
 _ADDRESSED = frozenset({"template", "script", "style", "input", "textarea", "form", "iframe", "body", "html", "head"})
@@ -162,14 +164,16 @@ def _take_scripts_out(html: str, texts: list[str], starts: list[str]) -> Iterato
             continue
         if start.group().endswith("/>") and ":" in start.group()[:42]:
             continue
-        end = _END.search(html, start.end())
-        if end is None or len(texts) >= MAX_SCRIPTS:
+        is_plain = ":" not in start.group()[:42].partition("script")[0]
+        found = None if is_plain else _END.search(html, start.end())
+        end = found.start() if found else find_script_end(html, start.end())
+        if end < 0 or len(texts) >= MAX_SCRIPTS:
             break
         yield html[at : start.end()]
         yield f"\ue000{len(texts)}\ue001"
-        texts.append(html[start.end() : end.start()])
+        texts.append(html[start.end() : end])
         starts.append(start.group())
-        at = end.start()
+        at = end
     yield html[at:]
 
 

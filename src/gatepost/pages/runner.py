@@ -18,7 +18,7 @@ from typing import Any
 import _quickjs  # type: ignore[import-not-found]  # the package `quickjs` around it would start a thread
 import msgspec
 
-from gatepost.pages.page_nodes import PageNodes, PageScript
+from gatepost.pages.page_nodes import PageNodes, PageScript, Row
 from gatepost.pages.source import load_browser
 
 MAX_CODE = 700_000  # characters of one script without its long literals: more is not parsed
@@ -27,16 +27,21 @@ MAX_MEMORY = 96 << 20
 MAX_STACK = 768 << 10
 MAX_RERUNS = 12
 MAX_JOBS = 2_000
+LONG_TEXT = 20_000  # characters of a text that is handed over by itself and not as JSON
 MAX_ERROR = 200_000  # letters of a message, which may be what a page keeps its payload in
 ROUNDS = ("load", "load", "user", "load", "user", "load")
 # CPU seconds: of a page, more for each character of code that is compiled, and for what a script decodes.
 PAGE_SECONDS, SECONDS_OF_CODE, MAX_PAGE_SECONDS = 0.2, 0.25e-6, 0.26
 FREE_DATA, SECONDS_OF_DATA, MAX_DATA_SECONDS = 1_000_000, 0.1e-6, 0.3
 MESSAGE_SECONDS = 1.0  # of all pages of a message
+# Of a page whose conditions are opened: characters of its code, seconds, more for each character, and how often they
+# are opened.
+MAX_OPENED, OPENED_SECONDS, SECONDS_OF_OPENED, OPENINGS = 30_000, 0.06, 3e-6, 2
+MAX_ALONG = 120_000  # characters of longer scripts that run along with it as they are
 _COLLECT_SECONDS = 0.1
 # A script that runs for so long without an end, or one of so few tasks, is what stopped its page. A long script has to
-# be compiled first; the longest that is compiled at all has more than that left to run.
-STALL_SECONDS, STALL_OF_CODE = 0.12, 0.15e-6
+# be compiled first, which takes all the time of a page for the longest that are compiled at all.
+STALL_SECONDS, STALL_OF_CODE = 0.12, 0.3e-6
 FEW_TASKS = 3
 MEASURING_SECONDS = 0.01
 LOADING_SECONDS, MAX_LOADING_SECONDS = 0.02, 0.1
@@ -44,7 +49,9 @@ LOADING_SECONDS, MAX_LOADING_SECONDS = 0.02, 0.1
 _UNDEFINED = re.compile(r"ReferenceError: '?([\w$]{1,80})'? is not defined")
 # The set of quotes comes first, so that the search goes from quote to quote.
 _LITERAL = re.compile(r"[\"'`](?:(?<=\")[^\"\\\n]{200,}+\"|(?<=')[^'\\\n]{200,}+'|(?<=`)[^`\\$]{200,}+`)")
-_IMPORT = re.compile(r"(^|[^\w$.])import\s{0,9}\(")
+# The word comes first, so that the search goes from word to word.
+_DATA_LITERAL = re.compile(r"[\"'`][A-Za-z0-9+/=_%,.\s\\-]{200,}+[\"'`]")
+_IMPORT = re.compile(r"import(?<![\w$.]import)\s{0,9}\(")
 _HTML_COMMENT = re.compile(
     r"\A\s{0,200}<!--[^\n]{0,200}\n?|\n?[^\n]{0,9}-->\s{0,200}\Z|\A\s{0,200}<!\[CDATA\[|\]\]>\s{0,200}\Z"
 )
@@ -98,6 +105,33 @@ def run_page(
         budget.left -= time.process_time() - start
 
 
+def run_opened(page: PageNodes, budget: ScriptTime, left_out: frozenset[int]) -> PageRun:
+    """Run a page with the conditions opened that kept parts of it from running (`browser/late/gates.js`), but for those
+    of some scripts; return what it did beyond them."""
+    if budget.left <= 0:
+        return PageRun([])
+    start = time.process_time()
+    opened = sum(_measure_opened(script.text) for place, script in enumerate(page.scripts) if place not in left_out)
+    seconds = OPENED_SECONDS + SECONDS_OF_OPENED * opened
+    try:
+        return PageRunner(page, budget, start - PAGE_SECONDS + seconds, left_out=left_out).run_opened()
+    finally:
+        budget.left -= time.process_time() - start
+
+
+def choose_left_out(page: PageNodes) -> frozenset[int]:
+    """Return the numbers of scripts whose conditions are not opened: the longest, which are libraries as a rule, where
+    it is too much code."""
+    sizes = [_measure_opened(script.text) for script in page.scripts]
+    room = MAX_OPENED
+    left_out: set[int] = set()
+    for place in sorted(range(len(sizes)), key=lambda place: sizes[place]):
+        room -= sizes[place]
+        if room < 0:
+            left_out.add(place)
+    return frozenset(left_out)
+
+
 class StoppedError(Exception):
     """The page has used up its time or memory."""
 
@@ -106,19 +140,25 @@ class PageRunner:
     """One page in one interpreter: `start` loads the page, `run_code` runs a script, `take_turn` what waits, and
     `collect` returns what was done. The first three raise `StoppedError` where time or memory has run out."""
 
-    def __init__(self, page: PageNodes, budget: ScriptTime, start: float) -> None:
+    def __init__(
+        self, page: PageNodes, budget: ScriptTime, start: float, *, left_out: frozenset[int] | None = None
+    ) -> None:
         self._page = page
+        self._is_gated = left_out is not None
         self._now = int(budget.now)
         self._ended = ""
         before = time.process_time()
-        code = self._sizes = [measure_code(script.text) for script in page.scripts]
-        self._skipped = _choose_skipped(code)
+        code = self._sizes = measure_scripts(page)
+        self._along = frozenset[int]() if left_out is None else _choose_along(page, left_out)
+        self._skipped = _choose_skipped(code) if left_out is None else left_out - self._along
         data = sum(len(script.text) for script in page.scripts) - sum(code) + len(page.visible) + len(page.styles)
         compiled = sum(size for place, size in enumerate(code) if place not in self._skipped)
         # What it takes to measure very long scripts is the message's time, and not that of what they do.
         start += max(0.0, time.process_time() - before - MEASURING_SECONDS)
         self._end = start + min(find_seconds(compiled, data), budget.left)
         self._reruns = 0
+        self._gated: dict[str, str] = {}
+        self._kept: Effects = []
         self._began, self._in_turn, self._patience = start, False, STALL_SECONDS
         self._context: Any = _quickjs.Context()
         self._lead: Any = None
@@ -130,9 +170,10 @@ class PageRunner:
         context.set_max_stack_size(MAX_STACK)
         browser = load_browser()
         self._lead = context.eval(browser.main)(*browser.given)
-        page = {"now": self._now, "rows": self._page.rows, "css": self._page.styles, "base": self._page.base[:2_000]}
         before = time.process_time()
-        self._call("page", msgspec.json.encode({**page, "pixels": pixels or {}}).decode())
+        rows, texts = _take_long_texts(self._page.rows)
+        page = {"now": self._now, "rows": rows, "css": self._page.styles, "base": self._page.base[:2_000]}
+        self._call("page", msgspec.json.encode({**page, "pixels": pixels or {}}).decode(), *texts)
         # A page of thousands of elements takes its time before any script begins.
         self._began = time.process_time()
         self._end += min(max(0.0, self._began - before - LOADING_SECONDS), MAX_LOADING_SECONDS)
@@ -154,15 +195,51 @@ class PageRunner:
         effects = self.collect()
         return PageRun(effects, self._ended, self._has_stalled(effects))
 
+    def run_opened(self) -> PageRun:
+        """Run the whole page, then its scripts again and again with their conditions opened."""
+        try:
+            self.start()
+            self._call("gates")
+            self._run_scripts()
+            self._call("loaded")
+            for who in ROUNDS[1:4]:
+                self.take_turn(who)
+            for opening in range(1, OPENINGS + 1):
+                self._call("force", str(opening))
+                self._run_scripts(self._along)
+                for who in ROUNDS[1:4]:
+                    self.take_turn(who)
+                if opening < OPENINGS:
+                    self._kept += self.collect()
+        except StoppedError:
+            pass
+        return PageRun(self._kept + self.collect(), self._ended)
+
+    def run_gated(self, source: str) -> None:
+        """Run one script as it is and then with its conditions opened."""
+        self._call("gates")
+        gated = self._write_gates(source)
+        for opening in range(OPENINGS + 1):
+            self._call("force", str(opening))
+            self.run_code(gated)
+
+    def _write_gates(self, source: str) -> str:
+        """Return a script with its conditions in calls, in a block, so that it can run more than once."""
+        return f"{{{self._call('gated', source) or source}\n}}"
+
     def _has_stalled(self, effects: Effects) -> bool:
-        """Return whether the last thing that ran took most of the time: a script, or one of few tasks of a turn."""
+        """Return whether the last thing that ran took most of the time: a script, or one of few tasks of a turn, of the
+        reader's clicks as well. A page could otherwise hide whatever it does behind a click that counts to a million
+        first, so that a large table whose sorting takes as long is held with it."""
         if self._ended not in ("time", "memory") or self._began + self._patience > self._end:
             return False
         tasks = next((int(row[1]) for row in reversed(effects) if row[0] == "tasks" and row[1].isdigit()), 0)
         return not self._in_turn or tasks <= FEW_TASKS
 
-    def _run_scripts(self) -> None:
+    def _run_scripts(self, but: frozenset[int] = frozenset()) -> None:
         for place, script in enumerate(self._page.scripts):
+            if place in but:
+                continue
             if script.source:
                 self._run_source(script)
             elif place in self._skipped:
@@ -171,12 +248,14 @@ class PageRunner:
                 self._call("begin", str(script.place))
                 self._call("module", _clean(script.text))
             else:
-                self._run_inner(script, self._sizes[place])
+                self._run_inner(script, self._sizes[place], is_gated=self._is_gated and place not in self._along)
             self._run_added()
 
-    def _run_inner(self, script: PageScript, size: int) -> None:
+    def _run_inner(self, script: PageScript, size: int, *, is_gated: bool) -> None:
         """Run a script of the page, again where an asynchronous part of it needs a name that is not there."""
         source = prepare_script(script.text)
+        if is_gated:
+            source = self._gated[script.text] = self._gated.get(script.text) or self._write_gates(source)
         self._call("begin", str(script.place))
         self.run_code(source, size)
         for _ in range(3):
@@ -246,10 +325,10 @@ class PageRunner:
                 pass  # the value of the script is of no interest, and not every value can be converted
             return
 
-    def _call(self, order: str, given: str = "") -> str:
+    def _call(self, order: str, *given: str) -> str:
         self._limit_time()
         try:
-            answer = self._lead(order, given)
+            answer = self._lead(order, *(given or ("",)))
         except _quickjs.JSException as fault:
             self._note_fault(str(fault))
             return ""
@@ -292,6 +371,19 @@ class PageRunner:
             return []
 
 
+def _take_long_texts(rows: list[Row]) -> tuple[list[Row | tuple[int, int, int]], list[str]]:
+    """Return the rows with numbers in place of long texts, which scripts are most of, and these texts."""
+    texts: list[str] = []
+    thinned: list[Row | tuple[int, int, int]] = []
+    for row in rows:
+        if len(row) == 3 and len(row[2]) > LONG_TEXT:
+            thinned.append((row[0], row[1], len(texts)))
+            texts.append(_clean(row[2]))
+        else:
+            thinned.append(row)
+    return thinned, texts
+
+
 def find_seconds(code: int, data: int) -> float:
     """Return the CPU seconds of a page whose scripts are so many characters of code, and work on so many of data."""
     more = min(max(0, data - FREE_DATA) * SECONDS_OF_DATA, MAX_DATA_SECONDS)
@@ -301,6 +393,21 @@ def find_seconds(code: int, data: int) -> float:
 def measure_code(source: str) -> int:
     """Return how much of a script the interpreter must parse: long literals cost next to nothing."""
     return len(source) - sum(match.end() - match.start() for match in _LITERAL.finditer(source))
+
+
+def _measure_opened(source: str) -> int:
+    """Return how much of a script is more than data: its conditions are written anew, which takes longer than to parse
+    it. Minified code has long stretches between two strings, which are no literals."""
+    if len(source) > MAX_OPENED * 40:
+        return len(source)
+    return len(source) - sum(match.end() - match.start() for match in _DATA_LITERAL.finditer(source))
+
+
+def measure_scripts(page: PageNodes) -> list[int]:
+    """Return how much of each script of a page the interpreter must parse."""
+    if len(page.code) != len(page.scripts):
+        page.code = [measure_code(script.text) for script in page.scripts]
+    return page.code
 
 
 def _choose_skipped(sizes: list[int]) -> frozenset[int]:
@@ -317,16 +424,32 @@ def _choose_skipped(sizes: list[int]) -> frozenset[int]:
     return frozenset(skipped)
 
 
+def _choose_along(page: PageNodes, left_out: frozenset[int]) -> frozenset[int]:
+    """Return those of the scripts whose conditions stay closed that run all the same, since others may use them."""
+    room, along = MAX_ALONG, set()
+    for place in sorted(left_out, key=lambda place: len(page.scripts[place].text)):
+        room -= len(page.scripts[place].text)
+        if room >= 0:
+            along.add(place)
+    return frozenset(along)
+
+
 def prepare_script(source: str) -> str:
     """Return a script of a page as the interpreter takes it."""
     source = _clean(source)
     if "<!" in source[:200] or "-->" in source[-200:] or "]]>" in source[-200:]:
         source = _HTML_COMMENT.sub("", source)
-    return _IMPORT.sub(r"\1__importData(", source) if "import" in source else source
+    return _IMPORT.sub("__importData(", source) if "import" in source else source
 
 
 def _clean(text: str) -> str:
     """Return text without what the binding refuses: NUL and lone surrogates."""
     if "\0" in text:
         text = text.replace("\0", "\ufffd")
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text

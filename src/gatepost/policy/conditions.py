@@ -20,7 +20,7 @@ The tree is what the library serialises: `google.protobuf.Any` with a `cel.expr.
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, reduce
 from itertools import zip_longest
 from typing import Any, TypeAlias
@@ -28,11 +28,11 @@ from typing import Any, TypeAlias
 import msgspec
 
 # In nanoseconds, as measured and rounded up: an evaluation of nothing, with all values there are; a node of the tree; a
-# character that is copied or compared; a pair of characters in a search for a text; an instruction of a regular
-# expression when it is compiled, and when it is tried on a character; a value of a text that is not known, as an
-# expression.
+# character that is copied or compared; a pair of characters in a search for a text; a call of a regular expression; an
+# instruction of one when it is compiled, and when it is tried on a character; a value of a text that is unknown, as an
+# expression. An expression is compiled once, as a rule, and counted as if it were not.
 _EVALUATION = 100_000
-_NODE, _CHARACTER, _PAIR, _COMPILED, _TRIED, _UNKNOWN_SIZE = 300, 1, 1, 3_000, 25, 1_000
+_NODE, _CHARACTER, _PAIR, _CALLED, _COMPILED, _TRIED, _UNKNOWN_SIZE = 300, 1, 1, 15_000, 3_000, 25, 1_000
 # The library gives up behind so many steps of list functions.
 _MAX_STEPS = 10_000
 _MAX_DEPTH = 200
@@ -82,6 +82,53 @@ def parse_tree(serialised: bytes) -> ConditionTree:
         return _parse(_read_fields(_read_fields(serialised)[2][0])[4][0], 0)
     except (LookupError, TypeError) as fault:
         raise ValueError("the library writes its trees in another form") from fault
+
+
+# Which parts of a node are nodes themselves: by its kind, the numbers of the fields. Those of a map are in its entries.
+_NODES: Mapping[int, tuple[int, ...]] = {5: (1,), 6: (1, 3), 7: (1,), 9: (2, 4, 5, 6, 7)}
+_CALL, _FUNCTION, _MAP, _ENTRIES, _KEY_AND_VALUE = 6, 2, 8, 2, (3, 4)
+
+
+def rename_calls(serialised: bytes, old: bytes, new: bytes) -> bytes:
+    """Return a condition that the library has checked with another function, of a name as long, in place of one."""
+    data = bytearray(serialised)
+    for _, start, end in _find_parts(serialised, 0, len(serialised), (2,)):
+        for _, begin, finish in _find_parts(serialised, start, end, (4,)):
+            for place in _find_calls(serialised, begin, finish, old, 0):
+                data[place : place + len(old)] = new
+    return bytes(data)
+
+
+def _find_calls(data: bytes, start: int, end: int, name: bytes, depth: int) -> Iterator[int]:
+    """The places of the name in calls of a function, within one `Expr`."""
+    if depth > _MAX_DEPTH:
+        raise ValueError("the condition is nested too deep")
+    for kind, begin, finish in _find_parts(data, start, end, (*_NODES, _MAP)):
+        if kind == _CALL:
+            named = _find_parts(data, begin, finish, (_FUNCTION,))
+            yield from (place for _, place, last in named if data[place:last] == name)
+        inner = list(_find_parts(data, begin, finish, _NODES.get(kind, ())))
+        if kind == _MAP:
+            for _, first, last in _find_parts(data, begin, finish, (_ENTRIES,)):
+                inner += _find_parts(data, first, last, _KEY_AND_VALUE)
+        for _, first, last in inner:
+            yield from _find_calls(data, first, last, name, depth + 1)
+
+
+def _find_parts(data: bytes, start: int, end: int, numbers: Collection[int]) -> Iterator[tuple[int, int, int]]:
+    """The fields of these numbers that have a length, each with its number and where it begins and ends."""
+    place = start
+    while place < end:
+        key, place = _read_varint(data, place)
+        if key & 7 == 0:
+            _, place = _read_varint(data, place)
+        elif key & 7 == 2:
+            length, place = _read_varint(data, place)
+            if key >> 3 in numbers:
+                yield key >> 3, place, place + length
+            place += length
+        else:
+            place += 8 if key & 7 == 1 else 4
 
 
 def list_names(tree: ConditionTree) -> frozenset[str]:
@@ -149,7 +196,7 @@ def _call_cost(tree: ConditionTree, values: list[Extent]) -> int:
     if tree.name == "matches" and values:
         pattern = tree.parts[-1]
         size = measure_program(pattern.name) if pattern.kind == "text" else _UNKNOWN_SIZE * max(1, values[-1].text)
-        return size * (_COMPILED + _TRIED * values[0].size)
+        return _CALLED + size * (_COMPILED + _TRIED * values[0].size)
     if tree.name == "contains" and values:
         return _PAIR * values[0].size * values[-1].size
     return _CHARACTER * sum(each.size for each in values)
@@ -343,6 +390,9 @@ def _read_varint(data: bytes, place: int) -> tuple[int, int]:
 _STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 _PLACE = re.compile(r"in CEL: ([0-9]{1,6}):([0-9]{1,6}): ")
 _EXPRESSION_FAULT = "invalid regular expression"
+# The function that stands for `matches` when a condition is evaluated; as long as that name (`rename_calls`).
+_MATCHES = "re2find"
+MAX_EXPRESSIONS, MAX_EXPRESSION_MEMORY = 128, 512 << 10
 MAX_CONDITION = 2_000
 MAX_ITEMS = 200
 MAX_TEXT = 2_000
@@ -507,8 +557,9 @@ class _Compiled(msgspec.Struct, frozen=True):
 
 @lru_cache(1024)
 def _compile(condition: str) -> _Compiled:
-    expression = _make_environment(stored_only=False).compile(condition)
-    tree = parse_tree(expression.serialize())
+    serialised = _make_environment(stored_only=False).compile(condition).serialize()
+    tree = parse_tree(serialised)
+    expression = _make_evaluator().deserialize(rename_calls(serialised, b"matches", _MATCHES.encode()))
     reads = tuple(sorted(list_names(tree) & VARIABLES.keys()))
     is_cheap = estimate(tree, {name: _LARGEST[VARIABLES[name].type] for name in reads}) <= SHARED_COST
     return _Compiled(expression, None if is_cheap else tree, reads)
@@ -549,6 +600,47 @@ def _make_environment(*, stored_only: bool) -> Any:
     types = _make_types()
     names = {name: types[each.type] for name, each in VARIABLES.items() if each.stored or not stored_only}
     return cel.NewEnv(variables=names)
+
+
+@cache
+def _make_evaluator() -> Any:
+    """The environment of conditions that were compiled and renamed; what people write knows no `_MATCHES`."""
+    from cel_expr_python import cel
+
+    types, text = _make_types(), cel.Type.STRING
+    of_text = cel.Overload(f"{_MATCHES}_string", cel.Type.BOOL, [text, text], is_member=True)
+    of_two = cel.Overload(_MATCHES, cel.Type.BOOL, [text, text])
+    return cel.NewEnv(
+        variables={name: types[each.type] for name, each in VARIABLES.items()},
+        functions=[cel.FunctionDecl(_MATCHES, [of_text, of_two])],
+        function_impls=dict.fromkeys((f"{_MATCHES}_string", _MATCHES), _make_search()),
+    )
+
+
+@cache
+def _make_search() -> Callable[[str, str], bool]:
+    """What looks for a regular expression in a text. The library compiles one for each evaluation. This is the same
+    engine (RE2) with the expressions that were used last: `MAX_EXPRESSIONS`, and its own 128 that were compiled last,
+    each within `MAX_EXPRESSION_MEMORY`."""
+    import re2  # type: ignore[import-untyped]
+
+    options = re2.Options()
+    options.max_mem, options.log_errors, options.never_capture = MAX_EXPRESSION_MEMORY, False, True
+
+    @lru_cache(MAX_EXPRESSIONS)
+    def compile_once(expression: str) -> Any:
+        return re2.compile(expression, options)
+
+    def search(text: str, expression: str) -> bool:
+        try:
+            return compile_once(expression).search(text) is not None
+        except re2.error as fault:
+            said = fault.args[0] if fault.args else b""
+            reason = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+            raise ValueError(f"{_EXPRESSION_FAULT}: {reason}") from None
+
+    search("", "a")
+    return search
 
 
 def reads_only_tags(condition: str) -> bool:

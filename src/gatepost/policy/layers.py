@@ -13,6 +13,7 @@ file of nothing but mistakes costs no more than a file without any.
 """
 
 import difflib
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -339,8 +340,101 @@ def _split_key(text: str) -> Key:
     return ()
 
 
-Level = Literal["shipped", "plugin", "deployment", "tenant"]
 PolicyKey: TypeAlias = tuple[str, str, str]
+
+
+def load_values(text: str) -> dict[str, Any]:
+    """Return what a policy file states, right or wrong, as plain values; raises `ValueError` where it is no TOML."""
+    if len(text) > MAX_CHARACTERS or any(line.count(".") > MAX_DOTS for line in text.split("\n")):
+        raise ValueError("is too large")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+
+
+def write_value(text: str, section: str, name: str, field: str, value: Any) -> str | None:
+    """Return the text of a policy file with one value set, or without it where `value` is None; comments and all else
+    stay as they are. None where the file is no TOML, or writes the value in a way that a line does not show."""
+    try:
+        wanted = load_values(text)
+        entry = wanted.setdefault(section, {}).setdefault(name, {})
+        if value is None:
+            entry.pop(field, None)
+        else:
+            entry[field] = value
+        for changed in _propose(text, (section, name, field), value):
+            if _drop_empty(tomllib.loads(changed)) == _drop_empty(wanted):
+                return changed
+    except (ValueError, AttributeError, TypeError):
+        return None
+    return None
+
+
+def _drop_empty(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    inner = {key: _drop_empty(each) for key, each in value.items()}
+    return {key: each for key, each in inner.items() if each != {}}
+
+
+def _propose(text: str, place: PolicyKey, value: Any) -> Iterator[str]:
+    """Yield the text with a value in the line that has it, else below the header of its entry, else at the end."""
+    lines, header = text.split("\n"), -1
+    table: Key = ()
+    written = "" if value is None else write_toml(value)
+    for index, line in enumerate(lines):
+        start = line.lstrip()
+        if start.startswith("["):
+            table = _split_key(start.lstrip("["))
+            header = index if table == place[:2] else header
+            continue
+        path = (*table, *_split_key(start))
+        before, equals, after = line.partition("=")
+        if path == place:
+            new = [] if value is None else [f"{before.rstrip()} {equals} {written}{_find_comment(after)}"]
+            yield "\n".join([*lines[:index], *new, *lines[index + 1 :]])
+        elif path == place[:2] and after.strip().startswith("{"):
+            edited = f"{before}{equals}{_edit_inline(after, place[2], written)}"
+            yield "\n".join([*lines[:index], edited, *lines[index + 1 :]])
+    if value is None:
+        yield text
+    elif header >= 0:
+        yield "\n".join([*lines[: header + 1], f"{place[2]} = {written}", *lines[header + 1 :]])
+    else:
+        gap = "\n\n" if text.strip() else ""
+        yield f"{text.rstrip()}{gap}[{place[0]}.{write_toml(place[1])}]\n{place[2]} = {written}\n"
+
+
+def _find_comment(text: str) -> str:
+    """Return the comment at the end of a line, with the blanks before it: what begins with `#` after the last quote."""
+    start = text.find("#", max(text.rfind('"'), text.rfind("'")) + 1)
+    if start < 0:
+        return ""
+    return text[len(text[:start].rstrip()) :]
+
+
+def _match_inline(field: str) -> re.Pattern[str]:
+    """Return what matches a key of an inline table with its value."""
+    return re.compile(rf"""(?<=[{{,\s]){re.escape(field)}\s*=\s*(?:"[^"]*"|'[^']*'|[^\s,}}"']+)""")
+
+
+def _edit_inline(text: str, field: str, written: str) -> str:
+    """Return an inline table with a value set, or without it where nothing is written."""
+    stated = _match_inline(field)
+    if written and stated.search(text):
+        return stated.sub(lambda _: f"{field} = {written}", text, count=1)
+    if written:
+        return text.replace("{", f"{{ {field} = {written}, ", 1)
+    return re.sub(r",\s*(?=,|\})", " ", re.sub(r"\{\s*,", "{", stated.sub("", text, count=1)))
+
+
+def write_toml(value: Any) -> str:
+    """Return a value as TOML writes it: texts, numbers, truths and lists of them as JSON does, but for DEL (U+007F)."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+Level = Literal["shipped", "plugin", "deployment", "tenant"]
 
 
 class Layer(msgspec.Struct, frozen=True):

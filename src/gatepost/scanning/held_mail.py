@@ -1,4 +1,4 @@
-"""Held mail between those who keep it and those who ask for it: the six orders, their results, and their wire form.
+"""Held mail between those who keep it and those who ask for it: the seven orders, their results, and their wire form.
 
 An order is a frozen value. The quarantine of a core, a core over HTTPS and abby's set of all cores each have one method
 for it, `carry_out(order)`; the operations themselves are written once, in `guard.quarantine`, where the bytes are.
@@ -20,7 +20,7 @@ from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody
 from gatepost.store.audit import Actor
 from gatepost.store.message_records import Holding
-from gatepost.view.values import NotShown, Picture, View
+from gatepost.view.values import HtmlView, NotShown, Picture, View
 
 MESSAGE = "message/rfc822"
 # Verdicts of which a release is a right of its own.
@@ -117,6 +117,13 @@ class PictureOrder(HeldMailOrder[Picture | NotShown], frozen=True, kw_only=True)
     index: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 
 
+class HtmlOrder(HeldMailOrder[HtmlView | NotShown], frozen=True):
+    """Show the HTML of a message as its reader would have seen it, in pieces in which nothing acts."""
+
+    path = "/html"
+    answer = HtmlView | NotShown | NotHeld
+
+
 class ExportOrder(HeldMailOrder[bytes], frozen=True, kw_only=True):
     """Hand out a message as it came; audited, as a reading where a page shows the bytes, unless nobody gets them: a
     report keeps them to learn from."""
@@ -140,7 +147,7 @@ class DeleteOrder(HeldMailOrder[Deleted | Busy], frozen=True, kw_only=True):
 
 
 ORDERS: tuple[type[HeldMailOrder[Any]], ...] = (
-    *(ReleaseOrder, RecipientReleaseOrder, ViewOrder, PictureOrder, ExportOrder, DeleteOrder),
+    *(ReleaseOrder, RecipientReleaseOrder, ViewOrder, PictureOrder, HtmlOrder, ExportOrder, DeleteOrder),
 )
 _DECODERS: dict[str, msgspec.json.Decoder[HeldMailOrder[Any]]] = {
     kind.path: msgspec.json.Decoder(kind) for kind in ORDERS

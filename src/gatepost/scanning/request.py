@@ -27,7 +27,7 @@ Source: TypeAlias = Literal["", "smtp", "milter", "spamd", "rspamd", "rest", "pa
 
 _QUEUE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+/-]{0,99}", re.ASCII)
 # One Received field (RFC 5321 section 4.4) and the id in it; both are cut.
-_RECEIVED = re.compile(rb"(?:\A|\n)received[ \t]*+:([^\r\n]*+(?:\r?\n[ \t][^\r\n]*+)*+)", re.IGNORECASE)
+_RECEIVED = re.compile(rb"\nreceived[ \t]*+:([^\r\n]*+(?:\r?\n[ \t][^\r\n]*+)*+)", re.IGNORECASE)
 _RECEIVED_ID = re.compile(rb"[\s)]id[ \t\r\n]++([A-Za-z0-9][A-Za-z0-9._+/-]{0,99})(?=[\s;]|$)")
 MAX_RECEIVED = 2_000
 
@@ -45,7 +45,8 @@ def received_id(field: bytes) -> str:
 
 def first_received_id(head: bytes) -> str:
     """Return the queue id that the topmost Received field at the beginning of a message names; "" if there is none."""
-    found = _RECEIVED.search(head[:MAX_RECEIVED])
+    # With a line end before it: what begins with a fixed character is looked for ten times as fast as a line's start.
+    found = _RECEIVED.search(b"\n" + head[:MAX_RECEIVED])
     return received_id(found[1]) if found else ""
 
 

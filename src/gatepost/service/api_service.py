@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from gatepost.abby.app import create_app, create_services
 from gatepost.abby.cores import Cores, LocalCore
 from gatepost.events.stream import node_name
+from gatepost.mailboxes.removal import MailRemover
 from gatepost.scanning.request import Condition
 from gatepost.service.event_stream import try_alert
 from gatepost.service.health import COLOURS, NodeHealth, Probe, probe_cores
@@ -113,6 +114,8 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Cor
         rules=SignInRules(settings.sign_in),
         openid=_build_openid(settings),
         public_url=settings.public_url,
+        remover=MailRemover(settings.remediation, shared.store.removed_mail) if settings.remediation else None,
+        notices_per_day=settings.notices.per_day,
     )
     app = create_app(
         services,
@@ -141,6 +144,7 @@ def _describe_installation(plan: Plan, settings: AbbySettings, condition: Condit
         condition=condition,
         test_alert=partial(_test_alert, plan.settings),
         learn=partial(_save_feedback, plan.data.path),
+        unlearn=partial(_take_feedback_back, plan.data.path),
         certificate=str(plan.data.certificate) if plan.certificate == plan.own_certificate else "",
     )
 
@@ -163,3 +167,9 @@ def _save_feedback(data: Path, raw: bytes, wanted: bool) -> None:
     from gatepost.textmodel.model import save_feedback
 
     save_feedback(data, raw, wanted)
+
+
+def _take_feedback_back(data: Path, sha256: str, wanted: bool | None) -> None:
+    from gatepost.textmodel.model import take_feedback_back
+
+    take_feedback_back(data, sha256, wanted)

@@ -155,7 +155,13 @@ class CertificateWatch:
         self._plan, self._renew_ports, self._renew_delivery, self._trust = plan, renew_ports, renew_delivery, trust
         self._seen: dict[str, Signature] = {}
         self._refused: dict[str, Signature] = {}
+        self._faults: dict[str, str] = {}
         self.periodic = PeriodicWork(self.look, LOOK_SECONDS, "certificates could not be looked at", log)
+
+    @property
+    def fault(self) -> str:
+        """What could not be taken over, and so would keep the service from its next start; "" if nothing."""
+        return "; ".join(self._faults.values())
 
     async def look(self) -> None:
         """Look once, and take over what has changed."""
@@ -176,6 +182,7 @@ class CertificateWatch:
         """Have files used anew if they have changed. The first look only notes what the process has started with."""
         now, (taken, refused) = _sign(files), _EVENTS[what]
         if self._seen.setdefault(what, now) == now:
+            self._faults.pop(what, None)
             return
         try:
             used = await use()
@@ -183,8 +190,10 @@ class CertificateWatch:
             if self._refused.get(what) != now:
                 log.warning(refused, reason=str(fault))
             self._refused[what] = now
+            self._faults[what] = f"{refused}: the one before is in use, see the log"
         else:
             self._seen[what] = now
+            self._faults.pop(what, None)
             log.info(taken, **used)
 
     async def _show_pairs(self, plan: Plan) -> dict[str, str]:

@@ -136,6 +136,23 @@ def prepare(data: DataFolder, config: Path | None, base: int | None = None) -> P
     return config or data.path
 
 
+def check_first_ports(base: int) -> None:
+    """Look whether the ports of a first configuration are free. Raises `StartError` where one is not: nothing is
+    written yet then, so that the next start can move all of them."""
+    from gatepost.service.plan import bind, close_sockets
+
+    if "LISTEN_FDS" in os.environ:  # systemd holds the ports
+        return
+    for port, key in ((API_PORT, "abby"), (REST_PORT, "guard")):
+        try:
+            close_sockets(bind(("127.0.0.1",), base + port, key))
+        except StartError as fault:
+            raise StartError(
+                f"{fault} Nothing was written yet. To move all ports, say --port-base 19000"
+                " (make serve PORT_BASE=19000)."
+            ) from None
+
+
 def ensure_secret(data: DataFolder) -> None:
     """Write the secret that abby authenticates to guard with, unless it is there."""
     data.write_once(data.secret, secrets.token_hex(32))
@@ -200,6 +217,8 @@ def serve(data: DataFolder, given: Path | None, greet: Callable[[Started], None]
     counted from."""
     _prepare_process(data)
     with data.lock("guard", "abby"):
+        if given is None and not any((data.path / file).exists() for file in (GUARD_FILE, ABBY_FILE)):
+            check_first_ports(PORT_BASE if base is None else base)
         folder = prepare(data, given, base)
         config, both = _load_in_force(data, folder, "guard", partial(files.load, certificates=True))
         started = partial(_welcome_operator, data, folder, both, greet)

@@ -42,7 +42,13 @@ from gatepost.service.certificates import build_smtp_tls
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.health import NodeHealth, Probe, probe_core, state_of
 from gatepost.service.plan import Plan, SharedParts
-from gatepost.service.routes import build_recipient_verifier, hostname, open_outbound_routing, open_routing
+from gatepost.service.routes import (
+    MxParts,
+    build_recipient_verifier,
+    hostname,
+    open_outbound_routing,
+    open_routing,
+)
 from gatepost.service.signing import build_signer
 from gatepost.settings.keys import GuardSettings
 from gatepost.settings.scan_sources import (
@@ -64,6 +70,7 @@ from gatepost.smtp.recipients import RecipientVerifier
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.sender_rewriting import SenderRewriting
+from gatepost.smtp.sent_reports import ReportGatherer
 from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
@@ -110,6 +117,7 @@ async def open_quarantine(
         signer=build_signer(settings, Tenancy(settings.tenants, store.tenants.of_domain)),
         # Where an operator says where held mail is to lie, all of it lies there.
         in_database=settings.quarantine.url is None,
+        shows_html=settings.quarantine.html_view,
     )
     cleanup = Cleanup(
         store,
@@ -141,8 +149,10 @@ def name_core(settings: GuardSettings, data: DataFolder) -> str:
     return f"{name}:{source.port}" if source else name
 
 
-def build_guard(plan: Plan, settings: GuardSettings, shared: SharedParts) -> Guard:
-    """Build a core with its workers, resolver and queue."""
+def build_guard(
+    plan: Plan, settings: GuardSettings, shared: SharedParts, gatherer: ReportGatherer | None = None
+) -> Guard:
+    """Build a core with its workers, resolver and queue; `gatherer` counts for reports to others."""
     if plan.fault_injection:
         log.warning("faults are injected into workers", file=plan.fault_injection)
     store, policies, node = shared.store, shared.policies, shared.node
@@ -184,7 +194,7 @@ def build_guard(plan: Plan, settings: GuardSettings, shared: SharedParts) -> Gua
         sender_histories=histories,
         campaigns=campaigns,
         learnt=LearntModelSnapshots(store.learning) if settings.learning.enabled else None,
-        observe=_observe_scans(metrics, shared.events, policies, subjects=settings.events.subjects),
+        observe=_observe_scans(metrics, shared.events, policies, gatherer, subjects=settings.events.subjects),
         purges=node.is_first,
         condition=shared.condition,
         node=node_name(settings.events),
@@ -193,12 +203,21 @@ def build_guard(plan: Plan, settings: GuardSettings, shared: SharedParts) -> Gua
     )
 
 
-def _observe_scans(metrics: GuardMetrics, events: Emits, policies: PoliciesInForce, *, subjects: bool) -> ScanObserver:
+def _observe_scans(
+    metrics: GuardMetrics,
+    events: Emits,
+    policies: PoliciesInForce,
+    gatherer: ReportGatherer | None = None,
+    *,
+    subjects: bool,
+) -> ScanObserver:
     """Return what is told of every scan."""
 
     def observe(record: MessageRecord, seconds: float) -> None:
         metrics.observe_scan(record, seconds)
         events.emit(describe_scan, record, seconds, subjects=subjects)
+        if gatherer:
+            gatherer.note_mail(record.report, record.envelope)
         if LIMIT_RULE_FAILED.id in record.report.tags:
             _count_stopped_rules(record, events, policies)
 
@@ -270,13 +289,15 @@ class CoreParts(msgspec.Struct, frozen=True):
 
 async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> CoreParts:
     """Build a core and start its workers; the stack stops them."""
+    gatherer = _start_gatherer(settings, shared, stack)
     deliveries = DeliveryLog(shared.store.messages.record_deliveries)
     deliveries.start()
     stack.push_async_callback(deliveries.stop)
-    routing = await stack.enter_async_context(open_routing(settings, plan.data, shared.node.hops))
-    opened_outbound = open_outbound_routing(settings, routing, plan.data, shared.node.hops)
+    mx_parts = MxParts(shared.store.sent_reports, gatherer.note_session if gatherer else None)
+    routing = await stack.enter_async_context(open_routing(settings, plan.data, shared.node.hops, mx_parts))
+    opened_outbound = open_outbound_routing(settings, routing, plan.data, shared.node.hops, mx_parts)
     outbound_routing = await stack.enter_async_context(opened_outbound)
-    guard = build_guard(plan, settings, shared)
+    guard = build_guard(plan, settings, shared, gatherer)
     opened = open_quarantine(
         *(settings, shared.store, plan.data, routing, outbound_routing), shared=shared, viewer=guard.pool
     )
@@ -295,6 +316,16 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
         stack.push_async_callback(recipients.close)
     counts = _start_sender_counts(settings, shared, stack)
     return CoreParts(settings, guard, quarantine, routing, outbound_routing, deliveries, flow, recipients, counts)
+
+
+def _start_gatherer(settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> ReportGatherer | None:
+    """Begin to count for reports to others, if some are sent; the stack writes what is left."""
+    if settings.domain_reports.send is None:
+        return None
+    gatherer = ReportGatherer(shared.store.sent_reports, settings.domain_reports.send)
+    gatherer.start()
+    stack.push_async_callback(gatherer.stop)
+    return gatherer
 
 
 def _start_flow_control(settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> FlowControl | None:

@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from email.message import EmailMessage
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from gatepost import __version__
@@ -19,11 +21,20 @@ from gatepost.events.stream import EventMetrics, EventStream, OutputError, node_
 from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.settings.events import AlertMailSettings, AlertSettings, WebAlert, build_alert, leave_out
+from gatepost.settings.events import (
+    AlertMailSettings,
+    AlertSettings,
+    WebAlert,
+    build_alert,
+    leave_out,
+    read_quiet_hours,
+)
 from gatepost.settings.feeds import WebSettingsError
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.store.alerts import AlertDefinition
 from gatepost.store.errors import StorageError
+from gatepost.store.search_conditions import MessageFilter, hoist
+from gatepost.store.search_language import SearchFault, SearchPlace, by_name_and_id
 from gatepost.store.store import Store
 
 if TYPE_CHECKING:
@@ -69,6 +80,8 @@ class WebAlerts:
             alerts = await store.alerts.all()
         except StorageError:
             return
+        # When a threshold was reached last changes nothing for whoever sends alerts.
+        alerts = tuple(replace(each, alert=replace(each.alert, fired=0, found=0)) for each in alerts)
         if alerts != self._alerts:
             await asyncio.to_thread(self.use, alerts)
 
@@ -77,7 +90,8 @@ class WebAlerts:
         outputs: list[AlertOutput] = []
         for each in alerts:
             try:
-                outputs.append(build_output(each.alert, self._file, self._node, self._make_mailer))
+                name = each.shown_name if each.alert.has_threshold else ""
+                outputs.append(build_output(each.alert, self._file, self._node, self._make_mailer, name))
             except WebSettingsError as fault:
                 log.warning("alert of the web interface is not sent", alert=each.name, reason=str(fault))
         with self._lock:
@@ -111,10 +125,50 @@ class WebAlerts:
         return total
 
 
-def build_output(alert: WebAlert, file: AlertSettings | None, node: str, make_mailer: MakesMailer) -> AlertOutput:
-    """Return what sends one alert; raises `WebSettingsError`, also where the file has all its receivers."""
+def build_output(
+    alert: WebAlert, file: AlertSettings | None, node: str, make_mailer: MakesMailer, threshold: str = ""
+) -> AlertOutput:
+    """Return what sends one alert, or the alert with that `threshold`; raises `WebSettingsError`, also where the file
+    has all its receivers."""
     settings = build_alert(leave_out(alert, file), file.mail if file else None)
-    return AlertOutput(settings, node, make_mailer(settings), public_only=True)
+    own = (threshold, alert.tenant) if threshold else None
+    quiet = read_quiet_hours(alert.quiet, alert.zone)
+    return AlertOutput(settings, node, make_mailer(settings), public_only=True, own=own, quiet=quiet)
+
+
+THRESHOLD_SECONDS = 30.0
+
+
+class ThresholdWatch:
+    """Counts what the searches of alerts find, in one process of each node. A search reads as much as one of a page,
+    and nothing is counted while a message is analysed; the node that writes down first what was found tells of it."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+        self._store, self._clock = store, clock
+        failed = "thresholds of alerts could not be looked at"
+        self.periodic = PeriodicWork(self.look, THRESHOLD_SECONDS, failed, log, waits_first=True)
+
+    async def look(self) -> None:
+        """Look once at every alert that has a threshold."""
+        now = int(self._clock() * 1000)
+        for each in await self._store.alerts.all():
+            alert = each.alert
+            if not alert.has_threshold or now - alert.fired < alert.minutes * 60_000:
+                continue
+            found = await self._count(alert, now)
+            if found >= alert.count:
+                await self._store.alerts.reach(each.name, found, now)
+
+    async def _count(self, alert: WebAlert, now: int) -> int:
+        names = by_name_and_id((each.uid, each.name) for each in await self._store.tenants.all())
+        place = SearchPlace(now, tenants={} if alert.tenant else names)
+        expression = await self._store.messages.read_search(alert.search, place, alert.tenant or None)
+        if isinstance(expression, SearchFault):
+            log.warning("the search of an alert cannot be read", search=alert.search, reason=expression.message)
+            return 0
+        wanted = hoist(MessageFilter(tenant=alert.tenant or None, query=expression))
+        since = max(wanted.since or 0, now - alert.minutes * 60_000)
+        return (await self._store.messages.count(replace(wanted, since=since))).messages
 
 
 def _add(one: OutputCounters, other: OutputCounters) -> OutputCounters:

@@ -158,7 +158,7 @@ class Generations(Collector):
 
             generation.api = build_api(plan, plan.abby, shared, core)
             generation.apps["abby"] = generation.api.app
-        generation.schedules = build_schedules(plan, shared, core.routing if core else None)
+        generation.schedules = build_schedules(plan, shared, core)
         for schedule in generation.schedules:
             shared.registry.register(schedule)
             generation.stack.push_async_callback(schedule.periodic.stop)

@@ -13,16 +13,18 @@ it was seen twice in a row: a queue that is full for the time of one message is 
 import asyncio
 import os
 import shutil
+import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from gatepost.events.schema import HealthChanged, HealthComponent, HealthState
+from gatepost.events.schema import WARNED, HealthChanged, HealthComponent, HealthState
 from gatepost.events.stream import Emits
 from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
@@ -30,6 +32,7 @@ from gatepost.scanning.request import Condition
 from gatepost.service.certificates import read_expiry
 from gatepost.service.plan import Plan
 from gatepost.smtp.replies import Deferral
+from gatepost.store.change_groups import WritingState
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from gatepost.workers.fair_queue import QueueCounters
 
 log = Logger("gatepost")
+
+T = TypeVar("T")
 
 COLOURS: dict[str, HealthState] = {"GREEN": "ok", "YELLOW": "degraded", "RED": "failed"}
 
@@ -69,18 +74,22 @@ STORAGE_SECONDS = 5.0
 FRESH_SECONDS, PATIENCE_SECONDS = 0.25, 0.5
 # What spool, quarantine and database need to take anything at all.
 LEAST_FREE = 16 << 20
+# So many results that could not be stored, and none that could, within so many looks, are a fault.
+MIN_FAILED, WRITING_LOOKS = 3, 10
+_NO_ANSWER = f"storage does not answer within {STORAGE_SECONDS:.0f} seconds"
 
 
-class PatientCall:
+class PatientCall(Generic[T]):
     """A call that may hang, such as one of a database whose server is frozen: then even its cancellation would hang,
     since a transaction ends with a word of the server. So it is left alone, and nothing else is asked until it ends."""
 
-    def __init__(self, call: Callable[[], Awaitable[object]]) -> None:
+    def __init__(self, call: Callable[[], Awaitable[T]]) -> None:
         self._call = call
-        self._task: asyncio.Future[object] | None = None
+        self._task: asyncio.Future[T] | None = None
 
-    async def within(self, seconds: float) -> None:
-        """Call, or go on to wait for the call before; raises its fault, or `TimeoutError` when that takes longer."""
+    async def within(self, seconds: float) -> T:
+        """Call, or go on to wait for the call before, and return what it returns; raises its fault, or `TimeoutError`
+        when that takes longer."""
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._call())
             # What comes after nobody waits any more is known by the next call.
@@ -88,7 +97,7 @@ class PatientCall:
         ended, _ = await asyncio.wait([self._task], timeout=seconds)
         if not ended:
             raise TimeoutError
-        self._task.result()
+        return self._task.result()
 
 
 class ConditionWatch:
@@ -96,7 +105,9 @@ class ConditionWatch:
     what it sees into the condition that the queue's status, `/readyz`, metrics, alerts and `gatepost nodes` are told
     from.
 
-    Storage has to keep a change, not only to answer: a full disk can still be read. `next_hop` returns why mail waits
+    Storage has to keep a change, not only to answer: a full disk can still be read. The data folder has to take a new
+    file, for large mail, held mail and events: a file system that met an error of its device takes none, and still has
+    room. `next_hop` returns why mail waits
     for a next hop of the SMTP source, "" if none does; the condition asks it whenever it is read, and here it is only
     logged. `flow` returns why limits of flow control do not hold.
     """
@@ -113,6 +124,8 @@ class ConditionWatch:
         self._flow, self._delayed_by = flow, ""
         condition.next_hop, condition.look = next_hop, self.look_if_old
         self._proof = PatientCall(store.prove_writable)
+        self._disk = PatientCall(partial(asyncio.to_thread, _make_file, data))
+        self._writing: deque[WritingState] = deque([store.messages.writing], maxlen=WRITING_LOOKS)
         self._seen_at, self._looking = -FRESH_SECONDS, asyncio.Lock()
         self._asked: asyncio.Task[None] | None = None
         # What clients are told has no path in it; the log has the whole reason.
@@ -138,7 +151,7 @@ class ConditionWatch:
                 self._seen_at = read_clock()
 
     async def _look(self) -> None:
-        fault = self._check_disk() or await self._check_storage()
+        fault = await self._check_disk() or await self._check_storage()
         if fault and self._flow():
             fault += "; limits of flow control do not hold"
         self._tell_of_next_hop(self._condition.next_hop())
@@ -159,7 +172,7 @@ class ConditionWatch:
     def _tell_of_next_hop(self, reason: str) -> None:
         """Log that mail waits for a next hop, once."""
         if reason and not self._delayed_by:
-            log.warning("mail waits with its senders", reason=reason)
+            log.warning("next hops do not take mail", reason=reason)
         elif self._delayed_by and not reason:
             log.info("next hops take mail again")
         self._delayed_by = reason
@@ -172,12 +185,16 @@ class ConditionWatch:
             log.info("mail of all tenants can be taken to its end again")
         self._told = faults
 
-    def _check_disk(self) -> str:
+    async def _check_disk(self) -> str:
         try:
-            free = shutil.disk_usage(self._data).free
+            free = await self._disk.within(STORAGE_SECONDS)
         except OSError as fault:
+            if isinstance(fault, TimeoutError):
+                self._detail = ""
+                return f"the disk of the data folder does not answer within {STORAGE_SECONDS:.0f} seconds"
             self._detail = str(fault)
-            return "the data folder cannot be used"
+            reason = os.strerror(fault.errno).lower() if fault.errno else "see the log"
+            return f"the data folder takes no files: {reason}"
         return "" if free >= LEAST_FREE else f"the disk of the data folder is full: {free >> 20} MiB are left"
 
     async def _check_storage(self) -> str:
@@ -188,8 +205,31 @@ class ConditionWatch:
             return "storage cannot be used"
         except TimeoutError:
             self._detail = ""
-            return f"storage does not answer within {STORAGE_SECONDS:.0f} seconds"
+            return _NO_ANSWER
+        return self._check_writing()
+
+    def _check_writing(self) -> str:
+        """Whether results of messages are stored. What proves that storage can be written is another table: one that
+        somebody has locked, or a limit that larger changes reach, shows only here."""
+        now, before = self._store.messages.writing, self._writing[0]
+        self._writing.append(now)
+        failed = now.failed - before.failed
+        if now.seconds >= STORAGE_SECONDS:
+            self._detail = f"a result has been waiting to be stored for {now.seconds:.0f} seconds"
+            return _NO_ANSWER
+        if failed >= MIN_FAILED and now.written == before.written:
+            self._detail = f"none of the last {failed:,} results of messages could be stored, see above"
+            return "storage cannot be used"
         return ""
+
+
+def _make_file(data: Path) -> int:
+    """Make a file without a name in a folder, and return how many bytes of its disk are free. Nothing less shows that a
+    file system takes changes: one that stopped after an error still says that it may be written."""
+    free = shutil.disk_usage(data).free
+    if free >= LEAST_FREE:
+        tempfile.TemporaryFile(dir=data).close()
+    return free
 
 
 def _name_of_database(fault: str) -> str:
@@ -277,7 +317,7 @@ class HealthWarnings:
     """Looks for warnings for as long as the process serves. `plan` returns the plan in force, `dns` what the resolver
     has counted, `smtp` what the SMTP source has, None without one, `askers` what the sources for mail servers that ask
     have, by name, and `recipients` why recipients are not verified; `held_failures` counts messages that
-    could not be held."""
+    could not be held, and `certificates` returns which changed files could not be taken over."""
 
     def __init__(
         self,
@@ -289,9 +329,10 @@ class HealthWarnings:
         recipients: Callable[[], str] = str,
         askers: Callable[[], Mapping[str, SmtpCounts]] = dict,
         held_failures: Callable[[], int] = int,
+        certificates: Callable[[], str] = str,
     ) -> None:
         self._condition, self._store, self._plan, self._dns = condition, store, plan, dns
-        self._recipients = recipients
+        self._recipients, self._certificates = recipients, certificates
         self._smtp, self._askers = smtp, askers
         self._deferrals = {"smtp": DeferralWatch(), **{name: DeferralWatch(f"The {name} source") for name in ASKERS}}
         self._asked: tuple[int, int] = (0, 0)
@@ -303,16 +344,23 @@ class HealthWarnings:
         """Look once."""
         plan = self._plan()
         found = {
-            "certificate": await asyncio.to_thread(warn_of_certificates, plan, datetime.now(UTC)) if plan else "",
+            "certificate": await self._warn_of_certificates(plan),
             "quarantine": await self._warn_of_quarantine(plan),
             "dns": self._warn_of_dns(),
             "clock": self._clock.warn(),
             **self._warn_of_deferrals(),
             "recipients": self._recipients(),
         }
+        before = self._condition.warnings.get("clock", "")
         for component, text in found.items():
-            if self._condition.warn(component, text):
+            # Numbers change from look to look, and a warning is logged once; but another jump is another fault.
+            has_jumped_again = component == "clock" and before not in ("", text)
+            if self._condition.warn(component, text) or (text and has_jumped_again):
                 log.warning("health warning", component=component, reason=text)
+
+    async def _warn_of_certificates(self, plan: Plan | None) -> str:
+        ends = await asyncio.to_thread(warn_of_certificates, plan, datetime.now(UTC)) if plan else ""
+        return "; ".join(filter(None, (self._certificates(), ends)))
 
     async def _warn_of_quarantine(self, plan: Plan | None) -> str:
         if plan is None or plan.guard is None:
@@ -588,17 +636,7 @@ class HealthWatch:
 
     def watch_warnings(self, condition: Condition) -> None:
         """Tell of warnings, too, which `HealthWarnings` and `SlotWatch` look for."""
-        warned: tuple[HealthComponent, ...] = (
-            "certificate",
-            "quarantine",
-            "dns",
-            "smtp",
-            *ASKERS,
-            "recipients",
-            "clock",
-            "slots",
-        )
-        for component in warned:
+        for component in WARNED:
             self._probes[component] = probe_warning(condition, component)
 
     async def look(self) -> None:

@@ -2,7 +2,8 @@
 instead, where it is alone.
 
 Each limit of the node is exact over all of its processes: slots, throttle delay, turns of tenants, connections of a
-port, costly calls, guesses of tokens and secrets. `docs/architecture.md` lists all state and how it is shared.
+port, costly calls, guesses of tokens and secrets. `docs/internals/architecture.md` lists all state and how it is
+shared.
 """
 
 import asyncio

@@ -18,6 +18,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +37,8 @@ from gatepost.settings.values import Section, hide_credentials, is_local
 from gatepost.store.publishing import VersionContent
 
 MAX_BYTES = 64 << 20
+# Rules whose sources are asked on request, one after the other; each may take seconds.
+MAX_TRIED_RULES = 10
 # Who reads a hash must not be able to guess the token: 16 random bytes in hex have as many characters.
 MIN_TOKEN = 32
 MODEL_NAMES = ("*.npz", "marked.json")
@@ -419,6 +422,22 @@ class NodePublisher:
         except (StartError, OSError) as fault:
             return [Fault("the draft", 0, "", f"cannot be checked: {fault}")]
         return []
+
+    def try_connections(self, content: VersionContent, what: str) -> Sequence[object]:
+        """Return whether the next hops of a content answer, or the sources of recipients, seen from this node."""
+        from gatepost.service.doctor.mail_path import check_next_hops, check_recipient_sources
+
+        with tempfile.TemporaryDirectory(prefix="gatepost-draft-") as place:
+            folder = write_folder(content, 0, self._local, Path(place))
+            guard = files.read_settings(folder / files.GUARD_FILE, GuardSettings)
+            if guard is None:
+                return ()
+            if what == "routes":
+                return tuple(check_next_hops(guard, datetime.now(UTC)))
+            few = guard.recipient_verification.model_copy(
+                update={"rules": guard.recipient_verification.rules[:MAX_TRIED_RULES]}
+            )
+            return tuple(check_recipient_sources(guard.model_copy(update={"recipient_verification": few})))
 
 
 def _shorten(fault: Fault, folder: Path) -> Fault:

@@ -5,13 +5,17 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
+import msgspec
+
+from gatepost.guard.answers.dns import Resolver
 from gatepost.policy.layers import OUTBOUND
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.settings.delivery import DeliverySettings, HopSettings, NextHops, list_hops
+from gatepost.settings.delivery import BY_MX, HopSettings, NextHops, list_hops
 from gatepost.settings.keys import GuardSettings
 from gatepost.settings.recipients import CallOutSettings, LdapSettings, parse_filter
 from gatepost.smtp.hop_answers import HopCells
 from gatepost.smtp.ldap import LdapDirectory, LdapServer
+from gatepost.smtp.mx_routes import MxOptions, MxRoutes, NotesSession
 from gatepost.smtp.next_hop import Credentials, NextHopTimeouts
 from gatepost.smtp.recipients import (
     CallOut,
@@ -22,7 +26,9 @@ from gatepost.smtp.recipients import (
     RecipientVerifier,
 )
 from gatepost.smtp.routing import DEFAULT, HopTls, Relay, Route, RouteRule, Routing, SeenFeatures
+from gatepost.smtp.transport_policies import PolicyFetcher, TransportPolicies
 from gatepost.store.list_lookup import ListLookup
+from gatepost.store.sent_reports import SentReports
 
 
 def hostname(settings: GuardSettings) -> str:
@@ -31,13 +37,27 @@ def hostname(settings: GuardSettings) -> str:
     return (smtp.hostname if smtp else None) or (milter.hostname if milter else None) or socket.gethostname()
 
 
+class MxParts(msgspec.Struct, frozen=True):
+    """What routes by MX share with other processes: TLS policies in storage, and the counts of TLS reports."""
+
+    stored: SentReports | None = None
+    note: NotesSession | None = None
+
+
+# A command, which keeps policies in memory alone and reports nothing.
+ALONE = MxParts()
+
+
 @asynccontextmanager
 async def open_routing(
-    settings: GuardSettings, data: DataFolder | None = None, shared: HopCells | None = None
+    settings: GuardSettings,
+    data: DataFolder | None = None,
+    shared: HopCells | None = None,
+    mx_parts: MxParts = ALONE,
 ) -> AsyncIterator[Routing | None]:
     """Build the routes, if there is a next hop, and close their connections in the end. What next hops can do is kept
     in the data folder. Raises `StartError` if a certificate cannot be used."""
-    routing = build_routing(settings, data, shared)
+    routing = build_routing(settings, data, shared, mx_parts)
     try:
         yield routing
     finally:
@@ -46,17 +66,20 @@ async def open_routing(
 
 
 def build_routing(
-    settings: GuardSettings, data: DataFolder | None = None, shared: HopCells | None = None
+    settings: GuardSettings,
+    data: DataFolder | None = None,
+    shared: HopCells | None = None,
+    mx_parts: MxParts = ALONE,
 ) -> Routing | None:
     """Build the routes; None without a next hop. `shared` is where processes of a node count what next hops answer.
     Raises `StartError` if a certificate cannot be used."""
     delivery = settings.delivery
     if not delivery.has_next_hop:
         return None
-    seen, name = SeenFeatures(data.next_hops if data else None), hostname(settings)
+    seen = SeenFeatures(data.next_hops if data else None)
     rules = [
         RouteRule(
-            _build_route(name_route(index), delivery, route, route.next_hop, name, seen, shared),
+            _build_route(name_route(index), settings, route, route.next_hop, seen, shared, mx_parts),
             frozenset(route.domains),
             frozenset(route.tenants),
         )
@@ -64,7 +87,7 @@ def build_routing(
     ]
     if not delivery.next_hop:
         return Routing(rules, None)
-    return Routing(rules, _build_route(DEFAULT, delivery, delivery, delivery.next_hop, name, seen, shared))
+    return Routing(rules, _build_route(DEFAULT, settings, delivery, delivery.next_hop, seen, shared, mx_parts))
 
 
 @asynccontextmanager
@@ -73,6 +96,7 @@ async def open_outbound_routing(
     inbound: Routing | None,
     data: DataFolder | None = None,
     shared: HopCells | None = None,
+    mx_parts: MxParts = ALONE,
 ) -> AsyncIterator[Routing | None]:
     """Build the route of outbound mail, if it has a next hop of its own; else it takes those of other mail. Raises
     `StartError` if a certificate cannot be used."""
@@ -82,7 +106,7 @@ async def open_outbound_routing(
         yield inbound
         return
     seen = SeenFeatures(data.next_hops if data else None)
-    route = _build_route(OUTBOUND, settings.delivery, outbound, outbound.next_hop, hostname(settings), seen, shared)
+    route = _build_route(OUTBOUND, settings, outbound, outbound.next_hop, seen, shared, mx_parts)
     routing = Routing((), route)
     try:
         yield routing
@@ -97,25 +121,39 @@ def name_route(index: int) -> str:
 
 def _build_route(
     name: str,
-    delivery: DeliverySettings,
-    settings: HopSettings,
+    settings: GuardSettings,
+    stated: HopSettings,
     next_hop: NextHops,
-    hostname: str,
     seen: SeenFeatures,
     shared: HopCells | None = None,
+    mx_parts: MxParts = ALONE,
 ) -> Route:
+    delivery, own = settings.delivery, hostname(settings)
     urls, weights = list_hops(next_hop)
-    timeouts = NextHopTimeouts.from_setting(settings.timeout / 1_000)
-    tls = HopTls(settings.tls, delivery.ca, delivery.certificate, delivery.key)
-    credentials = Credentials(settings.auth.user, settings.auth.password) if settings.auth else None
+    timeouts = NextHopTimeouts.from_setting(stated.timeout / 1_000)
+    tls = HopTls(stated.tls, delivery.ca, delivery.certificate, delivery.key)
+    credentials = Credentials(stated.auth.user, stated.auth.password) if stated.auth else None
     try:
+        if urls == (BY_MX,):
+            tls.build_context()
+            return _build_mx_route(
+                name, settings, MxOptions(tls, own, timeouts, private=stated.private_network), mx_parts, shared
+            )
         relays = [
-            Relay(url, settings.tls, hostname, timeouts, hop_tls=tls, credentials=credentials, seen=seen)
-            for url in urls
+            Relay(url, stated.tls, own, timeouts, hop_tls=tls, credentials=credentials, seen=seen) for url in urls
         ]
     except (OSError, ValueError) as fault:
         raise StartError(f"A certificate of delivery in guard.yml cannot be used: {fault}.") from None
     return Route(name, relays, weights, shared)
+
+
+def _build_mx_route(
+    name: str, settings: GuardSettings, options: MxOptions, parts: MxParts, shared: HopCells | None
+) -> MxRoutes:
+    resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1_000)
+    fetch = PolicyFetcher(resolver.ask, private=options.private)
+    policies = TransportPolicies(resolver.ask, fetch, parts.stored)
+    return MxRoutes(name, options, resolver.ask, policies, parts.note, shared, resolver.close)
 
 
 def build_recipient_verifier(
@@ -180,5 +218,5 @@ def _build_call_out(
 ) -> RecipientSource:
     if stated.next_hop is None:
         return CallOut(routing.find if routing else lambda _domain, _tenant: None)
-    route = _build_route(name, settings.delivery, stated, stated.next_hop, hostname(settings), SeenFeatures(None))
+    route = _build_route(name, settings, stated, stated.next_hop, SeenFeatures(None))
     return CallOut(lambda _domain, _tenant: route, owned=route)

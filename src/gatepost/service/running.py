@@ -24,21 +24,22 @@ import uvloop
 from prometheus_client import CollectorRegistry
 
 from gatepost import __version__
+from gatepost.background_work import background
 from gatepost.events.schema import NodeState
 from gatepost.events.stream import Emits, node_name, observe_audit
 from gatepost.logs import Logger
 from gatepost.policy.condition_process import end_all_work
 from gatepost.policy.layers import unchanged_policies
 from gatepost.rejudge.policies_in_force import PoliciesInForce
-from gatepost.sandbox import kill_sealed_processes
+from gatepost.sandbox import SealedProcess, kill_sealed_processes
 from gatepost.scanning.spool import Spool
 from gatepost.service import systemd
 from gatepost.service.certificates import CertificateWatch
 from gatepost.service.data_folder import StartError
-from gatepost.service.event_stream import WebAlerts, open_service_events
+from gatepost.service.event_stream import ThresholdWatch, WebAlerts, open_service_events
 from gatepost.service.generation import Generations
 from gatepost.service.health import ConditionWatch, HealthWarnings, HealthWatch, SlotWatch
-from gatepost.service.heap import build_trimming
+from gatepost.service.heap import build_heap_care
 from gatepost.service.listeners import HttpMetrics, Listeners, Serves
 from gatepost.service.metrics import build_registry
 from gatepost.service.node import SingleProcess
@@ -81,7 +82,7 @@ async def run_plan(
             storage.url, plan.data.path, plan.writer, tenant_map=TenantMap(storage.databases, storage.tenants)
         )
         stack.push_async_callback(store.close)
-        health = await _watch_health(events, alerts, store, stack)
+        health = await _watch_health(events, alerts, store, stack, is_first=node.is_first)
         if plan.abby and node.is_first:
             await _encrypt_secrets(store)
         metrics = node.metrics(registry)
@@ -94,10 +95,10 @@ async def run_plan(
         renewals = (listeners.renew_certificates, generations.renew_delivery, generations.trust)
         watch = CertificateWatch(lambda: generations.plan, *renewals)
         health.watch_warnings(shared.condition)
-        conditions, warnings = _watch_condition(plan, shared, generations)
+        conditions, warnings = _watch_condition(plan, shared, generations, lambda: watch.fault)
         await conditions.look()
         slots = SlotWatch(shared.condition, generations.slot_counts, partial(_advise_slots, generations))
-        for periodic in (watch.periodic, conditions.periodic, warnings.periodic, slots.periodic, build_trimming()):
+        for periodic in (watch.periodic, conditions.periodic, warnings.periodic, slots.periodic, *build_heap_care()):
             periodic.start()
             stack.callback(periodic.cancel)
         control.attach(generations)
@@ -144,7 +145,7 @@ def _end_trials_at(stop: asyncio.Event) -> Callable[[], object]:
 
 
 def _watch_condition(
-    plan: Plan, shared: SharedParts, generations: Generations
+    plan: Plan, shared: SharedParts, generations: Generations, certificates: Callable[[], str]
 ) -> tuple[ConditionWatch, HealthWarnings]:
     """Return what looks at that which all messages need, and at what will become a fault."""
     condition, store = shared.condition, shared.store
@@ -153,6 +154,7 @@ def _watch_condition(
         generations.recipients_fault,
         generations.asker_counts,
         generations.held_failures,
+        certificates,
     )
     counts = (generations.dns_counters, *sources)
     warnings = HealthWarnings(condition, store, lambda: generations.plan, *counts)
@@ -170,7 +172,7 @@ def _advise_slots(generations: Generations) -> str:
 
 
 async def _watch_health(
-    events: Emits, alerts: WebAlerts, store: Store, stack: contextlib.AsyncExitStack
+    events: Emits, alerts: WebAlerts, store: Store, stack: contextlib.AsyncExitStack, *, is_first: bool
 ) -> HealthWatch:
     """Have changes in storage become events, and the health watched, for whoever gets events."""
     await alerts.look(store)
@@ -178,6 +180,10 @@ async def _watch_health(
     following.start()
     stack.callback(following.cancel)
     store.observe_changes(observe_audit(events))
+    if is_first:
+        thresholds = ThresholdWatch(store).periodic
+        thresholds.start()
+        stack.callback(thresholds.cancel)
     health = HealthWatch(events, store)
     stack.push_async_callback(health.periodic.stop)
     return health
@@ -240,6 +246,7 @@ def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], *, is_child:
 async def _run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], *, is_child: bool) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    SealedProcess.mail_comes = staticmethod(lambda: background.must_rest)
     for number in SIGNALS:
         loop.add_signal_handler(number, stop.set if is_child else partial(_handle_signal, stop, number))
     await main(stop)

@@ -1,4 +1,4 @@
-"""What a node does by itself every so many seconds: run feeds, look back, train pools, send digests.
+"""What a node does by itself every so many seconds: run feeds, look back, train pools, send digests and reports.
 
 Every node looks whether something is due; locks in storage let one of them do it. What came of it is in storage as
 well, so all nodes report the same figures to Prometheus. Feeds, trainings and looking back are commands of `gatepost`
@@ -12,26 +12,36 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from gatepost.digests.notices import NoticeSender
 from gatepost.digests.run import DigestBusy, DigestSender
+from gatepost.guard.answers.dns import Resolver
 from gatepost.logs import Logger
 from gatepost.metrics import counter, gauge
 from gatepost.periodic import PeriodicWork
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.routes import hostname
+from gatepost.settings.domain_reports import SentReportSettings
 from gatepost.settings.feeds import FeedSettings, WebSettingsError, build_feed
 from gatepost.settings.keys import GuardSettings, LearningSettings
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.routing import Routing
+from gatepost.smtp.sent_reports import ReportSender
+from gatepost.smtp.signing import SigningKeys
 from gatepost.store.digests import DigestRun
 from gatepost.store.feeds import FeedState
 from gatepost.store.learning import LearningRun, PoolSummary
+from gatepost.store.sent_reports import SENT_KINDS
 from gatepost.store.store import Store
 from gatepost.times import now
+
+if TYPE_CHECKING:
+    from gatepost.service.core import CoreParts
 
 # What is kept of the output of a command; more is read and dropped.
 MAX_OUTPUT = 1 << 20
@@ -369,9 +379,89 @@ class DigestSchedule(Schedule):
             self._log.info("digests sent", tenant=scope, sent=record.sent, failed=record.failed, reason=record.message)
 
 
-def build_schedules(plan: Plan, shared: SharedParts, routing: Routing | None) -> list[Schedule]:
-    """Return the schedules of this process, of which only the first of a node has any; `routing` are the routes of its
-    core."""
+NOTICE_POLL_SECONDS = 20.0
+NO_NEXT_HOP = "guard.yml has no next hop (delivery.nextHop); the notice waits until it has one"
+
+
+def build_notice_sender(settings: GuardSettings, store: Store, routing: Routing) -> NoticeSender:
+    """Return what sends notices to recipients."""
+    sender = settings.digests.sender or f"postmaster@{hostname(settings)}"
+    tenancy = Tenancy(settings.tenants, store.tenants.of_domain)
+    return NoticeSender(store, routing, tenancy, sender, settings.tenants, settings.digests.per_minute)
+
+
+class NoticeSchedule(Schedule):
+    """Sends notices to recipients that somebody has asked for in the web interface. Without a sender it only says so,
+    where whoever asked looks."""
+
+    def __init__(self, store: Store, sender: NoticeSender | None) -> None:
+        super().__init__(NOTICE_POLL_SECONDS, "gatepost.notices", "notices to recipients cannot be sent")
+        self._store, self._sender = store, sender
+        self._sent: Counter[str] = Counter()
+
+    def collect(self) -> Iterator[Metric]:
+        sent = counter("gatepost_recipient_notices", "Notices to recipients by this process", labels=("result",))
+        for result, count in self._sent.items():
+            sent.add_metric((result,), count)
+        yield sent
+
+    async def look(self) -> None:
+        """Send what is due."""
+        if self._sender is None:
+            if await self._store.recipient_notices.due(1):
+                await self._store.recipient_notices.explain_waiting(NO_NEXT_HOP)
+            return
+        sent, failed = await self._sender.run()
+        self._sent["sent"] += sent
+        self._sent["failed"] += failed
+        if sent or failed:
+            self._log.info("notices to recipients sent", sent=sent, failed=failed)
+
+
+REPORT_POLL_SECONDS = 300.0
+DAY_SECONDS = 86_400
+
+
+class ReportSchedule(Schedule):
+    """Sends reports to others about their domains, where `domainReports.send` is set."""
+
+    def __init__(
+        self, store: Store, settings: GuardSettings, sent: SentReportSettings, routing: Routing | None
+    ) -> None:
+        super().__init__(REPORT_POLL_SECONDS, "gatepost.reports", "reports cannot be sent")
+        self._store, self._settings, self._stated, self._routing = store, settings, sent, routing
+        self._keys = SigningKeys(settings.dkim.keys)
+        self._sent: Counter[tuple[str, str]] = Counter()
+
+    def collect(self) -> Iterator[Metric]:
+        sent = counter("gatepost_sent_reports", "Reports to others by this process", labels=("kind", "state"))
+        for labels, count in self._sent.items():
+            sent.add_metric(labels, count)
+        yield sent
+
+    async def look(self) -> None:
+        """Send what is due, and forget what is old."""
+        if self._routing is None:
+            return
+        resolver = Resolver(self._settings.dns.nameservers, self._settings.dns.timeout / 1_000)
+        sender = ReportSender(self._store.sent_reports, self._routing, self._keys, self._stated, resolver.ask)
+        try:
+            for kind in SENT_KINDS:
+                for state, count in (await sender.run(kind)).items():
+                    self._sent[kind, state] += count
+        finally:
+            await resolver.close()
+        await self._store.sent_reports.purge(now() // 1_000 // DAY_SECONDS - REPORT_KEPT_DAYS)
+
+
+# For how many days it is known what became of reports.
+REPORT_KEPT_DAYS = 30
+
+
+def build_schedules(plan: Plan, shared: SharedParts, core: "CoreParts | None") -> list[Schedule]:
+    """Return the schedules of this process, of which only the first of a node has any. Digests go the ways of the
+    core's inbound mail, reports to others those of its outbound mail."""
+    routing = core.routing if core else None
     found: list[Schedule] = []
     if not shared.node.is_first:
         return found
@@ -384,4 +474,7 @@ def build_schedules(plan: Plan, shared: SharedParts, routing: Routing | None) ->
         found.append(LearningSchedule(store, plan.guard.learning, config, data))
     if plan.guard:
         found.append(DigestSchedule(store, build_sender(plan.guard, store, routing) if routing else None))
+        found.append(NoticeSchedule(store, build_notice_sender(plan.guard, store, routing) if routing else None))
+        if sent := plan.guard.domain_reports.send:
+            found.append(ReportSchedule(store, plan.guard, sent, core.outbound_routing if core else None))
     return found

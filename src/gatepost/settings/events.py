@@ -3,9 +3,15 @@
 What a person at a browser may name is narrower than what stands in guard.yml: calls go over https to the internet, and
 mail takes the routes of other mail. The secret that calls are signed with is made by Gatepost. Receivers that a file
 names are the file's: an alert of the web interface leaves them out, so that nobody is told twice.
+
+An alert may also have a threshold: a search, how many messages it must find, and within how many minutes. It is told
+once in that time. In quiet hours alerts below the severity `error` wait, and one summary tells of them afterwards.
 """
 
+import re
+from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 from pydantic import Field
@@ -49,6 +55,7 @@ EventKind: TypeAlias = Literal[
     "node.state",
     "health.changed",
     "flow.limited",
+    "threshold.reached",
     "audit.recorded",
 ]
 Severity: TypeAlias = Literal["info", "notice", "warning", "error"]
@@ -157,15 +164,51 @@ class EventsSettings(Section):
 
 
 MAX_ALERTS = 20
+# Of one tenant, and of all tenants together with the deployment.
+MAX_TENANT_ALERTS, MAX_ALL_ALERTS = 5, 100
 MAX_PER_HOUR = 100
+MAX_THRESHOLD, MAX_MINUTES = 10_000, 1_440
+THRESHOLD: EventKind = "threshold.reached"
+_QUIET = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)", re.ASCII)
 # An alert for every scanned message would be no alert.
 ALERT_KINDS: tuple[EventKind, ...] = tuple(kind for kind in get_args(EventKind) if kind != "message.scanned")
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 _FIELDS = {"mail": "recipients", "webhook": "url", "max_per_hour": "max_per_hour", "kinds": "kinds"}
 
 
+class QuietHours(msgspec.Struct, frozen=True):
+    """A time of each day, in minutes from midnight, in a time zone; it may reach over midnight."""
+
+    start: int
+    end: int
+    zone: str = ""
+
+    def holds_at(self, moment: float) -> bool:
+        """Whether a Unix time is within these hours; a zone that this machine does not know is UTC."""
+        try:
+            zone = ZoneInfo(self.zone or "UTC")
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            zone = ZoneInfo("UTC")
+        local = datetime.fromtimestamp(moment, zone)
+        minute = local.hour * 60 + local.minute
+        if self.start <= self.end:
+            return self.start <= minute < self.end
+        return minute >= self.start or minute < self.end
+
+
+def read_quiet_hours(text: str, zone: str = "") -> QuietHours | None:
+    """Read `22:00-06:00`; None for what is not written so, and for a time without length."""
+    found = _QUIET.fullmatch(text.strip())
+    if found is None:
+        return None
+    first, last = (int(found[place]) * 60 + int(found[place + 1]) for place in (1, 3))
+    return None if first == last else QuietHours(first, last, zone)
+
+
 class WebAlert(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Which events alert whom; each field is the key of that name below `events.alerts`."""
+    """Which events alert whom; most fields are the keys of that name below `events.alerts`. One with a `count` has a
+    threshold: so many messages that `search` finds within so many `minutes`, of one `tenant` or of all. `quiet` are its
+    quiet hours in a `zone`. `fired` is when its threshold was reached last, and `found` how many messages were."""
 
     kinds: tuple[str, ...] = ()
     min_severity: str = "notice"
@@ -173,20 +216,39 @@ class WebAlert(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     recipients: tuple[str, ...] = ()
     url: str = ""
     secret: str = ""
+    search: str = ""
+    count: int = 0
+    minutes: int = 0
+    tenant: str = ""
+    quiet: str = ""
+    zone: str = ""
+    fired: int = 0
+    found: int = 0
+
+    @property
+    def has_threshold(self) -> bool:
+        return self.count > 0
 
 
 def build_alert(alert: WebAlert, server: AlertMailSettings | None = None) -> AlertSettings:
     """Return the settings of an alert; raises `WebSettingsError`. Mail goes through the server of `server`, if that
     names one."""
     mistakes = check_web_url(alert.url, "", "guard.yml") if alert.url else []
-    if not alert.kinds or not set(alert.kinds) <= set(ALERT_KINDS):
+    kinds = (THRESHOLD,) if alert.has_threshold else alert.kinds
+    if not kinds or not set(kinds) <= set(ALERT_KINDS):
         mistakes.append(("kinds", "must be chosen"))
+    if alert.has_threshold and not alert.count <= MAX_THRESHOLD:
+        mistakes.append(("count", f"must be a number from 1 to {MAX_THRESHOLD:,}"))
+    if alert.has_threshold and not 1 <= alert.minutes <= MAX_MINUTES:
+        mistakes.append(("minutes", f"must be from 1 to {MAX_MINUTES:,}"))
+    if alert.quiet and read_quiet_hours(alert.quiet) is None:
+        mistakes.append(("quiet", "must be written like 22:00-06:00"))
     if not 1 <= alert.max_per_hour <= MAX_PER_HOUR:
         mistakes.append(("max_per_hour", f"must be a number from 1 to {MAX_PER_HOUR}"))
     if not alert.recipients and not alert.url:
         mistakes.append(("recipients", "are needed, or an address to call"))
     stated: dict[str, Any] = {
-        "kinds": list(alert.kinds),
+        "kinds": list(kinds),
         "min_severity": alert.min_severity,
         "max_per_hour": alert.max_per_hour,
     }

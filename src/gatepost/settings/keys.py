@@ -26,6 +26,7 @@ from gatepost.settings.domain_reports import DomainReportSettings
 from gatepost.settings.events import EventsSettings
 from gatepost.settings.feeds import MAX_FEEDS, FeedSettings
 from gatepost.settings.recipients import RecipientVerificationSettings
+from gatepost.settings.remediation import RemediationSettings
 from gatepost.settings.scan_sources import (
     LISTEN,
     ConnectionSettings,
@@ -35,6 +36,9 @@ from gatepost.settings.scan_sources import (
     TlsSettings,
 )
 from gatepost.settings.values import (
+    IN_DAYS,
+    IN_HOURS,
+    IN_MINUTES,
     Bytes,
     ClamdAddress,
     CoreHost,
@@ -70,7 +74,7 @@ MAX_RULES = 500
 
 RoleName: TypeAlias = Literal["administrator", "analyst", "auditor"]
 ShortText = Annotated[str, Field(min_length=1, max_length=200)]
-Minutes = Annotated[int, Field(ge=5, le=7 * 1440)]
+Minutes = Annotated[int, Field(ge=5, le=7 * 1440), IN_MINUTES]
 
 
 class AccessRuleSettings(Section):
@@ -303,8 +307,8 @@ class ReputationSettings(Section):
         return self
 
 
-Hours = Annotated[int, Field(ge=1, le=8_760)]
-LookBackDays = Annotated[int, Field(ge=0, le=365)]
+Hours = Annotated[int, Field(ge=1, le=8_760), IN_HOURS]
+LookBackDays = Annotated[int, Field(ge=0, le=365), IN_DAYS]
 
 
 class ReportAddressSettings(Section):
@@ -362,6 +366,11 @@ class QuarantineSettings(Section):
     retention: Days = live(30, description="days after which held mail is deleted")
     deleted_retention: Days = live(
         7, description="days for which mail that was deleted on a page of the web interface can be restored"
+    )
+    html_view: bool = live(
+        True,
+        description="whether the page of a held message can show its HTML as the reader would have seen it, written"
+        " anew in a sealed process, without scripts, addresses and pictures from elsewhere",
     )
     max_size: Bytes = live(
         20 << 30,
@@ -677,6 +686,14 @@ class ListSettings(Section):
     )
 
 
+class NoticeSettings(Section):
+    """Mail to recipients of messages that somebody found."""
+
+    per_day: Count = live(
+        10_000, description="maximum number of notices to recipients of one tenant within 24 hours, over all steps"
+    )
+
+
 class AbbySettings(Section):
     """`abby/abby/abby.yml`: the API service."""
 
@@ -704,6 +721,12 @@ class AbbySettings(Section):
         [], description="lists that are filled from elsewhere; none by default"
     )
     lists: ListSettings = group(ListSettings(), description="what happens besides when a list is changed")
+    notices: NoticeSettings = group(
+        NoticeSettings(), description="mail to recipients of messages that somebody found in the web interface"
+    )
+    remediation: RemediationSettings | None = group(
+        None, description="taking delivered mail out of mailboxes; off if not set"
+    )
     metrics: MetricsSettings = group(MetricsSettings(), description="address of `/metrics`")
     events: EventsSettings = group(
         EventsSettings(),

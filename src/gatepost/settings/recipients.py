@@ -15,6 +15,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from gatepost.settings.delivery import FORMS, MAX_NAMES, HopSettings, NextHops
 from gatepost.settings.values import (
+    IN_MILLISECONDS,
+    IN_MINUTES,
     Count,
     FilePath,
     RouteDomain,
@@ -194,8 +196,8 @@ def _check_ldap_url(text: str) -> str:
 
 LdapUrl = Annotated[str, Field(max_length=300), AfterValidator(_check_ldap_url)]
 Filter = Annotated[str, AfterValidator(_check_filter)]
-LookupTimeout = Annotated[int, Field(ge=100, le=60_000)]
-Minutes = Annotated[int, Field(ge=0, le=10_080)]
+LookupTimeout = Annotated[int, Field(ge=100, le=60_000), IN_MILLISECONDS]
+Minutes = Annotated[int, Field(ge=0, le=10_080), IN_MINUTES]
 DEFAULT_FILTER = "(|(mail={address})(proxyAddresses=smtp:{address}))"
 
 

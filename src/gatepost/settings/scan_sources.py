@@ -9,6 +9,10 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from gatepost.names import normal_domain
 from gatepost.settings.delivery import FORMS, MAX_NAMES, HopSettings, NextHops
 from gatepost.settings.values import (
+    IN_BYTES,
+    IN_HOURS,
+    IN_MILLISECONDS,
+    IN_MINUTES,
     Count,
     Days,
     Domain,
@@ -118,11 +122,11 @@ class OutboundSettings(HopSettings):
 # The scanning interface takes no larger message, and every budget of the analysis is made for it.
 MAX_MESSAGE = 52_428_800
 
-MessageBytes = Annotated[int, Field(ge=64 << 10, le=MAX_MESSAGE)]
+MessageBytes = Annotated[int, Field(ge=64 << 10, le=MAX_MESSAGE), IN_BYTES]
 Hops = Annotated[int, Field(ge=10, le=1_000)]
 # RFC 5321 section 4.5.3.2 asks for minutes; a few seconds are for tests and for hosts in the same rack.
-ClientTimeout = Annotated[int, Field(ge=1_000, le=3_600_000)]
-MessageTimeout = Annotated[int, Field(ge=10_000, le=86_400_000)]
+ClientTimeout = Annotated[int, Field(ge=1_000, le=3_600_000), IN_MILLISECONDS]
+MessageTimeout = Annotated[int, Field(ge=10_000, le=86_400_000), IN_MILLISECONDS]
 
 LISTEN = "address to listen on, or a list of them; `::` is every address, of IPv4 too, `0.0.0.0` every one of IPv4"
 
@@ -327,9 +331,9 @@ class TlsSettings(Section):
 
 
 # A day at most: counters that live longer would be a record of who writes to whom.
-WindowMinutes = Annotated[int, Field(ge=1, le=1_440)]
-DelayMinutes = Annotated[int, Field(ge=1, le=360)]
-RetryHours = Annotated[int, Field(ge=1, le=168)]
+WindowMinutes = Annotated[int, Field(ge=1, le=1_440), IN_MINUTES]
+DelayMinutes = Annotated[int, Field(ge=1, le=360), IN_MINUTES]
+RetryHours = Annotated[int, Field(ge=1, le=168), IN_HOURS]
 Successes = Annotated[int, Field(ge=1, le=1_000)]
 
 _WINDOW = "minutes after which counting starts anew"

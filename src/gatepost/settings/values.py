@@ -19,9 +19,10 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 from urllib.parse import SplitResult, unquote, urlsplit
 
+import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
@@ -172,6 +173,8 @@ def _check_core_host(text: str) -> str:
 
 
 def _check_next_hop(text: str) -> str:
+    if text == "mx:":
+        return text
     parts = _split_url(text)
     if parts.username is not None or parts.password is not None:
         raise ValueError("must be of the form smtp://host:port; a user and a password stand under auth")
@@ -181,7 +184,7 @@ def _check_next_hop(text: str) -> str:
         return text
     known = parts.scheme in ("smtp", "lmtp")
     if not known or _has_more(parts) or not _is_host(parts.hostname or "") or parts.port == 0:
-        raise ValueError("must be of the form smtp://host:port, lmtp://host:port or lmtp:/path")
+        raise ValueError("must be of the form smtp://host:port, lmtp://host:port, lmtp:/path or mx:")
     return text
 
 
@@ -332,15 +335,25 @@ def resolve_path(text: str, info: ValidationInfo) -> Path:
     return Path(info.context["folder"], text) if info.context else Path(text)
 
 
+class Written(msgspec.Struct, frozen=True):
+    """A mark of a type: what its values are, for pages that have a control of its own for them: a number with a unit,
+    the uid of a tenant, the address of a next hop."""
+
+    kind: Literal["bytes", "milliseconds", "minutes", "hours", "days", "tenant", "next hop"]
+
+
+IN_BYTES, IN_MILLISECONDS = Written("bytes"), Written("milliseconds")
+IN_MINUTES, IN_HOURS, IN_DAYS = Written("minutes"), Written("hours"), Written("days")
+
 Port = Annotated[int, Field(ge=1, le=65535)]
-Milliseconds = Annotated[int, Field(ge=1, le=1 << 40)]
-Days = Annotated[int, Field(ge=1, le=36_500)]
+Milliseconds = Annotated[int, Field(ge=1, le=1 << 40), IN_MILLISECONDS]
+Days = Annotated[int, Field(ge=1, le=36_500), IN_DAYS]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 # Each process has cells in the memory that they share.
 Processes = Annotated[int, Field(ge=1, le=64)]
-Bytes = Annotated[int, Field(ge=64 << 20, le=1 << 50)]
+Bytes = Annotated[int, Field(ge=64 << 20, le=1 << 50), IN_BYTES]
 UpToThousand = Annotated[int, Field(ge=1, le=1_000)]
-FileBytes = Annotated[int, Field(ge=1 << 16, le=1 << 40)]
+FileBytes = Annotated[int, Field(ge=1 << 16, le=1 << 40), IN_BYTES]
 Host = Annotated[str, AfterValidator(_check_host)]
 Hosts = Annotated[
     Annotated[Host, Tag("[one]")] | Annotated[list[Host], Field(min_length=1), Tag("[several]")],
@@ -359,7 +372,7 @@ SocketMode = Annotated[
     str, require(_SOCKET_MODE.fullmatch, 'must be the mode of a file in quotes, such as "660" or "666"')
 ]
 CoreHost = Annotated[str, AfterValidator(_check_core_host)]
-NextHop = Annotated[str, AfterValidator(_check_next_hop)]
+NextHop = Annotated[str, AfterValidator(_check_next_hop), Written("next hop")]
 SmtpServer = Annotated[str, AfterValidator(_check_server)]
 StorageUrl = Annotated[str, AfterValidator(_check_storage_url)]
 QuarantineUrl = Annotated[
@@ -367,7 +380,7 @@ QuarantineUrl = Annotated[
 ]
 Domain = Annotated[str, AfterValidator(_normalise_domain)]
 RouteDomain = Annotated[str, AfterValidator(_normalise_route_domain)]
-TenantUid = Annotated[str, AfterValidator(_check_uid)]
+TenantUid = Annotated[str, AfterValidator(_check_uid), Written("tenant")]
 TenantOrAny = Annotated[str, AfterValidator(lambda text: text if text == "*" else _check_uid(text))]
 Secret = Annotated[
     str,

@@ -29,6 +29,10 @@ log = Logger("gatepost.guard")
 NO_REPORT = reply(550, "5.6.0 No report about a domain could be read in this message")
 NOT_PROVEN = reply(550, "5.7.1 Reports are taken only from senders that SPF or DKIM proves")
 NOT_OUR_DOMAIN = reply(550, "5.7.1 Reports about this domain are not taken here")
+NO_MORE_NOW = reply(452, "4.3.1 No more reports about this domain are taken now, try again tomorrow")
+WRONG_PERIOD = reply(550, "5.6.0 Reports of this period are not taken")
+# What a mail is told of which no report was kept, by the outcome that the sender can do most about.
+_NOTHING_KEPT = {"full": NO_MORE_NOW, "period": WRONG_PERIOD, "foreign": NOT_OUR_DOMAIN}
 
 
 class DomainReportAddress(msgspec.Struct, frozen=True):
@@ -103,9 +107,11 @@ class DomainReportIntake:
             outcomes.append(outcome)
             self.taken[report.kind, outcome] += 1
             log.info("report about a domain read", ggrid=request.ggrid, domain=report.domain, outcome=outcome)
-        if all(each == "foreign" for each in outcomes):
-            return NOT_OUR_DOMAIN
-        return reply(250, f"2.6.0 Report taken, reference {request.ggrid}")
+        taken = sum(each in ("kept", "known") for each in outcomes)
+        if not taken:
+            return next(answer for outcome, answer in _NOTHING_KEPT.items() if outcome in outcomes)
+        words = "Report taken" if taken == len(outcomes) else f"{taken} of {len(outcomes)} reports taken"
+        return reply(250, f"2.6.0 {words}, reference {request.ggrid}")
 
     def _refuse(
         self, request: ScanRequest, outcome: str, reporter: str, answer: SmtpReply, reason: str = ""

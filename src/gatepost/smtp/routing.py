@@ -16,7 +16,8 @@ reset, or is reset with the next sender, is checked with NOOP if it lay idle for
 is old. Why not aiosmtplib: it
 waits for each reply before the next command, so a client's pipelined commands could not be passed through.
 
-An address is `smtp://host:port`, `lmtp://host:port`, or `lmtp:/path` for the Unix socket of an LMTP server.
+An address is `smtp://host:port`, `lmtp://host:port`, or `lmtp:/path` for the Unix socket of an LMTP server. `mx:`
+stands for the mail servers of the recipient's domain (`mx_routes`).
 
 After a restart while a next hop is down, the extensions that it last had are announced, and not a guess: a file of the
 data folder keeps what next hops could do when they were last reached. The file is this node's own, since every node has
@@ -188,6 +189,7 @@ class Relay:
         )
         self._resetting: set[asyncio.Task[None]] = set()
         self._reset_timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
         self.opened = self.reused = self.failures = 0
         self.fault = ""
         # Called when the next hop could not be reached, or could be again.
@@ -204,10 +206,12 @@ class Relay:
 
     def start(self) -> None:
         """Ask for the next hop's extensions now and every `REFRESH_SECONDS`."""
+        self._is_closed = False
         self._refreshing.start()
 
     async def close(self) -> None:
-        """Close every connection that is not lent."""
+        """Close every connection that is not lent; those that are, when they come back."""
+        self._is_closed = True
         await self._refreshing.stop()
         if self._reset_timer is not None:
             self._reset_timer.cancel()
@@ -245,7 +249,7 @@ class Relay:
             self._idle.append(link)
 
     def _is_old(self, link: NextHop) -> bool:
-        return link.transactions >= MAX_TRANSACTIONS or len(self._idle) >= MAX_IDLE
+        return self._is_closed or link.transactions >= MAX_TRANSACTIONS or len(self._idle) >= MAX_IDLE
 
     def abandon(self, link: NextHop) -> None:
         """End a transaction that is not to be completed, without waiting for it. Where the next message comes at once,
@@ -363,6 +367,11 @@ class Relay:
         return link
 
     async def _open(self) -> NextHop:
+        return await self.open_at(self._address.host, self._address.port)
+
+    async def open_at(self, host: str, port: int) -> NextHop:
+        """Connect to a host, or to the socket of the address, and learn what the server can. Raises `NextHopError`,
+        `OSError` and `TimeoutError`."""
         loop = asyncio.get_running_loop()
         address = self._address
 
@@ -373,7 +382,7 @@ class Relay:
             if address.path:
                 _, link = await loop.create_unix_connection(build, address.path)
             else:
-                _, link = await loop.create_connection(build, address.host, address.port)
+                _, link = await loop.create_connection(build, host, port)
         try:
             await link.greet(self._hostname)
         except BaseException:
@@ -382,11 +391,11 @@ class Relay:
         return link
 
     async def _refresh(self) -> None:
-        self._close_idle()
+        self.close_idle()
         with contextlib.suppress(NextHopError):
             self.give_back(await self._connect())
 
-    def _close_idle(self) -> None:
+    def close_idle(self) -> None:
         """Close connections that lay idle for too long."""
         now = asyncio.get_running_loop().time()
         while self._idle and now - self._idle[0].last_used > IDLE_SECONDS:
@@ -446,6 +455,30 @@ class Route:
             return own
         names = ", ".join(relay.url for relay in self.relays)
         return f"{names} cannot be reached, as another process of this node saw"
+
+    @property
+    def trouble(self) -> str:
+        """What its next hops answer instead of taking mail; "" where they take most of it."""
+        return self.answers.trouble
+
+    @property
+    def depends_on_domain(self) -> bool:
+        """Whether each domain of recipients has next hops of its own."""
+        return False
+
+    def of_domain(self, _domain: str) -> "Route":
+        """Return the route of the recipients of a domain."""
+        return self
+
+    def start(self) -> None:
+        """Keep looking at every next hop."""
+        for relay in self.relays:
+            relay.start()
+
+    async def close(self) -> None:
+        """Close every connection that is not lent."""
+        for relay in self.relays:
+            await relay.close()
 
     async def borrow(self) -> tuple[Relay, NextHop]:
         """Return a connection that is ready for MAIL, and the relay that it goes back to. Raises `NextHopError` if no
@@ -519,7 +552,12 @@ class Routing:
     @property
     def only(self) -> Route | None:
         """The route of all mail; None where it depends on the recipient."""
-        return None if self._rules else self._default
+        return None if self._rules or (self._default and self._default.depends_on_domain) else self._default
+
+    @property
+    def by_mx(self) -> bool:
+        """Whether some mail goes to the mail servers of its recipients' domains."""
+        return any(route.depends_on_domain for route in self.routes)
 
     @property
     def fault(self) -> str:
@@ -534,7 +572,7 @@ class Routing:
     @property
     def trouble(self) -> str:
         """Which route's next hop can be reached and does not take mail, and what it answers; "" if there is none."""
-        found = ((route.name, route.answers.trouble) for route in self.routes)
+        found = ((route.name, route.trouble) for route in self.routes)
         return "; ".join(f"the next hop of route {name} {said}" for name, said in found if said)
 
     def relays(self) -> Iterator[tuple[Route, Relay]]:
@@ -544,13 +582,11 @@ class Routing:
 
     def find(self, domain: str, tenant: str | None) -> Route | None:
         """Return the route of a recipient, whose domain is in normal form."""
-        for rule in self._rules:
-            if rule.has_domain(domain):
-                return rule.route
-        for rule in self._rules:
-            if tenant and tenant in rule.tenants:
-                return rule.route
-        return self._default
+        route = next((rule.route for rule in self._rules if rule.has_domain(domain)), None)
+        if route is None and tenant:
+            route = next((rule.route for rule in self._rules if tenant in rule.tenants), None)
+        route = route or self._default
+        return route.of_domain(domain) if route else None
 
     def renew_tls(self) -> None:
         """Read certificates, keys and CA files again; raises `OSError` if one cannot be used."""
@@ -559,13 +595,13 @@ class Routing:
 
     def start(self) -> None:
         """Keep looking at every next hop."""
-        for _, relay in self.relays():
-            relay.start()
+        for route in self.routes:
+            route.start()
 
     async def close(self) -> None:
         """Close every connection that is not lent."""
-        for _, relay in self.relays():
-            await relay.close()
+        for route in self.routes:
+            await route.close()
 
     async def features(self) -> dict[str, str]:
         """Return the extensions that all next hops had when they were last reached; SIZE is the smallest."""

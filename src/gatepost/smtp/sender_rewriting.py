@@ -87,7 +87,8 @@ class SenderRewriting:
         if match is None:
             return None
         said, day, domain, name = match.groups()
-        age = (self._today() - _read_day(day)) % _DAYS
+        # A bounce may come to a node whose clock has not passed midnight yet: then the address is of tomorrow.
+        age = (self._today() - _read_day(day) + 1) % _DAYS - 1
         return f"{name}@{domain}" if age <= MAX_DAYS and self._is_ours(said, day, domain, name) else None
 
     def _reverse_later(self, local: str) -> str | None:

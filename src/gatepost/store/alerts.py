@@ -1,4 +1,7 @@
-"""Alerts that were defined in the web interface: which events, for whom, and who changed them.
+"""Alerts that were defined in the web interface: which events or thresholds, for whom, and who changed them.
+
+Those of a tenant are stored under its id and their name. When a threshold was reached last stands with the alert: of
+several nodes that find the same, the first that writes it down tells of it, by a record of the audit trail.
 
 Each change is in the audit trail with what was chosen before and after it, without the secret of the calls and without
 the path of their address, which may be another one. Both are encrypted in storage (see `sealed_secrets`).
@@ -10,9 +13,9 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from gatepost.logs import Logger
-from gatepost.settings.events import MAX_ALERTS, WebAlert
+from gatepost.settings.events import MAX_ALERTS, MAX_ALL_ALERTS, MAX_TENANT_ALERTS, WebAlert
 from gatepost.settings.values import hide_path
-from gatepost.store.audit import Actor, ChangedValue, write_audit
+from gatepost.store.audit import SYSTEM, Actor, ChangedValue, write_audit
 from gatepost.store.engine import Engine, Operations, Read, Row, Work, Write, change, now, query, storable
 from gatepost.store.errors import StorageError
 from gatepost.store.sealed_secrets import SecretKey, Secrets, alert_purpose
@@ -37,6 +40,16 @@ class AlertDefinition(msgspec.Struct, frozen=True):
     alert: WebAlert
     modified: int = 0
     modified_by: str = ""
+
+    @property
+    def shown_name(self) -> str:
+        """The name as its author wrote it."""
+        return self.name.removeprefix(f"{self.alert.tenant}:") if self.alert.tenant else self.name
+
+
+def key_of(name: str, tenant: str | None) -> str:
+    """The name under which an alert of a tenant, or of the deployment, is stored."""
+    return f"{tenant}:{name}" if tenant else name
 
 
 class Alerts(Operations):
@@ -87,20 +100,34 @@ class Alerts(Operations):
         old = known.get(name)
         if (old.modified if old else 0) != seen:
             return "changed"
-        if old is None and len(known) >= MAX_ALERTS:
+        tenant = _alerts.decode(settings).tenant
+        of_scope = sum(each.alert.tenant == tenant for each in known.values())
+        if old is None and (of_scope >= (MAX_TENANT_ALERTS if tenant else MAX_ALERTS) or len(known) >= MAX_ALL_ALERTS):
             return "full"
         moment = max(now(), seen + 1)
         yield Write(_PUT, (name, storable(settings), moment, storable(by.label)))
         action = "alert.change" if old else "alert.create"
-        yield from write_audit(moment, by, action, count=1, sample=[name], changes=[changed])
+        yield from write_audit(moment, by, action, tenant or None, count=1, sample=[name], changes=[changed])
         return moment
 
     @change
-    def delete(self, name: str, by: Actor) -> Work[AlertRefusal | None]:
-        """Delete an alert."""
-        if not (yield Write(_DELETE, (storable(name),))):
+    def reach(self, name: str, found: int, moment: int) -> Work[bool]:
+        """Write down that the threshold of an alert was reached, unless that was told within its time already."""
+        old = next((each for each in map(_definition, (yield Read(_LOCK))) if each.name == storable(name)), None)
+        if old is None or not old.alert.has_threshold or moment - old.alert.fired < old.alert.minutes * 60_000:
+            return False
+        alert = msgspec.structs.replace(old.alert, fired=moment, found=found)
+        yield Write(_PUT, (old.name, msgspec.json.encode(alert).decode(), old.modified, old.modified_by))
+        sample = [old.shown_name, alert.search, str(alert.count), str(alert.minutes)]
+        yield from write_audit(moment, SYSTEM, "alert.reached", alert.tenant or None, count=found, sample=sample)
+        return True
+
+    @change
+    def delete(self, name: str, by: Actor, tenant: str | None = None) -> Work[AlertRefusal | None]:
+        """Delete an alert of the deployment or of a tenant."""
+        if not (yield Write(_DELETE, (storable(key_of(name, tenant)),))):
             return "unknown"
-        yield from write_audit(now(), by, "alert.delete", count=1, sample=[storable(name)])
+        yield from write_audit(now(), by, "alert.delete", tenant, count=1, sample=[storable(name)])
         return None
 
 
@@ -113,5 +140,6 @@ def _definition(row: Row) -> AlertDefinition:
 
 
 def _describe(alert: WebAlert) -> str:
-    shown = msgspec.structs.replace(alert, secret="", url=hide_path(alert.url) if alert.url else "")
+    address = hide_path(alert.url) if alert.url else ""
+    shown = msgspec.structs.replace(alert, secret="", url=address, fired=0, found=0)
     return msgspec.json.encode(shown).decode()

@@ -44,7 +44,7 @@ _SELECT_CHANGES = _SELECT + ", changes FROM audit WHERE id = $1"
 
 
 # What people report of a decision (see `feedback`), which the figures of the quarantine count.
-MESSAGE_REPORTED = "message.reported"
+MESSAGE_REPORTED, REPORT_TAKEN_BACK = "message.reported", "message.reportTakenBack"
 
 ActorKind: TypeAlias = Literal["key", "token", "user", "cli", "feed", "mail", "recipient", "system"]
 

@@ -6,7 +6,7 @@ lease. A process that dies leaves the rest of the items undone and says so: the 
 first items. Whoever continues begins behind them; every action can be repeated without harm.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -19,6 +19,8 @@ MAX_KEPT = 100
 # How long a process has the work to itself without storing a result.
 LEASE_MILLISECONDS = 120_000
 KEPT_MILLISECONDS = 30 * 86_400_000
+# A result that begins so is no fault: the rest says what was before.
+BEFORE = "before="
 
 _COLUMNS = "id, user_uid, action, items, results, created, finished, lease"
 _INSERT = f"INSERT INTO bulk_actions ({_COLUMNS}) VALUES ($1, $2, $3, $4, '[]', $5, NULL, 0)"  # noqa: S608
@@ -37,8 +39,9 @@ _strings = msgspec.json.Decoder(tuple[str, ...])
 
 
 class BulkAction(msgspec.Struct, frozen=True):
-    """An action on many messages. `results` has one for each of the first items: "" if it succeeded, else the reason.
-    Nothing was begun while `lease` is 0; until `lease` some process works."""
+    """An action on many messages. `results` has one for each of the first items: "" if it succeeded, or what was before
+    behind `BEFORE`, which an undo needs; else the reason. Nothing was begun while `lease` is 0; until `lease` some
+    process works. An item is the ggrid of a message; in an undo, what was before may stand behind it."""
 
     id: str
     user_uid: str
@@ -52,12 +55,27 @@ class BulkAction(msgspec.Struct, frozen=True):
     @property
     def succeeded(self) -> tuple[str, ...]:
         """The messages for which it succeeded."""
-        return tuple(item for item, fault in zip(self.items, self.results, strict=False) if not fault)
+        return tuple(item for item, result in self._with_results if _is_success(result))
+
+    @property
+    def undone_items(self) -> tuple[str, ...]:
+        """The items of the action that takes this one back: what succeeded, with what was before."""
+        done = ((item, result) for item, result in self._with_results if _is_success(result))
+        return tuple(f"{item} {result.removeprefix(BEFORE)}".rstrip() for item, result in done)
 
     @property
     def failed(self) -> tuple[tuple[str, str], ...]:
         """The messages for which it failed, each with the reason."""
-        return tuple((item, fault) for item, fault in zip(self.items, self.results, strict=False) if fault)
+        found = ((item.partition(" ")[0], result) for item, result in self._with_results)
+        return tuple((ggrid, result) for ggrid, result in found if not _is_success(result))
+
+    @property
+    def _with_results(self) -> Iterator[tuple[str, str]]:
+        return zip(self.items, self.results, strict=False)
+
+
+def _is_success(result: str) -> bool:
+    return not result or result.startswith(BEFORE)
 
 
 class BulkActions(Operations):

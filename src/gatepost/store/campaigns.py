@@ -25,7 +25,7 @@ from gatepost.store.engine import (
     write_rows,
 )
 
-MarkSays: TypeAlias = Literal["unwanted", "wanted", "held"]
+MarkSays: TypeAlias = Literal["unwanted", "wanted", "held", "withdrawn"]
 MAX_PAGE = 2_000
 PURGE_BATCH = 2_000
 
@@ -33,7 +33,8 @@ _FORGET = "DELETE FROM campaign_marks WHERE scope = $1 AND ggrid = $2"
 _MARK = """INSERT INTO campaign_marks (scope, ggrid, says, signature, created)
 VALUES ($1, $2, $3, $4, $5::bigint)"""
 _HELD = insert_many("campaign_marks", "scope text, ggrid text, says text, signature bytea, created bigint")
-_MARKS = "SELECT id, scope, says, signature FROM campaign_marks WHERE id > $1 ORDER BY id LIMIT $2"
+_SAID = "SELECT says FROM campaign_marks WHERE scope = $1 AND ggrid = $2"
+_MARKS = "SELECT id, scope, ggrid, says, signature FROM campaign_marks WHERE id > $1 ORDER BY id LIMIT $2"
 _LATEST = "SELECT id FROM campaign_marks ORDER BY id DESC LIMIT 1 OFFSET $1"
 _PURGE_MARKS = """DELETE FROM campaign_marks WHERE id IN
 (SELECT id FROM campaign_marks WHERE created < $1 ORDER BY created LIMIT $2)"""
@@ -49,12 +50,15 @@ _PURGE_BURSTS = "DELETE FROM campaign_bursts WHERE updated < $1"
 
 
 class CampaignMark(msgspec.Struct, frozen=True):
-    """What was said of one message, for a tenant (None: for the deployment), by the signature of its text."""
+    """What was said of one message, for a tenant (None: for the deployment), by the signature of its text. `message`
+    tells messages of one process apart: a later mark of the same message replaces the earlier one, and `withdrawn`
+    leaves none."""
 
     id: int
     tenant: str | None
     says: MarkSays
     signature: Signature
+    message: int = 0
 
 
 class HeldSignature(msgspec.Struct, frozen=True):
@@ -119,18 +123,37 @@ class CampaignMarks(Operations):
         return await self._repeat(partial(write_rows, _PURGE_MARKS, marks_before, PURGE_BATCH))
 
 
-def mark_message(scope: str | None, ggrid: str, says: MarkSays, signature: Signature, created: int) -> Work[None]:
-    """Store what a person says of a message, in place of what was said before."""
+def mark_message(scope: str | None, ggrid: str, says: MarkSays, signature: Signature, created: int) -> Work[str]:
+    """Store what a person says of a message, in place of what was said before, which is returned; "" where nothing
+    was."""
     if not signature:
-        return
+        return ""
     owner = normalize_scope(scope) or ""
+    said = yield Read(_SAID, (owner, ggrid))
     yield Write(_FORGET, (owner, ggrid))
     yield Write(_MARK, (owner, ggrid, says, _pack(signature), created))
+    return str(said[0][0]) if said else ""
+
+
+def take_mark_back(
+    scope: str | None, ggrid: str, says: MarkSays, before: str, signature: Signature, created: int
+) -> Work[None]:
+    """Have a message marked as it was before somebody said this of it, unless another word was said since. A mark that
+    leaves none has no signature: nodes that do not know it find no message by it."""
+    owner = normalize_scope(scope) or ""
+    said = yield Read(_SAID, (owner, ggrid))
+    if not said or said[0][0] != says:
+        return
+    again: MarkSays = next((each for each in get_args(MarkSays) if each == before), "withdrawn")
+    packed = b"" if again == "withdrawn" else _pack(signature)
+    yield Write(_FORGET, (owner, ggrid))
+    yield Write(_MARK, (owner, ggrid, again, packed, created))
 
 
 def _mark(row: Row) -> CampaignMark:
-    uid, scope, says, signature = row
-    return CampaignMark(uid, scope or None, says if says in get_args(MarkSays) else "held", _unpack(signature))
+    uid, scope, ggrid, says, signature = row
+    known: MarkSays = says if says in get_args(MarkSays) else "held"
+    return CampaignMark(uid, scope or None, known, _unpack(signature), hash((scope, ggrid)))
 
 
 def _pack(signature: Signature) -> bytes:

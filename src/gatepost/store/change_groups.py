@@ -12,7 +12,7 @@ the next one, which takes all of it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -22,6 +22,15 @@ LINGER_SECONDS = 0.008
 # alone takes, and more of them hardly less.
 WORTH_WAITING_FOR = 4
 MAX_TOGETHER = 64
+
+
+class WritingState(NamedTuple):
+    """How many changes were written and how many were not since the start, and for how many seconds the oldest group
+    that is being written has been so."""
+
+    written: int = 0
+    failed: int = 0
+    seconds: float = 0.0
 
 
 class ChangeGroups(Generic[A, R]):
@@ -35,7 +44,8 @@ class ChangeGroups(Generic[A, R]):
         self._apply, self._most = apply, most_under_way
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: list[tuple[A, asyncio.Future[R]]] = []
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way: dict[asyncio.Task[None], float] = {}
+        self._written = self._failed = 0
         self._timer: asyncio.TimerHandle | None = None
         self._wanted, self._until = 1, 0.0
 
@@ -55,6 +65,13 @@ class ChangeGroups(Generic[A, R]):
         self._wanted = min(WORTH_WAITING_FOR, 1 + others // 2)
         self._start_or_wait(loop)
         return await future
+
+    @property
+    def state(self) -> WritingState:
+        """How writing goes."""
+        oldest = min(self._under_way.values(), default=None)
+        seconds = self._loop.time() - oldest if self._loop and oldest is not None else 0.0
+        return WritingState(self._written, self._failed, seconds)
 
     async def finish(self) -> None:
         """Wait until everything that was asked for is written."""
@@ -83,7 +100,7 @@ class ChangeGroups(Generic[A, R]):
                 self._timer = None
             group, self._waiting = self._waiting[:MAX_TOGETHER], self._waiting[MAX_TOGETHER:]
             task = loop.create_task(self._write(group))
-            self._under_way.add(task)
+            self._under_way[task] = loop.time()
             task.add_done_callback(self._end_group)
 
     def _end_wait(self) -> None:
@@ -92,7 +109,7 @@ class ChangeGroups(Generic[A, R]):
             self._start_or_wait(self._loop)
 
     def _end_group(self, task: asyncio.Task[None]) -> None:
-        self._under_way.discard(task)
+        self._under_way.pop(task, None)
         if self._loop:
             self._start_or_wait(self._loop)
 
@@ -103,6 +120,9 @@ class ChangeGroups(Generic[A, R]):
         except BaseException as fault:  # noqa: BLE001  whatever it is, those who wait are told
             outcomes = [fault] * len(group)
         for (_, future), outcome in zip(group, outcomes, strict=True):
+            is_fault = isinstance(outcome, BaseException)
+            self._failed += is_fault
+            self._written += not is_fault
             if future.done():
                 continue
             if isinstance(outcome, BaseException):

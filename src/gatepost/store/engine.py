@@ -189,6 +189,8 @@ class Engine(ABC):
     is_local = False
     # Whether the bytes of small messages that are held lie here.
     keeps_held_bytes = False
+    # Whether a join looks up every row by itself, whatever number of them there are.
+    joins_by_lookup = False
     _observer: ChangeObserver | None = None
     _closed = False
 

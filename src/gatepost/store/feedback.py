@@ -2,6 +2,10 @@
 
 A report is an audit record with the action `message.reported`, so it cannot be changed or lost. In the same transaction
 it marks the campaign of the message and goes into a training pool, where there is a feature row to learn from.
+
+A report that was a slip is taken back by a second record, `message.reportTakenBack`: what was marked and taught before
+the report holds again, and no figure counts it. Whoever reports is told what that was, and keeps it for as long as the
+report can be taken back.
 """
 
 from collections.abc import Mapping
@@ -9,12 +13,20 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from gatepost.store.audit import MESSAGE_REPORTED, Actor, write_audit
-from gatepost.store.campaigns import MarkSays, mark_message
+from gatepost.store.audit import MESSAGE_REPORTED, REPORT_TAKEN_BACK, Actor, write_audit
+from gatepost.store.campaigns import MarkSays, mark_message, take_mark_back
 from gatepost.store.engine import Operations, Read, Work, change, large_query, normalize_scope, now, query, storable
-from gatepost.store.learning import TaughtMessage, count_by_mail, digest_of, teach, teach_record
-from gatepost.store.message_records import find_message
-from gatepost.store.quarantine import DELETED, RELEASED, RESTORED, find_held, read_actions
+from gatepost.store.learning import (
+    TaughtMessage,
+    count_by_mail,
+    digest_of,
+    find_taught,
+    take_lesson_back,
+    teach,
+    teach_record,
+)
+from gatepost.store.message_records import MessageRecord, find_message
+from gatepost.store.quarantine import DELETED, RELEASED, RESTORED, find_held, read_actions, without_taken_back
 from gatepost.store.recipients import add_request
 
 _SELECT_SAID = """SELECT says, created FROM campaign_marks
@@ -23,10 +35,19 @@ WHERE scope = $2 AND ggrid = $1 AND says IN ('wanted', 'unwanted')"""
 Correction: TypeAlias = Literal["should have been delivered", "should have been held"]
 
 
+class Before(msgspec.Struct, frozen=True):
+    """What was said of a message before a report: by its mark, and by the same reporter to the training pool (whether
+    it is unwanted)."""
+
+    mark: str = ""
+    taught: bool | None = None
+
+
 class Noted(msgspec.Struct, frozen=True):
-    """A report was stored; `taught` says whether it went into a training pool."""
+    """A report was stored; `taught` says whether it went into a training pool, and `before` what it replaced."""
 
     taught: bool = False
+    before: Before = Before()
 
 
 class TextFeatures(msgspec.Struct, frozen=True):
@@ -38,6 +59,7 @@ class TextFeatures(msgspec.Struct, frozen=True):
 
 _samples = msgspec.json.Decoder(tuple[str, ...])
 _HELD = "should have been held"
+_MARKS: dict[Correction, MarkSays] = {"should have been delivered": "wanted", "should have been held": "unwanted"}
 
 NO_FEATURES = TextFeatures()
 
@@ -122,23 +144,39 @@ class FeedbackReports(Operations):
         """Store a report; None where no such message is stored or held, or it is not that tenant's. `features` stand
         for what is stored with the record."""
         owner = normalize_scope(tenant)
-        record = yield from find_message(ggrid)
+        record = yield from _find_record(ggrid, owner)
         if record is None:
-            held = yield from find_held(ggrid, owner)
-            record = held.record if held else None
-        if record is None or owner not in (None, record.envelope.tenant):
             return None
         moment = now()
         yield from write_audit(
             moment, by, MESSAGE_REPORTED, record.envelope.tenant, count=1, sample=(record.ggrid, says)
         )
-        mark: MarkSays = "wanted" if says == "should have been delivered" else "unwanted"
+        mark = _MARKS[says]
         # What a tenant's people say holds for that tenant; what the deployment's say holds for all.
         signature = features.signature or record.report.signature
-        yield from mark_message(owner, record.ggrid, mark, signature, moment)
+        marked = yield from mark_message(owner, record.ggrid, mark, signature, moment)
+        before = Before(marked, (yield from find_taught(owner, by, record.ggrid)))
         unwanted = mark == "unwanted"
         taught = yield from teach_record(owner, by, record, "report", unwanted=unwanted, features=features.row)
-        return Noted(taught)
+        return Noted(taught, before)
+
+    @change
+    def take_back(
+        self, ggrid: str, says: Correction, before: Before, by: Actor, tenant: str | None = None
+    ) -> Work[bool]:
+        """Take back what the same reporter has said: what was `before` holds again. False where there is no such
+        message any more, or it is not that tenant's."""
+        owner = normalize_scope(tenant)
+        record = yield from _find_record(ggrid, owner)
+        if record is None:
+            return False
+        moment = now()
+        scope = record.envelope.tenant
+        yield from write_audit(moment, by, REPORT_TAKEN_BACK, scope, count=1, sample=(record.ggrid, says))
+        mark = _MARKS[says]
+        yield from take_mark_back(owner, record.ggrid, mark, before.mark, record.report.signature, moment)
+        yield from take_lesson_back(owner, by, record, before.taught, unwanted=mark == "unwanted")
+        return True
 
     @large_query
     def corrections(self, tenant: str | None, since: int, until: int) -> Work[Corrections]:
@@ -149,7 +187,7 @@ class FeedbackReports(Operations):
         # The last deletion or restoration of each message says what holds.
         deleted: dict[str, bool] = {}
         mailed = {True: 0, False: 0}
-        for action, kind, sample, name, count, _ in actions:
+        for action, kind, sample, name, count, _ in without_taken_back(actions):
             if action not in (MESSAGE_REPORTED, RELEASED, DELETED, RESTORED, BY_MAIL):
                 continue
             ggrid, *rest = _samples.decode(sample)
@@ -174,3 +212,12 @@ class FeedbackReports(Operations):
         nothing, or its text was too short to be remembered."""
         rows = yield Read(_SELECT_SAID, (storable(ggrid.lower()), normalize_scope(tenant) or ""))
         return (str(rows[0][0]), int(rows[0][1])) if rows else None
+
+
+def _find_record(ggrid: str, owner: str | None) -> Work[MessageRecord | None]:
+    """A message that is stored or held, of that tenant if one is named."""
+    record = yield from find_message(ggrid)
+    if record is None:
+        held = yield from find_held(ggrid, owner)
+        record = held.record if held else None
+    return record if record and owner in (None, record.envelope.tenant) else None

@@ -65,7 +65,7 @@ def count_values(rows: Sequence[FoundRow], packed: Iterable[bytes], *, more: boo
         "decision": _top(each[2] for each in values if each[2]),
         "sender": _top(each[3] for each in values if each[3]),
         "to": _top(address for each in values for address in _lines(each[4]) if not address.startswith("@")),
-        "tag": _top(tag for each in values for tag in _lines(each[5])),
+        "tag": _top_lines(each[5] for each in values),
         "tenant": _top(each[0] for each in values if each[0]),
     }
     facets |= _count_digests(values, packed)
@@ -123,6 +123,15 @@ def _list_values(packed: bytes) -> Iterator[tuple[Facet, str]]:
 
 def _top(values: Iterable[str]) -> Values:
     return tuple(Counter(values).most_common(TOP))
+
+
+def _top_lines(texts: Iterable[str | None]) -> Values:
+    """The most frequent lines of texts, of which many are the same."""
+    total = Counter[str]()
+    for text, number in Counter(texts).items():
+        for line in _lines(text):
+            total[line] += number
+    return tuple(total.most_common(TOP))
 
 
 def _lines(text: str | None) -> list[str]:

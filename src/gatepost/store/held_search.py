@@ -4,6 +4,11 @@ Held mail lies in an index in the order in which it came, which has the columns 
 recipient has an index of its own, in the order of ids, which is that of arrival. What else is asked for is tested in
 the rows of `held_search`, by the same rules as in those of messages on record (`search_conditions`). Such a search
 reads four times as many rows as others do, so that it is exact for any quarantine that people work through.
+
+SQLite joins by a look-up for each row, which takes ten times as long as reading it in order. So where the newest rows
+do not fill a page, all texts are read once in their own order (`plan_whole`), and rows of held mail are tested for
+being among those whose texts fit: with 100,000 messages, that reads each table once. `explore` does the same where few
+of the newest rows fit, and counts fewer messages where many do. PostgreSQL joins by hashes, and goes on as it is.
 """
 
 import msgspec
@@ -13,9 +18,10 @@ from gatepost.store.evidence import Evidence
 from gatepost.store.found_values import COLUMNS
 from gatepost.store.message_index import Term
 from gatepost.store.message_records import MessageRecord, normalize_address
-from gatepost.store.paging import END, PageQuery, SqlCondition, key_range
+from gatepost.store.paging import END, ROW_BUDGET, PageQuery, SqlCondition, key_range
 from gatepost.store.search_conditions import (
     HELD_ROWS,
+    HELD_ROWS_ALONE,
     TESTED,
     MessageFilter,
     RecordFacts,
@@ -23,6 +29,7 @@ from gatepost.store.search_conditions import (
     fits_filter,
     fits_word,
     hoist,
+    join_tests,
     make_storable,
     reach_of,
     row_condition,
@@ -41,6 +48,14 @@ _HELD = "held AS h"
 _HELD_AND_TEXTS = "held AS h LEFT JOIN held_search AS s ON s.ggrid = h.ggrid"
 _RECIPIENTS_AND_HELD = "held_recipients AS r CROSS JOIN held AS h"
 _RECIPIENTS_AND_TEXTS = f"{_RECIPIENTS_AND_HELD} LEFT JOIN held_search AS s ON s.ggrid = h.ggrid"
+# Rows of which the texts are looked up before all texts are read, and those of them by which a search is judged to find
+# much or little.
+QUICK_ROWS, PROBED_ROWS = 4_000, 1_000
+# Messages that are counted for values where their texts are looked up. Where one of so many rows fits, that takes as
+# long as reading all texts.
+LOOKED_UP, FEW = 2_000, 24
+# Texts that are read at once.
+MOST_TEXTS = 150_000
 # Each row is read from three places.
 _JOINED_REACH = 0.2
 # A quarantine of a hundred thousand messages is searched whole.
@@ -90,6 +105,50 @@ def is_examined(wanted: HeldFilter, term: Term | None) -> bool:
 
 # What is counted of held mail that was found: when it came, and the columns of `found_values`.
 VALUE_COLUMNS = tuple(f"{'h' if column in _OWN_COLUMNS else 's'}.{column}" for column in ("kept", *COLUMNS))
+
+
+# The same of mail that was found already, by its ids.
+SELECT_VALUES = f"SELECT h.ggrid, {', '.join(VALUE_COLUMNS)} FROM {_HELD_AND_TEXTS} WHERE h.ggrid = ANY($1)"  # noqa: S608
+
+
+# The columns of values that held mail has itself, and the others, by ids.
+OWN_VALUES = ("h.kept", "h.tenant", "h.verdict")
+SELECT_TEXTS = f"""SELECT ggrid, {", ".join(COLUMNS[2:])} FROM held_search WHERE ggrid = ANY($1)"""  # noqa: S608
+
+
+def needs_texts(plan: PageQuery) -> bool:
+    """Does a plan look up the texts of every row in the order in which mail came?"""
+    return plan.source == _HELD_AND_TEXTS and len(plan.order) > 1
+
+
+def with_rows(plan: PageQuery, rows: int) -> PageQuery:
+    """The plan with another number of rows that are read."""
+    return msgspec.structs.replace(plan, reach=(rows + 0.5) / ROW_BUDGET)
+
+
+def plan_whole(
+    wanted: HeldFilter, start: tuple[object, ...], end: tuple[object, ...], *, exact: bool = False
+) -> PageQuery:
+    """How to find held mail between two keys where all rows are read, and all texts once. Each row must have texts."""
+    source = HELD_ROWS_ALONE
+    tests = row_tests(_row_filter(wanted), source, exact=exact)
+    lead, order = _lead(wanted, tests), ("h.kept", "h.ggrid")
+    conditions = [*tests.values()]
+    if wanted.anywhere:
+        conditions.append(word_condition(wanted.anywhere, source, exact=exact))
+    if wanted.query is not None:
+        conditions.append(row_condition(wanted.query, source, exact=exact))
+    tested = tuple(f"h.{column}" for column in sorted(_OWN_COLUMNS - {"gone"}))
+    within = key_range(lead, order, start, end)
+    return PageQuery(_HELD, order, within, (join_tests(conditions, source),), tested, tuple(lead), is_whole=True)
+
+
+def _lead(wanted: HeldFilter, tests: dict[str, SqlCondition]) -> dict[str, object]:
+    """What the index of held mail in its order begins with; the test of a tenant is taken out of `tests`."""
+    lead: dict[str, object] = {"h.gone": wanted.gone}
+    if "tenant" in tests:
+        lead["h.tenant"] = tests.pop("tenant").values[0]
+    return lead
 
 
 def with_texts(plan: PageQuery) -> PageQuery:
@@ -151,9 +210,7 @@ def plan_held(
         lead: dict[str, object] = {f"h.{column}": _normalize_pattern(wanted.sender)}
         plan = PageQuery(_HELD, ("h.ggrid",), key_range(lead, ("h.ggrid",), start, end), lead=tuple(lead))
         return _add_tests(plan, wanted, tests | _state_tests(wanted), exact=exact)
-    lead, order = {"h.gone": wanted.gone}, ("h.kept", "h.ggrid")
-    if "tenant" in tests:
-        lead["h.tenant"] = tests.pop("tenant").values[0]
+    lead, order = _lead(wanted, tests), ("h.kept", "h.ggrid")
     plan = PageQuery(_HELD, order, key_range(lead, order, start, end), lead=tuple(lead))
     return _add_tests(plan, wanted, tests, exact=exact)
 

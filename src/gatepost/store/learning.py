@@ -50,6 +50,7 @@ AND message <> $4"""
 _COUNT_BY_MAIL = """SELECT count(*), sum(CASE WHEN reporter = $3 THEN 1 ELSE 0 END) FROM training_reports
 WHERE scope = $1 AND source = 'address' AND created > $2"""
 _FORGET = "DELETE FROM training_reports WHERE scope = $1 AND reporter = $2 AND message = $3"
+_TAUGHT = "SELECT unwanted FROM training_reports WHERE scope = $1 AND reporter = $2 AND message = $3"
 _INSERT = """INSERT INTO training_reports
 (scope, reporter, message, unwanted, source, mailbox, domain, features, created)
 VALUES ($1, $2, $3, $4::bigint, $5, $6, $7, $8, $9::bigint)"""
@@ -122,6 +123,24 @@ def teach(tenant: str | None, by: Actor, message: TaughtMessage, source: ReportS
     yield Write(_INSERT, values)
     yield Write(_PRUNE, (scope, SURPLUS, MAX_POOL))
     return True
+
+
+def find_taught(tenant: str | None, by: Actor, ggrid: str) -> Work[bool | None]:
+    """Whether a reporter has told a pool that a message is unwanted; None where the pool has nothing from them."""
+    rows = yield Read(_TAUGHT, (normalize_scope(tenant) or "", storable(by.label), storable(ggrid.lower())))
+    return bool(rows[0][0]) if rows else None
+
+
+def take_lesson_back(
+    tenant: str | None, by: Actor, record: MessageRecord, before: bool | None, *, unwanted: bool
+) -> Work[None]:
+    """Take what a reporter said of a message out of a pool; what they had said `before` stands there again. Models that
+    were trained meanwhile stay as they are until the next training."""
+    if (yield from find_taught(tenant, by, record.ggrid)) is not unwanted:
+        return
+    yield Write(_FORGET, (normalize_scope(tenant) or "", storable(by.label), record.ggrid))
+    if before is not None:
+        yield from teach_record(tenant, by, record, "report", unwanted=before)
 
 
 def teach_record(

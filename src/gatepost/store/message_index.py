@@ -27,7 +27,7 @@ from gatepost.names import normal_domain
 from gatepost.store import traffic
 from gatepost.store.engine import Read, Row, Work, Write, delete_many, insert_many, insert_rows, storable
 from gatepost.store.evidence import Evidence, EvidenceKind, digest, from_values, has_any_evidence
-from gatepost.store.paging import MAX_WORDS, SqlCondition
+from gatepost.store.paging import MAX_WORDS, SqlCondition, contains_all
 from gatepost.store.record_packing import Detail
 
 # How much of a name or an id is compared.
@@ -164,6 +164,18 @@ TESTED = ("sender", "subject", "recipients", "tags", "evidence")
 
 def match_rows(term: Term, *, exact: bool = False) -> SqlCondition:
     """The condition on narrow rows; with `exact`, rows whose evidence is only in the record do not count."""
+    found = [each for each in (match_texts(term, exact=exact), match_subject(term)) if each]
+    values = tuple(value for each in found for value in each.values)
+    return SqlCondition(f"({' OR '.join(each.sql for each in found)})" if found else "1 = 0", values)
+
+
+def match_subject(term: Term) -> SqlCondition | None:
+    """The condition on the subject of narrow rows; None where the text means no words."""
+    return SqlCondition(f"({contains_all('subject', term.words).sql})", term.words) if term.words else None
+
+
+def match_texts(term: Term, *, exact: bool = False) -> SqlCondition | None:
+    """The condition on the other texts of narrow rows; None where the text means nothing that those have."""
     parts: list[str] = []
     values: list[str] = []
     if term.values:
@@ -179,10 +191,7 @@ def match_rows(term: Term, *, exact: bool = False) -> SqlCondition:
     if term.part:
         parts += ["strpos(sender, {}) > 0", "strpos(recipients, {}) > 0"]
         values += [term.part, term.part]
-    if term.words:
-        parts.append("(" + " AND ".join(["strpos(subject, {}) > 0"] * len(term.words)) + ")")
-        values += term.words
-    return SqlCondition(f"({' OR '.join(parts)})" if parts else "1 = 0", tuple(values))
+    return SqlCondition(f"({' OR '.join(parts)})", tuple(values)) if parts else None
 
 
 def fits_record(term: Term, detail: Detail) -> bool:

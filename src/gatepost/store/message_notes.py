@@ -77,9 +77,7 @@ class MessageNotes(Operations):
         for ggrid, tenant in messages:
             by_scope.setdefault(normalize_scope(tenant) or "", []).append(storable(ggrid.lower()))
         for scope, ggrids in by_scope.items():
-            rows = [(new_id(), ggrid, scope, kind, text, storable(by.name), moment, work) for ggrid in ggrids]
-            yield _INSERT.of(rows)
-            yield Write(_DELETE_MANY, (scope, MAX_OF_SCOPE))
+            yield from insert_notes(scope, ggrids, kind, text, by, work)
             sample = (ggrids[0], text, *ggrids[1:])
             yield from write_audit(moment, by, f"message.{kind}", scope or None, count=len(ggrids), sample=sample)
         return sum(map(len, by_scope.values()))
@@ -105,6 +103,14 @@ class MessageNotes(Operations):
     async def purge(self, before: int) -> int:
         """Delete what was written before that time; returns how many."""
         return await self._repeat(partial(write_rows, _DELETE_OLD, before, PURGE_BATCH))
+
+
+def insert_notes(scope: str, ggrids: Sequence[str], kind: NoteKind, said: str, by: Actor, work: str) -> Work[None]:
+    """Write the same on messages of one scope, as a part of a step that has its own line of the audit trail."""
+    moment, text = now(), storable(said[:MAX_NOTE])
+    rows = [(new_id(), storable(each.lower()), scope, kind, text, storable(by.name), moment, work) for each in ggrids]
+    yield _INSERT.of(rows)
+    yield Write(_DELETE_MANY, (scope, MAX_OF_SCOPE))
 
 
 def find_assignee(notes: Sequence[MessageNote]) -> str:

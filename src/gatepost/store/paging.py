@@ -48,7 +48,7 @@ class PageQuery(msgspec.Struct, frozen=True):
 
     An index has the columns of `lead`, whose values are given, and then those of `order`, by which rows are ordered.
     `tested` are the columns that `tests` need. `reach` is above 1 where a row costs less to read than usual, and below
-    1 where it costs more.
+    1 where it costs more; with `is_whole` there are so few rows that all of them are read.
     """
 
     source: str
@@ -59,6 +59,7 @@ class PageQuery(msgspec.Struct, frozen=True):
     lead: Sequence[str] = ()
     descending: bool = True
     reach: float = 1.0
+    is_whole: bool = False
 
     @property
     def budget(self) -> int:
@@ -131,7 +132,7 @@ def find_page(query: PageQuery, limit: int) -> Work[Keys]:
     width = len(query.order)
     if len(rows) > wanted:
         return Keys(rows[:wanted], tuple(rows[wanted - 1][:width]))
-    edge = (yield _last_within_budget(query)) if query.tests else ()
+    edge = (yield _last_within_budget(query)) if _has_bound(query) else ()
     return Keys(rows, tuple(edge[0]), is_spent=True) if edge else Keys(rows)
 
 
@@ -160,7 +161,7 @@ def count_any(queries: Sequence[PageQuery], most: int) -> Work[MessageCount]:
     for query in queries:
         rows = yield _matching(query, most + 1)
         found.update(tuple(row[: len(query.order)]) for row in rows)
-        edge = (yield _last_within_budget(query)) if query.tests and len(rows) <= most else ()
+        edge = (yield _last_within_budget(query)) if _has_bound(query) and len(rows) <= most else ()
         more = more or bool(edge) or len(rows) > most
     return MessageCount(min(len(found), most), more or len(found) > most)
 
@@ -168,8 +169,12 @@ def count_any(queries: Sequence[PageQuery], most: int) -> Work[MessageCount]:
 def read_rows(query: PageQuery, columns: Sequence[str], most: int) -> Work[tuple[Sequence[Row], bool]]:
     """Read these columns of at most `most` rows, behind those of the order, and say whether there may be more."""
     rows = yield _matching(query, most + 1, columns)
-    edge = (yield _last_within_budget(query)) if query.tests and len(rows) <= most else ()
+    edge = (yield _last_within_budget(query)) if _has_bound(query) and len(rows) <= most else ()
     return rows[:most], bool(edge) or len(rows) > most
+
+
+def _has_bound(query: PageQuery) -> bool:
+    return bool(query.tests) and not query.is_whole
 
 
 def _compare(operator: str, columns: Sequence[str], values: Row) -> SqlCondition:
@@ -181,7 +186,7 @@ def _matching(query: PageQuery, count: int, further: Sequence[str] = ()) -> Read
     if not query.tests:
         columns = ", ".join((*query.order, *further))
         return Read(f"SELECT {columns} {_ordered_rows(query, values)} LIMIT $1", tuple(values))
-    values.append(query.budget)
+    values.append(END[0] if query.is_whole else query.budget)
     inner = ", ".join(dict.fromkeys((*query.order, *query.tested, *further)))
     outer = ", ".join(column.rpartition(".")[2] for column in (*query.order, *further))
     ordered = _ordered_rows(query, values)

@@ -2,25 +2,28 @@
 
 An address says so itself: `postgresql://gatepost@pool.example:6432/gatepost?pooler=transaction`, or `pooler=session`.
 
-In both modes PgBouncer refuses the planner settings that Gatepost gives its connections. They are set for the role in
-its database instead, once, and hold for every connection that PgBouncer opens from then on.
+In session mode a connection has a server for itself, and everything is as without a pooler; planner settings are set
+with SET, since PgBouncer refuses them where a connection begins.
 
 In transaction mode two statements outside of a transaction may run on two servers. asyncpg prepares a statement first
-and runs it then; so every statement has a transaction here. Statements are not kept prepared, names of cursors are
-unique over all clients, and there is no LISTEN: what it would have told is found by asking, as with SQLite.
+and runs it then; so every statement has a transaction here, which begins with the settings of this connection (SET
+LOCAL): nothing of them stays on a server that goes on to another client. Statements are not kept prepared, names of
+cursors are unique over all clients, and there is no LISTEN: what it would have told is found by asking, as with SQLite.
+
+A pooler answers with a process id of its own making where a connection begins, so that one which the address does not
+name is noticed (`has_pooler`). Which mode it has cannot be seen.
 """
 
 import re
 import uuid
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 import asyncpg
 
 Pooler: TypeAlias = Literal["", "session", "transaction"]
 
 _POOLER = re.compile(r"(?<=[?&])pooler=([a-z]*)(?:&|$)")
-_DATABASE = "SELECT current_database()"
 
 
 def split_pooler(url: str) -> tuple[str, Pooler]:
@@ -33,8 +36,27 @@ def split_pooler(url: str) -> tuple[str, Pooler]:
     return _POOLER.sub("", url, count=1).rstrip("?&"), cast("Pooler", found[1])
 
 
+def write_settings(settings: Mapping[str, str], how: Literal["SET", "SET LOCAL"] = "SET") -> str:
+    """Return the statements that set these values, for the connection or for the transaction."""
+    return "".join(f"{how} {name} = '{value}';" for name, value in settings.items())
+
+
+async def has_pooler(connection: Any) -> bool:
+    """Whether a pooler is between this connection and its server."""
+    async with connection.transaction():
+        return bool(await connection.fetchval("SELECT pg_backend_pid()") != connection.get_server_pid())
+
+
 class PinnedConnection(asyncpg.Connection):
     """A connection through PgBouncer in transaction mode: each statement has a transaction, and so one server."""
+
+    # What every transaction of this connection begins with, in the same message to the server.
+    beginning: ClassVar[str] = ""
+
+    async def execute(self, query: str, *args: Any, **kwargs: Any) -> str:
+        """Execute statements; one that begins a transaction brings the settings along."""
+        more = self.beginning if query.startswith("BEGIN") else ""
+        return str(await super().execute(query + more, *args, **kwargs))
 
     async def _execute(self, *args: Any, **kwargs: Any) -> Any:
         """Run a prepared statement; `fetch`, `fetchval` and `execute` with parameters all end here."""
@@ -46,13 +68,3 @@ class PinnedConnection(asyncpg.Connection):
     def _get_unique_id(self, prefix: str) -> str:
         """A name that no other client of the pooler gives: theirs stay on its servers."""
         return f"__{prefix}_{uuid.uuid4().hex}__"
-
-
-async def set_for_role(connection: Any, settings: Mapping[str, str]) -> None:
-    """Have these settings on every connection that is opened for this role and database from now on."""
-    shown = {name: await connection.fetchval("SELECT current_setting($1)", name) for name in settings}
-    if shown == dict(settings):
-        return
-    database = (await connection.fetchval(_DATABASE)).replace('"', '""')
-    for name, value in settings.items():
-        await connection.execute(f"ALTER ROLE CURRENT_USER IN DATABASE \"{database}\" SET {name} = '{value}'")

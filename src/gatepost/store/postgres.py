@@ -38,8 +38,15 @@ from gatepost.store.engine import (
     cancel_read,
 )
 from gatepost.store.errors import StorageError, TenantMovesError
-from gatepost.store.pgbouncer import PinnedConnection, Pooler, set_for_role, split_pooler
-from gatepost.store.postgres_faults import CONNECT_SECONDS, check_version, explain_errors, explain_opening, public_url
+from gatepost.store.pgbouncer import PinnedConnection, has_pooler, split_pooler, write_settings
+from gatepost.store.postgres_faults import (
+    CONNECT_SECONDS,
+    POOLER_NOT_NAMED,
+    check_version,
+    explain_errors,
+    explain_opening,
+    public_url,
+)
 from gatepost.store.table_watch import WATCHED, Notices, TableWatch, is_watched
 from gatepost.store.upgrading import Progress, SchemaState, read_state, upgrade
 
@@ -63,9 +70,8 @@ _PLANNING = {
     "enable_mergejoin": "off",
 }
 _NAME = {"application_name": "gatepost"}
-_SETTINGS = {**_NAME, **_PLANNING}
 # A process that was stopped in the middle of a change, as on a machine that hangs, must not keep its rows from others.
-_SHORT = {**_SETTINGS, "idle_in_transaction_session_timeout": "5s"}
+_SHORT = {**_PLANNING, "idle_in_transaction_session_timeout": "5s"}
 
 _PROGRESS = re.compile(r"gatepost: (\d+) of (\d+) bytes")
 _TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
@@ -339,20 +345,32 @@ class _PooledConnection(asyncpg.Connection):
 class _PinnedPooledConnection(PinnedConnection, _PooledConnection):
     """The same through PgBouncer in transaction mode."""
 
+    beginning = write_settings(_SHORT, "SET LOCAL")
+
+
+class _PinnedLastingConnection(PinnedConnection):
+    """A connection outside the pool through PgBouncer in transaction mode."""
+
+    beginning = write_settings(_PLANNING, "SET LOCAL")
+
 
 async def _open_pool(url: str, size: int) -> Any:
     """Connections for short transactions."""
     with explain_opening(url):
-        address, pooler = split_pooler(url)
-        more = _pooler_arguments(pooler, _SHORT, _PooledConnection, _PinnedPooledConnection)
-        return await asyncpg.create_pool(address, min_size=1, max_size=size, timeout=CONNECT_SECONDS, **more)
+        address, more = _arguments(url, _PooledConnection, _PinnedPooledConnection)
+        if more["connection_class"] is _PooledConnection:
+            more["init"] = lambda connection: connection.execute(write_settings(_SHORT))
+        return await asyncpg.create_pool(address, min_size=1, max_size=size, **more)
 
 
-def _pooler_arguments(pooler: Pooler, settings: dict[str, str], plain: type[Any], pinned: type[Any]) -> dict[str, Any]:
-    """How a connection is opened with a pooler, or without one."""
+def _arguments(url: str, plain: type[Any], pinned: type[Any]) -> tuple[str, dict[str, Any]]:
+    """How a connection is opened: to which address, and with what. Settings are not among it, since poolers refuse
+    them there."""
+    address, pooler = split_pooler(url)
+    more: dict[str, Any] = {"server_settings": _NAME, "connection_class": plain, "timeout": CONNECT_SECONDS}
     if pooler == "transaction":
-        return {"server_settings": _NAME, "connection_class": pinned, "statement_cache_size": 0}
-    return {"server_settings": _NAME if pooler else settings, "connection_class": plain}
+        more |= {"connection_class": pinned, "statement_cache_size": 0}
+    return address, more
 
 
 @asynccontextmanager
@@ -360,10 +378,11 @@ async def connect(url: str) -> AsyncIterator[Any]:
     """A connection outside the pool, for as long as the caller needs it."""
     with explain_errors(url):
         with explain_opening(url):
-            address, pooler = split_pooler(url)
-            more = _pooler_arguments(pooler, _SETTINGS, asyncpg.Connection, PinnedConnection)
-            connection = await asyncpg.connect(address, timeout=CONNECT_SECONDS, **more)
+            address, more = _arguments(url, asyncpg.Connection, _PinnedLastingConnection)
+            connection = await asyncpg.connect(address, **more)
         try:
+            if more["connection_class"] is asyncpg.Connection:
+                await connection.execute(write_settings(_PLANNING))
             yield connection
         except BaseException:
             # A result that was not read to its end is not worth reading now.
@@ -380,10 +399,10 @@ async def _upgrade_locked(url: str, progress: Progress | None) -> None:
         encoding = connection.get_settings().server_encoding
         if encoding != "UTF8":
             raise StorageError(f"{public_url(url)} has the encoding {encoding}; it must be UTF8.")
+        if not split_pooler(url)[1] and await has_pooler(connection):
+            raise StorageError(f"{public_url(url)} {POOLER_NOT_NAMED}.")
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
-            if split_pooler(url)[1]:
-                await set_for_role(connection, _PLANNING)
             is_empty = await _is_empty(connection, url)
             await _run_work(connection, upgrade("postgres", public_url(url), is_empty=is_empty))
 

@@ -24,6 +24,9 @@ CONNECT_SECONDS = 10
 LEAST_VERSION = 14
 
 _PAGE = "see docs/postgresql.md"
+POOLER_NOT_NAMED = (
+    f"leads to a pooler, such as PgBouncer; say which mode it has: pooler=session or pooler=transaction ({_PAGE})"
+)
 # By the beginning of the code and a part of the words; the first that fits.
 _ADVICE: tuple[tuple[str, str, str], ...] = (
     ("28", "pg_hba.conf", f"allow this host, user and database in pg_hba.conf of the server ({_PAGE})"),
@@ -40,7 +43,6 @@ _ADVICE: tuple[tuple[str, str, str], ...] = (
     ("57P03", "", "wait until the server has started, or look at its log"),
     ("57014", "", "look for statement_timeout and lock_timeout on the server"),
     ("57", "", "the server was stopped or has ended this connection; it is tried again"),
-    ("08P01", "startup parameter", f"say which mode PgBouncer has: pooler=session or pooler=transaction ({_PAGE})"),
     ("08", "", "is a PostgreSQL server there? It is tried again"),
     ("58", "", "look at the log and the disk of the server"),
     ("55000", "", "wait until the server accepts connections, or look at its log"),

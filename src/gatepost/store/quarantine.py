@@ -19,14 +19,15 @@ the answer says where there is more. Mail that expired leaves no record: only th
 `gatepost_quarantine_expired_total` counts it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
 import msgspec
 
 from gatepost.ids import canonical, id_time
-from gatepost.store.audit import MESSAGE_REPORTED, Actor, write_audit
+from gatepost.store.audit import MESSAGE_REPORTED, REPORT_TAKEN_BACK, Actor, write_audit
 from gatepost.store.engine import (
     Many,
     Operations,
@@ -44,15 +45,26 @@ from gatepost.store.engine import (
 )
 from gatepost.store.found_values import COUNTED, FoundRow, FoundValues, choose_sample, count_values
 from gatepost.store.held_search import (
+    FEW,
+    LOOKED_UP,
+    MOST_TEXTS,
+    OWN_VALUES,
+    PROBED_ROWS,
+    QUICK_ROWS,
+    SELECT_TEXTS,
+    SELECT_VALUES,
     VALUE_COLUMNS,
     HeldFilter,
     has_wanted,
     is_by_time,
     is_examined,
+    needs_texts,
     plan_by_id,
     plan_held,
     plan_newer,
+    plan_whole,
     prepare_filter,
+    with_rows,
     with_texts,
 )
 from gatepost.store.learning import digest_of, teach_record
@@ -142,8 +154,6 @@ ON CONFLICT (ggrid, address) DO NOTHING"""
 EXAMINED = 200
 # How many records are compared for what a search finds at a glance, where only they can tell.
 EXAMINED_FOR_VALUES = 1_000
-# Values are counted beside the page itself, so they reach half as far.
-VALUES_REACH = 0.5
 
 _SELECT_GGRIDS = _SELECT + " WHERE ggrid = ANY($1)"
 _SELECT_PACKED = "SELECT detail FROM held WHERE ggrid = ANY($1)"
@@ -176,6 +186,9 @@ _ACTIONS_OF_TENANT = _ACTIONS.format(
 _samples = msgspec.json.Decoder(tuple[str, ...])
 
 
+# How many rows there are, and how many have texts, up to a bound.
+_COUNT_TEXTS = """SELECT (SELECT count(*) FROM (SELECT 1 FROM held LIMIT $1) AS counted),
+(SELECT count(*) FROM (SELECT 1 FROM held_search LIMIT $1) AS counted)"""
 _AT_OR_BEFORE = "SELECT kept, ggrid FROM held WHERE ggrid <= $1 ORDER BY ggrid DESC LIMIT 1"
 _UNINDEXED = """SELECT h.ggrid, h.detail FROM held AS h WHERE h.ggrid > $1
 AND NOT EXISTS (SELECT 1 FROM held_search AS s WHERE s.ggrid = h.ggrid) ORDER BY h.ggrid LIMIT $2"""
@@ -375,7 +388,7 @@ class QuarantineRecords(Operations):
 
         `before` is the `next` of the page before, or the ggrid of the last message on it.
         """
-        return (yield from _find_page(prepare_filter(wanted), before, limit))
+        return (yield from _find_page(prepare_filter(wanted), before, limit, by_lookup=self._engine.joins_by_lookup))
 
     @large_query
     def count(self, wanted: HeldFilter) -> Work[MessageCount]:
@@ -383,21 +396,36 @@ class QuarantineRecords(Operations):
         wanted = prepare_filter(wanted)
         term = parse_term(wanted.anywhere) if wanted.anywhere else None
         if term and (term.ggrid or term.id_prefix) and wanted.recipient is None:
-            page = yield from _find_page(wanted, None, EXAMINED)
+            page = yield from _find_page(wanted, None, EXAMINED, by_lookup=self._engine.joins_by_lookup)
             if page.rows or term.ggrid:
                 return MessageCount(len(page.rows), page.next is not None)
         plan = yield from _plan_search(wanted, None, exact=True)
+        if self._engine.joins_by_lookup:
+            plan = (yield from _plan_for_few(wanted, plan)) or plan
         return (yield from count_any((plan,), MAX_COUNTED))
 
     @large_query
-    def explore(self, wanted: HeldFilter) -> Work[FoundValues]:
+    def explore(self, wanted: HeldFilter, only: Sequence[str] = ()) -> Work[FoundValues]:
         """What a search finds at a glance (`found_values`). Mail whose evidence is only in its records is not counted;
-        where only records can tell, those of the first thousand rows are compared."""
+        where only records can tell, those of the first thousand rows are compared. A search that has found these ids
+        alone, `only`, is not made again."""
+        if only:
+            read = yield Read(SELECT_VALUES, (Many(tuple(map(storable, only))),))
+            known = [FoundRow(row[1], (row[0],), tuple(row[2:])) for row in read]
+            rows = sorted(known, key=lambda row: -row.time)
+            return (yield from _count_found(rows, more=False))
         wanted = prepare_filter(wanted)
         by_record = has_content(wanted)
-        plan = with_texts((yield from _plan_search(wanted, None, exact=not by_record)))
-        plan = msgspec.structs.replace(plan, reach=plan.reach * VALUES_REACH)
-        most = EXAMINED_FOR_VALUES if by_record else COUNTED
+        plan = yield from _plan_search(wanted, None, exact=not by_record)
+        if self._engine.joins_by_lookup and not by_record and (whole := (yield from _plan_for_few(wanted, plan))):
+            read, more = yield from read_rows(whole, OWN_VALUES, COUNTED)
+            found = (yield Read(SELECT_TEXTS, (Many(tuple(row[1] for row in read)),))) if read else ()
+            texts = {row[0]: row[1:] for row in found}
+            rows = [FoundRow(row[0], (row[1],), (*row[3:], *texts[row[1]])) for row in read]
+            return (yield from _count_found(rows, more=more))
+        by_lookup = self._engine.joins_by_lookup and needs_texts(plan)
+        plan = with_texts(plan)
+        most = EXAMINED_FOR_VALUES if by_record else min(COUNTED, LOOKED_UP) if by_lookup else COUNTED
         read, more = yield from read_rows(plan, VALUE_COLUMNS, most)
         width = len(plan.order)
         rows = [FoundRow(row[width], (row[width - 1],), tuple(row[width + 1 :])) for row in read]
@@ -408,9 +436,7 @@ class QuarantineRecords(Operations):
             term = parse_term(wanted.anywhere) if wanted.anywhere else None
             fitting = {mail.record.ggrid for mail in mails if has_wanted(mail.record, mail.kept, wanted, term)}
             rows = [row for row in rows if row.key[0] in fitting]
-        some = Many(tuple(row.key[0] for row in choose_sample(rows)))
-        packed = (yield Read(_SELECT_PACKED, (some,))) if some.values else ()
-        return count_values(rows, [row[0] for row in packed], more=more)
+        return (yield from _count_found(rows, more=more))
 
     @large_query
     def newer(self, wanted: HeldFilter, mail: HeldMessage) -> Work[str | None]:
@@ -507,6 +533,19 @@ def read_actions(scope: str | None, since: int, until: int) -> Work[tuple[Sequen
     return actions[:EXAMINED_ACTIONS], len(actions) > EXAMINED_ACTIONS
 
 
+def without_taken_back(actions: Sequence[Row]) -> Iterator[Row]:
+    """The records of `read_actions` without reports that were taken back: each takes away the last one before it that
+    said the same of its message."""
+    taken = Counter[str]()
+    for row in actions:
+        if row[0] == REPORT_TAKEN_BACK:
+            taken[row[2]] += 1
+        elif row[0] == MESSAGE_REPORTED and taken[row[2]]:
+            taken[row[2]] -= 1
+        else:
+            yield row
+
+
 def find_held(ggrid: str, tenant: str | None) -> Work[HeldMessage | None]:
     """One held or released message, of that tenant if one is named."""
     rows = yield Read(_SELECT_GGRID, (storable(ggrid.lower()),))
@@ -558,7 +597,10 @@ def _parse_held(row: Row) -> HeldMessage:
     return HeldMessage(parse_record(*record), kept, state, lease, release, deletion, core)
 
 
-def _find_page(wanted: HeldFilter, before: str | None, limit: int) -> Work[Page[HeldMessage]]:
+def _find_page(
+    wanted: HeldFilter, before: str | None, limit: int, *, by_lookup: bool = False
+) -> Work[Page[HeldMessage]]:
+    """A page of held mail; `by_lookup` says that a join looks up each row by itself."""
     term = parse_term(wanted.anywhere) if wanted.anywhere else None
     if term and (term.ggrid or term.id_prefix) and wanted.recipient is None:
         start = term.ggrid or term.id_prefix or ""
@@ -566,7 +608,29 @@ def _find_page(wanted: HeldFilter, before: str | None, limit: int) -> Work[Page[
         if page.rows or page.next or term.ggrid or (before or "").startswith(start):
             return page
     plan = yield from _plan_search(wanted, before)
+    if by_lookup and needs_texts(plan):
+        quick = yield from _read_page(with_rows(plan, QUICK_ROWS), wanted, term, limit)
+        if quick.next is None or len(quick.rows) >= limit:
+            return quick
+        if (yield from _has_all_texts()):
+            plan = yield from _plan_search(wanted, before, is_whole=True)
     return (yield from _read_page(plan, wanted, term, limit))
+
+
+def _has_all_texts() -> Work[bool]:
+    """Whether every message of the quarantine has its texts, and they are not too many to be read at once."""
+    ((rows, texts),) = yield Read(_COUNT_TEXTS, (MOST_TEXTS + 1,))
+    return bool(rows == texts <= MOST_TEXTS)
+
+
+def _plan_for_few(wanted: HeldFilter, plan: PageQuery) -> Work[PageQuery | None]:
+    """The plan that reads all texts, where few of the newest rows fit; None where looking them up costs less."""
+    if not needs_texts(plan):
+        return None
+    probed = yield from count_any((with_rows(plan, PROBED_ROWS),), PROBED_ROWS)
+    if not probed.more or FEW * probed.messages > PROBED_ROWS or not (yield from _has_all_texts()):
+        return None
+    return (yield from _plan_search(wanted, None, exact=True, is_whole=True))
 
 
 def _read_page(plan: PageQuery, wanted: HeldFilter, term: Term | None, limit: int) -> Work[Page[HeldMessage]]:
@@ -597,12 +661,16 @@ def _select_by_record(
     return chosen, msgspec.structs.replace(keys, is_spent=keys.next is not None)
 
 
-def _plan_search(wanted: HeldFilter, before: str | None, *, exact: bool = False) -> Work[PageQuery]:
-    """How to find a page of held mail; `before` is a cursor or the ggrid of the last message seen."""
+def _plan_search(
+    wanted: HeldFilter, before: str | None, *, exact: bool = False, is_whole: bool = False
+) -> Work[PageQuery]:
+    """How to find a page of held mail; `before` is a cursor or the ggrid of the last message seen. With `is_whole` all
+    rows are read."""
     if not is_by_time(wanted):
         return plan_held(wanted, (), (storable(before.lower()),) if before else (), exact=exact)
     start = () if wanted.since is None else (wanted.since,)
-    return plan_held(wanted, start, (yield from _end_of_range(before, wanted.until)), exact=exact)
+    end = yield from _end_of_range(before, wanted.until)
+    return (plan_whole if is_whole else plan_held)(wanted, start, end, exact=exact)
 
 
 def _end_of_range(before: str | None, until: int | None) -> Work[tuple[int, str]]:
@@ -626,7 +694,7 @@ def _describe_flow(actions: Sequence[Row], held: int, released_rows: int, *, sin
     released, by_recipients, reported, deleted = set[str](), set[str](), set[str](), set[str]()
     # Those whose last deletion or restoration was seen: it says what holds.
     settled = set[str]()
-    for action, kind, sample, *_ in actions:
+    for action, kind, sample, *_ in without_taken_back(actions):
         if action not in (RELEASED, DELETED, RESTORED, MESSAGE_REPORTED):
             continue
         ggrid, *said = _samples.decode(sample)
@@ -664,3 +732,10 @@ def _note(record: MessageRecord, recipient: str, by: Actor, release_id: str, mom
     yield from teach_record(scope, reporter, own, "release", unwanted=False)
     if not is_own:
         yield from note_release(scope, record.report)
+
+
+def _count_found(rows: Sequence[FoundRow], *, more: bool) -> Work[FoundValues]:
+    """Count the values of narrow rows, newest first, with the records of some of them."""
+    some = Many(tuple(row.key[0] for row in choose_sample(rows)))
+    packed = (yield Read(_SELECT_PACKED, (some,))) if some.values else ()
+    return count_values(rows, [row[0] for row in packed], more=more)

@@ -16,6 +16,7 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
+from gatepost.ids import id_time
 from gatepost.lists.links import split_url
 from gatepost.near_duplicates import Signature, is_near_duplicate
 from gatepost.store.engine import storable
@@ -27,15 +28,16 @@ from gatepost.store.message_index import (
     fold,
     fold_address,
     match_digests,
-    match_rows,
+    match_subject,
+    match_texts,
     parse_term,
 )
 from gatepost.store.paging import MAX_WORDS, SqlCondition, contains_all
 from gatepost.store.record_packing import Detail
 from gatepost.store.search_language import Both, Either, Expression, Leaf, Negated, conjuncts, leaves
 
-# Terms of an expression that only the store writes: the text of a message, and the form of its subject.
-TEXT, SHAPE = "~text", "~shape"
+# Terms of an expression that only the store writes: the text of a message, the form of its subject, and some ids.
+TEXT, SHAPE, AMONG = "~text", "~shape", "~among"
 # A row that is compared with more values than this counts for more than one.
 CHEAP_VALUES = 12
 # The columns that conditions are on, besides the time.
@@ -86,15 +88,23 @@ class AddressPattern(msgspec.Struct, frozen=True):
     text: str
 
 
+class TextCondition(SqlCondition, frozen=True):
+    """A condition on those texts of a narrow row that lie in a table of their own for held mail."""
+
+
 class RowSource(msgspec.Struct, frozen=True):
     """Narrow rows: the column of their time, the points as a value, and the tests that a row, which is called `looked`,
-    has a whole recipient, however many there are, and that its id begins so. An id of a message on record is never
-    tested in a row: an index leads to it, and a second one contradicts it."""
+    has a whole recipient, however many there are, that its id begins so, and that it is among some. How an id of a
+    message on record begins is never tested in a row: an index leads to it, and a second one contradicts it.
+    `has_texts` is the test that texts in a table of their own fit, which is read once; "" where a row comes with its
+    texts."""
 
     time: str
     score: str
     has_recipient: str
     has_id: str
+    is_among: str
+    has_texts: str = ""
 
 
 MESSAGE_ROWS = RowSource(
@@ -105,12 +115,20 @@ MESSAGE_ROWS = RowSource(
     """EXISTS (SELECT 1 FROM message_recipients AS r WHERE r.address = {}
     AND r.completed = looked.completed AND r.id = looked.id)""",
     "{} = ''",
+    """EXISTS (SELECT 1 FROM messages AS m WHERE m.id = looked.id AND m.completed::bigint = looked.completed
+    AND strpos({}, m.ggrid) > 0)""",
 )
 HELD_ROWS = RowSource(
     "kept",
     "score",
-    "EXISTS (SELECT 1 FROM held_recipients AS r WHERE r.ggrid = looked.ggrid AND r.address = {})",
+    "looked.ggrid IN (SELECT r.ggrid FROM held_recipients AS r WHERE r.address = {})",
     "strpos(looked.ggrid, {}) = 1",
+    "strpos({}, looked.ggrid) > 0",
+)
+
+# The same rows without their texts.
+HELD_ROWS_ALONE = msgspec.structs.replace(
+    HELD_ROWS, has_texts="looked.ggrid IN (SELECT t.ggrid FROM held_search AS t WHERE {})"
 )
 
 F = TypeVar("F", bound=msgspec.Struct)
@@ -148,12 +166,14 @@ def row_tests(wanted: MessageFilter, source: RowSource, *, exact: bool = False) 
     """The condition on each column for the fields of a filter that have one; with `exact`, rows whose evidence is only
     in the record do not count."""
     tests: dict[str, SqlCondition] = {}
-    for column in ("tenant", "verdict", "decision"):
+    for column in ("tenant", "verdict"):
         if (value := getattr(wanted, column)) is not None:
             tests[column] = SqlCondition(f"{column} = {{}}", (storable(value.lower()),))
+    if wanted.decision is not None:
+        tests["decision"] = TextCondition("decision = {}", (storable(wanted.decision.lower()),))
     if wanted.tag is not None:
         end = "" if wanted.tag.endswith(":") else "\n"
-        tests["tags"] = contains_all("tags", [f"\n{storable(wanted.tag)}{end}"])
+        tests["tags"] = _of_texts(contains_all("tags", [f"\n{storable(wanted.tag)}{end}"]))
     if sender := parse_address(wanted.sender):
         tests |= _sender_tests(sender)
     if recipient := parse_address(wanted.recipient):
@@ -167,18 +187,23 @@ def row_tests(wanted: MessageFilter, source: RowSource, *, exact: bool = False) 
     return tests
 
 
+def _of_texts(condition: SqlCondition) -> TextCondition:
+    return TextCondition(condition.sql, condition.values)
+
+
 def _sender_tests(sender: AddressPattern) -> dict[str, SqlCondition]:
     if sender.kind == "part":
-        return {"sender": contains_all("sender", [sender.text])}
+        return {"sender": _of_texts(contains_all("sender", [sender.text]))}
     if sender.kind == "domain":
-        return {"sender_domain": SqlCondition("sender_domain = {}", (sender.text,))}
-    return {"sender": SqlCondition("sender = {}", (sender.text,))}
+        return {"sender_domain": TextCondition("sender_domain = {}", (sender.text,))}
+    return {"sender": TextCondition("sender = {}", (sender.text,))}
 
 
 def _recipient_test(recipient: AddressPattern, source: RowSource) -> SqlCondition:
     if recipient.kind == "address":
         return SqlCondition(source.has_recipient, (recipient.text,))
-    return contains_all("recipients", [f"@{recipient.text}\n" if recipient.kind == "domain" else recipient.text])
+    text = f"@{recipient.text}\n" if recipient.kind == "domain" else recipient.text
+    return _of_texts(contains_all("recipients", [text]))
 
 
 def _score_test(wanted: MessageFilter, source: RowSource) -> SqlCondition:
@@ -195,31 +220,51 @@ def _evidence_test(wanted: MessageFilter, *, exact: bool) -> SqlCondition | None
         tests.append(SqlCondition(f"({' OR '.join(['strpos(evidence, {}) > 0'] * len(marks))})", tuple(marks)))
     if not tests:
         return None
-    joined = _join(tests, " AND ")
-    known = f"evidence IS NOT NULL AND ({joined.sql})" if exact else f"(evidence IS NULL OR ({joined.sql}))"
-    return SqlCondition(known, joined.values)
+    sql = " AND ".join(f"({each.sql})" for each in tests)
+    known = f"evidence IS NOT NULL AND {sql}" if exact else f"(evidence IS NULL OR ({sql}))"
+    return TextCondition(known, tuple(value for each in tests for value in each.values))
 
 
-def _join(conditions: Sequence[SqlCondition], word: str) -> SqlCondition:
+def _join(conditions: Sequence[SqlCondition], word: str, source: RowSource) -> SqlCondition:
+    texts = [each for each in conditions if isinstance(each, TextCondition)]
+    if source.has_texts and 0 < len(texts) < len(conditions):
+        # All conditions on texts are one, so that their table is read once.
+        others = [each for each in conditions if not isinstance(each, TextCondition)]
+        conditions, texts = [*others, _test_texts(_join(texts, word, source), source)], []
     if len(conditions) == 1:
         return conditions[0]
     # In parentheses: others are joined to it with AND.
     joined = word.join(f"({each.sql})" for each in conditions)
-    return SqlCondition(f"({joined})", tuple(value for each in conditions for value in each.values))
+    values = tuple(value for each in conditions for value in each.values)
+    return (TextCondition if texts and len(texts) == len(conditions) else SqlCondition)(f"({joined})", values)
+
+
+def _test_texts(condition: SqlCondition, source: RowSource) -> SqlCondition:
+    """The condition as a test of rows that come without their texts."""
+    if not source.has_texts or not isinstance(condition, TextCondition):
+        return condition
+    return SqlCondition(source.has_texts.replace("{}", condition.sql, 1), condition.values)
+
+
+def join_tests(conditions: Sequence[SqlCondition], source: RowSource) -> SqlCondition:
+    """The condition that all of these hold, as a test of the rows of a source."""
+    return _test_texts(_join(conditions, " AND ", source), source)
 
 
 def row_condition(expression: Expression, source: RowSource, *, exact: bool = False) -> SqlCondition:
     """The condition on a narrow row for an expression: what may fit, or with `exact` what must."""
+    if isinstance(expression, Leaf) and expression.field == AMONG:
+        return SqlCondition(source.is_among, (expression.value,))
     if isinstance(expression, Leaf):
-        return _join([_meaning_condition(each, source, exact=exact) for each in meanings(expression)], " OR ")
+        return _join([_meaning_condition(each, source, exact=exact) for each in meanings(expression)], " OR ", source)
     if isinstance(expression, Negated):
         inner = row_condition(expression.part, source, exact=not exact)
         # A column without a value is not what was asked for.
-        return SqlCondition(f"NOT coalesce(({inner.sql}), false)", inner.values)
+        return type(inner)(f"NOT coalesce(({inner.sql}), false)", inner.values)
     if not expression.parts:
         return SqlCondition("1 = 1", ())
     word = " AND " if isinstance(expression, Both) else " OR "
-    return _join([row_condition(part, source, exact=exact) for part in expression.parts], word)
+    return _join([row_condition(part, source, exact=exact) for part in expression.parts], word, source)
 
 
 def _meaning_condition(wanted: MessageFilter, source: RowSource, *, exact: bool) -> SqlCondition:
@@ -235,19 +280,20 @@ def _meaning_condition(wanted: MessageFilter, source: RowSource, *, exact: bool)
         tests.append(contains_all("subject", sorted(wanted.shape.split(), key=len)[-MAX_WORDS:]))
     if wanted.anywhere:
         tests.append(_word_condition(parse_term(storable(wanted.anywhere)), source, exact=exact))
-    return _join(tests, " AND ") if tests else SqlCondition("1 = 1", ())
+    return _join(tests, " AND ", source) if tests else SqlCondition("1 = 1", ())
 
 
 def _word_condition(term: Term, source: RowSource, *, exact: bool) -> SqlCondition:
     """A word that is one of several conditions; the ids of messages are found where it stands alone."""
-    conditions = [match_rows(term, exact=exact)]
+    texts, subject = match_texts(term, exact=exact), match_subject(term)
+    conditions = [*([_of_texts(texts)] if texts else ()), *([subject] if subject else ())]
     if term.address or term.domain:
         conditions += _sender_tests(parse_address(term.address or term.domain) or AddressPattern("part", "")).values()
     if term.address:
         conditions.append(SqlCondition(source.has_recipient, (term.address,)))
     if begun := term.ggrid or term.id_prefix:
         conditions.append(SqlCondition(source.has_id, (begun,)))
-    return _join(conditions, " OR ")
+    return _join(conditions, " OR ", source) if conditions else SqlCondition("1 = 0", ())
 
 
 def word_condition(text: str, source: RowSource, *, exact: bool = False) -> SqlCondition:
@@ -329,6 +375,9 @@ _MEANINGS: dict[str, Callable[[Leaf], tuple[MessageFilter, ...]]] = {
     "after": lambda leaf: (MessageFilter(since=int(leaf.value)),),
     "before": lambda leaf: (MessageFilter(until=int(leaf.value)),),
     "state": lambda _leaf: (_NOTHING,),
+    # Never in the fields of a filter: rows are compared with all of the ids at once.
+    AMONG: lambda _leaf: (),
+    "assignee": lambda _leaf: (),
     # A campaign that was not looked up, or whose message is gone, has no messages.
     "campaign": lambda _leaf: (MessageFilter(score=1, below=0),),
     TEXT: lambda leaf: (MessageFilter(signature=tuple(map(int, leaf.value.split()))),),
@@ -421,6 +470,26 @@ def _merge_evidence(before: Evidence, added: Evidence) -> Evidence | None:
     return msgspec.structs.replace(before, **stated)
 
 
+def expand_assignees(expression: Expression, assigned: Mapping[str, Sequence[str]]) -> Expression:
+    """Return an expression with the ids of messages in place of the users whom they are assigned to, and with the time
+    in which those messages came, which ids of version 7 tell (RFC 9562 section 5.7)."""
+    if isinstance(expression, Leaf):
+        if expression.field != "assignee":
+            return expression
+        ggrids = assigned.get(expression.value, ())
+        times = [id_time(each) for each in ggrids] or [0]
+        period = (("after", min(times) - ASSIGNED_EARLIER), ("before", max(times) + ASSIGNED_LATER))
+        return Both((Leaf(AMONG, " ".join(ggrids)), *(Leaf(field, str(value)) for field, value in period)))
+    if isinstance(expression, Negated):
+        return Negated(expand_assignees(expression.part, assigned))
+    parts = tuple(expand_assignees(part, assigned) for part in expression.parts)
+    return Both(parts) if isinstance(expression, Both) else Either(parts)
+
+
+# An id is made when a message comes; it is put on record after its analysis, and held mail may be kept still later.
+ASSIGNED_EARLIER, ASSIGNED_LATER = 60_000, 3_600_000
+
+
 def expand_campaigns(expression: Expression, records: Mapping[str, Detail]) -> Expression:
     """Return an expression with what joins the messages of a campaign in place of its message: a text that is nearly
     the same, a file, or the same subject (but for digits) from the same sender or with links to the same host."""
@@ -459,6 +528,8 @@ def describe_campaign(detail: Detail) -> dict[str, Expression]:
 
 def fits(expression: Expression, facts: RecordFacts) -> bool:
     """Whether a record is what an expression asks for."""
+    if isinstance(expression, Leaf) and expression.field == AMONG:
+        return facts.ggrid in expression.value.split()
     if isinstance(expression, Leaf):
         return any(fits_filter(each, facts) for each in meanings(expression))
     if isinstance(expression, Negated):

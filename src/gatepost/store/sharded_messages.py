@@ -17,6 +17,7 @@ import msgspec
 
 from gatepost.ids import canonical, id_prefix
 from gatepost.store.campaign_members import Campaign
+from gatepost.store.change_groups import WritingState
 from gatepost.store.engine import Many, Read, Work, storable
 from gatepost.store.errors import StorageError
 from gatepost.store.found_values import FoundValues, add_values
@@ -29,7 +30,7 @@ from gatepost.store.search_conditions import MessageFilter, hoist
 from gatepost.store.sightings import Sighting, SightingBatch, StoredSightings
 from gatepost.store.tenant_databases import TenantDatabases, gather_all
 from gatepost.store.tenants import delete_some_mail
-from gatepost.store.traffic import TOP, DecidedStep, FindingCounts, TopValues, Traffic, TrafficBucket
+from gatepost.store.traffic import TOP, DecidedStep, FindingCounts, Replies, TopValues, Traffic, TrafficBucket
 
 T = TypeVar("T")
 Position = tuple[Any, ...]
@@ -60,6 +61,11 @@ class ShardedMessages(Messages):
     def record(self, record: MessageRecord, others: int = 0) -> Coroutine[Any, Any, MessageRecord]:
         """Store a result in the database of its tenant."""
         return self._of(record.envelope.tenant).record(record, others)
+
+    @property
+    def writing(self) -> WritingState:
+        """How the storing of results goes in the first database; those of some tenants are told of apart."""
+        return self._parts[0].writing
 
     async def finish_writing(self) -> None:
         """Wait for the results that are being stored."""
@@ -153,6 +159,10 @@ class ShardedMessages(Messages):
         rows = [(number, line) for number, lines in enumerate(found) for line in lines]
         chosen = _prefer(self._databases, rows, lambda line: (line.ggrid, line.tenant))
         return tuple(sorted(chosen, key=lambda line: (-line.completed, line.ggrid)))
+
+    async def trials(self, ggrids: Sequence[str]) -> frozenset[str]:
+        """Those of these messages that came through the scan page."""
+        return frozenset().union(*await gather_all(part.trials(ggrids) for part in self._parts))
 
     async def summaries(self, ggrids: Sequence[str]) -> tuple[MessageSummary, ...]:
         """The results of these messages that are still on record, the newest first."""
@@ -262,13 +272,23 @@ class ShardedTraffic(Traffic):
         if tenant:
             return await self._parts[self._databases.place_of(tenant)].top_values(tenant, since, until)
         found = await gather_all(part.top_values(None, since, until) for part in self._parts)
-        names = ("senders", "domains", "targets", "findings", "tenants", "hosts")
+        names = ("senders", "domains", "targets", "findings", "tenants", "hosts", "newcomers")
         tops = {name: _add_tops([getattr(each, name) for each in found]) for name in names}
         counted, more = sum(each.counted for each in found), any(each.more for each in found)
         reached = max((each.reached for each in found if each.more), default=0)
         reached = reached or min((each.reached for each in found if each.counted), default=0)
         campaigns = sorted((each for part in found for each in part.campaigns), key=lambda each: -each[2])
-        return TopValues(counted, more, **tops, reached=reached, campaigns=tuple(campaigns[:TOP]))
+        fresh = sorted((each for part in found for each in part.new_campaigns), key=lambda each: -each[2])
+        some, new = tuple(campaigns[:TOP]), tuple(fresh[:TOP])
+        return TopValues(counted, more, **tops, reached=reached, campaigns=some, new_campaigns=new)
+
+    async def replies(self, since: int, until: int) -> Replies:
+        """What next hops said to messages of a period, of all tenants."""
+        found = await gather_all(part.replies(since, until) for part in self._parts)
+        accepted, put_off, refused = (
+            sum(getattr(each, name) for each in found) for name in ("accepted", "put_off", "refused")
+        )
+        return Replies(accepted, put_off, refused, any(each.more for each in found))
 
 
 class ShardedSightings(StoredSightings):

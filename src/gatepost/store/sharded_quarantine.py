@@ -12,7 +12,7 @@ from typing import Any
 from gatepost.store.audit import CLI, Actor
 from gatepost.store.digests import Digest, Digests
 from gatepost.store.errors import NotFound
-from gatepost.store.feedback import NO_FEATURES, Correction, FeedbackReports, Noted, TextFeatures
+from gatepost.store.feedback import NO_FEATURES, Before, Correction, FeedbackReports, Noted, TextFeatures
 from gatepost.store.found_values import FoundValues, add_values
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.look_backs import MAX_ANNOUNCED, LookBacks
@@ -137,12 +137,12 @@ class ShardedQuarantine(QuarantineRecords):
             return await self._of(wanted.tenant).count(wanted)
         return sum_counts(await gather_all(part.count(wanted) for part in self._parts))
 
-    async def explore(self, wanted: HeldFilter) -> FoundValues:
+    async def explore(self, wanted: HeldFilter, only: Sequence[str] = ()) -> FoundValues:
         """What a search finds at a glance."""
         wanted = hoist(wanted)
         if wanted.tenant is not None:
-            return await self._of(wanted.tenant).explore(wanted)
-        return add_values(await gather_all(part.explore(wanted) for part in self._parts))
+            return await self._of(wanted.tenant).explore(wanted, only)
+        return add_values(await gather_all(part.explore(wanted, only) for part in self._parts))
 
     async def newer(self, wanted: HeldFilter, mail: HeldMessage) -> str | None:
         """The ggrid of the message that stands before this one in a list of held mail."""
@@ -212,6 +212,13 @@ class ShardedFeedback(FeedbackReports):
         """Store a report of a message, wherever it is."""
         place = self._databases.place_of(tenant) if tenant else await self._find_place(ggrid)
         return await self._parts[place].report_wrong(ggrid, says, by, tenant, features)
+
+    async def take_back(
+        self, ggrid: str, says: Correction, before: Before, by: Actor, tenant: str | None = None
+    ) -> bool:
+        """Take a report back, wherever the message is."""
+        place = self._databases.place_of(tenant) if tenant else await self._find_place(ggrid)
+        return await self._parts[place].take_back(ggrid, says, before, by, tenant)
 
     async def _find_place(self, ggrid: str) -> int:
         records = await find_everywhere([part.find(ggrid) for part in self._messages])
@@ -303,6 +310,15 @@ class ShardedPrivacy(Privacy):
         """Delete digests, releases, requests and entries of a recipient."""
         # One after the other: what is in the first database is deleted, and counted, once.
         return sum([await part.erase_recipient_data(person) for part in self._parts])
+
+    async def settings_about(self, person: Person) -> tuple[tuple[str, str, str], ...]:
+        """Where the address stands for somebody: who has deleted or released held mail is beside the mail."""
+        found = await gather_all(part.settings_about(person) for part in self._parts)
+        return tuple(dict.fromkeys(each for some in found for each in some))
+
+    async def erase_settings(self, person: Person, found: Sequence[tuple[str, str, str]], pseudonym: str) -> int:
+        """Put the pseudonym for who has changed something."""
+        return sum([await part.erase_settings(person, found, pseudonym) for part in self._parts])
 
 
 class ShardedTenants(Tenants):

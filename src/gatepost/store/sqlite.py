@@ -19,6 +19,7 @@ has a connection of its own, because it is one statement from its first batch to
 import asyncio
 import contextlib
 import os
+import struct
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -62,6 +63,9 @@ P = TypeVar("P", bound="PendingChange")
 # "Gpst": tells our files from other programs' SQLite databases (`PRAGMA application_id`).
 APPLICATION_ID = 0x47707374
 BUSY_MILLISECONDS = 10_000
+# Of the header of a file: its first bytes, the change counter, and whose file it is.
+_HEADER, _MAGIC = struct.Struct(">16s8xI40xI"), b"SQLite format 3\0"
+_LOOK_AGAIN_SECONDS = 0.01
 
 _OTHER_PROGRAM = "{} is a database of another program; name another file in storage.url."
 _PRAGMAS = """
@@ -260,15 +264,100 @@ class WritesChanges(ABC):
         """How many changes were written, in how many commits, and how many commits failed."""
 
 
+class OpenFile:
+    """The files that a connection writes to. One that was moved away, deleted or replaced meanwhile is still written
+    to, and everything in it is gone when the connection ends; one that somebody has copied another file over, such as a
+    backup, is mixed with what SQLite knows of the old one. So that is looked at before every commit: which files the
+    names belong to, and the first bytes of the database (sqlite.org/fileformat2.html, "The Database Header"), whose
+    change counter never falls as long as SQLite alone writes the file.
+
+    The header is read through the descriptor that SQLite has open. Another one must not be opened here: closing it
+    would end the locks of this process on the file (fcntl(2), "Record locking").
+    """
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        # A database in memory has none.
+        name = connection.filename
+        self._files: tuple[Path, ...] = (Path(name), Path(f"{name}-wal")) if name else ()
+        self._known: dict[Path, tuple[int, int]] = {}
+        self._descriptor = -1
+        self._counter = 0
+
+    def check(self) -> None:
+        """Raise `StorageError` where a file is no longer the one that was opened, or was overwritten."""
+        for file in self._files:
+            try:
+                found = file.stat()
+                seen = found.st_dev, found.st_ino
+            except OSError:
+                seen = None
+            if seen is not None and file not in self._known:
+                self._known[file] = seen
+            elif seen != self._known.get(file):
+                raise StorageError(
+                    f"{file} was moved, deleted or replaced while it is in use: put it back, or restart the service."
+                )
+        if self._files and not self._is_own():
+            # A checkpoint of another process may have been writing the header at this moment.
+            time.sleep(_LOOK_AGAIN_SECONDS)
+            if not self._is_own():
+                raise StorageError(
+                    f"{self._files[0]} was overwritten while it is in use: stop the service and restore a backup."
+                )
+
+    def _is_own(self) -> bool:
+        """Whether the file has a header of ours that is not older than what was seen; True where it has none yet."""
+        descriptor = self._find_descriptor()
+        header = os.pread(descriptor, _HEADER.size, 0) if descriptor is not None else b""
+        if descriptor is None or (not header and not self._counter):
+            return True
+        if len(header) < _HEADER.size:
+            return False
+        magic, counter, owner = _HEADER.unpack(header)
+        # The owner of a new file is in the log until the first checkpoint.
+        is_new = not owner and not self._counter
+        if magic != _MAGIC or (owner != APPLICATION_ID and not is_new) or counter < self._counter:
+            return False
+        self._counter = 0 if is_new else counter
+        return True
+
+    def _find_descriptor(self) -> int | None:
+        """A descriptor of this process on the database; None where the system does not tell."""
+        wanted = self._known.get(self._files[0])
+        with contextlib.suppress(OSError):
+            if self._descriptor >= 0 and _identify(self._descriptor) == wanted:
+                return self._descriptor
+        with contextlib.suppress(OSError):
+            for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+                with contextlib.suppress(OSError):
+                    if _identify(int(name)) == wanted:
+                        self._descriptor = int(name)
+                        return self._descriptor
+        return None
+
+
+def _identify(descriptor: int) -> tuple[int, int]:
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino
+
+
 class GroupCommits:
     """Commits groups of changes on one connection, and counts."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
+        self._file = OpenFile(connection)
         self.changes = self.commits = self.failures = 0
 
     def commit(self, group: Sequence[PendingChange]) -> None:
         """Apply all changes in one commit. A change that fails fails alone: its neighbours are applied without it."""
+        try:
+            self._file.check()
+        except StorageError as fault:
+            self.failures += 1
+            for pending in group:
+                pending.fault = fault
+            return
         try:
             self._commit(group)
         except (apsw.BusyError, apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CorruptError) as fault:
@@ -460,6 +549,7 @@ class SqliteEngine(Engine):
 
     is_local = True
     keeps_held_bytes = True
+    joins_by_lookup = True
 
     def __init__(self, path: Path, writer: WritesChanges | None = None) -> None:
         self._path = path

@@ -35,9 +35,12 @@ if TYPE_CHECKING:
     import gatepost.store.privacy
     import gatepost.store.publishing
     import gatepost.store.quarantine
+    import gatepost.store.recipient_notices
     import gatepost.store.recipients
+    import gatepost.store.removed_mail
     import gatepost.store.sealed_secrets
     import gatepost.store.second_factors
+    import gatepost.store.sent_reports
     import gatepost.store.sessions
     import gatepost.store.sightings
     import gatepost.store.tenants
@@ -65,10 +68,13 @@ class Store:
     bulk_actions: gatepost.store.bulk_actions.BulkActions
     message_notes: gatepost.store.message_notes.MessageNotes
     recipients: gatepost.store.recipients.Recipients
+    recipient_notices: gatepost.store.recipient_notices.RecipientNotices
+    removed_mail: gatepost.store.removed_mail.RemovedMail
     digests: gatepost.store.digests.Digests
     feedback: gatepost.store.feedback.FeedbackReports
     learning: gatepost.store.learning.Learning
     reported_domains: gatepost.store.domain_reports.ReportedDomains
+    sent_reports: gatepost.store.sent_reports.SentReports
     tenants: gatepost.store.tenants.Tenants
     lists: gatepost.store.lists.Lists
     list_lookup: gatepost.store.list_lookup.ListLookup

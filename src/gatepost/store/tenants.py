@@ -74,6 +74,8 @@ _DELETE_SOME = (
     "DELETE FROM training_reports WHERE id IN (SELECT id FROM training_reports WHERE scope = $1 LIMIT $2)",
     "DELETE FROM learnt_models WHERE id IN (SELECT id FROM learnt_models WHERE scope = $1 LIMIT $2)",
     "DELETE FROM learning_runs WHERE scope IN (SELECT scope FROM learning_runs WHERE scope = $1 LIMIT $2)",
+    "DELETE FROM recipient_notices WHERE id IN (SELECT id FROM recipient_notices WHERE scope = $1 LIMIT $2)",
+    "DELETE FROM removed_mail WHERE ggrid IN (SELECT ggrid FROM removed_mail WHERE scope = $1 LIMIT $2)",
     *(
         f"DELETE FROM {table} WHERE scope = $1 AND day IN (SELECT day FROM {table} WHERE scope = $1 LIMIT $2)"  # noqa: S608
         for table in ("reported_sources", "reported_days", "domain_reports", "reported_domains")
@@ -132,6 +134,7 @@ _DELETE = (
     "DELETE FROM scopes WHERE scope = $1",
     "DELETE FROM tenants WHERE uid = $1",
     "DELETE FROM rule_sets WHERE scope = $1",
+    "DELETE FROM alert_definitions WHERE name LIKE $1 || ':%'",
     "DELETE FROM digest_uses WHERE digest IN (SELECT id FROM digests WHERE scope = $1)",
     "DELETE FROM digests WHERE scope = $1",
     "DELETE FROM digest_runs WHERE scope = $1",

@@ -24,6 +24,7 @@ from typing import TypeAlias
 import apsw
 import msgspec
 
+from gatepost.kinds import SENDER_FIRST_CONTACT
 from gatepost.lists.links import split_url
 from gatepost.store.engine import (
     Many,
@@ -217,12 +218,19 @@ TOP = 8
 # Hosts whose messages are counted: those with the most among the records that were read.
 COUNTED_HOSTS = 3 * TOP
 _TRIAL = "\ntrial\n"
+_FIRST_CONTACT = f"\n{SENDER_FIRST_CONTACT.id}\n"
 # What nobody is attacked by.
 _HARMLESS = frozenset({"clean", "bulk"})
 
 _ROWS = """SELECT id, verdict, tenant, sender, sender_domain, recipients, tags, evidence, completed, subject
 FROM message_search WHERE completed >= $1 AND completed < $2{} ORDER BY completed DESC, id DESC LIMIT $3"""
 _ALL_TENANTS, _OF_TENANT = _ROWS.format(""), _ROWS.format(" AND tenant = $4")
+# Subjects of the week before, to tell which campaigns are new.
+_EARLIER = """SELECT verdict, subject FROM message_search
+WHERE completed >= $1 AND completed < $2{} ORDER BY completed DESC, id DESC LIMIT $3"""
+_EARLIER_OF_ALL, _EARLIER_OF_TENANT = _EARLIER.format(""), _EARLIER.format(" AND tenant = $4")
+_EARLIER_MILLISECONDS = 7 * 86_400_000
+_REPLIES = "SELECT code FROM deliveries WHERE completed >= $1 AND completed < $2 ORDER BY completed DESC LIMIT $3"
 _DECIDED_ROWS = """SELECT decision, tags, completed FROM message_search
 WHERE completed >= $1 AND completed < $2{} ORDER BY completed DESC, id DESC LIMIT $3"""
 _DECIDED_OF_ALL, _DECIDED_OF_TENANT = _DECIDED_ROWS.format(""), _DECIDED_ROWS.format(" AND tenant = $4")
@@ -234,7 +242,9 @@ class TopValues(msgspec.Struct, frozen=True):
     """The most frequent values, each with its number of messages. Targets are recipients of mail that was neither clean
     nor bulk. Hosts are those that links of such mail lead to, counted in all mail. `counted` messages were looked at;
     with `more` the period has others, which are older than `reached`. Campaigns are subjects of such mail that came
-    more than once but for digits: a message of each, the subject, and the number."""
+    more than once but for digits: a message of each, the subject, and the number; new ones are those that the newest
+    `COUNTED` messages of the seven days before did not have. Newcomers are domains of envelope senders that wrote for
+    the first time, by the finding that says so."""
 
     counted: int = 0
     more: bool = False
@@ -246,6 +256,18 @@ class TopValues(msgspec.Struct, frozen=True):
     hosts: tuple[tuple[str, int], ...] = ()
     reached: int = 0
     campaigns: tuple[tuple[str, str, int], ...] = ()
+    new_campaigns: tuple[tuple[str, str, int], ...] = ()
+    newcomers: tuple[tuple[str, int], ...] = ()
+
+
+class Replies(msgspec.Struct, frozen=True):
+    """What next hops said to the newest messages that were sent on in a period: accepted (2xx), put off (4xx, or no
+    reply), refused (5xx). With `more` the period has others."""
+
+    accepted: int = 0
+    put_off: int = 0
+    refused: int = 0
+    more: bool = False
 
 
 class FindingCounts(msgspec.Struct, frozen=True):
@@ -307,11 +329,23 @@ class Traffic(Operations):
         some = tuple(bad[:: -(-len(bad) // READ_FOR_LINKS)]) if bad else ()
         details = (yield Read(_DETAILS, (Many(some), since, until))) if some else ()
         hosts = {number: _link_hosts(packed) for number, packed in details}
+        before = (since - _EARLIER_MILLISECONDS, since, COUNTED)
+        earlier = yield Read(_EARLIER_OF_TENANT, (*before, scope)) if scope else Read(_EARLIER_OF_ALL, before)
+        known = {without_digits(subject) for verdict, subject in earlier if verdict not in _HARMLESS}
         campaigns = _count_subjects(rows)
         ids = tuple(row[0] for row, _ in campaigns)
         ggrids = dict((yield Read(_GGRIDS, (Many(ids), since, until)))) if ids else {}
         named = tuple((ggrids[row[0]], row[9], count) for row, count in campaigns if row[0] in ggrids)
-        return msgspec.structs.replace(_count(rows, len(found) > COUNTED, hosts), campaigns=named)
+        fresh = tuple(each for each in named if without_digits(each[1]) not in known)
+        counted = _count(rows, len(found) > COUNTED, hosts)
+        return msgspec.structs.replace(counted, campaigns=named[:TOP], new_campaigns=fresh[:TOP])
+
+    @large_query
+    def replies(self, since: int, until: int) -> Work[Replies]:
+        """What next hops said to messages of a period, of all tenants."""
+        codes = [row[0] for row in (yield Read(_REPLIES, (since, until, COUNTED + 1)))]
+        accepted, refused = (sum(code // 100 == kind for code in codes[:COUNTED]) for kind in (2, 5))
+        return Replies(accepted, len(codes[:COUNTED]) - accepted - refused, refused, len(codes) > COUNTED)
 
 
 def _divide(since: int, until: int, step: int) -> tuple[int, int, int]:
@@ -330,7 +364,7 @@ def _count_subjects(rows: Sequence[Row]) -> list[tuple[Row, int]]:
         if row[1] not in _HARMLESS and (shape := without_digits(row[9])):
             newest.setdefault(shape, row)
             counts[shape] += 1
-    return [(newest[shape], count) for shape, count in counts.most_common(TOP) if count > 1]
+    return [(newest[shape], count) for shape, count in counts.most_common(3 * TOP) if count > 1]
 
 
 def _count_hosts(rows: Sequence[Row], hosts: Mapping[int, set[str]]) -> tuple[tuple[str, int], ...]:
@@ -356,6 +390,7 @@ def _count(rows: Sequence[Row], more: bool, hosts: Mapping[int, set[str]]) -> To
         findings=_top(tag for row in rows for tag in _lines(row[6])),
         tenants=_top(row[2] for row in rows if row[2]),
         hosts=_count_hosts(rows, hosts),
+        newcomers=_top(row[4] for row in rows if row[4] and _FIRST_CONTACT in row[6]),
         reached=rows[-1][8] if rows else 0,
     )
 

@@ -20,22 +20,27 @@ message, never takes part in a fit: on it a new model has to do better than the 
 """
 
 import math
+import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from zlib import crc32
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from gatepost.mail.message import Message
 from gatepost.sender_history import list_organisations
 from gatepost.speedups import native
 from gatepost.textmodel.features import Features
 
-Row = NDArray[np.uint16]
+# Only training needs numpy, and imports it there; workers score without.
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+Row = tuple[int, ...]
 
 SPACE = 1 << 16
 MAX_WORDS = 180
@@ -71,12 +76,13 @@ def _list_others(seen: Features, sites: Iterable[str]) -> list[str]:
 def pack_row(names: Iterable[str]) -> bytes:
     """Return the hashes of names, each once and in order, as little-endian numbers of two bytes."""
     numbers = {crc32(name.encode("utf-8", "surrogatepass")) & (SPACE - 1) for name in names}
-    return np.array(sorted(numbers), "<u2").tobytes()
+    return struct.pack(f"<{len(numbers)}H", *sorted(numbers))
 
 
 def read_row(packed: bytes) -> Row:
     """Return a row from its bytes; of what is too long the start."""
-    return np.frombuffer(packed[: min(len(packed), MAX_ROW) // 2 * 2], "<u2")
+    count = min(len(packed), MAX_ROW) // 2
+    return struct.unpack_from(f"<{count}H", packed)
 
 
 def _shorten(word: str) -> str:
@@ -107,19 +113,19 @@ class LearntModel(msgspec.Struct, frozen=True, dict=True):
     proof: bytes = b""
 
     @cached_property
-    def table(self) -> NDArray[np.float32]:
-        """The weight of every number; 0 for those that no report had."""
-        table = np.zeros(SPACE, np.float32)
-        table[np.frombuffer(self.numbers, "<u2")] = np.frombuffer(self.weights, "<f2").astype(np.float32)
-        return table
+    def table(self) -> dict[int, float]:
+        """The weight of every number that a report had."""
+        count = len(self.numbers) // 2
+        numbers, weights = struct.unpack(f"<{count}H", self.numbers), struct.unpack(f"<{count}e", self.weights)
+        return dict(zip(numbers, weights, strict=True))
 
     def score(self, row: Row) -> float:
         """Return the log-odds that a message with this row is unwanted."""
-        weights = self.table[row]
-        known = int(np.count_nonzero(weights))
+        weights = [weight for number in row if (weight := self.table.get(number))]
+        known = len(weights)
         if not known:
             return 0.0
-        raw = float(weights.sum()) / math.sqrt(len(row)) + self.bias
+        raw = sum(weights) / math.sqrt(len(row)) + self.bias
         return max(-_MAX_LOGIT, min(_MAX_LOGIT, raw * known / (known + HALF)))
 
     def to_bytes(self) -> bytes:
@@ -127,8 +133,10 @@ class LearntModel(msgspec.Struct, frozen=True, dict=True):
         return msgspec.msgpack.encode(self)
 
 
-def make_model(table: NDArray[np.float64], bias: float, reports: int) -> LearntModel:
+def make_model(table: "Floats", bias: float, reports: int) -> LearntModel:
     """Return a model with the weights of a table, without those that are nothing."""
+    import numpy as np
+
     small = table.astype("<f2")
     numbers = np.flatnonzero(small).astype("<u2")
     return LearntModel(numbers.tobytes(), small[numbers].tobytes(), float(bias), reports)
@@ -142,9 +150,9 @@ def parse_learnt(packed: bytes) -> LearntModel | None:
         model = msgspec.msgpack.decode(packed, type=LearntModel)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-    weights = np.frombuffer(model.weights[: len(model.weights) // 2 * 2], "<f2")
+    weights = struct.unpack_from(f"<{len(model.weights) // 2}e", model.weights)
     sound = len(model.numbers) == len(model.weights) and len(model.weights) % 2 == 0 and model.format == FORMAT
-    return model if sound and math.isfinite(model.bias) and bool(np.isfinite(weights).all()) else None
+    return model if sound and math.isfinite(model.bias) and all(map(math.isfinite, weights)) else None
 
 
 class LearntModels(msgspec.Struct, frozen=True):
@@ -173,8 +181,6 @@ def parse_learnt_models(packed: bytes | memoryview) -> LearntModels:
         return NO_MODELS
     return LearntModels(tuple(model for model in map(parse_learnt, each[:2]) if model))
 
-
-Floats = NDArray[np.float64]
 
 PASSES = 150
 PENALTY = 0.01
@@ -214,8 +220,10 @@ def train_pool(rows: Sequence[PoolRow]) -> LearntModel | None:
     return make_model(table, bias, len(rows))
 
 
-def limit_parties(rows: Sequence[PoolRow]) -> Floats:
+def limit_parties(rows: Sequence[PoolRow]) -> "Floats":
     """Return the weight of each row: less than 1 where its reporter, mailbox or sender's domain has many."""
+    import numpy as np
+
     total = float(len(rows))
     weights = np.array([row.weight for row in rows], np.float64)
     for names, most, share in (
@@ -231,11 +239,13 @@ def limit_parties(rows: Sequence[PoolRow]) -> Floats:
     return weights
 
 
-def _fit(rows: Sequence[PoolRow], weights: Floats) -> tuple[Floats, float]:
+def _fit(rows: Sequence[PoolRow], weights: "Floats") -> "tuple[Floats, float]":
+    import numpy as np
+
     truth = np.array([row.unwanted for row in rows], np.float64)
     columns = [read_row(row.features) for row in rows]
     lengths = np.array([len(column) for column in columns])
-    flat = np.concatenate(columns).astype(np.int64)
+    flat = np.concatenate([np.array(column, np.int64) for column in columns])
     known, places = np.unique(flat, return_inverse=True)
     owners = np.repeat(np.arange(len(rows)), lengths)
     values = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths)
@@ -260,9 +270,13 @@ def _fit(rows: Sequence[PoolRow], weights: Floats) -> tuple[Floats, float]:
     return whole, bias
 
 
-def _bound_curvature(places: NDArray[np.int64], owners: NDArray[np.int64], values: Floats, loads: Floats) -> float:
+def _bound_curvature(
+    places: "NDArray[np.int64]", owners: "NDArray[np.int64]", values: "Floats", loads: "Floats"
+) -> float:
     """Return a bound of the largest eigenvalue of the weighed rows: the largest sum of a column times that of a row
     (Schur's test)."""
+    import numpy as np
+
     columns = np.bincount(places, values * loads[owners])
     rows = np.bincount(owners, values)
     return float(columns.max(initial=0) * rows.max(initial=0)) + float(loads.sum())

@@ -31,21 +31,26 @@ from io import BytesIO
 from itertools import islice, repeat
 from operator import add, mul
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from zipfile import BadZipFile
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
+from gatepost.kept_results import load_kept
 from gatepost.near_duplicates import MarkedSignatures, Signature, index_marked
 from gatepost.speedups import native
 from gatepost.textmodel.concepts import CONCEPT
 from gatepost.textmodel.features import MARK, Features, normalise_word
 
-Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.int32]
+# numpy is imported where it is used: a loader that has native code and the shipped model does without, and saves a
+# tenth of its start.
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.int32]
+    Floats: TypeAlias = NDArray[np.float32]
 Sums: TypeAlias = tuple[float, float, float]
-Floats: TypeAlias = NDArray[np.float32]
 
 FORMAT = 2
 MARK_SCALE = 1.0
@@ -99,11 +104,13 @@ class Hits(msgspec.Struct, frozen=True):
 class RowTable:
     """Words and pairs by their rows: the Python twin of `RowTable` in `_speedups.c`."""
 
-    def __init__(self, words: tuple[str, ...], pairs: Numbers, weights: Floats) -> None:
+    def __init__(self, words: tuple[str, ...], pairs: "Numbers", weights: "Floats") -> None:
+        import numpy as np
+
         self._words = {word: row for row, word in enumerate(words)}
         self._pairs = {key: row for row, key in enumerate(pairs.tolist(), len(words))}
         self._base = len(words) + 1
-        self._weights = weights
+        self._weights = np.asarray(weights)
 
     def find(
         self, text: list[str], rest: list[str], marks: list[str], normalise: Callable[[str], str], window: int
@@ -124,6 +131,8 @@ class RowTable:
 
     def heaviest(self, text: bytes, marks: bytes, text_scale: float, mark_scale: float, most: int) -> list[int]:
         """Return the rows that weigh most for unwanted mail, heaviest first; of equal ones the text, then the lower."""
+        import numpy as np
+
         in_text, noted = np.sort(np.frombuffer(text, np.int32)), np.sort(np.frombuffer(marks, np.int32))
         rows = np.concatenate((in_text, noted))
         scales = np.repeat(np.array((text_scale, mark_scale), np.float32), (len(in_text), len(noted)))
@@ -131,8 +140,8 @@ class RowTable:
         order = np.argsort(-weights, kind="stable")[:most]
         return [int(rows[place]) for place in order if weights[place] > 0]
 
-    def _sum(self, rows: Numbers) -> Sums:
-        first, second, third = self._weights[rows].sum(axis=0, dtype=np.float64).tolist()
+    def _sum(self, rows: "Numbers") -> Sums:
+        first, second, third = self._weights[rows].sum(axis=0, dtype="float64").tolist()
         return first, second, third
 
 
@@ -158,9 +167,9 @@ class Model(msgspec.Struct, frozen=True, dict=True):
     follow; `weights` and `bias` have a column each for unwanted, phishing and fraud; `slope` and `offset` calibrate."""
 
     words: tuple[str, ...]
-    pairs: Numbers
-    weights: Floats
-    bias: Floats
+    pairs: "Numbers"
+    weights: "Floats"
+    bias: "Floats"
     slope: float = 1.0
     offset: float = 0.0
     about: dict[str, Any] = {}
@@ -217,21 +226,25 @@ class Model(msgspec.Struct, frozen=True, dict=True):
 
     def to_bytes(self) -> bytes:
         """Return the model as a file."""
+        import numpy as np
+
         packed = BytesIO()
         about = json.dumps({"format": FORMAT, "slope": self.slope, "offset": self.offset, **self.about}, sort_keys=True)
         np.savez_compressed(
             packed,
             words=np.frombuffer("\n".join(self.words).encode(), np.uint8),
             pairs=self.pairs,
-            weights=self.weights.astype(np.float16),
+            weights=np.asarray(self.weights, np.float16),
             bias=self.bias,
             about=np.frombuffer(about.encode(), np.uint8),
         )
         return packed.getvalue()
 
 
-def _unite_rows(*rows: list[int]) -> Numbers:
+def _unite_rows(*rows: list[int]) -> "Numbers":
     """Return each known row once."""
+    import numpy as np
+
     found: set[int] = set().union(*rows)
     found.discard(NOWHERE)
     return np.fromiter(found, np.int32, len(found))
@@ -281,6 +294,8 @@ def silence_assurances(model: Model) -> Model:
 
 def parse_model(content: bytes) -> Model:
     """Return a model from a file's bytes. Nothing in it is run."""
+    import numpy as np
+
     try:
         with np.load(BytesIO(content), allow_pickle=False) as packed:
             about = json.loads(packed["about"].tobytes())
@@ -305,8 +320,45 @@ def load_model(path: Path) -> Model:
 
 @cache
 def load_shipped_model() -> Model:
-    """Return the model that comes with the package."""
-    return parse_model((files("gatepost.textmodel") / "shipped.npz").read_bytes())
+    """Return the model that comes with the package. For native code it is kept as it is read from memory, since to
+    unpack it takes longer than to read mail with it."""
+    content = (files("gatepost.textmodel") / "shipped.npz").read_bytes()
+    if not native:
+        return parse_model(content)
+    kept = load_kept(
+        __file__, "kept-model", [content, Path(__file__).read_bytes()], KeptModel, lambda: keep_model(content)
+    )
+    return kept.open()
+
+
+class KeptModel(msgspec.Struct, frozen=True):
+    """A model whose numbers are bytes, as this machine has them in memory."""
+
+    words: str
+    pairs: bytes
+    weights: bytes
+    bias: bytes
+    slope: float
+    offset: float
+    about: dict[str, Any]
+
+    def open(self) -> Model:
+        """Return the model over these bytes, without numpy."""
+        words = tuple(self.words.split("\n"))
+        pairs: Any = memoryview(self.pairs).cast("q")
+        weights: Any = memoryview(self.weights).cast("f", (len(words) + len(pairs), 3))
+        bias: Any = memoryview(self.bias).cast("f")
+        return Model(words, pairs, weights, bias, self.slope, self.offset, self.about)
+
+
+def keep_model(content: bytes) -> KeptModel:
+    """Return the model of a file's bytes as it is kept."""
+    import numpy as np
+
+    model = parse_model(content)
+    pairs, weights = np.asarray(model.pairs, np.int64).tobytes(), np.asarray(model.weights, np.float32).tobytes()
+    bias = np.asarray(model.bias, np.float32).tobytes()
+    return KeptModel("\n".join(model.words), pairs, weights, bias, model.slope, model.offset, model.about)
 
 
 OWN = "own.npz"
@@ -404,3 +456,16 @@ def save_feedback(data: Path, raw: bytes, wanted: bool) -> str:
     fresh.replace(place / name)
     (other / name).unlink(missing_ok=True)
     return name
+
+
+def take_feedback_back(data: Path, sha256: str, wanted: bool | None) -> None:
+    """Have what was said of a message as it was before: wanted, unwanted, or nothing (None)."""
+    sides = {side: data / FEEDBACK_FOLDER / side / f"{sha256}.eml" for side in ("ham", "spam")}
+    found = next((path for path in sides.values() if path.is_file()), None)
+    if found is None:
+        return
+    if wanted is None:
+        found.unlink(missing_ok=True)
+    elif (place := sides["ham" if wanted else "spam"]) != found:
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        found.replace(place)

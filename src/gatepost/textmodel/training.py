@@ -32,9 +32,10 @@ from numpy.typing import NDArray
 
 from gatepost.textmodel.features import NAME, SUBJECT, Features, normalise_word
 from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
-from gatepost.textmodel.model import MARK_SCALE, Floats, Model, find_rows, make_pair_keys, silence_assurances
+from gatepost.textmodel.model import MARK_SCALE, Model, find_rows, make_pair_keys, silence_assurances
 
 T = TypeVar("T", str, int)
+Floats: TypeAlias = NDArray[np.float32]
 
 MIN_MESSAGES = 4
 MIN_COLLECTIONS = 2
@@ -329,7 +330,7 @@ class _Trainer:
 
 def find_heaviest(model: Model, count: int = 40) -> Iterator[tuple[str, float]]:
     """Yield the rows that weigh most for unwanted mail and, after them, for wanted mail."""
-    order = np.argsort(-model.weights[:, 0], kind="stable")
+    order = np.argsort(-np.asarray(model.weights)[:, 0], kind="stable")
     for row in (*order[:count].tolist(), *order[: -count - 1 : -1].tolist()):
         yield model.name(row), float(model.weights[row, 0])
 

@@ -60,8 +60,17 @@ def build_view(raw: bytes) -> View:
         passages=_list_passages(message.texts, left_out),
         links=_list_within(links, _show_link, values.ALL_LINKS, values.MAX_LINKS, "links", left_out),
         pictures=_list_pictures(message, left_out),
+        pages=len(find_html(message)),
         left_out=tuple(islice((*left_out, *_list_unread(message)), values.MAX_NOTES)),
     )
+
+
+def find_html(message: Message) -> tuple[Part, ...]:
+    """Return the parts that a mail program shows as HTML, without other readings of their bytes and without files."""
+    shown = {
+        text.where for text in message.texts if text.form == "html" and not text.attached and "~" not in text.where
+    }
+    return tuple(part for part in message.parts if part.path in shown)[: values.MAX_PAGES]
 
 
 def _list_known_fields(fields: Iterable[Field]) -> tuple[HeaderLine, ...]:
@@ -198,29 +207,33 @@ def draw_picture(raw: bytes, index: int) -> Picture | NotShown:
     found = next(islice(listed, index, None), None) if index >= 0 else None
     if found is None:
         return NotShown("there is no such picture")
-    part, kind = found
+    return draw_anew(*found)
+
+
+def draw_anew(part: Part, kind: str, pixels: int = MAX_SHOWN_PIXELS) -> Picture | NotShown:
+    """Return one picture drawn anew, of at most so many pixels."""
     if reason := find_refusal(part.content, kind):
         return NotShown(reason)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return _redraw(part.content, kind)
+            return _redraw(part.content, kind, pixels)
         except MemoryError:
             raise
         except Exception as fault:  # noqa: BLE001  a decoder may stumble over a broken picture in any way it likes
             return NotShown(f"the picture is broken ({type(fault).__name__})")
 
 
-def _redraw(content: bytes, kind: str) -> Picture | NotShown:
+def _redraw(content: bytes, kind: str, pixels: int) -> Picture | NotShown:
     with open_image(content, kind) as image:
         size = image.size
         # What the decoder reads may be larger than what the header said to us.
         if is_too_large(content, kind, size):
             return NotShown(TOO_LARGE)
         if kind == "jpeg":
-            image.draft("RGB", _compute_target_size(size))
+            image.draft("RGB", _compute_target_size(size, pixels))
         is_moving = bool(getattr(image, "is_animated", False))
-        paper = _paste_on_white(image)
+        paper = _paste_on_white(image, pixels)
         # A new picture of nothing but pixels: what Pillow knows of the old one, it would write into the new.
         bare = Image.frombytes("RGB", paper.size, paper.tobytes())
     packed = BytesIO()
@@ -231,22 +244,22 @@ def _redraw(content: bytes, kind: str) -> Picture | NotShown:
     return Picture(png, *bare.size, reduced=bare.size != size, moving=is_moving)
 
 
-def _paste_on_white(image: Image.Image) -> Image.Image:
+def _paste_on_white(image: Image.Image, pixels: int) -> Image.Image:
     """Return the picture on white, not larger than is shown."""
     if "A" in image.getbands() or "transparency" in image.info:
-        full = _reduce(image.convert("RGBA"))
+        full = _reduce(image.convert("RGBA"), pixels)
         paper = Image.new("RGB", full.size, "white")
         paper.paste(full, mask=full.getchannel("A"))
         return paper
-    return _reduce(image if image.mode == "RGB" else image.convert("RGB"))
+    return _reduce(image if image.mode == "RGB" else image.convert("RGB"), pixels)
 
 
-def _reduce(image: Image.Image) -> Image.Image:
-    goal = _compute_target_size(image.size)
+def _reduce(image: Image.Image, pixels: int) -> Image.Image:
+    goal = _compute_target_size(image.size, pixels)
     return image if goal == image.size else image.resize(goal, Image.Resampling.BOX)
 
 
-def _compute_target_size(size: tuple[int, int]) -> tuple[int, int]:
+def _compute_target_size(size: tuple[int, int], pixels: int) -> tuple[int, int]:
     width, height = size
-    factor = max(sqrt(width * height / MAX_SHOWN_PIXELS), max(size) / MAX_SHOWN_SIDE, 1.0)
+    factor = max(sqrt(width * height / pixels), max(size) / MAX_SHOWN_SIDE, 1.0)
     return max(1, min(width, int(width / factor))), max(1, min(height, int(height / factor)))

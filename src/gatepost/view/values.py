@@ -9,6 +9,8 @@ from: the process that made it has read hostile bytes and is not trusted.
 """
 
 import re
+from base64 import b64encode
+from html import escape
 from typing import Annotated, Literal
 
 import msgspec
@@ -87,6 +89,16 @@ ALL_HIDDEN = 50_000
 ALL_LINKS = 200_000
 ALL_PICTURES = 40_000
 MAX_PNG = 4_000_000
+# Of HTML as the reader would have seen it.
+MAX_PAGES = 3
+MAX_PIECES = 20_000
+MAX_LOOK = 800
+MAX_MARKS = 12
+ALL_PAGE = 300_000
+ALL_LOOKS = 600_000
+MAX_PAGE_PICTURES = 20
+ALL_PAGE_PICTURES = 3_000_000
+MAX_DOCUMENT = 8_000_000
 
 _Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
 _Value = Annotated[str, msgspec.Meta(max_length=MAX_VALUE)]
@@ -159,7 +171,7 @@ class PictureLine(msgspec.Struct, frozen=True):
 
 class View(msgspec.Struct, frozen=True, tag="view"):
     """A whole message to look at. `headers` are the fields that people know, `fields` all of them in their order;
-    `left_out` says in sentences what is not shown or was not read."""
+    `pages` says how many parts can be shown as HTML; `left_out` says in sentences what is not shown or was not read."""
 
     headers: Annotated[tuple[HeaderLine, ...], msgspec.Meta(max_length=MAX_KNOWN_FIELDS)] = ()
     fields: Annotated[tuple[HeaderLine, ...], msgspec.Meta(max_length=MAX_FIELDS)] = ()
@@ -167,6 +179,7 @@ class View(msgspec.Struct, frozen=True, tag="view"):
     passages: Annotated[tuple[Passage, ...], msgspec.Meta(max_length=MAX_PASSAGES)] = ()
     links: Annotated[tuple[LinkLine, ...], msgspec.Meta(max_length=MAX_LINKS)] = ()
     pictures: Annotated[tuple[PictureLine, ...], msgspec.Meta(max_length=MAX_PICTURES)] = ()
+    pages: Annotated[int, msgspec.Meta(ge=0, le=MAX_PAGES)] = 0
     left_out: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=MAX_NOTES)] = ()
 
 
@@ -184,3 +197,157 @@ class NotShown(msgspec.Struct, frozen=True, tag="notShown"):
     """It could not be shown; `reason` is the end of a sentence."""
 
     reason: _Name
+
+
+# What a page may consist of. Names that HTML does not have are written as spans: `link`, `push` and `field`.
+PAGE_ELEMENTS = frozenset(
+    "address b big blockquote br caption center code col colgroup dd div dl dt em fieldset font h1 h2 h3 h4 h5 h6 hr i "
+    "legend li ol p pre q s small span strong sub sup table tbody td tfoot th thead tr u ul link push field".split()
+)
+_EMPTY = frozenset({"br", "hr", "col"})
+_SPANS = frozenset({"link", "push", "field"})
+PAGE_MARKS = frozenset(
+    "align valign width height border cellpadding cellspacing colspan rowspan bgcolor color size face dir".split()
+)
+_MARK = re.compile(r"[\w#%.,+ -]{1,80}\Z")
+# What decides how text looks and stands; nothing that fetches, moves, covers other things or runs.
+_PROPERTIES = frozenset(
+    "color background-color font font-family font-size font-weight font-style text-align text-decoration "
+    "text-transform line-height letter-spacing white-space direction vertical-align width max-width min-width height "
+    "max-height min-height margin margin-top margin-right margin-bottom margin-left padding padding-top padding-right "
+    "padding-bottom padding-left border border-top border-right border-bottom border-left border-color border-style "
+    "border-width border-radius border-collapse border-spacing list-style-type text-indent table-layout box-sizing "
+    "float clear display overflow word-break".split()
+)
+_COLOUR = r"#[0-9a-f]{3,8}\b|(?:rgb|hsl)a?\([0-9., %/]{1,60}\)"
+# Functions are those of colours; every other parenthesis, quote, escape or scheme makes a value unfit.
+_LOOK_VALUE = re.compile(rf"(?:{_COLOUR}|'[\w -]{{1,40}}'|[a-z0-9%.,/ +-])+\Z")
+_FOUND_COLOUR = re.compile(rf"{_COLOUR}|\b[a-z]{{3,20}}\b")
+_LARGE = re.compile(r"\d{5}")
+_NO_COLOUR = frozenset(
+    {"url", "none", "repeat", "scroll", "center", "top", "left", "right", "bottom", "fixed", "cover"}
+)
+
+
+def filter_look(declarations: str) -> str:
+    """Return those of some declarations that a page may have, written in one way: the same text is filtered by the
+    process that read the message, and again by the one that writes the page."""
+    kept: dict[str, str] = {}
+    for declaration in declarations.lower().split(";", 200)[:200]:
+        name, colon, value = declaration.partition(":")
+        name, value = name.strip(), " ".join(value.partition("!")[0].replace('"', "'").split())
+        if name == "background" and colon:
+            colours = _FOUND_COLOUR.findall(value.partition("url(")[0])
+            name, value = "background-color", next((each for each in colours if each not in _NO_COLOUR), "")
+        if name in _PROPERTIES and _LOOK_VALUE.match(value) and not _LARGE.search(value):
+            kept.pop(name, None)
+            kept[name] = value
+    look = ""
+    for name, value in kept.items():
+        if len(look) + len(name) + len(value) + 2 <= MAX_LOOK:
+            look += f"{name}:{value};"
+    return look
+
+
+_Look = Annotated[str, msgspec.Meta(max_length=MAX_LOOK)]
+_Mark = Annotated[str, msgspec.Meta(max_length=80)]
+_Piece = Annotated[str, msgspec.Meta(max_length=ALL_PAGE)]
+
+
+class Opened(msgspec.Struct, frozen=True, array_like=True, tag="o"):
+    """An element begins: one of `PAGE_ELEMENTS`, with the declarations and the attributes of old HTML that it may have.
+    `hint` is what is said of it beside it, such as the target of a link."""
+
+    name: _Name
+    look: _Look = ""
+    marks: Annotated[tuple[tuple[_Mark, _Mark], ...], msgspec.Meta(max_length=MAX_MARKS)] = ()
+    hint: _Label = ""
+
+
+class Ended(msgspec.Struct, frozen=True, array_like=True, tag="e"):
+    """The element that began last ends."""
+
+
+class Spot(msgspec.Struct, frozen=True, array_like=True, tag="p"):
+    """The place of a picture: the drawn one with that `index`, or with -1 what is `said` of one that is not shown."""
+
+    index: Annotated[int, msgspec.Meta(ge=-1, lt=MAX_PAGE_PICTURES)] = -1
+    width: _Count = 0
+    height: _Count = 0
+    alt: _Label = ""
+    said: _Label = ""
+
+
+class HtmlView(msgspec.Struct, frozen=True, tag="htmlView"):
+    """The HTML of a message as pieces that cannot act: texts, elements and places of pictures, which are PNG. It is no
+    markup, so that whoever writes the page writes all of its markup."""
+
+    pieces: Annotated[tuple[_Piece | Opened | Ended | Spot, ...], msgspec.Meta(max_length=MAX_PIECES)] = ()
+    pictures: Annotated[
+        tuple[Annotated[bytes, msgspec.Meta(max_length=MAX_PNG)], ...], msgspec.Meta(max_length=MAX_PAGE_PICTURES)
+    ] = ()
+    left_out: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=MAX_NOTES)] = ()
+
+
+_PAGE_STYLE = (
+    "html{background:#fff;color:#000;color-scheme:light}body{margin:8px;font:16px/1.4 system-ui,sans-serif;"
+    "overflow-wrap:anywhere}.link{color:#0000ee;text-decoration:underline;cursor:help}.push,.field,.spot"
+    "{display:inline-block;border:1px solid #777;padding:2px 8px;max-width:100%;box-sizing:border-box}"
+    ".push{background:#eee;border-radius:3px}.field{min-width:10em;min-height:1.5em;color:#555}"
+    ".spot{border:1px dashed #999;color:#555;background:#f4f4f4;font:12px system-ui,sans-serif;overflow:hidden}"
+    "img{max-width:100%}table{max-width:100%}"
+)
+
+
+def write_page(view: HtmlView, title: str) -> str:
+    """Return a document of the pieces. Every tag, attribute and style in it is written here: names are from the sets
+    above, texts are escaped, and the pictures are in it, so that it asks for nothing."""
+    head = f'<head><meta charset="utf-8"><title>{escape(title)}</title><style>{_PAGE_STYLE}</style></head>'
+    parts = [f'<!doctype html><html lang="en">{head}<body>']
+    room, open_names = MAX_DOCUMENT, list[str]()
+    for piece in view.pieces:
+        if isinstance(piece, str):
+            written = escape(_NOT_IN_HTML.sub("\ufffd", piece), quote=False)
+        elif isinstance(piece, Spot):
+            written = _write_spot(piece, view.pictures, room)
+        elif isinstance(piece, Ended):
+            written = f"</{open_names.pop()}>" if open_names else ""
+        else:
+            written = _write_start(piece)
+            name = "span" if piece.name in _SPANS else piece.name
+            if written and name not in _EMPTY:
+                open_names.append(name)
+        room -= len(written)
+        if room < 0:
+            break
+        parts.append(written)
+    parts += [f"</{name}>" for name in reversed(open_names)]
+    return "".join(parts) + "</body></html>"
+
+
+_NOT_IN_HTML = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def _write_start(piece: Opened) -> str:
+    if piece.name not in PAGE_ELEMENTS:
+        return "<span>"
+    look = filter_look(piece.look)
+    marks = "".join(f' {name}="{value}"' for name, value in piece.marks if name in PAGE_MARKS and _MARK.match(value))
+    kind = f' class="{piece.name}"' if piece.name in _SPANS else ""
+    style = f' style="{look}"' if look else ""
+    hint = f' title="{escape(piece.hint)}"' if piece.hint else ""
+    return f"<{'span' if kind else piece.name}{kind}{marks}{style}{hint}>"
+
+
+def _write_spot(spot: Spot, pictures: tuple[bytes, ...], room: int) -> str:
+    size = "".join(f' {name}="{number}"' for name, number in (("width", spot.width), ("height", spot.height)) if number)
+    if 0 <= spot.index < len(pictures):
+        packed = b64encode(pictures[spot.index]).decode()
+        if len(packed) < room:
+            return f'<img src="data:image/png;base64,{packed}" alt="{escape(spot.alt)}"{size}>'
+    wide = (
+        f' style="width:{min(spot.width, 2000)}px;height:{min(spot.height, 2000)}px;"'
+        if spot.width * spot.height
+        else ""
+    )
+    return f'<span class="spot" title="{escape(spot.said)}"{wide}>{escape(spot.alt or spot.said, quote=False)}</span>'

@@ -30,6 +30,8 @@ BOTTOM = 24
 # A character of a label, at most, at 12 pixels.
 CHARACTER = 8
 GAP = 12
+# A label that a wide chart has no room for on a phone, where labels are drawn larger.
+SPARE = ' class="spare"'
 _ROUND_STEPS = (1, 2, 5)
 
 
@@ -132,7 +134,8 @@ def _draw_grid(top: int, size: ChartSize) -> str:
         y, kind = _y_of(top * quarter / 4, top, size), "grid" if quarter else "axis"
         drawn.append(
             f'<line class="{kind}" x1="{LEFT}" x2="{size.width - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_shorten(top * quarter // 4)}</text>'
+            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end"{SPARE if quarter % 4 else ""}>'
+            f"{_shorten(top * quarter // 4)}</text>"
         )
     return "".join(drawn)
 
@@ -143,11 +146,13 @@ def _draw_labels(labels: Sequence[str], slot: float, size: ChartSize) -> str:
     places = [index for index, label in enumerate(labels) if label]
     every = max(1, -(-len(places) // most))
     drawn = []
-    for index in places[(every - 1) // 2 :: every]:
+    for number, index in enumerate(places[(every - 1) // 2 :: every]):
         # Half the width of the label, at most: it must not reach beyond the picture.
         half = len(labels[index]) * CHARACTER / 2
         x = min(LEFT + (index + 0.5) * slot, size.width - half)
-        drawn.append(f'<text x="{x:.1f}" y="{size.height - 6}" text-anchor="middle">{escape(labels[index])}</text>')
+        kind = "tick spare" if number % 3 else "tick"
+        place = f'x="{x:.1f}" y="{size.height - 6}" text-anchor="middle"'
+        drawn.append(f'<text {place} class="{kind}">{escape(labels[index])}</text>')
     return "".join(drawn)
 
 
@@ -158,7 +163,8 @@ def _shorten(number: int) -> str:
 
 
 def _wrap_svg(inside: str, summary: str, size: ChartSize) -> Markup:
-    head = Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(
-        size.width, size.height, summary
+    kind = "chart strip" if size is STRIP else "chart"
+    head = Markup('<svg class="{}" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(
+        kind, size.width, size.height, summary
     )
     return head + Markup(inside) + Markup("</svg>")  # noqa: S704  numbers and escaped words

@@ -20,7 +20,9 @@ from gatepost.abby.cores import Cores
 from gatepost.abby.held_mail import HeldMailOnCores
 from gatepost.abby.lists import Exports
 from gatepost.api.call_limits import CallLimits
+from gatepost.api.errors import Failure
 from gatepost.events.stream import NO_EVENTS, Emits
+from gatepost.mailboxes.removal import MailRemover
 from gatepost.policy.condition_process import condition_work
 from gatepost.policy.layers import Policies
 from gatepost.rejudge.dry_run import ListDryRuns
@@ -29,11 +31,10 @@ from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
 from gatepost.settings.events import WebAlert
 from gatepost.settings.keys import SignInSettings
+from gatepost.store.errors import StorageError
 from gatepost.store.feeds import FeedDefinition
-from gatepost.store.quarantine import QuarantineFlow
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
-from gatepost.store.traffic import TopValues, TrafficBucket
 from gatepost.store.users import User
 from gatepost.web.bulk_work import BulkWork
 from gatepost.web.configuration import Publisher
@@ -102,7 +103,8 @@ class FeedLine(msgspec.Struct, frozen=True):
 class Installation(msgspec.Struct, frozen=True):
     """What the system page shows of this process: its version, when it started, the settings in force without their
     secrets, as (file, key, value), and the health check of `gatepost doctor`, which may take some seconds. `learn`
-    keeps a message that was judged wrongly for the text model's next training; `feeds` are those of the files.
+    keeps a message that was judged wrongly for the text model's next training, and `unlearn` has the one with a hash as
+    it was before: wanted, unwanted, or not kept (None). `feeds` are those of the files.
     `certificate` is the file of the certificate of our own making, which clients have to be told of; "" where the
     operator has configured another one. `try_feed` makes a dry run of a feed; `data` is the data folder; `publisher`
     knows the files of this node. `condition` has the warnings of this process, which may have no core. `test_alert`
@@ -113,6 +115,7 @@ class Installation(msgspec.Struct, frozen=True):
     settings: tuple[tuple[str, str, str], ...] = ()
     examine: Callable[[], Sequence[object]] = tuple
     learn: Callable[[bytes, bool], object] = lambda _raw, _wanted: None
+    unlearn: Callable[[str, bool | None], object] = lambda _sha256, _wanted: None
     feeds: tuple[FeedLine, ...] = ()
     certificate: str = ""
     try_feed: Callable[[str], Awaitable[tuple[bool, str]]] | None = None
@@ -143,17 +146,18 @@ class WebContext(msgspec.Struct, frozen=True):
     renderer: PageRenderer
     installation: Installation
     scan_seconds: float
+    notices_per_day: int = 10_000
     bulk_work: BulkWork = msgspec.field(default_factory=BulkWork)
     sign_in: SignInRules = SignInRules()
     openid: OpenidClient | None = None
     public_url: str | None = None
+    remover: MailRemover | None = None
     events: Emits = NO_EVENTS
     health: SlowChecks = msgspec.field(default_factory=SlowChecks)
     clock: Callable[[], float] = time.time
     examining: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
-    top_values: dict[tuple[str | None, str], tuple[int, TopValues, TrafficBucket, QuarantineFlow]] = msgspec.field(
-        default_factory=dict
-    )
+    # What pages have counted lately, by what it was counted for.
+    top_values: dict[tuple[Any, ...], Any] = msgspec.field(default_factory=dict)
     frames: dict[str | None, tuple[int, str, int, bool]] = msgspec.field(default_factory=dict)
     reading_policy: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
@@ -173,8 +177,17 @@ class WebContext(msgspec.Struct, frozen=True):
         frame = await self._describe_frame(request)
         return html_response(await self.renderer.render_in_turns(template, request, **frame, **values))
 
+    async def error_page(self, failure: Failure, request: SignedInRequest) -> Response:
+        """Return a failure as a page for a signed-in user; where storage does not answer, its frame says less."""
+        try:
+            frame = await self._describe_frame(request)
+        except StorageError:
+            frame = {}
+        return self.renderer.error_page_in_frame(failure, request, frame)
+
     async def _describe_frame(self, request: SignedInRequest) -> Mapping[str, Any]:
-        """What the frame of every page says: the name of the user's tenant, and how many messages are held."""
+        """What the frame of every page says: the name of the user's tenant, how many messages are held, and whether
+        mail can be taken out of mailboxes."""
         tenant, now = request.user.tenant, self.now()
         known = self.frames.get(tenant)
         if known is None or not 0 <= now - known[0] < FRAME_MILLISECONDS:
@@ -185,7 +198,7 @@ class WebContext(msgspec.Struct, frozen=True):
             known = self.frames[tenant] = (now, own.name if own else "", held.messages, held.more)
         _, name, number, more = known
         shown = f"{number:,}{'+' if more else ''}" if number and request.may("quarantine.read") else ""
-        return {"tenant_name": name, "held_shown": shown}
+        return {"tenant_name": name, "held_shown": shown, "can_remove": self.remover is not None}
 
     async def read_policy(self, read: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Read the text of a policy in a thread, one at a time: it may be hostile, and the event loop has other work.

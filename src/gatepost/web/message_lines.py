@@ -15,6 +15,7 @@ from gatepost.lists.entries import Role
 from gatepost.lists.links import split_url
 from gatepost.policy.rules import Policy, collect_titles
 from gatepost.report import FileSeen, Line, Report
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.search_conditions import shape_of
 
@@ -125,6 +126,65 @@ def attachments(report: Report) -> list[str]:
 def is_body(file: FileSeen) -> bool:
     """Is a file the text of the message, rather than something that came with it?"""
     return not file.names and "/" not in file.path and file.type in ("text", "html")
+
+
+class ComparedRow(msgspec.Struct, frozen=True):
+    """One thing that two messages have: what both have, and what only one of them has."""
+
+    name: str
+    both: tuple[str, ...]
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+
+    @property
+    def is_same(self) -> bool:
+        return not self.first and not self.second
+
+
+def compare_messages(one: MessageRecord, other: MessageRecord) -> list[ComparedRow]:
+    """Return what two messages have in common and what not, with what a reader sees first."""
+    return [
+        ComparedRow(
+            name,
+            tuple(value for value in ours if value in theirs)[:MAX_COMPARED],
+            tuple(value for value in ours if value not in theirs)[:MAX_COMPARED],
+            tuple(value for value in theirs if value not in ours)[:MAX_COMPARED],
+        )
+        for (name, ours), (_, theirs) in zip(_list_comparable(one), _list_comparable(other), strict=True)
+        if ours or theirs
+    ]
+
+
+MAX_COMPARED = 200
+
+
+def _list_comparable(record: MessageRecord) -> list[tuple[str, list[str]]]:
+    """The values of a message by what they are, each once."""
+    report, envelope = record.report, record.envelope
+    auth = report.authentication
+    values: list[tuple[str, list[str]]] = [
+        ("Subject", [report.subject]),
+        ("Display name", [*report.sender_names]),
+        ("From", [*report.senders]),
+        ("Envelope sender", [envelope.sender]),
+        ("Recipients", [*envelope.recipients]),
+        ("Verdict", [report.verdict]),
+        ("Decision", [report.decision]),
+        ("Score", [f"{report.score / 100:g}"]),
+        ("Findings", [line.title for line in report.lines]),
+        ("Link hosts", [each.defanged for each in links_by_host(report)]),
+        (
+            "Files",
+            [f"{'/'.join(each.names) or each.path} {each.sha256[:16]}" for each in report.files if not is_body(each)],
+        ),
+        ("Sending host", [auth.host]),
+        ("HELO", [envelope.helo or ""]),
+        ("SPF", [f"{auth.spf.result} {auth.spf.domain}"]),
+        ("DKIM", [f"{each.result} {each.domain}" for each in auth.dkim]),
+        ("DMARC", [f"{auth.dmarc.result} {auth.dmarc.domain}"]),
+        ("Message-ID", [report.message_id]),
+    ]
+    return [(name, list(dict.fromkeys(value.strip() for value in found if value.strip()))) for name, found in values]
 
 
 class MailGroup(msgspec.Struct, frozen=True):

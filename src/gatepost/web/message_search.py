@@ -87,7 +87,7 @@ COLUMNS: dict[ListPath, dict[str, tuple[str, bool]]] = {
         **_MORE_COLUMNS,
     },
     "/quarantine": {
-        "time": ("Held for", True),
+        "time": ("Held", True),
         "verdict": ("Verdict", True),
         "from": ("Sender", True),
         "marks": ("Links and files", True),

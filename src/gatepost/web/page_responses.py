@@ -40,6 +40,11 @@ NOTICES = {
     "model-withdrawn": "The model is withdrawn. All nodes follow within seconds.",
     "model-not-current": "This model did not take part any more; nothing was changed.",
     "rule-saved": "Rule saved. All nodes apply it within seconds.",
+    "rule-saved-changes": "Rule saved. With it, the message that it was made from would have been {0}.",
+    "rule-saved-same": "Rule saved. It holds for the message that it was made from, which would still have been {0}."
+    " Try the rule with more points or an action to see what would change that.",
+    "rule-saved-idle": "Rule saved, but its condition does not count for the message that it was made from, which would"
+    " still have been {0}. Try the rule to see which messages it holds for.",
     "rule-on": "Rule switched on. All nodes apply it within seconds.",
     "rule-off": "Rule switched off. All nodes follow within seconds.",
     "rule-deleted": "Rule deleted. All nodes follow within seconds.",
@@ -51,6 +56,8 @@ NOTICES = {
     "feed-requested": "The feed runs within seconds. Reload this page to see what came of it.",
     "feeds-changed": "The feed was changed meanwhile; nothing was saved. Look at it and try again.",
     "draft-saved": "Draft saved. Nothing changes before it is published.",
+    "draft-same": "Nothing differs from what is in force, so there is no draft.",
+    "draft-empty": "The draft changed nothing any more and is gone.",
     "draft-discarded": "Draft discarded.",
     "draft-changed": "The draft or the running version was changed meanwhile; nothing was done. Look at it again.",
     "published": "Published. The nodes take it over one after the other.",
@@ -88,12 +95,17 @@ NOTICES = {
     "mail-released": "{0} released: the next hop has accepted them.",
     "mail-deleted": "{0} deleted.",
     "mail-reported": "{0} reported. Thank you.",
+    "mail-unreported": "Report of {0} taken back: what was said before holds again.",
     "mail-restored": "{0} restored.",
+    "mail-removed": "{0} taken out of mailboxes.",
+    "mail-put-back": "{0} put back into mailboxes.",
     "mail-noted": "Note written on {0}.",
     "mail-assigned": "Assignment of {0} changed.",
     "mail-written-back": "Taken back for {0}.",
+    "notices-taken-back": "Taken back: {0} notices were not sent.",
+    "notices-sent-already": "{0} notices were taken back; {1} were sent already, or are being sent.",
     "none-held": "None of these messages is held; nothing was changed.",
-    "reported": "Report recorded. Thank you.",
+    "two-needed": "Select exactly two messages to compare them.",
     "none-selected": "Nothing is selected; nothing was changed.",
     "event-sent": "A test event was handed to every output. Alerts get it if they choose node.state.",
     "no-outputs": "No output of events is configured, so there is nothing to test.",
@@ -107,7 +119,9 @@ NOTICES = {
 }
 # Notices of changes that can be taken back: where to post to, with the last value of the cookie in it.
 UNDO = {
-    **dict.fromkeys(("mail-deleted", "mail-noted", "mail-assigned"), "/quarantine/work/{}/undo"),
+    **dict.fromkeys(
+        ("mail-deleted", "mail-removed", "mail-reported", "mail-noted", "mail-assigned"), "/quarantine/work/{}/undo"
+    ),
     **dict.fromkeys(("added", "deleted", "entry-saved", "blocked"), "/list-changes/{}/undo"),
 }
 
@@ -159,9 +173,36 @@ PAGE_HEADERS = {
 }
 
 
+# A page of ours that shows the HTML of a message, in a frame of its own.
+FRAMING = CONTENT_SECURITY.replace("form-action", "frame-src 'self'; form-action", 1)
+# That frame: it runs nothing, asks for nothing, leads nowhere, and has no rights of ours wherever it is opened.
+MAIL_SECURITY = (
+    "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'; "
+    "frame-ancestors 'self'"
+)
+
+
 def html_response(body: str, status: int = 200) -> Response:
     """An HTML page."""
     return Response(body.encode("utf-8", "replace"), status, PAGE_HEADERS, "text/html")
+
+
+def framing(page: Response) -> Response:
+    """Return a page that may show the HTML of a message in a frame."""
+    page.headers["Content-Security-Policy"] = FRAMING
+    return page
+
+
+def mail_response(document: str) -> Response:
+    """The HTML of a message, written anew, for a frame of a page of ours."""
+    headers = {
+        **PAGE_HEADERS,
+        "Content-Security-Policy": MAIL_SECURITY,
+        "X-Frame-Options": "SAMEORIGIN",
+        "Referrer-Policy": "no-referrer",
+        "X-DNS-Prefetch-Control": "off",
+    }
+    return Response(document.encode("utf-8", "replace"), 200, headers, "text/html")
 
 
 def with_status(page: Response, status: int) -> Response:
@@ -198,6 +239,7 @@ ASSET_NAMES = {
     "gatepost.js": "text/javascript",
     "security-keys.js": "text/javascript",
     "icon.svg": "image/svg+xml",
+    "icons.svg": "image/svg+xml",
 }
 ASSET_HEADERS = {
     "Cache-Control": "public, max-age=31536000, immutable",

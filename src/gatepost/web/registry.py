@@ -11,6 +11,7 @@ from gatepost.abby.app import ApiServices
 from gatepost.abby.authenticator import Guesses
 from gatepost.api.http import ErrorPage
 from gatepost.events.stream import NO_EVENTS, Emits
+from gatepost.mailboxes.removal import MailRemover
 from gatepost.web.context import Installation, SignInRules, WebContext
 from gatepost.web.credentials import PasswordHashes
 from gatepost.web.openid import OpenidClient
@@ -112,9 +113,12 @@ def build_site(
     rules: SignInRules | None = None,
     openid: OpenidClient | None = None,
     public_url: str | None = None,
+    remover: MailRemover | None = None,
+    notices_per_day: int = 10_000,
 ) -> Site:
     """Return all pages over the store, cores and policies that the APIs use; `events` is told of sign-ins, `rules`
-    say who may sign in, `openid` is the way through a provider, and `public_url` the address that people use."""
+    say who may sign in, `openid` is the way through a provider, `public_url` the address that people use, `remover`
+    what takes mail out of mailboxes, and `notices_per_day` how many notices a tenant can have."""
     assets, environment = _assets_and_environment()
     checks, condition = SlowChecks(), (installation or Installation()).condition
 
@@ -136,9 +140,11 @@ def build_site(
         renderer=renderer,
         installation=installation or Installation(),
         scan_seconds=services.scan_seconds,
+        notices_per_day=notices_per_day,
         sign_in=rules or SignInRules(),
         openid=openid,
         public_url=public_url,
+        remover=remover,
         events=events,
         health=checks,
     )

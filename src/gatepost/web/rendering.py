@@ -142,7 +142,7 @@ NAVIGATION = (
     NavigationLink("Users", "/users", "users.read", "Administer"),
     NavigationLink("Audit trail", "/audit", "audit.read", "Administer"),
     NavigationLink("Configuration", "/configuration", "system.read", "Administer"),
-    NavigationLink("Alerts", "/alerts", "system.read", "Administer"),
+    NavigationLink("Alerts", "/alerts", "alerts.read", "Administer"),
     NavigationLink("Nodes", "/nodes", "system.read", "Administer"),
     NavigationLink("System", "/system", "system.read", "Administer"),
 )
@@ -200,10 +200,11 @@ class PageRenderer:
         page = self._environment.get_template("error.html").render(**_describe_failure(failure))
         return _failure_response(page, failure, headers)
 
-    def error_page_in_frame(self, failure: Failure, request: SignedInRequest) -> Response:
+    def error_page_in_frame(self, failure: Failure, request: SignedInRequest, frame: Mapping[str, Any]) -> Response:
         """Return the response to a failure for a signed-in user, who keeps the navigation."""
         with times_in(request.user.zone):
-            page = "".join(self._generate("error-in-frame.html", request, _describe_failure(failure)))
+            values = {**frame, **_describe_failure(failure)}
+            page = "".join(self._generate("error-in-frame.html", request, values))
         wait = failure.error.retry_after
         return _failure_response(page, failure, (*failure.headers, *((("Retry-After", str(wait)),) if wait else ())))
 

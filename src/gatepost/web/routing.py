@@ -145,15 +145,12 @@ async def _answer_page(context: WebContext, page: PageRoute, request: Request) -
         return signed_in
     with ExitStack() as stack:
         # From the first byte of a form on: reading a large one costs as well.
-        call = context.limits.begin(page.limited, signed_in.party) if page.limited else None
-        if isinstance(call, Failure):
-            return _in_frame(context, call, signed_in)
-        if call:
-            stack.enter_context(call)
+        if too_many := _count_call(context, page, signed_in, stack):
+            return await _in_frame(context, too_many, signed_in)
         if page.method == "POST":
             form = await read_form(request, LONG_TEXT if page.has_long_text else SIGNED_IN)
             if isinstance(form, Failure) or not _has_session_token(form, signed_in.session):
-                return _in_frame(context, form if isinstance(form, Failure) else STALE_FORM, signed_in)
+                return await _in_frame(context, form if isinstance(form, Failure) else STALE_FORM, signed_in)
             signed_in = msgspec.structs.replace(signed_in, form=form)
         stack.enter_context(times_in(signed_in.user.zone))
         await context.health.look(context.store, context.now())
@@ -161,14 +158,14 @@ async def _answer_page(context: WebContext, page: PageRoute, request: Request) -
         # A search or a dry run that changes nothing ends with its client.
         is_read = page.limited and page.method == "GET"
         found = await end_with_client(request.receive, work) if is_read else await work
-        answer = _in_frame(context, found, signed_in)
+        answer = await _in_frame(context, found, signed_in)
     return answer if page.is_polled else _after_notice(answer, request)
 
 
-def _in_frame(context: WebContext, answer: PageResult, request: SignedInRequest) -> PageResult:
+async def _in_frame(context: WebContext, answer: PageResult, request: SignedInRequest) -> PageResult:
     """Return a failure as a page with the navigation, for a browser; everything else as it is."""
     if isinstance(answer, Failure) and "text/html" in request.http.headers.get("accept", ""):
-        return context.renderer.error_page_in_frame(answer, request)
+        return await context.error_page(answer, request)
     return answer
 
 
@@ -181,7 +178,7 @@ def build_error_page(context: WebContext) -> ErrorPage:
         session = await _find_user(context, request) if failure.error.status < 500 else None
         if session is None:
             return context.renderer.error_page(failure, headers)
-        return context.renderer.error_page_in_frame(failure, SignedInRequest(request, session))
+        return await context.error_page(failure, SignedInRequest(request, session))
 
     return answer
 
@@ -211,22 +208,31 @@ async def _answer_upload(context: WebContext, page: UploadRoute, request: Reques
         return signed_in
     with ExitStack() as stack:
         # From the first byte on: an import, which goes on while its answer is sent, counts until it has ended.
-        call = context.limits.begin(page.limited, signed_in.party) if page.limited else None
-        if isinstance(call, Failure):
-            return _in_frame(context, call, signed_in)
-        if call:
-            stack.enter_context(call)
+        if too_many := _count_call(context, page, signed_in, stack):
+            return await _in_frame(context, too_many, signed_in)
         body = stack.enter_context(context.spool.new())
         stack.enter_context(times_in(signed_in.user.zone))
         form = await read_upload(request, body.write, page.limit)
         if isinstance(form, Failure) or not _has_session_token(form, signed_in.session):
-            return _in_frame(context, form if isinstance(form, Failure) else STALE_FORM, signed_in)
+            return await _in_frame(context, form if isinstance(form, Failure) else STALE_FORM, signed_in)
         body.finish()
         signed_in = msgspec.structs.replace(signed_in, form=form)
-        answer = _in_frame(context, await page.handler(context, signed_in, body), signed_in)
+        answer = await _in_frame(context, await page.handler(context, signed_in, body), signed_in)
         if isinstance(answer, ProgressResponse):
             answer.resources = stack.pop_all()
         return answer
+
+
+def _count_call(
+    context: WebContext, page: PageRoute | UploadRoute, request: SignedInRequest, stack: ExitStack
+) -> Failure | None:
+    """Count a call of a page that is limited until `stack` ends; a failure where there are too many already."""
+    call = context.limits.begin(page.limited, request.party) if page.limited else None
+    if isinstance(call, Failure):
+        return call
+    if call:
+        stack.enter_context(call)
+    return None
 
 
 def _explain_refusal(request: SignedInRequest, may: PagePermission) -> str:
@@ -255,9 +261,9 @@ async def _authorize(
     signed_in = SignedInRequest(request, session)
     if may is not None and not signed_in.may(may):
         said = _explain_refusal(signed_in, may)
-        return _in_frame(context, Failure(FORBIDDEN, said), signed_in)
+        return await _in_frame(context, Failure(FORBIDDEN, said), signed_in)
     if request.method == "POST" and not is_same_origin(request):
-        return _in_frame(context, CROSS_SITE, signed_in)
+        return await _in_frame(context, CROSS_SITE, signed_in)
     return signed_in
 
 

@@ -19,13 +19,17 @@ would let one tenant have all slots and all workers until a message of another c
 mail, a tenant waits for a slot once it has `SHARE` times as many as are free (the dynamic threshold of Choudhury and
 Hahne, 1998), and no tenant has jobs in all workers: one that floods the service leaves slots and a worker to the
 others. A worker alone would not help those, were all processors busy with whatever else the messages of that tenant
-need. So the next scan of the tenant that sends most, counted by the time that workers take for it, waits, too, while
-as many of its messages are at work as there are workers less one, a piece of `background_work` counted as one: a
-processor is left. Between its messages that tenant makes short pauses, in which the event loop and the disk are free
-for others.
+need. So the next scan of the tenant that asks for most waits, too, while as many of its messages are at work as there
+are workers less one, a piece of `background_work` counted as one: a processor is left. Between its messages that tenant
+makes short pauses, in which the event loop and the disk are free for others. What a tenant asks for are its messages
+that wait or are in processing, as a mean over a few seconds, times what they usually cost (`Demand`). What it was given
+is no measure of that: one that floods the service and is held back is given less than one that sends a little at a
+time and is served. A tenant whose messages are costly leaves that processor also while nobody else sends mail, for
+those who have done so within ten minutes: the next message of another would else wait until a costly one ends.
 """
 
 import asyncio
+import math
 import time
 from bisect import bisect_left, insort
 from collections import Counter, deque
@@ -39,7 +43,7 @@ import msgspec
 from gatepost.background_work import background
 from gatepost.scanning.request import Load
 from gatepost.workers.protocol import LARGE
-from gatepost.workers.slot_counts import Place, RecentTenants, SlotCounts, Tenant, Turns
+from gatepost.workers.slot_counts import REMEMBERED_SECONDS, Place, RecentTenants, SlotCounts, Tenant, Turns
 
 # What the messages that wait for a slot may hold in all.
 WAITING_LIMIT = 1 << 30
@@ -49,10 +53,14 @@ SHARE = 3
 IDLE_SECONDS = 0.02
 # Of the time that a message of the tenant that sends most has taken: how long its next one waits, while others send.
 PAUSE = 0.25
-# Of so many messages it is counted who sent them; then half of each count is forgotten.
-MAX_COUNTED = 256
+# Of so many tenants it is known what they asked for while they had no message here.
+MAX_DEMANDS = 1_024
+# What a tenant asks for is a mean over about so many seconds.
+DEMAND_SECONDS = 3.0
 # CPU seconds that most messages take less of.
 USUAL_CPU = 0.01
+# Messages of a tenant that cost more than so many usual ones are costly.
+COSTLY = 5.0
 # How long a slot may stay free for a message of another process before it is taken for one of this process.
 PATIENCE_SECONDS = 0.25
 
@@ -253,6 +261,33 @@ class _Waiter:
         self.slot.cancel()
 
 
+class Demand:
+    """What a tenant asks for: how many messages it has here, waiting or in processing, as a mean over the last seconds,
+    and what one of them usually costs."""
+
+    __slots__ = ("_at", "_mean", "cost", "messages")
+
+    def __init__(self, now: float) -> None:
+        self.messages, self.cost = 0, 1.0
+        self._mean, self._at = 0.0, now
+
+    def change(self, now: float, change: int) -> None:
+        """Count so many more messages from now on."""
+        self._mean, self._at = self._find_mean(now), now
+        self.messages += change
+
+    def measure(self, now: float) -> float:
+        """What it asks for, in messages that cost what most cost."""
+        return self._find_mean(now) * self.cost
+
+    def note_cost(self, cost: float) -> None:
+        """Count what one message has cost. More is believed sooner than less: cheap ones in between hide nothing."""
+        self.cost += (cost - self.cost) * (0.5 if cost > self.cost else 0.1)
+
+    def _find_mean(self, now: float) -> float:
+        return self.messages + (self._mean - self.messages) * math.exp((self._at - now) / DEMAND_SECONDS)
+
+
 class FairQueue:
     """The slots of one core, and the messages that wait for one. It belongs to one event loop; only `wait` waits.
 
@@ -274,9 +309,9 @@ class FairQueue:
         self._waiters: TenantQueue[_Waiter] = TenantQueue(self._counts.turns)
         self._admitted = self._throttled = self._refused = 0
         self._late, self._late_since, self._waited = 0, 0.0, 0.0
-        self._sent: Counter[Tenant] = Counter()
-        self._sends_most: Tenant = None
-        self._counted, self._resume_at = 0, 0.0
+        self._demands: dict[Tenant, Demand] = {}
+        self._asks_most: Tenant = None
+        self._resume_at = 0.0
         self._at_work: Counter[Tenant] = Counter()
         self._most_at_work = maximum
         self._count_idle: Callable[[Tenant], int] = _none_is_idle
@@ -353,6 +388,7 @@ class FairQueue:
         late = int(self._counts.in_processing >= self._maximum)
         self._count_late(late)
         self._waiters.add(waiter)
+        self._count_demand(tenant, 1)
         self._counts.change_waiting(1, size)
         try:
             self._serve()
@@ -367,18 +403,20 @@ class FairQueue:
             raise
         finally:
             self._count_late(-late)
+            self._count_demand(tenant, -1)
             self._counts.change_waiting(-1, size)
             if self._waiters.discard(waiter):
                 self._serve()
 
     def give_back(self, tenant: Tenant, seconds: float) -> None:
         """Give back a slot, which this tenant has had for so many seconds, to whoever is next."""
-        if tenant == self._sends_most and self._counts.tenants.are_several:
+        if tenant == self._asks_most and self._counts.tenants.are_several:
             pause = min(seconds * PAUSE / self._most_at_work, IDLE_SECONDS)
             self._resume_at = time.monotonic() + pause
             if self._waiters.count:
                 asyncio.get_running_loop().call_later(pause, self._serve)
         self._count_at_work(tenant, -1)
+        self._count_demand(tenant, -1)
         self._counts.give_back(tenant)
         if self._waiters.count:
             self._serve()
@@ -392,28 +430,34 @@ class FairQueue:
     def _note(self, tenant: Tenant) -> None:
         self._counts.tenants.note(tenant)
         background.note_mail()
-        self._count_sent(tenant, 1)
 
     def note_cpu(self, tenant: Tenant, seconds: float) -> None:
         """Count the CPU time that a worker took for a message: one that takes as much as a hundred others counts as a
-        hundred. Else whoever sends few and costly ones would leave nothing to those who send most."""
-        if messages := min(MAX_COUNTED, int(seconds / USUAL_CPU)):
-            self._count_sent(tenant, messages)
+        hundred. Else whoever sends few and costly ones would leave nothing to those who send many."""
+        self._count_demand(tenant, 0, 1 + seconds / USUAL_CPU)
 
-    def _count_sent(self, tenant: Tenant, number: int) -> None:
-        sent = self._sent[tenant] = self._sent.get(tenant, 0) + number
-        if tenant != self._sends_most and sent > self._sent[self._sends_most]:
-            self._sends_most = tenant
-        self._counted += number
-        if self._counted >= MAX_COUNTED:
-            self._sent = Counter({each: count // 2 for each, count in self._sent.items() if count > 1})
-            self._counted = self._sent.total()
+    def _count_demand(self, tenant: Tenant, change: int, cost: float | None = None) -> None:
+        """Count so many more messages of a tenant, or what one has cost, and look who asks for most."""
+        now, demands = time.monotonic(), self._demands
+        demand = demands.get(tenant)
+        if demand is None:
+            demand = demands[tenant] = Demand(now)
+        demand.change(now, change)
+        if cost is not None:
+            demand.note_cost(cost)
+        if tenant != self._asks_most:
+            most = demands.get(self._asks_most)
+            if most is None or demand.measure(now) > most.measure(now):
+                self._asks_most = tenant
+        if not demand.messages and len(demands) > MAX_DEMANDS:
+            del demands[tenant]
 
     def _take(self, tenant: Tenant) -> Slot | None:
         before = self._counts.take(tenant, self._maximum)
         if before is None:
             return None
         self._count_at_work(tenant, 1)
+        self._count_demand(tenant, 1)
         delay = self._delay(before)
         self._admitted += 1
         self._throttled += delay > 0
@@ -427,17 +471,23 @@ class FairQueue:
 
     def _may_have_slot(self, tenant: Tenant) -> bool:
         """Whether a tenant may have the next slot, or has its share of them, or of the processors, already."""
-        if not self._counts.tenants.are_several:
+        if not self._counts.tenants.are_several and not self._must_leave_room(tenant):
             return True
         has = self._counts.slots_of(tenant)
         if has and has >= SHARE * max(1, self._maximum - self._counts.in_processing):
             return False
-        if tenant != self._sends_most:
+        if tenant != self._asks_most:
             return True
         if time.monotonic() < self._resume_at:
             return False
         at_work = self._at_work[tenant] + background.is_running
         return at_work < self._most_at_work or at_work - self._count_idle(tenant) < self._most_at_work
+
+    def _must_leave_room(self, tenant: Tenant) -> bool:
+        """Whether the messages of this tenant are costly, and another has sent mail not long ago. A message of another
+        that comes while costly ones are in all workers waits for one of these to end, and others behind it."""
+        demand = self._demands.get(tenant)
+        return demand is not None and demand.cost > COSTLY and self._counts.tenants.were_several(REMEMBERED_SECONDS)
 
     def _count_at_work(self, tenant: Tenant, change: int) -> None:
         self._at_work[tenant] += change

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gatepost.kept_results import keep_expressions
 from gatepost.sandbox import die_with_parent, give_back_memory, ignore_signals
 from gatepost.workers.protocol import MAX_REASON, Loaded, NotLoaded, Spawn, WorkerStarted
 from gatepost.workers.status_page import StageNames, StatusPage
@@ -112,7 +113,8 @@ def main() -> None:
     die_with_parent(guard, signal.SIGKILL)
     gc.disable()
     control = socket.socket(fileno=descriptor)
-    data, stages = _load_all(control, rules, models, plugins)
+    with keep_expressions(__file__):
+        data, stages = _load_all(control, rules, models, plugins)
     if faults:
         data, stages = _load_faults(faults, data, stages)
     # To collect before would take a tenth of the start, and find next to nothing.

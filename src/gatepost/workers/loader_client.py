@@ -1,7 +1,9 @@
 """guard's side of the loader: starting it, ordering workers from it, ending it.
 
-The loader gets a bare environment, so that no secret of guard's reaches a process near hostile bytes, and a session of
-its own, so that a terminal's Ctrl-C does not reach it: guard finishes its requests first.
+The loader gets a bare environment, so that no secret of guard's reaches a process near hostile bytes, and a process
+group of its own, so that a terminal's Ctrl-C does not reach it: guard finishes its requests first. Its session is that
+of the service: the scheduler gives each session the same share, and priorities count within one only (sched(7), "The
+autogroup feature"), so workers in another would share processors equally with the imports and trials of users.
 """
 
 import asyncio
@@ -70,7 +72,7 @@ class LoaderClient:
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env=bare_environment() | _ENVIRONMENT,
-                start_new_session=True,
+                process_group=0,
             )
         ours.setblocking(False)
         self._control = ours

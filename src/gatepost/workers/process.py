@@ -33,7 +33,9 @@ RULE_LIMIT = 1.0
 PAGE_LIMIT = 3.0
 _READ_SIZE = 64 << 10
 _SCHEDULER_CLOCK = 2
-_NICE = 15
+# Of a worker that computes for long: a third of what others get. With less it would hardly end on a busy machine, since
+# its priority counts beside all processes in the session of the service.
+_NICE = 5
 # Of a stage, times its limit: waiting for a processor that is not counted.
 _MAX_STARVED = 2
 _MAX_JOINED = 64 << 10  # up to here one copy is cheaper than another system call

@@ -30,11 +30,11 @@ from gatepost.scanning.edits import Cuts
 from gatepost.scanning.request import first_received_id, is_queue_id
 from gatepost.store.evidence import are_digests, index_evidence
 from gatepost.store.record_packing import Detail, compress, cut_header, is_packed_header, is_packed_report, pack_report
-from gatepost.view.values import MAX_NAME, NotShown, Picture, View
+from gatepost.view.values import MAX_NAME, HtmlView, NotShown, Picture, View
 from gatepost.workers.status_page import StageNames
 
 T = TypeVar("T")
-PurposeName = Literal["judge", "view", "picture", "features", "report", "strip", "domain-reports"]
+PurposeName = Literal["judge", "view", "picture", "page", "features", "report", "strip", "domain-reports"]
 
 # Bytes above which a message has its worker alone.
 LARGE = 1 << 20
@@ -175,6 +175,7 @@ _judged = msgspec.msgpack.Decoder(Judged)
 _failed = msgspec.msgpack.Decoder(Failed)
 _view: msgspec.msgpack.Decoder[View | NotShown] = msgspec.msgpack.Decoder(View | NotShown)
 _picture: msgspec.msgpack.Decoder[Picture | NotShown] = msgspec.msgpack.Decoder(Picture | NotShown)
+_page: msgspec.msgpack.Decoder[HtmlView | NotShown] = msgspec.msgpack.Decoder(HtmlView | NotShown)
 _attached: msgspec.msgpack.Decoder[AttachedMessages | NotShown] = msgspec.msgpack.Decoder(AttachedMessages | NotShown)
 _cuts: msgspec.msgpack.Decoder[Cuts | NotShown] = msgspec.msgpack.Decoder(Cuts | NotShown)
 _domain_reports: msgspec.msgpack.Decoder[DomainReports | NotShown] = msgspec.msgpack.Decoder(DomainReports | NotShown)
@@ -293,6 +294,14 @@ def read_picture(body: bytes) -> Picture | NotShown:
     return result
 
 
+def read_page(body: bytes) -> HtmlView | NotShown:
+    """Decode the body of a DONE frame of a job that shows the HTML of a message; its pictures are PNG."""
+    result = _decode(_page, body)
+    if isinstance(result, HtmlView) and not all(png.startswith(PNG) for png in result.pictures):
+        raise FrameError("a picture that is no PNG")
+    return result
+
+
 def read_failed(body: bytes) -> Failed:
     """Decode the body of a FAILED frame."""
     return _decode(_failed, body)
@@ -328,6 +337,7 @@ def judge_with(titles: Mapping[str, str]) -> Purpose[Report]:
 JUDGE = judge_with(TITLES)
 VIEW: Purpose[View | NotShown] = Purpose("view", read_view, _not_shown)
 PICTURE: Purpose[Picture | NotShown] = Purpose("picture", read_picture, _not_shown)
+PAGE: Purpose[HtmlView | NotShown] = Purpose("page", read_page, _not_shown)
 FEATURES: Purpose[Extracted | NotShown] = Purpose("features", partial(_decode, _features), _not_shown)
 ATTACHED: Purpose[AttachedMessages | NotShown] = Purpose("report", partial(_decode, _attached), _not_shown)
 STRIP: Purpose[Cuts | NotShown] = Purpose("strip", partial(_decode, _cuts), _not_shown)

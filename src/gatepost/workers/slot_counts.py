@@ -5,6 +5,7 @@ is that of all processes; a process that ends takes nothing with it. `Turns`, `R
 of a core in one process, and each has a twin whose numbers are shared.
 """
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from gatepost.node_memory import NodeMemory, SharedTally, fit_cell
 
 # A tenant that has sent no mail for so long is not waited for.
 RECENT_SECONDS = 3.0
+# Costly mail leaves room for a tenant that has sent mail within so long: the next message of that one finds it.
+REMEMBERED_SECONDS = 600.0
 # A process that has not said for so long that its message still waits does not work: nobody waits for it.
 STALE_SECONDS = 3.0
 # Tenants that can wait at once with turns of their own; others beyond share one.
@@ -59,33 +62,28 @@ class Turns:
 
 
 class RecentTenants:
-    """Who has sent mail just now. Rules that leave something to others hold only while there are others."""
+    """Who has sent mail just now. Rules that leave something to others hold only while there are others. Of those the
+    one that was last is enough: `_last` is who sent the last message, `_other` when somebody else did so before."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._seen: dict[Tenant, float] = {}
+        self._last: Tenant = None
+        self._last_at = self._other_at = -math.inf
 
     def note(self, tenant: Tenant) -> None:
         """Count a message of this tenant; None stands for the deployment."""
-        now = self._clock()
-        if len(self._seen) > 1 or tenant not in self._seen:
-            self._seen.pop(tenant, None)
-            self._forget(now)
-        self._seen[tenant] = now
+        if tenant != self._last:
+            self._last, self._other_at = tenant, self._last_at
+        self._last_at = self._clock()
 
     @property
     def are_several(self) -> bool:
         """Whether more than one tenant has sent mail within the last seconds."""
-        if len(self._seen) < 2:
-            return False
-        self._forget(self._clock())
-        return len(self._seen) > 1
+        return self.were_several(RECENT_SECONDS)
 
-    def _forget(self, now: float) -> None:
-        """Drop those who were last seen too long ago; they stand in the order in which they were seen."""
-        before = now - RECENT_SECONDS
-        while self._seen and next(iter(self._seen.values())) < before:
-            del self._seen[next(iter(self._seen))]
+    def were_several(self, seconds: float) -> bool:
+        """Whether more than one tenant has sent mail within so many seconds."""
+        return self._other_at >= self._clock() - seconds
 
 
 class SlotCounts:
@@ -220,9 +218,8 @@ class SharedTenants(RecentTenants):
             own[_LAST + 2], own[_LAST + 3], own[_LAST] = own[_LAST], own[_LAST + 1], digest
         own[_LAST + 1] = now
 
-    @property
-    def are_several(self) -> bool:
-        before = time.monotonic_ns() - int(RECENT_SECONDS * 1e9)
+    def were_several(self, seconds: float) -> bool:
+        before = time.monotonic_ns() - int(seconds * 1e9)
         last = {
             column[at]
             for column in self._columns

@@ -59,6 +59,7 @@ from gatepost.questions import (
 from gatepost.report import Report
 from gatepost.stages import Context
 from gatepost.view.message import build_view, draw_picture
+from gatepost.view.page import build_page
 
 NOW = 1_700_000_000.0
 ENVELOPE = Envelope("ann@sender.example", ("bob@receiver.example",), "192.0.2.1", "mail.sender.example")
@@ -144,7 +145,8 @@ def make_specimens() -> tuple[bytes, ...]:
 
 
 def _show(raw: bytes) -> None:
-    """Show the message as to a person, and every picture in it."""
+    """Show the message as to a person, every picture in it, and its HTML."""
+    build_page(raw)
     for line in build_view(raw).pictures:
         draw_picture(raw, line.index)
 

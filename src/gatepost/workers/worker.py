@@ -39,6 +39,7 @@ from gatepost.textmodel.features import extract_features
 from gatepost.textmodel.learnt import NO_MODELS, LearntModels, make_row, parse_learnt_models
 from gatepost.textmodel.model import DeployedModels, load_shipped_models
 from gatepost.view.message import build_view, draw_picture
+from gatepost.view.page import build_page
 from gatepost.workers import protocol
 from gatepost.workers.protocol import (
     HEADER,
@@ -277,6 +278,7 @@ def _find_places(raw: bytes, job: JobHeader) -> Cuts:
 _READERS: dict[PurposeName, Callable[[bytes, JobHeader], msgspec.Struct]] = {
     "view": lambda raw, _job: build_view(raw),
     "picture": lambda raw, job: draw_picture(raw, job.index),
+    "page": lambda raw, _job: build_page(raw),
     "features": _extract,
     "report": lambda raw, _job: AttachedMessages(tuple(map(_read_attached, find_reported_messages(raw)))),
     "strip": _find_places,

@@ -92,3 +92,12 @@ def test_own_users_may_deliver_with_a_desktop_program(protected: Protected) -> N
     message = read(f"From: x@shop.example\n{HOP}{OUTLOOK}\ntext\n".encode())
     reading = Reading(message, Envelope(remote_address="192.0.2.7"), protected=protected)
     assert not list(desktop_program(reading))
+
+
+def test_a_second_name_of_a_program_hides_nothing() -> None:
+    one, two = "X-Mailer: Microsoft Outlook, Build 10.0.2627\n", "X-Mailer: Mailing service\n"
+    for header in (one, two + one, one + two):
+        reading = Reading(
+            read(f"From: a@b.example\n{header}\ntext\n".encode()), Envelope("a@b.example", (), "192.0.2.1")
+        )
+        assert [finding.kind for finding in desktop_program(reading)] == [HOST_DESKTOP_PROGRAM.id]

@@ -210,6 +210,7 @@ def test_a_few_are_enough(letter: Letter) -> None:
         (["https://a.evil.com/", "https://b.evil.com/"], "x@shop.com", [URL_FOREIGN_TARGET.id]),
         (["https://evil.com/", "https://shop.com/"], "x@shop.com", [URL_FOREIGN_TARGET.id]),  # a lure would add it
         (["https://www.shop.com/"], "x@mail.shop.com", []),
+        (["https://www.shop.co.uk/"], "x@mail.shop.com", []),  # one name under two endings
         (["https://www.youtube.com/"], "x@shop.com", []),
         (["https://shop.us1.list-manage.com/"], "x@shop.com", []),
         (["https://news.com/"], "ann@gmail.com", []),  # what friends send

@@ -1,6 +1,7 @@
 """The checks of `sender/authentication`: the tricks, and what looks like them."""
 
 import pytest
+from tests.known_senders import NEVER, OFTEN, know_list
 
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
 from gatepost.checks.sender.authentication import authentication
@@ -18,6 +19,7 @@ from gatepost.kinds import (
     AUTH_SPF_SOFTFAIL,
     AUTH_TEMPERROR,
 )
+from gatepost.mail.reader import read
 
 
 # SPF and DKIM, where they said something bad.
@@ -65,21 +67,39 @@ def test_dkim_weakness(signatures: tuple[Dkim, ...], kinds: list[str]) -> None:
 
 # What the owner of the From domain says.
 @pytest.mark.parametrize(
-    ("dmarc", "arc", "kinds"),
+    ("dmarc", "kinds"),
     [
-        (Dmarc("fail", "a.example", "a.example", "reject"), "none", [AUTH_DMARC_FAIL.id, AUTH_DMARC_REJECT.id]),
-        (
-            Dmarc("fail", "a.example", "a.example", "reject"),
-            "pass",
-            [AUTH_DMARC_FAIL.id],
-        ),  # a list that sealed what it broke
-        (Dmarc("fail", "a.example", "a.example", "quarantine"), "none", [AUTH_DMARC_FAIL.id]),
-        (Dmarc("fail", "a.example", "a.example", "none"), "none", [AUTH_DMARC_FAIL.id]),
-        (Dmarc("pass", "a.example", "a.example", "reject"), "none", [AUTH_DMARC_PASS.id]),
-        (Dmarc("temperror", "a.example", "", ""), "none", []),  # an outage of DNS proves nothing
-        (Dmarc("none"), "none", []),
+        (Dmarc("fail", "a.example", "a.example", "reject"), [AUTH_DMARC_FAIL.id, AUTH_DMARC_REJECT.id]),
+        (Dmarc("fail", "a.example", "a.example", "quarantine"), [AUTH_DMARC_FAIL.id]),
+        (Dmarc("fail", "a.example", "a.example", "none"), [AUTH_DMARC_FAIL.id]),
+        (Dmarc("pass", "a.example", "a.example", "reject"), [AUTH_DMARC_PASS.id]),
+        (Dmarc("temperror", "a.example", "", ""), []),  # an outage of DNS proves nothing
+        (Dmarc("none"), []),
     ],
 )
-def test_dmarc(dmarc: Dmarc, arc: str, kinds: list[str]) -> None:
-    seen = Authentication(dmarc=dmarc, arc=Arc("pass" if arc == "pass" else "none"))
+def test_dmarc(dmarc: Dmarc, kinds: list[str]) -> None:
+    seen = Authentication(dmarc=dmarc)
     assert [finding.kind for finding in authentication(Reading(authentication=seen))] == kinds
+
+
+# A seal proves who sealed. What the first of a chain states excuses a forgery where all of them are believed.
+@pytest.mark.parametrize(
+    ("arc", "is_known", "is_excused"),
+    [
+        (Arc("pass", 1, ("google.com",), origin="pass"), False, True),
+        (Arc("pass", 1, ("anybody.example",), origin="pass"), False, False),
+        (Arc("pass", 2, ("anybody.example", "google.com"), origin="pass"), False, False),
+        (Arc("pass", 1, ("google.com",), origin="fail"), False, False),
+        (Arc("pass", 1, ("google.com",)), False, False),
+        (Arc("fail", 1, ("google.com",), origin="pass"), False, False),
+        (Arc("pass", 2, ("google.com", "lists.club.example"), origin="pass"), True, True),
+        (Arc("pass", 2, ("google.com", "lists.club.example"), origin="pass"), False, False),
+        (Arc("pass", 2, ("anybody.example", "lists.club.example"), origin="pass"), True, False),
+    ],
+)
+def test_seals_of_anybody_excuse_nothing(arc: Arc, is_known: bool, is_excused: bool) -> None:
+    seen = Authentication(dmarc=Dmarc("fail", "a.example", "a.example", "reject"), arc=arc)
+    message = read(b"From: ann@a.example\r\nList-Post: <mailto:talk@lists.club.example>\r\n\r\nHello\r\n")
+    reading = know_list(Reading(message=message, authentication=seen), OFTEN if is_known else NEVER)
+    kinds = [finding.kind for finding in authentication(reading)]
+    assert (AUTH_DMARC_REJECT.id not in kinds) == is_excused

@@ -167,7 +167,7 @@ def test_a_domain_that_always_proved_itself(letter: Letter, standing: Standing, 
     [
         Authentication(HOST, dmarc=Dmarc("pass", dkim_aligned=True)),
         Authentication(HOST, dmarc=Dmarc("none", spf_aligned=True)),
-        Authentication(HOST, arc=Arc("pass", 1)),
+        Authentication(HOST, arc=Arc("pass", 1, ("google.com",), origin="pass")),
         Authentication(HOST, spf=Spf("temperror")),
         Authentication(HOST, dkim=(Dkim("fail"), Dkim("temperror"))),
         Authentication(HOST, dmarc=Dmarc("temperror")),

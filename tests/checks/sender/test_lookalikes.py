@@ -9,6 +9,7 @@ from gatepost.checks.sender.lookalikes import (
     _find_inside,
     _index_labels,
     _index_trusted,
+    _match_typo,
     find_known_imitation,
     homograph,
     lookalike,
@@ -130,3 +131,32 @@ def test_of_very_many_own_domains_all_but_the_longest_are_compared() -> None:
     assert len(index.labels) == 25_000
     assert "treasury" in index.labels
     assert len(index.shortened) < 2_500 * 20
+
+
+def list_near(name: str) -> set[str]:
+    """What is one letter off: one more, one less, another one, two swapped; the first letter stays."""
+    near = {name[:at] + name[at + 1 :] for at in range(1, len(name))}
+    near |= {name[:at] + "x" + name[at:] for at in range(1, len(name) + 1)}
+    near |= {name[:at] + "x" + name[at + 1 :] for at in range(1, len(name))}
+    return (near | {name[:at] + name[at : at + 2][::-1] + name[at + 2 :] for at in range(1, len(name) - 1)}) - {name}
+
+
+@pytest.mark.parametrize("name", ["paypal", "netflix", "facebook", "mastercard"])
+def test_every_place_of_a_letter_is_compared(name: str) -> None:
+    index = _index_labels({name: name}, frozenset({name}), frozenset(), [name])
+    for near in sorted(list_near(name)):
+        seen = _match_typo(near, index)
+        assert seen is not None, near
+        assert seen.of == name
+    assert _match_typo(f"{name[0]}{name[1:][::-1]}", index) is None
+
+
+def test_of_two_names_that_are_as_near_always_the_same_one_is_told() -> None:
+    names = ["alfabank", "absabank", "alphabank"]
+    told = {
+        str(
+            _match_typo("alsabank", _index_labels({name: name for name in names}, frozenset(names), frozenset(), order))
+        )
+        for order in (names, names[::-1])
+    }
+    assert len(told) == 1

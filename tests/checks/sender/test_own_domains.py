@@ -13,6 +13,8 @@ from gatepost.names import Address
 # Own domains that are forged.
 HOST = "8.8.8.8"
 NONE = Authentication(HOST)
+VOUCHED = Arc("pass", 1, ("google.com",), origin="pass")
+SEALED = Arc("pass", 1, ("anybody.example",), origin="pass")
 
 
 @pytest.mark.parametrize(
@@ -28,7 +30,8 @@ NONE = Authentication(HOST)
         ("corp.example", Authentication(HOST, dmarc=Dmarc("temperror")), False, []),  # an outage proves nothing
         ("corp.example", Authentication(HOST, spf=Spf("temperror")), False, []),
         ("corp.example", Authentication(HOST, dkim=(Dkim("temperror"),)), False, []),
-        ("corp.example", Authentication(HOST, dmarc=Dmarc("fail"), arc=Arc("pass")), False, []),
+        ("corp.example", Authentication(HOST, dmarc=Dmarc("fail"), arc=VOUCHED), False, []),
+        ("corp.example", Authentication(HOST, dmarc=Dmarc("fail"), arc=SEALED), False, [SENDER_OWN_DOMAIN_SPOOF.id]),
         ("corp.example", Authentication("10.0.0.1"), False, []),  # inside, and nothing published
         ("corp.example", Authentication(), False, []),  # a file: nobody knows who sent it
         ("other.example", Authentication(HOST, dmarc=Dmarc("fail")), False, []),

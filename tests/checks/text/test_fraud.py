@@ -263,6 +263,12 @@ def test_a_link_or_the_name_of_the_seller_excuses_a_known_sender_only(letter: Le
     assert not list(call_back(know_member(posted)))
 
 
+def test_a_receipt_with_many_links_is_hardly_a_call_back_scam(letter: Letter) -> None:
+    (alone,) = call_back(letter(CHARGED, sender="x@other.example"))
+    links = " ".join(f"https://shop.example/{number}" for number in range(10))
+    assert [finding.strength for finding in call_back(letter(f"{CHARGED} {links}"))] in ([], [alone.strength / 2])
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

@@ -168,6 +168,7 @@ def first_sector(content: bytes, name: str) -> int:
     return int(struct.unpack_from("<I", content, place + 116)[0])
 
 
+@pytest.mark.variant
 def test_a_message_to_many_is_read_whole(compound: Compounds) -> None:
     """A dozen streams for each of two hundred recipients are no reason to stop."""
     streams = {"__properties_version1.0": bytes(32), "__substg1.0_1000001F": "see".encode("utf-16-le")}

@@ -189,6 +189,7 @@ def test_a_large_object_that_is_named_everywhere_is_paid_for() -> None:
     assert contents(content).unread == ("size",)
 
 
+@pytest.mark.variant
 def test_objects_without_end_cost_one_pass() -> None:
     assert contents(b"%PDF-1.7\n" + b"1 0 obj << /S /URI " * 50_000).traits == ()
 

@@ -1,13 +1,17 @@
 """Pages as files: the attack beside the saved page, the invoice and the report."""
 
 import base64
+import html
 import io
+import random
 import tracemalloc
 import zipfile
+from html.entities import html5
 
 import pytest
 
 from gatepost.files.documents import dispatch
+from gatepost.files.documents.page_scripts import replace_references
 from gatepost.files.values import Contents, File, UnpackBudget
 
 
@@ -124,7 +128,7 @@ N = 1_200_000
         pytest.param("QUJD\\n" * (N // 6), "''", id="line ends", marks=pytest.mark.variant),
         pytest.param("','" * (N // 3), "[]", id="texts", marks=pytest.mark.variant),
         pytest.param("65," * (N // 3), "[]", id="numbers", marks=pytest.mark.variant),
-        pytest.param("65," * (N // 3), "()", id="arguments"),
+        pytest.param("65," * (N // 3), "()", id="arguments", marks=pytest.mark.variant),
     ],
 )
 def test_giant_literals_cost_little_memory(literal: str, marks: str) -> None:
@@ -151,3 +155,30 @@ def test_chunks_lose_nothing(form: str, size: int) -> None:
     }[form]
     members = contents(f"<script>var u = unescape({literal}); {SAVE}</script>").members
     assert content in [member.content for member in members]
+
+
+def test_references_are_those_of_html() -> None:
+    chosen = random.Random(4711)
+    pieces = [f"&{name}" for name in html5]
+    assert all(replace_references(f"{each}x") == html.unescape(f"{each}x") for each in pieces)
+    pieces = [*chosen.sample(pieces, 200), *"& # &# &#x 1 9 ff ; a notit &&b < =".split()]
+    for _ in range(3_000):
+        text = "".join(chosen.choices(pieces, k=chosen.randrange(8)))
+        assert replace_references(text) == html.unescape(text)
+
+
+def test_a_script_between_two_libraries_is_read() -> None:
+    library = "function f(){return [1,2,3].map(x=>x*x)}" * 3_000
+    target = "var h='ev'+'il.test';no.where.at.all();location.href='https://'+h+'/x'"
+    page = f"<html><script>{library}</script><script>{target}</script><script>{library}</script>"
+    assert "hidden-redirect" in seen(page)
+
+
+def test_a_script_reads_the_text_of_a_long_one() -> None:
+    code = f"/*{'.' * 30_000}|{SECRET}|*/"
+    reading = (
+        "var t=document.scripts[0].textContent.split('|')[1],r=atob(t),u=new Uint8Array(r.length);"
+        f"for(var i=0;i<r.length;i++)u[i]=r.charCodeAt(i)^i*7&255;var a=document.createElement('a');{SAVE}"
+    )
+    found = contents(f"<html><script>{code}</script><script>{reading}</script>")
+    assert archive() in [member.content for member in found.members]

@@ -648,6 +648,19 @@ def keeping_guard(deployment: Deployment, report: Report) -> tuple[Guard, FairQu
     return guard, queue
 
 
+def test_rest_scans_are_not_kept_unless_it_is_configured(use: Use) -> None:
+    async def scenario(deployment: Deployment) -> None:
+        queue = FairQueue(1, 1, 0.0, waiting_limit=0)
+        guard = Guard(GuardSettings(), deployment.store, Pool(REPORT), Answerer(Names()), queue, clock=lambda: 2.0)
+        asked = request()
+        outcome = await guard.scan_in_turn(asked, BytesBody(RAW), WaitingClient())
+        assert isinstance(outcome, ScanResult)
+        assert outcome.report.decision == "quarantine"
+        assert await deployment.quarantine.raw(asked.ggrid) is None
+
+    use(scenario)
+
+
 @pytest.mark.parametrize(
     ("report", "kept"),
     [

@@ -2,7 +2,10 @@
 
 import email.message
 import random
+import shutil
+import subprocess
 import zlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -131,3 +134,35 @@ def test_pgp_mime_is_read_as_mail() -> None:
     message = read(outer)
     assert any("The letter itself." in text.visible for text in message.texts)
     assert [part.names for part in message.files if part.content.startswith(b"MZ")] == [("a.exe",)]
+
+
+SIGNED_TEXT = (
+    b"-----BEGIN PGP SIGNED MESSAGE-----\r\nHash: SHA512\r\n\r\nnew ActiveXObject('a')\r\n- --i;\r\n- From x\r\n"
+    b"-----BEGIN PGP SIGNATURE-----\r\n\r\niQ==\r\n-----END PGP SIGNATURE-----\r\n"
+)
+
+
+def test_a_file_that_is_signed_in_the_clear_is_what_gpg_writes() -> None:
+    first, *_ = find_openpgp(SIGNED_TEXT * 2, ROOM, ("run.js.asc",))
+    assert first.files == (LiteralFile("", b"new ActiveXObject('a')\r\n--i;\r\nFrom x"),) * 2
+    assert all(not opened.files for opened in find_openpgp(SIGNED_TEXT, ROOM)), "a body is shown as it is"
+    message = email.message.EmailMessage()
+    message.set_content("Hello")
+    message.add_attachment(SIGNED_TEXT, maintype="application", subtype="octet-stream", filename="run.js.asc")
+    assert ("run.js",) in [part.names for part in read(message.as_bytes()).parts]
+
+
+@pytest.mark.process
+def test_files_that_gpg_makes_are_opened(tmp_path: Path) -> None:
+    if not (program := shutil.which("gpg")):
+        pytest.skip("not run: gpg is not installed")
+    plain = tmp_path / "setup.bin"
+    plain.write_bytes(b"MZ" + bytes(range(256)) * 40)
+    forms = ([], ["-a"], ["--rfc2440"], *(["--compress-algo", each] for each in ("zip", "zlib", "bzip2", "none")))
+    base = [program, "--homedir", str(tmp_path), "--batch", "--yes", "--quiet", "--no-autostart"]
+    for options in forms:
+        subprocess.run([*base, "-o", str(tmp_path / "made"), *options, "--store", str(plain)], check=True)
+        opened = one((tmp_path / "made").read_bytes())
+        assert [file.content for file in opened.files] == [plain.read_bytes()], options
+        piped = subprocess.run([*base, *options, "--store"], input=plain.read_bytes(), capture_output=True, check=True)
+        assert [file.content for file in one(piped.stdout).files] == [plain.read_bytes()], options

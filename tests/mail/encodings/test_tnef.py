@@ -1,5 +1,6 @@
 import struct
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,6 +78,7 @@ def test_any_bytes(junk: bytes, cut: int) -> None:
     list(find_tnef(container(*ATTACHED)[:cut] + junk))
 
 
+@pytest.mark.variant
 def test_rich_text_has_a_budget() -> None:
     """A megabyte of compressed text takes half a second, so that only so much of it is unpacked."""
     packed = struct.pack("<II", 12, 900 << 10) + b"LZFu" + bytes(4) + (b"\0" + b"a" * 8) * (900 << 7)

@@ -3,6 +3,7 @@
 from itertools import product
 
 import pytest
+from tests.variants import one_in
 
 from gatepost.mail.html.large_pages import MAX_KEPT_TAGS, cut_scripts, is_large_page, shorten_page
 from gatepost.mail.html.limits import MAX_TAGS
@@ -49,7 +50,7 @@ ACTING = [
 ]
 
 
-@pytest.mark.parametrize("piece", ACTING)
+@pytest.mark.parametrize("piece", one_in(5, ACTING))
 def test_what_acts_in_the_middle_is_found(piece: str) -> None:
     large = f"<html><body><table>{ROWS}{piece}{ROWS}</table></body></html>"
     assert is_large_page(large.encode())
@@ -80,6 +81,7 @@ def test_every_tag_whose_digits_may_be_code_is_kept() -> None:
     assert one.html.count("onclick") < 20
 
 
+@pytest.mark.variant
 def test_a_page_with_too_many_things_that_act_is_not_cut_down() -> None:
     letters = "abcdefghijklmnopqrstuvwxyz"
     names = ["".join(each) for each in product(letters, repeat=4)][: MAX_KEPT_TAGS * 2]

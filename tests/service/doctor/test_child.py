@@ -8,6 +8,7 @@ from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import examination
 
 
+@pytest.mark.variant
 @pytest.mark.process
 def test_the_doctor_says_what_it_found_and_takes_no_lock_away(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)

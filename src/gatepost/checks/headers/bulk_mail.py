@@ -180,19 +180,13 @@ def bulk_tools(reading: Reading) -> Iterator[Finding]:
 
 
 def _find_forged_program(reading: Reading) -> Iterator[Finding]:
-    claimed = (reading.fields.get("x-mailer") or reading.fields.get("user-agent") or "").strip()
-    if not claimed:
-        return
-    if _RANDOM_MAILER.match(claimed) or _is_noise(claimed):
-        yield kinds.HEADER_ODD_MAILER.at("X-Mailer", claimed=claimed)
-        return
-    if reading.is_known_list:
-        return
-    for habit in _HABITS:
-        if habit.claim.match(claimed):
-            missing = _find_missing_habit(habit, reading.fields)
-            if missing:
-                yield kinds.HEADER_FORGED_MAILER.at("X-Mailer", claimed=claimed, missing=missing)
+    for claimed in reading.programs:
+        if _RANDOM_MAILER.match(claimed) or _is_noise(claimed):
+            yield kinds.HEADER_ODD_MAILER.at("X-Mailer", claimed=claimed)
+            return
+        habit = None if reading.is_known_list else next((each for each in _HABITS if each.claim.match(claimed)), None)
+        if habit and (missing := _find_missing_habit(habit, reading.fields)):
+            yield kinds.HEADER_FORGED_MAILER.at("X-Mailer", claimed=claimed, missing=missing)
             return
 
 

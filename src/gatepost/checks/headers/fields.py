@@ -577,9 +577,9 @@ def desktop_program(reading: Reading) -> Iterator[Finding]:
     address, where the field that it wrote is the lowest. The operator's own users deliver so where our border
     also takes their mail, so senders of own domains and trusted hosts are left out.
     """
-    fields, host = reading.fields, reading.envelope.remote_address
-    program = fields.get("x-mailer") or fields.get("user-agent")
-    if not program or not host or reading.protected.host_trusted or not _DESKTOP.match(program.strip()[:80]):
+    host = reading.envelope.remote_address
+    program = next((each for each in reading.programs if _DESKTOP.match(each[:80])), "")
+    if not program or not host or reading.protected.host_trusted:
         return
     hops = reading.hops[:MAX_HOPS]
     # Our border may have put its own field on top already, and so may the servers of a forwarding address.

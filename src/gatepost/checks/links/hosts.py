@@ -15,6 +15,7 @@ from gatepost.checks.known_names import (
     is_genuine,
     is_hosted_page,
     is_picture_host,
+    is_shortener,
     is_tenant,
     is_under,
     measure_ending,
@@ -57,7 +58,9 @@ def free_names(reading: Reading) -> Iterator[Finding]:
             yield kinds.SENDER_CHEAP_ENDING.at("From", strength=strength, domain=sender.domain)
         if is_hosted_page(domain) and not is_freemail(domain) and org_domain(domain) == domain:
             yield kinds.SENDER_FREE_HOSTING.at("From", domain=domain)
-    strength, host = max(((measure_ending(host), host) for host in reading.sites), default=(0.0, ""))
+    # A shortener is a finding of its own: that its name is cheap as well says nothing new.
+    sites = (host for host in reading.sites if not is_shortener(host))
+    strength, host = max(((measure_ending(host), host) for host in sites), default=(0.0, ""))
     if strength:
         link = reading.sites[host]
         strength = round(strength * measure_openness(reading), 2)
@@ -169,14 +172,16 @@ def foreign_target(reading: Reading) -> Iterator[Finding]:
 
     Mail in a company's name whose links lead to one stranger is what phishing looks like; so is what a friend sends who
     found something. It says a little, and only beside other signs. Links to the sender's own site beside it say for a
-    known sender that all is well; of others it then says less.
+    known sender that all is well; of others it then says less. A site that bears the sender's own name under another
+    ending (`shop.example` and `shop.co.example`) is no stranger: whoever sends the mail chose both names.
     """
     if not reading.sites or reading.is_known_post:
         return
     # A name without a dot is one of the reader's own network: a file server, a printer.
     sites = {host: link for host, link in reading.sites.items() if "." in host}
     every = {org_domain(host) for host in sites}
-    owners = every - reading.sender_domains
+    names = {domain.partition(".")[0] for domain in reading.sender_domains}
+    owners = {owner for owner in every - reading.sender_domains if owner.partition(".")[0] not in names}
     if len(owners) != 1 or (reading.is_known_sender and owners != every):
         return
     host, link = next((host, link) for host, link in sites.items() if org_domain(host) in owners)

@@ -90,9 +90,8 @@ def _measure_host(host: str) -> tuple[int, int]:
         return 0, 0
     below = host.removesuffix(org_domain(host)).rstrip(".")
     # An internationalised label is one word to its reader; hosted pages are named by machines.
-    hyphens = (
-        max(label.count("-") for label in host.split(".")) if not is_hosted_page(host) and "xn--" not in host else 0
-    )
+    has_hyphens = "-" in host and "xn--" not in host and not is_hosted_page(host)
+    hyphens = max(label.count("-") for label in host.split(".")) if has_hyphens else 0
     return below.count(".") + 1 if below else 0, hyphens
 
 

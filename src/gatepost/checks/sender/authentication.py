@@ -5,7 +5,7 @@ from ipaddress import ip_address
 
 from gatepost import kinds
 from gatepost.auth.results import Authentication, Dkim
-from gatepost.checks.known_names import is_freemail, is_tenant, is_under
+from gatepost.checks.known_names import is_company_host, is_freemail, is_tenant, is_under
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
 from gatepost.names import normal_domain, org_domain
@@ -50,7 +50,7 @@ def authentication(reading: Reading) -> Iterator[Finding]:
     if seen.spf.result in BAD_SPF:
         yield BAD_SPF[seen.spf.result].at("SPF", domain=seen.spf.domain, host=seen.host, reason=seen.spf.reason)
     yield from _check_signatures(seen.dkim)
-    yield from _check_dmarc(seen)
+    yield from _check_dmarc(reading)
 
 
 def _check_signatures(signatures: tuple[Dkim, ...]) -> Iterator[Finding]:
@@ -70,16 +70,30 @@ def _check_signatures(signatures: tuple[Dkim, ...]) -> Iterator[Finding]:
             return
 
 
-def _check_dmarc(seen: Authentication) -> Iterator[Finding]:
-    dmarc = seen.dmarc
+def _check_dmarc(reading: Reading) -> Iterator[Finding]:
+    dmarc = reading.authentication.dmarc
     if dmarc.result == "pass":
         yield kinds.AUTH_DMARC_PASS.at("From", domain=dmarc.domain)
     if dmarc.result != "fail":
         return
     yield kinds.AUTH_DMARC_FAIL.at("From", domain=dmarc.domain, policy=dmarc.policy or "none", reason=dmarc.reason)
-    # A trusted chain of custody explains a broken signature: mailing lists do that. It is judged apart.
-    if dmarc.policy == "reject" and seen.arc.result != "pass":
+    if dmarc.policy == "reject" and not is_vouched_for(reading):
         yield kinds.AUTH_DMARC_REJECT.at("From", domain=dmarc.domain, record=dmarc.policy_domain)
+
+
+def is_vouched_for(reading: Reading) -> bool:
+    """Return whether somebody whom we believe saw the author's mail pass DMARC before a list or a forwarder changed it
+    (RFC 8617 section 5.2).
+
+    A chain of seals that holds proves who sealed, and nothing else: anybody can seal a forgery, and state that it
+    passed. So the first seal's results count where each of those who sealed is believed: the own domain of a company
+    that we know, or that of a list that is known, from which its posts come.
+    """
+    arc = reading.authentication.arc
+    if arc.result != "pass" or arc.origin != "pass" or not arc.sealers:
+        return False
+    lists = reading.list_domains
+    return all(is_company_host(sealer) or org_domain(sealer) in lists for sealer in map(normal_domain, arc.sealers))
 
 
 def _name(signature: Dkim) -> str:
@@ -92,11 +106,13 @@ def own_domain(reading: Reading) -> Iterator[Finding]:
     """Mail that claims to come from one of the tenant's own domains, and does not.
 
     An own domain is the one that recipients trust most. Such mail is forged if nothing proves it (no aligned SPF or
-    DKIM, no chain of custody) and it does not come from a host that the operator trusts. Where DNS failed nothing is
-    claimed.
+    DKIM, no chain of those whom we believe) and it does not come from a host that the operator trusts. Where DNS failed
+    nothing is claimed.
     """
     own = reading.protected.own_domains
-    if not own or reading.protected.host_trusted or not _fails_authentication(reading.authentication):
+    if not own or reading.protected.host_trusted or is_vouched_for(reading):
+        return
+    if not _fails_authentication(reading.authentication):
         return
     for sender in reading.message.senders:
         domain = normal_domain(sender.domain)
@@ -109,7 +125,7 @@ def own_domain(reading: Reading) -> Iterator[Finding]:
 
 
 def _fails_authentication(seen: Authentication) -> bool:
-    if seen.aligned or seen.arc.result == "pass" or seen.dmarc.result in ("pass", "temperror"):
+    if seen.aligned or seen.dmarc.result in ("pass", "temperror"):
         return False
     if seen.dmarc.result == "fail" or seen.spf.result == "fail":
         return True

@@ -10,10 +10,10 @@ operator lets it mean.
 from collections.abc import Iterator, Mapping
 
 from gatepost import kinds
-from gatepost.auth.results import Authentication
 from gatepost.checks.known_names import is_freemail, is_under
 from gatepost.checks.links.hosts import find_link_away, find_new_hosts
 from gatepost.checks.phrases import find_phrases, quote
+from gatepost.checks.sender.authentication import is_vouched_for
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding, Kind
 from gatepost.names import normal_domain, org_domain
@@ -111,7 +111,7 @@ def broken_habit(reading: Reading) -> Iterator[Finding]:
         return
     sender = reading.message.senders[0]
     proven = met.domain.proven
-    if _always_authenticated(met.domain) and _is_unauthenticated(reading.authentication):
+    if _always_authenticated(met.domain) and _is_unauthenticated(reading):
         strength = _HABIT_VIA_LIST if reading.is_known_list else 1.0
         yield kinds.SENDER_BROKEN_HABIT.at(
             "From", strength=strength, sender=sender, proven_days=proven.days, since_days=proven.age
@@ -129,9 +129,10 @@ def _is_long_known(standing: Standing) -> bool:
     return any(known.days >= HABIT_DAYS and known.age >= HABIT_AGE for known in (standing.proven, standing.claimed))
 
 
-def _is_unauthenticated(seen: Authentication) -> bool:
-    """Return whether nothing is proven, although DNS answered and no forwarder vouches for the mail (ARC)."""
-    if seen.aligned or seen.arc.result == "pass":
+def _is_unauthenticated(reading: Reading) -> bool:
+    """Return whether nothing is proven, although DNS answered, and nobody whom we believe vouches for it (ARC)."""
+    seen = reading.authentication
+    if seen.aligned or is_vouched_for(reading):
         return False
     results = (seen.dmarc.result, seen.spf.result, *(each.result for each in seen.dkim))
     return bool(seen.host) and "temperror" not in results

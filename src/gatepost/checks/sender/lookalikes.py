@@ -26,6 +26,7 @@ from gatepost.strengths import coefficients
 _SHORTEST_TYPO = 6
 _SHORTEST_INSIDE = 6
 _LONGEST_LABEL = 63
+_TOO_SHORT_BELOW = 3
 _MOST_WORDS = 12
 # Of a tenant's domains so many (the shortest) are compared, and so many of those looked for with a letter more, less or
 # changed: each is kept in as many forms as it has letters. To index them takes 0.4 s in each worker, once.
@@ -56,14 +57,17 @@ class Imitation(msgspec.Struct, frozen=True):
 
 
 class _Names(msgspec.Struct, frozen=True):
-    """Labels that may be imitated, by label, by skeleton, and by what is left when one letter is taken out."""
+    """Labels that may be imitated, by label, by skeleton, and by what is left when one letter is taken out. `halves`
+    are the beginnings and ends of the latter, by their length: what is one letter off keeps one of both."""
 
     labels: dict[str, str]
     skeletons: dict[str, str]
     shortened: dict[str, tuple[str, ...]]
+    halves: dict[int, tuple[set[str], set[str]]]
     distinct: frozenset[str]
     inside: frozenset[str]
     lengths: tuple[int, ...]
+    beginnings: frozenset[str]
 
 
 def _index_labels(
@@ -72,20 +76,26 @@ def _index_labels(
     """Return labels for comparison: `distinct` ones mean nothing else, and what holds a `held` one, or is near to a
     `resembled` one, is no chance."""
     shortened: dict[str, tuple[str, ...]] = {}
-    for label in resembled:
+    halves: dict[int, tuple[set[str], set[str]]] = {}
+    # In an order of their own: of two names that are as near, the same one is told by every process.
+    for label in sorted(resembled):
         if len(label) >= _SHORTEST_TYPO:
-            for left in {label, *_drop_one_letter(label)}:
+            heads, tails = halves.setdefault(len(label), (set(), set()))
+            heads.add(label[: len(label) // 2])
+            tails.add(label[len(label) // 2 + 1 :])
+            for left in dict.fromkeys((label, *_drop_one_letter(label))):
                 shortened[left] = (*shortened.get(left, ()), label)
     inside = frozenset(label for label in held if len(label) >= _SHORTEST_INSIDE)
     lengths = tuple(sorted({len(label) for label in inside}, reverse=True))
     # In one piece: a list of customers' own domains can have a hundred thousand.
     long = [label for label in labels if len(label) > 3]
     looks = dict(zip(skeleton("\n".join(long)).replace("-", "").split("\n"), long, strict=True)) if long else {}
-    return _Names(labels, looks, shortened, distinct, inside, lengths)
+    beginnings = frozenset(label[:_SHORTEST_INSIDE] for label in inside)
+    return _Names(labels, looks, shortened, halves, distinct, inside, lengths, beginnings)
 
 
-def _drop_one_letter(label: str) -> set[str]:
-    return {label[:at] + label[at + 1 :] for at in range(len(label))}
+def _drop_one_letter(label: str) -> list[str]:
+    return [label[:at] + label[at + 1 :] for at in range(len(label))]
 
 
 def _index_known() -> _Names:
@@ -185,14 +195,27 @@ def _match_look(label: str, names: _Names) -> Imitation | None:
 
 
 def _match_typo(label: str, names: _Names) -> Imitation | None:
-    if len(label) < _SHORTEST_TYPO - 1 or len(label) > 40:
+    if len(label) < _SHORTEST_TYPO - 1 or len(label) > 40 or not _has_half(label, names):
         return None
-    for left in {label, *_drop_one_letter(label)}:
+    for left in (label, *_drop_one_letter(label)):
         for near in names.shortened.get(left, ()):
             # The first letter is the one that every reader sees.
             if near[0] == label[0] and abs(len(near) - len(label)) <= 1 and _is_one_edit(label, near):
                 return Imitation(names.labels[near], "one letter off", _ONE_LETTER_OFF)
     return None
+
+
+def _has_half(label: str, names: _Names) -> bool:
+    """Return whether a label begins or ends as a name of about its length does. One letter that is added, dropped or
+    changed, or two that are swapped, leave one half of a name as it is; the letter after the first half belongs to
+    neither, since a swap may reach it."""
+    length = len(label)
+    for other in (length - 1, length, length + 1):
+        if found := names.halves.get(other):
+            heads, tails = found
+            if label[: other // 2] in heads or label[length - other + other // 2 + 1 :] in tails:
+                return True
+    return False
 
 
 def _is_one_edit(one: str, other: str) -> bool:
@@ -237,6 +260,8 @@ def _find_inside(label: str, names: _Names) -> str:
     characters at most (RFC 1035 section 2.3.4), so that there are few pieces, however many names there are."""
     label = label[:_LONGEST_LABEL]
     for start in range(len(label) - _SHORTEST_INSIDE + 1):
+        if label[start : start + _SHORTEST_INSIDE] not in names.beginnings:
+            continue
         for length in names.lengths:
             if label[start : start + length] in names.inside and start + length <= len(label):
                 return label[start : start + length]
@@ -249,11 +274,12 @@ def _is_lure(label: str) -> bool:
 
 def _match_below(host: str, label: str, names: _Names) -> Imitation | None:
     """`paypal.com.evil.example`, `paypal.evil.example`: the name as a part that costs nothing."""
-    if is_tenant(host):
+    below = host.removesuffix(org_domain(host)).rstrip(".")
+    if len(below) <= _TOO_SHORT_BELOW or is_tenant(host):
         return None
-    above = host.removesuffix(org_domain(host)).rstrip(".").split(".")
+    above = below.split(".")
     for at, part in enumerate(above):
-        if part not in names.labels or len(part) <= 3:
+        if part not in names.labels or len(part) <= _TOO_SHORT_BELOW:
             continue
         if at + 1 < len(above) and above[at + 1] in _DOMAIN_ENDS:
             return Imitation(names.labels[part], "domain as a subdomain", _DOMAIN_BELOW)

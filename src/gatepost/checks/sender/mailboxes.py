@@ -193,18 +193,22 @@ def measure_host(host: str) -> float:
     if "." not in host or is_ip(host) or is_genuine(host) or is_tenant(host) or is_hosted_page(host) or "xn--" in host:
         return 0.0
     name = org_domain(host)
-    below = (label for label in host.removesuffix(name).split(".") if len(label) >= _LONG_LABEL)
-    return max(
-        *(measure_randomness(part) for part in name.partition(".")[0].split("-")),
-        *(_RANDOM_BELOW * (measure_randomness(label) >= _RANDOM_SURE) for label in below),
-        0.0,
-    )
+    most = max(map(measure_randomness, name.partition(".")[0].split("-")))
+    below = host.removesuffix(name)
+    if len(below) >= _LONG_LABEL:
+        for label in below.split("."):
+            if len(label) >= _LONG_LABEL and measure_randomness(label) >= _RANDOM_SURE:
+                most = max(most, _RANDOM_BELOW)
+    return most
 
 
 @lru_cache(8192)
 def measure_randomness(label: str) -> float:
     """Return how far a label is from a name that a person may have chosen: 0 for such a name, else up to 1."""
     if len(label) < _SHORTEST_LABEL or not label.isascii():
+        return 0.0
+    # Nearly all names are small letters without a long run of consonants, and few vowels alone are not enough.
+    if label.isalpha() and label.islower() and _FEW_VOWELS < _RANDOM_BAR and not _CONSONANTS.search(label):
         return 0.0
     # "aLaZFLJt" is no word in capitals and no two words joined.
     capitals = len(_CAPITALS.findall(label)) if not label.isupper() else 0

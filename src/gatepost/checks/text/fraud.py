@@ -13,6 +13,7 @@ from gatepost.checks.sender.history import is_first_contact
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
 from gatepost.names import normal_domain, org_domain
+from gatepost.speedups import native
 from gatepost.strengths import coefficients
 
 MAX_CALL_TEXT = 4_000
@@ -55,6 +56,13 @@ def find_phone_number(text: str) -> str:
 
 def find_disguised_number(text: str) -> str:
     """Return the first telephone number of a folded text that is written for people only, "" for none."""
+    if native and not native.may_spell_number(text):
+        return ""
+    return search_disguised_number(text)
+
+
+def search_disguised_number(text: str) -> str:
+    """The same without a look beforehand."""
     for match in _LOOKALIKE_DIGITS.finditer(text):
         written = "".join(match.groups())
         digits = sum(character.isdigit() for character in written)
@@ -210,9 +218,11 @@ _MOST_CALLS = 2
 # An honest confirmation of an order has a link, two such phrases and a number of its shop.
 _ENOUGH_CHARGES = 2
 _SHORTEST_SELLER = 4
-_PER_CHARGE, _PER_CALL, _CALL_SITE, _CALL_SELLER, _LEAST_CALL = coefficients(
-    kinds.TEXT_CALL_BACK, "per_charge", "per_call", "site", "seller", "least"
+_PER_CHARGE, _PER_CALL, _CALL_SITE, _CALL_SELLER, _CALL_LINKED, _LEAST_CALL = coefficients(
+    kinds.TEXT_CALL_BACK, "per_charge", "per_call", "site", "seller", "linked", "least"
 )
+# A receipt of a shop leads to the order, the shop, its terms and its help; a call-back scam has nothing to lead to.
+_LINKS_OF_RECEIPT = 10
 
 
 @check(kinds.TEXT_CALL_BACK, themes={"charge", "alarm"})
@@ -235,6 +245,8 @@ def call_back(reading: Reading) -> Iterator[Finding]:
     degree = min(1.0, _PER_CHARGE * len(charges) + _PER_CALL * min(_MOST_CALLS, len(calls)))
     if reading.is_known_sender:
         degree -= (_CALL_SITE if sites else 0.0) + (_CALL_SELLER if _names_sender(phrases.text, reading) else 0.0)
+    if sites and len(reading.web_links) >= _LINKS_OF_RECEIPT:
+        degree *= _CALL_LINKED
     if degree >= _LEAST_CALL:
         facts = {"number": number, "words": quote((*charges, *calls))}
         yield kinds.TEXT_CALL_BACK.at("text", strength=round(degree, 2), **facts)

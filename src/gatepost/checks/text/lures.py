@@ -14,6 +14,7 @@ from gatepost.checks.known_names import Brand, find_imitated, is_under, owns
 from gatepost.checks.links.hosts import LinkAway, find_link_away
 from gatepost.checks.phrases import MAX_TEXTS, Phrases, find_phrases, names_contact, quote
 from gatepost.checks.sender.history import is_first_contact
+from gatepost.files.documents.page_scripts import find_told_command
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding, Kind
 from gatepost.names import normal_domain, org_domain
@@ -161,8 +162,8 @@ def credential_lure(reading: Reading) -> Iterator[Finding]:
 
 MAX_STEPS = 20
 _BESIDE_COMMAND = frozenset({"urgency", "credential", "limitation", "document"})
-_PER_COMMAND, _COMMAND_BESIDE, _COMMAND_LINK, _COMMAND_KNOWN = coefficients(
-    kinds.TEXT_PASTED_COMMAND, "per_phrase", "beside", "link", "known"
+_PER_COMMAND, _COMMAND_BESIDE, _COMMAND_LINK, _COMMAND_KNOWN, _COMMAND_SPELLED = coefficients(
+    kinds.TEXT_PASTED_COMMAND, "per_phrase", "beside", "link", "known", "spelled"
 )
 
 
@@ -172,7 +173,8 @@ def pasted_command(reading: Reading) -> Iterator[Finding]:
 
     What is pasted was put into the clipboard by a page, or stands in the mail, and no program asks before it runs
     (ClickFix). A help desk that explains how a program is started names one such step and leads nowhere; that alone is
-    nothing. Known senders and known lists may write more of it.
+    nothing. Known senders and known lists may write more of it. Where the command stands there and fetches something
+    from elsewhere, nothing is left to guess.
     """
     phrases = find_phrases(reading)
     words = _list_steps(phrases)
@@ -183,6 +185,8 @@ def pasted_command(reading: Reading) -> Iterator[Finding]:
         return
     degree = _PER_COMMAND * len(words) + _COMMAND_BESIDE * beside + _COMMAND_LINK * (away.distance if away else 0.0)
     strength = min(1.0, degree) * (_COMMAND_KNOWN if reading.is_known_sender else 1.0)
+    if any(find_told_command(text.visible) for text in reading.message.texts[:MAX_TEXTS]):
+        strength *= _COMMAND_SPELLED
     yield kinds.TEXT_PASTED_COMMAND.at("text", strength=round(strength, 2), words=quote(words))
 
 

@@ -9,12 +9,12 @@ import bz2
 import lzma
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import zstandard
 
-from gatepost.files.values import BrokenError, ByteSource, UnreadReason
+from gatepost.files.values import BrokenError, ByteSource, TooManyError, UnreadReason
 
 STEP = 256 << 10
 MAX_MEMBERS = 1_000
@@ -73,6 +73,33 @@ def find_end(kind: str, data: Bytes, limit: int) -> tuple[bytes, UnreadReason | 
     behind it."""
     make, magic = _ENDING[kind]
     return _decompress(make, data, limit, magic)
+
+
+def iterate(kind: str, data: Bytes, limit: int) -> Iterator[bytes]:
+    """Yield what gzip, bzip2 or xz unpack to, all members, piece by piece; raise `TooManyError` behind `limit` bytes,
+    and `BrokenError` where the data is damaged or something else follows it."""
+    make, magic = _ENDING[kind]
+    place = 0
+    try:
+        for _ in range(MAX_MEMBERS):
+            worker = make()
+            while not worker.eof:
+                chunk = data[place : place + STEP] if worker.needs_input else b""
+                if worker.needs_input and not chunk:
+                    raise BrokenError("cut short")
+                place += len(chunk)
+                piece = worker.decompress(chunk, 4 * STEP)
+                limit -= len(piece)
+                if limit < 0:
+                    raise TooManyError("longer than is read")
+                yield piece
+            place -= len(worker.unused_data)
+            if data[place : place + len(magic)] != magic:
+                break
+    except (zlib.error, OSError, EOFError, lzma.LZMAError) as fault:
+        raise BrokenError("damaged") from fault
+    if bytes(data[place:]).strip(b"\0"):
+        raise BrokenError("something follows")
 
 
 def bzip2(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:

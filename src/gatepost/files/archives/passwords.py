@@ -112,6 +112,10 @@ class PasswordAttempts:
         self._failures += 1
         return None
 
+    def give_up(self) -> None:
+        """Say that no password was tried: the archive is encrypted in a way that nothing here undoes."""
+        self._budget.untried = max(self._budget.untried, len(tuple(self._passwords)))
+
 
 def _find_near_cues(text: str) -> Iterator[str]:
     """Yield what follows each word for "password", nearest first, then what stands before it."""

@@ -4,7 +4,8 @@
 from collections.abc import Iterator
 
 from gatepost.files.archives.reader import MAX_HEADERS, catch_faults
-from gatepost.files.values import BrokenError, ByteSource, Member, StepLimit, UnpackBudget, UnreadReason
+from gatepost.files.file_types import LONG_TEXT, TEXT_HEAD, is_plain_text
+from gatepost.files.values import BrokenError, ByteSource, Member, StepLimit, TooManyError, UnpackBudget, UnreadReason
 
 _AR_HEADER = 60
 _NEW_HEADER, _OLD_HEADER, _BINARY_HEADER = 110, 76, 26
@@ -122,6 +123,7 @@ def _parse_number(field: bytes, base: int) -> int:
 
 
 BLOCK = 512
+MAX_NAMES = 1 << 20
 
 
 def is_tar(content: bytes) -> bool:
@@ -136,38 +138,102 @@ def is_tar(content: bytes) -> bool:
     return stated is not None and stated == sum(header) - sum(header[148:156]) + 8 * 32
 
 
+class ChunkSource:
+    """Bytes that come in chunks and are taken or passed over in their order."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._chunk = b""
+        self._place = 0
+
+    def take(self, count: int) -> bytes:
+        """Return the next bytes, fewer where the last chunk ends before."""
+        pieces = []
+        while count > 0 and self._has_more():
+            piece = self._chunk[self._place : self._place + count]
+            self._place += len(piece)
+            count -= len(piece)
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def skip(self, count: int) -> bool:
+        """Pass over so many bytes; return whether they were there."""
+        while count > 0 and self._has_more():
+            step = min(count, len(self._chunk) - self._place)
+            self._place += step
+            count -= step
+        return count <= 0
+
+    def _has_more(self) -> bool:
+        while self._place >= len(self._chunk):
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return False
+            self._chunk, self._place = chunk, 0
+        return True
+
+
 def read_tar(content: bytes, budget: UnpackBudget) -> Iterator[Member]:
     """Yield every regular file."""
-    place = 0
-    long_name = ""
-    count = 0
-    while place + BLOCK <= len(content) and count <= budget.max_files:
-        header = content[place : place + BLOCK]
-        if not header.strip(b"\0"):
-            place += BLOCK
-            continue
-        size = _parse_tar_number(header[124:136])
-        if size is None:
-            yield Member(("",), b"", "damaged")
-            return
-        room = budget.allowance(min(size, len(content)))
-        data = content[place + BLOCK : place + BLOCK + min(size, room)]
-        place += BLOCK + (size + BLOCK - 1) // BLOCK * BLOCK
-        kind = header[156:157]
-        if kind == b"L":
-            long_name = _decode_text(data)
-        elif kind == b"x":
-            long_name = _find_pax_path(data) or long_name
-        elif kind in (b"0", b"\0", b"7"):
-            count += 1
-            short: UnreadReason | None = "size" if size > room else "damaged" if len(data) < size else None
-            budget.pay(0, len(data))
-            yield Member((long_name or _decode_text(header[:100]),), data, short)
-            long_name = ""
-    if count > budget.max_files:
-        yield Member(("",), b"", "count")
-    elif content[place:].strip(b"\0"):
+    return _read_tar(ChunkSource(iter((content,))), budget, len(content))
+
+
+def read_tar_stream(chunks: Iterator[bytes], budget: UnpackBudget, most: int) -> Iterator[Member]:
+    """Yield every regular file of a tar that is unpacked piece by piece, since it is larger than is kept; `most` is how
+    large it may be."""
+    try:
+        yield from _read_tar(ChunkSource(chunks), budget, most)
+    except TooManyError:
+        yield Member(("",), b"", "size")
+    except BrokenError:
         yield Member(("",), b"", "damaged")
+
+
+def _read_tar(source: ChunkSource, budget: UnpackBudget, most: int) -> Iterator[Member]:
+    long_name = sparse_name = ""
+    for count in range(budget.max_entries + 1):
+        header = source.take(BLOCK)
+        while len(header) == BLOCK and not header.strip(b"\0"):
+            header = source.take(BLOCK)
+        if len(header) < BLOCK:
+            if header.strip(b"\0"):
+                yield Member(("",), b"", "damaged")
+            return
+        size = _parse_tar_number(header[124:136])
+        if size is None or count == budget.max_entries:
+            yield Member(("",), b"", "damaged" if size is None else "count")
+            return
+        kind = header[156:157]
+        if kind in (b"0", b"\0", b"7"):
+            names = (long_name or _decode_text(header[:100]), sparse_name)
+            yield _take_tar_member(source, names if sparse_name else names[:1], size, budget, most)
+            long_name = sparse_name = ""
+        else:
+            data = source.take(min(size, MAX_NAMES))
+            if kind == b"L":
+                long_name = _decode_text(data)
+            elif kind == b"x":
+                long_name, sparse_name = _find_pax_path(data) or long_name, _find_pax_path(data, b"GNU.sparse.name=")
+            source.skip(size - len(data))
+        source.skip(-size % BLOCK)
+
+
+def _take_tar_member(source: ChunkSource, names: tuple[str, ...], size: int, budget: UnpackBudget, most: int) -> Member:
+    """Return a file as far as the budget allows. Of text that nothing runs the first bytes are enough where room is
+    short: logs are kept in archives."""
+    room = max(0, budget.allowance(min(size, most)))
+    is_tight = size > room or (size > LONG_TEXT and budget.is_tight)
+    data = source.take(min(size, TEXT_HEAD if is_tight else room))
+    taken = len(data)
+    short: UnreadReason | None = None
+    if is_tight and is_plain_text(names, data):
+        short = "text"
+    elif is_tight:
+        data = (data + source.take(min(size, room) - taken))[:room]
+        taken, short = max(taken, len(data)), "size" if size > room else None
+    budget.pay(0, len(data))
+    is_whole = source.skip(size - taken) if short else len(data) == size
+    return Member(names, data, short if is_whole else "damaged")
 
 
 def _parse_tar_number(field: bytes) -> int | None:
@@ -184,9 +250,9 @@ def _decode_text(field: bytes) -> str:
     return field.split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
-def _find_pax_path(data: bytes) -> str:
+def _find_pax_path(data: bytes, key: bytes = b"path=") -> str:
     for line in data[:65_536].split(b"\n"):
         _, _, record = line.partition(b" ")
-        if record.startswith(b"path="):
-            return record[5:].decode("utf-8", "replace")
+        if record.startswith(key):
+            return record[len(key) :].decode("utf-8", "replace")
     return ""

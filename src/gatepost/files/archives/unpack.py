@@ -20,7 +20,7 @@ from gatepost.files.archives import (
 from gatepost.files.archives.passwords import PasswordCandidates
 from gatepost.files.archives.reader import Reader
 from gatepost.files.file_types import CONTAINERS, UNOPENED
-from gatepost.files.values import File, Member, UnpackBudget, UnreadReason
+from gatepost.files.values import MAX_RATIO, File, Member, UnpackBudget, UnreadReason
 
 _ENDING = {"gzip": "gzip", "bzip2": "bzip2", "xz": "xz", "lzma": "xz"}
 _STREAMS: dict[str, Callable[[bytes, int], tuple[bytes, UnreadReason | None]]] = {
@@ -32,6 +32,7 @@ _STREAMS: dict[str, Callable[[bytes, int], tuple[bytes, UnreadReason | None]]] =
     "szdd": decompress.szdd,
 }
 MAX_COMMENT = 65_536
+MAX_STREAMED = 256 << 20  # bytes of a tar that is larger than is kept: with gzip about a second, with others more
 _SLOW_STREAMS = frozenset({"compress", "lz4", "szdd"})
 _SUFFIXES = {
     "gzip": (".gz", ".tgz"),
@@ -87,6 +88,12 @@ def read_members(file: File, budget: UnpackBudget, passwords: PasswordCandidates
     return None
 
 
+def says_count(file: File) -> bool:
+    """Return whether the reader of an archive says by itself that there are more entries than it looked at; others end
+    with the number of files that a message may have."""
+    return file.type not in _READERS
+
+
 def is_container(file: File) -> bool:
     """Return whether the type of a file says that it holds others, so that none inside is a fault."""
     return file.type in CONTAINERS or _is_stream(file)
@@ -116,6 +123,11 @@ def _unpack_stream(file: File, budget: UnpackBudget) -> Iterator[Member]:
     else:
         content, unread = _STREAMS[file.type](file.content, allowance)
     shortage = budget.shortage(len(file.content))
+    if unread == shortage == "size" and file.type == "gzip" and unix_archives.is_tar(content) and budget.take_stream():
+        del content
+        most = min(MAX_STREAMED, MAX_RATIO * len(file.content))
+        yield from unix_archives.read_tar_stream(decompress.iterate(file.type, file.content, most), budget, most)
+        return
     budget.pay(len(file.content), len(content))
     names = [_name_stream(name, file.type) for name in file.names] or ["content"]
     if file.type == "gzip" and (stored := _read_gzip_header(file.content)[0]):

@@ -21,11 +21,13 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from gatepost.files.archives import decompress
 from gatepost.files.archives.passwords import PasswordAttempts
+from gatepost.files.file_types import TEXT_HEAD, is_plain_text, is_text_name
 from gatepost.files.values import Member, UnpackBudget
 
 HEADER = 12
 AES_EXTRA = 0x9901
 UNICODE_PATH_EXTRA = 0x7075
+XCEED_NAME_EXTRA = 0x554E
 ZIP64_EXTRA = 0x0001
 _KEY_SIZES = {1: 16, 2: 24, 3: 32}
 _ROUNDS = 1000
@@ -103,6 +105,9 @@ def _find_unicode_names(extra: bytes) -> list[str]:
         kind, size = _FIELD.unpack_from(extra, place)
         if kind == UNICODE_PATH_EXTRA and size > 5:
             found.append(extra[place + 9 : place + 4 + size].decode("utf-8", "replace"))
+        elif kind == XCEED_NAME_EXTRA and extra[place + 4 : place + 8] == b"NUCX":
+            letters = 2 * int.from_bytes(extra[place + 8 : place + 10], "little")
+            found.append(extra[place + 10 : place + 10 + letters].decode("utf-16-le", "replace"))
         place += 4 + size
     return found
 
@@ -157,6 +162,7 @@ _METHODS = {
     95: decompress.xz,
 }
 _PROBE = 1024
+_PACKED_HEAD = 65_536
 MAX_COMMENTS = 200
 
 
@@ -189,7 +195,7 @@ def find_end(content: bytes) -> int:
 def read_members(content: bytes, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Iterator[Member]:
     """Yield every entry that some program would unpack."""
     attempts = PasswordAttempts(passwords, budget)
-    entries = read_entries(content, budget.max_files)
+    entries = read_entries(content, budget.max_entries)
     has_directory = any(entry.listed for entry in entries)
     for entry in entries:
         if entry.names[0].endswith("/") and not entry.packed:
@@ -204,6 +210,8 @@ def read_members(content: bytes, budget: UnpackBudget, passwords: Iterable[str] 
             # Bytes that only look like a header, beside a directory that is in order, are no damage to the archive.
             if entry.listed or not has_directory or member.content or member.unread != "damaged":
                 yield member
+    if len(entries) > budget.max_entries:
+        yield Member(("",), b"", "count")
 
 
 def read_entries(content: bytes, limit: int) -> list[ZipEntry]:
@@ -329,12 +337,23 @@ def _find_local_headers(content: bytes, covered: list[tuple[int, int]]) -> Itera
 def _unpack(data: memoryview | bytes, entry: ZipEntry, method: int, budget: UnpackBudget, password: str = "") -> Member:
     limit = budget.allowance(len(data))
     shortage = budget.shortage(len(data))
-    if limit <= 0:
+    if limit <= 0 and method not in _METHODS:
         return Member(entry.names, b"", shortage, password)
     if method not in _METHODS:
         return Member(entry.names, b"", "unsupported", password)
+    # Of text that nothing runs the first bytes are enough where room is short: logs are kept in archives.
+    is_text = shortage == "size" and is_text_name(entry.names)
+    if is_text and (limit < TEXT_HEAD or (budget.is_tight and len(data) > _PACKED_HEAD)):
+        head = _METHODS[method](data[:_PACKED_HEAD], TEXT_HEAD)[0]
+        if is_plain_text(entry.names, head):
+            budget.pay(0, len(head))
+            return Member(entry.names, head, "text", password)
+    if limit <= 0:
+        return Member(entry.names, b"", shortage, password)
     out, unread = _METHODS[method](data, limit)
     budget.pay(len(data), len(out))
+    if unread == "size" and is_text and is_plain_text(entry.names, out):
+        unread = "text"
     if not password and len(data) < entry.packed:
         unread = unread or "damaged"
     return Member(entry.names, out, shortage if unread == "size" else unread, password)

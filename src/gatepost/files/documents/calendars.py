@@ -10,7 +10,13 @@ from gatepost.mail.text import normalise_lines, unfold_calendar
 
 MAX_CALENDAR = 4 << 20
 MAX_LINES = 100_000
-_READABLE = frozenset({"SUMMARY", "DESCRIPTION", "LOCATION", "URL", "CONTACT", "COMMENT", "X-ALT-DESC"})
+_READABLE = frozenset(
+    {"SUMMARY", "DESCRIPTION", "LOCATION", "URL", "CONTACT", "COMMENT", "X-ALT-DESC", "STYLED-DESCRIPTION", "NAME"}
+    | {"CONFERENCE", "LINK", "SOURCE"}
+)
+_ATTACHED = frozenset({"ATTACH", "IMAGE", "STRUCTURED-DATA"})
+# The name of a property and its parameters; values of these may have colons, in quotes.
+_LINE = re.compile(r"((?:[^\":]|\"[^\"]*+\")*+):(.*)", re.DOTALL)
 _ADDRESS = re.compile(r"mailto:([^\s;,\"]{1,320})", re.IGNORECASE)
 _FILE_NAME = re.compile(r"(?:FILENAME|X-FILENAME|X-APPLE-FILENAME)=\"?([^;:\"]{1,200})", re.IGNORECASE)
 _FOLD = re.compile(r"\n[ \t]")
@@ -34,7 +40,7 @@ def inspect_calendar(builder: ContentsBuilder) -> None:
     attendees = 0
     readable: list[str] = []
     for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
-        head, _, value = line.partition(":")
+        head, value = _split_line(line)
         name = head.partition(";")[0].strip().upper()
         if name == "ATTENDEE":
             attendees += 1
@@ -42,8 +48,12 @@ def inspect_calendar(builder: ContentsBuilder) -> None:
             builder.add_trait("calendar-method", value.strip().upper())
         elif name == "ORGANIZER" and (match := _ADDRESS.search(line)):
             builder.add_trait("calendar-organizer", match.group(1).lower())
-        elif name == "ATTACH":
+        elif name in _ATTACHED:
             _add_attachment(head, value, builder)
+        elif (
+            name == "ACTION" and value.strip().upper() == "PROCEDURE"
+        ):  # RFC 2445 section 4.8.6.1: runs what it attaches
+            builder.add_trait("program-action", "alarm of a calendar")
         elif name in _READABLE:
             readable.append(unfold_calendar(value))
     if builder.file.shown:
@@ -85,15 +95,30 @@ def inspect_card(builder: ContentsBuilder) -> None:
     builder.add_text("\n".join(unfold_calendar(value or head) for head, _, value in values))
 
 
+def _split_line(line: str) -> tuple[str, str]:
+    """Return the head of a line, which is the name of a property with its parameters, and the value."""
+    found = _LINE.match(line)
+    if found:
+        return found[1], found[2]
+    head, _, value = line.partition(":")
+    return head, value
+
+
 def _has_payload(content: bytes) -> bool:
-    return len(content) > LONG_VALUE and (b"base64" in content.lower() or b"ENCODING=b" in content)
+    return len(content) > LONG_VALUE and any(
+        mark in content.lower() for mark in (b"base64", b"encoding=b", b'encoding="b', b"quoted-printable")
+    )
 
 
 def _add_card_files(builder: ContentsBuilder) -> None:
     """Add every value in base64, whatever property it is said to be: KEY, PHOTO, LOGO, SOUND, ATTACH."""
     text = _FOLD.sub("", normalise_lines(_take_content(builder).decode("utf-8", "replace")))
     for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
-        head, _, value = line.partition(":")
+        head, value = _split_line(line)
+        if "QUOTED-PRINTABLE" in head.upper() and len(value) > LONG_VALUE:
+            content = decode_quoted_printable(value.encode("utf-8", "replace")).content
+            if b"\0" in content:
+                builder.add_member(head.partition(";")[0].strip().lower() or "value", content, len(value))
         is_payload = _ENCODED.search(head) is not None or _DATA.match(value) is not None
         if is_payload and len(value) > LONG_VALUE:
             _add_attachment(head, value, builder, head.partition(";")[0].strip().lower() or "value")

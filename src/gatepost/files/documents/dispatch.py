@@ -6,7 +6,7 @@ is recognised by its content.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TypeAlias
 
@@ -14,6 +14,8 @@ from gatepost.files.archives import unpack, zip_archive
 from gatepost.files.documents import (
     calendars,
     document_text,
+    encoded_data,
+    form_data,
     office_xml,
     ole,
     onenote,
@@ -22,6 +24,7 @@ from gatepost.files.documents import (
     saved_messages,
     shortcuts,
     spreadsheets,
+    system_settings,
     web_page,
 )
 from gatepost.files.documents.contents_builder import ContentsBuilder
@@ -89,6 +92,10 @@ _READERS: dict[str, Reader] = {
 }
 _MESSAGES = frozenset({"eml", "mbox", "tnef", "cms", "pgp"})
 _LISTS = frozenset({"xml", "text", "data"})
+# Types of which a page may bear the first bytes: they are shown as text.
+_DISGUISES = frozenset(
+    {"png", "jpeg", "gif", "bmp", "webp", "tiff", "ico", "pdf", "zip", "gzip", "mp3", "mp4", "wav", "rtf", "exe"}
+)
 _XML_TYPES = frozenset({"xml", "svg", "html", "text"})
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _BINARY_PARTS = (spreadsheets.SUPBOOK_PART, spreadsheets.WORKBOOK_PART)
@@ -97,24 +104,30 @@ _BINARY_PARTS = (spreadsheets.SUPBOOK_PART, spreadsheets.WORKBOOK_PART)
 def inspect(file: File, budget: UnpackBudget, passwords: Iterable[str] = ()) -> Contents:
     """Return the contents of one file that is no archive; `passwords` are those that the mail gives away."""
     reader = _choose_reader(file)
-    if file.type == "text" and openpgp.MARK in file.content:
-        reader = _add_openpgp(reader)
-    if reader is None:
+    readers = [*([reader] if reader else ()), *_find_further_readers(file)]
+    if not readers:
         return _NOTHING
     builder = ContentsBuilder(file, budget, passwords)
-    reader(builder)
+    for read in readers:
+        read(builder)
     return builder.build()
 
 
-def _add_openpgp(reader: Reader | None) -> Reader:
-    """Return a reader that looks for OpenPGP messages within a text, too."""
-
-    def read_both(builder: ContentsBuilder) -> None:
-        if reader is not None:
-            reader(builder)
-        saved_messages.inspect_openpgp(builder)
-
-    return read_both
+def _find_further_readers(file: File) -> Iterator[Reader]:
+    """Yield the readers of what a file may hold beside what it is."""
+    if file.type == "text" and openpgp.MARK in file.content:
+        yield saved_messages.inspect_openpgp
+    if file.type == "pdf" and file.content.startswith(b"%FDF-"):
+        yield form_data.inspect_fdf
+    if file.type in _DISGUISES and web_page.is_page(file) and b"<" in file.content:
+        yield web_page.inspect  # a browser goes by the name
+    if file.type in _LISTS:
+        if form_data.is_form_data(file.content):
+            yield form_data.inspect_xfdf
+        if system_settings.is_obeyed(file):
+            yield system_settings.inspect_commands
+        if encoded_data.holds_files(file):
+            yield encoded_data.inspect
 
 
 def _choose_reader(file: File) -> Reader | None:
@@ -138,9 +151,9 @@ def _choose_text_reader(file: File) -> Reader | None:
     none of these."""
     if file.is_body:
         return None if file.shown else _inspect_plain
-    if shortcuts.is_connection(file):
-        return shortcuts.inspect_connection
-    if b"[internetshortcut" in file.content[:512].lower():
+    if system_settings.is_connection(file):
+        return system_settings.inspect_connection
+    if any(mark in file.content[:512].lower() for mark in (b"[internetshortcut", b"[.shellclassinfo")):
         return shortcuts.inspect_internet_shortcut
     if document_text.is_encoded(file):
         return document_text.inspect

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.document_text import has_text, read_xml_text
-from gatepost.files.documents.script_strings import find_addresses
+from gatepost.files.documents.script_strings import find_addresses, find_form_addresses, find_form_scripts
 from gatepost.files.documents.vba import find_calls
 
 MAX_DEPTH = 64
@@ -84,7 +84,7 @@ _ATTRIBUTE = re.compile(r"([\w:.-]{1,60})\s{0,10}=\s{0,10}(?:\"([^\"]*)\"|'([^']
 _MARKS = tuple(
     b"Relationship instrText fldSimple ddeLink onLoad ppaction uto_ dde- encryption-data binaryData binData "
     b"binary-data SupBook HYPERLINK( WEBSERVICE( webservice( .IMAGE( script: href= NavigateUri= :macrosheet <chunk "
-    b"Formula= "
+    b"Formula= webPr dbPr textPr olapPr ns.adobe.com/xdp "
     b"urn:schemas-microsoft-com:xslt".split()
 )
 _FORMULA_LINK = re.compile(r"HYPERLINK\(\s{0,5}(?:&quot;|\")([^&\"<]{4,2000})", re.IGNORECASE)
@@ -178,8 +178,33 @@ def _scan(text: str, builder: ContentsBuilder) -> None:
         builder.add_links(unescape(match.group(1)) for match in _FORMULA_LINK.finditer(joined))
     if "SERVICE(" in text or "service(" in text or ".IMAGE(" in text:
         _inspect_fetching(_JOINED.sub("", text), builder)
+    if "<connection" in text or ":connection" in text:
+        _inspect_connections(text, builder)
+    if "ns.adobe.com/xdp" in text[:2_000]:  # a form of Adobe's, which is XML
+        form = text.encode("utf-8", "replace")
+        for script in find_form_scripts(form):
+            builder.add_trait("pdf-javascript", script)
+        builder.add_links(find_form_addresses(form), "script")
     if "href=" in text or "NavigateUri=" in text:
         builder.add_links(unescape(match.group(1)) for match in islice(_SHAPE_LINK.finditer(text), MAX_SHAPE_LINKS))
+
+
+_CONNECTION = re.compile(
+    r"<(?:\w{1,20}:)?(?:webPr|dbPr|textPr|olapPr)\b[^<>]{0,2000}?\b(?:url|connection|sourceFile|localConnection)"
+    r"=[\"']([^\"'<>]{4,4000})"
+)
+_SERVER = re.compile(r"(?:SERVER|Data Source|DSN)\s{0,3}=\s{0,3}([^;\"']{3,500})", re.IGNORECASE)
+
+
+def _inspect_connections(text: str, builder: ContentsBuilder) -> None:
+    """Inspect where a workbook takes its data from (ECMA-376 part 1, section 18.13)."""
+    for match in islice(_CONNECTION.finditer(text), MAX_FETCHING):
+        target = unescape(match.group(1))
+        server = _SERVER.search(target)
+        if _ELSEWHERE.match(target):
+            builder.add_link(target)
+        elif server and (_ELSEWHERE.match(server[1]) or "." in server[1]):
+            builder.add_trait("connection-settings", server[1])
 
 
 def _inspect_fetching(text: str, builder: ContentsBuilder) -> None:

@@ -12,17 +12,19 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from html import unescape
+from html.entities import html5
+from itertools import chain, islice
 
 from PIL import Image
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.file_types import find_last_extensions, identify
-from gatepost.mail.html.active import LITTLE_TEXT
+from gatepost.mail.html.active import LITTLE_TEXT, starts_program
 from gatepost.mail.message import Part
 from gatepost.mail.text import TextReader
 from gatepost.pages.effects import ANSWER, SECRET, MadeFile, PageEffects, sort_effects
-from gatepost.pages.page_nodes import PageNodes
-from gatepost.pages.runner import PagePixels, run_page
+from gatepost.pages.page_nodes import PageNodes, PageScript
+from gatepost.pages.runner import PagePixels, choose_left_out, run_opened, run_page
 from gatepost.urls import parse_url
 
 MAX_MADE = 60
@@ -30,7 +32,18 @@ MAX_PAGE_TEXT = 400_000
 MAX_LAYERS = 400_000
 MAX_VISIBLE = 200_000
 SMALL = 9
+MAX_COMMAND = 600
 MAX_SHELL = 40  # nodes
+FEW_SENTENCES = 2_000
+# Where libraries are kept for everybody. Anybody can put a script there, too, so that they excuse a text alone.
+_LIBRARY_HOSTS = frozenset(
+    "cdn.jsdelivr.net cdnjs.cloudflare.com unpkg.com ajax.googleapis.com code.jquery.com cdn.plot.ly cdn.mathjax.org "
+    "d3js.org maxcdn.bootstrapcdn.com stackpath.bootstrapcdn.com www.googletagmanager.com www.google-analytics.com "
+    "www.gstatic.com use.fontawesome.com kit.fontawesome.com polyfill.io esm.sh cdn.skypack.dev".split()
+)
+_REMOTE_MODULE = re.compile(
+    r"\s{0,200}import\b[^\"';]{0,200}[\"'](https?:[^\"']{4,2000})[\"'][\s\S]{0,200}\Z", re.IGNORECASE
+)
 MAX_PICTURE = 400_000
 MAX_PIXELS = 250_000
 # What is not known, as the stand-in calls it.
@@ -48,11 +61,13 @@ _PLAIN_NAMES = frozenset(
 _EXPORTED_NAMES = _PLAIN_NAMES | {"png", "jpg", "jpeg", "pdf", "xlsx", "webp"}
 _COMMAND = re.compile(
     r"\b(?:powershell|pwsh|cmd(?:\.exe)?\s{1,5}/[ckr]|mshta|rundll32|regsvr32|wscript|cscript|msiexec|certutil|bitsadmin"
-    r"|conhost|schtasks|osascript|iex|invoke-(?:expression|webrequest|restmethod)|i[rw]m?r?\s{1,5}[\"']?https?:"
+    r"|conhost|schtasks|osascript|forfiles|pcalua|odbcconf|msdt|installutil|scriptrunner|finger(?:\.exe)?\s|hh\.exe|iex|invoke-(?:expression|webrequest|restmethod)|i[rw]m?r?\s{1,5}[\"']?https?:"
+    r"|cmd(?:\.exe)?\s[^\n]{0,40}?/[ckr]\b|ssh\s[^\n]{0,80}?(?:proxy|local)command|wmic\s[^\n]{0,80}?\bcreate|winget\s{1,5}install"
     r"|start-process|frombase64string|base64\s{1,5}(?:-d|--decode)|bash\s{1,5}-c|zsh\s{1,5}-c|sh\s{1,5}-c)"
     r"|\b(?:curl|wget)\b[^\n]{0,300}?[|;&]|\\\\[\w.-]{3,80}@?\w{0,5}\\[\w$.-]{1,80}\\|%comspec%|nslookup\s[^\n]{0,200}\|",
     re.IGNORECASE,
 )
+_FETCHING = re.compile(r"https?:|\\\\[\w.-]{3}|\s-e(?:nc|c|ncodedcommand)?\s|base64|\bi(?:ex|wr|rm)\b", re.IGNORECASE)
 _RUN_KEYS = re.compile(r"win(?:dows)?\b.{0,30}?\+.{0,12}?\b[rx]\b|\u229e.{0,9}?\b[rx]\b", re.IGNORECASE | re.DOTALL)
 _FULL_PAGE = re.compile(
     r"\s{0,200}(?:<!--.{0,200}?-->\s{0,50})?<(?:!doctype|html|head|body)[\s>]", re.IGNORECASE | re.DOTALL
@@ -60,7 +75,21 @@ _FULL_PAGE = re.compile(
 _PASSWORD = re.compile(r"type\s{0,3}=\s{0,3}[\"']?password|text-security", re.IGNORECASE)
 _REMOTE_FORM = re.compile(r"<form\b[^>]{0,500}?action\s{0,3}=\s{0,3}[\"']?\s{0,9}(?:https?:)?//", re.IGNORECASE)
 _REFRESH = re.compile(r"http-equiv\s{0,3}=\s{0,3}[\"']?refresh", re.IGNORECASE)
+_CONDITION = re.compile(r"[?]|&&|\|\||\b(?:if|while|switch|catch|then)\b")
+# What pages asked Internet Explorer for before it had functions of its own.
+_ORDINARY_OBJECT = re.compile(
+    r"XMLHTTP|DOMDocument|Flash|htmlfile|\A(?:Pdf|AcroPDF|QuickTime|RealPlayer|WMPlayer|AgControl)", re.IGNORECASE
+)
 _SPACE = re.compile(r"\s{1,9999}")
+# A number, a name with a semicolon, or one of the old names that need none.
+_OLD_NAMES = "|".join(sorted((name for name in html5 if name[-1] != ";"), key=len, reverse=True))
+_REFERENCE = re.compile(rf"&(?:#[xX]?[0-9a-fA-F]{{1,40}};?|[A-Za-z][A-Za-z0-9]{{1,30}};|{_OLD_NAMES})")
+
+
+def replace_references(text: str) -> str:
+    """Return a text with its character references replaced (HTML Living Standard, section 13.2.5.72), as
+    `html.unescape` does, which looks up every `&` of a script with the letters behind it."""
+    return _REFERENCE.sub(lambda match: unescape(match.group()), text)
 
 
 def run_scripts(page: PageNodes, text: str, builder: ContentsBuilder) -> PageEffects | None:
@@ -74,10 +103,79 @@ def run_scripts(page: PageNodes, text: str, builder: ContentsBuilder) -> PageEff
         if UNKNOWN_PIXELS in effects.missing and (pixels := _read_pixels(page, builder)):
             spent = left - budget.script_time.left
             effects = sort_effects(run_page(page, budget.script_time, pixels, spent))
+        if not (builder.file.is_body or effects.stalls or shows_itself(effects)):
+            _open_conditions(page, effects, text, builder)
     finally:
         budget.end_page()
     add_effects(effects, page, text, builder)
     return effects
+
+
+def _open_conditions(page: PageNodes, effects: PageEffects, text: str, builder: ContentsBuilder) -> None:
+    """Run a page again with its conditions opened, without scripts that are too long for it."""
+    left_out = choose_left_out(page)
+    effects.is_closed = bool(left_out)
+    scripts = [script for place, script in enumerate(page.scripts) if place not in left_out]
+    if (scripts or page.has_handlers) and has_conditions(scripts, effects):
+        opened = sort_effects(run_opened(page, builder.budget.script_time, left_out))
+        effects.withheld = choose_withheld(opened, effects, text)
+
+
+def has_conditions(scripts: list[PageScript], effects: PageEffects) -> bool:
+    """Return whether a script of a page, or one that it made, decides anything: where none does, a run with open
+    conditions would do the same again."""
+    if (effects.is_cut and effects.code) or effects.evaluates or effects.files or effects.requests:
+        return True
+    if any(script.source[:5].lower() == "data:" for script in scripts):
+        return True
+    sources = chain((script.text for script in scripts), effects.code, (html for html, _ in effects.pages))
+    return any(_CONDITION.search(source) for source in sources)
+
+
+def shows_itself(effects: PageEffects) -> bool:
+    """Return whether a page has done what it is held for, so that nothing needs to be looked for behind conditions."""
+    return any(made.by and is_smuggled(made, identify_payload(made.content)) for made in effects.files) or any(
+        _COMMAND.search(text[:20_000]) for text, _ in effects.clipboard
+    )
+
+
+def choose_withheld(opened: PageEffects, effects: PageEffects, text: str) -> PageEffects:
+    """Return what a page does only behind conditions, as far as no honest page hides it: it saves programs, archives
+    and data that it made by itself, puts commands on the clipboard, goes to an address that its source does not name,
+    writes a page that asks for a password. What honest pages do for old programs, or on a click, is left out."""
+    source = replace_references(text).lower() if opened.navigations else ""
+    seen = {made.content for made in effects.files}
+    files = [
+        made
+        for made in opened.files
+        if made.by and made.content and made.content not in seen and is_withheld(identify_payload(made.content))
+    ]
+    gone = {navigation.target for navigation in effects.navigations}
+    navigations = [
+        each
+        for each in opened.navigations
+        if each.how in ("location", "open", "click", "download")
+        and each.target not in gone
+        and ANSWER not in each.target
+        and (host := parse_url(each.target).host)
+        and host not in source
+    ]
+    pages = [(html, by) for html, by in opened.pages if html not in text and _PASSWORD.search(html)]
+    known = {html for html, _ in effects.pages}
+    clipboard = [
+        each for each in opened.clipboard if each not in effects.clipboard and _COMMAND.search(each[0][:20_000])
+    ]
+    return PageEffects(
+        files=files,
+        navigations=navigations,
+        pages=[each for each in pages if each[0] not in known],
+        clipboard=clipboard,
+    )
+
+
+def is_withheld(kind: str) -> bool:
+    """Return whether a file of this type is one that no honest page saves behind a condition only."""
+    return kind not in _HARMLESS and kind not in ("text", "xml", "svg", "ics", "vcard", "pdf", "html", "script")
 
 
 def add_effects(effects: PageEffects, page: PageNodes, text: str, builder: ContentsBuilder) -> None:
@@ -91,20 +189,40 @@ def add_effects(effects: PageEffects, page: PageNodes, text: str, builder: Conte
     _add_addresses(effects, text, builder)
     _add_pages(effects, text, builder)
     _add_clipboard(effects, page.visible, builder)
+    if (withheld := effects.withheld) is not None:
+        _add_withheld(withheld, page, text, builder)
     _add_requests(effects, builder)
     _add_rest(effects, builder)
 
 
+def _add_withheld(withheld: PageEffects, page: PageNodes, text: str, builder: ContentsBuilder) -> None:
+    """Add what a page does only behind conditions, and that it does."""
+    if withheld.files or withheld.navigations or withheld.pages or withheld.clipboard:
+        _add_files(withheld, builder)
+        _add_addresses(withheld, text, builder)
+        _add_pages(withheld, text, builder)
+        _add_clipboard(withheld, page.visible, builder)
+        builder.add_trait("hides-source", "does so only where a condition holds")
+
+
 def is_empty_shell(page: PageNodes) -> bool:
     """Return whether a page is hardly more than a script of a server: pages that draw something with a library from
-    elsewhere have a script of their own for it."""
-    if page.has_handlers or len(page.visible.strip()) >= LITTLE_TEXT or not page.scripts:
+    elsewhere have a script of their own for it. A few sentences make no page, unless the script is one of those
+    libraries that write formulas or marks into a text."""
+    if page.has_handlers or not page.scripts or len(page.rows) > MAX_SHELL:
         return False
-    if any(script.text.strip() for script in page.scripts) or len(page.rows) > MAX_SHELL:
+    hosts = [parse_url(_find_source(script)).host for script in page.scripts]
+    if any(script.text.strip() and not host for script, host in zip(page.scripts, hosts, strict=True)):
         return False
-    if any(len(row) == 6 and row[2] in _CONTENT for row in page.rows):
+    if any(len(row) == 6 and row[2] in _CONTENT for row in page.rows) or not any(hosts):
         return False
-    return any(parse_url(script.source).host for script in page.scripts)
+    return len(page.visible.strip()) < (LITTLE_TEXT if _LIBRARY_HOSTS.intersection(hosts) else FEW_SENTENCES)
+
+
+def _find_source(script: PageScript) -> str:
+    """Return the address of a script, or the one from which it takes all that it runs: `import run from 'https:…'`."""
+    found = _REMOTE_MODULE.match(script.text) if script.is_module and not script.source else None
+    return found[1] if found and parse_url(found[1]).host not in _LIBRARY_HOSTS else script.source
 
 
 def _read_pixels(page: PageNodes, builder: ContentsBuilder) -> dict[str, PagePixels]:
@@ -202,11 +320,13 @@ def _inflate(content: bytes, room: int) -> bytes:
 
 def _add_addresses(effects: PageEffects, text: str, builder: ContentsBuilder) -> None:
     """Add where the page goes; an address that cannot be read in its source is hidden."""
-    source = unescape(text).lower() if effects.navigations else ""
+    source = replace_references(text).lower() if effects.navigations else ""
     for navigation in effects.navigations[:MAX_MADE]:
         url = parse_url(navigation.target)
         if ANSWER in navigation.target and navigation.how != "frame":
             builder.add_trait("hidden-redirect", "an address that a server gives")
+        if navigation.by == "load" and navigation.how != "frame" and starts_program(url.scheme):
+            builder.add_trait("page-system-link", navigation.target)
         if not url.host or ANSWER in navigation.target:
             if url.scheme and url.scheme not in ("file", "about", "blob"):
                 builder.add_link(navigation.target, source="refresh" if navigation.by == "load" else "file")
@@ -277,6 +397,19 @@ def _add_clipboard(effects: PageEffects, visible: str, builder: ContentsBuilder)
             builder.add_member("clipboard.txt", text.encode("utf-8", "replace"))
 
 
+def find_told_command(visible: str) -> str:
+    """Return a command that a text has its reader type into the window of Windows that runs programs: one that fetches
+    something. Help desks explain that window, too, and name programs that are there."""
+    keys = _RUN_KEYS.search(visible)
+    if keys is None:
+        return ""
+    for match in islice(_COMMAND.finditer(visible[:MAX_VISIBLE], keys.end()), MAX_MADE):
+        line = visible[match.start() : match.start() + MAX_COMMAND].split("\n", 1)[0]
+        if _FETCHING.search(line):
+            return line
+    return ""
+
+
 def _add_requests(effects: PageEffects, builder: ContentsBuilder) -> None:
     for request in effects.requests:
         host = parse_url(request.target).host
@@ -287,6 +420,9 @@ def _add_requests(effects: PageEffects, builder: ContentsBuilder) -> None:
 def _add_rest(effects: PageEffects, builder: ContentsBuilder) -> None:
     if any(code.lstrip().startswith((ANSWER, SECRET)) for code in effects.code):
         builder.add_trait("written-page", FETCHED)
+    for program in effects.automation:
+        if not _ORDINARY_OBJECT.search(program):
+            builder.add_trait("program-action", program)
     if effects.decrypts and (effects.files or effects.pages):
         builder.add_trait("encrypted", "page")
     if len(effects.blocks) > 1 or (effects.blocks and "webdriver" in effects.looks):

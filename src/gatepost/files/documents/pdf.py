@@ -729,10 +729,10 @@ class _PdfInspector:
         """Report the scripts of a form that is XML: one stream, or several one after the other."""
         parts = self._objects.resolve(value)
         targets = map(self._objects.find_target, parts[:200] if isinstance(parts, list) else [value])
-        for source in script_strings.find_form_scripts(
-            b"".join(self._objects.read_stream(each) for each in targets if each)
-        ):
+        form = b"".join(self._objects.read_stream(each) for each in targets if each)
+        for source in script_strings.find_form_scripts(form):
             self._add_source(source)
+        self._builder.add_links(script_strings.find_form_addresses(form), "script")
 
     def _add_script(self, value: Value) -> None:
         found = self._objects.find_target(value)

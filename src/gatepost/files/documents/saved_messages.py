@@ -157,8 +157,9 @@ def _is_part(file: File) -> bool:
 
 def _add_message(raw: bytes, builder: ContentsBuilder) -> None:
     message = read(raw)
+    is_page = any(_WEB_ARCHIVES.intersection(find_last_extensions(name)) for name in builder.file.names)
     for part in message.files:
-        _add_part(part, builder)
+        _add_part(part, builder, is_page=is_page)
     for link in message.links:
         builder.add_link(link.target, link.shown)
     builder.add_text("\n".join([message.subject, *(text.visible for text in message.texts)]))
@@ -166,11 +167,16 @@ def _add_message(raw: bytes, builder: ContentsBuilder) -> None:
         builder.add_unread("size")
 
 
-def _add_part(part: Part, builder: ContentsBuilder) -> None:
-    """Add one part; a body keeps its type, so that it is not taken for an attached page."""
-    is_body = part.content_type.startswith("text/") and not part.names
-    names = part.names or ((f"part {part.path}",) if not is_body else ())
-    declared, shown = part.content_type if is_body else "", bool(detect_form(part))
+_WEB_ARCHIVES = frozenset({"mht", "mhtml"})
+
+
+def _add_part(part: Part, builder: ContentsBuilder, *, is_page: bool) -> None:
+    """Add one part; a body keeps its type, so that it is not taken for an attached page. That of a web archive (RFC
+    2557) is one: a browser opens it."""
+    is_body = part.content_type.startswith("text/") and not part.names and not is_page
+    ending = ".html" if is_page and "html" in part.content_type else ""
+    names = part.names or ((f"part {part.path}{ending}",) if not is_body else ())
+    declared, shown = part.content_type if is_body else "", bool(detect_form(part)) and not is_page
     builder.add_member(names, part.content, len(part.content), declared=declared, shown=shown)
 
 

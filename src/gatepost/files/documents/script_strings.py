@@ -141,6 +141,18 @@ def find_form_scripts(form: bytes) -> list[str]:
     return [text for match in wanted if (text := unescape(match.group(1).decode("utf-8", "replace")).strip())]
 
 
+_FORM_ADDRESS = re.compile(
+    rb"\b(?:target|href|url|uri)\s{0,3}=\s{0,3}[\"'](https?:[^\"'<>]{4,2000})"
+    rb"|<(?:[\w.-]{1,40}:)?(?:soapAddress|wsdlAddress|uri|submitUrl)\b[^<>]{0,500}>\s{0,20}(https?:[^<>\s]{4,2000})"
+)
+
+
+def find_form_addresses(form: bytes) -> list[str]:
+    """Return the addresses that a form sends to, asks, or takes pictures from."""
+    found = islice(_FORM_ADDRESS.finditer(form[:MAX_FORM]), MAX_SCRIPTS)
+    return [unescape((match[1] or match[2]).decode("utf-8", "replace")) for match in found]
+
+
 def join_addresses(base: str, addresses: Iterable[str]) -> Iterator[str]:
     """Yield addresses, those that are relative behind the base of the document."""
     for address in addresses:

@@ -13,7 +13,10 @@ MAX_STRING = 32_768
 HAS_ID_LIST, HAS_LINK_INFO, IS_UNICODE = 0x01, 0x02, 0x80
 _STRINGS = ((0x04, "name"), (0x08, "target"), (0x10, "folder"), (0x20, "arguments"), (0x40, "icon"))
 _URL = re.compile(r"^[ \t]*(?:BASE)?URL[ \t]*=[ \t]*([^\r\n]{1,4096})", re.IGNORECASE | re.MULTILINE)
-_ICON = re.compile(r"^[ \t]*(?:IconFile|WorkingDirectory)[ \t]*=[ \t]*([^\r\n]{1,1024})", re.IGNORECASE | re.MULTILINE)
+_ICON = re.compile(
+    r"^[ \t]*(?:IconFile|IconResource|WorkingDirectory|LocalizedResourceName)[ \t]*=[ \t]*([^\r\n]{1,1024})",
+    re.IGNORECASE | re.MULTILINE,
+)
 _LIST_ADDRESS = re.compile(r"(?:https?|ftps?|file|smb|afp|nfs|vnc|ssh):/{0,5}[^\s<>\"\x00-\x1f]{3,2000}", re.IGNORECASE)
 _PROPERTY_LISTS = frozenset({"webloc", "inetloc", "fileloc", "afploc", "ftploc", "mailloc"})
 MAX_ADDRESSES = 20
@@ -57,37 +60,6 @@ def _read_strings(content: bytes, place: int, flags: int) -> dict[str, str]:
             found[name] = raw.decode("utf-16-le" if width == 2 else "cp1252", "replace")
             place += 2 + size
     return found
-
-
-# Files that set up a connection to a server of their author's choice, and the words before that server's name.
-_CONNECTIONS = frozenset({"ovpn", "ica", "tblk", "pbk", "vnc", "remmina", "rdg"})
-_CONNECTION_SERVER = re.compile(
-    r"^[ \t]{0,9}(?:remote|http-proxy|socks-proxy|Address|HttpBrowserAddress|Host|PhoneNumber|server)[= \t]{1,9}"
-    r"([\w.:-]{3,255})",
-    re.IGNORECASE | re.MULTILINE,
-)
-# What OpenVPN and Citrix start on the computer that opens the file.
-_CONNECTION_PROGRAM = re.compile(
-    r"^[ \t]{0,9}(?:up|down|route-up|route-pre-down|ipchange|tls-verify|auth-user-pass-verify|client-connect|"
-    r"client-disconnect|learn-address|plugin|iproute|InitialProgram)[ \t]{0,9}[= \t]([^\r\n]{2,1000})",
-    re.IGNORECASE | re.MULTILINE,
-)
-
-
-def is_connection(file: File) -> bool:
-    """Return whether this is a file of settings for a connection, by its name: its programs go by that."""
-    return any(_CONNECTIONS.intersection(find_last_extensions(name)) for name in file.names)
-
-
-def inspect_connection(builder: ContentsBuilder) -> None:
-    """Add the servers of a connection, and the programs that are started with it."""
-    text = builder.file.content[:65_536].decode("utf-8", "replace")
-    servers = [match.group(1) for match in islice(_CONNECTION_SERVER.finditer(text), MAX_ADDRESSES)]
-    builder.add_trait("connection-settings", ", ".join(dict.fromkeys(servers)))
-    for match in islice(_CONNECTION_PROGRAM.finditer(text), MAX_ADDRESSES):
-        command = match.group(1).strip().strip("\"'#")
-        if command:
-            builder.add_command("program-action", "command", command)
 
 
 def is_property_list(file: File) -> bool:

@@ -157,7 +157,7 @@ _MACRO = re.compile(r"^(?:O;[^\r\n]{0,200}\bE\b|NN;Nauto_?open)", re.IGNORECASE 
 _FORMULA_LINK = re.compile(r"(?:HYPERLINK|WEBSERVICE)\(\s{0,5}\"{1,2}([^\"\r\n]{4,2000})", re.IGNORECASE)
 # Functions that fetch what they name as soon as the table is opened, with cells of it in the address.
 _FETCHING = re.compile(
-    r"[=+@-][^\r\n|]{0,200}?\b(?:WEBSERVICE|IMPORTXML|IMPORTDATA|IMPORTHTML|IMPORTFEED)\(\s{0,5}\"{0,2}([^\"\r\n)]{4,2000})",
+    r"[=+@-][^\r\n|]{0,200}?\b(?:WEBSERVICE|RTD|IMPORTXML|IMPORTDATA|IMPORTHTML|IMPORTFEED)\(\s{0,5}\"{0,2}([^\"\r\n)]{4,2000})",
     re.IGNORECASE,
 )
 _QUERY = re.compile(r"\AWEB\s{1,4}\d{1,3}\s{1,4}(\S{1,2000})", re.IGNORECASE)
@@ -183,7 +183,7 @@ def inspect_text_table(builder: ContentsBuilder) -> None:
                 builder.add_trait("macro-autorun" if is_autorun else "macro", "SYLK")
                 builder.add_trait("macro-cells", "SYLK")
         builder.add_links(match.group(1) for match in islice(_FORMULA_LINK.finditer(text), MAX_LINKS))
-        if b"SERVICE(" in content.upper() or b"IMPORT" in content.upper():
+        if any(mark in content.upper() for mark in (b"SERVICE(", b"IMPORT", b"RTD(")):
             for match in islice(_FETCHING.finditer(text), MAX_FORMULAS):
                 builder.add_trait("remote-object", match.group(1))
         if query := _QUERY.match(text):

@@ -10,7 +10,6 @@ import re
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Iterator
-from html import unescape
 from itertools import chain, islice
 from urllib.parse import unquote_to_bytes
 
@@ -18,12 +17,19 @@ import msgspec
 
 from gatepost import kinds
 from gatepost.files.documents.contents_builder import ContentsBuilder
-from gatepost.files.documents.page_scripts import FETCHED, identify_payload, list_layers, run_scripts, was_followed
+from gatepost.files.documents.page_scripts import (
+    FETCHED,
+    identify_payload,
+    list_layers,
+    replace_references,
+    run_scripts,
+    was_followed,
+)
 from gatepost.files.file_types import find_last_extensions
 from gatepost.files.values import File, Trait
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.html.large_pages import is_large_page, shorten_page
-from gatepost.mail.html.script import read_scripts
+from gatepost.mail.html.script import TAIL, read_scripts
 from gatepost.mail.message import Defect, Part
 from gatepost.mail.text import TextReader
 from gatepost.pages.effects import PageEffects
@@ -34,6 +40,8 @@ from gatepost.urls import parse_url
 MAX_PAGE = 16 << 20
 MAX_SCRIPTS_SIZE = 64 << 20  # of a page that is cut down, whose scripts are not
 MAX_LITERALS = 100
+MUCH_CODE = 50_000
+MUCH_DATA = 8_192  # bytes of a literal that is more than a table of a library
 MAX_PICTURES = 20
 _PAGES = frozenset({"html", "htm", "xhtml", "shtml", "svg", "hta", "xht"})
 # Each repeats a class of characters: a group would cost memory for every character. The marks before and after are in
@@ -61,9 +69,19 @@ _MAKES = ("new blob", "new file(", "uint8array", "mssave", "data:application")
 _DECODES = ("atob(", "unescape(", "decodeuricomponent(", "fromcharcode", "charcodeat")
 _WRITES = ("document.write", "innerhtml", "document.open", "srcdoc", "location", "eval(", "new function(")
 _FETCHES = ("fetch(", "xmlhttprequest", "new websocket(")
+# A script asks a server and, in the same breath, makes a page or code of its answer. Expressions that every script is
+# searched for begin with plain letters, from one occurrence of which the search goes to the next.
+_ANSWERS = tuple(map(re.compile, (r"fetch\((?<!\wfetch\()", r"\.responsetext\b", r"new websocket\(")))
+_WRITTEN = re.compile(
+    r"document\.(?:write|open)\(|\beval\(|new function\(|\.(?:documentelement|body)\.(?:inner|outer)html"
+)
+NEARBY = 400
+NEARBY_DATA = 3_000  # characters between data and what saves it
+LEAST_DATA = 256  # bytes of data that may be a file; libraries have tables that are smaller
 _DECRYPTS = ("cryptojs.", "crypto.subtle", "aes.decrypt", ".decrypt(")
 _SCRIPT = re.compile(r"<(?:\w{1,20}:)?script\b[^>]*+>([^<]*+(?:<(?!/)[^<]*+){0,9999}+)", re.IGNORECASE)
 MAX_SCRIPTS = 50
+MAX_JOINED, LONG_SCRIPT, HEAD = 100_000, 60_000, 12_000  # characters of scripts
 _HANDLER = re.compile(rb"[\s\"'/]on[a-z]{3,25}\s{0,9}=")
 _XML_NAMES = frozenset({"xml", "svg", "xhtml", "xht", "xsl", "xslt"})
 _PREFIXED_SCRIPT = re.compile(rb"<[\w.-]{1,40}:script[\s>/]", re.IGNORECASE)
@@ -73,9 +91,14 @@ _XML_MARKS = (
     *(b"xml-stylesheet", b"<!ENTITY", b"urn:schemas-microsoft-com:xslt"),
 )
 # Code of six signs only (JSFuck), and names as obfuscators write them (`_0x4f2a`).
-_UNREADABLE = re.compile(r"[\[\]()!+]{300}")
-_RENAMED = re.compile(r"\b_0x[0-9a-f]{4,6}\b")
+_UNREADABLE = re.compile(r"\[\][\[\]()!+]{298}")
+_RENAMED = re.compile(r"_0x(?<!\w_0x)[0-9a-f]{4,6}\b")
 MANY_RENAMED = 20
+# Internet Explorer and what is built on it run this; the stand-in browser does not.
+_AUTOMATION = re.compile(
+    r"<script\b[^<>]{0,200}vbs[^<>]{0,200}>[^<]{0,20000}?\b(?:CreateObject|GetObject|ExecuteGlobal|Execute)\b",
+    re.IGNORECASE,
+)
 _HARMLESS = frozenset({"png", "jpeg", "gif", "bmp", "webp", "tiff", "heif", "wav", "mp3", "mp4", "empty"})
 _FONTS = (b"wOFF", b"wOF2", b"\0\x01\0\0\0", b"OTTO", b"true", b"glTF", b"\0asm")
 _TYPED = frozenset(
@@ -152,7 +175,7 @@ def inspect(builder: ContentsBuilder, nodes: PageNodes | None = None) -> None:
         effects = _run_page(text, low, builder, nodes)
         layers = tuple(list_layers(effects)) if effects else ()
         if has_scripts and 0 < text.count("&#") < MAX_ENTITIES:
-            text = unescape(text)  # `&#100;ata:` is `data:` to a browser
+            text = replace_references(text)  # `&#100;ata:` is `data:` to a browser
         if has_scripts or layers:
             _inspect_scripts("\n".join((text, *layers) if has_scripts else layers), builder, effects)
     if not file.shown:  # what the reader of the message has seen in a page, the walk knows
@@ -236,42 +259,84 @@ def _inspect_scripts(text: str, builder: ContentsBuilder, effects: PageEffects |
     scripts that were followed to their end it is known what they write."""
     low = text.lower()
     is_followed = was_followed(effects)
-    sources = () if is_followed else islice(_SCRIPT.finditer(text), MAX_SCRIPTS)
-    found = read_scripts("\n".join(match.group(1) for match in sources))
+    found = read_scripts("" if is_followed else _join_scripts(text))
     made = "\n".join((*found.scripts, *found.pages, *found.navigations))
     if made:
         text, low = f"{text}\n{made}", f"{low}\n{made.lower()}"
     known = {made.content for made in effects.files} if effects else set()
-    _inspect_payloads(text, low, found.encoded, builder, known, is_followed=is_followed)
+    is_open = is_followed and not (effects is not None and effects.is_closed)
+    _inspect_payloads(text, low, found.encoded, builder, known, is_followed=is_followed, is_open=is_open)
     if builder.file.is_body:
         return
-    if not is_followed and _has_any(low, _WRITES) and _has_any(low, _FETCHES):
+    if not is_followed and _writes_what_it_fetches(low, effects):
         builder.add_trait("written-page", FETCHED)
     if _has_any(low, _WRITES) and _has_any(low, _DECRYPTS):
         builder.add_trait("encrypted", "page")
+    if _AUTOMATION.search(text):
+        builder.add_trait("program-action", "VBScript")
     if _UNREADABLE.search(text) or sum(1 for _ in islice(_RENAMED.finditer(text), MANY_RENAMED)) == MANY_RENAMED:
         builder.add_trait("obfuscated-script")
     for target in found.navigations:
         host = parse_url(target).host
-        if host and host not in unescape(builder.file.content.decode("latin-1").lower()):
+        if host and host not in replace_references(builder.file.content.decode("latin-1").lower()):
             builder.add_trait("hidden-redirect", target)
 
 
+def _join_scripts(text: str) -> str:
+    """Return the scripts of a page as one. Of much code only the ends of long scripts are kept, so that libraries leave
+    room for what stands between and behind them."""
+    scripts = [match.group(1) for match in islice(_SCRIPT.finditer(text), MAX_SCRIPTS)]
+    if sum(map(len, scripts)) > MAX_JOINED:
+        scripts = [f"{each[:HEAD]}\n{each[-TAIL:]}" if len(each) > LONG_SCRIPT else each for each in scripts]
+    return "\n".join(scripts)
+
+
+def _writes_what_it_fetches(low: str, effects: PageEffects | None) -> bool:
+    """Return whether a page that was not followed to its end may write what a server sends. Large libraries fetch and
+    write as well: of a page with much code, both must stand together."""
+    if len(low) > MUCH_CODE and not (effects is not None and effects.stalls):
+        return any(_is_written_nearby(low, answer) for answer in _ANSWERS)
+    return _has_any(low, _WRITES) and _has_any(low, _FETCHES)
+
+
+def _is_written_nearby(low: str, answer: re.Pattern[str]) -> bool:
+    """Return whether a page or code is made shortly behind the answer of a server; no part is searched twice."""
+    searched = 0
+    for match in answer.finditer(low):
+        start, searched = max(match.end(), searched), match.end() + NEARBY
+        if _WRITTEN.search(low, start, searched):
+            return True
+    return False
+
+
 def _inspect_payloads(
-    text: str, low: str, encoded: list[str], builder: ContentsBuilder, known: set[bytes], *, is_followed: bool
+    text: str,
+    low: str,
+    encoded: list[str],
+    builder: ContentsBuilder,
+    known: set[bytes],
+    *,
+    is_followed: bool,
+    is_open: bool,
 ) -> None:
     """Literals that are files. A page that saves what it made is a smuggler, whatever the bytes are by now. `known` are
     files that the scripts made when they ran; of scripts that were followed to their end no more is suspected than
-    files of a known type."""
+    files of a known type. Libraries hold data and save files, too: of much code, data must be large, or stand beside
+    what makes and saves a file of it, also where conditions were not opened (`is_open`) which may keep it from that.
+    """
     makes, decodes = _has_any(low, _MAKES), _has_any(low, _DECODES)
     saves, writes = _has_any(low, _SAVES), _has_any(low, _WRITES)
     if not (makes or decodes or saves):
         return
-    for name, content in _decode_literals(text, low, encoded):
+    for name, content, place in _decode_literals(text, low, encoded):
         kind = identify_payload(content)
         if kind in _HARMLESS or content.startswith(_FONTS):
             continue
         is_suspect = not is_followed and makes and kind in ("data", "text", "html", "script", "svg")
+        if len(text) > MUCH_CODE and len(content) < MUCH_DATA and kind != "html":
+            is_suspect = False
+        if not is_open and kind == "data" and len(content) >= LEAST_DATA and not is_suspect and place >= 0:
+            is_suspect = _is_saved_nearby(low, place, len(content))
         if saves and (kind in _TYPED or is_suspect):
             builder.add_trait("smuggling", f"{kind}, {len(content)} bytes")
         elif writes and kind in ("html", "svg"):
@@ -280,20 +345,31 @@ def _inspect_payloads(
             builder.add_member(name, content, len(content))
 
 
+def _is_saved_nearby(low: str, place: int, size: int) -> bool:
+    """Return whether data stands beside what makes and saves a file. Words in a row ("blur focus resize …") could be
+    base64 as well; true digits are at least one in forty."""
+    literal = low[place : place + size]
+    if sum(map(str.isdigit, literal)) * 40 < len(literal):
+        return False
+    nearby = low[max(0, place - NEARBY_DATA) : place + 2 * size + NEARBY_DATA]
+    return _has_any(nearby, _MAKES) and _has_any(nearby, _SAVES)
+
+
 def _has_any(low: str, words: tuple[str, ...]) -> bool:
     return any(word in low for word in words)
 
 
-def _decode_literals(text: str, low: str, encoded: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield long literals turned back into bytes, and those that a script puts together (`encoded`)."""
+def _decode_literals(text: str, low: str, encoded: list[str]) -> Iterator[tuple[str, bytes, int]]:
+    """Yield long literals turned back into bytes with their places, and those that a script puts together (`encoded`),
+    which have none."""
     found = chain(
-        map(_decode_literal, encoded),
-        (_decode_base64(match.group(1)) for match in _find_data(text, low)),
-        (_decode_literal(match.group(1)) for match in _LITERAL.finditer(text)),
-        (_decode_numbers(match.group(1)) for match in _NUMBERS.finditer(text)),
+        ((_decode_literal(literal), -1) for literal in encoded),
+        ((_decode_base64(match.group(1)), match.start()) for match in _find_data(text, low)),
+        ((_decode_literal(match.group(1)), match.start()) for match in _LITERAL.finditer(text)),
+        ((_decode_numbers(match.group(1)), match.start()) for match in _NUMBERS.finditer(text)),
     )
-    for count, content in enumerate(islice(filter(None, found), MAX_LITERALS), 1):
-        yield f"script data {count}", content
+    for count, (content, place) in enumerate(islice((each for each in found if each[0]), MAX_LITERALS), 1):
+        yield f"script data {count}", content, place
 
 
 def _find_data(text: str, low: str) -> Iterator[re.Match[str]]:

@@ -1,7 +1,7 @@
 """Campaigns: who else got near-copies of a message within hours, and what people said of such a message.
 
 Each process keeps the signatures of the messages that it has seen, with hashes of their recipients, for as many
-messages as fit (0.8 to 3 KB each) and no longer than the window. What it counts it stores, and what other processes
+messages as fit (0.4 to 2.8 KB each) and no longer than the window. What it counts it stores, and what other processes
 count it adds, so that a burst over many nodes is one burst. Signatures of mail that was reported, or held as an attack,
 are read from storage every `SHARE_SECONDS`; those that a tenant's people reported count for that tenant alone.
 """
@@ -18,7 +18,7 @@ import msgspec
 
 from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
-from gatepost.near_duplicates import MAX_COMPARED, NEAR, SIZE, Signature, is_near_duplicate
+from gatepost.near_duplicates import MAX_COMPARED, NEAR, SIZE, Signature, index_keys, is_near_duplicate
 from gatepost.periodic import PeriodicWork
 from gatepost.questions import AskCampaign, Campaign, CampaignMarkedAs
 from gatepost.report import Report
@@ -53,14 +53,14 @@ V = TypeVar("V", _Sighting, Burst, CampaignMark)
 
 
 class _HashIndex(Generic[V]):
-    """Values with a signature, found by any of their hashes; the latest first, and no more than are compared. Nearly
+    """Values with a signature, found by their `index_keys`; the latest first, and no more than are compared. Nearly
     every hash is that of one value: only one that several have gets a dictionary, which is most of the memory."""
 
     def __init__(self) -> None:
         self._by_hash: dict[int, V | dict[V, None]] = {}
 
     def add(self, value: V) -> None:
-        for each in value.signature:
+        for each in index_keys(value.signature):
             known = self._by_hash.setdefault(each, value)
             if known is value:
                 continue
@@ -70,7 +70,7 @@ class _HashIndex(Generic[V]):
                 self._by_hash[each] = {known: None, value: None}
 
     def remove(self, value: V) -> None:
-        for each in value.signature:
+        for each in index_keys(value.signature):
             known = self._by_hash.get(each)
             if isinstance(known, dict):
                 known.pop(value, None)
@@ -79,11 +79,11 @@ class _HashIndex(Generic[V]):
 
     def find_near(self, signature: Signature) -> list[V]:
         """Return the values whose signature is a near-duplicate of this one."""
-        by_hash = self._by_hash
-        if by_hash.keys().isdisjoint(signature):
+        by_hash, keys = self._by_hash, index_keys(signature)
+        if by_hash.keys().isdisjoint(keys):
             return []  # as for most messages
         found: dict[V, None] = {}
-        for each in signature:
+        for each in keys:
             known = by_hash.get(each)
             if known is None:
                 continue
@@ -122,6 +122,8 @@ class Campaigns:
         self._asked_since = 0
         self._marks: dict[int, CampaignMark] = {}
         self._marked = _HashIndex[CampaignMark]()
+        # The marks of people, by their messages: what is said anew of one replaces them.
+        self._said: dict[int, int] = {}
         # Marks up to this id have been read for good; the later ones, with the time at which they were the latest.
         self._settled = -1
         self._unsettled: deque[tuple[float, int]] = deque()
@@ -221,14 +223,29 @@ class Campaigns:
             for mark in marks:
                 latest = mark.id
                 if mark.id not in self._marks:
-                    self._marks[mark.id] = mark
-                    self._marked.add(mark)
+                    self._take_mark(mark)
         now = self._clock()
         self._unsettled.append((now, latest))
         while self._unsettled[0][0] < now - SETTLE_SECONDS:
             self._settled = self._unsettled.popleft()[1]
         while len(self._marks) > MAX_MARKS:
-            self._marked.remove(self._marks.pop(next(iter(self._marks))))
+            self._drop_mark(next(iter(self._marks)))
+
+    def _take_mark(self, mark: CampaignMark) -> None:
+        if self._said.get(mark.message, mark.id) < mark.id:
+            self._drop_mark(self._said[mark.message])
+        if mark.says == "withdrawn":
+            return
+        if mark.says != "held":
+            self._said[mark.message] = mark.id
+        self._marks[mark.id] = mark
+        self._marked.add(mark)
+
+    def _drop_mark(self, uid: int) -> None:
+        mark = self._marks.pop(uid)
+        self._marked.remove(mark)
+        if self._said.get(mark.message) == uid:
+            del self._said[mark.message]
 
     async def _read_bursts(self, store: CampaignMarks) -> None:
         for burst in await store.bursts(self._process, self._asked_since):
@@ -253,7 +270,7 @@ class Campaigns:
             return ""
         ours = sorted((each for each in near if each.tenant in (None, tenant)), key=lambda mark: mark.id, reverse=True)
         said = next((each for each in ours if each.says != "held"), ours[0] if ours else None)
-        return said.says if said else ""
+        return said.says if said and said.says != "withdrawn" else ""
 
     def _count(self, signature: Signature, copies: int, recipients: int) -> None:
         campaign = crc32(repr(signature).encode())

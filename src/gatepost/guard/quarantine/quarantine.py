@@ -17,6 +17,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
+import msgspec
+
 from gatepost.events.sources import describe_held
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.guard.metrics import QuarantineMetrics
@@ -35,6 +37,7 @@ from gatepost.scanning.held_mail import (
     DeleteOrder,
     ExportOrder,
     HeldMailOrder,
+    HtmlOrder,
     NotHeld,
     NotSent,
     PictureOrder,
@@ -60,10 +63,10 @@ from gatepost.store.errors import StorageError
 from gatepost.store.message_records import Delivery, Holding, MessageRecord, Release, normalize_address
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.store import Store
-from gatepost.view.values import NotShown, Picture, View
+from gatepost.view.values import HtmlView, NotShown, Picture, View
 from gatepost.workers.jobs import Job
 from gatepost.workers.pool import WorkerPool
-from gatepost.workers.protocol import PICTURE, VIEW, Purpose
+from gatepost.workers.protocol import PAGE, PICTURE, VIEW, Purpose
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -427,7 +430,9 @@ class Quarantine:
         outbound: Routing | None = None,
         signer: Signer | None = None,
         in_database: bool = False,
+        shows_html: bool = True,
     ) -> None:
+        self._shows_html = shows_html
         self._store, self._viewer, self._max_size = store, viewer, max_size
         self._raw = HeldBytes(store.quarantine, raw)
         self._events, self._core = events, core
@@ -445,6 +450,7 @@ class Quarantine:
             RecipientReleaseOrder: self._release,
             ViewOrder: self._view,
             PictureOrder: self._picture,
+            HtmlOrder: self._html,
             ExportOrder: self._export,
             DeleteOrder: self._delete,
         }
@@ -565,10 +571,16 @@ class Quarantine:
         return outcome
 
     async def _view(self, order: ViewOrder) -> View | NotShown | NotHeld:
-        return await self._show(order, VIEW)
+        view = await self._show(order, VIEW)
+        return view if self._shows_html or not isinstance(view, View) else msgspec.structs.replace(view, pages=0)
 
     async def _picture(self, order: PictureOrder) -> Picture | NotShown | NotHeld:
         return await self._show(order, PICTURE, order.index)
+
+    async def _html(self, order: HtmlOrder) -> HtmlView | NotShown | NotHeld:
+        if not self._shows_html:
+            return NotShown("quarantine.htmlView is off")
+        return await self._show(order, PAGE)
 
     async def _show(self, order: HeldMailOrder[Any], purpose: Purpose[T], index: int = 0) -> T | NotShown | NotHeld:
         """Have a message read in a worker, to be shown. It takes no slot: mail on its way goes first."""

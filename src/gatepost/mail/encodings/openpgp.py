@@ -1,4 +1,4 @@
-"""OpenPGP messages that are not encrypted (RFC 9580, RFC 4880): the files that stand in them in the clear.
+"""OpenPGP messages that are not encrypted (RFC 9580, RFC 4880): the files and texts that stand in them in the clear.
 
 `-----BEGIN PGP MESSAGE-----` looks encrypted and need not be: a literal data packet holds its file as it is, a
 compressed one holds packets that any program unpacks, and a signed message is both with a signature around it. Mail
@@ -19,6 +19,8 @@ from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.encodings.transfer import decode_base64
 
 MARK = b"-----BEGIN PGP "
+_SIGNED = b"-----BEGIN PGP SIGNED MESSAGE-----"
+_DASH = re.compile(rb"^- (?=-|From )", re.MULTILINE)
 MAX_RATIO = 250
 RATIO_FREE = 4 << 20
 _MAX_BLOCKS = 50
@@ -96,10 +98,27 @@ def find_openpgp(content: bytes, limit: int, names: tuple[str, ...] = ()) -> Ite
     if is_openpgp(content) or (content[:1] >= b"\x80" and is_named_openpgp(names)):
         yield _open(content, limit)
         return
+    if names and (texts := _find_signed_texts(content)):
+        yield OpenPgpContent(texts)
     for place in _list_blocks(content):
         opened = _open(_remove_armour(content, place), limit)
         limit -= sum(len(each.content) for each in opened.files)
         yield opened
+
+
+def _find_signed_texts(content: bytes) -> tuple[LiteralFile, ...]:
+    """Return the texts that are signed in the clear (RFC 9580 section 7), as `gpg` writes them to a file: without the
+    fields before and the signature behind, and without the dash and space before lines that begin with a dash."""
+    found: list[LiteralFile] = []
+    place = content.find(_SIGNED)
+    while place >= 0 and len(found) < _MAX_BLOCKS:
+        head = _ARMOUR_HEAD.match(content, place)
+        start = head.end() if head else place + len(_SIGNED)
+        end = content.find(b"\n-----BEGIN PGP SIGNATURE", start - 1)
+        text = content[start : end if end >= 0 else len(content)]
+        found.append(LiteralFile("", _DASH.sub(b"", text).rstrip(b"\r")))
+        place = content.find(_SIGNED, start + len(text))
+    return tuple(found)
 
 
 def has_openpgp(content: bytes, names: tuple[str, ...]) -> bool:

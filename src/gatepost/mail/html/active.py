@@ -9,7 +9,8 @@ without a click, tries to run in the reader's session; one that reads cookies, l
 strings or shows a dialogue proves that it can. Code that hides from the programs that remove scripts (a tab inside
 `javascript:`, handlers inside other attributes, markup in a subject or file name) is written for no other purpose.
 
-The words were chosen on real mail: no wanted message of the development corpora has one of them (docs/decisions.md).
+The words were chosen on real mail: no wanted message of the development corpora has one of them
+(docs/internals/decisions.md).
 """
 
 import re
@@ -24,6 +25,7 @@ from gatepost.kinds import Kind
 from gatepost.mail.html.script import ScriptBudget
 from gatepost.mail.html.style import unescape_css
 from gatepost.mail.message import Defect
+from gatepost.speedups import native
 
 MAX_TAGS = 5_000
 MAX_CODE = 20_000
@@ -101,7 +103,8 @@ MAX_DETAIL = 120
 MAX_CSS_URLS = 200
 
 _CSS_URL = re.compile(
-    r"url\s{0,10}\(\s{0,10}[\"']?([^\"')]{1,2048})|@import\s{0,10}[\"']([^\"']{1,2048})", re.IGNORECASE
+    r"url\s{0,10}\(\s{0,10}[\"']?([^\"')]{1,2048})|(?:@import|image-set\(|src\()\s{0,10}[\"']([^\"']{1,2048})",
+    re.IGNORECASE,
 )
 # `behavior:url(#default#VML)` is in every page that Word writes.
 _CSS_SCRIPT = re.compile(
@@ -127,6 +130,13 @@ class _LinkSchemes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _SCHEMES = msgspec.toml.decode(files("gatepost.mail").joinpath("link_schemes.toml").read_bytes(), type=_LinkSchemes)
+
+
+def starts_program(scheme: str) -> bool:
+    """Return whether a link with this scheme hands something to a program of the computer."""
+    return scheme in _SCHEMES.system or scheme in _SCHEMES.opens
+
+
 _SAFE_SCRIPTS = frozenset({"application/ld+json", "application/json", "text/x-amp-html", "text/template"})
 
 _RUNNING = frozenset(
@@ -212,13 +222,13 @@ class HtmlNotes:
 
     def note_css(self, text: str) -> Iterator[str]:
         """Note code in a style sheet or attribute; yield the URLs that it fetches."""
-        if "\\" in text:
+        if "\\" in text or "/*" in text:
             text = unescape_css(text)
         low = text.lower()
         if any(mark in low for mark in _CSS_MARKS) and (script := _CSS_SCRIPT.search(low)):
             self.note(kinds.HTML_CSS_SCRIPT, script.group())
             self.note(kinds.HTML_WEBMAIL_ATTACK, script.group())
-        if "url" in low or "@import" in low:
+        if "url" in low or "@import" in low or "image-set" in low or "src(" in low:
             for count, match in enumerate(_CSS_URL.finditer(text)):
                 if count >= MAX_CSS_URLS:
                     return
@@ -238,14 +248,20 @@ def has_markup(text: str) -> bool:
 
 def has_latent_script(source: str, visible: str) -> bool:
     """Return whether HTML, or the text that it shows, holds what would act once it is read a second time."""
-    # Lower case for ASCII only: that of other letters does not matter here and takes ten times as long.
-    source = source.lower() if source.isascii() else source.encode("utf-8", "replace").lower().decode("latin-1")
-    if _has_latent_marks(source) and _LATENT.search(source):
+    if (native.has_latent_marks(source) if native else has_latent_marks(source)) and _LATENT.search(_lower(source)):
         return True
     return "<" in visible and bool(_LATENT.search(visible[:20_000].lower()))
 
 
-def _has_latent_marks(source: str) -> bool:
+def _lower(source: str) -> str:
+    """Return the text in lower case for ASCII only: that of other letters does not matter here and takes ten times as
+    long."""
+    return source.lower() if source.isascii() else source.encode("utf-8", "replace").lower().decode("latin-1")
+
+
+def has_latent_marks(source: str) -> bool:
+    """Return whether `_LATENT` can match: the Python twin of `has_latent_marks` in `_speedups.c`."""
+    source = _lower(source)
     if "script" in source and ("script:" in source or "&lt;script" in source):
         return True
     return any(mark in source for mark in _LATENT_MARKS)

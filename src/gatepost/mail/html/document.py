@@ -16,9 +16,10 @@ is made in one native call: every element has its end tag, every attribute stand
 occur only where a tag or a comment begins and ends. `walk_source` in `_speedups.c` goes through it and calls Python
 only for elements that add more than space and style.
 
-The serialisation says the same as the tree only for ordinary elements. A script may hold its own end tag, foreign
-content (SVG, MathML) has style elements that are not raw text, and names of tags and attributes may hold quotes. Of
-such documents the tree itself is walked.
+The serialisation says the same as the tree only for ordinary elements. Foreign content (SVG, MathML) has style elements
+that are not raw text, and names of tags and attributes may hold quotes. Of such documents the tree itself is walked.
+Scripts are taken out of the serialisation first, where each stands there as the tree has it; one that holds its own end
+tag is left to the tree.
 
 The tables `ELEMENTS` and `ATTRIBUTES` say what single elements and attributes add to a page: links, forms, frames,
 scripts, pictures. An attribute counts on any element: `<x href>` is a link in some program (VML buttons, SVG), and a
@@ -27,7 +28,7 @@ list of pairs would have holes.
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from urllib.parse import unquote
 
@@ -94,6 +95,8 @@ class PageBuilder:
         self.alt = ""
         self.vectors = 0
         self.anchors = 0
+        # Texts of scripts that were taken out of the source, in their order.
+        self.taken_scripts: Iterator[str] = iter(())
         self._nested_chars = 0
         self._links = links
         self._where = where
@@ -227,7 +230,7 @@ def _read_animation(page: PageBuilder, tag: str, value: str, _: Attributes) -> N
 
 
 def _read_script(page: PageBuilder, attributes: Attributes, node: LexborNode | None) -> None:
-    inside = node.text() if node else ""
+    inside = node.text() if node else next(page.taken_scripts, "")
     kind = attributes.get("type") or ""
     page.notes.note_script(kind, attributes.get("src") or inside.strip(), in_svg=page.vectors > 0)
     if "json" not in kind.lower():
@@ -308,7 +311,10 @@ ATTRIBUTES: dict[str, Callable[[PageBuilder, str, str, Attributes], Closing | No
 }
 
 
-_ODD = re.compile(r"<(?:script|svg|math|template|plaintext|xmp|iframe|noembed|noframes|listing)[ >]")
+HAS_SCRIPT, HAS_ODD = 1, 2
+_ODD = re.compile(r"<(?:svg|math|template|plaintext|xmp|iframe|noembed|noframes|listing)[ >]")
+_SCRIPT_TAG = re.compile(r"<script[ >]")
+_SCRIPT_END = "</script>"
 # Not with `fullmatch`: with groups that give nothing back, that of Python 3.11.2 takes what it should not.
 _ATTRIBUTES = re.compile(r"""(?: [^\s"'<>=/&]++="[^"]*+")*+\Z""")
 _ATTRIBUTE = re.compile(r' ([^ =]++)="([^"]*+)"')
@@ -330,10 +336,48 @@ def _is_reliable() -> bool:
 _IS_RELIABLE = _is_reliable()
 
 
-def write_ordinary_source(parser: LexborHTMLParser) -> str:
-    """Return a document as lexbor writes it out; "" where that does not say the same as its tree."""
+def write_ordinary_source(parser: LexborHTMLParser) -> tuple[str, list[str]]:
+    """Return a document as lexbor writes it out, without the texts of its scripts, and these; "" where that does not
+    say the same as its tree."""
     source = parser.html or ""
-    return source if _IS_RELIABLE and not _ODD.search(source) else ""
+    if not _IS_RELIABLE:
+        return "", []
+    signs: int = native.page_signs(source)
+    if not signs:
+        return source, []
+    source, scripts = _take_scripts_out(parser, source) if signs & HAS_SCRIPT else (source, [])
+    return ("", []) if find_page_signs(source) & HAS_ODD else (source, scripts)
+
+
+def find_page_signs(source: str) -> int:
+    """Return whether a page has a script, and an element that is not written out as it was read: the Python twin of
+    `page_signs` in `_speedups.c`."""
+    return (HAS_SCRIPT if _SCRIPT_TAG.search(source) else 0) | (HAS_ODD if _ODD.search(source) else 0)
+
+
+def _take_scripts_out(parser: LexborHTMLParser, source: str) -> tuple[str, list[str]]:
+    """Return a source with empty scripts, and their texts; "" where a tag of a script in it may be none.
+
+    Each script of the tree must stand at the next tag of a script, as the tree has it, and no further tag may follow.
+    A tag in a comment is one too many: it cannot be taken for a script without a real one being left over, since no
+    script that is taken holds an end tag and two of them therefore never overlap.
+    """
+    pieces: list[str] = []
+    texts: list[str] = []
+    at = 0
+    for node in parser.tags("script"):
+        html, text = node.html or "", node.text()
+        tag = _SCRIPT_TAG.search(source, at)
+        if not tag or not source.startswith(html, tag.start()) or "</script" in text.lower():
+            return "", []
+        end = tag.start() + len(html) - len(_SCRIPT_END)
+        start = source.find(">", tag.start()) + 1
+        if source[start:end] != text or not source.startswith(_SCRIPT_END, end):
+            return "", []
+        pieces.append(source[at:start])
+        texts.append(text)
+        at = end
+    return ("", []) if _SCRIPT_TAG.search(source, at) else ("".join((*pieces, source[at:])), texts)
 
 
 def decode_characters(text: str) -> str:
@@ -467,7 +511,8 @@ class HtmlPage(PageBuilder):
             text = node.text()
             self._sheet.read(text)
             self.add_css(text)
-        source = write_ordinary_source(parser) if native else ""
+        source, scripts = write_ordinary_source(parser) if native else ("", [])
+        self.taken_scripts = iter(scripts)
         if not (source and self._walk_source(source)) and parser.root is not None:
             self._walk_tree(_find_first(parser.root))
         if not notes.is_active() and has_latent_script(html, "".join(self.visible)):

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gatepost.mail.html.limits import TOKEN as _TOKEN
+from gatepost.mail.html.limits import find_script_end
 
 LONG, MANY_TAGS = 6_000_000, 40_000
 HEAD, HEAD_TAGS = 3_000_000, 20_000
@@ -356,7 +357,12 @@ def _find_end(html: str, start: re.Match[str]) -> int:
         end = html.find("-->", start.end() - 2)
         return end + 3 if end >= 0 else len(html)
     name = (start.group(2) or start.group(3)).lower()
-    found = _END_TAGS[name].search(html, start.end()) if name in _END_TAGS else None
+    tag = _TOKEN.match(html, start.start())
+    inside = max(tag.end() if tag else 0, start.end())
+    if name == "script":
+        place = find_script_end(html, inside)
+        return html.find(">", place) + 1 or len(html) if place >= 0 else len(html)
+    found = _END_TAGS[name].search(html, inside) if name in _END_TAGS else None
     if name not in _END_TAGS:
         place = html.find(f"</{start.group(3)}", start.end())
         return html.find(">", place) + 1 if place >= 0 and ">" in html[place : place + 100] else len(html)

@@ -15,6 +15,7 @@ import msgspec
 
 from gatepost import kinds
 from gatepost.kinds import Kind
+from gatepost.speedups import native
 
 MAX_HTML = 16_000_000
 MAX_TAGS = 100_000
@@ -65,7 +66,12 @@ def limit_html(html: str, tags: int = MAX_TAGS, *, is_strict: bool = False) -> L
     count = html.count("<")
     if count <= min(FEW_TAGS, tags) and len(html) <= SHORT and not is_strict:
         return LimitedHtml(html, (), count)
-    if count <= min(SOME_TAGS, tags) and len(html) <= MAX_HTML and not is_strict and _is_harmless(html):
+    if (
+        count <= min(SOME_TAGS, tags)
+        and len(html) <= MAX_HTML
+        and not is_strict
+        and _is_harmless(html, _LONG_TAG, MAX_REBUILT * 4)
+    ):
         return LimitedHtml(html, (), count)
     limiter = _HtmlLimiter(tags)
     limiter.read(html[:MAX_HTML])
@@ -74,16 +80,20 @@ def limit_html(html: str, tags: int = MAX_TAGS, *, is_strict: bool = False) -> L
     return LimitedHtml("".join(limiter.out), tuple(sorted(limits, key=lambda kind: kind.id)), limiter.tags, end)
 
 
-def _is_harmless(html: str) -> bool:
+def is_harmless(html: str, longest: int, most: int) -> bool:
     """Return whether a larger document is harmless after all.
 
     Where every tag start begins a tag of its own, none hides inside another, and a parser that takes some for text
-    (in a comment, in a script) can only see fewer tags than these.
+    (in a comment, in a script) can only see fewer tags than these. No tag may have `longest` characters of attributes,
+    and those that format text times all tags may be so many. `_speedups.c` has the same.
     """
     tags = _TAG.findall(html)
-    if len(tags) != len(_TAG_START.findall(html)) or any(len(attributes) >= _LONG_TAG for _, attributes in tags):
+    if len(tags) != len(_TAG_START.findall(html)) or any(len(attributes) >= longest for _, attributes in tags):
         return False
-    return sum(name.lower() in _FORMATTING for name, _ in tags) * len(tags) <= MAX_REBUILT * 4
+    return sum(name.lower() in _FORMATTING for name, _ in tags) * len(tags) <= most
+
+
+_is_harmless = native.is_harmless if native else is_harmless
 
 
 class _HtmlLimiter:
@@ -186,3 +196,31 @@ class _HtmlLimiter:
                 break
             found.append(attribute.group())
         return f"<{name} {' '.join(found)} >"
+
+
+_SCRIPT_STEP = re.compile(r"<!--|-->|<(/?)script(?=[\t\n\f\r />])", re.IGNORECASE)
+
+
+def find_script_end(html: str, start: int) -> int:
+    """Return where the end tag of a script begins whose content starts at `start`; -1 where it has none.
+
+    In a script, `<!--` begins a part in which another `<script>` has an end tag of its own (HTML section 13.2.5.4, the
+    double escaped state), until `-->`: `<script><!--<script></script>` goes on.
+    """
+    is_escaped = is_double = False
+    place = start
+    while found := _SCRIPT_STEP.search(html, place):
+        place = found.end()
+        step = found.group()
+        if step == "<!--":
+            if not is_escaped:
+                is_escaped, place = True, found.end() - 2  # `<!-->` is closed again
+        elif step == "-->":
+            is_escaped = is_double = False
+        elif found.group(1):
+            if not is_double:
+                return found.start()
+            is_double = False
+        elif is_escaped:
+            is_double = True
+    return -1

@@ -15,7 +15,7 @@ here, with a mark between its pieces (`LIST_MARK`), so that `split`, `reverse` a
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import islice
 from urllib.parse import unquote
 
@@ -47,28 +47,35 @@ class Token(msgspec.Struct, gc=False):
     text: str
 
 
-def tokenise(source: str, most: int) -> Iterator[Token]:
-    """Yield the first tokens of a script, and those at its end if there are more."""
-    place = 0
-    for count, match in enumerate(_TOKEN.finditer(source)):
-        if count >= most:
-            place = match.start()
-            break
-        yield from _make_token(match)
-    if place:
-        for match in islice(_TOKEN.finditer(source, max(place, len(source) - TAIL)), TAIL // 4):
-            yield from _make_token(match)
+def tokenise(source: str, most: int) -> list[Token]:
+    """Return the first tokens of a script, and those at its end if there are more."""
+    found = _TOKEN.finditer(source)
+    tokens = _make_tokens(islice(found, most))
+    if (following := next(found, None)) is not None:
+        rest = _TOKEN.finditer(source, max(following.start(), len(source) - TAIL))
+        tokens += _make_tokens(islice(rest, TAIL // 4))
+    return tokens
 
 
-def _make_token(match: re.Match[str]) -> Iterator[Token]:
-    kind = match.lastindex
-    if kind is None:
-        return
-    text = match.group(kind)[:MAX_VALUE]
-    if kind <= 3:
-        yield Token("s", _ESCAPE.sub(_unescape, text) if "\\" in text else text)
-    else:
-        yield Token("ndp"[kind - 4], "".join(text.split()) if kind == 4 else text)
+def _make_tokens(found: Iterable[re.Match[str]]) -> list[Token]:
+    tokens = []
+    for match in found:
+        kind = match.lastindex
+        if kind is None:
+            continue  # a comment
+        text = match[kind]
+        if kind > 4:
+            tokens.append(Token("d" if kind == 5 else "p", text[:MAX_VALUE]))
+        elif kind == 4:
+            tokens.append(Token("n", text if len(text) < MAX_VALUE and "." not in text else _join_name(text)))
+        else:
+            text = text[:MAX_VALUE]
+            tokens.append(Token("s", _ESCAPE.sub(_unescape, text) if "\\" in text else text))
+    return tokens
+
+
+def _join_name(text: str) -> str:
+    return "".join(text[:MAX_VALUE].split())
 
 
 def _unescape(match: re.Match[str]) -> str:
@@ -85,7 +92,7 @@ def make_character(number: str) -> str:
 
 
 def is_string_function(name: str) -> bool:
-    return name.lower().rpartition(".")[2] in {*STRING_DECODERS, "fromcharcode", "if", "while", "for", "switch"}
+    return name.lower().rpartition(".")[2] in _NO_CALLS
 
 
 def _unescape_percent(value: str) -> str:
@@ -118,6 +125,7 @@ STRING_DECODERS: dict[str, Callable[[str], str]] = {
     "decodeuricomponent": _unescape_percent,
     "string": str,
 }
+_NO_CALLS = frozenset({*STRING_DECODERS, "fromcharcode", "if", "while", "for", "switch"})
 
 
 MAX_TOKENS = 20_000
@@ -178,7 +186,7 @@ def read_scripts(source: str, budget: ScriptBudget | None = None) -> ScriptFindi
     for _ in range(MAX_SCRIPTS):
         if not waiting or budget.tokens <= 0:
             break
-        tokens = list(tokenise(waiting.pop(0), min(MAX_TOKENS, budget.tokens)))
+        tokens = tokenise(waiting.pop(0), min(MAX_TOKENS, budget.tokens))
         budget.tokens -= len(tokens) + 1
         reader = ScriptReader(tokens, found)
         reader.read()
@@ -197,11 +205,12 @@ class ScriptReader:
         self._variables: dict[str, str] = {}
         self._room = MAX_VALUES
         self._tokens = tokens
+        self._count = len(tokens)
         self._place = 0
         self._writes = False
 
     def read(self) -> None:
-        while self._place < len(self._tokens):
+        while self._place < self._count:
             token = self._tokens[self._place]
             if token.kind == "n":
                 is_method = self._place > 0 and self._tokens[self._place - 1].text == "."
@@ -298,9 +307,10 @@ class ScriptReader:
 
     def _peek(self, ahead: int) -> str:
         place = self._place + ahead
-        if place >= len(self._tokens) or self._tokens[place].kind != "p":
+        if place >= self._count:
             return ""
-        return self._tokens[place].text
+        token = self._tokens[place]
+        return token.text if token.kind == "p" else ""
 
     def _spend(self, size: int) -> bool:
         self._room -= size

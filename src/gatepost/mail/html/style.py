@@ -270,11 +270,13 @@ def _keep_unconditional(block: re.Match[str]) -> str:
 
 
 class StyleSheets:
-    """The style sheets of one document, and the styles of its elements as far as they were asked for."""
+    """The style sheets of one document, and the styles of its elements as far as they were asked for. With `keeps_all`,
+    declarations are kept that do not decide whether text can be seen as well."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_all: bool = False) -> None:
         self.rules: dict[str, str] = {}
         self.is_whole = True
+        self._keeps_all = keeps_all
         self._styles: dict[tuple[str, ...] | str, Style] = {}
 
     def read(self, text: str) -> None:
@@ -285,7 +287,7 @@ class StyleSheets:
         if "@" in text:
             text = _AT_BLOCK.sub(_keep_unconditional, text)
         for prelude, body in _RULE.findall(text):
-            if any(word in body for word in _MATTERS):
+            if self._keeps_all or any(word in body for word in _MATTERS):
                 self._add(prelude.rpartition(";")[2], body)
 
     def _add(self, prelude: str, body: str) -> None:
@@ -314,11 +316,12 @@ class StyleSheets:
             if len(self._styles) >= MAX_STYLES:
                 self.is_whole = False
                 return PLAIN
-            sheets = self._find_declarations(tag, classes.lower(), identity.lower()) if self.rules else ""
+            sheets = self.find_declarations(tag, classes.lower(), identity.lower()) if self.rules else ""
             known = self._styles[key] = parse_style(f"{sheets};{inline}" if sheets else inline)
         return known
 
-    def _find_declarations(self, tag: str, classes: str, identity: str) -> str:
+    def find_declarations(self, tag: str, classes: str, identity: str) -> str:
+        """Return what the sheets declare for an element, its class and its id in lower case."""
         names = [f".{name}" for name in classes.split(None, MAX_CLASSES)[:MAX_CLASSES]]
         if identity:
             names.append(f"#{identity.strip()}")

@@ -4,13 +4,13 @@
 // declares is out of reach of the page, save what it puts on `window`. The page may change every built-in object, so
 // what is needed later is taken here, and effects are kept as strings in a list without a prototype.
 const window = globalThis;
-const { Array, Error, JSON, Math, Object, RangeError, Reflect, RegExp, Set, String, Symbol, TypeError, Uint8ClampedArray, decodeURIComponent, encodeURIComponent, escape, parseInt, unescape } = globalThis;
+const { Array, Error, JSON, Math, Object, RangeError, Reflect, RegExp, Set, String, Symbol, TypeError, Uint32Array, Uint8ClampedArray, decodeURIComponent, encodeURIComponent, escape, parseInt, unescape } = globalThis;
 const nativeEval = eval, stringify = JSON.stringify, parseJson = JSON.parse, NativeDate = Date, NativeFunction = Function;
 const toText = String, fromCodes = String.fromCharCode, setPrototype = Object.setPrototypeOf, define = Object.defineProperty;
 const setWeak = WeakMap.prototype.set, hasOwn = Object.hasOwn, describe = Object.getOwnPropertyDescriptor, isArray = Array.isArray, keysOf = Object.keys, makeObject = Object.create, isView = ArrayBuffer.isView;
 const Bytes = Uint8Array, Buffer = ArrayBuffer, NativeMap = Map, NativePromise = Promise, NativeProxy = Proxy, apply = Reflect.apply;
-const nativeBtoa = btoa, nativeAtob = atob;
-const nativeThen = Promise.prototype.then, nativeJoin = Array.prototype.join, flatten = text => apply(nativeJoin, [text], ['']);
+const nativeBtoa = btoa, nativeAtob = atob, toBase64 = Bytes.prototype.toBase64;
+const nativeThen = Promise.prototype.then, nativeJoin = Array.prototype.join, nativeLower = String.prototype.toLowerCase, nativeUpper = String.prototype.toUpperCase, flatten = text => apply(nativeJoin, [text], ['']);
 const resolved = value => NativePromise.resolve(value), rejected = fault => NativePromise.reject(fault);
 const slice = (list, from) => { const out = []; for (let i = from || 0; i < list.length; i++) out[out.length] = list[i]; return out; };
 const MAX_TASKS = 1500, MAX_INTERVAL = 12;
@@ -21,7 +21,7 @@ const MOST = { __proto__: null, blob: [200, 8000000], saved: [60, 12000000], sav
 // Which value of an effect is bytes. These are written in base64: as text, a byte may take six characters.
 const BYTES_AT = { __proto__: null, blob: 2, saved: 2, inflate: 1 };
 const OTHER = [150, 300000];
-const PASSWORD = 'Typed-Secret-73', ACCOUNT = 'reader@typed.example', TYPED = 'typed-text-4711', ANSWER = 'AnswerOfServer0815', SECRET = 'PlainTextOfSecret0815';
+const PASSWORD = 'Typed-Secret-73', ACCOUNT = 'reader@typed.example', TYPED = 'typed-text-4711', KEY = '\u01c2', ANSWER = 'AnswerOfServer0815', SECRET = 'PlainTextOfSecret0815';
 const effects = setPrototype([], null);
 const used = makeObject(null);
 let isCut = false, trigger = 'load';
@@ -143,7 +143,7 @@ guardFunctions(BigInt.prototype, ['toString']);
 // clock is looked at when the name is read, and when a function is made of a string.
 let lastLook = 0;
 const lookNowAndThen = () => { const time = readRealTime(); if (time - lastLook > 1) { lastLook = time; lookAtClock(); } };
-define(window, 'eval', { configurable: true, enumerable: false, get() { lookNowAndThen(); return nativeEval; },
+define(window, 'eval', { configurable: true, enumerable: false, get() { lookNowAndThen(); noteOnce('evaluates', ''); return nativeEval; },
   set(value) { define(window, 'eval', { value, writable: true, configurable: true, enumerable: false }); } });
 
 // As code it is a name.
@@ -175,10 +175,18 @@ function addTask(run, who, at) {
 
 // Code that is made of a string at run time. `import()` has no loader here, so it becomes a call of ours.
 const IMPORT = /(^|[^\w$.])import\s*\(/g;
+let isGated = false;
 const prepareCode = source => {
   source = toText(source);
-  return source.indexOf('import') < 0 ? source : source.replace(IMPORT, '$1__importData(');
+  if (source.indexOf('import') >= 0) source = source.replace(IMPORT, '$1__importData(');
+  return isGated ? compileGates(source) : source;
 };
+// Code with its conditions in calls, or as it is where that does not compile.
+function compileGates(source) {
+  const gated = writeGates(source);
+  if (gated !== source) try { new NativeFunction(gated); return gated; } catch (fault) { /* read wrongly */ }
+  return source;
+}
 function runCode(source, how, self) {
   note('code', how, source);
   source = prepareCode(source);

@@ -54,21 +54,28 @@ function connectNode(node, runsScripts) {
   if (node.nodeType !== 1 || node.isKnown) return;
   node.isKnown = true;
   const name = node.localName, marks = node.$marks, keys = keysOf(marks);
-  if (!keys.length && name !== 'script' && name !== 'style' && !customs.size) return;
-  nameElement(node);
+  if (!keys.length && name !== 'script' && name !== 'style' && name !== 'iframe' && !customs.size) return;
+  if (marks.id || marks.name) nameElement(node);
   if (name === 'script' && runsScripts !== false) queueScript(node);
-  for (const key of keys) if (key[0] === 'o' && key[1] === 'n') registerMark(node, key, marks[key]);
+  for (let i = 0; i < keys.length; i++) if (keys[i][0] === 'o' && keys[i][1] === 'n') registerMark(node, keys[i], marks[keys[i]]);
   if (marks.href && isScriptLink(marks.href)) registerLink(node, marks.href);
   if (marks.action && isScriptLink(marks.action)) registerLink(node, marks.action);
   if (marks.formaction && isScriptLink(marks.formaction)) registerLink(node, marks.formaction);
+  if (name === 'iframe') countFrame(node);
   if (marks.srcdoc) readMarkup(marks.srcdoc, makeFragment(), true);
   const source = marks.src || marks.data || '';
   if (source && name !== 'script') loadSource(node, source);
   if (name === 'style' && !isLoading && sheets.length < 300) sheets[sheets.length] = collectText(node);
-  const custom = customs.get(name);
+  const custom = customs.get(marks.is || name);
   if (custom) callCustom(node, custom);
 }
-const isScriptLink = text => /^[\x00-\x20]*j[\s]*a[\s]*v[\s]*a[\s]*s[\s]*c[\s]*r[\s]*i[\s]*p[\s]*t[\s]*:/i.test(toText(text).slice(0, 200));
+const SCRIPT_LINK = /^[\x00-\x20]*j[\s]*a[\s]*v[\s]*a[\s]*s[\s]*c[\s]*r[\s]*i[\s]*p[\s]*t[\s]*:/i;
+// Nearly all addresses begin with another letter.
+function isScriptLink(text) {
+  text = toText(text);
+  const first = text[0];
+  return !(first > ' ' && first !== 'j' && first !== 'J') && SCRIPT_LINK.test(text.slice(0, 200));
+}
 const queued = setPrototype([], null);
 let queuePlace = 0;
 
@@ -78,8 +85,10 @@ const TEXTS = ('id name title lang dir alt rel target method enctype type placeh
   'referrerPolicy sandbox allow scope headers autocomplete inputMode acceptCharset contentEditable').split(' ');
 const FLAGS = 'disabled checked hidden async defer required readOnly multiple selected autofocus noValidate open autoplay loop muted'.split(' ');
 
+const capitals = makeObject(null);
+const writeCapitals = name => typeof name === 'string' ? capitals[name] || (capitals[name] = apply(nativeUpper, name, [])) : name.toUpperCase();
 class Element extends Node {
-  constructor(name) { super(1, name.toUpperCase()); this.localName = name; this.$marks = makeObject(null); }
+  constructor(name) { super(1, writeCapitals(name)); this.localName = name; this.$marks = makeObject(null); }
 }
 lendMembers(Element.prototype, 'ElementMembers');
 lendMembers(Element.prototype, 'ElementBasicMembers');
@@ -149,10 +158,9 @@ function elementClassOf(name) {
 }
 const customs = new NativeMap();
 function makeElement(name) {
-  name = toText(name).toLowerCase();
+  name = apply(nativeLower, toText(name), []);
   if (name === 'input' || name === 'textarea') hasNewInputs = true;
-  const made = elementClassOf(name);
-  return made ? new made(name) : new HTMLElement(name);
+  return new (elementClassOf(name) || HTMLElement)(name);
 }
 let selected = null, written = '';
 function childNamed(node, name) { if (node) for (let i = 0; i < node.$list.length; i++) if (node.$list[i].localName === name) return node.$list[i]; return null; }
@@ -166,33 +174,58 @@ class Document extends Node {
   get location() { return readLocation(); }
   set location(value) { follow(value, 'location'); }
   getElementById(id) { return findById(this, id); }
-  createElement(name) { return makeElement(name); }
+  createElement(name, given) {
+    const made = makeElement(name), custom = customs.size ? customs.get(given && given.is ? toText(given.is) : made.localName) : undefined;
+    if (custom) { if (given && given.is) made.$marks.is = toText(given.is); upgradeNode(made, custom); }
+    return made;
+  }
   createTextNode(text) { return new Text(text); }
   write(...given) { writePage(given.join('')); }
 }
+hide(Document, 'parseHTMLUnsafe', html => parseDocument(html));
 lendMembers(Document.prototype, 'DocumentMembers');
 copyCommon(Document.prototype);
 const document = new Document();
 
-// The page as Python has read it: rows of [parent, kind, …].
+// The page as Python has read it: rows of [parent, kind, …]; a number in the place of a text is that of a long one.
 const scriptPlaces = new NativeMap();
-function loadPage(rows) {
+// A page has thousands of nodes, and constructors of classes call one another four deep: these do what those do.
+function makeLoader(prototype) {
+  const Loaded = function (type, name) { this.nodeType = type; this.nodeName = name; this.parentNode = null; this.$list = []; };
+  Loaded.prototype = prototype;
+  return Loaded;
+}
+function findMaker(written) {
+  const name = apply(nativeLower, written, []);
+  if (name === 'input' || name === 'textarea') hasNewInputs = true;
+  return { name, capitals: writeCapitals(name), Loaded: makeLoader((elementClassOf(name) || HTMLElement).prototype) };
+}
+function loadPage(rows, texts) {
   isLoading = true;
-  const nodes = [document];
-  for (const row of rows) {
-    const parent = nodes[row[0]] || document, kind = row[1];
+  const nodes = [document], makers = makeObject(null), LoadedText = makeLoader(Text.prototype), LoadedComment = makeLoader(Comment.prototype);
+  nodeCount += rows.length;
+  for (let i = 0; i < rows.length; i++) {
+    const row = rows[i], kind = row[1];
     let node;
-    if (kind === 3) node = new Text(row[2]);
-    else if (kind === 8) node = new Comment(row[2]);
-    else { node = makeElement(row[2]); const marks = row[3]; for (const name of keysOf(marks)) node.$marks[name] = marks[name]; if (row[4]) hide(node, 'namespace', row[4]); if (row[2] === 'script') scriptPlaces.set(row[5], node); }
-    nodes[nodes.length] = node;
-    const into = parent.localName === 'template' ? parent.content : parent;
+    if (kind === 3) { node = new LoadedText(3, '#text'); node.data = typeof row[2] === 'number' ? texts[row[2]] : row[2]; }
+    else if (kind === 8) { node = new LoadedComment(8, '#comment'); node.data = typeof row[2] === 'number' ? texts[row[2]] : row[2]; }
+    else {
+      const made = makers[row[2]] || (makers[row[2]] = findMaker(row[2]));
+      node = new made.Loaded(1, made.capitals);
+      node.localName = made.name;
+      node.$marks = setPrototype(row[3], null);
+      if (row[4]) hide(node, 'namespace', row[4]);
+      if (row[2] === 'script') scriptPlaces.set(row[5], node);
+    }
+    nodes[i + 1] = node;
+    const parent = nodes[row[0]] || document, into = parent.localName === 'template' ? parent.content : parent;
     into.$list[into.$list.length] = node;
     node.parentNode = into;
   }
-  for (const node of nodes) {
-    if (node.nodeType !== 1 || node.localName === 'script') { if (node.localName === 'script') { hide(node, 'isKnown', true); hide(node, 'isQueued', true); nameElement(node); } continue; }
-    connectNode(node, false);
+  for (let i = 0; i < nodes.length; i++) {
+    const node = nodes[i];
+    if (node.nodeType !== 1) continue;
+    if (node.localName === 'script') { hide(node, 'isKnown', true); hide(node, 'isQueued', true); nameElement(node); } else connectNode(node, false);
   }
   if (!document.documentElement) readMarkup('<html><head></head><body></body></html>', document, false);
   isLoading = false;

@@ -46,7 +46,7 @@ let startOfPage = 0;
 
 // The orders of Python. `next` gives scripts that were added; `turn` lets what waits for time or for the reader happen.
 let isWanted = false;
-return function lead(order, given) {
+return function lead(order, given, ...texts) {
   if (order === 'watch') { watch(given, () => { isWanted = true; }); return ''; }
   if (order === 'again') { const wanted = isWanted; isWanted = false; return wanted ? 'again' : ''; }
   if (order === 'page') {
@@ -54,10 +54,13 @@ return function lead(order, given) {
     now = page.now * 1000; startOfPage = now;
     if (page.base) baseAddress = resolveAddress(page.base);
     if (page.pixels) pagePixels = Object.assign(makeObject(null), page.pixels);
-    loadPage(page.rows);
+    loadPage(page.rows, texts);
     if (page.css) sheets[0] = page.css;
     return '';
   }
+  if (order === 'gates') { isGated = true; openGates(); return ''; }
+  if (order === 'gated') return flatten(compileGates(given));
+  if (order === 'force') { forceGates(+given); effects.length = 0; for (const kind of keysOf(used)) delete used[kind]; noted.clear(); called = 0; return ''; }
   if (order === 'begin') { document.currentScript = scriptPlaces.get(+given) || null; return ''; }
   if (order === 'source') { const text = readAddress(given); if (text !== null) addScript(makeElement('script'), text); return ''; }
   if (order === 'library') { takeLibrary(given); return ''; }

@@ -15,7 +15,6 @@ while the old one may still be running.
 """
 
 import asyncio
-import contextlib
 import importlib.metadata
 import os
 import platform
@@ -25,22 +24,30 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 
 import gatepost
-from gatepost import __version__
+from gatepost import describe_build
 from gatepost.plugins import PluginError, find_code_fault, find_plugin
 from gatepost.questions import Dns, DnsAnswer, ReputationValue
 from gatepost.sender_history import ALL_MAIL
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.service.doctor.mail_path import check_certificates, check_mail_path
-from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles, read_files
+from gatepost.service.doctor.mail_path import check_certificates, check_domain_reports, check_mail_path
+from gatepost.service.doctor.rows import (
+    DoctorRow,
+    DoctorState,
+    ExaminedFiles,
+    ask_storage,
+    ask_storage_if_there,
+    is_storage_there,
+    read_files,
+)
 from gatepost.service.plan import UNIX, bind, close_sockets, is_left_behind, render_address
 from gatepost.service.reloading import describe_running
 from gatepost.settings.faults import ConfigError
@@ -342,8 +349,6 @@ def check_port(service: str, shown: str, take: Callable[[], tuple[socket.socket,
     return DoctorRow(f"port of {service}", "ok", f"{shown} is free")
 
 
-T = TypeVar("T")
-
 _DAY_SECONDS = 86_400
 # A deployment may have thousands of tenants; the doctor does not wait for all of them.
 MAX_TENANTS = 100
@@ -358,18 +363,13 @@ def check_storage(read: ExaminedFiles, data: DataFolder) -> DoctorRow:
     """Check that the database opens and has a schema that fits."""
     from gatepost.store.errors import StorageError
 
-    if not _is_there(read.storage, data):
+    if not is_storage_there(read.storage, data):
         return DoctorRow("storage", "warn", f"{read.storage} is not there yet", "gatepost serve makes it")
     try:
-        tenants = _ask(read, data, lambda store: store.tenants.all())
+        tenants = ask_storage(read, data, lambda store: store.tenants.all())
     except StorageError as fault:
         return DoctorRow("storage", "fail", str(fault), "correct storage.url, or restore the file")
     return DoctorRow("storage", "ok", f"{hide_credentials(read.storage)} opens; {len(tenants)} tenants")
-
-
-def _is_there(url: str, data: DataFolder) -> bool:
-    """Whether there can be anything in storage: the file of SQLite is made by the first start."""
-    return not url.startswith("sqlite:") or (data.path / url.removeprefix("sqlite:")).exists()
 
 
 def check_tenant_databases(read: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
@@ -377,7 +377,7 @@ def check_tenant_databases(read: ExaminedFiles, data: DataFolder) -> Iterator[Do
     tenant_map = read.tenant_map
     if not tenant_map.databases:
         return
-    found = _ask_if_there(read, data, lambda store: store.faults_of_tenants())
+    found = ask_storage_if_there(read, data, lambda store: store.faults_of_tenants())
     if found is None:
         return
     faults = {fault.split()[1]: fault for fault in found}
@@ -391,29 +391,6 @@ def check_tenant_databases(read: ExaminedFiles, data: DataFolder) -> Iterator[Do
             yield DoctorRow(f"database {name}", "ok", f"{shown} takes changes; it has the mail of {count} tenants")
 
 
-def _ask(read: ExaminedFiles, data: DataFolder, ask: "Callable[[Store], Awaitable[T]]") -> T:
-    """Return what storage answers; raises `StorageError`."""
-    from gatepost.store import open_store
-
-    async def run() -> T:
-        store = open_store(read.storage, data.path, tenant_map=read.tenant_map)
-        try:
-            return await ask(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(run())
-
-
-def _ask_if_there(read: ExaminedFiles, data: DataFolder, ask: "Callable[[Store], Awaitable[T]]") -> T | None:
-    """Return what storage answers; None where it is not there or cannot be read, which the row of the storage says."""
-    from gatepost.store.errors import StorageError
-
-    with contextlib.suppress(StorageError):
-        return _ask(read, data, ask) if _is_there(read.storage, data) else None
-    return None
-
-
 def check_sender_history(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
     """Check how much sender history there is; no row if storage cannot be read."""
     if read.guard is None:
@@ -423,7 +400,7 @@ def check_sender_history(read: ExaminedFiles, data: DataFolder, now: datetime) -
         yield DoctorRow("sender history", "ok", "off: senders and sites are not remembered")
         return
     today = int(now.timestamp()) // _DAY_SECONDS
-    counted = _ask_if_there(read, data, partial(_count_sightings, settings, today))
+    counted = ask_storage_if_there(read, data, partial(_count_sightings, settings, today))
     if counted:
         keys, ready, scopes = counted
         found = f"{keys:,} senders and sites remembered; enough to call one new in {ready} of {scopes} scopes"
@@ -445,7 +422,7 @@ async def _count_sightings(settings: SenderHistorySettings, today: int, store: "
 def check_sealed_secrets(read: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
     """Check that secrets in the database are encrypted, with a key that is here; no row where all is well, or if
     storage cannot be read."""
-    counted = _ask_if_there(read, data, lambda store: store.secrets.count())
+    counted = ask_storage_if_there(read, data, lambda store: store.secrets.count())
     if counted and counted.lost:
         found = f"{counted.lost} secrets in the database are encrypted with a key that is not in {data.path / KEY_FILE}"
         advice = "copy the file from another machine or a backup, see docs/backup.md"
@@ -468,7 +445,7 @@ def check_known_recipients(read: ExaminedFiles, data: DataFolder) -> Iterator[Do
             tenant for tenant in sorted(asked) if await store.list_lookup.knows_recipient(tenant or None, ()) is None
         ]
 
-    empty = _ask_if_there(read, data, find_empty)
+    empty = ask_storage_if_there(read, data, find_empty)
     if empty:
         whose = ", ".join(f"tenant {each}" if each else "the deployment" for each in empty[:MAX_TENANTS])
         advice = "fill it (gatepost lists add, or a feed); until then it says nothing about recipients"
@@ -488,7 +465,7 @@ def check_flow_control(read: ExaminedFiles, data: DataFolder, now: datetime) -> 
         limited = await store.flow_counts.limited_now(int(now.timestamp() * 1_000))
         return len(limited), await store.flow_counts.greylist_size(MAX_ENTRIES)
 
-    counted = _ask_if_there(read, data, count)
+    counted = ask_storage_if_there(read, data, count)
     if counted is None:
         return
     limited, entries = counted
@@ -505,7 +482,7 @@ def check_feeds(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterato
     from gatepost.store.feeds import FeedState
 
     feeds = read.abby.feeds if read.abby else []
-    found = _ask_if_there(read, data, lambda store: store.feeds.states()) if feeds else None
+    found = ask_storage_if_there(read, data, lambda store: store.feeds.states()) if feeds else None
     if found is None:
         return
     states = {state.name: state for state in found}
@@ -535,7 +512,7 @@ def check_nodes(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterato
     async def load_nodes(store: "Store") -> "tuple[Rollout, tuple[NodeRecord, ...]]":
         return await store.publishing.rollout(), await store.publishing.nodes()
 
-    loaded = _ask_if_there(read, data, load_nodes) if read.storage else None
+    loaded = ask_storage_if_there(read, data, load_nodes) if read.storage else None
     if loaded is None:
         return
     rollout, nodes = loaded
@@ -615,7 +592,7 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
             *check_certificates(read, data, now),
         ]
         rows += [*check_sender_history(read, data, now), *check_flow_control(read, data, now)]
-        rows += check_known_recipients(read, data)
+        rows += [*check_known_recipients(read, data), *check_domain_reports(read, data, now)]
         rows += [*check_feeds(read, data, now), *check_nodes(read, data, now), *check_ports(read, data)]
     return tuple(rows)
 
@@ -685,7 +662,7 @@ def _check_schemas_of_tenants(files: ExaminedFiles, data: DataFolder) -> Iterato
 
 
 def _describe_version() -> DoctorRow:
-    return DoctorRow("version", "ok", f"this is gatepost {__version__}")
+    return DoctorRow("version", "ok", f"this is gatepost {describe_build()}")
 
 
 def _describe_fault(fault: object) -> DoctorRow:

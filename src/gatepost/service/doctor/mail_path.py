@@ -1,4 +1,4 @@
-"""Checks of the mail path: cores, next hop, quarantine, and the certificates on the way.
+"""Checks of the mail path: cores, next hop, quarantine, the certificates on the way, and reports about domains.
 
 The doctor warns a month before a certificate expires, so that mail does not stop on that day.
 """
@@ -6,17 +6,19 @@ The doctor warns a month before a certificate expires, so that mail does not sto
 import asyncio
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from gatepost.domain_reports import DomainFigures
 from gatepost.service import certificates
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles
+from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles, ask_storage_if_there
 from gatepost.settings.consistency import leads_to
+from gatepost.settings.delivery import BY_MX, HopSettings, NextHops, list_hops
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import TlsSettings
 from gatepost.settings.values import hide_credentials
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 
 RENEW_DAYS = 30
+# Reporters send a report each day; a domain without any for so long is not named in DNS, or sends no mail.
+REPORT_DAYS = 7
+DAY_MILLISECONDS = 86_400_000
 
 
 def check_certificates(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
@@ -145,6 +150,9 @@ def _check_bucket(url: str) -> DoctorRow:
 
 def check_next_hops(settings: GuardSettings, now: datetime) -> Iterator[DoctorRow]:
     """Check, for every route, that its next hops accept mail, and how long their certificates are valid."""
+    for name, _ in _list_mx_routes(settings):
+        what = "next hop" if name == "default" else f"next hop of {name}"
+        yield DoctorRow(what, "ok", "the mail servers of the recipients' domains (mx:), under their TLS policies")
     delivery = settings.delivery
     if not delivery.has_next_hop:
         if settings.scan_sources.smtp:
@@ -158,6 +166,60 @@ def check_next_hops(settings: GuardSettings, now: datetime) -> Iterator[DoctorRo
         return
     for each in greeted:
         yield from _describe_next_hop(each, now)
+
+
+def _list_mx_routes(settings: GuardSettings) -> Iterator[tuple[str, HopSettings]]:
+    """Yield the routes that deliver by MX, with their names."""
+    delivery, smtp = settings.delivery, settings.scan_sources.smtp
+    outbound = smtp.outbound if smtp else None
+    several: list[tuple[str, HopSettings, NextHops | None]] = [("default", delivery, delivery.next_hop)]
+    several += [(f"routes[{index}]", route, route.next_hop) for index, route in enumerate(delivery.routes)]
+    several += [("outbound", outbound, outbound.next_hop)] if outbound else []
+    yield from ((name, hop) for name, hop, next_hop in several if next_hop and BY_MX in list_hops(next_hop)[0])
+
+
+def check_domain_reports(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
+    """Check that reports about own domains come, that reports to others leave, and which TLS policies are kept; no row
+    for what is off, or if storage cannot be read."""
+    guard, moment = read.guard, int(now.timestamp() * 1_000)
+    if guard is None:
+        return
+    today = moment // DAY_MILLISECONDS
+    if guard.domain_reports.addresses:
+        found = ask_storage_if_there(
+            read, data, lambda store: store.reported_domains.domains("dmarc", today - REPORT_DAYS, None, every=True)
+        )
+        if found is not None:
+            yield _describe_taken(found, moment)
+    if guard.domain_reports.send:
+        states = ask_storage_if_there(read, data, lambda store: store.sent_reports.states(moment - DAY_MILLISECONDS))
+        if states is not None:
+            yield _describe_sent(states)
+    if any(_list_mx_routes(guard)):
+        kept = ask_storage_if_there(read, data, lambda store: store.sent_reports.transport_policies())
+        valid = [each for each in kept or () if each.expires > moment]
+        enforced = sum('"mode":"enforce"' in each.policy for each in valid)
+        yield DoctorRow("TLS policies", "ok", f"MTA-STS: {len(valid):,} kept, {enforced:,} of them enforced; no DANE")
+
+
+def _describe_taken(found: Sequence[DomainFigures], moment: int) -> DoctorRow:
+    """Say when the last DMARC report came."""
+    last = max((each.seen for each in found), default=0)
+    if last < moment - REPORT_DAYS * DAY_MILLISECONDS:
+        said = f"no DMARC report came in {REPORT_DAYS} days"
+        advice = "name an address of domainReports.addresses in rua= of the DMARC records, see docs/domain-reports.md"
+        return DoctorRow("domain reports", "warn", said, advice)
+    hours = max(0, moment - last) // 3_600_000
+    return DoctorRow("domain reports", "ok", f"on {len(found):,} domains; the last one came {hours} hours ago")
+
+
+def _describe_sent(states: Mapping[str, int]) -> DoctorRow:
+    """Say what became of the reports to others of the last day."""
+    said = ", ".join(f"{states.get(name, 0):,} {name}" for name in ("sent", "unwanted", "waiting", "failed"))
+    late = states.get("waiting", 0) + states.get("failed", 0)
+    if late > states.get("sent", 0):
+        return DoctorRow("reports to others", "warn", said, "gatepost reports sent says why")
+    return DoctorRow("reports to others", "ok", f"of the last day: {said}")
 
 
 def check_recipient_sources(settings: GuardSettings) -> Iterator[DoctorRow]:

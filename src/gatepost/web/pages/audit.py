@@ -27,7 +27,7 @@ ACTION_GROUPS = {
     "entries.": "entries of lists",
     "list.": "lists",
     "quarantine.": "held mail: releases, deletions, readings, exports",
-    "message.": "messages: reports and trials",
+    "message.": "messages: reports, trials, notes, notices, removals from mailboxes",
     "messages.": "searches that were exported",
     "user.": "users and sign-ins",
     "session.": "sessions",
@@ -57,7 +57,17 @@ LIST_ACTIONS = {
 
 
 # Actions on many messages, which have a record for each.
-MANY_RECORDS = frozenset({"quarantine.delete", "quarantine.restore", "quarantine.release", "message.reported"})
+MANY_RECORDS = frozenset(
+    {
+        "quarantine.delete",
+        "quarantine.restore",
+        "quarantine.release",
+        "message.reported",
+        "message.reportTakenBack",
+        "message.removed",
+        "message.putBack",
+    }
+)
 # What was done, as the middle of a sentence: who, this, and what it was done to.
 SENTENCES = {
     "entries.add": "added or changed entries of",
@@ -75,10 +85,15 @@ SENTENCES = {
     "quarantine.releaseRequested": "asked for the release of",
     "quarantine.delete": "deleted from the quarantine",
     "quarantine.restore": "restored to the quarantine",
+    "message.removed": "took out of mailboxes",
+    "message.putBack": "put back into mailboxes",
     "message.reported": "reported the decision on",
+    "message.reportTakenBack": "took back a report of the decision on",
     "message.trial": "scanned as a trial",
     "message.note": "wrote a note on",
     "message.noteTakenBack": "took back a note on messages",
+    "message.notify": "notified the recipients of",
+    "message.notifyTakenBack": "took back notices to recipients",
     "message.assign": "assigned",
     "message.assignTakenBack": "took back an assignment of messages",
     "messages.export": "exported a search of messages",
@@ -114,6 +129,7 @@ SENTENCES = {
     "rule.change": "changed the rule",
     "rule.delete": "deleted the rule",
     "alert.create": "created the alert",
+    "alert.reached": "saw the threshold reached of the alert",
     "alert.change": "changed the alert",
     "alert.delete": "deleted the alert",
     "config.draft": "saved a draft of the configuration",
@@ -129,6 +145,11 @@ SENTENCES = {
     "model.rolledBack": "withdrew a learnt model",
     "digest.settings": "changed the preferences of digests",
     "digest.rotateKey": "changed the key of links in digests",
+    "recipientEntries.allow": "allowed a sender for their own mail:",
+    "recipientEntries.block": "blocked a sender for their own mail:",
+    "recipientEntries.delete": "removed senders for their own mail:",
+    "lookBack.found": "found delivered mail that entries would have held, of",
+    "secrets.rotate": "encrypted the stored secrets with a new key",
     "policy.trial": "tried a change of the policy",
     "system.examine": "ran the health check",
     "system.testEvent": "sent a test event",

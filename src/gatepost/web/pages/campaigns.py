@@ -63,6 +63,7 @@ async def show_campaign(context: WebContext, request: SignedInRequest, found: Me
         people=_find_reached(members, became),
         tops=_count_values(members),
         shown=ROWS_SHOWN,
+        now=context.now(),
         names={each.uid: each.name for each in scopes.tenants} if scopes.has_all_tenants else {},
         assignees=await find_people(context, request) if request.may("quarantine.act") else (),
     )

@@ -22,7 +22,7 @@ from starlette.responses import Response
 from gatepost.abby.authenticator import address_of
 from gatepost.api.errors import RATE_LIMITED, Failure
 from gatepost.digests.links import read_link
-from gatepost.digests.mail import MAX_SUBJECT, Texts, find_texts, list_languages, show, show_sender
+from gatepost.digests.mail import MAX_SUBJECT, Texts, choose_texts, list_languages, show, show_sender
 from gatepost.report import shown_sender
 from gatepost.scanning.held_mail import RECIPIENT_VERDICTS, NotHeld, RecipientReleaseOrder, Released
 from gatepost.store.audit import Actor
@@ -112,7 +112,7 @@ def _find_faults(scope: str | None, wanted: DigestPreferences) -> list[str]:
     faults = []
     if wanted.hour > 23:
         faults.append("the hour must be a number from 0 to 23")
-    if wanted.language not in dict(list_languages()):
+    if wanted.language and wanted.language not in dict(list_languages()):
         faults.append("this language is not known")
     if wanted.zone not in ("", *zone_names()):
         faults.append("this time zone is not known")
@@ -152,7 +152,6 @@ async def _render(
 
 
 TOO_MANY = Failure(RATE_LIMITED, "too many links that do not work came from your address; try again in a minute")
-_DEFAULT = find_texts("en")
 
 
 class OpenedLink(msgspec.Struct, frozen=True):
@@ -161,10 +160,11 @@ class OpenedLink(msgspec.Struct, frozen=True):
     digest: Digest
     preferences: DigestPreferences
     mail: HeldMessage | None = None
+    accepted: str = ""
 
     @property
     def texts(self) -> Texts:
-        return find_texts(self.preferences.language)
+        return choose_texts(self.preferences.language, self.accepted)
 
     @property
     def by(self) -> Actor:
@@ -203,7 +203,7 @@ async def use_link(context: WebContext, request: Request) -> PageResult:
         return await _render_digest_links(context, opened)
     done = await (_act(context, opened, form) if opened.mail else _remove_entries(context, opened, form))
     if not done:
-        return _refuse(context)
+        return _refuse(context, request)
     if done[0] not in ("done_later", "done_full"):
         await context.store.digests.use_link(opened.digest.id, opened.item)
     page = context.renderer.render_public(
@@ -216,14 +216,16 @@ async def _open(context: WebContext, request: Request) -> OpenedLink | PageResul
     """Return what a link leads to, or the answer to one that does not work, for whatever reason."""
     link = read_link(str(request.path_params["link"]), await context.store.digests.keys(), context.now())
     if link:
-        return await _find(context, link.digest, link.item) or _refuse(context)
+        opened = await _find(context, link.digest, link.item)
+        accepted = _read_accepted(request)
+        return msgspec.structs.replace(opened, accepted=accepted) if opened else _refuse(context, request)
     # Whoever has a link of ours does not wait, or one guest could slow down a whole office behind one address.
     delay = context.guesses.take_turn(f"link:{address_of(request)}")
     if delay is None:
         return TOO_MANY
     if delay:
         await asyncio.sleep(delay)
-    return _refuse(context)
+    return _refuse(context, request)
 
 
 async def _find(context: WebContext, uid: str, item: str) -> OpenedLink | None:
@@ -292,6 +294,7 @@ async def _render_digest_links(context: WebContext, opened: OpenedLink) -> Respo
             subject=show(report.subject, MAX_SUBJECT),
             sender=show_sender(opened.mail),
             kept=opened.mail.kept,
+            moment=texts.write_moment(opened.mail.kept, opened.preferences.time_zone),
             reason=texts.reason(report.verdict),
             may_release=opened.may_release,
             may_list=opened.preferences.own_entries and "@" in opened.sender,
@@ -300,9 +303,15 @@ async def _render_digest_links(context: WebContext, opened: OpenedLink) -> Respo
     return _respond(page)
 
 
-def _refuse(context: WebContext) -> Response:
-    """Return the one answer to every link that does not work."""
-    return _respond(context.renderer.render_public("recipient-invalid.html", texts=_DEFAULT), 404)
+def _refuse(context: WebContext, request: Request) -> Response:
+    """Return the one answer to every link that does not work. Nobody knows whose it was, so the browser says which
+    language."""
+    texts = choose_texts("", _read_accepted(request))
+    return _respond(context.renderer.render_public("recipient-invalid.html", texts=texts), 404)
+
+
+def _read_accepted(request: Request) -> str:
+    return request.headers.get("accept-language", "")
 
 
 def _respond(page: str, status: int = 200) -> Response:

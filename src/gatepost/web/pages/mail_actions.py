@@ -4,11 +4,14 @@ match.
 Deleting, releasing and restoring is for mail that is held; of messages on record, those that are held are meant. A
 release cannot be taken back, and neither what concerns all that match is begun at once: a page says first how many
 messages of which verdicts it is about. Work on many messages goes on in the background, with progress, a result for
-each, and undo. Blocking leads to the preview of a list, with what the messages have as entries. Notes and assignments
-are written at once, and taken back at once. Every step is one record of `bulk_actions`.
+each, and undo. A report is such work too, also that of one message: taken back, what was said before holds again.
+Blocking leads to the preview of a list, with what the messages have as entries. Notes and assignments are written at
+once, and taken back at once. Recipients are notified by mail, which a page asks for first. Every step is one record of
+`bulk_actions`.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 from urllib.parse import urlencode
 
@@ -18,6 +21,7 @@ from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import explain_absence
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.ids import canonical
+from gatepost.mailboxes.removal import explain
 from gatepost.scanning.held_mail import (
     DANGEROUS_VERDICTS,
     Busy,
@@ -28,15 +32,18 @@ from gatepost.scanning.held_mail import (
     Released,
     ReleaseOrder,
 )
-from gatepost.store.bulk_actions import MAX_ITEMS, BulkAction
+from gatepost.store.bulk_actions import BEFORE, MAX_ITEMS, BulkAction
+from gatepost.store.feedback import Before
 from gatepost.store.message_notes import MAX_NOTE, NoteKind
+from gatepost.store.message_records import MessageRecord
 from gatepost.store.quarantine import HeldMessage
 from gatepost.web.bulk_work import AT_ONCE
 from gatepost.web.context import WebContext
 from gatepost.web.message_search import SORTED_ROWS, Search, find_people, for_held, for_messages, tail_of
 from gatepost.web.page_responses import redirect
 from gatepost.web.pages.list_changes import BLOCKED, preview_blocking
-from gatepost.web.pages.messages import MessageOnRecord, for_message, report_wrong_decision
+from gatepost.web.pages.messages import MessageOnRecord, for_message, report_wrong_decision, take_report_back
+from gatepost.web.pages.recipient_notices import plan_notices, show_notices
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 
@@ -69,11 +76,15 @@ async def _act(context: WebContext, request: SignedInRequest, search: Search, ba
     if search.fault:
         return Failure(INVALID_REQUEST, search.fault.message)
     word, is_all = request.form.text("action", 20), request.form.has("all")
-    if word == "none":
+    if word == "none" or (word in REMOVAL and not request.may("messages.remove")):
         return redirect(list_path(back))
     chosen = await _find_all(context, search) if is_all else _parse_selected(request)
-    if word not in (*ACTIONS, *BLOCKED, *WRITTEN) or not chosen:
+    if word not in (*ACTIONS, *BLOCKED, *WRITTEN, "notify", "compare") or word in UNDOING or not chosen:
         return redirect(list_path(back), notice="none-selected")
+    if word == "compare":
+        if len(chosen) != 2:
+            return redirect(list_path(back), notice="two-needed")
+        return redirect(f"/messages/{chosen[0]}/compare?with={chosen[1]}")
     if word in BLOCKED:
         return await preview_blocking(context, request, chosen, BLOCKED[word], list_path(back))
     if word in WRITTEN:
@@ -84,7 +95,7 @@ async def _act(context: WebContext, request: SignedInRequest, search: Search, ba
         if not chosen:
             return redirect(list_path(back), notice="none-held")
     work = await context.store.bulk_actions.create(request.user.uid, word, chosen)
-    if word == "release" or is_all:
+    if word in ("release", "remove", "notify") or is_all:
         return redirect(f"/quarantine/work/{work.id}?{urlencode({'back': back})}")
     return await run_work(context, request, work, back)
 
@@ -153,6 +164,17 @@ async def write_on_message(context: WebContext, request: SignedInRequest, found:
     return await _write_down(context, request, word, [found.record.ggrid], path) if word in WRITTEN else NOT_VISIBLE
 
 
+@for_message
+async def report_message(context: WebContext, request: SignedInRequest, found: MessageOnRecord) -> PageResult:
+    """Report that the decision on a message was wrong."""
+    word = {"deliver": "report", "hold": "missed"}.get(request.form.text("says"))
+    if word is None:
+        return NOT_VISIBLE
+    path = f"/messages/{found.record.ggrid}{tail_of(request)}"
+    work = await context.store.bulk_actions.create(request.user.uid, word, [found.record.ggrid])
+    return await run_work(context, request, work, path)
+
+
 Action: TypeAlias = Callable[[WebContext, SignedInRequest, str], Awaitable[str]]
 
 
@@ -167,9 +189,21 @@ async def _delete_one(context: WebContext, request: SignedInRequest, ggrid: str)
     return explain_failure(await context.held_mail.carry_out(order), request)
 
 
-async def _report_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
-    reported = await report_wrong_decision(context, request, ggrid, "deliver")
-    return "" if reported else explain_failure(NotHeld(), request)
+async def _report(context: WebContext, request: SignedInRequest, ggrid: str, word: str) -> str:
+    """Report a message; what was said before is kept with the result."""
+    before = await report_wrong_decision(context, request, ggrid, word)
+    if before is None:
+        return "it is no longer on record"
+    said = (before.mark, "" if before.taught is None else UNWANTED if before.taught else WANTED)
+    return f"{BEFORE}{'/'.join(said).rstrip('/')}"
+
+
+async def _take_back(context: WebContext, request: SignedInRequest, item: str, word: str) -> str:
+    """Take back a report of one message, of which the item says what was before."""
+    ggrid, _, said = item.partition(" ")
+    mark, _, taught = said.partition("/")
+    before = Before(mark, taught == UNWANTED if taught else None)
+    return "" if await take_report_back(context, request, ggrid, word, before) else "it is no longer on record"
 
 
 async def _restore_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
@@ -177,21 +211,51 @@ async def _restore_one(context: WebContext, request: SignedInRequest, ggrid: str
     return "" if restored else "it can no longer be restored"
 
 
-async def _report_missed(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
-    reported = await report_wrong_decision(context, request, ggrid, "hold")
-    return "" if reported else "it is no longer on record"
+async def _find_removable(context: WebContext, request: SignedInRequest, ggrid: str) -> MessageRecord | str:
+    """The message that the user may take out of mailboxes, or why there is none."""
+    if context.remover is None or not request.may("messages.remove"):
+        return "mail cannot be taken out of mailboxes here (remediation in abby.yml)"
+    record = await context.store.messages.find(ggrid)
+    if record is None or request.user.tenant not in (None, record.envelope.tenant):
+        return "it is no longer on record"
+    return record
+
+
+async def _remove_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
+    found = await _find_removable(context, request, ggrid)
+    if isinstance(found, str) or context.remover is None:
+        return str(found)
+    return explain(await context.remover.remove(found, request.actor), wanted="moved")
+
+
+async def _put_back_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
+    found = await _find_removable(context, request, ggrid)
+    if isinstance(found, str) or context.remover is None:
+        return str(found)
+    return explain(await context.remover.restore(found, request.actor), wanted="restored")
 
 
 # What is done with one message after the other, with the notice of each.
 ACTIONS: dict[str, tuple[Action, str]] = {
     "release": (_release_one, "mail-released"),
     "delete": (_delete_one, "mail-deleted"),
-    "report": (_report_one, "mail-reported"),
-    "missed": (_report_missed, "mail-reported"),
+    "report": (partial(_report, word="deliver"), "mail-reported"),
+    "missed": (partial(_report, word="hold"), "mail-reported"),
+    "unreport": (partial(_take_back, word="deliver"), "mail-unreported"),
+    "unmissed": (partial(_take_back, word="hold"), "mail-unreported"),
     "restore": (_restore_one, "mail-restored"),
+    "remove": (_remove_one, "mail-removed"),
+    "put-back": (_put_back_one, "mail-put-back"),
 }
+# Actions on mailboxes, which need a permission of their own.
+REMOVAL = frozenset({"remove", "put-back"})
 # Actions on mail that is held, or was.
 OF_HELD = frozenset({"release", "delete", "restore"})
+UNDONE_BY = {"delete": "restore", "remove": "put-back", "report": "unreport", "missed": "unmissed"}
+# What is begun by an undo alone.
+UNDOING = frozenset({"unreport", "unmissed"})
+# The names of what a report says, in the records of work.
+WANTED, UNWANTED = "wanted", "unwanted"
 # What is written down about all messages at once, with the notice.
 WRITTEN: dict[str, tuple[NoteKind, str]] = {"note": ("note", "mail-noted"), "assign": ("assign", "mail-assigned")}
 
@@ -251,22 +315,36 @@ async def show_live_work(context: WebContext, request: SignedInRequest, work: Bu
 @for_work
 async def start_work(context: WebContext, request: SignedInRequest, work: BulkAction) -> PageResult:
     """Begin work that was confirmed, or continue work that was interrupted."""
+    if work.action == "notify":
+        page = f"/quarantine/work/{work.id}?{urlencode({'back': request.query.raw_text('back')})}"
+        return await plan_notices(context, request, work, page)
     return await run_work(context, request, work, request.query.raw_text("back"))
 
 
 @for_work
 async def undo_work(context: WebContext, request: SignedInRequest, work: BulkAction) -> PageResult:
-    """Restore the messages that a work has deleted, or take back what it has written down."""
+    """Restore the messages that a work has deleted, put back those that it took out of mailboxes, or take back what it
+    has reported, written down or not sent yet."""
+    if work.action == "notify":
+        taken, left = await context.store.recipient_notices.take_back(work.id, request.actor)
+        back = list_path(request.query.raw_text("back") or "/messages")
+        return redirect(back, taken, left, notice="notices-taken-back" if not left else "notices-sent-already")
     if work.action in WRITTEN:
         number = await context.store.message_notes.take_back(work.id, request.actor)
         return redirect(list_path(request.query.raw_text("back") or "/messages"), number, notice="mail-written-back")
-    if work.action != "delete":
+    if work.action not in UNDONE_BY:
         return NOT_VISIBLE
-    restoring = await context.store.bulk_actions.create(request.user.uid, "restore", work.succeeded)
-    return await run_work(context, request, restoring, request.query.raw_text("back"))
+    undoing = UNDONE_BY[work.action]
+    restoring = await context.store.bulk_actions.create(request.user.uid, undoing, work.undone_items)
+    begun = f"/messages/{work.items[0]}" if len(work.items) == 1 else "/messages"
+    back = request.query.raw_text("back") or (begun if undoing in UNDOING else "")
+    return await run_work(context, request, restoring, back)
 
 
 async def _render_work(context: WebContext, request: SignedInRequest, work: BulkAction, template: str) -> Response:
+    if work.action == "notify":
+        back = request.query.raw_text("back")
+        return await show_notices(context, request, work, back, list_path(back))
     begun, now = work.lease > 0, context.now()
     shown = [ggrid for ggrid, _ in work.failed] if begun else list(work.items)
     mails: dict[str, HeldMessage] = {}
@@ -293,6 +371,7 @@ PAGES: tuple[WebRoute, ...] = (
     PageRoute("POST", "/quarantine", act_on_held, "quarantine.act", "search"),
     PageRoute("POST", "/messages", act_on_messages, "quarantine.act", "search"),
     PageRoute("POST", "/messages/{ggrid}/notes", write_on_message, "messages.report"),
+    PageRoute("POST", "/messages/{ggrid}/report", report_message, "messages.report"),
     PageRoute("GET", "/quarantine/work/{id}", show_work, "quarantine.act"),
     PageRoute("GET", "/quarantine/work/{id}/live", show_live_work, "quarantine.act", is_polled=True),
     PageRoute("POST", "/quarantine/work/{id}/start", start_work, "quarantine.act"),

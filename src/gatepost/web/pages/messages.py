@@ -41,8 +41,8 @@ from gatepost.lists.catalogue import BY_NAME
 from gatepost.policy.rules import VERDICTS
 from gatepost.rejudge.dry_run import replay_record
 from gatepost.report import ListNote, shown_sender
-from gatepost.scanning.held_mail import ExportOrder, NotHeld, PictureOrder, ViewOrder
-from gatepost.store.feedback import Correction
+from gatepost.scanning.held_mail import ExportOrder, HtmlOrder, NotHeld, PictureOrder, ViewOrder
+from gatepost.store.feedback import Before, Correction
 from gatepost.store.found_values import FoundValues
 from gatepost.store.message_notes import find_assignee
 from gatepost.store.message_records import MessageRecord
@@ -53,12 +53,13 @@ from gatepost.store.record_packing import is_cut
 from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.search_language import DECISIONS
 from gatepost.times import milliseconds
-from gatepost.view.values import NotShown, View
+from gatepost.view.values import NotShown, View, write_page
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import whole_number
 from gatepost.web.found_mail import describe_found
 from gatepost.web.message_lines import (
     attachments,
+    compare_messages,
     defang,
     entry_links,
     headline,
@@ -75,7 +76,15 @@ from gatepost.web.message_search import (
     list_of,
     tail_of,
 )
-from gatepost.web.page_responses import download_response, image_response, redirect, with_status
+from gatepost.web.page_responses import (
+    download_response,
+    framing,
+    html_response,
+    image_response,
+    mail_response,
+    redirect,
+    with_status,
+)
 from gatepost.web.rendering import write_out
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
@@ -83,20 +92,39 @@ from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 CORRECTIONS: dict[str, Correction] = {"deliver": "should have been delivered", "hold": "should have been held"}
 
 
-async def report_wrong_decision(context: WebContext, request: SignedInRequest, ggrid: str, word: str) -> bool:
-    """Record that a decision was wrong; return False where there is no such message for the user."""
-    if not await context.store.feedback.report_wrong(ggrid, CORRECTIONS[word], request.actor, request.user.tenant):
-        return False
+async def report_wrong_decision(context: WebContext, request: SignedInRequest, ggrid: str, word: str) -> Before | None:
+    """Record that a decision was wrong; return what was said before, None where there is no such message for the
+    user."""
+    noted = await context.store.feedback.report_wrong(ggrid, CORRECTIONS[word], request.actor, request.user.tenant)
+    if noted is None:
+        return None
     if request.user.tenant is None:
         raw = await context.held_mail.carry_out(ExportOrder(ggrid, by=request.actor, for_learning=True))
         if isinstance(raw, bytes):
             await asyncio.to_thread(context.installation.learn, raw, word == "deliver")
+    return noted.before
+
+
+async def take_report_back(
+    context: WebContext, request: SignedInRequest, ggrid: str, word: str, before: Before
+) -> bool:
+    """Take back a report of the user: what was before holds again. Return False where the message is gone."""
+    says, tenant = CORRECTIONS[word], request.user.tenant
+    if not await context.store.feedback.take_back(ggrid, says, before, request.actor, tenant):
+        return False
+    if tenant is None:
+        found = await _find_one(context, request, ggrid)
+        wanted = {"wanted": True, "unwanted": False}.get(before.mark)
+        if not isinstance(found, Failure):
+            await asyncio.to_thread(context.installation.unlearn, found.record.sha256, wanted)
     return True
 
 
 ROWS_ON_A_PAGE = 100
 # How many results are sorted by something else than time.
 SORTED_ROWS = 1_000
+# How many of them a page shows: a row takes 0.25 ms.
+SORTED_SHOWN = 500
 SORT_KEYS: dict[str, Callable[[MessageSummary], Any]] = {
     "score": lambda row: -row.score,
     "sender": lambda row: row.sender.casefold(),
@@ -131,7 +159,7 @@ async def show_messages(context: WebContext, request: SignedInRequest, search: S
     if not search.fault:
         page = await context.store.messages.search(wanted, query.text("before", 200) or None, limit)
         found = await context.store.messages.explore(wanted) if page.rows and not query.has("before") else found
-    rows = sorted(page.rows, key=SORT_KEYS[sort]) if sort in SORT_KEYS else page.rows
+    rows = sorted(page.rows, key=SORT_KEYS[sort])[:SORTED_SHOWN] if sort in SORT_KEYS else page.rows
     shown = await context.page(
         request,
         "messages.html",
@@ -142,11 +170,55 @@ async def show_messages(context: WebContext, request: SignedInRequest, search: S
         verdicts=VERDICTS,
         decisions=DECISIONS,
         is_sorted=sort in SORT_KEYS,
-        sorted_rows=limit,
         **await describe_search(context, request, search),
         **await describe_found(context, request, search, found),
     )
     return with_status(shown, 400) if search.fault else shown
+
+
+# The newest messages of a watched search, how far back they reach, and how often they are searched for, however many
+# people watch.
+LIVE_ROWS = 50
+LIVE_PERIOD = 3_600_000
+LIVE_MILLISECONDS = 2_000
+MAX_WATCHED = 200
+
+
+@for_messages
+async def show_live(context: WebContext, request: SignedInRequest, search: Search) -> PageResult:
+    """Show messages as they come in, of one search."""
+    shown = await context.page(
+        request,
+        "messages-live.html",
+        here="/messages",
+        **await _find_live(context, request, search),
+        **await describe_search(context, request, search),
+    )
+    return with_status(shown, 400) if search.fault else shown
+
+
+@for_messages
+async def show_live_rows(context: WebContext, request: SignedInRequest, search: Search) -> PageResult:
+    """Show the part of the page that changes."""
+    found = await _find_live(context, request, search)
+    return html_response(context.renderer.render_public("messages-live-rows.html", **found))
+
+
+async def _find_live(context: WebContext, request: SignedInRequest, search: Search) -> dict[str, Any]:
+    """Return the newest messages of the last hour that fit."""
+    now, key = context.now(), ("live", request.user.tenant, search.text)
+    known: tuple[int, dict[str, Any]] | None = context.top_values.get(key)
+    if known and 0 <= now - known[0] < LIVE_MILLISECONDS:
+        return known[1]
+    wanted = search.messages
+    wanted = msgspec.structs.replace(wanted, since=max(wanted.since or 0, now - LIVE_PERIOD))
+    page = Page[MessageSummary](()) if search.fault else await context.store.messages.search(wanted, None, LIVE_ROWS)
+    heads = await context.store.messages.heads([row.ggrid for row in page.rows])
+    found = {"rows": page.rows, "heads": heads, "more": bool(page.next), "now": now}
+    if len(context.top_values) >= MAX_WATCHED:
+        context.top_values.clear()
+    context.top_values[key] = (now, found)
+    return found
 
 
 async def _count_found(context: WebContext, wanted: MessageFilter, found: FoundValues) -> MessageCount:
@@ -158,7 +230,11 @@ async def _count_found(context: WebContext, wanted: MessageFilter, found: FoundV
 
 async def find_message(context: WebContext, request: SignedInRequest) -> MessageOnRecord | Failure:
     """Return the message that the path names, if the user may see it."""
-    ggrid = canonical(request.path_part("ggrid"))
+    return await _find_one(context, request, request.path_part("ggrid"))
+
+
+async def _find_one(context: WebContext, request: SignedInRequest, written: str) -> MessageOnRecord | Failure:
+    ggrid = canonical(written)
     if ggrid is None:
         return NOT_VISIBLE
     held = await context.store.quarantine.find_or_deleted(ggrid, request.user.tenant)
@@ -182,7 +258,9 @@ async def show_message(
         await context.store.audit.note_view(record.ggrid, record.envelope.tenant, request.actor)
     way = await context.store.messages.timeline(record.ggrid, request.user.tenant)
     written = await context.store.message_notes.of([record.ggrid])
-    return await context.page(
+    reasons = strongest_lines(report)
+    told = any(line.verdict == report.verdict for line in reasons)
+    page = await context.page(
         request,
         "message.html",
         record=record,
@@ -190,9 +268,10 @@ async def show_message(
         held=found.held,
         having=[*(await context.store.quarantine.recipient_releases(record.ggrid)).values()] if found.held else (),
         is_held=found.is_held,
-        headline=headline(report),
+        # Where the findings follow, they are the reason.
+        headline=headline(report).partition(":")[0] if told else headline(report),
         sender=shown_sender(report, record.envelope.sender),
-        reasons=strongest_lines(report),
+        reasons=reasons,
         hosts=links_by_host(report),
         attachments=attachments(report),
         defang=defang,
@@ -218,6 +297,7 @@ async def show_message(
         picture=request.query.text("picture", 6),
         fault=fault,
     )
+    return framing(page) if isinstance(view, View) and view.pages else page
 
 
 def _note_owner(request: SignedInRequest, record: MessageRecord, note: ListNote) -> str:
@@ -268,13 +348,16 @@ async def show_picture(context: WebContext, request: SignedInRequest, found: Mes
 
 
 @for_message
-async def report_message(context: WebContext, request: SignedInRequest, found: MessageOnRecord) -> PageResult:
-    """Report that the decision on a message was wrong."""
-    word = request.form.text("says")
-    if word not in CORRECTIONS:
-        return NOT_VISIBLE
-    await report_wrong_decision(context, request, found.record.ggrid, word)
-    return redirect(f"/messages/{found.record.ggrid}{tail_of(request)}", notice="reported")
+async def show_html(context: WebContext, request: SignedInRequest, found: MessageOnRecord) -> PageResult:
+    """Show the HTML of a held message as its reader would have seen it, for a frame of its page."""
+    shown = await context.held_mail.carry_out(HtmlOrder(found.record.ggrid, request.user.tenant))
+    if isinstance(shown, Down):
+        return core_is_away(request, shown)
+    if isinstance(shown, NotHeld | NotShown):
+        reason = shown.reason if isinstance(shown, NotShown) else "the message is not held any more"
+        return Failure(NOT_FOUND, f"the HTML cannot be shown: {reason}")
+    await context.store.audit.note_view(found.record.ggrid, found.record.envelope.tenant, request.actor)
+    return mail_response(await asyncio.to_thread(write_page, shown, found.record.report.subject or "(no subject)"))
 
 
 @for_message
@@ -283,6 +366,27 @@ async def show_reevaluation(context: WebContext, request: SignedInRequest, found
     comparison = await replay_record(context.store, found.record, context.policies)
     return await context.page(
         request, "replay.html", record=found.record, comparison=comparison, place=tail_of(request)
+    )
+
+
+@for_message
+async def show_comparison(context: WebContext, request: SignedInRequest, found: MessageOnRecord) -> PageResult:
+    """Compare a message with another one, value by value."""
+    other = await _find_one(context, request, request.query.text("with", 60))
+    if isinstance(other, Failure):
+        return Failure(NOT_FOUND, "with: there is no message with this id that you may see")
+    one, two = found.record, other.record
+    alike = len(set(one.report.signature) & set(two.report.signature))
+    return await context.page(
+        request,
+        "compare.html",
+        here="/messages",
+        one=one,
+        two=two,
+        rows=compare_messages(one, two),
+        place=tail_of(request),
+        # Hashes of words that follow each other; both have as many where both texts are long enough.
+        alike=100 * alike // len(one.report.signature) if one.report.signature and two.report.signature else None,
     )
 
 
@@ -413,10 +517,13 @@ def _count_and_mix(key: bytes, plain: bytes) -> bytes:
 
 PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/messages", show_messages, "messages.read", "search"),
+    PageRoute("GET", "/messages/live", show_live, "messages.read", "search"),
+    PageRoute("GET", "/messages/live/rows", show_live_rows, "messages.read", "search", is_polled=True),
     PageRoute("GET", "/messages/{ggrid}", for_message(show_message), "messages.read"),
     PageRoute("GET", "/messages/{ggrid}/picture/{index}", show_picture, "messages.read"),
-    PageRoute("POST", "/messages/{ggrid}/report", report_message, "messages.report"),
+    PageRoute("GET", "/messages/{ggrid}/html", show_html, "messages.read"),
     PageRoute("GET", "/messages/{ggrid}/replay", show_reevaluation, "messages.read"),
+    PageRoute("GET", "/messages/{ggrid}/compare", show_comparison, "messages.read"),
     PageRoute("GET", "/messages/{ggrid}/source", show_source, "messages.read"),
     PageRoute("POST", "/messages/{ggrid}/export", export_message, "quarantine.act"),
 )

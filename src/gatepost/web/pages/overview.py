@@ -1,13 +1,17 @@
-"""The first page: state of the queue and the cores, messages and verdicts, the quarantine, what is most frequent.
+"""The first page: today against the usual, new campaigns and senders, the quarantine, delivery, nodes, what is most
+frequent. Every number leads to a search that finds what it counts.
 
-Numbers of messages are compared with the week before. `/overview/live` is the part that changes, without the frame; the
-page fetches it every few seconds.
+What came today is compared with the same hours of the same weekday in the four weeks before, up to the last full hour,
+since counts of more than nine days ago are kept by the hour. `/overview/live` is the part that changes, without the
+frame; the page fetches it every few seconds.
 
 Administrators have a checklist of the first days: what is left to do, with a link to each. An item is done when what it
 asks for is there. Items that do not apply can be dismissed, for all administrators.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from statistics import median
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,20 +22,26 @@ from gatepost.policy.rules import VERDICTS
 from gatepost.scanning.request import Load
 from gatepost.store.quarantine import QuarantineFlow
 from gatepost.store.search_conditions import MessageFilter
-from gatepost.store.traffic import BINS, TopValues, TrafficBucket
+from gatepost.store.search_language import write_term
+from gatepost.store.traffic import BINS, Replies, TopValues, TrafficBucket
 from gatepost.store.users import User
 from gatepost.web.charts import VERDICT_ORDER, Column, draw_lines, draw_meter, draw_stacked_bars
-from gatepost.web.context import WebContext, find_scopes
+from gatepost.web.context import Scopes, WebContext, find_scopes
 from gatepost.web.message_lines import name_tag
 from gatepost.web.page_responses import html_response, redirect
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
-from gatepost.web.time_zones import local_time
+from gatepost.web.time_zones import current_zone_name, local_time
 
 MINUTE = 60_000
+HOUR = 60 * MINUTE
 WEEK = 7 * 1_440 * MINUTE
 TOP_MILLISECONDS = 30_000
 MAX_KNOWN = 200
+USUAL_WEEKS = 4
+DANGEROUS = ("malware", "phishing", "fraud", "spoofing")
+# A number that is more than twice the usual, and by so many messages, is remarkable.
+REMARKABLE = 10
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -55,12 +65,43 @@ SPANS = (
 )
 
 
+class Compared(msgspec.Struct, frozen=True):
+    """A number of messages of today, what is usual at this time, and the search that finds them."""
+
+    name: str
+    now: int
+    usual: float | None
+    path: str
+
+    @property
+    def is_remarkable(self) -> bool:
+        return self.usual is not None and self.now > 2 * self.usual and self.now - self.usual >= REMARKABLE
+
+
+class Today(msgspec.Struct, frozen=True):
+    """Today until the last full hour, against the same hours of that weekday in earlier weeks that had mail."""
+
+    name: str
+    weeks: int
+    numbers: tuple[Compared, ...]
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """What is counted at most twice a minute, however many pages are open."""
+
+    time: int
+    top: TopValues
+    before: TrafficBucket
+    flow: QuarantineFlow
+    today: Today
+    replies: Replies | None
+
+
 async def show_overview(context: WebContext, request: SignedInRequest, values: Mapping[str, Any]) -> PageResult:
     """Show the whole page."""
     return await context.page(
         request,
         "overview.html",
-        scopes=await find_scopes(context, request),
         checklist=await find_checklist(context, request),
         **values,
     )
@@ -78,11 +119,22 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
     span = next((each for each in SPANS if each.key == request.query.text("span")), SPANS[1])
     now = context.now()
     buckets = await context.store.traffic.buckets(tenant, now - span.length, now, span.step)
-    top, before, flow = await _find_top_values(context, tenant, span, now)
+    counted = await _count(context, request, tenant, span, now)
+    top = counted.top
+    scopes = await find_scopes(context, request)
     held = await context.store.quarantine.counts(tenant)
     other = None if request.user.tenant else tenant
-    places = [_place_of(bucket.start, span, other) for bucket in buckets]
+    terms = _write_scope(scopes, other)
+    places = [_search_in(terms, bucket.start, bucket.start + span.step) for bucket in buckets]
+    nodes = await context.store.publishing.nodes() if request.may("system.read") else ()
     return {
+        "scopes": scopes,
+        "today": counted.today,
+        "replies": counted.replies,
+        "nodes": [(node, node.health(now)) for node in nodes],
+        "found": lambda text: _search_in(" ".join(filter(None, (text, terms))), now - span.length, None),
+        "write_term": write_term,
+        "dangerous": " OR ".join(f"verdict:{each}" for each in DANGEROUS),
         "span": span,
         "spans": SPANS,
         "tenant": tenant,
@@ -94,13 +146,13 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
         else (),
         "held": held,
         "total": total_traffic(buckets),
-        "before": before,
+        "before": counted.before,
         "week_before": (now - span.length - WEEK, now - WEEK),
         "top": top,
-        "flow": flow,
+        "flow": counted.flow,
         "may_audit": request.may("audit.read"),
         "steps": tuple(zip(buckets, places, strict=True)),
-        "names": {} if request.user.tenant else {each.uid: each.name for each in await context.store.tenants.all()},
+        "names": {each.uid: each.name for each in scopes.tenants} if scopes.has_all_tenants else {},
         "titles": {tag: name_tag(tag, context.policies.deployment.policy) for tag, _ in top.findings},
         "verdicts": [verdict for verdict in VERDICTS if any(bucket.verdicts.get(verdict) for bucket in buckets)],
         "buckets": buckets,
@@ -114,27 +166,74 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
 for_values = about(_collect_values)
 
 
-async def _find_top_values(
-    context: WebContext, tenant: str | None, span: Span, now: int
-) -> tuple[TopValues, TrafficBucket, QuarantineFlow]:
-    """Return what is most frequent, the sum of the week before, and what came into the quarantine and left it, counted
-    at most twice a minute however many pages are open."""
-    known = context.top_values.get((tenant, span.key))
-    if known and now - known[0] < TOP_MILLISECONDS:
-        return known[1:]
-    top = await context.store.traffic.top_values(tenant, now - span.length, now + MINUTE)
-    before = total_traffic(await context.store.traffic.buckets(tenant, now - span.length - WEEK, now - WEEK, span.step))
-    flow = await context.store.quarantine.flow(tenant, now - span.length, now + MINUTE)
+async def _count(context: WebContext, request: SignedInRequest, tenant: str | None, span: Span, now: int) -> Counted:
+    """Count what is most frequent, the week before, what came into the quarantine and left it, and what came today in
+    the zone of the user."""
+    key = (tenant, span.key, current_zone_name(), request.user.tenant is None)
+    known: Counted | None = context.top_values.get(key)
+    if known and now - known.time < TOP_MILLISECONDS:
+        return known
+    since, store = now - span.length, context.store
+    scopes = await find_scopes(context, request)
+    counted = Counted(
+        now,
+        await store.traffic.top_values(tenant, since, now + MINUTE),
+        total_traffic(await store.traffic.buckets(tenant, since - WEEK, now - WEEK, span.step)),
+        await store.quarantine.flow(tenant, since, now + MINUTE),
+        await _compare_today(context, tenant, now, _write_scope(scopes, None if request.user.tenant else tenant)),
+        await store.traffic.replies(since, now + MINUTE) if tenant is None else None,
+    )
     if len(context.top_values) >= MAX_KNOWN:
         context.top_values.clear()
-    context.top_values[tenant, span.key] = (now, top, before, flow)
-    return top, before, flow
+    context.top_values[key] = counted
+    return counted
 
 
-def _place_of(start: int, span: Span, tenant: str | None) -> str:
-    """Return the path of the messages of one step."""
-    first, last = (local_time(moment).strftime("%Y-%m-%dT%H:%M") for moment in (start, start + span.step))
-    return f"/messages?{urlencode({'since': first, 'until': last, **({'tenant': tenant} if tenant else {})})}"
+async def _compare_today(context: WebContext, tenant: str | None, now: int, terms: str) -> Today:
+    """Count today, or yesterday as a whole during the first hour of a day."""
+    end = local_time(now).replace(minute=0, second=0, microsecond=0)
+    start = end.replace(hour=0) if end.hour else end - timedelta(days=1)
+    totals: list[TrafficBucket] = []
+    for week in range(USUAL_WEEKS + 1):
+        first, last = (int((each - timedelta(weeks=week)).timestamp() * 1000) for each in (start, end))
+        totals.append(total_traffic(await context.store.traffic.buckets(tenant, first, last, HOUR)))
+    today, *earlier = totals
+    usual = [each for each in earlier if each.messages]
+    since, until = int(start.timestamp() * 1000), int(end.timestamp() * 1000)
+    counted: tuple[tuple[str, str, Callable[[TrafficBucket], int]], ...] = (
+        ("Messages", "", lambda each: each.messages),
+        ("Not delivered", "NOT decision:deliver", lambda each: each.messages - each.decisions.get("deliver", 0)),
+        (
+            "Malware, phishing, fraud, spoofing",
+            f"({' OR '.join(f'verdict:{each}' for each in DANGEROUS)})",
+            lambda each: sum(each.verdicts.get(verdict, 0) for verdict in DANGEROUS),
+        ),
+        ("Spam", "verdict:spam", lambda each: each.verdicts.get("spam", 0)),
+    )
+    numbers = tuple(
+        Compared(
+            name,
+            number(today),
+            median(map(number, usual)) if usual else None,
+            _search_in(" ".join(filter(None, (text, terms))), since, until),
+        )
+        for name, text, number in counted
+    )
+    name = f"{start.strftime('%A %d %B, %H:%M')} to {end.strftime('%H:%M') if end.hour else '24:00'}"
+    return Today(name, len(usual), numbers)
+
+
+def _write_scope(scopes: Scopes, tenant: str | None) -> str:
+    """The term of a search for the mail of one tenant, for who sees others too."""
+    return write_term("tenant", scopes.name(tenant)) if tenant else ""
+
+
+def _search_in(text: str, since: int, until: int | None) -> str:
+    """The address of a search in a period."""
+    period = [f"after:{local_time(since).strftime('%Y-%m-%dT%H:%M')}"]
+    if until is not None:
+        period.append(f"before:{local_time(until).strftime('%Y-%m-%dT%H:%M')}")
+    return f"/messages?{urlencode({'q': ' '.join(filter(None, (text, *period)))})}"
 
 
 def _draw_charts(buckets: tuple[TrafficBucket, ...], span: Span, places: Sequence[str]) -> dict[str, Any]:
@@ -213,7 +312,7 @@ ITEMS: dict[str, ChecklistItem] = {
     each.name: each
     for each in (
         ChecklistItem(
-            "password", "Choose your own password", "the first one was printed, and may be in a log", "/account"
+            "password", "Choose your own password", "the first one lies in a file of the service", "/account"
         ),
         ChecklistItem("second-factor", "Set up a second factor", "a stolen password is then not enough", "/account"),
         ChecklistItem(

@@ -117,7 +117,10 @@ async def show_quarantine(context: WebContext, request: SignedInRequest, search:
     found = FoundValues()
     if not search.fault:
         page = await context.store.quarantine.search(wanted, query.text("before", 200) or None, limit)
-        found = await context.store.quarantine.explore(wanted) if page.rows and not query.has("before") else found
+        if page.rows and not query.has("before"):
+            # Where one page has all that fit, nothing else has to be looked for.
+            only = () if page.next else [row.record.ggrid for row in page.rows]
+            found = await context.store.quarantine.explore(wanted, only)
     rows = sort_held(page.rows, query)
     groups = group_campaigns(rows) if query.has("group") else [MailGroup((row,)) for row in rows]
     shown = await context.page(
@@ -140,9 +143,10 @@ async def show_quarantine(context: WebContext, request: SignedInRequest, search:
 
 
 async def _count_found(context: WebContext, wanted: HeldFilter, found: FoundValues) -> MessageCount:
-    """Return how many messages fit; those that were counted for the chart need not be counted again."""
-    if found.counted and not found.more:
-        return MessageCount(found.counted)
+    """Return how many messages fit; those that were counted for the chart need not be counted again. With more than the
+    chart has, the page says that there are more, which is no reason to look through all of them once again."""
+    if found.counted:
+        return MessageCount(found.counted, found.more)
     return await context.store.quarantine.count(wanted)
 
 

@@ -331,8 +331,9 @@ async def change_rule(context: WebContext, request: SignedInRequest, scope: str 
         if trial and trial.mistakes:
             mistakes = tuple(FormMistake("when", each) for each in trial.mistakes)
             return with_status(await _render_form(context, request, scope, form, seen, mistakes=mistakes), 400)
-        on_message = await _try_on_message(context, request, scope, form) if trial else ""
-        return await _render_form(context, request, scope, form, seen, trial=trial, on_message=on_message)
+        effect = await _try_on_message(context, request, scope, form) if trial else RuleEffect()
+        return await _render_form(context, request, scope, form, seen, trial=trial, on_message=effect.text)
+    effect = await _try_on_message(context, request, scope, form) if form.enabled else RuleEffect()
     saved = await context.store.own_rules.put(scope, form.name, form.rule, seen, request.actor, enabled=form.enabled)
     if isinstance(saved, NotFound):
         return NOT_VISIBLE
@@ -341,7 +342,8 @@ async def change_rule(context: WebContext, request: SignedInRequest, scope: str 
         fault = REFUSALS[saved].format(_limit(scope))
         return with_status(await _render_form(context, request, scope, form, kept.version, fault=fault), 409)
     await context.in_force.refresh()
-    return redirect(f"/rules?scope={scope or GLOBAL}", notice="rule-saved")
+    said = (effect.becomes,) if effect.becomes else ()
+    return redirect(f"/rules?scope={scope or GLOBAL}", *said, notice=effect.notice)
 
 
 @for_scope
@@ -447,24 +449,39 @@ async def _find_message(context: WebContext, request: SignedInRequest, ggrid: st
     return record if record and request.user.tenant in (None, record.envelope.tenant) else None
 
 
-async def _try_on_message(context: WebContext, request: SignedInRequest, scope: str | None, form: RuleForm) -> str:
-    """Return what a rule would do to the message that it is made from, as sentences; "" where there is none."""
+class RuleEffect(msgspec.Struct, frozen=True):
+    """What a rule would do to the message that it is made from: as sentences, as the notice of a rule that is saved,
+    and what becomes of the message; nothing where there is no message, or its record cannot tell."""
+
+    text: str = ""
+    notice: str = "rule-saved"
+    becomes: str = ""
+
+
+async def _try_on_message(
+    context: WebContext, request: SignedInRequest, scope: str | None, form: RuleForm
+) -> RuleEffect:
+    """Try a rule on the message that it is made from."""
     record = await _find_message(context, request, form.message)
-    if record is None:
-        return ""
+    if record is None or not all(await context.read_policy(find_storable, [form.when])):
+        return RuleEffect()
+    done = DONE.get(record.report.decision, "held")
     if scope and scope != record.envelope.tenant:
-        return "The message that it was made from is not of this tenant, so the rule does not count for it."
-    other = with_rule(context.policies, scope, form.name, form.rule)
-    found = await try_policies_on(context.store, record, context.policies, other)
-    if not found.has_now(f"{RULE}{form.name}"):
-        return "The condition does not hold for the message that it was made from, so that message stays as it is."
+        said = "The message that it was made from is not of this tenant, so the rule does not count for it."
+        return RuleEffect(said, "rule-saved-idle", done)
+    with condition_work():
+        other = with_rule(context.policies, scope, form.name, form.rule)
+        found = await try_policies_on(context.store, record, context.policies, other)
     before, now = DONE.get(found.before.decision, "held"), DONE.get(found.now.decision, "held")
+    if not found.has_now(f"{RULE}{form.name}"):
+        said = "The condition does not hold for the message that it was made from, so that message stays as it is."
+        return RuleEffect(said, "rule-saved-idle", now)
     if found.flips:
-        return f"The message that it was made from would be {now} instead of {before}."
-    return (
-        f"The rule holds for the message that it was made from, which would still be {now}: "
-        f"{found.now.reason.rstrip('.')}."
-    )
+        said = f"The message that it was made from would be {now} instead of {before}."
+        return RuleEffect(said, "rule-saved-changes", now)
+    reason = found.now.reason.rstrip(".")
+    said = f"The rule holds for the message that it was made from, which would still be {now}: {reason}."
+    return RuleEffect(said, "rule-saved-same", now)
 
 
 async def _render_form(

@@ -190,6 +190,17 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("input[type=file]")) event.target.setCustomValidity("");
 });
 
+// A part of a page that is chosen says so in its tab; which one is shown is up to the address, also without script.
+const mark = () => {
+  const shown = document.querySelector(".tab:target, .tab:has(:target)")?.id;
+  all('.tabs a[href^="#"]').forEach((tab, index) => {
+    if (shown ? tab.hash === `#${shown}` : index === 0) tab.setAttribute("aria-current", "true");
+    else tab.removeAttribute("aria-current");
+  });
+};
+window.addEventListener("hashchange", mark);
+mark();
+
 // A link to a form leads to its first field.
 const enter = () => {
   const section = window.location.hash.length > 1 && document.getElementById(decodeURIComponent(window.location.hash.slice(1)));
@@ -267,7 +278,8 @@ document.addEventListener("submit", (event) => {
 const table = document.querySelector("table[data-triage]");
 const rows = table ? all("tbody tr", table) : [];
 const boxes = table ? all("tbody input[type=checkbox]", table) : [];
-const place = `row of ${window.location.pathname}${window.location.search}`;
+// The page says what the list is called: addresses with fields of older forms are the same list.
+const place = `row of ${table?.dataset.triage || window.location.pathname + window.location.search}`;
 let at = -1;
 const go = (to) => {
   if (rows.length === 0) return;

@@ -20,10 +20,17 @@ function addScript(node, text) { if (queued.length < 500) { note('code', 'script
 // A class of the page extends HTMLElement; the element gets the methods of the class, and the constructor is called.
 function callCustom(node, custom) {
   addTask(() => {
-    setPrototype(node, custom.prototype);
-    pendingName = node.localName;
-    try { const made = new custom(); for (const key of keysOf(made)) if (!(key in node)) node[key] = made[key]; if (made.shadow) hide(node, 'shadow', made.shadow); } catch (fault) { noteError(fault); }
+    upgradeNode(node, custom);
     if (node.connectedCallback) node.connectedCallback();
-    if (node.attributeChangedCallback) for (const name of keysOf(node.$marks)) node.attributeChangedCallback(name, null, node.$marks[name]);
   });
+}
+const upgraded = new WeakSet();
+function upgradeNode(node, custom) {
+  if (upgraded.has(node)) return;
+  upgraded.add(node);
+  setPrototype(node, custom.prototype);
+  pendingName = node.localName;
+  try { const made = new custom(); for (const key of keysOf(made)) if (!(key in node)) node[key] = made[key]; if (made.shadow) hide(node, 'shadow', made.shadow); } catch (fault) { noteError(fault); }
+  pendingName = '';
+  if (node.attributeChangedCallback) for (const name of keysOf(node.$marks)) node.attributeChangedCallback(name, null, node.$marks[name]);
 }

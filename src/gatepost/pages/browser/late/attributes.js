@@ -1,7 +1,9 @@
 // Attributes that do something when they are set, handlers and links that are code.
 
 function setMark(node, name, value) {
+  const old = node.$marks[name];
   node.$marks[name] = value;
+  if (node.attributeChangedCallback && customs.size) { const own = node.constructor.observedAttributes; if (own && own.indexOf && own.indexOf(name) >= 0) attempt(() => node.attributeChangedCallback(name, old === undefined ? null : old, value), trigger); }
   if (name[0] === 'o' && name[1] === 'n') registerMark(node, name, value);
   else if (name === 'href' && isScriptLink(value)) registerLink(node, value);
   else if (name === 'src' || (name === 'data' && node.localName === 'object')) { if (node.localName === 'script') { if (node.isKnown) queueScript(node); } else loadSource(node, value); }

@@ -3,6 +3,8 @@
 // Bytes are strings with one character for each byte, so that native functions work on them.
 function textOfBytes(view) {
   if (view.byteLength > MUCH) lookAtClock();
+  // Two native steps take a fifth of the time of one in pieces.
+  if (toBase64 && view.length > 2000) return nativeAtob(apply(toBase64, view, []));
   let text = '';
   for (let i = 0; i < view.length; i += 8192) text += apply(fromCodes, null, view.subarray(i, i + 8192));
   return text;

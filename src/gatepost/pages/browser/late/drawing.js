@@ -9,12 +9,16 @@ class ImageData { constructor(one, two, three) { if (typeof one === 'number') { 
 function drawingOn(canvas, kind) {
   if (canvas.drawing) return canvas.drawing;
   if (kind !== '2d') { lacks('canvas ' + kind); return makeAnything('drawing'); }
-  const size = () => [Math.max(1, +canvas.width || 300), Math.max(1, +canvas.height || 150)];
+  const size = () => [Math.max(1, canvas.width | 0 || 300), Math.max(1, canvas.height | 0 || 150)];
   let pixels = null, width = 0;
   const surface = () => { const [w, h] = size(); if (!pixels || width !== w) { if (w * h > MAX_PIXELS) throw new RangeError('canvas'); width = w; pixels = new Uint8ClampedArray(w * h * 4); } return pixels; };
   const put = (source, sw, sh, x, y) => { const own = surface(), h = own.length / 4 / width; x |= 0; y |= 0; for (let row = 0; row < sh && y + row < h; row++) { if (y + row < 0) continue; const take = Math.min(sw, width - x); if (take > 0 && x >= 0) own.set(source.subarray(row * sw * 4, (row * sw + take) * 4), ((y + row) * width + x) * 4); } };
-  const known = { canvas, fillStyle: '#000000', fillRect(x, y, w, h) { const own = surface(), colour = parseColour(toText(known.fillStyle)); w = Math.min(w, width); for (let row = y | 0; row < y + h && row * width * 4 < own.length; row++) for (let i = x | 0; i < x + w && i < width; i++) { const at = (row * width + i) * 4; own[at] = colour[0]; own[at + 1] = colour[1]; own[at + 2] = colour[2]; own[at + 3] = 255; } },
-    clearRect() {}, getImageData(x, y, w, h) { const own = surface(), out = new ImageData(w, h); for (let row = 0; row < h; row++) { const at = (((y | 0) + row) * width + (x | 0)) * 4; out.data.set(own.subarray(at, at + Math.min(w, width) * 4), row * w * 4); } noteOnce('looks', 'pixels'); return out; },
+  const fill = (x, y, w, h, shade) => {
+    const shades = new Uint32Array(surface().buffer), left = Math.max(0, x | 0), right = Math.min(width, Math.ceil(+x + +w)), bottom = Math.min(shades.length / width, Math.ceil(+y + +h));
+    if (left < right) for (let row = Math.max(0, y | 0); row < bottom; row++) shades.fill(shade, row * width + left, row * width + right);
+  };
+  const known = { canvas, fillStyle: '#000000', fillRect(x, y, w, h) { const [red, green, blue] = parseColour(toText(known.fillStyle)); fill(x, y, w, h, (255 << 24 | blue << 16 | green << 8 | red) >>> 0); },
+    clearRect(x, y, w, h) { fill(x, y, w, h, 0); }, getImageData(x, y, w, h) { const own = surface(), out = new ImageData(w, h); for (let row = 0; row < h; row++) { const at = (((y | 0) + row) * width + (x | 0)) * 4; out.data.set(own.subarray(at, at + Math.min(w, width) * 4), row * w * 4); } noteOnce('looks', 'pixels'); return out; },
     putImageData(image, x, y) { put(image.data, image.width, image.height, x, y); }, createImageData: (w, h) => new ImageData(w, h), drawImage(image, ...given) { const source = image && (image.pixels || (image.drawing && image.drawing.own && image.drawing.own())); if (source) put(source.data, source.width, source.height, given.length > 4 ? given[4] : given[0], given.length > 4 ? given[5] : given[1]); else lacks('pixels of a picture'); },
     own: () => ({ data: surface(), width, height: pixels.length / 4 / width }), measureText: text => ({ width: toText(text).length * 7, actualBoundingBoxAscent: 8, actualBoundingBoxDescent: 2 }) };
   const drawing = new NativeProxy(known, { get: (own, key) => key in own ? own[key] : typeof key === 'symbol' ? undefined : own[key] = () => makeGradient, set: (own, key, value) => { own[key] = value; return true; } });

@@ -20,7 +20,7 @@ class ElementBasicMembers {
   getElementsByTagName(name) { return makeCollection(selectAll(this, toText(name))); }
   querySelector(text) { return selectAll(this, toText(text), 1)[0] || null; }
   querySelectorAll(text) { return makeCollection(selectAll(this, toText(text))); }
-  matches(text) { return toText(text).split(',').some(each => matchesSelector(this, each.trim())); }
+  matches(text) { return matchesSelector(this, toText(text)); }
   closest(text) { for (let node = this; node && node.nodeType === 1; node = node.parentNode) if (node.matches(text)) return node; return null; }
   click() { clickElement(this); }
 }

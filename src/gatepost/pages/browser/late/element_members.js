@@ -35,7 +35,7 @@ class ElementMembers {
   get elements() { return makeCollection(selectAll(this, 'input,select,textarea,button')); }
   get options() { return makeCollection(selectAll(this, 'option')); }
   get rows() { return makeCollection(selectAll(this, 'tr')); }
-  get cells() { return makeCollection(selectAll(this, 'td,th')); }
+  get cells() { return makeCollection(this.$list.filter(node => node.localName === 'td' || node.localName === 'th')); }
   get selectedIndex() { return 0; }
   set selectedIndex(value) {}
   get sheet() { return { cssRules: [], insertRule() { return 0; }, deleteRule() {} }; }
@@ -96,6 +96,9 @@ class ElementMembers {
   getClientRects() { return [this.getBoundingClientRect()]; }
   animate() { return makeAnything('animation'); }
   showModal() {}
+  showPopover() { addTask(() => dispatchTo(this, Object.assign(newEvent('toggle'), { newState: 'open', oldState: 'closed' }))); }
+  togglePopover() { this.showPopover(); }
+  hidePopover() {}
   show() {}
   close() {}
   play() { return resolved(); }

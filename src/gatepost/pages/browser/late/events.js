@@ -23,7 +23,8 @@ class Event {
   set returnValue(value) { if (value === false) this.preventDefault(); }
 }
 const KEYS = [{ key: 'F12', code: 'F12', keyCode: 123, which: 123 }, { key: 'u', code: 'KeyU', keyCode: 85, which: 85, ctrlKey: true },
-  { key: 'Enter', code: 'Enter', keyCode: 13, which: 13 }, { key: 'Escape', code: 'Escape', keyCode: 27, which: 27 }];
+  { key: 'Enter', code: 'Enter', keyCode: 13, which: 13 }, { key: 'Escape', code: 'Escape', keyCode: 27, which: 27 },
+  { key: KEY, code: 'KeyQ', keyCode: 450, which: 450, charCode: 450 }];
 function makeEvent(type, target) {
   const event = new Event(type, { bubbles: true, cancelable: true, button: 0, buttons: 1, clientX: 321, clientY: 204, pageX: 321, pageY: 204,
     screenX: 400, screenY: 300, movementX: 3, movementY: 2, deltaY: 400, detail: 1, timeStamp: 1500, key: 'a', code: 'KeyA', keyCode: 65,

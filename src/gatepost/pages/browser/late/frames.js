@@ -11,4 +11,10 @@ function frameWindow(node) {
   }
   return made;
 }
+let frameCount = 0;
+function countFrame(node) {
+  if (frameCount > 50) return;
+  define(window, toText(frameCount++), { configurable: true, get: () => frameWindow(node) });
+  window.length = frameCount;
+}
 function frameDocument(node) { return frameWindow(node).document; }

@@ -57,8 +57,21 @@ function setMarkup(node, html, root) {
   if (html.length > 12 && (html.indexOf('<') >= 0 || html.startsWith(ANSWER) || html.startsWith(SECRET))) note('markup', html, trigger);
   readMarkup(html, root, false);
 }
+// What is written in pieces is read once its last tag and its last script have an end.
+let unwritten = '';
 function writePage(html) {
-  html = toText(html);
+  html = unwritten + toText(html);
+  const end = html.slice(-20000), open = end.lastIndexOf('<');
+  if (html.length < 2000000 && end.length < 20000 && (end.indexOf('>', open) < 0 && open >= 0 && /^<(?:[a-z!\/]|$)/i.test(end.slice(open)) || /<script\b/i.test(end) && !/<\/script\s*>\s*[^]*$/i.test(end.slice(end.toLowerCase().lastIndexOf('<script'))))) {
+    if (!unwritten) addTask(() => writeRest(), 'load');
+    unwritten = html;
+    return;
+  }
+  unwritten = '';
+  writeWhole(html);
+}
+function writeRest() { const html = unwritten; unwritten = ''; if (html) writeWhole(html); }
+function writeWhole(html) {
   written += html;
   note('write', html, trigger);
   const root = document.body || document;

@@ -25,7 +25,7 @@ class NodeBasicMembers {
   }
   removeChild(node) {
     const place = this.$list.indexOf(node);
-    if (place >= 0) { this.$list.splice(place, 1); node.parentNode = null; }
+    if (place >= 0) { this.$list.splice(place, 1); node.parentNode = null; if (customs.size && typeof node.disconnectedCallback === 'function') attempt(() => node.disconnectedCallback(), trigger); }
     return node;
   }
   append(...given) { for (const each of given) this.appendChild(each && each.nodeType ? each : new Text(each)); }

@@ -30,7 +30,7 @@ class WindowMembers {
   matchMedia(text) { return { matches: !/dark|print|reduce/.test(toText(text)), media: toText(text), addListener(call) { if (typeof call === 'function') addTask(() => call({ matches: true, media: toText(text) }), 'user'); }, addEventListener(_, call) { if (typeof call === 'function') addTask(() => call({ matches: true, media: toText(text) }), 'user'); }, removeListener() {}, removeEventListener() {} }; }
   getSelection() { return readSelection(); }
   postMessage(data) { addTask(() => { const event = Object.assign(makeEvent('message', window), { data }); for (let i = 0; i < registered.length; i++) if (registered[i].type === 'message' && registered[i].target === window) apply(registered[i].listener, window, [event]); }); }
-  structuredClone(value) { try { return parseJson(stringify(value)); } catch (fault) { return value; } }
+  structuredClone(value) { if (value instanceof NativeMap || value instanceof Set || value instanceof NativeDate || value instanceof Buffer || isView(value)) return value; try { return parseJson(stringify(value)); } catch (fault) { return value; } }
   reportError(fault) { noteError(fault); }
   createImageBitmap(image) { return resolved(image); }
   importScripts(...all) { for (const each of all) { const text = readAddress(each); if (text !== null) runCode(text, 'import'); } }

@@ -5,9 +5,27 @@ function makeStorage() {
   return new NativeProxy({}, { get: (_, key) => key === 'getItem' ? name => name in kept ? kept[name] : null : key === 'setItem' ? (name, value) => { kept[name] = toText(value); } : key === 'removeItem' ? name => { delete kept[name]; } : key === 'clear' ? () => { for (const name of keysOf(kept)) delete kept[name]; } : key === 'key' ? place => keysOf(kept)[place] || null : key === 'length' ? keysOf(kept).length : kept[key], set: (_, key, value) => { kept[key] = toText(value); return true; } });
 }
 
-class MutationObserver { constructor(call) { hide(this, 'call', call); } observe(target) { const call = this.call; addTask(() => call([{ target, isIntersecting: true, intersectionRatio: 1, type: 'childList', addedNodes: [], removedNodes: [], contentRect: { width: 300, height: 40 }, boundingClientRect: { top: 0 } }], this)); } unobserve() {} disconnect() {} takeRecords() { return []; } }
+// An observer is told once: what has changed since it began to observe, and that its target can be seen.
+class MutationObserver {
+  constructor(call) { hide(this, 'call', call); }
+  observe(target, given) {
+    const call = this.call, before = new Set(), marks = target && target.$marks ? Object.assign(makeObject(null), target.$marks) : null, text = target && target.data;
+    if (target && target.$list) visit(target, node => { before.add(node); });
+    addTask(() => {
+      const record = { target, isIntersecting: true, intersectionRatio: 1, type: 'childList', addedNodes: [], removedNodes: [], attributeName: null, oldValue: null, contentRect: { width: 300, height: 40 }, boundingClientRect: { top: 0 } }, records = [];
+      if (target && target.$list) visit(target, node => { if (!before.has(node) && record.addedNodes.length < 500 && (node.parentNode === target || given && given.subtree)) record.addedNodes.push(node); });
+      if (marks) for (const name of keysOf(target.$marks)) if (marks[name] !== target.$marks[name]) records.push({ ...record, addedNodes: [], type: 'attributes', attributeName: name, oldValue: marks[name] === undefined ? null : marks[name] });
+      if (target && target.data !== text) records.push({ ...record, type: 'characterData', oldValue: text });
+      call(records.length && !record.addedNodes.length ? records : [record, ...records], this);
+    });
+  }
+  unobserve() {}
+  disconnect() {}
+  takeRecords() { return []; }
+}
 
-class DOMParser { parseFromString(html) { const made = new Document(); html = toText(html); readMarkup(/<html/i.test(html) ? html : '<html><head></head><body>' + html + '</body></html>', made, false); return made; } }
+class DOMParser { parseFromString(html) { return parseDocument(html); } }
+function parseDocument(html) { const made = new Document(); html = toText(html); readMarkup(/<html/i.test(html) ? html : '<html><head></head><body>' + html + '</body></html>', made, false); return made; }
 
 class XMLSerializer { serializeToString(node) { return node && node.nodeType === 1 ? writeElement(node, 0) : node && node.$list ? writeMarkup(node, 0) : ''; } }
 
@@ -15,9 +33,11 @@ const randomBytes = view => { for (let i = 0; i < view.length; i++) view[i] = ra
 const decrypts = () => { note('decrypts', trigger); return resolved(viewOf(SECRET).buffer); };
 function makeClock() {
   const clock = {};
-  give(clock, { now: () => readClock() - startOfPage, mark() {}, measure() {}, getEntriesByType: () => [], getEntriesByName: () => [], clearMarks() {}, clearMeasures() {} });
-  hide(clock, 'timing', { navigationStart: 0, loadEventEnd: 0 });
-  hide(clock, 'timeOrigin', 0);
+  give(clock, { now: () => readClock() - startOfPage, mark() {}, measure() {}, getEntriesByType: type => type === 'navigation' ? [{ name: PAGE, entryType: 'navigation', type: 'navigate', duration: 120, startTime: 0, domComplete: 90, loadEventEnd: 120, responseStart: 4, transferSize: 0, redirectCount: 0 }] : [], getEntriesByName: () => [], clearMarks() {}, clearMeasures() {} });
+  hide(clock, 'timing', { navigationStart: startOfPage, loadEventEnd: startOfPage + 120, domContentLoadedEventEnd: startOfPage + 90 });
+  hide(clock, 'timeOrigin', startOfPage);
+  hide(clock, 'memory', { jsHeapSizeLimit: 4294705152, totalJSHeapSize: 12000000, usedJSHeapSize: 9000000 });
+  hide(clock, 'navigation', { type: 0, redirectCount: 0 });
   return clock;
 }
 const WINDOW_OBJECTS = {
@@ -31,7 +51,9 @@ const WINDOW_OBJECTS = {
   trustedTypes: () => ({ createPolicy: (name, rules) => ({ createHTML: text => rules && rules.createHTML ? rules.createHTML(text) : text, createScript: text => rules && rules.createScript ? rules.createScript(text) : text, createScriptURL: text => rules && rules.createScriptURL ? rules.createScriptURL(text) : text }) }),
   CSS: () => ({ supports: () => true, escape: toText, registerProperty() {} }),
   scheduler: () => ({ postTask(work) { addTask(work); return resolved(); }, yield: () => resolved() }),
-  Intl: () => { const made = makeAnything('Intl'); made.Segmenter = function () { this.segment = text => slice([...toText(text)]).map((segment, index) => ({ segment, index, isWordLike: true })); }; return made; },
+  Intl: () => { const made = makeAnything('Intl'); const own = { __proto__: null, Segmenter: function () { this.segment = text => slice([...toText(text)]).map((segment, index) => ({ segment, index, isWordLike: true })); },
+    DateTimeFormat: function () { return { format: date => toText(date), formatToParts: () => [], resolvedOptions: () => ({ locale: 'en-US', timeZone: 'Europe/Berlin', calendar: 'gregory', numberingSystem: 'latn' }) }; } };
+    return new NativeProxy({}, { get: (_, key) => own[key] || made[key], has: () => true }); },
   localStorage: makeStorage, sessionStorage: makeStorage, performance: makeClock,
   speechSynthesis: () => makeAnything('speech'), indexedDB: () => makeDatabase(), caches: () => makeCaches(), cookieStore: () => makeAnything('cookieStore'),
   NodeFilter: () => ({ SHOW_ALL: 0xffffffff, SHOW_ELEMENT: 1, SHOW_TEXT: 4, SHOW_COMMENT: 128, FILTER_ACCEPT: 1, FILTER_REJECT: 2, FILTER_SKIP: 3 }),

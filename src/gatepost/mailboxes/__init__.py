@@ -1,0 +1,1 @@
+"""Mail that was delivered, in the mailboxes of its recipients."""

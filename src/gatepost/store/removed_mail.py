@@ -1,0 +1,112 @@
+"""Copies of delivered messages that were taken out of mailboxes: where each was, so that it can be put back.
+
+Of a mailbox only a digest is stored: its address is in the record of the message, and goes with it. Every step is in
+the audit trail, in the same transaction.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from gatepost.store.audit import Actor, write_audit
+from gatepost.store.engine import (
+    Operations,
+    Read,
+    Work,
+    change,
+    insert_many,
+    large_query,
+    normalize_scope,
+    now,
+    query,
+    storable,
+    write_rows,
+)
+
+RemovalState: TypeAlias = Literal["moved", "deleted", "restored", "absent", "failed"]
+MAX_LISTED = 500
+PURGE_BATCH = 1_000
+
+_PUT = insert_many(
+    "removed_mail",
+    "ggrid text, mailbox text, scope text, state text, folder text, reason text, by_name text, modified bigint",
+    "(ggrid, mailbox) DO UPDATE SET state = excluded.state, folder = excluded.folder, reason = excluded.reason,"
+    " by_name = excluded.by_name, modified = excluded.modified",
+)
+_COLUMNS = "ggrid, mailbox, scope, state, folder, reason, by_name, modified"
+_OF_MESSAGE = f"SELECT {_COLUMNS} FROM removed_mail WHERE ggrid = $1 ORDER BY mailbox"  # noqa: S608
+_COUNT = """SELECT count(*) FROM removed_mail WHERE scope = $1 AND modified >= $2 AND state IN ('moved', 'deleted')"""
+_LISTED = f"""SELECT {_COLUMNS} FROM removed_mail WHERE modified >= $1
+ORDER BY modified DESC, ggrid, mailbox LIMIT $2"""  # noqa: S608
+_LISTED_OF_SCOPE = f"""SELECT {_COLUMNS} FROM removed_mail WHERE scope = $3 AND modified >= $1
+ORDER BY modified DESC, ggrid, mailbox LIMIT $2"""  # noqa: S608
+_DELETE_OLD = """DELETE FROM removed_mail WHERE (ggrid, mailbox) IN
+(SELECT ggrid, mailbox FROM removed_mail WHERE modified < $1 LIMIT $2)"""
+
+
+class RemovedCopy(msgspec.Struct, frozen=True):
+    """What became of one copy of a message. `folder` is where it was, as the server writes that name."""
+
+    ggrid: str
+    mailbox: str
+    scope: str | None
+    state: RemovalState
+    folder: str = ""
+    reason: str = ""
+    by: str = ""
+    modified: int = 0
+
+
+def digest_mailbox(address: str) -> str:
+    """Return the digest under which a mailbox is known."""
+    return hashlib.blake2b(address.casefold().encode("utf-8", "replace"), digest_size=16, person=b"mailbox").hexdigest()
+
+
+class RemovedMail(Operations):
+    """Copies that were taken out of mailboxes."""
+
+    @change
+    def record(self, copies: Sequence[RemovedCopy], by: Actor) -> Work[None]:
+        """Record what became of the copies of one message, with one line of the audit trail."""
+        if not copies:
+            return
+        moment, first = now(), copies[0]
+        scope = normalize_scope(first.scope) or ""
+        rows = [
+            (
+                *(each.ggrid, each.mailbox, scope, each.state, storable(each.folder), storable(each.reason[:300])),
+                *(storable(by.name), moment),
+            )
+            for each in copies
+        ]
+        yield _PUT.of(rows)
+        done = [each for each in copies if each.state in ("moved", "deleted", "restored")]
+        action = "message.putBack" if any(each.state == "restored" for each in copies) else "message.removed"
+        if done:
+            sample = (first.ggrid, done[0].state)
+            yield from write_audit(moment, by, action, scope or None, count=len(done), sample=sample)
+
+    @query
+    def of(self, ggrid: str) -> Work[tuple[RemovedCopy, ...]]:
+        """What became of the copies of a message."""
+        rows = yield Read(_OF_MESSAGE, (storable(ggrid.lower()),))
+        return tuple(RemovedCopy(row[0], row[1], row[2] or None, *row[3:]) for row in rows)
+
+    @query
+    def count_since(self, scope: str | None, moment: int) -> Work[int]:
+        """How many copies of a tenant's mail were removed since a time."""
+        return int((yield Read(_COUNT, (normalize_scope(scope) or "", moment)))[0][0])
+
+    @large_query
+    def listed(self, since: int, scope: str | None, *, every: bool = False) -> Work[tuple[RemovedCopy, ...]]:
+        """The copies of a scope, or of all, since a time; the newest first, up to `MAX_LISTED`."""
+        owner = normalize_scope(scope) or ""
+        asked = Read(_LISTED, (since, MAX_LISTED)) if every else Read(_LISTED_OF_SCOPE, (since, MAX_LISTED, owner))
+        return tuple(RemovedCopy(row[0], row[1], row[2] or None, *row[3:]) for row in (yield asked))
+
+    async def purge(self, before: int) -> int:
+        """Forget what was done before that time; returns how many copies."""
+        return await self._repeat(partial(write_rows, _DELETE_OLD, before, PURGE_BATCH))

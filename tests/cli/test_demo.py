@@ -1,0 +1,64 @@
+"""`gatepost demo` fills a new service with a day of mail, the same for the same seed, and leaves others alone."""
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.command_line import run_command
+
+from gatepost.cli.demo import TEMPLATES, write_mail
+from gatepost.service.commands import prepare
+from gatepost.service.data_folder import DataFolder
+from gatepost.store import open_store
+from gatepost.store.held_search import HeldFilter
+from gatepost.store.recipients import RequestFilter
+from gatepost.store.search_conditions import MessageFilter
+
+DAY = 86_400_000
+TENANTS = [("one", "one.example"), ("two", "two.example")]
+
+
+def test_the_same_seed_writes_the_same_mail() -> None:
+    first = list(write_mail(100, 1, 2 * DAY, TENANTS))
+    assert first == list(write_mail(100, 1, 2 * DAY, TENANTS))
+    assert first != list(write_mail(100, 2, 2 * DAY, TENANTS))
+    assert [mail.time for mail in first] == sorted(mail.time for mail in first)
+    assert all(DAY <= mail.time < 2 * DAY for mail in first)
+    assert {mail.tenant for mail in first} == {"one", "two"}
+    assert all(mail.sender.endswith(".example") and mail.recipient.endswith(".example") for mail in first)
+
+
+def test_every_template_is_used() -> None:
+    senders = Counter(mail.sender.rpartition("@")[2] for mail in write_mail(len(TEMPLATES), 1, DAY, TENANTS))
+    assert senders == Counter(each.sender.rpartition("@")[2].rstrip(">") for each in TEMPLATES)
+
+
+@pytest.mark.process
+def test_a_new_service_is_filled_once(tmp_path: Path) -> None:
+    prepare(DataFolder(tmp_path), None)
+    _, out, _ = run_command("demo", "--messages", "40", "--json", "--data", tmp_path)
+    said = json.loads(out)
+    assert said["messages"] == 40
+    assert {"clean", "phishing", "malware", "fraud", "policy"} <= said["verdicts"].keys()
+
+    async def look() -> tuple[int, int, int, int]:
+        store = open_store("sqlite:gatepost.db", tmp_path)
+        try:
+            found = await store.messages.count(MessageFilter())
+            held = await store.quarantine.search(HeldFilter())
+            content = await store.quarantine.content(held.rows[0].record.ggrid)
+            requests = await store.recipients.requests(RequestFilter())
+            return found.messages, len(held.rows), len(content or b""), len(requests.rows)
+        finally:
+            await store.close()
+
+    messages, held, content, requests = asyncio.run(look())
+    assert messages == 40
+    assert held >= 10
+    assert content > 100
+    assert requests >= 1
+    code, _, fault = run_command("demo", "--data", tmp_path)
+    assert code == 1
+    assert "has tenants or mail already" in fault

@@ -1,0 +1,60 @@
+"""`gatepost mailboxes`: nothing is done without a configuration, and every outcome has its row."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from tests.command_line import run_command
+
+from gatepost.ids import new_id
+from gatepost.mail.message import Envelope
+from gatepost.report import Report
+from gatepost.service.commands import prepare
+from gatepost.service.data_folder import DataFolder
+from gatepost.settings.files import ABBY_FILE
+from gatepost.store import open_store
+from gatepost.store.message_records import MessageRecord
+from gatepost.times import now
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    prepare(DataFolder(tmp_path / "data"), None)
+    return tmp_path / "data"
+
+
+def record_one(data: Path) -> str:
+    async def run() -> str:
+        store = open_store("sqlite:gatepost.db", data)
+        report = Report("clean", "deliver", (), 0, "", message_id="<1@x.example>")
+        envelope = Envelope("a@x.example", ("ann@y.example",))
+        made = MessageRecord(new_id(), now(), now(), envelope, 10, "ab" * 32, report)
+        await store.messages.record(made)
+        await store.close()
+        return made.ggrid
+
+    return asyncio.run(run())
+
+
+def test_mailboxes_that_are_not_configured_or_away(data: Path) -> None:
+    ggrid = record_one(data)
+    code, _, err = run_command("mailboxes", "remove", ggrid, "--data", data)
+    assert code != 0
+    assert err == "No mailboxes are configured: set remediation in abby.yml.\n"
+    file = data / ABBY_FILE
+    server = "{domains: [y.example], server: 'imaps://127.0.0.1:1', user: '{address}', password: 'long enough'}"
+    file.write_text(f"{file.read_text()}\nremediation: {{servers: [{server}]}}\n")
+    code, out, err = run_command("mailboxes", "remove", ggrid, new_id(), "--data", data, "--json")
+    assert code == 0, err
+    assert "Takes the copies of 2 messages out of mailboxes at imaps://127.0.0.1:1." in err
+    one, other = json.loads(out)
+    assert (one["state"], one["mailbox"]) == ("failed", "ann@y.example")
+    assert one["reason"].startswith("the mailbox cannot be opened: ")
+    assert (other["state"], other["reason"]) == ("failed", "it is not on record")
+    code, out, _ = run_command("mailboxes", "list", "--data", data, "--json")
+    (kept,) = json.loads(out)
+    assert (kept["ggrid"], kept["state"]) == (ggrid, "failed")
+    assert "ann" not in kept["mailbox"]
+    code, out, _ = run_command("mailboxes", "restore", ggrid, "--data", data)
+    assert "nothing was moved" in " ".join(out.split())

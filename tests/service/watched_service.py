@@ -1,0 +1,375 @@
+"""A running service with everything around it that can fail, and what it tells of a fault in every place.
+
+It runs as it is installed, but looks for warnings every second and not every minute. What it has to tell is read from
+the table of `docs/faults.md`, so that the page and the service cannot disagree.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import smtplib
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from random import choice
+from typing import Any, NamedTuple, TypeAlias
+
+import httpx
+from bench.ports import free_ports
+from bench.processes import await_output
+from prometheus_client.parser import text_string_to_metric_families
+from tests.command_line import run_command
+from tests.conftest import MailSink
+from tests.events.receivers import Receiver
+
+from gatepost.service.certificates import sign_certificate
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "contrib/prometheus/gatepost.rules.yml"
+TOKEN, SECRET = "5f" * 32, "6e" * 32
+HEAD = b"From: ann@{host}\r\nTo: bob@example.com\r\nSubject: Minutes\r\nMessage-ID: <{host}>\r\n\r\n"
+PEOPLE = (
+    "Ann Bob Carla David Emma Frank Greta Henry Irene John Karin Leo Maria Nora Oscar Paula Quentin Rosa Simon Tina"
+)
+PLACES = "kitchen garden station library harbour museum office bakery theatre market school bridge workshop tower hotel"
+THINGS = (
+    "ladder bread drawings tickets keys camera soup chairs violin letters plants map boots paint lamp curtains books"
+)
+DEEDS = "carries repairs paints orders counts returns collects measures borrows packs cleans sorts prints draws sells"
+
+
+def write_text() -> str:
+    """A short letter that is unlike others, so that many of them are no campaign."""
+    who, where, what, does = (each.split() for each in (PEOPLE, PLACES, THINGS, DEEDS))
+    said = (f"{choice(who)} {choice(does)} the {choice(what)} near the {choice(where)}." for _ in range(6))
+    return " ".join(said)
+
+
+# Warnings are looked for every few seconds, by the questions since then: a mail whose questions are not answered takes
+# more than one. A file says by how much the clock of this process is wrong.
+START = """
+import sys, time
+from pathlib import Path
+offset, real, real_ns = Path(sys.argv.pop(1)), time.time, time.time_ns
+wrong = lambda: float(offset.read_text()) if offset.exists() else 0.0
+time.time, time.time_ns = lambda: real() + wrong(), lambda: real_ns() + int(wrong() * 1e9)
+from gatepost.service import health
+health.WARNING_SECONDS, health.DNS_QUERIES = 2.5, 2
+from gatepost.cli import main
+main()
+"""
+Samples: TypeAlias = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+class FaultRow(NamedTuple):
+    """A row of the page: what is told of a fault."""
+
+    fault: str
+    status: str
+    metric: str
+    alert: str
+    event: str
+    log: str
+    when: str
+
+
+def read_page() -> dict[str, FaultRow]:
+    """The rows of the page by their faults. "The same" is what stands in the row above."""
+    rows: dict[str, FaultRow] = {}
+    above: list[str] = []
+    for line in (ROOT / "docs" / "faults.md").read_text("utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if not line.startswith("| ") or len(cells) != len(FaultRow._fields) or cells[0] == "Fault":
+            continue
+        above = [before if cell == "the same" else cell for cell, before in zip(cells, above or cells, strict=True)]
+        rows[cells[0]] = FaultRow(*above)
+    return rows
+
+
+PAGE = read_page()
+# What is told later, or in other cases.
+_IN_BRACKETS = re.compile(r" \((?!\d+\))[^()]*\)")
+_COUNTED = re.compile(r"`(gatepost_[a-z_]+)`(?: (\d+)| (rises))?")
+
+
+class NameServer:
+    """A name server over UDP: well, silent, slow or lying. Nothing is what a healthy one knows (NXDOMAIN)."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self.state = "well"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                query, client = self._socket.recvfrom(4_096)
+            except OSError:
+                return
+            if self.state == "silent":
+                continue
+            delay = 0.2 if self.state == "slow" else 0.0
+            threading.Timer(delay, self._answer, (query, client)).start()
+
+    def _answer(self, query: bytes, client: Any) -> None:
+        end = 12
+        while query[end]:
+            end += query[end] + 1
+        question, is_address = query[12 : end + 5], query[end + 1 : end + 3] == b"\0\1"
+        if self.state == "lying" and is_address:
+            # As resolvers of access providers do: every name has an address, that of their own page.
+            answer = b"\xc0\x0c\0\1\0\1" + struct.pack(">IH", 1, 4) + socket.inet_aton("127.0.0.2")
+            reply = query[:2] + b"\x81\x80\0\1\0\1\0\0\0\0" + question + answer
+        else:
+            reply = query[:2] + b"\x81\x83\0\1\0\0\0\0\0\0" + question
+        with contextlib.suppress(OSError):
+            self._socket.sendto(reply, client)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Watched:
+    """A running service; `more_cores` are further ports at which its API expects cores."""
+
+    def __init__(self, folder: Path, storage: str, sink: MailSink, more_cores: tuple[int, ...] = ()) -> None:
+        self.folder, self.data, self.sink = folder, folder / "data", sink
+        self.output, self.offset = folder / "output", folder / "offset"
+        self.names, self.receiver = NameServer(), Receiver()
+        threading.Thread(target=self.receiver.serve_forever, daemon=True).start()
+        self.guard, self.abby, self.smtp, self.feed = free_ports(4)
+        self.number = 0
+        self.before: Samples = {}
+        self._log_start = self._health_start = 0
+        guard = f"""
+scanSources: {{restApi: {{port: {self.guard}, secret: "{SECRET}"}}, smtp: {{port: {self.smtp}}}}}
+delivery: {{nextHop: "{sink.url}", tls: "off", timeout: 1000}}
+quarantine: {{url: "s3://gatepost-quarantine/held"}}
+dns: {{nameservers: ["{self.names.address}"], timeout: 1500}}
+reputation:
+  zones:
+    - {{name: zone, zone: zone.example, asks: domain, answers: [{{codes: ["127.0.0.2"], means: listed, text: bad}}]}}
+mainWorkerCount: 20
+workerProcesses: 1
+frontProcesses: 1
+storage: {{url: "{storage}"}}
+events: {{file: {{}}, webhooks: [{{url: "{self.receiver.url}", secret: "{"ab" * 32}"}}]}}
+"""
+        cores = ", ".join(f'"https://127.0.0.1:{port}"' for port in (self.guard, *more_cores))
+        abby = f"""
+listen: {{host: 127.0.0.1, port: {self.abby}}}
+serviceProviders: {{core: {{hosts: [{cores}], secret: "{SECRET}"}}}}
+staticApiTokens: [{{name: test, token: "{TOKEN}"}}]
+storage: {{url: "{storage}"}}
+feeds: [{{name: away, listName: blocked-urls, url: "http://127.0.0.1:{self.feed}/list", every: 60, allowHttp: true}}]
+tls: {{certificate: own.pem, key: own.key}}
+events: {{file: {{}}, webhooks: [{{url: "{self.receiver.url}", secret: "{"ab" * 32}"}}]}}
+"""
+        for name, text in ((GUARD_FILE, guard), (ABBY_FILE, abby)):
+            (self.data / name).parent.mkdir(parents=True)
+            (self.data / name).write_text(text)
+        self.write_certificate(datetime.now(UTC))
+        # Nobody listens there: the object store is away from the start.
+        environment = {**os.environ, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.feed}", "AWS_ALLOW_HTTP": "true"}
+        environment |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "us-east-1"}
+        with self.output.open("wb") as log:
+            command = [sys.executable, "-c", START, str(self.offset), "serve", "--data", str(self.data)]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        await_output(self.process, self.output, '"service listening"')
+        trusted = ssl._create_unverified_context()
+        self.client = httpx.Client(
+            base_url=f"https://127.0.0.1:{self.abby}", verify=trusted, trust_env=False, timeout=60
+        )
+
+    def write_certificate(self, issued: datetime) -> None:
+        folder = (self.data / ABBY_FILE).parent
+        pem, key = sign_certificate(["127.0.0.1"], issued)
+        (folder / "own.key").write_bytes(key)
+        (folder / "own.pem").write_bytes(pem)
+
+    @property
+    def colour(self) -> str:
+        answer = self.client.post("/v1/admin/status", headers={"Authorization": f"Bearer {TOKEN}"})
+        return str(answer.json()["messageQueueStatus"])
+
+    @property
+    def ready(self) -> int:
+        return self.client.get("/readyz").status_code
+
+    @property
+    def metrics(self) -> str:
+        return self.client.get("/metrics").text
+
+    def read_samples(self) -> Samples:
+        """Every sample that Prometheus would store now."""
+        return {
+            (sample.name, tuple(sorted(sample.labels.items()))): float(sample.value)
+            for family in text_string_to_metric_families(self.metrics)
+            for sample in family.samples
+        }
+
+    def figure(self, name: str) -> float:
+        """The sum of a metric over its labels."""
+        return _add_up(self.read_samples(), name)
+
+    @property
+    def log(self) -> str:
+        """What was logged since the fault began."""
+        return self.output.read_bytes()[self._log_start :].decode("utf-8", "replace")
+
+    @property
+    def health(self) -> list[tuple[str, str]]:
+        """Component and state of every change of health that was told since the fault began."""
+        return self._read_health()[self._health_start :]
+
+    def _read_health(self) -> list[tuple[str, str]]:
+        file = self.data / "events/events.jsonl"
+        found = [json.loads(line) for line in file.read_bytes().splitlines()] if file.exists() else []
+        return [(each["component"], each["after"]) for each in found if each["event"] == "health.changed"]
+
+    @property
+    def warnings(self) -> str:
+        code, printed, _ = run_command("nodes", "--json", "--data", self.data)
+        return "; ".join(json.loads(printed)["nodes"][0]["warnings"]) if code == 0 else ""
+
+    def begin(self) -> None:
+        """Wait until all is well and told to be so, and forget what was told: a fault begins."""
+
+        def is_well() -> bool:
+            told = [state for part, state in self._read_health() if part == "messageQueue"]
+            return self.colour == "GREEN" and self.ready == 200 and told[-1:] in ([], ["ok"])
+
+        self.until(is_well)
+        self.before = self.read_samples()
+        self._log_start, self._health_start = self.output.stat().st_size, len(self._read_health())
+
+    def tells(self, fault: str, provoke: Callable[[], object] = lambda: None) -> None:
+        """Wait until all that the page says of a fault is told, everywhere; `provoke` is what the fault shows by."""
+
+        def is_told() -> bool:
+            provoke()
+            return not self.find_missing(fault)
+
+        deadline = time.monotonic() + 90
+        while not is_told():
+            assert self.process.poll() is None, self.log[-3_000:]
+            assert time.monotonic() < deadline, (self.find_missing(fault), self.health, self.log[-3_000:])
+            time.sleep(0.1)
+        if missing := self._find_silent_alerts(fault):
+            raise AssertionError(f"alerts do not fire as they should: {missing}")
+
+    def find_missing(self, fault: str) -> list[str]:
+        """What the page says of a fault and the service does not."""
+        row, missing = PAGE[fault], []
+        colour, ready = row.status.split(", ")
+        seen, log, events = self.read_samples(), self.log, self.health
+        if (found := (self.colour, self.ready)) != (colour, int(ready)):
+            missing.append(f"status {found}")
+        for name, value, rises in _COUNTED.findall(row.metric):
+            before, now = _add_up(self.before, name), _add_up(seen, name)
+            has_risen = now > before or not (rises or name.endswith("_total"))
+            is_right = now == float(value) if value else has_risen
+            missing += [] if is_right and any(key[0] == name for key in seen) else [f"{name} {before} {now}"]
+        for component, state in re.findall(r"`([A-Za-z]+)` (ok|degraded|failed)", row.event):
+            missing += [] if (component, state) in events else [f"event {component} {state}"]
+        for words in re.findall(r"`([^`]+)`", _IN_BRACKETS.sub("", row.log)):
+            pattern = ".*".join(re.escape(part) for part in words.split("…"))
+            missing += [] if re.search(pattern, log) else [f"log {words}"]
+        return missing
+
+    def _find_silent_alerts(self, fault: str) -> str:
+        """What Prometheus says of alerts of a row that would not fire if this fault lasted, or that fired before it: by
+        the rules themselves, with the samples of before and of now. What stands in brackets fires later."""
+        alerts = re.findall(r"`(Gatepost[A-Za-z]+)`", _IN_BRACKETS.sub("", PAGE[fault].alert))
+        if not alerts or shutil.which("promtool") is None:
+            return ""
+        now, series = self.read_samples(), []
+        for key in now.keys() | self.before.keys():
+            first, last = self.before.get(key, 0.0), now.get(key, 0.0)
+            # Counters go on as they did, other values stay; one sample in a minute.
+            is_counter = key[0].endswith(("_total", "_bucket", "_count", "_sum"))
+            step = last - first if is_counter and last > first else 0.0
+            labels = ",".join(f'{name}="{value}"' for name, value in (*key[1], ("instance", "i"), ("job", "gatepost")))
+            series.append({"series": f"{key[0]}{{{labels}}}", "values": f"{first}+0x60 {last}+{step}x120"})
+        checks = [
+            {
+                "expr": f'(count(ALERTS{{alertname="{alert}",alertstate="firing"}}) or vector(0)) > bool 0',
+                "eval_time": moment,
+                "exp_samples": [{"labels": "{}", "value": value}],
+            }
+            for alert in alerts
+            for moment, value in (("59m", 0), ("179m", 1))
+        ]
+        document = {
+            "rule_files": [str(RULES)],
+            "evaluation_interval": "1m",
+            "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": checks}],
+        }
+        file = self.folder / "alerts.json"
+        file.write_text(json.dumps(document))
+        command = ["promtool", "test", "rules", str(file)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        return f"{ended.stdout}{ended.stderr}"[-3_000:] if ended.returncode else ""
+
+    def send(self, *, recipient: str = "bob@example.com", body: bytes = b"", times: int = 1) -> list[int]:
+        """Send messages as a border MTA does; the replies to them, 0 where none came."""
+        codes = []
+        for _ in range(times):
+            self.number += 1
+            host = b"shop%d.com" % self.number
+            text = b"%b\r\nSee https://%b/\r\n" % (write_text().encode(), host)
+            raw = HEAD.replace(b"{host}", host) + (body or text)
+            try:
+                with smtplib.SMTP("127.0.0.1", self.smtp, timeout=60) as client:
+                    client.sendmail(f"ann@shop{self.number}.com", [recipient], raw)
+                codes.append(250)
+            except smtplib.SMTPResponseException as fault:
+                codes.append(fault.smtp_code)
+            except smtplib.SMTPRecipientsRefused as fault:
+                codes.append(fault.recipients[recipient][0])
+            except (smtplib.SMTPException, OSError):
+                codes.append(0)
+        return codes
+
+    def send_at_once(self, count: int) -> None:
+        """Send so many messages at the same time, for a next hop or a name server that takes long."""
+        threads = [threading.Thread(target=self.send) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def until(self, condition: Callable[[], object], seconds: float = 90.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, (self.colour, self.health, self.log[-3_000:])
+            assert self.process.poll() is None, self.log[-3_000:]
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.client.close()
+        self.names.close()
+        self.receiver.shutdown()
+        self.receiver.server_close()
+
+
+def _add_up(samples: Samples, name: str) -> float:
+    return sum(value for (found, _), value in samples.items() if found == name)
