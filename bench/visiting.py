@@ -15,6 +15,7 @@ import httpx
 from argon2 import PasswordHasher
 from playwright.sync_api import sync_playwright
 
+from bench.name_server import NameServer
 from bench.ports import free_ports
 from bench.processes import await_output
 from gatepost.cli.deployment import Deployment
@@ -50,6 +51,7 @@ class Service:
 
     def __init__(self, data: Path, next_hop: str, storage: str = "") -> None:
         self.data, self._storage = data, storage
+        self._names = NameServer()
         guard, port, provider = free_ports(3)
         self.url = f"https://127.0.0.1:{port}"
         # Where an OpenID provider would be; on another site than these pages, as browsers see it.
@@ -72,7 +74,8 @@ class Service:
     def _configure(self, guard: int, port: int, next_hop: str) -> None:
         settings = {
             GUARD_FILE: f"scanSources: {{restApi: {{port: {guard}, keep: held}}}}\n"
-            f'delivery: {{nextHop: "{next_hop}"}}\nworkerProcesses: 1\ndns: {{nameservers: ["127.0.0.1:9"]}}\n',
+            f'delivery: {{nextHop: "{next_hop}"}}\nworkerProcesses: 1\n'
+            f'dns: {{nameservers: ["{self._names.address}"]}}\n',
             ABBY_FILE: f"listen: {{host: 127.0.0.1, port: {port}}}\n"
             f'serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{guard}"]}}}}\n'
             f"staticApiTokens: [{{name: mta, token: {TOKEN}, permissions: [messages.read]}}]\n"
@@ -138,6 +141,7 @@ class Service:
         self.client.close()
         self._process.terminate()
         self._process.wait(180)
+        self._names.close()
 
 
 def _hash(password: str) -> str:

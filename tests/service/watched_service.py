@@ -4,15 +4,12 @@ It runs as it is installed, but looks for warnings every second and not every mi
 the table of `docs/faults.md`, so that the page and the service cannot disagree.
 """
 
-import contextlib
 import json
 import os
 import re
 import shutil
 import smtplib
-import socket
 import ssl
-import struct
 import subprocess
 import sys
 import threading
@@ -21,9 +18,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from random import choice
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import httpx
+from bench.name_server import NameServer
 from bench.ports import free_ports
 from bench.processes import await_output
 from prometheus_client.parser import text_string_to_metric_families
@@ -100,45 +98,6 @@ PAGE = read_page()
 # What is told later, or in other cases.
 _IN_BRACKETS = re.compile(r" \((?!\d+\))[^()]*\)")
 _COUNTED = re.compile(r"`(gatepost_[a-z_]+)`(?: (\d+)| (rises))?")
-
-
-class NameServer:
-    """A name server over UDP: well, silent, slow or lying. Nothing is what a healthy one knows (NXDOMAIN)."""
-
-    def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
-        self.state = "well"
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                query, client = self._socket.recvfrom(4_096)
-            except OSError:
-                return
-            if self.state == "silent":
-                continue
-            delay = 0.2 if self.state == "slow" else 0.0
-            threading.Timer(delay, self._answer, (query, client)).start()
-
-    def _answer(self, query: bytes, client: Any) -> None:
-        end = 12
-        while query[end]:
-            end += query[end] + 1
-        question, is_address = query[12 : end + 5], query[end + 1 : end + 3] == b"\0\1"
-        if self.state == "lying" and is_address:
-            # As resolvers of access providers do: every name has an address, that of their own page.
-            answer = b"\xc0\x0c\0\1\0\1" + struct.pack(">IH", 1, 4) + socket.inet_aton("127.0.0.2")
-            reply = query[:2] + b"\x81\x80\0\1\0\1\0\0\0\0" + question + answer
-        else:
-            reply = query[:2] + b"\x81\x83\0\1\0\0\0\0\0\0" + question
-        with contextlib.suppress(OSError):
-            self._socket.sendto(reply, client)
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 class Watched:
