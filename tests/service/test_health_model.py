@@ -68,6 +68,9 @@ def test_metrics_and_nodes_say_the_same() -> None:
 
 
 def test_the_condition_follows_storage_disk_and_next_hop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(health.log, "error", lambda _event, **fields: logged.append(fields["reason"]))
+
     async def run() -> None:
         store = open_store("sqlite:g.db", tmp_path)
         condition, hop = Condition(), ["refused"]
@@ -80,6 +83,8 @@ def test_the_condition_follows_storage_disk_and_next_hop(tmp_path: Path, monkeyp
         monkeypatch.setattr(health, "LEAST_FREE", 1 << 60)
         await watch.look()
         assert condition.fault.startswith("the disk of the data folder is full")
+        condition.fault = "the disk of the data folder is full: 0 MiB are left"
+        await watch.look()
         monkeypatch.setattr(health, "LEAST_FREE", 1)
         nowhere = ConditionWatch(condition, store, tmp_path / "gone", str)
         await nowhere.look()
@@ -89,6 +94,9 @@ def test_the_condition_follows_storage_disk_and_next_hop(tmp_path: Path, monkeyp
         assert (condition.fault, condition.delayed) == ("storage cannot be used", "")
 
     asyncio.run(run())
+    assert [reason.partition(":")[0] for reason in logged] == [
+        "the disk of the data folder is full", "the data folder takes no files", "storage cannot be used",
+    ], "each reason once, also where the figure in it changes"  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", [StorageError("the database has gone"), OSError(errno.ENOSPC, "no space left")])

@@ -163,7 +163,8 @@ class ConditionWatch:
         else:
             self._tell_faults(())
         condition = self._condition
-        if fault and not condition.fault:
+        # A disk that hangs may be seen as storage that hangs first: the log has each reason, but not each figure in it.
+        if fault and fault.partition(":")[0] != condition.fault.partition(":")[0]:
             log.error("no message can be taken to its end", reason=fault, detail=self._detail)
         elif condition.fault and not fault:
             log.info("messages can be taken to their end again")
