@@ -28,6 +28,7 @@ from gatepost.lists.catalogue import LISTS
 from gatepost.lists.entries import MAX_ENTRY
 from gatepost.lists.links import list_url_keys
 from gatepost.mail import headers, mime, reader
+from gatepost.mail.budget import ReadBudget
 from gatepost.mail.encodings import charset, embedded, outlook, transfer
 from gatepost.mail.html import large_pages
 from gatepost.mail.html.document import BREAK
@@ -109,7 +110,19 @@ def compare_native(data: bytes) -> object:
     for ours, twins in zip(pairs[::2], pairs[1::2], strict=True):
         if ours != twins:
             raise AssertionError(f"{ours!r} is not {twins!r}")
+    _compare_ordinary(data)
     return pairs
+
+
+def _compare_ordinary(data: bytes) -> None:
+    """A message that the native pass reads whole has the same parts for `MessageParts`, for the same work."""
+    budget, other = ReadBudget(), ReadBudget()
+    found = reader.read_ordinary(data, budget)
+    if found is None:
+        return
+    parts = reader.MessageParts(data, other)
+    if found != (parts.root.entity.headers, parts.root.start, parts.flat) or other.defects or budget.work != other.work:
+        raise AssertionError(f"{found!r} is not {parts.flat!r}")
 
 
 class _Twins:

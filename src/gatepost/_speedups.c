@@ -34,6 +34,7 @@ typedef struct {
 #include "native/mail.c"
 #include "native/looks.c"
 #include "native/contents.c"
+#include "native/flat.c"
 
 static PyMethodDef row_table_methods[] = {
     {"find", (PyCFunction)RowTable_find, METH_VARARGS, NULL},
@@ -95,7 +96,8 @@ static int execute(PyObject *module)
     fill_crc_table();
     fill_sorts();
     fill_mark_starts();
-    if (intern_attributes() < 0 || intern_names() < 0)
+    fill_base64_values();
+    if (intern_attributes() < 0 || intern_names() < 0 || intern_flat_attributes() < 0)
         return -1;
     PyType_Spec *specs[] = {&row_table_spec, &phrase_index_spec, &concept_index_spec};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
@@ -130,6 +132,8 @@ static PyMethodDef functions[] = {
      "walk_source(source, plan, page, visible, hidden, loose, line_break, most): the number of nodes, or -1."},
     {"split_fields", split_fields, METH_VARARGS,
      "split_fields(source, start, window, largest, most, make, decode): fields, body, and whether CR or LF is bare."},
+    {"read_ordinary", read_ordinary, METH_VARARGS,
+     "read_ordinary(source, Field, Headers, Part, decode, known, describe, read_leaf): header, body, parts, work; or None."},
     {"find_delimiter", find_delimiter, METH_VARARGS,
      "find_delimiter(source, at, opened, closed, prefixes, most): the place, how many were taken, and if it is one."},
     {"find_content_field", find_content_field, METH_VARARGS,

@@ -36,6 +36,9 @@ class ReadLimits(msgspec.Struct, frozen=True):
     rich_text: int = 2 * _MIB
 
 
+DEFAULT_LIMITS = ReadLimits()
+
+
 class ReadWork(msgspec.Struct):
     """Counts of the work that a reading has done."""
 
@@ -56,7 +59,7 @@ class ReadBudget:
     __slots__ = ("_noted", "defects", "limits", "work")
 
     def __init__(self, limits: ReadLimits | None = None) -> None:
-        self.limits = limits or ReadLimits()
+        self.limits = limits or DEFAULT_LIMITS
         self.work = ReadWork()
         self.defects: list[Defect] = []
         self._noted: set[tuple[str, str]] = set()

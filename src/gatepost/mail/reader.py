@@ -22,10 +22,11 @@ from collections.abc import Iterator
 from itertools import islice
 
 import msgspec
+from msgspec.structs import replace
 
 from gatepost import kinds
 from gatepost.mail import addresses
-from gatepost.mail.budget import ReadBudget
+from gatepost.mail.budget import DEFAULT_LIMITS, ReadBudget
 from gatepost.mail.encodings import embedded, openpgp, outlook
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.encodings.cms import open_cms
@@ -38,9 +39,18 @@ from gatepost.mail.encodings.transfer import (
     reread_base64,
     reread_quoted_printable,
 )
-from gatepost.mail.headers import unfold
+from gatepost.mail.headers import decode_words, unfold
 from gatepost.mail.message import EMBEDS, MAX_SIGNED, NO_SIGNS, Field, Headers, Message, Part
-from gatepost.mail.mime import Entity, MimeNode, MimeTree, Parameters, decode_names
+from gatepost.mail.mime import (
+    Entity,
+    MimeNode,
+    MimeTree,
+    Parameters,
+    decode_names,
+    describe_known_leaf,
+    describe_ordinary_leaf,
+    guess_names,
+)
 from gatepost.mail.text import read_texts
 from gatepost.names import Address
 from gatepost.speedups import native
@@ -583,19 +593,18 @@ def read(raw: bytes) -> Message:
 
 def read_within(raw: bytes, budget: ReadBudget) -> Message:
     """Read one message within a budget that the caller can look at afterwards."""
-    parts = MessageParts(raw, budget)
-    headers, end = parts.root.entity.headers, parts.root.start
+    headers, end, parts = read_ordinary(raw, budget) or _read_parts(raw, budget)
     _check_header(headers, budget)
     addressed = [field for field in headers.fields if field.name in _ADDRESSED]
     senders = _read_addresses(addressed, ("from",), budget)
     reply_to = _read_addresses(addressed, ("reply-to",), budget)
     recipients = _read_addresses(addressed, ("to", "cc"), budget)
-    texts, links, oddities = read_texts(parts.flat)
+    texts, links, oddities = read_texts(parts)
     return Message(
         raw=raw,
         headers=headers,
         header_end=end,
-        parts=parts.flat,
+        parts=parts,
         texts=texts,
         links=links,
         subject=headers.first("subject") or "",
@@ -604,6 +613,42 @@ def read_within(raw: bytes, budget: ReadBudget) -> Message:
         recipients=recipients,
         defects=(*budget.defects, *oddities),
     )
+
+
+# The header of a message, where its body begins, and all of its parts.
+ReadParts = tuple[Headers, int, tuple[Part, ...]]
+
+
+def _read_parts(raw: bytes, budget: ReadBudget) -> ReadParts:
+    parts = MessageParts(raw, budget)
+    return parts.root.entity.headers, parts.root.start, parts.flat
+
+
+def read_ordinary(raw: bytes, budget: ReadBudget) -> ReadParts | None:
+    """Return what `MessageParts` finds in a message that reads in one way only, in one native pass; None where anything
+    is odd, large or ambiguous, or where the budget is not a fresh one of the default size."""
+    if not native or budget.limits is not DEFAULT_LIMITS or budget.work.parts:
+        return None
+    found: tuple[Headers, int, tuple[Part, ...], tuple[int, int, int]] | None = native.read_ordinary(
+        raw, Field, Headers, Part, decode_words, describe_known_leaf, describe_ordinary_leaf, _read_alone
+    )
+    if found is None:
+        return None
+    headers, start, parts, (fields, delimiters, decoded) = found
+    work = budget.work
+    work.parts, work.fields, work.delimiters = len(parts), fields, delimiters
+    work.decoded_bytes = decoded
+    return headers, start, parts
+
+
+def _read_alone(path: str, entity: Entity, headers: Headers, body: bytes) -> Part | None:
+    """Return the part of a leaf that is more than plain text; None where it has further readings, holds files or a
+    message, or is odd."""
+    budget = ReadBudget()
+    part, *others = read_leaf(path, guess_names(replace(entity, headers=headers)), body, budget)
+    if others or budget.defects or part.content_type in _SMIME_TYPES:
+        return None
+    return None if any(name.lower().rstrip(". ").endswith((".eml", ".p7m")) for name in part.names) else part
 
 
 def _check_header(headers: Headers, budget: ReadBudget) -> None:

@@ -277,15 +277,10 @@ static int has_content_field(const unsigned char *bytes, size_t at, size_t limit
     return 0;
 }
 
-static PyObject *find_content_field(PyObject *self, PyObject *args)
+/* Where `content-t` begins between two places, in any case; -1 for nowhere. */
+static Py_ssize_t content_field_place(const unsigned char *bytes, Py_ssize_t length, Py_ssize_t start, Py_ssize_t end)
 {
-    PyObject *source;
-    Py_ssize_t start, end;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "Snn", &source, &start, &end))
-        return NULL;
-    const unsigned char *bytes = (const unsigned char *)PyBytes_AS_STRING(source);
-    Py_ssize_t length = PyBytes_GET_SIZE(source), at = (start < 0 ? 0 : start) + 7;
+    Py_ssize_t at = (start < 0 ? 0 : start) + 7;
     /* The hyphen is the rarest of its characters. */
     while (at + 1 < length && at - 7 < end) {
         const unsigned char *hyphen = memchr(bytes + at, '-', (size_t)(length - 1 - at));
@@ -296,10 +291,21 @@ static PyObject *find_content_field(PyObject *self, PyObject *args)
         for (int i = 0; same && i < 7; i++)
             same = (bytes[at - 7 + i] | 32) == "content"[i];
         if (same && at - 7 < end)
-            return PyLong_FromSsize_t(at - 7);
+            return at - 7;
         at++;
     }
-    return PyLong_FromLong(-1);
+    return -1;
+}
+
+static PyObject *find_content_field(PyObject *self, PyObject *args)
+{
+    PyObject *source;
+    Py_ssize_t start, end;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Snn", &source, &start, &end))
+        return NULL;
+    const unsigned char *bytes = (const unsigned char *)PyBytes_AS_STRING(source);
+    return PyLong_FromSsize_t(content_field_place(bytes, PyBytes_GET_SIZE(source), start, end));
 }
 
 static PyObject *find_segments(PyObject *self, PyObject *args)
