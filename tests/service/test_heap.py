@@ -48,6 +48,29 @@ def test_bodies_that_are_freed_leave_no_free_memory_behind() -> None:
     assert free_after_mail("") > 4, "without the limits it is as it was, and the test would prove nothing"
 
 
+PIECES_OF_TLS = """
+import ctypes, os
+for name in [name for name in os.environ if name.startswith("MALLOC_") or name == "GLIBC_TUNABLES"]:
+    del os.environ[name]
+from gatepost.service import heap
+assert heap.limit_heap()
+def count_mapped():
+    heap._libc.mallinfo2.restype = heap._Heap
+    return heap._libc.mallinfo2().hblks
+before = count_mapped()
+pieces = [bytes(256 << 10) for _ in range(8)]
+print(count_mapped() - before)
+large = [bytes((256 << 10) + (8 << 10)) for _ in range(8)]
+print(count_mapped() - before)
+"""
+
+
+@glibc
+def test_what_is_read_from_tls_is_not_mapped_by_itself_and_large_bodies_are() -> None:
+    done = subprocess.run([sys.executable, "-c", PIECES_OF_TLS], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["0", "8"]
+
+
 @glibc
 def test_the_settings_of_an_operator_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MALLOC_ARENA_MAX", "8")

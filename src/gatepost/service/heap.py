@@ -5,7 +5,8 @@ an arena for each thread, and after the first large body that is freed it takes 
 small objects behind them hold the pages (mallopt(3), M_MMAP_THRESHOLD). Fronts under a mixed load held 60 MB for 24 MB
 that were in use. So large bodies are always mapped by themselves, there are two arenas, and free pages are given back
 three times a minute, which takes a millisecond. An operator who has set `MALLOC_…` or `GLIBC_TUNABLES` knows better,
-and other C libraries have none of it.
+and other C libraries have none of it. The buffers of 256 KiB into which uvloop has each piece of TLS decrypted are no
+large bodies: mapped by itself, each took three system calls and as many fresh pages as it had data.
 
 What stays is put into large pages. A processor remembers where some 1,500 pages are: with pages of 4 KiB that is 6 MB,
 and a process that serves works in tens of them. Linux 6.1 and later put memory into pages of 2 MiB when a process asks
@@ -28,7 +29,8 @@ from gatepost.periodic import PeriodicWork
 from gatepost.sandbox import give_back_memory
 
 ARENAS = 2
-MAPPED_BYTES = 256 << 10
+# More than what uvloop reads from TLS at once (SSL_READ_MAX_SIZE) with the head of an object.
+MAPPED_BYTES = (256 << 10) + (4 << 10)
 TRIM_BYTES = 1 << 20
 # Less than this is what the next second needs again.
 KEPT_BYTES = 4 << 20
