@@ -5,7 +5,8 @@ are told apart as `ps` shows them: the one that serves (or the parent, its front
 workers. Between the readings, real messages are sent over eight connections, over and over; before each reading the
 service is left alone until it has given back what is free of its heap. `--messages 100000 --readings 20` shows whether
 anything grows over many messages: readings are then at equal distances, and the slope is that of a line through
-the second half of them.
+the second half of them. `--mails 20000` sends so many different messages in place of 2,000, which fills what is kept by
+name, host and text.
 """
 
 import argparse
@@ -45,11 +46,11 @@ class Reading(NamedTuple):
 
 def run() -> str:
     """Measure one process, and a parent with two fronts."""
-    return "\n\n".join(_measure(fronts, READINGS) for fronts in FRONTS)
+    return "\n\n".join(_measure(fronts, READINGS, MAILS) for fronts in FRONTS)
 
 
-def _measure(fronts: int, readings: Sequence[int]) -> str:
-    mail = corpus.mail(MAILS)
+def _measure(fronts: int, readings: Sequence[int], mails: int) -> str:
+    mail = corpus.mail(mails)
     requests = [load.upload(each.raw, each.envelope, TOKEN) for each in mail]
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(NoSuchName()) as names:
         port, core = free_port(), free_port()
@@ -62,7 +63,8 @@ def _measure(fronts: int, readings: Sequence[int]) -> str:
             sent = 0
             for reading in readings:
                 while sent < reading:
-                    some = requests[: reading - sent]
+                    first = sent % len(requests)
+                    some = requests[first : first + reading - sent]
                     load.send(f"https://127.0.0.1:{port}", some, CONNECTIONS, None)
                     sent += len(some)
                 time.sleep(REST_SECONDS)
@@ -139,6 +141,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=READINGS[-1])
     parser.add_argument("--readings", type=int, default=0, help="at equal distances; by default those of the report")
     parser.add_argument("--fronts", type=int, action="append")
+    parser.add_argument("--mails", type=int, default=MAILS, help="different messages that are sent, over and over")
     stated = parser.parse_args()
     readings: Sequence[int] = READINGS
     if stated.readings:
@@ -146,7 +149,7 @@ def main() -> None:
     elif stated.messages != READINGS[-1]:
         readings = [count for count in READINGS if count < stated.messages] + [stated.messages]
     for fronts in stated.fronts or FRONTS:
-        print(_measure(fronts, readings), flush=True)
+        print(_measure(fronts, readings, stated.mails), flush=True)
 
 
 if __name__ == "__main__":

@@ -327,6 +327,18 @@ def test_memory_has_an_end_whatever_the_recipients_are() -> None:
     assert seen._counted == {}, "there is no storage that would take it"
 
 
+def test_a_hash_that_had_two_messages_and_has_one_keeps_no_dictionary() -> None:
+    """Else memory grows with mail that comes again, long after as many messages are remembered as may be."""
+    seen = Campaigns(clock=Clock(), maximum=10)
+    for number in range(100):
+        text = AskCampaign(tuple(range(number % 9 * 8, number % 9 * 8 + 8)))
+        seen.answer(to(str(number)), text)
+    kept = list(seen._seen._by_hash.values())
+    assert (len(seen), len(kept)) == (10, 9 * 4)
+    assert sum(isinstance(each, dict) for each in kept) == 4, "one of the nine texts is there twice"
+    assert seen.answer(to("late"), AskCampaign(tuple(range(8)))).copies in (1, 2)
+
+
 def test_what_several_messages_share_is_found_and_forgotten() -> None:
     clock = Clock()
     seen = Campaigns(clock=clock, window=100)

@@ -1,6 +1,8 @@
 """Statuses to the letter, few questions, bounds on everything: against a name server of our own on loopback."""
 
 import asyncio
+import os
+import random
 import socket
 import struct
 import time
@@ -304,6 +306,48 @@ def test_questions_in_flight_are_capped(monkeypatch: pytest.MonkeyPatch) -> None
             assert [task.result() for task in asking if task.done()] == [DnsAnswer("failed")] * 5
             server.open.set()
             assert await asyncio.gather(*asking[:10]) == [DnsAnswer("no-name")] * 10
+
+    asyncio.run(run())
+
+
+def test_the_cache_forgets_what_has_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most names of mail are asked for once: what nobody asks for again must not stay until the cache is full."""
+    now, sweeps = [0.0], list[int]()
+    cache = AnswerCache(64 << 20, lambda: now[0])
+    sweep = AnswerCache._sweep
+
+    def note_sweep(self: AnswerCache, at: float) -> None:
+        sweeps.append(len(self))
+        sweep(self, at)
+
+    monkeypatch.setattr(AnswerCache, "_sweep", note_sweep)
+    lasting = Dns("lasting.test", "A")
+    cache.put(lasting, DnsAnswer("found", ("192.0.2.1",)), 86_400)
+    most = 0
+    for number in range(40_000):
+        now[0] += 0.1
+        cache.put(Dns(f"n{number}.test", "A"), DnsAnswer("no-name"), dns.NEGATIVE_TTL)
+        most = max(most, len(cache))
+    assert most <= dns.SWEEP_FROM, "600 of them hold at any time"
+    assert sum(sweeps) < 2 * 40_000, "entries that were looked at"
+    assert cache.get(lasting, now[0]) is not None
+
+
+def test_numbers_and_ports_of_many_questions_take_one_system_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        asked: list[int] = []
+
+        def note(size: int) -> bytes:
+            asked.append(size)
+            return random.randbytes(size)
+
+        monkeypatch.setattr(os, "urandom", note)
+        async with resolving() as (resolver, _server):
+            names = [Dns(f"n{number}.test", "A") for number in range(200)]
+            answers = await asyncio.gather(*map(resolver.ask, names))
+        assert {answer.status for answer in answers} == {"no-name"}
+        # Besides the block, a number that is in use already is chosen again.
+        assert [size for size in asked if size != 2] == [256 * 3]
 
     asyncio.run(run())
 

@@ -125,8 +125,11 @@ class QuestionBudget:
 
     def _count_foreign(self, name: str) -> int:
         """Return how many characters of a name do not follow from the message and from the answers to it."""
-        texts = (self._text or "", self._text_of_answers())
-        if _occurs(name.removeprefix("_dmarc."), texts):
+        text, bare = self._text or "", name.removeprefix("_dmarc.")
+        if bare in text:  # as a rule
+            return 0
+        texts = (text, self._text_of_answers())
+        if bare in texts[1]:
             return 0
         if found := _KEY.fullmatch(name):  # the selector and the domain of a signature (RFC 6376 section 3.6.2.1)
             if _occurs(f"s={found[1]}", texts) and _occurs(found[2], texts):
@@ -309,7 +312,9 @@ class Answerer:
             if answers.done():
                 return
             try:
-                resolved.update((name, answer.result()) for name, answer in open_names.items() if answer.done())
+                for name, answer in open_names.items():
+                    if answer.done():
+                        resolved[name] = answer.result()
                 answers.set_result(self._conclude(step, resolved))
             except Exception as fault:  # noqa: BLE001  who waits is told, whatever it was
                 answers.set_exception(fault)
@@ -340,7 +345,7 @@ class Answerer:
         for name in step.names:
             found[name] = resolved.get(name, FAILED)
         for answer in found.values():
-            if isinstance(answer, DnsAnswer) and answer.records:
+            if type(answer) is DnsAnswer and answer.records:
                 step.budget.note(answer)
         for question, asked in step.inquiries.items():
             found[question] = self._reputation.conclude(asked, resolved) if self._reputation else Reputation()

@@ -74,13 +74,16 @@ class _HashIndex(Generic[V]):
             known = self._by_hash.get(each)
             if isinstance(known, dict):
                 known.pop(value, None)
+                if len(known) == 1:
+                    # Else every hash that ever had two values would keep a dictionary.
+                    (self._by_hash[each],) = known
             if not known or known == value:
                 self._by_hash.pop(each, None)
 
-    def find_near(self, signature: Signature) -> list[V]:
-        """Return the values whose signature is a near-duplicate of this one."""
-        by_hash, keys = self._by_hash, index_keys(signature)
-        if by_hash.keys().isdisjoint(keys):
+    def find_near(self, signature: Signature, keys: Signature) -> list[V]:
+        """Return the values whose signature is a near-duplicate of this one, which has these `index_keys`."""
+        by_hash = self._by_hash
+        if not by_hash or by_hash.keys().isdisjoint(keys):
             return []  # as for most messages
         found: dict[V, None] = {}
         for each in keys:
@@ -154,7 +157,8 @@ class Campaigns:
         A message of the scan page is no mail that anybody got: it is compared, and not remembered."""
         self._forget()
         mine = question.sketch
-        near = self._seen.find_near(mine)
+        keys = index_keys(mine)
+        near = self._seen.find_near(mine, keys)
         recipients = {hash(recipient.lower()) for recipient in envelope.recipients[:MAX_RECIPIENTS]}
         others: set[int] = set()
         for each in near:
@@ -166,12 +170,11 @@ class Campaigns:
             self._remember(_Sighting(self._clock(), known, tuple(recipients)))
         if near and is_mail and self._store:
             self._count(near[-1].signature, len(near) + 1, len(others | recipients))
-        elsewhere = self._of_others.find_near(mine)
-        return Campaign(
-            len(near) + sum(each.copies for each in elsewhere),
-            len(others) + sum(each.recipients for each in elsewhere),
-            self._find_mark(envelope.tenant, mine),
-        )
+        copies, count = len(near), len(others)
+        for burst in self._of_others.find_near(mine, keys):
+            copies += burst.copies
+            count += burst.recipients
+        return Campaign(copies, count, self._find_mark(envelope.tenant, mine, keys))
 
     def learn(self, ggrid: str, tenant: str | None, report: Report) -> None:
         """Note a message that was held as an attack, so that others know its text within seconds. Copies of a text that
@@ -192,7 +195,7 @@ class Campaigns:
         mine = set(signature)
         return any(
             each.says == "held" and each.tenant == tenant and len(mine.difference(each.signature)) <= 1
-            for each in self._marked.find_near(signature)
+            for each in self._marked.find_near(signature, index_keys(signature))
         )
 
     async def share(self) -> None:
@@ -263,9 +266,9 @@ class Campaigns:
             del self._elsewhere[key]
             self._of_others.remove(burst)
 
-    def _find_mark(self, tenant: str | None, mine: Signature) -> CampaignMarkedAs:
+    def _find_mark(self, tenant: str | None, mine: Signature, keys: Signature) -> CampaignMarkedAs:
         """What the latest word of the tenant, or of the deployment, on a near-copy is; a person's before a verdict."""
-        near = self._marked.find_near(mine)
+        near = self._marked.find_near(mine, keys)
         if not near:
             return ""
         ours = sorted((each for each in near if each.tenant in (None, tenant)), key=lambda mark: mark.id, reverse=True)

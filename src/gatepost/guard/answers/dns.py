@@ -27,7 +27,9 @@ import socket
 import struct
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -50,6 +52,9 @@ _POINTER = 0xC0
 # The root as owner, the type OPT, and how much we take over UDP; no flags, no options.
 _EDNS = b"\0" + struct.pack(">HHIH", 41, MAX_UDP, 0, 0)
 _MAX_TTL = 0x7FFFFFFF
+# What is put before each label of a name, and after the last: the root, the type and the class.
+_LENGTHS = [bytes((length,)) for length in range(64)]
+_QUESTION_ENDS = {name: struct.pack(">xHH", number, _IN) for name, number in TYPES.items()}
 
 Status = Literal["found", "no-data", "no-name", "failed", "truncated", "no-edns", "malformed"]
 
@@ -69,8 +74,8 @@ class _MalformedError(ValueError):
 def build_question(question: Dns) -> bytes:
     """Return the question section; its name must be one that DNS can hold."""
     labels = question.name.encode("ascii").split(b".")
-    name = b"".join([bytes((len(label),)) + label for label in labels])
-    return name + struct.pack(">xHH", TYPES[question.type], _IN)
+    name = b"".join(chain.from_iterable(zip(map(_LENGTHS.__getitem__, map(len, labels)), labels, strict=True)))
+    return name + _QUESTION_ENDS[question.type]
 
 
 def build_query(number: int, section: bytes, *, edns: bool = True) -> bytes:
@@ -82,7 +87,7 @@ def is_reply(data: bytes, number: int, section: bytes) -> bool:
     """Whether this is an answer to that query, and not a stray or forged one (RFC 5452 section 9.1)."""
     if len(data) < _HEADER.size + len(section):
         return False
-    got, flags, questions, *_ = _HEADER.unpack_from(data)
+    got, flags, questions, _, _, _ = _HEADER.unpack_from(data)
     mine = data[_HEADER.size : _HEADER.size + len(section)]
     same = mine == section or mine.lower() == section.lower()
     return got == number and flags & (_ANSWER | _OPCODE) == _ANSWER and questions == 1 and same
@@ -204,6 +209,9 @@ _READ_SIZE = 4_096
 _MAX_READ = 4
 _RESOLV_CONF = Path("/etc/resolv.conf")
 _NO_REPLY = Reply("failed")
+_ANSWERED = ("found", "no-data", "no-name")
+# Of each question, one byte for the port and two for its number; so many questions share a system call.
+_CHANCE_BYTES, _CHANCES = 3, 256
 
 OnReply = Callable[[Dns, Reply], None]
 
@@ -259,6 +267,8 @@ class DnsTransport:
         self._over_tcp: set[asyncio.Task[None]] = set()
         self._tcp_room = asyncio.Semaphore(MAX_TCP)
         self._closed = False
+        # Random bytes that were not used yet: one system call for many questions.
+        self._chances: Iterator[bytes] = iter(())
 
     def ask(self, question: Dns) -> None:
         """Send a question whose name DNS can hold."""
@@ -279,7 +289,8 @@ class DnsTransport:
                     # Sending another one may have shown that the port is lost, and all of its questions with it.
                     if port.pending.pop(query.number, None):
                         self._send_again(query)
-                self._close_if_used_up(ports, port)
+                if port.uses >= QUERIES_PER_PORT:
+                    self._close_if_answered(ports, port)
 
     async def close(self) -> None:
         """Close all sockets; what was asked is not answered any more."""
@@ -296,23 +307,35 @@ class DnsTransport:
         if not self._servers:
             self._loop.call_soon(self._end, query, _NO_REPLY)
             return
-        chance = os.urandom(3)
+        chance = self._take_chance()
         server = query.attempt % len(self._servers)
         try:
             port = self._choose_port(server, chance[0])
         except OSError:
             self._loop.call_soon(self._send_again, query)
             return
-        query.number = _choose_number(port.pending, chance)
+        number = int.from_bytes(chance[1:])
+        while number in port.pending:
+            number = int.from_bytes(os.urandom(2))
+        query.number = number
         query.deadline = self._loop.time() + self._seconds
         port.uses += 1
-        port.pending[query.number] = query
+        port.pending[number] = query
         try:
-            port.sock.send(build_query(query.number, query.section, edns=query.edns))
+            port.sock.send(build_query(number, query.section, edns=query.edns))
         except BlockingIOError:
             pass  # there is no room for it now: as if it were lost on the way
         except OSError:
             self._give_up(server, port)
+
+    def _take_chance(self) -> bytes:
+        """Return three random bytes that nobody else gets."""
+        chance = next(self._chances, b"")
+        if not chance:
+            block = os.urandom(_CHANCES * _CHANCE_BYTES)
+            self._chances = iter([block[at : at + _CHANCE_BYTES] for at in range(0, len(block), _CHANCE_BYTES)])
+            chance = next(self._chances)
+        return chance
 
     def _send_again(self, query: _Query) -> None:
         query.attempt += 1
@@ -337,8 +360,8 @@ class DnsTransport:
             return port
         return fresh[chance % len(fresh)]
 
-    def _close_if_used_up(self, ports: list[_UdpPort], port: _UdpPort) -> None:
-        if port.uses >= QUERIES_PER_PORT and not port.pending and port in ports:
+    def _close_if_answered(self, ports: list[_UdpPort], port: _UdpPort) -> None:
+        if not port.pending and port in ports:
             ports.remove(port)
             self._close_port(port)
 
@@ -357,7 +380,8 @@ class DnsTransport:
         except OSError:
             self._give_up(server, port)
             return
-        self._close_if_used_up(self._ports[server], port)
+        if port.uses >= QUERIES_PER_PORT:
+            self._close_if_answered(self._ports[server], port)
 
     def _give_up(self, server: int, port: _UdpPort) -> None:
         """Send again, from other ports, what was sent from this one: the server's machine says that nobody listens.
@@ -380,7 +404,9 @@ class DnsTransport:
             return
         del port.pending[number]
         reply = read_reply(data, query.question, query.section)
-        if reply.status == "truncated" or len(data) == _READ_SIZE:
+        if reply.status in _ANSWERED and len(data) < _READ_SIZE:  # as a rule
+            self._end(query, reply)
+        elif reply.status == "truncated" or len(data) == _READ_SIZE:
             task = self._loop.create_task(self._ask_over_tcp(query))
             self._over_tcp.add(task)
             task.add_done_callback(self._over_tcp.discard)
@@ -392,7 +418,7 @@ class DnsTransport:
 
     def _finish(self, query: _Query, reply: Reply) -> None:
         """End a question, or ask the next server what this one could not tell."""
-        if reply.status in ("found", "no-data", "no-name"):
+        if reply.status in _ANSWERED:
             self._end(query, reply)
         elif query.attempt + 1 < min(TRIES, len(self._servers)):
             self._send_again(query)
@@ -407,13 +433,6 @@ class DnsTransport:
         except (OSError, EOFError):
             reply = _NO_REPLY
         self._finish(query, reply)
-
-
-def _choose_number(pending: dict[int, _Query], chance: bytes) -> int:
-    number = int.from_bytes(chance[1:])
-    while number in pending:
-        number = int.from_bytes(os.urandom(2))
-    return number
 
 
 async def _exchange_over_tcp(server: Server, query: _Query) -> Reply:
@@ -463,6 +482,8 @@ NEGATIVE_TTL, FAILURE_TTL = 60.0, 5.0
 # An answer may have 64 KiB, and hostile ones will: the cache is bounded in bytes, an entry taken as this and its text.
 MAX_CACHED_BYTES = 64 << 20
 ENTRY_BYTES = 500
+# Fewer entries than this are not looked through for expired ones.
+SWEEP_FROM = 2_000
 MAX_ASKING = 400
 MAX_WAITING = 4_000
 SWEEP_SECONDS = 0.1
@@ -491,26 +512,46 @@ class AnswerCache:
         self._size, self._clock = size, clock
         self._entries: OrderedDict[Dns, tuple[float, DnsAnswer]] = OrderedDict()
         self._bytes = 0
+        self._sweep_at = SWEEP_FROM
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, question: Dns, now: float) -> DnsAnswer | None:
-        entry = self._entries.get(question)
-        if entry is None:
-            return None
-        if entry[0] <= now:
-            self._drop(question)
-            return None
-        self._entries.move_to_end(question)
-        return entry[1]
+        return self.get_all((question,), now).get(question)
+
+    def get_all(self, questions: Iterable[Dns], now: float) -> dict[Dns, DnsAnswer]:
+        """The answers that are here, by their questions."""
+        found: dict[Dns, DnsAnswer] = {}
+        entries = self._entries
+        for question in questions:
+            entry = entries.get(question)
+            if entry is None:
+                continue
+            if entry[0] > now:
+                entries.move_to_end(question)
+                found[question] = entry[1]
+            else:
+                self._drop(question)
+        return found
 
     def put(self, question: Dns, answer: DnsAnswer, seconds: float) -> None:
-        self._drop(question)
-        self._entries[question] = (self._clock() + seconds, answer)
+        now = self._clock()
+        if question in self._entries:
+            self._drop(question)
+        self._entries[question] = (now + seconds, answer)
         self._bytes += _cost(answer)
         while self._bytes > self._size:
             self._drop(next(iter(self._entries)))
+        if len(self._entries) >= self._sweep_at:
+            self._sweep(now)
+
+    def _sweep(self, now: float) -> None:
+        """Drop what has expired: most names of mail are asked for once, and nobody would ever find them expired. The
+        next sweep comes when there are twice as many as are left, so that an entry is looked at twice as a mean."""
+        for question in [question for question, (until, _) in self._entries.items() if until <= now]:
+            self._drop(question)
+        self._sweep_at = max(SWEEP_FROM, 2 * len(self._entries))
 
     def _drop(self, question: Dns) -> None:
         entry = self._entries.pop(question, None)
@@ -519,7 +560,7 @@ class AnswerCache:
 
 
 def _cost(answer: DnsAnswer) -> int:
-    return ENTRY_BYTES + sum(map(len, answer.records))
+    return ENTRY_BYTES + sum(map(len, answer.records)) if answer.records else ENTRY_BYTES
 
 
 class _UnderWay(NamedTuple):
@@ -552,20 +593,19 @@ class Resolver:
         self._transport: DnsTransport | None = None
         self._queries = self._hits = self._failures = 0
 
-    def recall(self, questions: Iterable[Dns]) -> dict[Dns, DnsAnswer]:
+    def recall(self, questions: Collection[Dns]) -> dict[Dns, DnsAnswer]:
         """The answers that take no waiting."""
-        found: dict[Dns, DnsAnswer] = {}
-        now, get = self._clock(), self._cache.get
+        now = self._clock()
+        # What the cache has is in normal form.
+        found = self._cache.get_all(questions, now)
+        self._hits += len(found)
         for question in questions:
-            # What the cache has is in normal form.
-            answer = get(question, now)
-            if answer is None:
-                normal = _normalise(question)
-                if normal is None:
-                    found[question] = NO_NAME
-                    continue
-                answer = None if normal is question else get(normal, now)
-            if answer is not None:
+            if question in found:
+                continue
+            normal = _normalise(question)
+            if normal is None:
+                found[question] = NO_NAME
+            elif normal is not question and (answer := self._cache.get(normal, now)) is not None:
                 self._hits += 1
                 found[question] = answer
         return found
@@ -577,7 +617,7 @@ class Resolver:
             self._hits += 1
             return under_way.answer
         loop = asyncio.get_running_loop()
-        answer = loop.create_future()
+        answer: asyncio.Future[DnsAnswer] = loop.create_future()
         if len(self._under_way) >= MAX_WAITING:
             answer.set_result(FAILED)
             return answer
@@ -612,7 +652,7 @@ class Resolver:
     def _send(self, question: Dns) -> None:
         self._queries += 1
         self._sent += 1
-        self._open().ask(question)
+        (self._transport or self._open()).ask(question)
 
     def _on_reply(self, question: Dns, reply: Reply) -> None:
         self._sent -= 1
@@ -641,8 +681,7 @@ class Resolver:
         self._sweep = loop.call_later(SWEEP_SECONDS, self._end_overdue) if self._under_way else None
 
     def _open(self) -> DnsTransport:
-        if self._transport is None:
-            self._transport = DnsTransport(parse_servers(self._nameservers), self._timeout / 4, self._on_reply)
+        self._transport = DnsTransport(parse_servers(self._nameservers), self._timeout / 4, self._on_reply)
         return self._transport
 
 
@@ -661,9 +700,14 @@ def _make_answer(reply: Reply) -> tuple[DnsAnswer, float]:
 def _normalise(question: Dns) -> Dns | None:
     """The question with its name in normal form, or None for a name that DNS cannot hold (RFC 1035 section 2.3.4)."""
     name = question.name
-    if not _NAME.fullmatch(name):
-        return None
-    normal = name.removesuffix(".").lower()
-    if len(normal) > 253:
+    normal = _normalise_name(name) if len(name) <= MAX_NAME else None
+    if normal is None:
         return None
     return question if normal == name else Dns(normal, question.type)
+
+
+# A name is asked for by several types, and looked for in the cache before it is asked for.
+@lru_cache(1024)
+def _normalise_name(name: str) -> str | None:
+    normal = name.removesuffix(".").lower()
+    return normal if _NAME.fullmatch(name) and len(normal) <= 253 else None
