@@ -7,7 +7,7 @@ import socket
 import threading
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvicorn
@@ -15,7 +15,7 @@ from tests.api.test_server import echo, read_answer
 
 from gatepost.api.direct import MAX_DIRECT, DirectCall, DirectExchange, RawHeaders
 from gatepost.api.http import JsonResponse
-from gatepost.api.server import server_config
+from gatepost.api.server import JsonHttp, server_config
 
 PATH = b"/direct"
 
@@ -134,6 +134,40 @@ def test_many_on_one_connection_and_in_pieces(served: Served) -> None:
             status, answer = read_answer(stream)
             assert (status, body in answer) == (200, True)
             assert (answer[0] == "direct") == (number % 3 != 0)
+
+
+def test_idle_connections_have_one_timer_for_all_requests(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    timers: list[str] = []
+    start = asyncio.BaseEventLoop.call_later
+
+    def note(self: Any, delay: float, callback: Any, *args: Any, **kwargs: Any) -> Any:
+        timers.append(getattr(callback, "__name__", ""))
+        return start(self, delay, callback, *args, **kwargs)
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "call_later", note)
+    with served.connect() as client:
+        stream = client.makefile("rb")
+        for body in ("go", "back") * 10:
+            client.sendall(upload(body))
+            assert read_answer(stream)[0] == 200
+    assert timers.count("_close_if_idle") == 1
+    assert "timeout_keep_alive_handler" not in timers
+
+
+def test_a_connection_is_closed_when_it_is_idle_and_not_while_a_request_is_under_way(served: Served) -> None:
+    with served.connect() as client:
+        stream = client.makefile("rb")
+        client.sendall(upload("go"))
+        assert read_answer(stream)[0] == 200
+        served.application.begun.clear()
+        client.sendall(upload("slow"))
+        assert served.application.begun.wait(60)
+        (connection,) = cast("set[JsonHttp]", served.server.server_state.connections)
+        connection.timeout_keep_alive = 0
+        connection.loop.call_soon_threadsafe(connection._close_if_idle)
+        served.application.release.set()
+        assert read_answer(stream)[0] == 200
+        assert stream.read() == b"", "the end of the connection"
 
 
 def test_an_exchange_is_freed_with_its_answer(served: Served) -> None:

@@ -102,7 +102,8 @@ class JoinedWrites:
 
     def write_whole(self, response: bytes) -> None:
         """Send a response whose body is there as well."""
-        self._flush()
+        if self._head:
+            self._flush()
         self._transport.write(response)
 
     def close(self) -> None:
@@ -128,6 +129,9 @@ class JsonHttp(HttpToolsProtocol):
         self._head_timer: asyncio.TimerHandle | None = None
         # Whether a header section was ever complete.
         self.has_begun = False
+        # Since when the connection waits for its next request; one timer looks at it for all requests.
+        self._idle_since: float | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
         # The request that is being taken without ASGI: what takes its body, and the body so far.
         self._direct: DirectCall | None = None
         self._direct_body: list[bytes] = []
@@ -144,7 +148,7 @@ class JsonHttp(HttpToolsProtocol):
             return
         if self._in_head:
             self._head_bytes += len(data)
-        self._unset_keepalive_if_required()
+        self._idle_since = None
         self._feed(data)
         if self._direct is not None and self._direct_timer is None:
             self._direct_timer = self.loop.call_later(REST_SECONDS, self._use_asgi)
@@ -182,7 +186,16 @@ class JsonHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._head_begun = True
+        self.url, self.expect_100_continue, self.headers = b"", False, []
+
+    def _begin_asgi(self) -> None:
+        """Do what uvicorn does at the beginning and at the end of a header section. Its scope takes a while, and a
+        request that is taken without ASGI needs none."""
+        url, expects, headers = self.url, self.expect_100_continue, self.headers
         super().on_message_begin()
+        self.url, self.expect_100_continue = url, expects
+        self.headers = self.scope["headers"] = headers
+        super().on_headers_complete()
 
     def on_headers_complete(self) -> None:
         _check_head(self.parser.get_http_version(), self.headers)
@@ -196,7 +209,7 @@ class JsonHttp(HttpToolsProtocol):
             self._head_timer = None
         self._direct = self._find_direct()
         if self._direct is None:
-            super().on_headers_complete()
+            self._begin_asgi()
 
     def _find_direct(self) -> DirectCall | None:
         """Return what takes the body of this request, if it needs no ASGI exchange."""
@@ -238,7 +251,7 @@ class JsonHttp(HttpToolsProtocol):
         self._end_direct()
         if self.transport.is_closing():
             return
-        super().on_headers_complete()
+        self._begin_asgi()
         if body:
             super().on_body(body)
 
@@ -248,9 +261,34 @@ class JsonHttp(HttpToolsProtocol):
             self._direct_timer.cancel()
             self._direct_timer = None
 
+    def on_response_complete(self) -> None:
+        """As uvicorn has it, but for the timer of idle connections: it would be made and cancelled for each request."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+            return
+        self._idle_since = self.loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        """Close the connection if no request has come for so long; look again where it is idle for less."""
+        self._idle_timer = None
+        if self._idle_since is None:
+            return  # the answer to what is under way starts the timer again
+        left = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self._idle_timer = self.loop.call_later(left, self._close_if_idle)
+        else:
+            self.timeout_keep_alive_handler()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
+        for timer in filter(None, (self._head_timer, self._idle_timer)):
+            timer.cancel()
         self._end_direct()
         super().connection_lost(exc)
 

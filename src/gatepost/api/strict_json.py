@@ -56,7 +56,8 @@ def find_repeated_key(data: bytes | bytearray) -> str:
     tenant's call could be a global one here. For JSON that msgspec has decoded; raises `RecursionError` where it is
     nested too deeply.
     """
-    text = data.decode("utf-8-sig")
+    # The codec "utf-8-sig" is written in Python.
+    text = data.decode().removeprefix("\ufeff")
     try:
         if not _has_plain_strings_once(text):
             _KEYS.decode(text)

@@ -93,13 +93,9 @@ class SpooledBody:
         self._memory: bytes | bytearray = b""
         self._file: BinaryIO | None = None
         self._hash = hashlib.sha256(whole or b"")
-        self._size = len(whole or b"")
+        self.size = len(whole or b"")
         self._whole = whole
         self._closed = False
-
-    @property
-    def size(self) -> int:
-        return self._size
 
     @property
     def sha256(self) -> str:
@@ -119,7 +115,7 @@ class SpooledBody:
         else:
             self._write_to_memory(data)
         self._hash.update(data)
-        self._size += len(data)
+        self.size += len(data)
 
     def _write_to_memory(self, data: bytes | bytearray | memoryview) -> None:
         if not self._memory:
@@ -156,9 +152,9 @@ class SpooledBody:
         self._check_open()
         if self._file:
             self._file.flush()
-            whole = os.pread(self._file.fileno(), self._size, 0)
+            whole = os.pread(self._file.fileno(), self.size, 0)
             # The system may give less than it was asked for; in pieces it takes twice the memory.
-            return whole if len(whole) == self._size else b"".join(self.chunks(_READ_SIZE))
+            return whole if len(whole) == self.size else b"".join(self.chunks(_READ_SIZE))
         return bytes(self._memory) if self._whole is None else self._whole
 
     def head(self, size: int) -> bytes:
@@ -166,7 +162,7 @@ class SpooledBody:
         self._check_open()
         if self._file:
             self._file.flush()
-            return os.pread(self._file.fileno(), min(size, self._size), 0)
+            return os.pread(self._file.fileno(), min(size, self.size), 0)
         return bytes(self._memory[:size]) if self._whole is None else self._whole[:size]
 
     def chunks(self, size: int) -> Iterator[bytes]:
@@ -177,8 +173,8 @@ class SpooledBody:
             return
         self._check_open()
         self._file.flush()
-        for start in range(0, self._size, size):
-            yield os.pread(self._file.fileno(), min(size, self._size - start), start)
+        for start in range(0, self.size, size):
+            yield os.pread(self._file.fileno(), min(size, self.size - start), start)
 
     def close(self) -> None:
         """Free memory and disk; twice does no harm. The system frees the pages of a file when it is closed, which takes

@@ -273,19 +273,18 @@ class Demand:
 
     def change(self, now: float, change: int) -> None:
         """Count so many more messages from now on."""
-        self._mean, self._at = self._find_mean(now), now
-        self.messages += change
+        messages = self.messages
+        self._mean = messages + (self._mean - messages) * math.exp((self._at - now) / DEMAND_SECONDS)
+        self._at, self.messages = now, messages + change
 
     def measure(self, now: float) -> float:
         """What it asks for, in messages that cost what most cost."""
-        return self._find_mean(now) * self.cost
+        self.change(now, 0)
+        return self._mean * self.cost
 
     def note_cost(self, cost: float) -> None:
         """Count what one message has cost. More is believed sooner than less: cheap ones in between hide nothing."""
         self.cost += (cost - self.cost) * (0.5 if cost > self.cost else 0.1)
-
-    def _find_mean(self, now: float) -> float:
-        return self.messages + (self._mean - self.messages) * math.exp((self._at - now) / DEMAND_SECONDS)
 
 
 class FairQueue:
@@ -442,7 +441,8 @@ class FairQueue:
         demand = demands.get(tenant)
         if demand is None:
             demand = demands[tenant] = Demand(now)
-        demand.change(now, change)
+        if change:
+            demand.change(now, change)
         if cost is not None:
             demand.note_cost(cost)
         if tenant != self._asks_most:
@@ -607,13 +607,15 @@ class ReadyJobs(Generic[J]):
 
     def next(self, workers: Collection[W]) -> tuple[J, W] | None:
         """Take out the next job that can start now; return it with its worker."""
+        if not (self._shared.count or self._alone.count or self._patient.count):
+            return None
         for worker in workers:
             if worker.free:
                 break
         else:
             return None  # as after most frames
         reserved = None
-        alone = self._alone.first()
+        alone = self._alone.first() if self._alone.count else None
         if alone is not None and _may_be_alone(workers, alone):
             reserved = min((worker for worker in workers if not worker.taken_alone), key=_load, default=None)
             if reserved is not None and reserved.free and not reserved.suspended:

@@ -218,7 +218,7 @@ class WorkerPool:
             return job.end("the service is stopping")
         self._count += 1
         job.arrive(self._count, self._loop)
-        if (known := self._recall(job)) is not None:
+        if not self._poison.is_empty and (known := self._recall(job)) is not None:
             return known
         self._jobs[job] = None
         self._queue.put(job, patient=patient)
@@ -241,8 +241,6 @@ class WorkerPool:
 
     def _recall(self, job: Job[T]) -> T | None:
         """Return the report on a message whose copy, or whose snapshots, broke workers; None if it is tried."""
-        if self._poison.is_empty:
-            return None
         broken = self._poison.recall(job)
         if broken is not None:
             job.skip.update(broken.skip)
@@ -299,10 +297,10 @@ class WorkerPool:
         return self._supervisor
 
     def _dispatch(self) -> None:
-        while len(self._queue) and (found := self._queue.next(self._workers)):
+        while found := self._queue.next(self._workers):
             job, worker = found
             # What it would break may have broken while it waited.
-            if not job.skip and (known := self._recall(job)) is not None:
+            if not (job.skip or self._poison.is_empty) and (known := self._recall(job)) is not None:
                 del self._jobs[job]
                 self._settle(job, known)
             else:
@@ -427,12 +425,11 @@ class WorkerPool:
     def _settle(self, job: Job[T], result: T) -> None:
         if not job.result.done():
             job.result.set_result(result)
-        self._drop(job)
+        if job in self._jobs:
+            self._drop(job)
 
     def _drop(self, job: Job[Any]) -> None:
         """Forget a job, wherever it is: it has its report, or its caller no longer waits."""
-        if job not in self._jobs:
-            return
         worker = self._jobs.pop(job)
         if worker is None:
             self._queue.remove(job)

@@ -186,7 +186,8 @@ class WorkerProcess:
 
     def release(self, job: Job[Any]) -> None:
         """Count a job out: it is done, or given up, and then what the worker still says about it is ignored."""
-        self._answered.discard(job)
+        if self._answered.count:
+            self._answered.discard(job)
         if self.jobs.pop(job.number, None) is not None:
             self._bytes -= job.size
             self._of_tenants[job.tenant] -= 1
@@ -306,7 +307,7 @@ class Channel:
         idle = not self._waiting
         if len(buffers) > 1 and sum(map(len, buffers)) <= _MAX_JOINED:
             buffers = (b"".join(buffers),)
-        self._waiting.extend(filter(None, buffers))
+        self._waiting += filter(None, buffers)
         if idle:
             self._write()
             if self._waiting:

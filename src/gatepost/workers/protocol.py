@@ -198,7 +198,8 @@ def raw_frame(kind: Frame, job: int, body: bytes) -> bytes:
 
 def pack_frame(kind: Frame, job: int, body: msgspec.Struct) -> bytes:
     """Return one whole frame with a typed body."""
-    return raw_frame(kind, job, _encoder.encode(body))
+    encoded = _encoder.encode(body)
+    return HEADER.pack(len(encoded), kind, job) + encoded
 
 
 def raw_header(job: int, size: int) -> bytes:
@@ -245,9 +246,10 @@ def read_report(body: bytes, titles: Mapping[str, str] = TITLES) -> Report:
     for line in result.lines:
         if titles.get(line.kind) != line.title and not _is_named_finding(line, titles):
             raise FrameError("a finding that is not in the registry")
-    if any(len(outcome.stage) > _MAX_STAGE or not outcome.stage.isprintable() for outcome in result.outcomes):
-        raise FrameError("a stage with a name that no stage has")
-    numbers: list[float] = [result.score, *(file.size for file in result.files)]
+    for outcome in result.outcomes:
+        if len(outcome.stage) > _MAX_STAGE or not outcome.stage.isprintable():
+            raise FrameError("a stage with a name that no stage has")
+    numbers: list[float] = [result.score, *[file.size for file in result.files]]
     for line in result.lines:
         numbers += (line.weight, line.counted, line.strength)
     for number in numbers:
