@@ -1,6 +1,8 @@
 """Memory of each process of the service by the number of messages that it has analysed, with real mail.
 
-USS is what a process has to itself and what its end would free; PSS has its part of what it shares as well. Processes
+USS is what a process has to itself and what its end would free; PSS has its part of what it shares as well. Both have
+the pages of files that it has mapped, such as those of the database that it has read, which the system takes back when
+it needs them; "own" is its part of the memory that no file has, and only that can leak. Processes
 are told apart as `ps` shows them: the one that serves (or the parent, its fronts and the writer), the loader, and the
 workers. Between the readings, real messages are sent over eight connections, over and over; before each reading the
 service is left alone until it has given back what is free of its heap. `--messages 100000 --readings 20` shows whether
@@ -42,6 +44,7 @@ class Reading(NamedTuple):
     name: str
     uss: int
     pss: int
+    own: int
 
 
 def run() -> str:
@@ -81,9 +84,8 @@ def read_memory(process: psutil.Process) -> list[Reading]:
     for member in family(process):
         try:
             rollup = Path(f"/proc/{member.pid}/smaps_rollup").read_text()
-            found.append(
-                Reading(_name(member, process), _sum(rollup, "Private_Clean", "Private_Dirty"), _sum(rollup, "Pss"))
-            )
+            uss = _sum(rollup, "Private_Clean", "Private_Dirty")
+            found.append(Reading(_name(member, process), uss, _sum(rollup, "Pss"), _sum(rollup, "Pss_Anon")))
         except (psutil.Error, OSError):
             continue
     return sorted(found, key=lambda each: (each.name, -each.uss))
@@ -106,7 +108,7 @@ def _table(fronts: int, found: dict[int, list[Reading]]) -> str:
     kinds = list(dict.fromkeys(each.name for readings in found.values() for each in readings))
     lines = [
         f"| {fronts} front{'s' * (fronts > 1)}, MB | "
-        + " | ".join(f"{kind} USS, PSS" for kind in kinds)
+        + " | ".join(f"{kind} USS, PSS, own" for kind in kinds)
         + " | all PSS |"
     ]
     lines.append("|---|" + "---:|" * (len(kinds) + 1))
@@ -120,19 +122,19 @@ def _table(fronts: int, found: dict[int, list[Reading]]) -> str:
 
 
 def _cell(readings: list[Reading]) -> str:
-    return " / ".join(f"{each.uss / MEGABYTE:.1f}, {each.pss / MEGABYTE:.1f}" for each in readings)
+    return " / ".join(", ".join(f"{size / MEGABYTE:.1f}" for size in each[1:]) for each in readings)
 
 
 def _describe_growth(kinds: list[str], found: dict[int, list[Reading]]) -> list[str]:
-    """Say how the memory of each kind grows over the second half of the readings."""
+    """Say how the own memory of each kind grows over the second half of the readings."""
     counts = list(found)
     step = (counts[-1] - counts[0]) / (len(counts) - 1)
     half = counts[len(counts) // 2 :]
     said = []
     for kind in kinds:
-        sizes = [float(sum(each.uss for each in found[count] if each.name == kind)) for count in half]
+        sizes = [float(sum(each.own for each in found[count] if each.name == kind)) for count in half]
         said.append(f"{kind}: {slope(sizes) / step * 1000:.1f} KB for each 1,000 messages")
-    return ["Growth over the second half: " + ", ".join(said) + "."]
+    return ["Growth of own memory over the second half: " + ", ".join(said) + "."]
 
 
 def main() -> None:
