@@ -1,6 +1,6 @@
 """Fuzz targets: the readers of messages, and of the records and fields that authenticate them."""
 
-from bench.fuzz import readers, seeds
+from bench.fuzz import native_twins, readers, seeds
 from bench.fuzz.seeds import formats, lines
 from bench.fuzz.target import Target
 from gatepost.auth import dmarc, results
@@ -19,7 +19,8 @@ MAIL: tuple[Target, ...] = (
     Target("attached-messages", find_reported_messages, seeds.messages),
     Target("saved-messages", open_saved_message, seeds.saved_messages),
     Target("part-places", readers.find_part_places, seeds.messages),
-    Target("native-twins", readers.compare_native, seeds.messages, cheap=True),
+    Target("native-twins", native_twins.compare_native, seeds.messages, cheap=True),
+    Target("native-text-twins", native_twins.compare_native_texts, seeds.native_texts, cheap=True),
     Target("html", lambda data: readers.read_part(data, "text/html"), seeds.pages),
     Target(
         "plain-text",

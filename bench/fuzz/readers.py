@@ -27,16 +27,13 @@ from gatepost.guard.answers.dns import build_question, is_reply, read_reply
 from gatepost.lists.catalogue import LISTS
 from gatepost.lists.entries import MAX_ENTRY
 from gatepost.lists.links import list_url_keys
-from gatepost.mail import headers, mime, reader
-from gatepost.mail.budget import ReadBudget
 from gatepost.mail.encodings import charset, embedded, outlook, transfer
 from gatepost.mail.html import large_pages
-from gatepost.mail.html.document import BREAK
 from gatepost.mail.html.style import StyleSheets, parse_style
-from gatepost.mail.links import _ENDINGS_WITH_PATH, find_link_words, unwrap
-from gatepost.mail.message import Envelope, Field, Message, Part
+from gatepost.mail.links import unwrap
+from gatepost.mail.message import Envelope, Message, Part
 from gatepost.mail.part_places import find_parts
-from gatepost.mail.reader import find_content_field, read
+from gatepost.mail.reader import read
 from gatepost.mail.text import TextReader
 from gatepost.milter.session import (
     Command,
@@ -67,7 +64,6 @@ from gatepost.smtp.content import DotStream, DotStuffer, normalise_line_ends
 from gatepost.smtp.delivery_log import find_queue_id, render_reply
 from gatepost.smtp.replies import ReplyReader, pass_on
 from gatepost.smtp.trace import read_header
-from gatepost.speedups import native
 from gatepost.stages import Context
 from gatepost.urls import parse_url
 from gatepost.workers import protocol
@@ -89,55 +85,6 @@ def read_reports(data: bytes) -> list[DomainReport]:
 
 def decode_text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
-
-
-def compare_native(data: bytes) -> object:
-    """Give any bytes to the native functions that read mail and to their Python twins, which must agree."""
-    if not native:
-        return None
-    text, half = data.decode("latin-1"), len(data) // 2
-    names = frozenset(data[half:].split(b"-")[:4])
-    flat = decode_text(data).encode("ascii", "replace").decode("ascii")
-    pairs = [
-        (each.split_fields(data, 0, 65_536, 1 << 20, 50, Field, str.lower), each.find_segments(data, len(data), 9))
-        for each in (native, _Twins)
-    ]
-    pairs += [
-        (each.find_delimiter(data, 0, names, frozenset(), tuple(names), 9), each.find_content_field(data, 0, half))
-        for each in (native, _Twins)
-    ]
-    pairs += [(each.squeeze(text, True), each.link_words(flat, _ENDINGS_WITH_PATH)) for each in (native, _Twins)]
-    for ours, twins in zip(pairs[::2], pairs[1::2], strict=True):
-        if ours != twins:
-            raise AssertionError(f"{ours!r} is not {twins!r}")
-    _compare_ordinary(data)
-    return pairs
-
-
-def _compare_ordinary(data: bytes) -> None:
-    """A message that the native pass reads whole has the same parts for `MessageParts`, for the same work."""
-    budget, other = ReadBudget(), ReadBudget()
-    found = reader.read_ordinary(data, budget)
-    if found is None:
-        return
-    parts = reader.MessageParts(data, other)
-    if found != (parts.root.entity.headers, parts.root.start, parts.flat) or other.defects or budget.work != other.work:
-        raise AssertionError(f"{found!r} is not {parts.flat!r}")
-
-
-class _Twins:
-    split_fields = staticmethod(headers.split_fields)
-    find_segments = staticmethod(reader.find_segments)
-    find_delimiter = staticmethod(mime.find_delimiter)
-    find_content_field = staticmethod(find_content_field)
-
-    @staticmethod
-    def squeeze(text: str, _with_breaks: bool) -> str:
-        return "\n".join([" ".join(words) for line in text.split(BREAK) if (words := line.split())])
-
-    @staticmethod
-    def link_words(text: str, _endings: frozenset[str]) -> list[tuple[int, int]]:
-        return find_link_words(text)
 
 
 def read_file(kind: str, name: str, *, native: bool = False) -> Run:

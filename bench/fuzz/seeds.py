@@ -99,6 +99,18 @@ def messages() -> list[bytes]:
     return [*made, documents.eml("a.zip", PAYLOAD), documents.web_archive("a.js", PAYLOAD), signed_message()]
 
 
+def native_texts() -> list[bytes]:
+    """Return messages, pages and letters with what the native functions look for in text: numbers for people only,
+    spelled words, addresses, quoted lines, letters that are not ASCII."""
+    made = lines(
+        "call (8o5) 5s5-0100 or eight zero five, five five five, zero one zero zero",
+        "v.i.a.g.r.a f r e e p i l l s e-mail E-MAIL \U0001d400\u0430\u200b\u00ad caf\u00e9 Stra\u00dfe \u4e2d\u6587",
+        'On Monday Ann wrote:\n> quoted\n-- \nAnn <ann@a.example>, "Bob, B." <b@b.example>; www.x.example/a',
+        "<script>a</script><SVG ><iframe src=a><p class=\"x\" style='a'>&lt;script onload=expression(a)</p><math>",
+    )
+    return [*made(), *pages(), *messages()[:12]]
+
+
 def saved_messages() -> list[bytes]:
     """Return messages as Outlook saves them, with a header section, bodies and an attachment."""
     header = "From: a@a.example\r\nSubject: x\r\nContent-Type: text/html;\r\n charset=utf-8\r\n\r\n"

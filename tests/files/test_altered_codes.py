@@ -12,7 +12,7 @@ import pytest
 import zxingcpp
 from PIL import Image, ImageChops, ImageDraw, ImageFilter, ImageOps
 
-from gatepost.files import pictures
+from gatepost.files import pictures, qr_codes
 from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import MAX_SMALL_IMAGES, File, UnpackBudget
 from gatepost.files.walk import find_files
@@ -192,6 +192,40 @@ def test_pictures_without_a_code_cost_a_few_looks(monkeypatch: pytest.MonkeyPatc
     looks.clear()
     find(*(save(Image.new("L", (30, 30), number), number) for number in range(100)))
     assert len(looks) <= MAX_SMALL_IMAGES
+
+
+def test_readings_of_one_picture_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[tuple[int, int]] = []
+    real = pictures.find_codes
+
+    def look(image: Image.Image) -> list[str]:
+        looks.append(image.size)
+        return real(image)
+
+    def make_reading(label: str, content: bytes) -> File:
+        return File(f"1.2{label}/a.gif", content, "gif", sha256(content).hexdigest(), ("a.gif",))
+
+    out = io.BytesIO()
+    Image.effect_noise((300, 200), 60).save(out, "GIF")
+    whole = out.getvalue()
+    first = make_reading("", whole)
+    tails = [make_reading("~to-padding", whole[:-1]), make_reading("~padding-ignored", whole[:-1] + b"\x0e\xc0")]
+    monkeypatch.setattr(pictures, "find_codes", look)
+    monkeypatch.setattr(qr_codes, "find_codes", look)
+    find(first)
+    once = len(looks)
+    find_qr_codes((make_reading("", whole + b"\0"), *tails))
+    assert len(looks) == 2 * once
+    # One that shows something else is looked at.
+    find_qr_codes((first, make_reading("~to-padding", whole[:-60])))
+    assert len(looks) > 2 * once
+
+
+def test_a_code_in_the_last_bytes_of_one_reading_is_read() -> None:
+    file = save(draw())
+    hidden = File("1/a.png", file.content[:-40], "png", "1" * 64, ("a.png",))
+    other = File("1~padding-ignored/a.png", file.content, "png", "2" * 64, ("a.png",))
+    assert find(hidden, other) == {"evil.example"}
 
 
 def svg(inner: str, head: str = "") -> str:

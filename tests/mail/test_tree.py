@@ -335,3 +335,45 @@ def test_a_part_behind_many_lines_that_could_begin_one_is_found() -> None:
     parts, defects = read(HEAD + b"Content-Type: multipart/mixed; boundary=b\r\n\r\n" + b" --x\r\n" * 5_000 + hidden)
     assert any("a.exe" in part.names for part in parts)
     assert "limit:alternatives" not in defects
+
+
+# A carriage return by itself, for which mail programs part ways: such a message is read a second time.
+_ODD_FIELD = b"X-Mailer: a\rb\r\n"
+_QUOTED = (
+    b"Content-Type: text/html\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n<p>caf=C3=A9 =3D =E2=82=AC=20\r\n"
+)
+
+
+def _list_other_readings(raw: bytes) -> list[tuple[str, bytes]]:
+    return [(part.path.partition("-")[2], part.content) for part in read(raw)[0] if "~" in part.path]
+
+
+@pytest.mark.parametrize("boundary", [b"b", b"----=_Part_1.2", b"=_?:=3D"])
+@pytest.mark.parametrize(
+    ("label", "part"), [("quoted-printable", _QUOTED), ("base64", _FIELDS[1] + b"\r\n\r\n" + CODED)]
+)
+def test_the_line_that_ends_a_multipart_is_not_read_in_every_way(label: str, part: bytes, boundary: bytes) -> None:
+    raw = _ODD_FIELD + multipart(b"\r\ntext", part, boundary=boundary)
+    inner = b"Content-Type: multipart/alternative; boundary=in\r\n\r\n--in\r\n" + part + b"\r\n--in--\r\n"
+    for message in (raw, _ODD_FIELD + multipart(inner, boundary=boundary)):
+        assert "mime:bare-cr" in read(message)[1]
+        assert {name for name, _ in _list_other_readings(message)} <= {label}
+
+
+def test_what_is_broken_before_or_after_the_line_that_ends_a_multipart_is_read_in_every_way() -> None:
+    odd = _ODD_FIELD + multipart(_QUOTED, boundary=b"=_1")
+    dropped = "quoted-printable-equals-dropped"
+    assert dropped in dict(_list_other_readings(odd.replace(b"<p>", b"<p =x>")))
+    after = dict(_list_other_readings(odd + b"=3Ca href=3Dhttps://e.example>\r\n"))
+    assert b"<a href=https://e.example>" in after[dropped]
+    # Of two boundaries each may be the one that a program believes, and then the other is content.
+    assert dropped in dict(_list_other_readings(odd.replace(b'boundary="=_1"', b'boundary="=_1"; boundary="=_2"')))
+
+
+def test_undeclared_quoted_printable_is_told_from_links() -> None:
+    links = b"<p><a href='https://e.example/?a=x&b=y&id=20&c=z&d=q'>a</a>" * 9
+    for declared, body, is_decoded in ((b"", links, False), (b"", b"caf=C3=A9 =E2=82=AC =3D =20", True)):
+        raw = _ODD_FIELD + multipart(b"Content-Type: text/html\r\n" + declared + b"\r\n" + body)
+        assert bool(_list_other_readings(raw)) == is_decoded
+    encoding = b"Content-Transfer-Encoding: x; quoted-printable\r\n"
+    assert _list_other_readings(_ODD_FIELD + multipart(b"Content-Type: text/html\r\n" + encoding + b"\r\n" + links))

@@ -176,6 +176,7 @@ SMALL_COPIES = (100, 66, 50)  # in a copy that is much smaller, modules that are
 MIN_PIECE, MAX_PIECE = 12, 800
 # So many pictures a worker remembers, if what they show is short; most show no code at all.
 MAX_KNOWN, MAX_KNOWN_TEXT = 512, 1_000
+MAX_TAIL = 64  # so many bytes two readings of one picture may differ in, at the end
 MAX_SCANS = 64  # an honest JPEG has ten; each may go over the whole picture and cost five bytes
 
 _IMAGE_FORMATS: dict[str, type[ImageFile.ImageFile]] = {
@@ -288,6 +289,34 @@ def _decode_codes(file: File) -> tuple[tuple[str, ...], str]:
         except Exception as stop:  # noqa: BLE001  a decoder may stumble over a broken picture in any way it likes
             fault = type(stop).__name__
     return tuple(codes), fault
+
+
+def shows_same(file: File, other: File) -> bool:
+    """Return whether two pictures show the same dots and differ in their last bytes at most. So do the readings of a
+    picture whose base64 is broken at its end, and one of them is enough to look at."""
+    size = min(len(file.content), len(other.content)) - MAX_TAIL
+    if file.type != other.type or abs(len(file.content) - len(other.content)) > MAX_TAIL:
+        return False
+    if size <= 0 or file.content[:size] != other.content[:size]:
+        return False
+    dots = _decode_dots(file)
+    return dots is not None and dots == _decode_dots(other)
+
+
+def _decode_dots(file: File) -> tuple[object, ...] | None:
+    """Return all that a still picture shows; None for one that moves or is broken."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with open_image(file.content, file.type) as image:
+                if getattr(image, "is_animated", False):
+                    return None
+                dots = image.tobytes()
+                return image.mode, image.size, image.getpalette(), image.info.get("transparency"), dots
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001  a decoder may stumble over a broken picture in any way it likes
+            return None
 
 
 def decode_small(file: File) -> Image.Image | None:

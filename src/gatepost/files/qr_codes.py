@@ -32,6 +32,7 @@ from gatepost.files.pictures import (
     find_codes_in_pages,
     is_image_type,
     make_code_contents,
+    shows_same,
 )
 from gatepost.files.svg_drawing import draw_svg
 from gatepost.files.values import Contents, File, Trait, UnpackBudget
@@ -525,8 +526,13 @@ def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -
     texts = 0
     for file in files:
         found = known.get(file.sha256)
+        is_image = is_image_type(file.type)
+        if is_image and found is None and "~" in file.path and any(shows_same(file, seen[place]) for place in pieces):
+            # Another reading of a picture that shows nothing.
+            seen.append(file)
+            continue
         if found is None:
-            if is_image_type(file.type):
+            if is_image:
                 found = find_codes_in_image(file, budget)
             elif finder := _FINDERS.get(file.type):
                 found = finder(file, budget)
@@ -539,7 +545,7 @@ def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -
                 seen.append(file)
                 continue
             known[file.sha256] = found
-        if is_image_type(file.type) and not found.traits and not found.unread:
+        if is_image and not found.traits and not found.unread:
             pieces.append(len(seen))
         seen.append(_add_findings(file, found))
     for place, found in list(find_codes_in_sheets(seen)) if any(file.within for file in seen) else ():

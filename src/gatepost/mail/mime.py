@@ -489,6 +489,11 @@ class MimeTree:
         self._open(0, path, depth, "text/plain")
         self._scan()
 
+    def list_closings(self) -> frozenset[bytes]:
+        """Return the boundaries that have ended, of multiparts for which only one was declared."""
+        ended = (node.entity.boundaries for node in self.nodes if node.ended)
+        return frozenset(names[0].encode("utf-8", "replace").rstrip(b" \t\r") for names in ended if len(names) == 1)
+
     def _open(self, position: int, path: str, depth: int, default: str, parent: MimeNode | None = None) -> None:
         """Open the entity at `position`, and those that begin right inside it."""
         budget = self._budget

@@ -18,7 +18,7 @@ look like. It runs only where the ordinary reading met something odd, and gives 
 import re
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import islice
 
 import msgspec
@@ -67,6 +67,11 @@ _FIELD = re.compile(
 _EMPTY_LINE = re.compile(rb"\r\n[ \t]*\r\n|\n[ \t]*\n|\r[ \t]*\r(?!\n)")
 _ENCODING = re.compile(rb"encoding[^\r\n]*[\r\n]*[^\r\n:]*")
 _ESCAPE = re.compile(rb"=[0-9A-Fa-f]{2}")
+_NO_ESCAPE = re.compile(rb"=(?![0-9A-Fa-f]{2}|[ \t]*+(?:[\r\n]|\Z))")
+# Content that no header calls quoted-printable may be so where escapes are that much more than equals signs that begin
+# none: links in pages and letters have `=20` by chance, too.
+_ESCAPES_TO_OTHERS = 4
+_MOST_CLOSINGS, _LONGEST_CLOSING = 20, 1_024
 _LONGEST_HEADER = 32_768
 _MOST_SEGMENTS = 500
 _MOST_CANDIDATES = 200_000
@@ -94,8 +99,9 @@ class RereadContent(msgspec.Struct, frozen=True):
     charset: str | None = None
 
 
-def reread(source: bytes, budget: ReadBudget) -> Iterator[RereadContent]:
-    """Yield everything that the suspicious reading decodes or names in a source."""
+def reread(source: bytes, budget: ReadBudget, closings: Container[bytes] = ()) -> Iterator[RereadContent]:
+    """Yield everything that the suspicious reading decodes or names in a source. `closings` are boundaries that have
+    ended in it."""
     starts: list[int] = [0]
     ends: list[int] = []
     end = _find_reread_end(source)
@@ -109,7 +115,7 @@ def reread(source: bytes, budget: ReadBudget) -> Iterator[RereadContent]:
         ends.append(dashes)
     for start, end in zip(starts, [*ends, len(source)], strict=True):
         budget.work.segments += 1
-        yield from _reread_segment(source, start, end, budget)
+        yield from _reread_segment(source, start, end, closings, budget)
 
 
 def find_segments(source: bytes, limit: int, most: int) -> list[tuple[int, int]]:
@@ -129,6 +135,18 @@ def _find_reread_end(source: bytes) -> int:
     return beyond.start() if beyond else _MOST_BYTES
 
 
+def _find_closing(source: bytes, start: int, end: int, closings: Container[bytes]) -> int:
+    """Return where a segment ends before lines that close a multipart, if nothing follows them; else its end."""
+    for _ in range(_MOST_CLOSINGS):
+        tail = source[max(start, end - _LONGEST_CLOSING) : end].rstrip()
+        line_start = max(tail.rfind(b"\n"), tail.rfind(b"\r")) + 1
+        line = tail[line_start:]
+        if not line_start or not line.startswith(b"--") or not line.endswith(b"--") or line[2:-2] not in closings:
+            break
+        end = max(start, end - _LONGEST_CLOSING) + line_start
+    return end
+
+
 def is_line_start(source: bytes, place: int) -> bool:
     """Return whether nothing but white space stands between a place and the line end before it, whatever kind
     that is."""
@@ -136,7 +154,9 @@ def is_line_start(source: bytes, place: int) -> bool:
     return not before or before[-1] in b"\r\n\0"
 
 
-def _reread_segment(source: bytes, start: int, end: int, budget: ReadBudget) -> Iterator[RereadContent]:
+def _reread_segment(
+    source: bytes, start: int, end: int, closings: Container[bytes], budget: ReadBudget
+) -> Iterator[RereadContent]:
     head_end = start
     while field := _FIELD.match(source, head_end, min(end, start + _LONGEST_HEADER)):
         head_end = field.end()
@@ -148,26 +168,33 @@ def _reread_segment(source: bytes, start: int, end: int, budget: ReadBudget) -> 
         return
     empty = _EMPTY_LINE.search(source, max(start, head_end - 2), end)
     kind, names, charset = _describe_head(head)
+    closing = _find_closing(source, head_end, end, closings)
     places = [head_end] if empty is None or not source[head_end : empty.start()].strip() else [head_end, empty.end()]
     for place in places:
-        for label, content in _decode_segment(head.lower(), source[place:end]):
+        for label, content in _decode_segment(head.lower(), source[place:end], max(0, end - closing)):
             if content:
                 yield RereadContent(label, kind, names, content, charset)
 
 
-def _decode_segment(head: bytes, body: bytes) -> Iterator[tuple[str, bytes]]:
+def _decode_segment(head: bytes, body: bytes, closing: int) -> Iterator[tuple[str, bytes]]:
+    """Yield what a segment is in each encoding that it may have; the last `closing` bytes are lines that close
+    multiparts. Boundaries have equals signs and dashes: where nothing else is broken, to read these in other ways as
+    well says nothing new."""
     declared = b" ".join(_ENCODING.findall(head))
     encodings = dict.fromkeys(name for hint, name in _HINTS if hint in declared)
     if is_likely_base64(body):
         encodings["base64"] = None
-    if len(_ESCAPE.findall(body[:4096])) > 3:
+    sample = body[:4096]
+    escapes = len(_ESCAPE.findall(sample))
+    if escapes > 3 and escapes >= _ESCAPES_TO_OTHERS * len(_NO_ESCAPE.findall(sample)):
         encodings["quoted-printable"] = None
     for encoding in encodings:
         decoded = decode_body(body, encoding)
         yield encoding, decoded.content
-        if not decoded.whole:
-            for label, content in reread_body(body, encoding):
-                yield f"{encoding}-{label}", content
+        if decoded.whole or (closing and decode_body(body[: len(body) - closing], encoding).whole):
+            continue
+        for label, content in reread_body(body, encoding):
+            yield f"{encoding}-{label}", content
     if b"name" in head:
         yield "as-is", body.strip(b"\r\n")
 
@@ -517,7 +544,7 @@ class MessageParts:
                 continue
             if known is None:
                 known = {part.content.strip() for part in self.flat if part.content}
-            for other in reread(tree.source, self._budget):
+            for other in reread(tree.source, self._budget, tree.list_closings()):
                 if other.content.strip() in known and names.issuperset(other.names):
                     continue
                 if other.label == "as-is" and names.issuperset(other.names):

@@ -155,4 +155,4 @@ COMMANDS = st.sampled_from(
 @given(st.lists(COMMANDS, max_size=6))
 def test_commands_that_a_look_leaves_out_fetch_nothing(pieces: list[str]) -> None:
     text = "".join(pieces)
-    assert system_settings._may_fetch(text) or not system_settings._FETCHES_AND_RUNS.search(text)
+    assert system_settings._find_fetching(text) or not system_settings._FETCHES_AND_RUNS.search(text)

@@ -5,6 +5,7 @@ are looked for where a program runs them by itself: when a folder is opened, a p
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from html import unescape
 from itertools import islice
@@ -52,6 +53,7 @@ _FETCHING_WORDS = (
     *("curl", "wget", "fetch", "/dev/tcp/", "base64", "powershell", "pwsh", "mshta", "certutil", "bitsadmin"),
     *("regsvr32", "rundll32", "iex", "invoke-expression"),
 )
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 class StartedCommand(msgspec.Struct, frozen=True):
@@ -164,20 +166,37 @@ def _find_started(file: File, text: str) -> Iterator[str]:
     for row in _STARTED:
         if not row.is_for(file, text):
             continue
-        if row.only_fetching and not _may_fetch(text):
+        marks = _find_fetching(text) if row.only_fetching else []
+        if row.only_fetching and not marks:
             continue
         for match in islice(row.command.finditer(text), MAX_LINES):
-            if row.only_fetching and not _may_fetch(match.group(1)):
+            if row.only_fetching and not _has_mark(marks, *match.span(1)):
                 continue
             command = unescape(_TAG.sub(" ", match.group(1))).strip()
             if command and (not row.only_fetching or _FETCHES_AND_RUNS.search(command)):
                 yield command
 
 
-def _may_fetch(text: str) -> bool:
-    """Return whether a command in a text may fetch something and run it. What is written with references to characters,
-    or not in ASCII, is not told from its words."""
-    if "&" in text or not text.isascii():
-        return True
+def _find_fetching(text: str) -> list[int]:
+    """Return where something in a text may belong to a command that fetches something and runs it, in order. What is
+    written with references to characters, or not in ASCII, is not told from its words."""
     low = text.lower()
-    return ("-e" in low and "nc" in low) or any(word in low for word in _FETCHING_WORDS)
+    if len(low) != len(text):
+        return list(range(len(text)))
+    places = [place for word in ("&", "-e", *_FETCHING_WORDS) for place in _find_all(low, word)]
+    if not text.isascii():
+        places += (match.start() for match in _NOT_ASCII.finditer(text))
+    return sorted(places)
+
+
+def _find_all(text: str, word: str) -> Iterator[int]:
+    place = text.find(word)
+    while place >= 0:
+        yield place
+        place = text.find(word, place + 1)
+
+
+def _has_mark(marks: list[int], start: int, end: int) -> bool:
+    """Return whether one of the places lies within a command."""
+    place = bisect_left(marks, start)
+    return place < len(marks) and marks[place] < end

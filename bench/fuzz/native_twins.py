@@ -1,0 +1,135 @@
+"""The native functions beside their Python twins, for any bytes: whatever they are given, both must say the same."""
+
+from collections.abc import Callable, Iterator
+
+from gatepost.checks import phrases, triggers
+from gatepost.checks.text import advertising, fraud
+from gatepost.files import qr_codes, walk
+from gatepost.files.archives.passwords import PasswordCandidates
+from gatepost.files.file_types import identify
+from gatepost.files.values import File, UnpackBudget
+from gatepost.mail import addresses, headers, links, mime, reader
+from gatepost.mail.budget import ReadBudget
+from gatepost.mail.html import active, document, limits
+from gatepost.mail.message import DRAWS, EMBEDS, IS_HTML, Field, Message, Part
+from gatepost.near_duplicates import RUN, find_smallest_hashes
+from gatepost.speedups import native
+from gatepost.textmodel import learnt, words
+
+Pair = tuple[str, object, object]
+MOST_WORDS = 60
+_FIELD_SIGNS = ({"x-mailer": 2, "to": 1 << 50}, {"from": b"From", "to": b"To"}, 1 << 40)
+
+
+def compare_native(data: bytes) -> object:
+    """Give any bytes to the native functions that read mail and to their twins."""
+    return _compare(data, _pair_bytes)
+
+
+def compare_native_texts(data: bytes) -> object:
+    """Give any text to the native functions that read text and pages, and to their twins."""
+    return _compare(data, _pair_texts)
+
+
+def _compare(data: bytes, pair: Callable[[bytes], Iterator[Pair]]) -> object:
+    if not native:
+        return None
+    found: list[object] = []
+    for name, ours, twins in pair(data):
+        if ours != twins:
+            raise AssertionError(f"{name}: {ours!r} is not {twins!r}")
+        found.append(ours)
+    return found
+
+
+def _pair_bytes(data: bytes) -> Iterator[Pair]:
+    half = len(data) // 2
+    names = frozenset(data[half:].split(b"-")[:4])
+    given = (data, 0, 65_536, 1 << 20, 50, Field, str.lower)
+    fields = headers.split_fields(*given)
+    yield "split_fields", native.split_fields(*given), fields
+    if fields is not None:
+        found = triggers.find_field_signs(fields[0], *_FIELD_SIGNS)
+        yield "field_signs", native.field_signs(fields[0], *_FIELD_SIGNS), found
+    yield "find_segments", native.find_segments(data, len(data), 9), reader.find_segments(data, len(data), 9)
+    sought = (data, 0, names, frozenset[bytes](), tuple(names), 9)
+    yield "find_delimiter", native.find_delimiter(*sought), mime.find_delimiter(*sought)
+    yield "find_content_field", native.find_content_field(data, 0, half), reader.find_content_field(data, 0, half)
+    yield "look_for_cells", native.look_for_cells(data), qr_codes.look_for_cells(data)
+    yield from _pair_ordinary(data)
+    for kind in ("text/plain", "text/html"):
+        yield f"content_signs of {kind}", _find_left_out(data, kind), []
+
+
+def _pair_ordinary(data: bytes) -> Iterator[Pair]:
+    """A message that the native pass reads whole has the same parts for `MessageParts`, for the same work."""
+    budget, other = ReadBudget(), ReadBudget()
+    found = reader.read_ordinary(data, budget)
+    if found is None:
+        return
+    parts = reader.MessageParts(data, other)
+    yield "read_ordinary", found, (parts.root.entity.headers, parts.root.start, parts.flat)
+    yield "work of read_ordinary", budget.work, other.work
+    yield "defects of an ordinary message", other.defects, []
+
+
+def _find_left_out(content: bytes, kind: str) -> list[str]:
+    """Return what readers find in content in which `content_signs` has seen nothing for them."""
+    signs, budget = native.content_signs(content), ReadBudget()
+    left_out: list[str] = []
+    if not signs & EMBEDS:
+        entity = mime.Entity(types=(kind,))
+        left_out += ("embedded" for _ in reader._find_embedded("1", entity, content, budget))  # noqa: SLF001
+        left_out += (str(defect) for defect in budget.defects)
+    plain = File("1", content, identify(content), "", (), kind, shown=True)
+    if not signs & DRAWS and qr_codes.may_draw_code(plain):
+        left_out.append("drawing")
+    if walk._sort_body(Part("1", content_type=kind, content=content, signs=signs)):  # noqa: SLF001
+        if plain.type != ("html" if signs & IS_HTML else "text"):
+            left_out.append(plain.type)
+        opened = walk._unpack_file(plain, 0, UnpackBudget(), PasswordCandidates(Message()))  # noqa: SLF001
+        if opened is not walk._NOTHING:  # noqa: SLF001
+            left_out.append("members")
+    return left_out
+
+
+def _pair_texts(data: bytes) -> Iterator[Pair]:
+    for text in (data.decode("utf-8", "replace"), data.decode("latin-1")):
+        yield from _pair_text(text)
+        yield from _pair_page(text)
+    flat = data.decode("ascii", "replace").encode("ascii", "replace").decode("ascii")
+    yield "link_words", native.link_words(flat, links._ENDINGS_WITH_PATH), links.find_link_words(flat)  # noqa: SLF001
+    yield "fold_ascii", native.fold_ascii(flat), phrases.fold_plain(flat)
+
+
+def _pair_text(text: str) -> Iterator[Pair]:
+    squeezed = "\n".join([" ".join(line.split()) for line in text.split(document.BREAK) if line.strip()])
+    yield "squeeze", native.squeeze(text, True), squeezed
+    yield "squeeze without breaks", native.squeeze(text, False), " ".join(text.split())
+    yield "written_words", words._written_words(text), words.find_written_words(text)  # noqa: SLF001
+    parts = native.split_words(text)
+    yield "split_words", parts, words._WORD.findall(text)  # noqa: SLF001
+    few = parts[:MOST_WORDS]
+    yield "smallest_hashes", native.smallest_hashes(few, RUN, 8, 5), find_smallest_hashes(few, 8, 5)
+    short = [*dict.fromkeys("0" * min(len(word), 9) if word.isdigit() else word for word in few)][:40]
+    row = native.feature_row(few, 40, few[:3])
+    yield "feature_row", row, learnt.pack_row([*short, *few[:3]]) if row is not None else None
+    yield "transliterate", phrases.fold(text), phrases.fold_any(text)
+    yield "spelled_places", native.spelled_places(text), advertising.find_spelled_places(text)
+    yield "has_long_run", native.has_long_run(text, 12), advertising.has_long_run(text, 12)
+    folded = phrases.fold(text)
+    left_out = "" if native.may_spell_number(folded) else fraud.search_disguised_number(folded)
+    yield "may_spell_number", left_out, ""
+    yield "ordinary_addresses", addresses.parse_addresses(text, 9), addresses.parse_any_addresses(text, 9)
+    pieces = text.split("\n")
+    yield "edge_words", links.find_cut_words(pieces), links.find_cut_words_of(pieces)
+
+
+def _pair_page(html: str) -> Iterator[Pair]:
+    yield "has_invisible", native.has_invisible(html), document.has_invisible(html)
+    yield "page_signs", native.page_signs(html), document.find_page_signs(html)
+    yield "has_latent_marks", native.has_latent_marks(html), active.has_latent_marks(html)
+    yield "is_harmless", native.is_harmless(html, 40, 50), limits.is_harmless(html, 40, 50)
+    for tag in html.split("<")[:MOST_WORDS]:
+        inside = tag.partition(">")[0]
+        yield "parse_tag", native.parse_tag(inside), document.parse_tag(inside)
