@@ -518,6 +518,12 @@ def test_the_same_tags(name: str, attributes: list[tuple[str, str, str]], rest: 
     assert native.parse_tag(text) == document.parse_tag(text)
 
 
+@pytest.mark.parametrize("text", ['p s="', 'p s="x" t="', 'p s="x" t=', "p s"])
+def test_a_tag_that_is_not_whole_is_none(text: str) -> None:
+    assert native.parse_tag(text) is None
+    assert document.parse_tag(text) is None
+
+
 @given(st.text("ab.:/ \n\u2003\x1cäw", max_size=30) | st.just(""))
 def test_the_same_words_at_edges(text: str) -> None:
     pieces = [text, text[::-1], text.replace(" ", "")]

@@ -20,7 +20,7 @@ from gatepost.checks.links.hosts import measure_mention
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
 from gatepost.lists.addresses import ProtectedName
-from gatepost.names import is_ip, is_mixed_script, normal_domain, org_domain, skeleton, unicode_domain
+from gatepost.names import is_ip, is_mixed_script, keep_answers, normal_domain, org_domain, skeleton, unicode_domain
 from gatepost.strengths import coefficients
 
 _SHORTEST_TYPO = 6
@@ -141,6 +141,7 @@ def _find_imitation(host: str, trusted: frozenset[str], protected: frozenset[Pro
     return find_known_imitation(host)
 
 
+@keep_answers
 def find_known_imitation(host: str) -> Imitation | None:
     """Return the well-known name that a host imitates, if any."""
     return None if "." not in host or is_ip(host) or is_genuine(host) else _compare(host, _KNOWN)
