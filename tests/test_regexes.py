@@ -386,3 +386,43 @@ def test_possessive_patterns_give_one_answer() -> None:
             given = text if is_text else text.encode("latin-1", "replace")
             assert bool(used.pattern.fullmatch(given)) == bool(whole.match(given)), (used.name, given)
     assert tried > 50
+
+
+_ONE_ITEM = {codes.LITERAL, codes.NOT_LITERAL, codes.IN, codes.ANY, codes.ATOMIC_GROUP}
+
+
+def test_possessive_repeats_are_of_characters_or_atomic_groups() -> None:
+    """In early releases of Python 3.11 (gh-106052; Debian 12's 3.11.2 is one) a group that is repeated possessively
+    takes what its last repeat had read when it failed: `(?:ab?c)*+` matches all of "aca", with `match` and `search`,
+    too. An atomic group as what is repeated, `(?>ab?c)*+`, puts the place back and means the same."""
+    assert [
+        used.name
+        for used in all_patterns()
+        for code, value in _nodes(parser.parse(used.pattern.pattern, used.pattern.flags & ~re.DEBUG))
+        if code is codes.POSSESSIVE_REPEAT and not (len(value[2]) == 1 and value[2][0][0] in _ONE_ITEM)
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "end"),
+    [
+        ("drop_in.requests._FROM", b"from: \r\n", 6),
+        ("files.documents.calendars._LINE", '":', None),
+        ("files.documents.encoded_data._RUN_END", b"B\n", 0),
+        ("files.documents.office_xml._ELEMENT", '<module"1.x:"\t\t">', None),
+        ("files.documents.web_page._SCRIPT", "<a:script>\n</<a:s", 11),
+        ("files.svg_drawing._TAG", '</a-a:a">', None),
+        ("mail.html.document._ATTRIBUTES", ' 1="', None),
+        ("mail.html.script._TOKEN", "_..a", 1),
+        ("mail.html.style._AT_BLOCK", "@{{", 2),
+        ("mail.links._LINK", "0a-À.À00.\rm", 8),
+        ("names._HOST", "-aa.aa. ", 6),
+        ("scanning.request._RECEIVED", b"\nreceived  :\t\r\n", 13),
+        ("urls._BARE", "-aa.-a./", None),
+    ],
+)
+def test_a_repeat_that_fails_takes_nothing(name: str, text: Any, end: int | None) -> None:
+    """What these took too much of on Debian 12's Python."""
+    (pattern,) = {used.pattern for used in all_patterns() if used.name == f"gatepost.{name}"}
+    match = pattern.match(text)
+    assert (match.end() if match else None) == end

@@ -40,7 +40,7 @@ MAX_TRIED = 1_000
 _AT = str.maketrans("＠﹫", "@@")
 _DOTS = str.maketrans("。．｡", "...")
 _LOCAL = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]+\Z")
-_HOST = re.compile(r"[\w-]++(?:\.[\w-]++)++")
+_HOST = re.compile(r"[\w-]++(?>\.[\w-]++)++")
 _QUOTED_ATOM = re.compile(r'"([\w.!#$%&\'*+/=?^`{|}~-]+)"\Z')
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _DOTTED = re.compile(r"[0-9.]{7,15}")

@@ -15,7 +15,7 @@ MAX_BASE = 2_048
 MAX_DATA = 256
 
 _SCHEME = re.compile(r"[\x00-\x20]*+([A-Za-z](?:[A-Za-z0-9+.\t\r\n-]){0,30}):")
-_BARE = re.compile(r"[\x00-\x20]*+(?:www\d{0,3}\.[^\s./\\]|[\w-]{1,63}+(?:\.[\w-]{1,63}+)++/)", re.IGNORECASE)
+_BARE = re.compile(r"[\x00-\x20]*+(?:www\d{0,3}\.[^\s./\\]|[\w-]{1,63}+(?>\.[\w-]{1,63}+)++/)", re.IGNORECASE)
 _BLANK = str.maketrans("", "", "\t\r\n")
 _HTTP = frozenset({"http", "https", "ftp", "ws", "wss"})
 

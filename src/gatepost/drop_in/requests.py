@@ -41,7 +41,7 @@ _TRACE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _RECIPIENTS = re.compile(rb"^x-envelope-to[ \t]*+:([^\r\n]{0,9999}+)", re.IGNORECASE | re.MULTILINE)
-_FROM = re.compile(rb"^from[ \t]*+:([^\r\n]{0,999}+(?:\r?\n[ \t][^\r\n]{0,999}+){0,9}+)", re.IGNORECASE | re.MULTILINE)
+_FROM = re.compile(rb"^from[ \t]*+:([^\r\n]{0,999}+(?>\r?\n[ \t][^\r\n]{0,999}+){0,9}+)", re.IGNORECASE | re.MULTILINE)
 _ADDRESS = re.compile(rb"[^\s<>\",;:()@]{1,256}@[^\s<>\",;:()@]{1,256}")
 _HEADER_END = re.compile(rb"\r?\n\r?\n")
 

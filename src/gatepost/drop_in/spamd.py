@@ -29,7 +29,7 @@ MAX_STARS = 50
 _REQUEST = re.compile(r"([A-Z_]{1,20}) SPAMC/(\d)\.(\d)")
 # Fields of a message that claim to tell a result, ours or that of a filter before.
 _CLAIM = re.compile(
-    rb"(?<=\n)(?:x-spam-|x-gatepost-)[!-9;-~]*+[ \t]*+:[^\r\n]*+(?:\r?\n[ \t][^\r\n]*+)*+\r?\n", re.IGNORECASE
+    rb"(?<=\n)(?:x-spam-|x-gatepost-)[!-9;-~]*+[ \t]*+:[^\r\n]*+(?>\r?\n[ \t][^\r\n]*+)*+\r?\n", re.IGNORECASE
 )
 _HEADER_END = re.compile(rb"(?:\A|\n)\r?\n")
 

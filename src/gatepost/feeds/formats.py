@@ -411,7 +411,7 @@ def _read_manifest(body: bytes, items: FeedItems) -> dict[str, int]:
     return found
 
 
-_STRING = r"'(?:[^'\\]|\\.)*+'"
+_STRING = r"'(?>[^'\\]|\\.)*+'"
 _TOKEN = re.compile(
     rf"""\s*+(?:(?P<string>{_STRING})|(?P<path>[a-z0-9-]++:[A-Za-z0-9_.'"\[\]*-]++)|(?P<sign>[\[\](),=])
     |(?P<word>[A-Za-z_]++))""",

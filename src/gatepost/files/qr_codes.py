@@ -52,7 +52,7 @@ MIN_SIDE = 21
 MIN_CELLS = 120
 SCALE = 4
 
-_EMPTY_CELL = re.compile(rb"<(?:td|th|div|span|[bipus]|em|a)\b[^<>]*+>(?:&nbsp;|\s){0,20}+(?=</|<t[dhr])")
+_EMPTY_CELL = re.compile(rb"<(?:td|th|div|span|[bipus]|em|a)\b[^<>]*+>(?>&nbsp;|\s){0,20}+(?=</|<t[dhr])")
 # Cells may hold a letter or two that nobody sees, where each of them has a colour of its own.
 _SHORT_CELL = re.compile(rb"<(?:td|th|div|span|[bipus]|em|a)\b[^<>]{0,200}background[^<>]{0,200}>[^<>]{1,2}</")
 _BLOCK = re.compile("[\u2580-\u259f\u25a0\u25fc\u2b1b\u26ab\u25cf\u2801-\u28ff]|##|@@|XX")

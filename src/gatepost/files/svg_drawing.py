@@ -29,7 +29,7 @@ _DARK = 128
 
 _TAG = re.compile(
     r"<(/?)(?:[\w.-]{1,20}:)?(svg|g|a|symbol|defs|use|rect|circle|ellipse|path|polygon|polyline|line|clipPath|mask|pattern|marker|style)\b"
-    r"((?:[^<>\"']++|\"[^\"<]*+\"|'[^'<]*+'){0,400}+)>",
+    r"((?>[^<>\"']++|\"[^\"<]*+\"|'[^'<]*+'){0,400}+)>",
     re.IGNORECASE,
 )
 _ATTRIBUTE = re.compile(r"([\w:-]{1,30})\s{0,5}=\s{0,5}(?:\"([^\"]*)\"|'([^']*)')")

@@ -121,7 +121,7 @@ _SPACES = re.compile(r"[\s\x00-\x1f\x7f]")
 _PLAIN_SENDER = re.compile(r"[a-z0-9.+_=-]+\Z")
 _NAMED = re.compile(r"[^<>]*+<\s*+([^<>]*[^<>\s])\s*+>\Z")
 _LINK = re.compile(r"[a-z][a-z0-9+.-]{0,30}://|mailto:", re.IGNORECASE)
-_QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"\Z')
+_QUOTED = re.compile(r'"[^"\\]*+(?>\\.[^"\\]*+)*+"\Z')
 # Signs that no mail program leaves in a local part that is not quoted (RFC 5322 section 3.2.3), and wildcards.
 _NEVER_LOCAL = re.compile(r"[*<>,;:]")
 

@@ -77,7 +77,7 @@ def _join_words(run: list[tuple[str, bytes]]) -> str:
 
 _FIELD = re.compile(rb"([!-9;-~]++)[ \t]*+:([^\n]*+(?:\n[ \t][^\n]*+)*)(?:\n|\Z)")
 # Only at the beginning of a line: tried at every character of a long line without a colon, it would be quadratic.
-_TEXT_FIELD = re.compile(r"^([!-9;-~]++[ \t]*+):([^\n]*+(?:\n[ \t][^\n]*+)*+)\n", re.MULTILINE)
+_TEXT_FIELD = re.compile(r"^([!-9;-~]++[ \t]*+):([^\n]*+(?>\n[ \t][^\n]*+)*+)\n", re.MULTILINE)
 _LINE = re.compile(rb"[^\n]*+(?:\n[ \t][^\n]*+)*(?:\n|\Z)")
 _EMPTY_LINE = re.compile(rb"\n\r?\n")
 # What ends a run of lines that are no fields: an empty line, perhaps a delimiter, or a field that describes a body.

@@ -37,7 +37,7 @@ Source = Literal["text", "html", "form", "image", "script", "css", "refresh", "f
 _WRITTEN_REST = r"[^\s<>\"\x00-\x1f，、；！？（）「」【】《》“”]{1,4096}+"
 _LINK = re.compile(
     rf"(?:(?P<scheme>h(?:tt|xx|\*\*)ps?|ftp)\[?:\]?[/\\]{{1,4}}+|mailto:|(?<![\w@.-])www\d{{0,2}}\.){_WRITTEN_REST}"
-    r"|(?<![a-z0-9_@./:=%&?#\\\u00c0-\u052f-])(?P<host>[a-z0-9\u00c0-\u052f-]{1,63}+(?:\.[a-z0-9\u00c0-\u052f-]{1,63}+){1,8}+)"
+    r"|(?<![a-z0-9_@./:=%&?#\\\u00c0-\u052f-])(?P<host>[a-z0-9\u00c0-\u052f-]{1,63}+(?>\.[a-z0-9\u00c0-\u052f-]{1,63}+){1,8}+)"
     rf"(?![@\w-])(?P<path>/{_WRITTEN_REST})?",
     re.IGNORECASE,
 )

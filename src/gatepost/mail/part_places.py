@@ -21,7 +21,7 @@ from gatepost.mail.reader import MessageParts
 _PATH = re.compile(r"1(?:\.[0-9]{1,4}){0,100}(?![^/~])")
 # Fields that describe the body of a message which is an attachment and nothing else; the notice brings its own.
 _CONTENT_FIELD = re.compile(
-    rb"^(?:content-[!-9;-~]{1,60}|mime-version)[ \t]*+:[^\r\n]*+(?:\r\n[ \t][^\r\n]*+)*+\r\n",
+    rb"^(?:content-[!-9;-~]{1,60}|mime-version)[ \t]*+:[^\r\n]*+(?>\r\n[ \t][^\r\n]*+)*+\r\n",
     re.MULTILINE | re.IGNORECASE,
 )
 _MOST_FIELDS = 20

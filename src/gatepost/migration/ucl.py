@@ -20,10 +20,10 @@ MAX_VALUES = 200_000
 
 Value = Union[str, "UclObject", tuple["Value", ...]]
 
-_BLANK = re.compile(r"(?:[\s;,]++|#[^\n]*+|//[^\n]*+)*+")
-_KEY = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"|([^\s={}\[\];:,\"#]++)", re.DOTALL)
-_QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"", re.DOTALL)
-_SINGLE = re.compile(r"'((?:[^'\\]|\\.)*+)'", re.DOTALL)
+_BLANK = re.compile(r"(?>[\s;,]++|#[^\n]*+|//[^\n]*+)*+")
+_KEY = re.compile(r"\"((?>[^\"\\]|\\.)*+)\"|([^\s={}\[\];:,\"#]++)", re.DOTALL)
+_QUOTED = re.compile(r"\"((?>[^\"\\]|\\.)*+)\"", re.DOTALL)
+_SINGLE = re.compile(r"'((?>[^'\\]|\\.)*+)'", re.DOTALL)
 _BARE = re.compile(r"[^\n;,\]}]*+")
 _DIRECTIVE = re.compile(r"\.(\w++)[^\n]*+")
 _HEREDOC = re.compile(r"<<([A-Z]++)\n")

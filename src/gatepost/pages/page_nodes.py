@@ -22,7 +22,7 @@ MAX_TEMPLATES = 40
 MAX_SCRIPTS = 10_000
 MAX_STYLES = 400_000
 
-_START = re.compile(r"<(?:[\w.-]{1,40}:)?script\b(?:[^>\"']|\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))*+>?+", re.IGNORECASE)
+_START = re.compile(r"<(?:[\w.-]{1,40}:)?script\b(?>[^>\"']|\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))*+>?+", re.IGNORECASE)
 _END = re.compile(r"</(?:[\w.-]{1,40}:)?script(?=[\s/>])", re.IGNORECASE)
 _MARK = re.compile("\ue000(\\d{1,6})\ue001")
 _MARKED = re.compile(r"\s(type|src|href|xlink:href)\s{0,9}=\s{0,9}(\"[^\"]*+|'[^']*+|[^\s>\"']++)", re.IGNORECASE)

@@ -27,7 +27,7 @@ Source: TypeAlias = Literal["", "smtp", "milter", "spamd", "rspamd", "rest", "pa
 
 _QUEUE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+/-]{0,99}", re.ASCII)
 # One Received field (RFC 5321 section 4.4) and the id in it; both are cut.
-_RECEIVED = re.compile(rb"\nreceived[ \t]*+:([^\r\n]*+(?:\r?\n[ \t][^\r\n]*+)*+)", re.IGNORECASE)
+_RECEIVED = re.compile(rb"\nreceived[ \t]*+:([^\r\n]*+(?>\r?\n[ \t][^\r\n]*+)*+)", re.IGNORECASE)
 _RECEIVED_ID = re.compile(rb"[\s)]id[ \t\r\n]++([A-Za-z0-9][A-Za-z0-9._+/-]{0,99})(?=[\s;]|$)")
 MAX_RECEIVED = 2_000
 

@@ -26,7 +26,7 @@ Verb = Literal[
 ]  # fmt: skip
 
 # One quoted or unquoted piece of a path at a time; possessive, so that no text is read twice.
-_PATH = re.compile(rb'<((?:"(?:[^"\\\x00-\x1f\x7f]|\\[ -~])*+"|[^"<>\s\x00-\x1f\x7f])*+)>(?:[ \t]+(.*))?', re.DOTALL)
+_PATH = re.compile(rb'<((?>"(?>[^"\\\x00-\x1f\x7f]|\\[ -~])*+"|[^"<>\s\x00-\x1f\x7f])*+)>(?:[ \t]+(.*))?', re.DOTALL)
 _ROUTE = re.compile(rb"\A@[^:<>]*+:")
 _PARAMETER = re.compile(rb"([A-Za-z0-9][A-Za-z0-9-]*+)(?:=([!-<>-~]++))?")
 _CHUNK = re.compile(rb"(\d{1,19})(?:[ \t]+(LAST))?[ \t]*", re.IGNORECASE)

@@ -34,11 +34,11 @@ MAX_RESULTS = 20
 WIDTH = 76
 PIECE = 256 << 10
 # A field, with its name; a line that is none; or what is left without a line end.
-_HEADER_PART = re.compile(rb"([!-9;-~]++)[ \t]*+:[^\r\n]*+(?:\r\n[ \t][^\r\n]*+)*+\r\n|[^\r\n]*+\r\n|[\s\S]++")
+_HEADER_PART = re.compile(rb"([!-9;-~]++)[ \t]*+:[^\r\n]*+(?>\r\n[ \t][^\r\n]*+)*+\r\n|[^\r\n]*+\r\n|[\s\S]++")
 # The fields that are looked at, in a section whose every line ends with CRLF; each begins behind the end of a line.
 _RELEVANT = re.compile(
     rb"\n(((?i:received|subject|authentication-results|x-gatepost-[!-9;-~]*+))[ \t]*+:"
-    rb"[^\r\n]*+(?:\r\n[ \t][^\r\n]*+)*+)(?=\r\n)"
+    rb"[^\r\n]*+(?>\r\n[ \t][^\r\n]*+)*+)(?=\r\n)"
 )
 _ODD = re.compile(r"[^!-~]|[()\\;<>\[\]\"]")
 

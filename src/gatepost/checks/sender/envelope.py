@@ -92,7 +92,7 @@ def _may_be_delivery_report(reading: Reading) -> bool:
 # RFC 5321 sections 4.1.2 and 4.5.3.1.3, as far as mail servers keep to them: dots may stand anywhere in a local part
 # (Japanese providers gave such names away), and a bounce address may be longer than 64 characters.
 _ADDRESS = re.compile(
-    r"""(?:"(?:[^"\\]|\\.)*+"|[^\s\x00-\x20\x7f()<>\[\]:;@\\,"]+)"""  # a quoted string, or characters that need none
+    r"""(?:"(?>[^"\\]|\\.)*+"|[^\s\x00-\x20\x7f()<>\[\]:;@\\,"]+)"""  # a quoted string, or characters that need none
     r"@(?:\[[^\[\]\s]+\]|[\w-]{1,63}(?:\.[\w-]{1,63})*\.?)\Z"  # an address literal, or a name
 )
 MAX_ADDRESS = 254

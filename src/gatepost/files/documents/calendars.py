@@ -16,7 +16,7 @@ _READABLE = frozenset(
 )
 _ATTACHED = frozenset({"ATTACH", "IMAGE", "STRUCTURED-DATA"})
 # The name of a property and its parameters; values of these may have colons, in quotes.
-_LINE = re.compile(r"((?:[^\":]|\"[^\"]*+\")*+):(.*)", re.DOTALL)
+_LINE = re.compile(r"((?>[^\":]|\"[^\"]*+\")*+):(.*)", re.DOTALL)
 _ADDRESS = re.compile(r"mailto:([^\s;,\"]{1,320})", re.IGNORECASE)
 _FILE_NAME = re.compile(r"(?:FILENAME|X-FILENAME|X-APPLE-FILENAME)=\"?([^;:\"]{1,200})", re.IGNORECASE)
 _FOLD = re.compile(r"\n[ \t]")
@@ -26,7 +26,7 @@ LONG_VALUE = 64
 # A property that may hold a file or name one, with its folded lines; and one that begins as a picture does.
 _HOLDING = re.compile(
     rb"(?:^|[\r\n])(?:(?:ATTACH|STRUCTURED-DATA|IMAGE|SOUND|KEY|PHOTO|LOGO)\b"
-    rb"|[^\r\n]{0,200}?(?:BASE64|;ENCODING=\"?B\b))[^\r\n]*+(?:\r?\n?[ \t][^\r\n]*+)*+",
+    rb"|[^\r\n]{0,200}?(?:BASE64|;ENCODING=\"?B\b))[^\r\n]*+(?>\r?\n?[ \t][^\r\n]*+)*+",
     re.IGNORECASE,
 )
 _PORTRAIT = re.compile(rb":\s{0,80}(?:data:image/[\w+-]{1,20};base64,)?(?:/9j/|iVBOR|R0lGOD|UklGR)", re.IGNORECASE)

@@ -23,7 +23,7 @@ HEAD = 1_024  # digits by which a run is recognised
 _DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _MASK = bytes(65 if byte in _DIGITS else 66 if byte in b" \t\r\n" else 0 for byte in range(256))
 _NEEDLE = b"A" * RUN
-_RUN_END = re.compile(rb"A*+(?:B{1,40}+A++)*+")
+_RUN_END = re.compile(rb"A*+(?>B{1,40}+A++)*+")
 _HEX = re.compile(rb"[0-9A-Fa-f]+")
 # How JSON may write the signs of base64.
 _ESCAPES = tuple(

@@ -13,7 +13,7 @@ from gatepost.files.documents.contents_builder import ContentsBuilder
 MAX_SOURCE = 4 << 20
 MAX_FOUND = 20
 _SPACE = rb"[\0\t\n\f\r ]{0,20}"
-_TEXT = rb"\(((?:[^\\()]|\\.|\([^()]{0,500}\)){1,20000}+)\)"
+_TEXT = rb"\(((?>[^\\()]|\\.|\([^()]{0,500}\)){1,20000}+)\)"
 _FORM = re.compile(rb"/U?F" + _SPACE + rb"(?:" + _TEXT + rb"|<([0-9A-Fa-f\s]{4,8000}+)>)", re.DOTALL)
 _SCRIPT = re.compile(rb"/(?:Before|After|AfterPermsReady|JS)" + _SPACE + _TEXT, re.DOTALL)
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)", re.DOTALL)

@@ -16,13 +16,13 @@ _PACKAGED = bytes.fromhex("2fe98d63d4a6c14b9a36b3fc2511a5b7")
 MAX_RUNS = 2_000
 MIN_BLANKS = 3
 # Letters of alphabets whose characters have a small first byte: Latin, Greek, Cyrillic, Hebrew, Arabic.
-_WIDE_RUN = re.compile(rb"(?:[\t\n\r\x20-\x7e\xa0-\xff]\0|[^\x00][\x01-\x06]|[\x10-\x3f]\x20){16,}+")
+_WIDE_RUN = re.compile(rb"(?>[\t\n\r\x20-\x7e\xa0-\xff]\0|[^\x00][\x01-\x06]|[\x10-\x3f]\x20){16,}+")
 _NARROW_RUN = re.compile(rb"[\t\n\r\x20-\x7e\xa0-\xff]{24,}+")
 _PICTURES = frozenset({"png", "jpeg", "gif", "bmp", "tiff", "webp"})
 _CHARACTERS = frozenset(range(0x20, 0x7F)) - frozenset(b'/\\"<>|*?')
 # An extension, and what may stand behind it in a name that hides it: dots, blanks of all sorts, the mark of a stream.
 _ENDING = re.compile(
-    rb"(?:[A-Za-z0-9-]\0){1,24}+(?:[ .:$\"'_A-Z\xa0]\0|[\x00-\x6f]\x20|\x00\x30|\x00\x28|\xff\xfe){0,40}+(?=\0\0)"
+    rb"(?>[A-Za-z0-9-]\0){1,24}+(?>[ .:$\"'_A-Z\xa0]\0|[\x00-\x6f]\x20|\x00\x30|\x00\x28|\xff\xfe){0,40}+(?=\0\0)"
 )
 
 

@@ -43,7 +43,7 @@ _TOKEN = re.compile(
     rb"|/(?P<name>[^\0\t\n\f\r ()<>\[\]{}/%]{0,1000}+)|(?P<text>\()|<(?P<hex>[0-9A-Fa-f\0\t\n\f\r ]*+)>"
     rb"|(?P<number>[+-]?[\d.]{1,30}+)|(?P<word>[A-Za-z*'\"]{1,30}+)"
 )
-_PLAIN = re.compile(rb"[^\\()]*+(?:\\.[^\\()]*+)*+", re.DOTALL)
+_PLAIN = re.compile(rb"[^\\()]*+(?>\\.[^\\()]*+)*+", re.DOTALL)
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|\r\n|(.))", re.DOTALL)
 _ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f", b"\n": b"", b"\r": b""}
 _HEX_NAME = re.compile(rb"#([0-9A-Fa-f]{2})")

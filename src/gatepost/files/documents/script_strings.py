@@ -18,8 +18,8 @@ MAX_TEXT = 4 << 20
 MAX_FOUND = 200
 
 # The closing mark may lack: an expression that fails on a long string would be tried again at each mark inside it.
-_VISUAL_BASIC = re.compile(r'"((?:[^"\r\n]|""){0,4096}+)"?')
-_JAVASCRIPT = re.compile(r""""((?:[^"\\\r\n]|\\.){0,4096}+)"?|'((?:[^'\\\r\n]|\\.){0,4096}+)'?""", re.DOTALL)
+_VISUAL_BASIC = re.compile(r'"((?>[^"\r\n]|""){0,4096}+)"?')
+_JAVASCRIPT = re.compile(r""""((?>[^"\\\r\n]|\\.){0,4096}+)"?|'((?>[^'\\\r\n]|\\.){0,4096}+)'?""", re.DOTALL)
 _ESCAPED = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _BASE64 = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40,}+={0,2}")
 _CARET = re.compile(r"\^(.)", re.DOTALL)
@@ -93,10 +93,10 @@ _MARKS = (
     (
         b":\0/\0/\0",
         re.compile(rb"(?:h\0t\0t\0p\0(?:s\0)?|f\0(?:t\0p\0|i\0l\0e\0))\Z", re.IGNORECASE),
-        re.compile(rb"(?:[\x21\x23-\x26\x28-\x3b\x3d\x3f-\x7e]\0){3,2000}+"),
+        re.compile(rb"(?>[\x21\x23-\x26\x28-\x3b\x3d\x3f-\x7e]\0){3,2000}+"),
         10,
     ),
-    (b"\\\0\\\0", re.compile(rb"(?<!\\\0)\Z"), re.compile(rb"(?:[\w.@-]\0){3,200}+\\\0(?:[\x20-\x7e]\0){1,500}+"), 10),
+    (b"\\\0\\\0", re.compile(rb"(?<!\\\0)\Z"), re.compile(rb"(?>[\w.@-]\0){3,200}+\\\0(?>[\x20-\x7e]\0){1,500}+"), 10),
 )
 
 

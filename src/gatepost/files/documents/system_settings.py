@@ -80,7 +80,7 @@ _STARTED = (
     # Editors that run tasks of a folder once it is opened.
     StartedCommand(
         frozenset({"code-workspace"}),
-        re.compile(r"\"command\"\s{0,9}:\s{0,9}\"((?:[^\"\\\n]|\\.){2,2000}+)"),
+        re.compile(r"\"command\"\s{0,9}:\s{0,9}\"((?>[^\"\\\n]|\\.){2,2000}+)"),
         sign="folderOpen",
         names=frozenset({"tasks.json"}),
         only_fetching=False,

@@ -79,7 +79,7 @@ NEARBY = 400
 NEARBY_DATA = 3_000  # characters between data and what saves it
 LEAST_DATA = 256  # bytes of data that may be a file; libraries have tables that are smaller
 _DECRYPTS = ("cryptojs.", "crypto.subtle", "aes.decrypt", ".decrypt(")
-_SCRIPT = re.compile(r"<(?:\w{1,20}:)?script\b[^>]*+>([^<]*+(?:<(?!/)[^<]*+){0,9999}+)", re.IGNORECASE)
+_SCRIPT = re.compile(r"<(?:\w{1,20}:)?script\b[^>]*+>([^<]*+(?><(?!/)[^<]*+){0,9999}+)", re.IGNORECASE)
 MAX_SCRIPTS = 50
 MAX_JOINED, LONG_SCRIPT, HEAD = 100_000, 60_000, 12_000  # characters of scripts
 _HANDLER = re.compile(rb"[\s\"'/]on[a-z]{3,25}\s{0,9}=")

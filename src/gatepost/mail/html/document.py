@@ -315,9 +315,7 @@ HAS_SCRIPT, HAS_ODD = 1, 2
 _ODD = re.compile(r"<(?:svg|math|template|plaintext|xmp|iframe|noembed|noframes|listing)[ >]")
 _SCRIPT_TAG = re.compile(r"<script[ >]")
 _SCRIPT_END = "</script>"
-# The outer group gives turns back: where the last turn of one that does not fails behind a repeat, Python 3.11.2 goes
-# on from there, with `match` and with `fullmatch`.
-_ATTRIBUTES = re.compile(r"""(?: [^\s"'<>=/&]++="[^"]*+")*\Z""")
+_ATTRIBUTES = re.compile(r"""(?> [^\s"'<>=/&]++="[^"]*+")*+\Z""")
 _ATTRIBUTE = re.compile(r' ([^ =]++)="([^"]*+)"')
 _NAME = re.compile(r"[a-z][a-z0-9:_.-]*+")
 # Elements that the serialisation gives no end tag.

@@ -29,15 +29,15 @@ SHORT = 65_536
 _SPACE = r"[\t\n\f\r ]"
 _ATTRIBUTE = (
     r"[^\t\n\f\r />][^\t\n\f\r />=]*+"
-    rf"(?:{_SPACE}*+={_SPACE}*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^\t\n\f\r >]*+))?+"
+    rf"(?>{_SPACE}*+={_SPACE}*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^\t\n\f\r >]*+))?+"
 )
 TOKEN = re.compile(
     r"<(?:!--(?:-?>|.*?(?:--!?>|\Z))"
     r"|[!?][^>]*+>?|/(?![A-Za-z]|\Z)[^>]*+>?"
-    rf"|(/?)([A-Za-z][^\t\n\f\r />]*+)((?:[\t\n\f\r /]++|{_ATTRIBUTE})*+)(>?))",
+    rf"|(/?)([A-Za-z][^\t\n\f\r />]*+)((?>[\t\n\f\r /]++|{_ATTRIBUTE})*+)(>?))",
     re.DOTALL,
 )
-_TAG = re.compile(rf"<(/?[A-Za-z][^\t\n\f\r />]*+)((?:[\t\n\f\r /]++|{_ATTRIBUTE})*+)")
+_TAG = re.compile(rf"<(/?[A-Za-z][^\t\n\f\r />]*+)((?>[\t\n\f\r /]++|{_ATTRIBUTE})*+)")
 _TAG_START = re.compile(r"</?[A-Za-z]")
 _EACH_ATTRIBUTE = re.compile(_ATTRIBUTE, re.DOTALL)
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr bgsound basefont frame".split())

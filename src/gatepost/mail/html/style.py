@@ -112,7 +112,7 @@ TINY = 1.5
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|<!--|-->", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:([0-9a-fA-F]{1,6})\s?|(.))", re.DOTALL)
 # Each of these consumes what it looks at, matched or not: no text makes them appearance twice.
-_AT_BLOCK = re.compile(r"(@[^{}@;]*+)\{((?:[^{}]*+\{[^{}]*+\})*+[^{}]*+)\}?")
+_AT_BLOCK = re.compile(r"(@[^{}@;]*+)\{((?>[^{}]*+\{[^{}]*+\})*+[^{}]*+)\}?")
 _RULE = re.compile(r"([^{}]*+)(?:\{([^{}]*+)\}?|\}|\Z)")
 _SIMPLE = re.compile(r"([a-z][a-z0-9]*)?([.#][\w-]+)?\Z")
 _LENGTH = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+))\s*([a-z%]*)")
