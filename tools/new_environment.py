@@ -3,10 +3,10 @@
     python3 tools/new_environment.py .venv requirements/uv.txt [--this]
 
 A Python that was built without profile-guided optimisation (pyenv builds such ones unless told otherwise) takes about
-a third more CPU for each message than those of Debian, Fedora or python.org. So where `python3` is such a one and an
-optimised Python of at least version 3.11 stands in a usual place, the environment is made on that one, and a line says
-so. `--this` takes the Python that runs this file, whatever it is; `make PYTHON=…` passes it. A Python without its C
-headers is not chosen where the other one has them, since the native speedups are worth more.
+a third more CPU for each message than those of Debian, Fedora or python.org. So where `python3` is such a one, is too
+old or newer than the libraries, and an optimised and supported Python stands in a usual place, the environment is made
+on that one, and a line says so. `--this` takes the Python that runs this file, whatever it is; `make PYTHON=…` passes
+it. A Python without its C headers is not chosen where the other one has them, since the native speedups are worth more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 LEAST = (3, 11)
-PLACES = ("/usr/bin/python3", "/usr/local/bin/python3")
+NEWEST = (3, 14)  # cel-expr-python 0.1.3 has no wheel for 3.15
+# Optimised builds of 3.11 to 3.14 take the same CPU for a message, within 1.2 % (bench/RESULTS.md, "pythons"): only the
+# kind of build decides. So `python3` comes first, since its headers and security updates are those that the system
+# installs by itself, then the newest, which has them for longest.
+PLACES = (
+    "/usr/bin/python3",
+    "/usr/local/bin/python3",
+    *(f"/usr/bin/python3.{minor}" for minor in range(NEWEST[1], LEAST[1] - 1, -1)),
+)
 # Debian and Ubuntu build with these optimisations, but their Python does not record it; its install schemes name it.
 QUESTION = """
 import json, os, sys, sysconfig
@@ -54,10 +62,28 @@ def describe_interpreter(path: str) -> Interpreter | None:
 
 
 def choose(given: Interpreter, others: list[Interpreter]) -> Interpreter | None:
-    """Return the Python to use: the given one unless another one is faster and lacks nothing; None if all are old."""
+    """Return the Python to use: the given one unless another one is faster and lacks nothing; None if all are old.
+
+    One that is newer than the supported ones is the last resort: its libraries may exist by now."""
     new = [each for each in (given, *others) if each.version[:2] >= LEAST]
-    best = [each for each in new if each.optimised and (each.headers or not given.headers)]
-    return next(iter(best or new), None)
+    supported = [each for each in new if each.version[:2] <= NEWEST] or new
+    best = [each for each in supported if each.optimised and (each.headers or not given.headers)]
+    return next(iter(best or supported), None)
+
+
+def explain(given: Interpreter, chosen: Interpreter) -> str:
+    """Return what is said about the choice; nothing where it is the given one, and supported."""
+    version = ".".join(map(str, chosen.version))
+    if chosen.version[:2] > NEWEST:
+        return (
+            f"Gatepost was not tested on Python {version}, and libraries may be missing; set PYTHON=… to another one."
+        )
+    if chosen == given:
+        return ""
+    reason = "was built without optimisation"
+    if not LEAST <= given.version[:2] <= NEWEST:
+        reason = "is too old" if given.version[:2] < LEAST else "is newer than its libraries"
+    return f"Using {chosen.path} ({version}), since {given.path} {reason}."
 
 
 def make_environment(folder: Path, lock: Path, chosen: str) -> None:
@@ -94,10 +120,8 @@ def main(arguments: list[str] | None = None) -> int | str:
     chosen = choose(given, [each for each in map(describe_interpreter, () if asked.this else PLACES) if each])
     if chosen is None:
         return "Gatepost needs Python 3.11 or newer; set PYTHON=… to one."
-    if chosen is not given:
-        version = ".".join(map(str, chosen.version))
-        reason = "was built without optimisation" if given.version[:2] >= LEAST else "is too old"
-        print(f"Using {chosen.path} ({version}), since {given.path} {reason}.")
+    if said := explain(given, chosen):
+        print(said)
     try:
         make_environment(asked.folder, asked.lock, chosen.path)
     except subprocess.CalledProcessError as fault:

@@ -1,16 +1,19 @@
 """Which Python the environment is made on."""
 
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from tools import new_environment
-from tools.new_environment import Interpreter, choose, describe_interpreter
+from tools.new_environment import LEAST, NEWEST, PLACES, Interpreter, choose, describe_interpreter, explain
 
 PLAIN = Interpreter("/home/ann/python3", (3, 11, 7), optimised=False, headers=True)
 DEBIAN = Interpreter("/usr/bin/python3", (3, 11, 2), optimised=True, headers=True)
 OLD = Interpreter("/usr/bin/python3", (3, 9, 2), optimised=True, headers=True)
 BARE = Interpreter("/usr/bin/python3", (3, 13, 0), optimised=True, headers=False)
+BESIDE = Interpreter("/usr/bin/python3.13", (3, 13, 5), optimised=True, headers=True)
+TOO_NEW = Interpreter("/usr/bin/python3", (NEWEST[0], NEWEST[1] + 1, 0), optimised=True, headers=True)
 
 
 @pytest.mark.parametrize(
@@ -25,12 +28,40 @@ BARE = Interpreter("/usr/bin/python3", (3, 13, 0), optimised=True, headers=False
         (OLD, [PLAIN], PLAIN),
         (OLD, [PLAIN, DEBIAN], DEBIAN),
         (OLD, [], None),
+        (DEBIAN, [BESIDE], DEBIAN),  # the version does not decide among optimised ones
+        (OLD, [DEBIAN._replace(version=(3, 9, 2)), BESIDE], BESIDE),
+        (TOO_NEW, [PLAIN, BESIDE], BESIDE),
+        (TOO_NEW, [PLAIN], PLAIN),
+        (TOO_NEW, [BARE], BARE),
+        (PLAIN, [TOO_NEW], PLAIN),
+        (TOO_NEW, [OLD], TOO_NEW),
     ],
 )
 def test_the_fastest_that_lacks_nothing(
     given: Interpreter, others: list[Interpreter], chosen: Interpreter | None
 ) -> None:
     assert choose(given, others) == chosen
+
+
+def test_the_choice_is_explained() -> None:
+    assert explain(DEBIAN, DEBIAN) == ""
+    assert explain(PLAIN, DEBIAN).endswith("(3.11.2), since /home/ann/python3 was built without optimisation.")
+    assert explain(OLD, PLAIN).endswith("since /usr/bin/python3 is too old.")
+    assert explain(TOO_NEW, BESIDE).endswith("(3.13.5), since /usr/bin/python3 is newer than its libraries.")
+    assert "was not tested on Python" in explain(TOO_NEW, TOO_NEW)
+
+
+def test_the_supported_versions_are_those_of_the_package() -> None:
+    """The versions that are looked for, those that the package names, and the least that it asks for are the same."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    named = [
+        each.rsplit(" ", 1)[1]
+        for each in project["classifiers"]
+        if each.startswith("Programming Language :: Python :: 3.")
+    ]
+    assert named == [f"3.{minor}" for minor in range(LEAST[1], NEWEST[1] + 1)]
+    assert project["requires-python"] == f">={LEAST[0]}.{LEAST[1]}"
+    assert [place for place in PLACES if "3." in place] == [f"/usr/bin/python{each}" for each in reversed(named)]
 
 
 @pytest.mark.process
