@@ -232,7 +232,7 @@ def _logit(probability: float) -> float:
 
 
 def _strength(logit: float) -> float:
-    return min(1.0, max(0.0, (logit - learned.SPEAKS) / (learned.SAYS_ALL - learned.SPEAKS)))
+    return min(1.0, max(0.0, (logit - learned.BEGINS) / (learned.SAYS_ALL - learned.BEGINS)))
 
 
 def _describe(family: str, counts: Counts) -> str:

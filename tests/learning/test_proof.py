@@ -48,7 +48,7 @@ def test_what_harms_the_reference_set_is_refused() -> None:
     assert model is None
     assert proof.harmed_by_new == 1
     assert "reference set" in proof.reason
-    attack = ReferenceRow("attack", True, 6.0, 3.5, False, pack_row([*GOOD, "the"]))
+    attack = ReferenceRow("attack", True, 5.5, 3.5, False, pack_row([*GOOD, "the"]))
     certain = msgspec.structs.replace(attack, is_conclusive=True)
     taken, _ = prove(pool(), b"", (certain,))
     assert taken is not None

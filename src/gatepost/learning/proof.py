@@ -19,13 +19,14 @@ from importlib.resources import files
 import msgspec
 import numpy as np
 
-from gatepost.kinds import TEXT_LEARNT_UNWANTED, TEXT_LEARNT_WANTED
+from gatepost.kinds import TEXT_LEARNT_UNWANTED, TEXT_LEARNT_WANTED, TEXT_MODEL_PHISHING, TEXT_MODEL_SPAM
 from gatepost.policy.rules import shipped_policy
 from gatepost.strengths import calculations
 from gatepost.textmodel.learnt import MIN_OF_SIDE, LearntModel, PoolRow, parse_learnt, read_row, train_pool
 
 REFERENCE = "reference.msgpack"
 UNWANTED, WANTED = TEXT_LEARNT_UNWANTED.id, TEXT_LEARNT_WANTED.id
+TEXT_MODEL = "text-model"
 # The weight of a message of the reference set in training; and the steps by which a model that harms it speaks softer.
 ANCHOR = 0.07
 SOFTER, SOFTER_STEPS = 0.1, 15
@@ -181,10 +182,19 @@ def count_harmed(model: LearntModel | None, reference: Sequence[ReferenceRow]) -
 def _is_harmed(logit: float, row: ReferenceRow, threshold: float) -> bool:
     if row.is_unwanted:
         lowering = min(_number(WANTED, "most"), -logit) if -logit >= _number(WANTED, "speaks") else 0.0
-        # The strength of the text model falls by this part at most.
-        share = min(1.0, lowering / (_number("text-model", "says_all") - _number("text-model", "speaks")))
-        return not row.is_conclusive and row.points >= threshold > row.points - share * row.model_points
+        return not row.is_conclusive and row.points >= threshold > row.points - _find_loss(lowering, row.model_points)
     return row.points < threshold <= row.points + points_of(logit)
+
+
+def _find_loss(lowering: float, points: float) -> float:
+    """Return how many of its points the text model loses with so much less log-odds: a part of what it can give, and
+    all of them where the rest is too little to be found."""
+    if not lowering:
+        return 0.0
+    weights = shipped_policy().kinds
+    most = weights[TEXT_MODEL_SPAM.id].weight + weights[TEXT_MODEL_PHISHING.id].weight
+    loss = most * lowering / (_number(TEXT_MODEL, "says_all") - _number(TEXT_MODEL, "begins"))
+    return points if points - loss < most * _number(TEXT_MODEL, "least") else loss
 
 
 def points_of(logit: float) -> float:

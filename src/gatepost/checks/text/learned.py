@@ -15,12 +15,13 @@ from gatepost.textmodel.learnt import LearntModel
 from gatepost.textmodel.model import Hits, ModelScore, lower_score, sigmoid
 from gatepost.textmodel.words import MAX_WORDS, list_body_words
 
-SPEAKS, SAYS_ALL, LEAST, KNOWN, ENOUGH_WORDS = coefficients(
-    "text-model", "speaks", "says_all", "least", "known", "enough_words"
+BEGINS, SAYS_ALL, LEAST, KNOWN, ENOUGH_WORDS = coefficients(
+    "text-model", "begins", "says_all", "least", "known", "enough_words"
 )
 (PROVEN,) = coefficients(kinds.TEXT_MODEL_SURE, "proven")
 LEARNT_SPEAKS, LEARNT_SAYS_ALL, LEARNT_LEAST = coefficients(kinds.TEXT_LEARNT_UNWANTED, "speaks", "says_all", "least")
 WANTED_SPEAKS, WANTED_MOST = coefficients(kinds.TEXT_LEARNT_WANTED, "speaks", "most")
+WANTED_BEGINS, WANTED_SAYS_ALL, WANTED_LEAST = coefficients(kinds.TEXT_MODEL_WANTED, "begins", "says_all", "least")
 
 
 @check(
@@ -33,12 +34,14 @@ WANTED_SPEAKS, WANTED_MOST = coefficients(kinds.TEXT_LEARNT_WANTED, "speaks", "m
 def text_model(reading: Reading) -> Iterator[Finding]:
     """What the text model thinks: mail that reads like unwanted mail, and which kind of it.
 
-    The model has read much mail and knows no single trick, so its points are capped below every threshold. It looks at
-    nothing that a sender could write to be excused: no fields of lists and answers, no links to the sender's own site.
-    Text that reads like wanted mail, in each of its parts, takes a little off, within a bound, and nothing beside a
-    finding that nothing excuses. A long text is read in windows, and the worst of them counts, so that honest prose
-    around a lure does not help it. Of a sender whom the tenant knows, of a company that is proven, and of a few words,
-    it speaks more softly, and of a few words it is never sure.
+    The model has read much mail and knows no single trick, so its points are capped below every threshold. They follow
+    the log-odds slowly and far: for mail of a source that it has not read it errs by one or two log-odds, and honest
+    prose around a lure takes off as many, so neither may be worth more than a point or two. It looks at nothing that a
+    sender could write to be excused: no fields of lists and answers, no links to the sender's own site. Text that
+    reads like wanted mail, in each of its parts, takes a little off, within a bound, and nothing beside a finding that
+    nothing excuses. A long text is read in windows, and the worst of them counts, so that honest prose around a lure
+    does not help it. Of a sender whom the tenant knows, of a company that is proven, and of a few words, it speaks more
+    softly, and of a few words it is never sure.
 
     Mail whose letter is a document is weighed a second time with the words of the document, and the stronger result
     counts. The model has learned from mail, not from documents, so it is never sure by those.
@@ -50,15 +53,15 @@ def text_model(reading: Reading) -> Iterator[Finding]:
         letter = [*reading.written, *list_body_words(reading.documents)][:MAX_WORDS]
         whole = _weigh(reading, extract_features(reading.message, reading.files, letter))
         score, hits = max((score, hits), whole, key=lambda each: each[0].logit)
-    loud = score.logit if score.logit >= 0 else max(0.0, -score.worst)
-    strength = min(1.0, (loud - SPEAKS) / (SAYS_ALL - SPEAKS)) * min(1.0, words / ENOUGH_WORDS)
-    strength = round(strength, 3)
-    if strength < LEAST:
-        return
+    enough = min(1.0, words / ENOUGH_WORDS)
     probability = f"{score.unwanted:.2f}"
     if score.logit < 0:
-        if reading.written:
+        strength = _scale(-score.worst, WANTED_BEGINS, WANTED_SAYS_ALL, enough)
+        if reading.written and strength >= WANTED_LEAST:
             yield kinds.TEXT_MODEL_WANTED.at("text", strength=strength, probability=probability)
+        return
+    strength = _scale(score.logit, BEGINS, SAYS_ALL, enough)
+    if strength < LEAST:
         return
     strength = round(strength * (KNOWN if reading.is_known_sender or reading.is_proven_company else 1.0), 3)
     weighed = ", ".join(reading.models.for_tenant(reading.envelope.tenant).reasons(hits))
@@ -68,6 +71,11 @@ def text_model(reading: Reading) -> Iterator[Finding]:
             yield kind.at("text", strength=strength, probability=f"{share:.2f}")
     if is_proven:
         yield kinds.TEXT_MODEL_SURE.at("text", probability=probability)
+
+
+def _scale(logit: float, begins: float, says_all: float, enough: float) -> float:
+    """Return the strength of these log-odds, at most 1; `enough` is the share of enough words that there are."""
+    return round(min(1.0, (logit - begins) / (says_all - begins)) * enough, 3)
 
 
 def _weigh(reading: Reading, seen: Features) -> tuple[ModelScore, tuple[Hits, ...]]:
