@@ -6,8 +6,9 @@ import json
 import socket
 import threading
 import weakref
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterator
+from contextvars import Context
+from typing import Any, TypeVarTuple, cast
 
 import pytest
 import uvicorn
@@ -62,16 +63,38 @@ class Application:
         exchange.answer(JsonResponse(json.dumps(["direct", body.decode()]).encode()))
 
 
+Ts = TypeVarTuple("Ts")
+
+
+class NotingLoop(asyncio.SelectorEventLoop):
+    """An event loop that notes which timers are started."""
+
+    def __init__(self, timers: list[str]) -> None:
+        super().__init__()
+        self._timers = timers
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        self._timers.append(getattr(callback, "__name__", ""))
+        return super().call_later(delay, callback, *args, context=context)
+
+
 class Served:
     def __init__(self) -> None:
+        self.timers: list[str] = []
         self.application = Application()
         self._listening = socket.socket()
         self._listening.bind(("127.0.0.1", 0))
         self._listening.listen()
         self.port = self._listening.getsockname()[1]
         self.server = uvicorn.Server(server_config(self.application))
-        self._thread = threading.Thread(target=lambda: asyncio.run(self.server.serve([self._listening])))
+        self._thread = threading.Thread(target=self._serve)
         self._thread.start()
+
+    def _serve(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: NotingLoop(self.timers)) as runner:
+            runner.run(self.server.serve([self._listening]))
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), 30)
@@ -136,22 +159,14 @@ def test_many_on_one_connection_and_in_pieces(served: Served) -> None:
             assert (answer[0] == "direct") == (number % 3 != 0)
 
 
-def test_idle_connections_have_one_timer_for_all_requests(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    timers: list[str] = []
-    start = asyncio.BaseEventLoop.call_later
-
-    def note(self: Any, delay: float, callback: Any, *args: Any, **kwargs: Any) -> Any:
-        timers.append(getattr(callback, "__name__", ""))
-        return start(self, delay, callback, *args, **kwargs)
-
-    monkeypatch.setattr(asyncio.BaseEventLoop, "call_later", note)
+def test_idle_connections_have_one_timer_for_all_requests(served: Served) -> None:
     with served.connect() as client:
         stream = client.makefile("rb")
         for body in ("go", "back") * 10:
             client.sendall(upload(body))
             assert read_answer(stream)[0] == 200
-    assert timers.count("_close_if_idle") == 1
-    assert "timeout_keep_alive_handler" not in timers
+    assert served.timers.count("_close_if_idle") == 1
+    assert "timeout_keep_alive_handler" not in served.timers
 
 
 def test_a_connection_is_closed_when_it_is_idle_and_not_while_a_request_is_under_way(served: Served) -> None:

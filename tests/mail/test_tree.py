@@ -370,6 +370,14 @@ def test_what_is_broken_before_or_after_the_line_that_ends_a_multipart_is_read_i
     assert dropped in dict(_list_other_readings(odd.replace(b'boundary="=_1"', b'boundary="=_1"; boundary="=_2"')))
 
 
+def test_base64_in_paragraphs_is_read_in_each_way_before_a_line_that_ends_a_multipart() -> None:
+    """Some programs end base64 at an empty line: what comes first is then the whole file."""
+    first, second = b"UEsDBAoAAAAAAO6Tn0m2", b"aW5ub2NlbnQgdGVzdCBm"
+    fields = b"Content-Type: application/zip\r\nContent-Transfer-Encoding: base64\r\n\r\n"
+    raw = _ODD_FIELD + multipart(fields + first + b"\r\n\r\n" + second)
+    assert base64.b64decode(first) in {content for _, content in _list_other_readings(raw)}
+
+
 def test_undeclared_quoted_printable_is_told_from_links() -> None:
     links = b"<p><a href='https://e.example/?a=x&b=y&id=20&c=z&d=q'>a</a>" * 9
     for declared, body, is_decoded in ((b"", links, False), (b"", b"caf=C3=A9 =E2=82=AC =3D =20", True)):

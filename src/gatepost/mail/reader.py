@@ -135,6 +135,14 @@ def _find_reread_end(source: bytes) -> int:
     return beyond.start() if beyond else _MOST_BYTES
 
 
+def _reads_one_way(body: bytes, encoding: str) -> bool:
+    """Return whether no client reads a body in another way: it is whole, and has no empty line at which some end
+    base64."""
+    if encoding == "base64" and _EMPTY_LINE.search(body.strip()):
+        return False
+    return decode_body(body, encoding).whole
+
+
 def _find_closing(source: bytes, start: int, end: int, closings: Container[bytes]) -> int:
     """Return where a segment ends before lines that close a multipart, if nothing follows them; else its end."""
     for _ in range(_MOST_CLOSINGS):
@@ -191,7 +199,7 @@ def _decode_segment(head: bytes, body: bytes, closing: int) -> Iterator[tuple[st
     for encoding in encodings:
         decoded = decode_body(body, encoding)
         yield encoding, decoded.content
-        if decoded.whole or (closing and decode_body(body[: len(body) - closing], encoding).whole):
+        if decoded.whole or (closing and _reads_one_way(body[: len(body) - closing], encoding)):
             continue
         for label, content in reread_body(body, encoding):
             yield f"{encoding}-{label}", content

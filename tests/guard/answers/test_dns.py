@@ -1,7 +1,6 @@
 """Statuses to the letter, few questions, bounds on everything: against a name server of our own on loopback."""
 
 import asyncio
-import os
 import random
 import socket
 import struct
@@ -13,6 +12,7 @@ from typing import Literal, cast, get_args
 
 import pytest
 from bench.ports import free_port
+from tests.own_names import replace_in
 
 from gatepost.guard.answers import dns
 from gatepost.guard.answers.dns import TYPES as TYPES_ON_THE_WIRE
@@ -341,7 +341,7 @@ def test_numbers_and_ports_of_many_questions_take_one_system_call(monkeypatch: p
             asked.append(size)
             return random.randbytes(size)
 
-        monkeypatch.setattr(os, "urandom", note)
+        replace_in(monkeypatch, dns, "os", urandom=note)
         async with resolving() as (resolver, _server):
             names = [Dns(f"n{number}.test", "A") for number in range(200)]
             answers = await asyncio.gather(*map(resolver.ask, names))
