@@ -354,6 +354,7 @@ def test_time_grows_with_what_is_compiled_and_decoded() -> None:
     assert find_seconds(40_000, 900_000) < 0.25
     assert find_seconds(700_000, 0) == 0.26
     assert 0.5 < find_seconds(700_000, 9_000_000) < 0.6
+    assert find_seconds(0, 0, 900) == 0.2 < find_seconds(0, 0, 9_000) < 0.25
 
 
 def test_a_page_that_runs_twice_has_the_time_of_one() -> None:

@@ -30,9 +30,11 @@ MAX_JOBS = 2_000
 LONG_TEXT = 20_000  # characters of a text that is handed over by itself and not as JSON
 MAX_ERROR = 200_000  # letters of a message, which may be what a page keeps its payload in
 ROUNDS = ("load", "load", "user", "load", "user", "load")
-# CPU seconds: of a page, more for each character of code that is compiled, and for what a script decodes.
+# CPU seconds: of a page, more for each character of code that is compiled, for what a script decodes, and for a table
+# whose thousands of rows each have a handler.
 PAGE_SECONDS, SECONDS_OF_CODE, MAX_PAGE_SECONDS = 0.2, 0.25e-6, 0.26
 FREE_DATA, SECONDS_OF_DATA, MAX_DATA_SECONDS = 1_000_000, 0.1e-6, 0.3
+FREE_ROWS, SECONDS_OF_ROW = 1_000, 6e-6
 MESSAGE_SECONDS = 1.0  # of all pages of a message
 # Of a page whose conditions are opened: characters of its code, seconds, more for each character, and how often they
 # are opened.
@@ -155,7 +157,7 @@ class PageRunner:
         compiled = sum(size for place, size in enumerate(code) if place not in self._skipped)
         # What it takes to measure very long scripts is the message's time, and not that of what they do.
         start += max(0.0, time.process_time() - before - MEASURING_SECONDS)
-        self._end = start + min(find_seconds(compiled, data), budget.left)
+        self._end = start + min(find_seconds(compiled, data, 0 if self._is_gated else len(page.rows)), budget.left)
         self._reruns = 0
         self._gated: dict[str, str] = {}
         self._kept: Effects = []
@@ -384,9 +386,11 @@ def _take_long_texts(rows: list[Row]) -> tuple[list[Row | tuple[int, int, int]],
     return thinned, texts
 
 
-def find_seconds(code: int, data: int) -> float:
-    """Return the CPU seconds of a page whose scripts are so many characters of code, and work on so many of data."""
+def find_seconds(code: int, data: int, rows: int = 0) -> float:
+    """Return the CPU seconds of a page whose scripts are so many characters of code, and work on so many of data and
+    so many rows, which are tags and texts of the page (at most `MAX_ROWS`)."""
     more = min(max(0, data - FREE_DATA) * SECONDS_OF_DATA, MAX_DATA_SECONDS)
+    more += max(0, rows - FREE_ROWS) * SECONDS_OF_ROW
     return min(PAGE_SECONDS + SECONDS_OF_CODE * code, MAX_PAGE_SECONDS) + more
 
 
