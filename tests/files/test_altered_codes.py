@@ -221,6 +221,26 @@ def test_readings_of_one_picture_are_looked_at_once(monkeypatch: pytest.MonkeyPa
     assert len(looks) > 2 * once
 
 
+def test_readings_that_all_differ_are_compared_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[File] = []
+
+    def note(file: File) -> tuple[object, ...]:
+        decoded.append(file)
+        return (file.sha256,)
+
+    monkeypatch.setattr(pictures, "_decode_dots", note)
+    content = save(draw()).content
+    width, height = pictures.read_dimensions(content, "png")
+    readings = [File("1~x", content + bytes([number]), "png", str(number), ()) for number in range(60)]
+    compared = pictures.PictureComparison(10 * width * height)
+    assert not any(compared.shows_same(one, other) for one in readings for other in readings if one is not other)
+    assert len(decoded) == 20, "ten pairs, and no more"
+    bomb = content[:16] + (60_000).to_bytes(4) * 2 + content[24:]
+    files = [File("1~x", bomb + bytes([number]), "png", str(number), ()) for number in range(2)]
+    assert not pictures.PictureComparison(1 << 40).shows_same(*files)
+    assert len(decoded) == 20
+
+
 def test_a_code_in_the_last_bytes_of_one_reading_is_read() -> None:
     file = save(draw())
     hidden = File("1/a.png", file.content[:-40], "png", "1" * 64, ("a.png",))

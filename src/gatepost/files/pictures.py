@@ -177,6 +177,7 @@ MIN_PIECE, MAX_PIECE = 12, 800
 # So many pictures a worker remembers, if what they show is short; most show no code at all.
 MAX_KNOWN, MAX_KNOWN_TEXT = 512, 1_000
 MAX_TAIL = 64  # so many bytes two readings of one picture may differ in, at the end
+MAX_COMPARED = 20_000_000  # pixels of pictures that are compared, in a message
 MAX_SCANS = 64  # an honest JPEG has ten; each may go over the whole picture and cost five bytes
 
 _IMAGE_FORMATS: dict[str, type[ImageFile.ImageFile]] = {
@@ -291,16 +292,29 @@ def _decode_codes(file: File) -> tuple[tuple[str, ...], str]:
     return tuple(codes), fault
 
 
-def shows_same(file: File, other: File) -> bool:
-    """Return whether two pictures show the same dots and differ in their last bytes at most. So do the readings of a
-    picture whose base64 is broken at its end, and one of them is enough to look at."""
-    size = min(len(file.content), len(other.content)) - MAX_TAIL
-    if file.type != other.type or abs(len(file.content) - len(other.content)) > MAX_TAIL:
-        return False
-    if size <= 0 or file.content[:size] != other.content[:size]:
-        return False
-    dots = _decode_dots(file)
-    return dots is not None and dots == _decode_dots(other)
+class PictureComparison:
+    """Compares readings of pictures, of so many pixels in all: a sender can make many readings, all different."""
+
+    def __init__(self, pixels: int = MAX_COMPARED) -> None:
+        self._left = pixels
+
+    def shows_same(self, file: File, other: File) -> bool:
+        """Return whether two pictures show the same dots and differ in their last bytes at most. So do the readings of
+        a picture whose base64 is broken at its end, and one of them is enough to look at. What has another size, is too
+        large or comes when all pixels are used up counts as different."""
+        size = min(len(file.content), len(other.content)) - MAX_TAIL
+        if file.type != other.type or abs(len(file.content) - len(other.content)) > MAX_TAIL:
+            return False
+        if size <= 0 or file.content[:size] != other.content[:size] or file.type not in _READERS:
+            return False
+        width, height = dimensions = read_dimensions(file.content, file.type)
+        if dimensions != read_dimensions(other.content, other.type) or width * height > self._left:
+            return False
+        if is_bomb(file.content, width * height) or is_too_large(file.content, file.type):
+            return False
+        self._left -= width * height
+        dots = _decode_dots(file)
+        return dots is not None and dots == _decode_dots(other)
 
 
 def _decode_dots(file: File) -> tuple[object, ...] | None:

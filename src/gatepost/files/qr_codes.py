@@ -25,6 +25,7 @@ from PIL import Image, ImageChops, ImageDraw
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from gatepost.files.pictures import (
+    PictureComparison,
     decode_small,
     find_codes,
     find_codes_in_drawing,
@@ -32,7 +33,6 @@ from gatepost.files.pictures import (
     find_codes_in_pages,
     is_image_type,
     make_code_contents,
-    shows_same,
 )
 from gatepost.files.svg_drawing import draw_svg
 from gatepost.files.values import Contents, File, Trait, UnpackBudget
@@ -523,11 +523,12 @@ def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -
     known: dict[str, Contents] = {}
     seen: list[File] = []
     pieces: list[int] = []
-    texts = 0
+    texts, compared = 0, PictureComparison()
     for file in files:
         found = known.get(file.sha256)
         is_image = is_image_type(file.type)
-        if is_image and found is None and "~" in file.path and any(shows_same(file, seen[place]) for place in pieces):
+        is_reading = is_image and found is None and "~" in file.path
+        if is_reading and any(compared.shows_same(file, seen[place]) for place in pieces):
             # Another reading of a picture that shows nothing.
             seen.append(file)
             continue
