@@ -24,6 +24,7 @@ from tools import build_speedups
 
 from gatepost import speedups
 from gatepost.checks import phrases, triggers
+from gatepost.checks.sender import sending_host
 from gatepost.checks.text import advertising, fraud
 from gatepost.files import walk
 from gatepost.files.archives.passwords import PasswordCandidates
@@ -331,6 +332,26 @@ def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks:
     assert ours.heaviest(*mine[:2], scale, MARK_SCALE, MAX_SHOWN) == twin.heaviest(*other[:2], scale, MARK_SCALE, 6)
 
 
+HOP_WORDS = "from | by | for |<|>|@|.|[|]|(| (|unknown [|HELO |helo=|EHLO |)|;|_|-| |\t|\0|localhost| (8.|é|Unknown"
+HOP_NAMES = "192.0.2.1|[10.0.0.1]|1.2.3.4444)|a.example|mx.b.example.|x@y_z.example ["
+HOP_PIECES = st.sampled_from([*HOP_WORDS.split("|"), *HOP_NAMES.split("|"), "a" * 256, "b." * 130])
+
+
+@given(st.lists(HOP_PIECES, max_size=16).map("".join), st.lists(HOP_PIECES, max_size=9).map("".join))
+def test_the_same_hops(before: str, after: str) -> None:
+    """Received fields of any form, and such as have a host and a server."""
+    for value in (before, f"from {before} by {after}", f"from a.example ({before}) by mx.b.example {after}"):
+        assert sending_host.read_hop(value) == sending_host.read_any_hop(value)
+
+
+def test_hops_in_ascii_are_read_natively() -> None:
+    value = "from mail.a.example (mx.a.example [192.0.2.1])\r\n by mx.b.example with ESMTP for <ann@b.example>"
+    hop = native.read_hop(value, sending_host.MAX_HOP_TEXT, sending_host.Hop)
+    assert hop == sending_host.read_any_hop(value)
+    assert (hop.name, hop.address, hop.recipient) == ("mx.a.example", "192.0.2.1", "b.example")
+    assert native.read_hop(value + " é", sending_host.MAX_HOP_TEXT, sending_host.Hop) is None
+
+
 @pytest.mark.parametrize(
     ("call", "error"),
     [
@@ -359,6 +380,8 @@ def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks:
         (lambda: native.edge_words("a.b"), TypeError),
         (lambda: native.has_invisible(b"a"), TypeError),
         (lambda: native.ordinary_addresses(b"a", None), TypeError),
+        (lambda: native.read_hop(b"a", 9, None), TypeError),
+        (lambda: native.read_hop("a", 9, None), TypeError),
         (lambda: native.pack_phrases([((), (), "", "")], [("ab", 0, False, 0)]), ValueError),
         (lambda: native.pack_phrases([((), (), "", "")], [("abc", 2, False, 0)]), ValueError),
         (lambda: native.pack_phrases([((), (), "", "")], [("abc", 0, False, 1)]), ValueError),

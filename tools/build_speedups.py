@@ -85,7 +85,9 @@ def build(folder: Path = PACKAGE, *, sanitize: bool = False) -> Path:
     if done.returncode and hardening:
         done = compile_with(find_accepted(compiler, hardening))
     if done.returncode:
-        raise OSError(f"the C compiler failed: {done.stderr.strip().splitlines()[:1]}")
+        lines = done.stderr.strip().splitlines()
+        reason = next((line for line in lines if "error" in line), lines[0] if lines else "it said nothing")
+        raise OSError(f"the C compiler failed: {reason}")
     fresh.replace(target)
     return target
 

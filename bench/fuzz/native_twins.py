@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from gatepost.checks import phrases, triggers
+from gatepost.checks.sender import sending_host
 from gatepost.checks.text import advertising, fraud
 from gatepost.files import qr_codes, walk
 from gatepost.files.archives.passwords import PasswordCandidates
@@ -121,6 +122,7 @@ def _pair_text(text: str) -> Iterator[Pair]:
     left_out = "" if native.may_spell_number(folded) else fraud.search_disguised_number(folded)
     yield "may_spell_number", left_out, ""
     yield "ordinary_addresses", addresses.parse_addresses(text, 9), addresses.parse_any_addresses(text, 9)
+    yield "read_hop", sending_host.read_hop(text), sending_host.read_any_hop(text)
     pieces = text.split("\n")
     yield "edge_words", links.find_cut_words(pieces), links.find_cut_words_of(pieces)
 

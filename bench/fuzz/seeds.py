@@ -106,6 +106,7 @@ def native_texts() -> list[bytes]:
         "call (8o5) 5s5-0100 or eight zero five, five five five, zero one zero zero",
         "v.i.a.g.r.a f r e e p i l l s e-mail E-MAIL \U0001d400\u0430\u200b\u00ad caf\u00e9 Stra\u00dfe \u4e2d\u6587",
         'On Monday Ann wrote:\n> quoted\n-- \nAnn <ann@a.example>, "Bob, B." <b@b.example>; www.x.example/a',
+        "from unknown (HELO a.example) (192.0.2.1) by mx.b.example (8.15/8.15) with SMTP for <ann@b.example>; Tue",
         "<script>a</script><SVG ><iframe src=a><p class=\"x\" style='a'>&lt;script onload=expression(a)</p><math>",
     )
     return [*made(), *pages(), *messages()[:12]]

@@ -35,6 +35,7 @@ typedef struct {
 #include "native/looks.c"
 #include "native/contents.c"
 #include "native/flat.c"
+#include "native/hops.c"
 
 static PyMethodDef row_table_methods[] = {
     {"find", (PyCFunction)RowTable_find, METH_VARARGS, NULL},
@@ -144,6 +145,8 @@ static PyMethodDef functions[] = {
     {"has_invisible", has_invisible, METH_O, "has_invisible(text): whether a character without width is in it."},
     {"ordinary_addresses", ordinary_addresses, METH_VARARGS,
      "ordinary_addresses(text, make): the addresses of a list in plain ASCII; or None."},
+    {"read_hop", read_hop, METH_VARARGS,
+     "read_hop(value, most, make): what a Received field in ASCII says of one hop, made by a class; or None."},
     {"transliterate", transliterate, METH_VARARGS,
      "transliterate(text, table, longer): the text with each character as a table says; or None."},
     {"fold_ascii", fold_ascii, METH_O, "fold_ascii(text): ASCII text as phrases are compared."},

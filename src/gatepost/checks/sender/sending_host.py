@@ -17,6 +17,7 @@ from gatepost.checks.sender.envelope import is_delivery_report
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
 from gatepost.names import is_ip, normal_domain, org_domain
+from gatepost.speedups import native
 from gatepost.strengths import coefficients
 
 _INSIDE = re.compile(
@@ -263,7 +264,7 @@ def find_border_hop(reading: Reading) -> tuple[int, Hop] | None:
     ours: set[str] = set()
     found: tuple[int, Hop] | None = None
     for place, value in enumerate(reading.hops[:MAX_HOPS]):
-        hop = _read_hop(" ".join(value[:MAX_HOP_TEXT].split()))
+        hop = read_hop(value)
         recipient = org_domain(hop.recipient) if hop.recipient else ""
         if found and hop.owner not in ours and (not recipient or recipient != hop.owner):
             break
@@ -277,10 +278,18 @@ def find_posting_hop(reading: Reading) -> Hop | None:
     """Return the hop by which a post came to its list; None for mail that names no list, or where the fields are gone.
     Whoever poses as a list can write such a field: it can only accuse."""
     value = find_posting_field(reading.message.headers.fields) if reading.claims_discussion else ""
-    return _read_hop(" ".join(value[:MAX_HOP_TEXT].split())) if value else None
+    return read_hop(value) if value else None
 
 
-def _read_hop(text: str) -> Hop:
+def read_hop(value: str) -> Hop:
+    """Return what a Received field says."""
+    plain: Hop | None = native.read_hop(value, MAX_HOP_TEXT, Hop) if native else None
+    return plain or read_any_hop(value)
+
+
+def read_any_hop(value: str) -> Hop:
+    """The same for every value; `read_hop` in `_speedups.c` is the native form for those in ASCII."""
+    text = " ".join(value[:MAX_HOP_TEXT].split())
     head, _, tail = text.partition(" by ")
     server, recipient = _BY.match(tail), _FOR.search(tail)
     by, owner = server[1].lower() if server else "", recipient[1].lower() if recipient else ""
