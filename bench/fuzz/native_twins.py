@@ -12,6 +12,8 @@ from gatepost.files.values import File, UnpackBudget
 from gatepost.mail import addresses, headers, links, mime, reader
 from gatepost.mail.budget import ReadBudget
 from gatepost.mail.html import active, document, limits
+from gatepost.mail.html.active import HtmlNotes
+from gatepost.mail.html.document import HtmlPage
 from gatepost.mail.message import DRAWS, EMBEDS, IS_HTML, Field, Message, Part
 from gatepost.near_duplicates import RUN, find_smallest_hashes
 from gatepost.speedups import native
@@ -132,6 +134,23 @@ def _pair_page(html: str) -> Iterator[Pair]:
     yield "page_signs", native.page_signs(html), document.find_page_signs(html)
     yield "has_latent_marks", native.has_latent_marks(html), active.has_latent_marks(html)
     yield "is_harmless", native.is_harmless(html, 40, 50), limits.is_harmless(html, 40, 50)
+    limited = limits.limit_html(html).html
+    yield "read_page", describe_page(HtmlPage, limited), describe_page(WalkedPage, limited)
     for tag in html.split("<")[:MOST_WORDS]:
         inside = tag.partition(">")[0]
         yield "parse_tag", native.parse_tag(inside), document.parse_tag(inside)
+
+
+class WalkedPage(HtmlPage):
+    """A page that is walked, as if it were not ordinary: the twin of `read_page`."""
+
+    def _read_ordinary(self, _source: str) -> bool:
+        return False
+
+
+def describe_page(read: type[HtmlPage], html: str) -> list[object]:
+    """Return all that reading a page gives."""
+    found, notes = links.Links(), HtmlNotes()
+    page = read(html, "1", found, notes)
+    texts = [page.join_visible(), page.join_hidden(), page.loose, list(page.unseen.items())]
+    return [*texts, page.nested, list(found), list(notes.defects("1")), page.is_whole, page.nodes]

@@ -31,6 +31,8 @@ typedef struct {
 #include "native/words.c"
 #include "native/reading.c"
 #include "native/html.c"
+#include "native/styles.c"
+#include "native/page.c"
 #include "native/mail.c"
 #include "native/looks.c"
 #include "native/contents.c"
@@ -98,7 +100,8 @@ static int execute(PyObject *module)
     fill_sorts();
     fill_mark_starts();
     fill_base64_values();
-    if (intern_attributes() < 0 || intern_names() < 0 || intern_flat_attributes() < 0)
+    fill_page_names();
+    if (intern_attributes() < 0 || intern_names() < 0 || intern_page_names() < 0 || intern_flat_attributes() < 0)
         return -1;
     PyType_Spec *specs[] = {&row_table_spec, &phrase_index_spec, &concept_index_spec};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
@@ -131,6 +134,8 @@ static PyMethodDef functions[] = {
     {"split_words", split_words, METH_O, "split_words(text): runs of letters and digits, and each of five signs."},
     {"walk_source", walk_source, METH_VARARGS,
      "walk_source(source, plan, page, visible, hidden, loose, line_break, most): the number of nodes, or -1."},
+    {"read_page", read_page, METH_VARARGS,
+     "read_page(source, rules, colours, parse, resolve, parse_colour): texts, loose pieces, reasons, events, nodes; or None."},
     {"split_fields", split_fields, METH_VARARGS,
      "split_fields(source, start, window, largest, most, make, decode): fields, body, and whether CR or LF is bare."},
     {"read_ordinary", read_ordinary, METH_VARARGS,

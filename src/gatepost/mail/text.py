@@ -17,7 +17,7 @@ from gatepost.mail import links
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.html import document
 from gatepost.mail.html.active import LITTLE_TEXT, HtmlNotes, has_markup, is_acting_markup
-from gatepost.mail.html.document import HtmlPage, join_chunks
+from gatepost.mail.html.document import HtmlPage
 from gatepost.mail.html.large_pages import cut_scripts, is_large_page, shorten_page
 from gatepost.mail.html.limits import MAX_HTML, MAX_TAGS, limit_html
 from gatepost.mail.html.script import ScriptBudget
@@ -186,14 +186,14 @@ class TextReader:
 
     def _read_html(self, html: str, where: str, notes: HtmlNotes) -> tuple[str, str]:
         page = self._read_page(html, where, notes)
-        visible = join_chunks(page.visible)
-        hidden = document.remove_invisible(join_chunks(page.hidden)).text
+        visible = page.join_visible()
+        hidden = document.remove_invisible(page.join_hidden()).text
         nested = page.nested
         for _ in range(MAX_NESTING):
             if not nested:
                 break
             inner = self._read_page("\n".join(nested), where, notes)
-            visible = _join_texts(visible, join_chunks(inner.visible))
+            visible = _join_texts(visible, inner.join_visible())
             nested = inner.nested
         if nested:
             notes.note(kinds.LIMIT_HTML_PARTS)
@@ -213,7 +213,7 @@ class TextReader:
             notes.note(kinds.LIMIT_HTML_PARTS)
         self._add_written_links(" ".join(page.loose), where, notes)
         if words := find_cut_words(page.loose):
-            for target in find_cut_targets(join_chunks(page.visible), words):
+            for target in find_cut_targets(page.join_visible(), words):
                 self.links.add(target, where, "text", shown=target)
         return page
 

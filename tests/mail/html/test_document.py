@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.mail.html.active import HtmlNotes, has_markup
-from gatepost.mail.html.document import HtmlPage, join_chunks
+from gatepost.mail.html.document import HtmlPage
 from gatepost.mail.links import Links
 
 
@@ -38,7 +38,7 @@ def read(html: str) -> tuple[HtmlPage, Links, dict[str, str]]:
     ],
 )
 def test_visible(html: str, visible: str) -> None:
-    assert join_chunks(read(html)[0].visible) == visible
+    assert read(html)[0].join_visible() == visible
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_visible(html: str, visible: str) -> None:
 )
 def test_hidden(html: str, reason: str) -> None:
     page, _, _ = read(f"{html}")
-    assert "secret" not in join_chunks(page.visible)
-    assert join_chunks(page.hidden) == "secret"
+    assert "secret" not in page.join_visible()
+    assert page.join_hidden() == "secret"
     assert list(page.unseen) == [reason]
 
 
@@ -74,7 +74,7 @@ def test_hidden(html: str, reason: str) -> None:
     ],
 )
 def test_seen(html: str) -> None:
-    assert "seen" in join_chunks(read(html)[0].visible)
+    assert "seen" in read(html)[0].join_visible()
 
 
 @pytest.mark.parametrize(

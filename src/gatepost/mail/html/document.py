@@ -13,8 +13,9 @@ that have no width: inside a Latin word they only serve to break it up for filte
 A walk over the tree makes several Python objects for every node, and that was the largest part of reading a newsletter.
 So ordinary pages are walked in the text that lexbor writes out. Its own serialisation of its tree (HTML section 13.3)
 is made in one native call: every element has its end tag, every attribute stands in double quotes, and `<` and `>`
-occur only where a tag or a comment begins and ends. `walk_source` in `_speedups.c` goes through it and calls Python
-only for elements that add more than space and style.
+occur only where a tag or a comment begins and ends. `read_page` in `_speedups.c` reads most pages whole in one pass.
+Pages with what acts (scripts, forms, frames) are walked by `walk_source`, which calls Python only for elements that
+add more than space and style.
 
 The serialisation says the same as the tree only for ordinary elements. Foreign content (SVG, MathML) has style elements
 that are not raw text, and names of tags and attributes may hold quotes. Of such documents the tree itself is walked.
@@ -40,13 +41,18 @@ from gatepost import kinds
 from gatepost.mail.html.active import HtmlNotes, has_hidden_handler, has_latent_script
 from gatepost.mail.html.script import read_scripts
 from gatepost.mail.html.style import (
+    COLOUR_NAMES,
     MAX_STYLES,
     PLAIN,
+    REASONS,
     UNKNOWN,
     Appearance,
+    PackedStyle,
     Style,
     StyleSheets,
+    pack_style,
     parse_colour,
+    parse_packed_style,
     parse_style,
 )
 from gatepost.mail.links import MAX_SHOWN, Links, Source, decode_base64_text
@@ -335,11 +341,10 @@ def _is_reliable() -> bool:
 _IS_RELIABLE = _is_reliable()
 
 
-def write_ordinary_source(parser: LexborHTMLParser) -> tuple[str, list[str]]:
+def write_ordinary_source(parser: LexborHTMLParser, source: str) -> tuple[str, list[str]]:
     """Return a document as lexbor writes it out, without the texts of its scripts, and these; "" where that does not
     say the same as its tree."""
-    source = parser.html or ""
-    if not _IS_RELIABLE:
+    if not source:
         return "", []
     signs: int = native.page_signs(source)
     if not signs:
@@ -497,6 +502,9 @@ Plan = tuple[bool, bool, str, bool, Style | None, Special]
 LONG_TAG = 1_000
 
 
+_SEEN, _UNSEEN = Appearance(), Appearance(unseen="ordinary")
+
+
 class HtmlPage(PageBuilder):
     """One document, read by a walk over its tree. `nodes` counts the work."""
 
@@ -505,20 +513,63 @@ class HtmlPage(PageBuilder):
         self.nodes = 0
         self._sheet = StyleSheets()
         self._planned = 0
+        # The whole texts, where native code has joined them.
+        self._shown: str | None = None
+        self._unshown: str | None = None
         parser = LexborHTMLParser(html)
         for node in parser.tags("style"):
             text = node.text()
             self._sheet.read(text)
             self.add_css(text)
-        source, scripts = write_ordinary_source(parser) if native else ("", [])
-        self.taken_scripts = iter(scripts)
-        if not (source and self._walk_source(source)) and parser.root is not None:
-            self._walk_tree(_find_first(parser.root))
+        written = parser.html or "" if native and _IS_RELIABLE else ""
+        if not (written and self._read_ordinary(written)):
+            source, scripts = write_ordinary_source(parser, written)
+            self.taken_scripts = iter(scripts)
+            if not (source and self._walk_source(source)) and parser.root is not None:
+                self._walk_tree(_find_first(parser.root))
         if not notes.is_active() and has_latent_script(html, "".join(self.visible)):
             notes.note(kinds.HTML_LATENT_SCRIPT)
             if has_hidden_handler(html):
                 notes.note(kinds.HTML_WEBMAIL_ATTACK, "a script inside another attribute")
         self.is_whole = self.is_whole and self._sheet.is_whole
+
+    def _read_ordinary(self, source: str) -> bool:
+        """Read the document as lexbor writes it out in one native pass; False where it is not ordinary."""
+        found = native.read_page(
+            source, self._sheet.rules, COLOUR_NAMES, parse_packed_style, self._resolve_packed, parse_colour
+        )
+        if found is None:
+            return False
+        self._shown, pieces, self._unshown, self.loose, reasons, events, self.nodes = found
+        self.visible = [pieces]
+        self.unseen = Counter({REASONS[reason]: count for reason, count in reasons})
+        for event, value, shown, is_hidden in events:
+            self.appearance = _UNSEEN if is_hidden else _SEEN
+            if event == "comment":
+                self.read_comment(value)
+            elif event == "style":
+                self.add_css(value)
+            elif event == "srcset":
+                _read_srcset(self, "", value, {})
+            else:
+                self.add_link(value, event, shown)
+        return True
+
+    def _resolve_packed(self, tag: str, classes: str, identity: str, inline: str) -> PackedStyle | None:
+        return pack_style(self._sheet.style(tag, classes, identity, inline))
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether native code has read the page in one pass."""
+        return self._shown is not None
+
+    def join_visible(self) -> str:
+        """Return the text that shows."""
+        return join_chunks(self.visible) if self._shown is None else self._shown
+
+    def join_hidden(self) -> str:
+        """Return the text that does not show."""
+        return join_chunks(self.hidden) if self._unshown is None else self._unshown
 
     def _walk_source(self, source: str) -> bool:
         """Walk the document as lexbor writes it out; False where its tree must be walked instead."""

@@ -27,8 +27,8 @@ _NAMED = (
     "gainsboro=dcdcdc darkgray=a9a9a9 darkgrey=a9a9a9 dimgray=696969 darkblue=00008b darkred=8b0000 "
     "darkgreen=006400 gold=ffd700 pink=ffc0cb brown=a52a2a"
 )
-_NAMES = {name: int(digits, 16) for name, _, digits in (pair.partition("=") for pair in _NAMED.split())}
-_NAMES["transparent"] = TRANSPARENT
+COLOUR_NAMES = {name: int(digits, 16) for name, _, digits in (pair.partition("=") for pair in _NAMED.split())}
+COLOUR_NAMES["transparent"] = TRANSPARENT
 _HEX = re.compile(r"#?([0-9a-f]{3,8})\Z")
 _FUNCTION = re.compile(r"(rgb|hsl)a?\(([^)]{1,60})\)?")
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(%?)")
@@ -45,7 +45,7 @@ def is_alike(one: int, other: int) -> bool:
 
 @lru_cache(1024)
 def _parse_colour(text: str) -> int | None:
-    if (named := _NAMES.get(text)) is not None:
+    if (named := COLOUR_NAMES.get(text)) is not None:
         return named
     if match := _HEX.match(text):
         return _parse_hex(match.group(1))
@@ -97,7 +97,7 @@ def _find_colour(shorthand: str) -> str:
     if "(" in shorthand:
         match = _FUNCTION.search(shorthand)
         return match.group() if match else ""
-    return next((word for word in shorthand.split() if word in _NAMES or _HEX.match(word)), "")
+    return next((word for word in shorthand.split() if word in COLOUR_NAMES or _HEX.match(word)), "")
 
 
 MAX_SHEET = 200_000
@@ -157,6 +157,30 @@ class Style(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 PLAIN = Style()
+# Why text cannot be seen. Native code has the same order.
+REASONS = tuple(" display opacity size off-screen clip scale attribute visibility font-size colour".split(" "))
+_UNSAID = -3
+# A style as native code takes it: the place of `hides` in `REASONS`, and -1 or -3 for what is inherited.
+PackedStyle = tuple[int, int, int, int, int, str]
+
+
+def pack_style(style: Style) -> PackedStyle | None:
+    """Return a style for native code; None for one that it does not know."""
+    if style.reverses:
+        return None
+    return (
+        REASONS.index(style.hides),
+        -1 if style.invisible is None else int(style.invisible),
+        _UNSAID if style.colour is None else style.colour,
+        _UNSAID if style.background is None else style.background,
+        -1 if style.tiny is None else int(style.tiny),
+        style.active,
+    )
+
+
+def parse_packed_style(text: str) -> PackedStyle | None:
+    """Return what declarations say, for native code."""
+    return _parse_packed_short(text) if len(text) <= 400 else pack_style(_parse(text))
 
 
 def parse_length(text: str) -> float | None:
@@ -205,6 +229,11 @@ def _parse(text: str) -> Style:
 
 
 _parse_short = lru_cache(4096)(_parse)
+
+
+@lru_cache(4096)
+def _parse_packed_short(text: str) -> PackedStyle | None:
+    return pack_style(_parse_short(text))
 
 
 def _build_style(values: dict[str, str], active: str) -> Style:
