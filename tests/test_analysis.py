@@ -19,7 +19,7 @@ from gatepost.lists import file_names
 from gatepost.lists.catalogue import KINDS
 from gatepost.lists.entries import UnkeyedEntry
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, UnkeyedLists
-from gatepost.mail.message import Envelope, Text
+from gatepost.mail.message import Envelope, Message, Text
 from gatepost.mail.reader import read
 from gatepost.questions import (
     Answer,
@@ -35,7 +35,7 @@ from gatepost.questions import (
 )
 from gatepost.report import Outcome, Report
 from gatepost.stages import Context
-from gatepost.textmodel.words import list_body_words
+from gatepost.textmodel.words import MessageWords, read_words
 
 PLAIN = b"From: Ann <ann@shop.example>\r\nTo: bob@example.org\r\nSubject: Minutes\r\n\r\nSee you on Tuesday.\r\n"
 ENVELOPE = Envelope("ann@shop.example", ("bob@example.org",), "192.0.2.9", "mail.shop.example")
@@ -240,13 +240,13 @@ def test_hidden_viruses_are_found_in_every_reading(shared: Callable[[str], Path]
 def test_the_words_of_a_message_are_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read_once: list[int] = []
 
-    def counted(texts: tuple[Text, ...]) -> list[str]:
-        read_once.append(len(texts))
-        return list_body_words(texts)
+    def counted(message: Message, texts: list[Text] | None = None) -> MessageWords:
+        read_once.append(len(message.texts))
+        return read_words(message, texts)
 
-    monkeypatch.setattr("gatepost.stages.list_body_words", counted)
-    monkeypatch.setattr("gatepost.findings.list_body_words", counted)
-    monkeypatch.setattr("gatepost.textmodel.features.list_body_words", counted)
+    monkeypatch.setattr("gatepost.stages.read_words", counted)
+    monkeypatch.setattr("gatepost.findings.read_words", counted)
+    monkeypatch.setattr("gatepost.textmodel.features.read_words", counted)
     for campaigns in (False, True):
         steps = list(_steps(PLAIN + b"one two three four five six seven " * 9, Context(now=NOW, campaigns=campaigns)))
         assert read_once == [1]

@@ -45,7 +45,7 @@ from gatepost.near_duplicates import RUN, find_smallest_hashes
 from gatepost.textmodel import concepts, learnt, words
 from gatepost.textmodel.features import Features, extract_features, normalise_word
 from gatepost.textmodel.model import MARK_SCALE, MAX_SHOWN, WINDOW, RowTable, load_shipped_model
-from gatepost.textmodel.words import find_written_words
+from gatepost.textmodel.words import MAX_CHARS
 
 native = speedups.native
 pytestmark = pytest.mark.skipif(native is None, reason="not run: the native speedups were not built here")
@@ -137,13 +137,47 @@ LINES = st.sampled_from(
 
 @given(st.lists(LINES, max_size=25))
 def test_the_same_written_words(lines: list[str]) -> None:
-    text = "\n".join(lines)
-    assert words._written_words(text) == find_written_words(text)
+    _compare_words([], "", ["\n".join(lines)], MAX_CHARS)
 
 
 @given(st.text(st.characters(max_codepoint=127), max_size=300) | st.text(st.characters(max_codepoint=0x24FF)))
 def test_the_same_written_words_of_any_text(text: str) -> None:
-    assert words._written_words(text) == find_written_words(text)
+    _compare_words([text], text[::-1], [text], MAX_CHARS)
+
+
+@given(st.lists(LINES, max_size=3), LINES, st.lists(st.lists(LINES, max_size=6), max_size=6), st.integers(1, 200))
+def test_the_same_words_of_messages(names: list[str], subject: str, texts: list[list[str]], room: int) -> None:
+    _compare_words(names, subject, ["\n".join(lines) for lines in texts], room)
+
+
+def _compare_words(names: list[str], subject: str, texts: list[str], room: int) -> None:
+    given_to = (words._PLAIN_LETTERS, words.MAX_NAME_WORDS, room, words.MAX_WORDS)
+    ours = native.WordArray.read(names, subject, texts, *given_to)
+    if ours is None:
+        assert not "".join((*names, subject, *texts)).isascii()
+        return
+    of_names, of_subject, _ = words.find_words(names, subject, [])
+    assert (ours.names, ours.subject) == (of_names, of_subject)
+    assert ours.body == words.find_body_words(texts, room)
+    assert (len(ours), ours.total) == (len(ours.body), len(of_names) + len(of_subject) + len(ours.body))
+
+
+@given(WORDS, WORDS, WORDS, WORDS, st.sampled_from(("١٢٣", "²", "12345678901", "中", "")))
+def test_the_same_of_word_arrays(
+    names: list[str], subject: list[str], body: list[str], marks: list[str], odd: str
+) -> None:
+    given_to = (names, [*subject, odd], [*body * 3, odd])
+    ours, twin = native.WordArray(*given_to), words.MessageWords(*given_to)
+    assert (ours.names, ours.subject, ours.body) == given_to
+    assert (len(ours), ours.total) == (len(twin), twin.total)
+    assert ours.smallest_hashes(RUN, 8, 5) == twin.smallest_hashes(RUN, 8, 5)
+    assert learnt.make_message_row(Message(), ours, marks) == learnt.make_message_row(Message(), twin, marks)
+    known = tuple(sorted({*body[::2], *(f"s:{word}" for word in subject[::2]), *marks[::2], "free", "c:account"}))
+    weights = np.ones((len(known), 3), np.float32)
+    tables = [made(known, np.array([], np.int64), weights) for made in (native.RowTable, RowTable)]
+    read = (marks, normalise_word, concepts.load_index().index, 20, 600, 60, 4)
+    for mine, other in zip(tables[0].read(ours, *read)[:2], tables[1].read(twin, *read)[:2], strict=True):
+        assert sorted(np.frombuffer(mine, np.int32)) == sorted(np.frombuffer(other, np.int32))
 
 
 @given(st.text("aZ9 _$€£%!.-\né\u0301\u0661²中\U0001d400\ud800", max_size=40))
@@ -373,7 +407,16 @@ def test_hops_in_ascii_are_read_natively() -> None:
         (lambda: _table().heaviest(b"", b"", 1.0, 1.0, 0), ValueError),
         (lambda: native.feature_row(["a"], 1_000, []), ValueError),
         (lambda: native.feature_row(("a",), 5, []), TypeError),
-        (lambda: native.written_words(b"a", b""), TypeError),
+        (lambda: native.WordArray([], ["a"], [b"a"]), TypeError),
+        (lambda: native.WordArray.read([b"a"], "", [], b"", 1, 1, 1), TypeError),
+        (lambda: native.WordArray.read([], "", [], b"", 1, -1, 1), ValueError),
+        (lambda: native.WordArray([], [], []).smallest_hashes(0, 8, 0), ValueError),
+        (lambda: native.WordArray([], [], []).row(1_000, 1, []), ValueError),
+        (lambda: _table().read(["a"], [], normalise_word, concepts.load_index().index, 80, 1, 1, 1), TypeError),
+        (lambda: _table().read(native.WordArray([], [], []), [], normalise_word, _table(), 80, 1, 1, 1), TypeError),
+        (lambda: _read_rows(most=9999), ValueError),
+        (lambda: _read_rows(beside=-1), ValueError),
+        (lambda: _read_rows(normalise=lambda _: 7), TypeError),
         (lambda: native.split_words(b"a"), TypeError),
         (lambda: native.fold_ascii("ä"), ValueError),
         (lambda: native.transliterate("ä", "é", ()), ValueError),
@@ -422,6 +465,11 @@ def test_wrong_arguments_are_refused(call: Callable[[], object], error: type[Exc
 
 def _table() -> Any:
     return native.RowTable(("a",), np.array([], np.int64), np.zeros((1, 3), np.float32))
+
+
+def _read_rows(normalise: Any = normalise_word, most: int = 9, beside: int = 4) -> Any:
+    given_to = native.WordArray(["§"], ["§"], ["§"])
+    return _table().read(given_to, [], normalise, concepts.load_index().index, 80, most, 60, beside)
 
 
 def test_a_list_that_changes_while_it_is_read() -> None:
@@ -787,12 +835,19 @@ def test_the_same_for_real_mail(twin_book: phrases.Phrasebook, twin_concepts: co
         RowTable(model.words, model.pairs, model.weights),
     )
     for message in messages:
-        for each in message.texts:
-            assert words._written_words(each.visible) == find_written_words(each.visible)
+        _compare_words(
+            [sender.name for sender in message.senders],
+            message.subject,
+            [each.visible for each in message.texts],
+            6_000,
+        )
         seen = extract_features(message)
         assert concepts.load_index().find(seen.text) == twin_concepts.find(seen.text)
         assert concepts.find_concepts(seen.text) == twin_concepts.list_features(seen.text)
         _compare(ours, twin, seen.text, seen.rest, seen.marks, WINDOW)
+        # The same by words as they lie in memory, in the same order, so that the sums are the same to the last bit.
+        by_lists = model.hits(seen)
+        assert model.read(words.read_words(message), seen.marks) == by_lists
         text = phrases.fold(" ".join(each.visible for each in message.texts)[: phrases.MAX_CHARS])
         assert _cues(phrases._BOOK, text) == _cues(twin_book, text)
         for part in message.parts:

@@ -109,7 +109,7 @@ def _pair_text(text: str) -> Iterator[Pair]:
     squeezed = "\n".join([" ".join(line.split()) for line in text.split(document.BREAK) if line.strip()])
     yield "squeeze", native.squeeze(text, True), squeezed
     yield "squeeze without breaks", native.squeeze(text, False), " ".join(text.split())
-    yield "written_words", words._written_words(text), words.find_written_words(text)  # noqa: SLF001
+    yield from _pair_words(text)
     parts = native.split_words(text)
     yield "split_words", parts, words._WORD.findall(text)  # noqa: SLF001
     few = parts[:MOST_WORDS]
@@ -127,6 +127,22 @@ def _pair_text(text: str) -> Iterator[Pair]:
     yield "read_hop", sending_host.read_hop(text), sending_host.read_any_hop(text)
     pieces = text.split("\n")
     yield "edge_words", links.find_cut_words(pieces), links.find_cut_words_of(pieces)
+
+
+def _pair_words(text: str) -> Iterator[Pair]:
+    """The words of a message whose sender, subject and two texts are pieces of a text."""
+    half, room = len(text) // 2, min(len(text), words.MAX_CHARS)
+    given = ([text[:90], text[half : half + 90]], text[:200], [text[:half], text[half:]])
+    limits_of = (words._PLAIN_LETTERS, words.MAX_NAME_WORDS, room, words.MAX_WORDS)  # noqa: SLF001
+    found = native.WordArray.read(*given, *limits_of)
+    names, subject, _ = words.find_words(*given[:2], [])
+    twin = words.MessageWords(names, subject, words.find_body_words(given[2], room))
+    for each in (found, native.WordArray(twin.names, twin.subject, twin.body)):
+        if each is not None:
+            yield "WordArray", (each.names, each.subject, each.body), (twin.names, twin.subject, twin.body)
+            yield "its smallest_hashes", each.smallest_hashes(RUN, 8, 5), twin.smallest_hashes(RUN, 8, 5)
+            mine, other = (learnt.make_message_row(Message(), every, ["#links 0"]) for every in (each, twin))
+            yield "its row", mine, other
 
 
 def _pair_page(html: str) -> Iterator[Pair]:

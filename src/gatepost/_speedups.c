@@ -23,11 +23,12 @@ typedef struct {
     size_t size;
 } Slice;
 
-#include "native/signatures.c"
-#include "native/text_model.c"
 #include "native/characters.c"
+#include "native/word_array.c"
+#include "native/signatures.c"
 #include "native/phrases.c"
 #include "native/concepts.c"
+#include "native/text_model.c"
 #include "native/words.c"
 #include "native/reading.c"
 #include "native/html.c"
@@ -41,6 +42,7 @@ typedef struct {
 
 static PyMethodDef row_table_methods[] = {
     {"find", (PyCFunction)RowTable_find, METH_VARARGS, NULL},
+    {"read", (PyCFunction)RowTable_read, METH_VARARGS, NULL},
     {"heaviest", (PyCFunction)RowTable_heaviest, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -94,6 +96,37 @@ static PyType_Spec concept_index_spec = {
     concept_index_slots,
 };
 
+static PyMethodDef word_array_methods[] = {
+    {"read", (PyCFunction)WordArray_read, METH_VARARGS | METH_CLASS,
+     "read(names, subject, texts, table, most_of_name, room, most): the words of a message; or None."},
+    {"smallest_hashes", (PyCFunction)WordArray_smallest_hashes, METH_VARARGS, "smallest_hashes(run, count, least)"},
+    {"row", (PyCFunction)WordArray_row, METH_VARARGS, "row(most, most_rest, others): the packed feature row; or None."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef word_array_attributes[] = {
+    {"names", (getter)WordArray_names, NULL, "The words of senders' names.", NULL},
+    {"subject", (getter)WordArray_subject, NULL, "The words of the subject.", NULL},
+    {"body", (getter)WordArray_body, NULL, "The words of the body.", NULL},
+    {"total", (getter)WordArray_total, NULL, "How many words there are in all.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot word_array_slots[] = {
+    {Py_tp_new, WordArray_new},
+    {Py_tp_dealloc, WordArray_dealloc},
+    {Py_tp_methods, word_array_methods},
+    {Py_tp_getset, word_array_attributes},
+    {Py_sq_length, WordArray_length},
+    {Py_tp_doc, "The words of one message: of senders' names, of the subject and of the body."},
+    {0, NULL},
+};
+
+static PyType_Spec word_array_spec = {
+    "gatepost._speedups.WordArray", sizeof(WordArray), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    word_array_slots,
+};
+
 static int execute(PyObject *module)
 {
     fill_crc_table();
@@ -103,7 +136,7 @@ static int execute(PyObject *module)
     fill_page_names();
     if (intern_attributes() < 0 || intern_names() < 0 || intern_page_names() < 0 || intern_flat_attributes() < 0)
         return -1;
-    PyType_Spec *specs[] = {&row_table_spec, &phrase_index_spec, &concept_index_spec};
+    PyType_Spec *specs[] = {&word_array_spec, &row_table_spec, &phrase_index_spec, &concept_index_spec};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         PyObject *type = PyType_FromSpec(specs[i]);
         if (!type || PyModule_AddType(module, (PyTypeObject *)type) < 0) {
@@ -129,8 +162,6 @@ static PyMethodDef functions[] = {
      "pack_phrases(phrases, words): an index as bytes; of (before, after, left, right), and (word, skip, is_open, phrase)."},
     {"pack_concepts", pack_concepts, METH_VARARGS,
      "pack_concepts(terms, concepts): an index as bytes; of (words, number of the concept, is_open), the longest first."},
-    {"written_words", written_words, METH_VARARGS,
-     "written_words(text, table): the words that the writer of a text chose, and how many characters were kept; or None."},
     {"split_words", split_words, METH_O, "split_words(text): runs of letters and digits, and each of five signs."},
     {"walk_source", walk_source, METH_VARARGS,
      "walk_source(source, plan, page, visible, hidden, loose, line_break, most): the number of nodes, or -1."},

@@ -17,10 +17,10 @@ from gatepost.mail.message import Envelope, Link, Message, Text
 from gatepost.names import Address, normal_domain, org_domain
 from gatepost.questions import Antivirus, Campaign, Reputation
 from gatepost.sender_history import KNOWN_DAYS, NO_HISTORY, SenderHistory
-from gatepost.textmodel.features import Features, extract_features
-from gatepost.textmodel.learnt import NO_MODELS, LearntModels, make_row
+from gatepost.textmodel.features import find_marks
+from gatepost.textmodel.learnt import NO_MODELS, LearntModels, make_message_row
 from gatepost.textmodel.model import DeployedModels, load_shipped_models
-from gatepost.textmodel.words import list_body_words
+from gatepost.textmodel.words import MessageWords, read_words
 
 T = TypeVar("T")
 
@@ -164,26 +164,26 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
     models: DeployedModels = msgspec.field(default_factory=load_shipped_models)
     campaign: Campaign = Campaign()
     reputation: Reputation = Reputation()
-    words: list[str] | None = None
+    words: MessageWords | None = None
     learnt: LearntModels = NO_MODELS
     is_company: bool = False
 
     @once_property
-    def written(self) -> list[str]:
-        """The words that the writer of the mail chose, without those of documents."""
+    def written(self) -> MessageWords:
+        """The words of names, subject and body that the writer of the mail chose, without those of documents."""
         if self.words is not None:
             return self.words
-        return list_body_words(tuple(text for text in self.message.texts if text.form != "document"))
+        return read_words(self.message, [text for text in self.message.texts if text.form != "document"])
 
     @once_property
-    def features(self) -> Features:
-        """What a text model sees of the mail, without its documents."""
-        return extract_features(self.message, self.files, self.written)
+    def marks(self) -> list[str]:
+        """The marks of the mail's build, for text models."""
+        return find_marks(self.message, self.files)
 
     @once_property
     def row(self) -> bytes:
         """The feature row of the mail, packed (see `textmodel.learnt`)."""
-        return make_row(self.message, self.features)
+        return make_message_row(self.message, self.written, self.marks)
 
     @once_property
     def documents(self) -> tuple[Text, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from heapq import nsmallest
 from itertools import accumulate, islice, repeat
 from operator import add
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 from zlib import crc32
 
 import msgspec
@@ -29,6 +29,18 @@ MAX_COMPARED = 200
 def compute_signature(words: list[str]) -> Signature:
     """Return the signature of a text; empty for one that is too short to have one."""
     return tuple(smallest_hashes(words, SIZE, MIN_WORDS))
+
+
+class Words(Protocol):
+    """The words of a message, as `textmodel.words` reads them."""
+
+    def smallest_hashes(self, run: int, count: int, least: int, /) -> list[int]:
+        """Return the smallest hashes of runs of words of the body."""
+
+
+def sign_words(words: Words) -> Signature:
+    """Return the signature of a message's body."""
+    return tuple(words.smallest_hashes(RUN, SIZE, MIN_WORDS))
 
 
 def smallest_hashes(words: list[str], count: int, least: int = 0) -> list[int]:

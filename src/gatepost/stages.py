@@ -29,7 +29,7 @@ from gatepost.lists.rulings import Ruling, Subject, collect_keys, rule_on
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists
 from gatepost.mail.message import Envelope, Message
 from gatepost.mail.reader import read
-from gatepost.near_duplicates import Signature, compute_signature
+from gatepost.near_duplicates import Signature, sign_words
 from gatepost.policy.rules import MAX_RULES, RULE_STAGE, Policy, shipped_policy
 from gatepost.questions import (
     Analysis,
@@ -60,7 +60,7 @@ from gatepost.sender_history import (
 )
 from gatepost.textmodel.learnt import NO_MODELS, LearntModels
 from gatepost.textmodel.model import DeployedModels, load_shipped_models
-from gatepost.textmodel.words import list_body_words
+from gatepost.textmodel.words import MessageWords, read_words
 
 T = TypeVar("T")
 
@@ -160,14 +160,12 @@ class Stages:
             return None
         return self._run("sender-history", lambda: collect_facets(message, envelope), None)
 
-    def sign_text(self, message: Message) -> tuple[list[str] | None, Signature]:
+    def sign_text(self, message: Message) -> tuple[MessageWords | None, Signature]:
         """The words that the writer chose, and their near-duplicate signature; nothing where guard compares none."""
-        nothing: tuple[list[str] | None, Signature] = (None, ())
+        nothing: tuple[MessageWords | None, Signature] = (None, ())
         if not self.context.campaigns:
             return nothing
-        return self._run(
-            "campaign", lambda: (words := list_body_words(message.texts), compute_signature(words)), nothing
-        )
+        return self._run("campaign", lambda: (words := read_words(message), sign_words(words)), nothing)
 
     def ask_about_sender(
         self, message: Message, envelope: Envelope, facets: Facets | None, signature: Signature

@@ -10,13 +10,7 @@ from gatepost.mail.message import Field, Headers, Link, Message, Text
 from gatepost.mail.reader import read
 from gatepost.names import Address
 from gatepost.textmodel.features import find_marks
-from gatepost.textmodel.words import (
-    MAX_WORDS,
-    guess_word,
-    list_body_words,
-    list_name_words,
-    list_subject_words,
-)
+from gatepost.textmodel.words import MAX_NAME_WORDS, MAX_WORDS, guess_word, list_body_words, read_words
 
 
 def words(*visible: str) -> list[str]:
@@ -80,11 +74,12 @@ def test_alternatives_that_say_the_same_are_read_once() -> None:
     ],
 )
 def test_subjects_without_the_marks_of_lists_and_replies(subject: str, expected: str) -> None:
-    assert list_subject_words(subject) == expected.split()
+    assert read_words(Message(subject=subject)).subject == expected.split()
 
 
 def test_names_lose_addresses() -> None:
-    assert list_name_words("PayPal Service <x@y.example>") == ["paypal", "service"]
+    senders = (Address("PayPal Service <x@y.example>", "a", "b.example"), Address("Été " * 20, "c", "d.example"))
+    assert read_words(Message(senders=senders)).names == ["paypal", "service", *["ete"] * MAX_NAME_WORDS]
 
 
 @pytest.mark.parametrize(

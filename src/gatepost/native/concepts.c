@@ -47,6 +47,11 @@ static void ConceptIndex_dealloc(ConceptIndex *self)
     Py_DECREF(type);
 }
 
+static int is_concept_index(PyObject *object)
+{
+    return Py_TYPE(object)->tp_dealloc == (destructor)ConceptIndex_dealloc;
+}
+
 static int add_term(Growing *terms, Growing *letters, PyObject *entry, int concepts)
 {
     PyObject *text;
@@ -334,14 +339,42 @@ static PyObject *name_feature(const ConceptIndex *self, size_t number)
     return self->features[number];
 }
 
-static int add_feature(const ConceptIndex *self, uint32_t one, uint32_t other, uint64_t *seen, PyObject *features)
+#define MOST_BESIDE 64
+
+/* The numbers of the features of concepts in the order in which they are found, each once; how many there are, or -1.
+   `features` has room for each concept with all that may stand beside it. */
+static Py_ssize_t number_features(const ConceptIndex *self, const Meant *found, size_t count, int near, int beside,
+                                  uint32_t *features)
 {
-    size_t number = (size_t)(one < other ? one : other) * self->counts.concepts + (one < other ? other : one);
-    if (seen[number >> 6] >> (number & 63) & 1)
-        return 0;
-    seen[number >> 6] |= (uint64_t)1 << (number & 63);
-    PyObject *name = name_feature(self, number);
-    return name ? PyList_Append(features, name) : -1;
+    size_t concepts = self->counts.concepts, listed = 0;
+    uint64_t *seen = PyMem_Calloc(concepts * concepts / 64 + 1, sizeof *seen);
+    if (!seen) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = i; j < count && j <= i + (size_t)beside; j++) {
+            if (found[j].start - found[i].start > (size_t)near)
+                break;
+            size_t one = found[i].concept, other = found[j].concept;
+            size_t number = (one < other ? one : other) * concepts + (one < other ? other : one);
+            if (seen[number >> 6] >> (number & 63) & 1)
+                continue;
+            seen[number >> 6] |= (uint64_t)1 << (number & 63);
+            features[listed++] = (uint32_t)number;
+        }
+    PyMem_Free(seen);
+    return (Py_ssize_t)listed;
+}
+
+/* The same of the subject and the body of a word array, which lie behind each other. */
+static Py_ssize_t list_feature_numbers(const ConceptIndex *self, const WordArray *array, int most, int near, int beside,
+                                       uint32_t *features)
+{
+    Meant found[MOST_TERMS];
+    size_t start = array->names < array->count ? array->words[array->names].start - 1 : array->size;
+    size_t count = search_concepts(self, array->letters + start, array->size - start, found, (size_t)most);
+    return number_features(self, found, count, near, beside, features);
 }
 
 static PyObject *ConceptIndex_features(ConceptIndex *self, PyObject *args)
@@ -351,25 +384,23 @@ static PyObject *ConceptIndex_features(ConceptIndex *self, PyObject *args)
     Meant found[MOST_TERMS];
     if (!PyArg_ParseTuple(args, "O!iii", &PyList_Type, &words, &most, &near, &beside))
         return NULL;
-    if (most < 0 || most > MOST_TERMS || near < 0 || beside < 0) {
+    if (most < 0 || most > MOST_TERMS || near < 0 || beside < 0 || beside > MOST_BESIDE) {
         PyErr_SetString(PyExc_ValueError, "the number of terms is out of range");
         return NULL;
     }
     Py_ssize_t count = search_words(self, words, found, (size_t)most);
     if (count < 0)
         return NULL;
-    uint64_t *seen = PyMem_Calloc((size_t)self->counts.concepts * self->counts.concepts / 64 + 1, sizeof *seen);
-    PyObject *features = seen ? PyList_New(0) : PyErr_NoMemory();
-    for (Py_ssize_t i = 0; features && i < count; i++) {
-        int is_added = add_feature(self, found[i].concept, found[i].concept, seen, features) == 0;
-        for (Py_ssize_t j = i + 1; is_added && j < count && j <= i + beside; j++) {
-            if (found[j].start - found[i].start > (size_t)near)
-                break;
-            is_added = add_feature(self, found[i].concept, found[j].concept, seen, features) == 0;
-        }
-        if (!is_added)
+    uint32_t *numbers = PyMem_Malloc(((size_t)count * ((size_t)beside + 1) + 1) * sizeof *numbers);
+    Py_ssize_t listed = numbers ? number_features(self, found, (size_t)count, near, beside, numbers) : -1;
+    PyObject *features = !numbers ? PyErr_NoMemory() : listed < 0 ? NULL : PyList_New(listed);
+    for (Py_ssize_t i = 0; features && i < listed; i++) {
+        PyObject *name = name_feature(self, numbers[i]);
+        if (name)
+            PyList_SET_ITEM(features, i, Py_NewRef(name));
+        else
             Py_CLEAR(features);
     }
-    PyMem_Free(seen);
+    PyMem_Free(numbers);
     return features;
 }

@@ -22,17 +22,11 @@ typedef struct {
     int32_t rows;
     Py_buffer weights;
     int has_weights;
+    /* The rows of features of concepts, each looked up when it is first found (-2 before), and the index that they
+       belong to. */
+    ConceptIndex *concepts;
+    int32_t *concept_rows;
 } RowTable;
-
-static uint32_t hash_bytes(const char *bytes, size_t size)
-{
-    uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ (unsigned char)bytes[i]) * 16777619u;
-    hash ^= hash >> 15;
-    hash *= 0x2C1B3C6Du;
-    return hash ^ (hash >> 13);
-}
 
 static uint32_t hash_key(int64_t key)
 {
@@ -40,17 +34,8 @@ static uint32_t hash_key(int64_t key)
     return (uint32_t)(hash >> 32);
 }
 
-static uint32_t table_size(size_t items)
+static int32_t find_hashed(const RowTable *table, const char *word, size_t size, uint32_t hash)
 {
-    uint32_t size = 16;
-    while (size < items * 2)
-        size <<= 1;
-    return size;
-}
-
-static int32_t find_word(const RowTable *table, const char *word, size_t size)
-{
-    uint32_t hash = hash_bytes(word, size);
     for (uint32_t at = hash & table->mask;; at = (at + 1) & table->mask) {
         const WordSlot *slot = &table->slots[at];
         if (slot->row < 0)
@@ -61,6 +46,11 @@ static int32_t find_word(const RowTable *table, const char *word, size_t size)
         if (table->offsets[slot->row + 1] - start == size && !memcmp(table->letters + start, word, size))
             return slot->row;
     }
+}
+
+static int32_t find_word(const RowTable *table, const char *word, size_t size)
+{
+    return find_hashed(table, word, size, hash_bytes(word, size));
 }
 
 static int32_t find_pair(const RowTable *table, int64_t key)
@@ -80,6 +70,8 @@ static void RowTable_dealloc(RowTable *self)
     PyMem_Free(self->letters);
     PyMem_Free(self->offsets);
     PyMem_Free(self->pairs);
+    PyMem_Free(self->concept_rows);
+    Py_XDECREF(self->concepts);
     if (self->has_weights)
         PyBuffer_Release(&self->weights);
     PyTypeObject *type = Py_TYPE(self);
@@ -230,8 +222,27 @@ static int guess_form(const char *word, size_t size, char form[LONGEST_FORM])
     return letters == size - at || (word[at] >= '0' && word[at] <= '9') ? 0 : (int)size;
 }
 
-/* The row of a word, or of what it may stand for; -1 for none, -2 for an error. `normalise` says that of words that are
-   not ASCII. */
+/* The row of what an unknown word may stand for; -1 for none, -2 for an error. `normalise` says that of words that are
+   not ASCII; `word` is the word as an object, or NULL where nobody has made one. */
+static int32_t look_up_form(const RowTable *table, const char *bytes, size_t size, PyObject *word, PyObject *normalise)
+{
+    char guessed[LONGEST_FORM];
+    int length = guess_form(bytes, size, guessed);
+    if (length >= 0)
+        return length ? find_word(table, guessed, (size_t)length) : -1;
+    PyObject *given = word ? Py_NewRef(word) : PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)size, "surrogatepass");
+    PyObject *form = given ? PyObject_CallOneArg(normalise, given) : NULL;
+    Py_XDECREF(given);
+    if (!form)
+        return -2;
+    Py_ssize_t found;
+    bytes = PyUnicode_AsUTF8AndSize(form, &found);
+    int32_t row = !bytes ? -2 : found ? find_word(table, bytes, (size_t)found) : -1;
+    Py_DECREF(form);
+    return row;
+}
+
+/* The row of a word, or of what it may stand for; -1 for none, -2 for an error. */
 static int32_t look_up(const RowTable *table, PyObject *word, PyObject *normalise)
 {
     Py_ssize_t size;
@@ -239,19 +250,7 @@ static int32_t look_up(const RowTable *table, PyObject *word, PyObject *normalis
     if (!bytes)
         return -2;
     int32_t row = find_word(table, bytes, (size_t)size);
-    if (row >= 0 || !normalise || !size)
-        return row;
-    char guessed[LONGEST_FORM];
-    int length = guess_form(bytes, (size_t)size, guessed);
-    if (length >= 0)
-        return length ? find_word(table, guessed, (size_t)length) : -1;
-    PyObject *form = PyObject_CallOneArg(normalise, word);
-    if (!form)
-        return -2;
-    bytes = PyUnicode_AsUTF8AndSize(form, &size);
-    row = !bytes ? -2 : size ? find_word(table, bytes, (size_t)size) : -1;
-    Py_DECREF(form);
-    return row;
+    return row >= 0 || !normalise || !size ? row : look_up_form(table, bytes, (size_t)size, word, normalise);
 }
 
 /* A set of rows for the time of one call. */
@@ -390,6 +389,55 @@ static PyObject *sum_windows(const RowTable *table, Work *work, size_t length, s
     return found;
 }
 
+static int make_work(Work *work, size_t length, size_t others, size_t noted)
+{
+    size_t most = length * 2 + others + noted + 16;
+    *work = (Work){
+        PyMem_Malloc((length + 1) * 4), PyMem_Malloc((length + 1) * 4), PyMem_Malloc((others + 1) * 4),
+        PyMem_Malloc((noted + 1) * 4),
+        {PyMem_Malloc((size_t)table_size(most) * 4), 0, PyMem_Malloc(most * 4), 0},
+    };
+    if (work->rows && work->pairs && work->rest && work->marks && work->set.slots && work->set.order)
+        return 0;
+    PyErr_NoMemory();
+    return -1;
+}
+
+/* The rows of text and marks, each once, their sums, and number and sum of the rows of each window, from the row of each
+   word, of the rest and of each mark. */
+static PyObject *sum_rows(const RowTable *self, Work *work, size_t length, size_t others, size_t noted, size_t window)
+{
+    int64_t base = (int64_t)self->words + 1;
+    for (size_t i = 0; i + 1 < length; i++)
+        __builtin_prefetch(&self->pairs[hash_key(work->rows[i] * base + work->rows[i + 1]) & self->pair_mask]);
+    for (size_t i = 0; i + 1 < length; i++) {
+        int32_t first = work->rows[i], second = work->rows[i + 1];
+        work->pairs[i] = first < 0 || second < 0 ? -1 : find_pair(self, first * base + second);
+    }
+    double sums[3], mark_sums[3];
+    clear_set(&work->set, noted);
+    for (size_t i = 0; i < noted; i++)
+        add_row(&work->set, work->marks[i]);
+    sum_weights(self, &work->set, mark_sums);
+    PyObject *mark_rows = rows_as_bytes(&work->set), *windows = sum_windows(self, work, length, window);
+    clear_set(&work->set, length * 2 + others);
+    for (size_t i = 0; i < length; i++)
+        add_row(&work->set, work->rows[i]);
+    for (size_t i = 0; i + 1 < length; i++)
+        add_row(&work->set, work->pairs[i]);
+    for (size_t i = 0; i < others; i++)
+        add_row(&work->set, work->rest[i]);
+    sum_weights(self, &work->set, sums);
+    PyObject *text_rows = rows_as_bytes(&work->set), *result = NULL;
+    if (windows && text_rows && mark_rows)
+        result = Py_BuildValue("(OO(ddd)(ddd)O)", text_rows, mark_rows, sums[0], sums[1], sums[2], mark_sums[0],
+                               mark_sums[1], mark_sums[2], windows);
+    Py_XDECREF(windows);
+    Py_XDECREF(text_rows);
+    Py_XDECREF(mark_rows);
+    return result;
+}
+
 static PyObject *RowTable_find(RowTable *self, PyObject *args)
 {
     PyObject *text, *rest, *marks, *normalise;
@@ -399,54 +447,155 @@ static PyObject *RowTable_find(RowTable *self, PyObject *args)
         return NULL;
     size_t length = (size_t)PyList_GET_SIZE(text), others = (size_t)PyList_GET_SIZE(rest);
     size_t noted = (size_t)PyList_GET_SIZE(marks);
-    size_t most = length * 2 + others + noted + 16;
     if (length > MAX_ITEMS || others > MAX_ITEMS || noted > MAX_ITEMS || window < 2 || window > MAX_ITEMS) {
         PyErr_SetString(PyExc_ValueError, "too many words");
         return NULL;
     }
-    Work work = {
-        PyMem_Malloc((length + 1) * 4), PyMem_Malloc((length + 1) * 4), PyMem_Malloc((others + 1) * 4),
-        PyMem_Malloc((noted + 1) * 4),
-        {PyMem_Malloc((size_t)table_size(most) * 4), 0, PyMem_Malloc(most * 4), 0},
-    };
-    PyObject *result = NULL, *windows = NULL, *text_rows = NULL, *mark_rows = NULL;
-    if (!work.rows || !work.pairs || !work.rest || !work.marks || !work.set.slots || !work.set.order) {
+    Work work;
+    PyObject *result = NULL;
+    if (make_work(&work, length, others, noted) == 0 && fill_rows(self, text, length, normalise, work.rows) == 0
+        && fill_rows(self, rest, others, normalise, work.rest) == 0
+        && fill_rows(self, marks, noted, NULL, work.marks) == 0)
+        result = sum_rows(self, &work, length, others, noted, (size_t)window);
+    free_work(&work);
+    return result;
+}
+
+/* ---------------------------------------------------------------- the rows of a word array */
+
+/* The row of each word of an array from `first` on. */
+static int read_rows(const RowTable *table, const WordArray *array, size_t first, size_t count, PyObject *normalise,
+                     int32_t *rows)
+{
+    const Word *words = array->words + first;
+    const char *letters = (const char *)array->letters;
+    for (size_t i = 0; i < count; i++)
+        __builtin_prefetch(&table->slots[words[i].hash & table->mask]);
+    for (size_t i = 0; i < count; i++) {
+        rows[i] = table->slots[words[i].hash & table->mask].row;
+        if (rows[i] >= 0)
+            __builtin_prefetch(&table->offsets[rows[i]]);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (rows[i] >= 0) {
+            __builtin_prefetch(table->letters + table->offsets[rows[i]]);
+            __builtin_prefetch((const float *)table->weights.buf + (size_t)rows[i] * 3);
+        }
+    for (size_t i = 0; i < count; i++) {
+        const char *word = letters + words[i].start;
+        rows[i] = find_hashed(table, word, words[i].size, words[i].hash);
+        /* What consists of ASCII letters stands for nothing else. */
+        if (rows[i] < 0 && words[i].sort != ASCII_LETTERS && words[i].size)
+            rows[i] = look_up_form(table, word, words[i].size, NULL, normalise);
+        if (rows[i] == -2)
+            return -1;
+    }
+    return 0;
+}
+
+/* The same with `s:` or `f:` before each word. */
+static int read_prefixed(const RowTable *table, const WordArray *array, size_t first, size_t count, char prefix,
+                         PyObject *normalise, int32_t *rows)
+{
+    size_t longest = 0;
+    for (size_t i = 0; i < count; i++)
+        longest = array->words[first + i].size > longest ? array->words[first + i].size : longest;
+    char *word = PyMem_Malloc(longest + 2);
+    if (!word) {
         PyErr_NoMemory();
-        goto end;
+        return -1;
     }
-    if (fill_rows(self, text, length, normalise, work.rows) < 0 || fill_rows(self, rest, others, normalise, work.rest) < 0
-        || fill_rows(self, marks, noted, NULL, work.marks) < 0)
-        goto end;
-    int64_t base = (int64_t)self->words + 1;
-    for (size_t i = 0; i + 1 < length; i++)
-        __builtin_prefetch(&self->pairs[hash_key(work.rows[i] * base + work.rows[i + 1]) & self->pair_mask]);
-    for (size_t i = 0; i + 1 < length; i++) {
-        int32_t first = work.rows[i], second = work.rows[i + 1];
-        work.pairs[i] = first < 0 || second < 0 ? -1 : find_pair(self, first * base + second);
+    word[0] = prefix;
+    word[1] = ':';
+    int is_read = 1;
+    for (size_t i = 0; is_read && i < count; i++) {
+        const Word *each = &array->words[first + i];
+        memcpy(word + 2, array->letters + each->start, each->size);
+        rows[i] = find_word(table, word, each->size + 2);
+        if (rows[i] < 0 && each->sort != ASCII_LETTERS)
+            rows[i] = look_up_form(table, word, each->size + 2, NULL, normalise);
+        is_read = rows[i] != -2;
     }
-    double sums[3], mark_sums[3];
-    clear_set(&work.set, noted);
-    for (size_t i = 0; i < noted; i++)
-        add_row(&work.set, work.marks[i]);
-    sum_weights(self, &work.set, mark_sums);
-    mark_rows = rows_as_bytes(&work.set);
-    windows = sum_windows(self, &work, length, (size_t)window);
-    clear_set(&work.set, length * 2 + others);
-    for (size_t i = 0; i < length; i++)
-        add_row(&work.set, work.rows[i]);
-    for (size_t i = 0; i + 1 < length; i++)
-        add_row(&work.set, work.pairs[i]);
-    for (size_t i = 0; i < others; i++)
-        add_row(&work.set, work.rest[i]);
-    sum_weights(self, &work.set, sums);
-    text_rows = rows_as_bytes(&work.set);
-    if (windows && text_rows && mark_rows)
-        result = Py_BuildValue("(OO(ddd)(ddd)O)", text_rows, mark_rows, sums[0], sums[1], sums[2], mark_sums[0],
-                               mark_sums[1], mark_sums[2], windows);
-end:
-    Py_XDECREF(windows);
-    Py_XDECREF(text_rows);
-    Py_XDECREF(mark_rows);
+    PyMem_Free(word);
+    return is_read ? 0 : -1;
+}
+
+/* Have room for the rows of the features of an index; another index than before begins anew. */
+static int take_concept_index(RowTable *self, ConceptIndex *index)
+{
+    if (self->concepts == index)
+        return 0;
+    size_t count = (size_t)index->counts.concepts * index->counts.concepts;
+    int32_t *rows = PyMem_Malloc((count + 1) * sizeof *rows);
+    if (!rows) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (size_t i = 0; i < count; i++)
+        rows[i] = -2;
+    PyMem_Free(self->concept_rows);
+    self->concept_rows = rows;
+    ConceptIndex *before = self->concepts;
+    self->concepts = (ConceptIndex *)Py_NewRef(index);
+    Py_XDECREF(before);
+    return 0;
+}
+
+/* The rows of the features of concepts; how many there are, or -1. */
+static Py_ssize_t read_concepts(RowTable *self, const uint32_t *features, size_t count, int32_t *rows)
+{
+    for (size_t i = 0; i < count; i++) {
+        int32_t *known = &self->concept_rows[features[i]];
+        if (*known == -2) {
+            PyObject *name = name_feature(self->concepts, features[i]);
+            Py_ssize_t size;
+            const char *bytes = name ? PyUnicode_AsUTF8AndSize(name, &size) : NULL;
+            if (!bytes)
+                return -1;
+            *known = find_word(self, bytes, (size_t)size);
+        }
+        rows[i] = *known;
+    }
+    return (Py_ssize_t)count;
+}
+
+static PyObject *RowTable_read(RowTable *self, PyObject *args)
+{
+    PyObject *array, *marks, *normalise, *index;
+    Py_ssize_t window;
+    int most, near, beside;
+    if (!PyArg_ParseTuple(args, "OO!OOniii", &array, &PyList_Type, &marks, &normalise, &index, &window, &most, &near,
+                          &beside))
+        return NULL;
+    if (!is_word_array(array) || !is_concept_index(index)) {
+        PyErr_SetString(PyExc_TypeError, "words and index must be a WordArray and a ConceptIndex");
+        return NULL;
+    }
+    const WordArray *words = (const WordArray *)array;
+    size_t names = words->names, subject = words->subject, length = words->count - names - subject;
+    size_t noted = (size_t)PyList_GET_SIZE(marks);
+    if (words->count > MAX_ITEMS || noted > MAX_ITEMS || window < 2 || window > MAX_ITEMS || most < 0
+        || most > MOST_TERMS || near < 0 || beside < 0 || beside > MOST_BESIDE) {
+        PyErr_SetString(PyExc_ValueError, "a number is out of range");
+        return NULL;
+    }
+    if (take_concept_index(self, (ConceptIndex *)index) < 0)
+        return NULL;
+    uint32_t *features = PyMem_Malloc(((size_t)most * ((size_t)beside + 1) + 1) * sizeof *features);
+    if (!features)
+        return PyErr_NoMemory();
+    Py_ssize_t meant = list_feature_numbers((ConceptIndex *)index, words, most, near, beside, features);
+    size_t others = subject + names + (size_t)(meant < 0 ? 0 : meant);
+    Work work = {0};
+    PyObject *result = NULL;
+    if (meant >= 0 && make_work(&work, length, others, noted) == 0
+        && read_rows(self, words, names + subject, length, normalise, work.rows) == 0
+        && read_prefixed(self, words, names, subject, 's', normalise, work.rest) == 0
+        && read_prefixed(self, words, 0, names, 'f', normalise, work.rest + subject) == 0
+        && read_concepts(self, features, (size_t)meant, work.rest + subject + names) >= 0
+        && fill_rows(self, marks, noted, NULL, work.marks) == 0)
+        result = sum_rows(self, &work, length, others, noted, (size_t)window);
+    PyMem_Free(features);
     free_work(&work);
     return result;
 }

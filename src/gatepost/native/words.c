@@ -104,9 +104,8 @@ static size_t size_without_addresses(Slice line)
 
 /* The text by a table that has a byte for each character, 0 for one that it does not know; NULL with no error where
    there is such a character. */
-static unsigned char *replace_characters(PyObject *text, const Py_buffer *table)
+static unsigned char *replace_characters(PyObject *text, size_t length, const Py_buffer *table)
 {
-    size_t length = (size_t)PyUnicode_GET_LENGTH(text);
     int kind = PyUnicode_KIND(text);
     const void *data = PyUnicode_DATA(text);
     const unsigned char *by = table->buf;
@@ -132,23 +131,8 @@ static int is_letter_or_digit(unsigned char c)
     return c >= 0x80 || is_word_character(c);
 }
 
-static int append_word(PyObject *words, const char *start, size_t size)
-{
-    PyObject *word = PyUnicode_New((Py_ssize_t)size, 127);
-    if (!word)
-        return -1;
-    Py_UCS1 *letters = PyUnicode_1BYTE_DATA(word);
-    for (size_t i = 0; i < size; i++) {
-        char c = start[i] & 0x7F;
-        letters[i] = (Py_UCS1)(c >= 'A' && c <= 'Z' ? c + 32 : c);
-    }
-    int result = PyList_Append(words, word);
-    Py_DECREF(word);
-    return result;
-}
-
 /* Append the words of a piece of text: runs of letters and digits, and each of three signs. */
-static int append_words(PyObject *words, Slice text)
+static int append_words(WordArray *words, Slice text)
 {
     size_t at = 0;
     while (at < text.size) {
@@ -168,7 +152,7 @@ static int append_words(PyObject *words, Slice text)
     return 0;
 }
 
-static int append_line(PyObject *words, Slice line)
+static int append_line(WordArray *words, Slice line)
 {
     if (!is_address(line))
         return append_words(words, line);
@@ -179,27 +163,14 @@ static int append_line(PyObject *words, Slice line)
     return 0;
 }
 
-static PyObject *written_words(PyObject *self, PyObject *args)
+/* Append the words that the writer of a text chose; how many characters were kept, or -1. */
+static Py_ssize_t append_written(WordArray *words, const char *start, size_t length)
 {
-    PyObject *text;
-    Py_buffer table;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "Uy*", &text, &table))
-        return NULL;
-    size_t length = (size_t)PyUnicode_GET_LENGTH(text), count = 0, total = 0, kept = 0;
-    if (length > MAX_ITEMS)
-        PyErr_SetString(PyExc_ValueError, "the text is too long");
-    unsigned char *copy = length > MAX_ITEMS || PyUnicode_IS_ASCII(text) ? NULL : replace_characters(text, &table);
-    PyBuffer_Release(&table);
-    if (PyErr_Occurred())
-        return NULL;
-    if (!copy && !PyUnicode_IS_ASCII(text))
-        Py_RETURN_NONE;
-    const char *start = copy ? (const char *)copy : (const char *)PyUnicode_1BYTE_DATA(text);
+    size_t count = 0, total = 0, kept = 0;
     Slice *lines = PyMem_Malloc((length / 2 + 2) * sizeof *lines);
     char *is_own = PyMem_Calloc(length / 2 + 2, 1);
-    PyObject *words = PyList_New(0), *result = NULL;
-    if (!lines || !is_own || !words) {
+    Py_ssize_t result = -1;
+    if (!lines || !is_own) {
         PyErr_NoMemory();
         goto end;
     }
@@ -233,13 +204,148 @@ static PyObject *written_words(PyObject *self, PyObject *args)
     for (size_t i = 0; i < count; i++)
         if (is_own[i] && append_line(words, lines[i]) < 0)
             goto end;
-    result = Py_BuildValue("(On)", words, (Py_ssize_t)(total + (kept ? kept - 1 : 0)));
+    result = (Py_ssize_t)(total + (kept ? kept - 1 : 0));
 end:
-    Py_XDECREF(words);
     PyMem_Free(lines);
     PyMem_Free(is_own);
-    PyMem_Free(copy);
     return result;
+}
+
+/* Whether all words from `first` on are among those between `start` and it; -1 for an error. */
+static int has_words(const WordArray *array, size_t start, size_t first)
+{
+    uint32_t mask = table_size(first - start) - 1;
+    int32_t *slots = PyMem_Malloc(((size_t)mask + 1) * sizeof *slots);
+    if (!slots) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    memset(slots, 0xFF, ((size_t)mask + 1) * sizeof *slots);
+    int is_known = 1;
+    for (size_t i = start; i < array->count && is_known; i++) {
+        const Word *word = &array->words[i];
+        uint32_t at = word->hash & mask;
+        for (; slots[at] >= 0; at = (at + 1) & mask) {
+            const Word *other = &array->words[slots[at]];
+            if (other->hash == word->hash && other->size == word->size
+                && !memcmp(array->letters + other->start, array->letters + word->start, word->size))
+                break;
+        }
+        if (slots[at] < 0 && i < first)
+            slots[at] = (int32_t)i;
+        is_known = i < first || slots[at] >= 0;
+    }
+    PyMem_Free(slots);
+    return is_known;
+}
+
+/* Text as `append_line` and `append_written` take it: itself where it is ASCII, else a copy, which the caller frees.
+   NULL with no error where it has a character that the table does not know, or may introduce quotes in French or
+   Spanish: letters have no accents here. */
+static const char *read_plain(PyObject *text, size_t length, const Py_buffer *table, unsigned char **copy)
+{
+    *copy = NULL;
+    if (PyUnicode_IS_ASCII(text))
+        return (const char *)PyUnicode_1BYTE_DATA(text);
+    *copy = replace_characters(text, length, table);
+    if (!*copy || !(contains((char *)*copy, length, "\xE5" "crit :", 7) || contains((char *)*copy, length, "escribi\xEF:", 9)))
+        return (const char *)*copy;
+    PyMem_Free(*copy);
+    *copy = NULL;
+    return NULL;
+}
+
+/* Append the words of a name or subject, at most so many; 1 where that is done, 0 where it takes more, -1 for an error. */
+static int append_field(WordArray *array, PyObject *text, const Py_buffer *table, size_t most)
+{
+    unsigned char *copy;
+    size_t length = (size_t)PyUnicode_GET_LENGTH(text), first = array->count;
+    const char *plain = read_plain(text, length, table, &copy);
+    if (!plain)
+        return PyErr_Occurred() ? -1 : 0;
+    int result = append_line(array, (Slice){plain, length});
+    PyMem_Free(copy);
+    if (array->count - first > most) {
+        array->size = array->words[first + most].start;
+        array->count = first + most;
+    }
+    return result < 0 ? -1 : 1;
+}
+
+/* Append the words of texts, of each so many characters as the ones before leave; what brings no new word is left out. 1,
+   0 and -1 as above. */
+static int append_texts(WordArray *array, PyObject *texts, const Py_buffer *table, Py_ssize_t room)
+{
+    size_t start = array->count;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(texts) && room > 0; i++) {
+        PyObject *text = PyList_GET_ITEM(texts, i);
+        unsigned char *copy;
+        size_t first = array->count, size = array->size, length = (size_t)PyUnicode_GET_LENGTH(text);
+        length = length < (size_t)room ? length : (size_t)room;
+        const char *plain = read_plain(text, length, table, &copy);
+        if (!plain)
+            return PyErr_Occurred() ? -1 : 0;
+        Py_ssize_t kept = append_written(array, plain, length);
+        PyMem_Free(copy);
+        int is_known = kept < 0 || first == start ? 0 : has_words(array, start, first);
+        if (kept < 0 || is_known < 0)
+            return -1;
+        if (is_known) {
+            array->count = first;
+            array->size = size;
+        }
+        room -= kept;
+    }
+    return 1;
+}
+
+static int are_strings(PyObject *list)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++)
+        if (!PyUnicode_Check(PyList_GET_ITEM(list, i)) || PyUnicode_GET_LENGTH(PyList_GET_ITEM(list, i)) > MAX_ITEMS)
+            return 0;
+    return 1;
+}
+
+/* The word array of a message, from the names of senders, the subject and the texts; None where a character takes more
+   than the table. */
+static PyObject *WordArray_read(PyTypeObject *type, PyObject *args)
+{
+    PyObject *names, *subject, *texts;
+    Py_buffer table;
+    Py_ssize_t most_of_name, room, most;
+    if (!PyArg_ParseTuple(args, "O!UO!y*nnn", &PyList_Type, &names, &subject, &PyList_Type, &texts, &table,
+                          &most_of_name, &room, &most))
+        return NULL;
+    WordArray *array = NULL;
+    int is_read = -1;
+    if (!are_strings(names) || !are_strings(texts) || PyUnicode_GET_LENGTH(subject) > MAX_ITEMS)
+        PyErr_SetString(PyExc_TypeError, "names and texts are strings, and not too long");
+    else if (most_of_name < 0 || room < 0 || room > MAX_ITEMS || most < 0)
+        PyErr_SetString(PyExc_ValueError, "a number is out of range");
+    else if ((array = make_array(type, PyList_GET_SIZE(texts) ? (size_t)room : 0)))
+        is_read = 1;
+    for (Py_ssize_t i = 0; is_read == 1 && i < PyList_GET_SIZE(names); i++)
+        is_read = append_field(array, PyList_GET_ITEM(names, i), &table, (size_t)most_of_name);
+    if (is_read == 1) {
+        array->names = array->count;
+        is_read = append_field(array, subject, &table, MAX_ITEMS);
+    }
+    if (is_read == 1) {
+        array->subject = array->count - array->names;
+        is_read = append_texts(array, texts, &table, room);
+    }
+    PyBuffer_Release(&table);
+    if (is_read != 1) {
+        Py_XDECREF(array);
+        return is_read < 0 ? NULL : Py_NewRef(Py_None);
+    }
+    size_t first = array->names + array->subject;
+    if (array->count - first > (size_t)most) {
+        array->size = array->words[first + (size_t)most].start;
+        array->count = first + (size_t)most;
+    }
+    return (PyObject *)array;
 }
 
 /* Letters and digits, and signs that are words by themselves: 1 and 2; 0 for what stands between words. */

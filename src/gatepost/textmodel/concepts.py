@@ -62,21 +62,23 @@ class NativeConcepts:
     """The terms of all dictionaries, ready to be found."""
 
     def __init__(self, packed: PackedTerms) -> None:
-        self._index = native.ConceptIndex(packed.index, packed.names)
+        self.index = native.ConceptIndex(packed.index, packed.names)
 
     def find(self, words: list[str]) -> list[tuple[int, str]]:
         """Return the concepts of a text in their order, each with its place."""
-        found: list[tuple[int, str]] = self._index.find(words, MAX_FOUND)
+        found: list[tuple[int, str]] = self.index.find(words, MAX_FOUND)
         return found
 
     def list_features(self, words: list[str]) -> list[str]:
         """Return what `find_concepts` does."""
-        features: list[str] = self._index.features(words, MAX_FOUND, NEAR, BESIDE)
+        features: list[str] = self.index.features(words, MAX_FOUND, NEAR, BESIDE)
         return features
 
 
 class ConceptIndex:
     """The Python twin of `NativeConcepts`."""
+
+    index = None
 
     def __init__(self, terms: Sequence[Term]) -> None:
         self._concepts = [term.concept for term in terms]

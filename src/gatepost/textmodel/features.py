@@ -14,7 +14,7 @@ from gatepost.files.values import File
 from gatepost.mail.message import Link, Message
 from gatepost.names import org_domain
 from gatepost.textmodel.concepts import CONCEPT, find_concepts
-from gatepost.textmodel.words import guess_word, list_body_words, list_name_words, list_subject_words
+from gatepost.textmodel.words import MessageWords, guess_word, read_words
 
 MAX_LINKS = 60
 
@@ -134,15 +134,17 @@ class Features(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, marks=[*self.marks, *marks])
 
 
-def extract_features(message: Message, files: tuple[File, ...] = (), written: list[str] | None = None) -> Features:
-    """Return everything that the model may know of a message; `written` are its `list_body_words`, where the caller has
-    them."""
-    names = [word for sender in message.senders[:2] for word in list_name_words(sender.name)]
-    subject = list_subject_words(message.subject)
+def extract_features(message: Message, files: tuple[File, ...] = ()) -> Features:
+    """Return everything that the model may know of a message."""
+    return make_features(read_words(message), find_marks(message, files))
+
+
+def make_features(words: MessageWords, marks: list[str]) -> Features:
+    """Return the words of a message and its marks, with the concepts that they name."""
+    subject, text = words.subject, words.body
     rest = [SUBJECT + word for word in subject]
-    rest += [NAME + word for word in names]
-    text = list_body_words(message.texts) if written is None else written
-    return Features(text, rest, find_marks(message, files), find_concepts([*subject, *text]))
+    rest += [NAME + word for word in words.names]
+    return Features(text, rest, marks, find_concepts([*subject, *text]))
 
 
 @lru_cache(8192)

@@ -32,7 +32,8 @@ import msgspec
 from gatepost.mail.message import Message
 from gatepost.sender_history import list_organisations
 from gatepost.speedups import native
-from gatepost.textmodel.features import Features
+from gatepost.textmodel.features import Features, make_features
+from gatepost.textmodel.words import MessageWords
 
 # Only training needs numpy, and imports it there; workers score without.
 if TYPE_CHECKING:
@@ -59,6 +60,13 @@ def make_row(message: Message, seen: Features) -> bytes:
         packed: bytes = row
         return packed
     return pack_row(list_features(seen, sites))
+
+
+def make_message_row(message: Message, words: MessageWords, marks: list[str]) -> bytes:
+    """Return the same of words as they lie in memory, and the marks of their message."""
+    sites = list_organisations(message.links)[:MAX_SITES]
+    row = words.row(MAX_WORDS, MAX_REST, [*marks[:MAX_MARKS], *[_SITE + site for site in sites]])
+    return make_row(message, make_features(words, marks)) if row is None else row
 
 
 def list_features(seen: Features, sites: Iterable[str] = ()) -> list[str]:

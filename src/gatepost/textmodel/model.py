@@ -39,8 +39,9 @@ import msgspec
 from gatepost.kept_results import load_kept
 from gatepost.near_duplicates import MarkedSignatures, Signature, index_marked
 from gatepost.speedups import native
-from gatepost.textmodel.concepts import CONCEPT
-from gatepost.textmodel.features import MARK, Features, normalise_word
+from gatepost.textmodel.concepts import BESIDE, CONCEPT, MAX_FOUND, NEAR, load_index
+from gatepost.textmodel.features import MARK, Features, make_features, normalise_word
+from gatepost.textmodel.words import MessageWords
 
 # numpy is imported where it is used: a loader that has native code and the shipped model does without, and saves a
 # tenth of its start.
@@ -129,6 +130,19 @@ class RowTable:
             tuple((len(rows), self._sum(rows)[0]) for rows in windows),
         )
 
+    def read(
+        self,
+        words: MessageWords,
+        marks: list[str],
+        normalise: Callable[[str], str],
+        _index: object,
+        window: int,
+        *_limits: int,
+    ) -> tuple[bytes, bytes, Sums, Sums, tuple[tuple[int, float], ...]]:
+        """Return the same of all words of a message, with the concepts of its subject and body."""
+        seen = make_features(words, marks)
+        return self.find(seen.text, [*seen.rest, *seen.concepts], marks, normalise, window)
+
     def heaviest(self, text: bytes, marks: bytes, text_scale: float, mark_scale: float, most: int) -> list[int]:
         """Return the rows that weigh most for unwanted mail, heaviest first; of equal ones the text, then the lower."""
         import numpy as np
@@ -194,20 +208,32 @@ class Model(msgspec.Struct, frozen=True, dict=True):
         rest = [*seen.rest, *seen.concepts]
         return Hits(*self._table.find(seen.text, rest, seen.marks, normalise_word, WINDOW))
 
+    def read(self, words: MessageWords, marks: list[str]) -> Hits:
+        """Return the same of words as they lie in memory, with the concepts that they name."""
+        concepts = load_index().index
+        return Hits(*self._table.read(words, marks, normalise_word, concepts, WINDOW, MAX_FOUND, NEAR, BESIDE))
+
     def score(self, seen: Features) -> ModelScore:
         """Return what the model thinks of a message."""
         return self.weigh(self.hits(seen))
 
     def weigh(self, hits: Hits) -> ModelScore:
         """Return what the model thinks of these rows."""
-        count = hits.count
-        root = math.sqrt(count or 1)
-        marks = [bias + MARK_SCALE * total for bias, total in zip(self._biases, hits.mark_sums, strict=True)]
-        whole, phishing, fraud = (mark + total / root for mark, total in zip(marks, hits.sums, strict=True))
-        worst = max([whole, *(marks[0] + total / math.sqrt(rows or 1) for rows, total in hits.windows)])
-        allowance = DEVIATION * math.sqrt(2 * math.log(max(1, len(hits.windows))))
-        logit, highest = (self._calibrate(raw) for raw in (max(whole, worst - allowance), worst))
-        return share_probability(logit, phishing, fraud, highest)
+        root = math.sqrt(hits.count or 1)
+        biases, sums, mark_sums = self._biases, hits.sums, hits.mark_sums
+        mark = biases[0] + MARK_SCALE * mark_sums[0]
+        whole = worst = mark + sums[0] / root
+        for rows, total in hits.windows:
+            worst = max(worst, mark + total / math.sqrt(rows or 1))
+        raw = worst
+        if len(hits.windows) > 1:
+            raw = max(whole, worst - DEVIATION * math.sqrt(2 * math.log(len(hits.windows))))
+        return share_probability(
+            self._calibrate(raw),
+            biases[1] + MARK_SCALE * mark_sums[1] + sums[1] / root,
+            biases[2] + MARK_SCALE * mark_sums[2] + sums[2] / root,
+            self._calibrate(worst),
+        )
 
     def _calibrate(self, raw: float) -> float:
         return max(-_MAX_LOGIT, min(_MAX_LOGIT, self.slope * raw + self.offset))
@@ -374,6 +400,10 @@ class ModelBlend(msgspec.Struct, frozen=True):
     def hits(self, seen: Features) -> tuple[Hits, ...]:
         """Return which rows of each model a message has."""
         return tuple(model.hits(seen) for model in self.models)
+
+    def read(self, words: MessageWords, marks: list[str]) -> tuple[Hits, ...]:
+        """Return the same of words as they lie in memory."""
+        return tuple([model.read(words, marks) for model in self.models])
 
     def weigh(self, hits: tuple[Hits, ...]) -> ModelScore:
         """Return the average of what the models think."""

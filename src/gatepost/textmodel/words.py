@@ -12,9 +12,12 @@ import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
+
 from gatepost.kept_results import load_kept
-from gatepost.mail.message import Text
+from gatepost.mail.message import Message, Text
 from gatepost.names import remove_accents, skeleton
+from gatepost.near_duplicates import find_smallest_hashes
 from gatepost.speedups import native
 
 MAX_CHARS = 6_000
@@ -22,6 +25,8 @@ MAX_TEXTS = 6
 MAX_WORDS = 1_000
 MAX_WORD = 24
 MAX_SUBJECT = 500
+MAX_NAMES = 2
+MAX_NAME, MAX_NAME_WORDS = 200, 12
 MAX_SIGNATURE = 12
 FEW_LINES, FEW_CHARS = 2, 60
 
@@ -44,17 +49,83 @@ _LEET = str.maketrans("01345789", "oieastbg")
 _FIELDS = frozenset(
     {"from", "to", "cc", "sent", "date", "subject", "reply-to", "url", "von", "an", "gesendet", "betreff"}
 )
-_SAID_WITH_ACCENTS = (" écrit :", " escribió:")
-_SAID = (" wrote:", " writes:", " schrieb:", *_SAID_WITH_ACCENTS, " scrisse:", " said:")
+_SAID = (" wrote:", " writes:", " schrieb:", " écrit :", " escribió:", " scrisse:", " said:")
+
+
+class MessageWords(msgspec.Struct, frozen=True):
+    """The words of one message, those of its body in their order: the Python twin of `WordArray` in `_speedups.c`."""
+
+    names: list[str]
+    subject: list[str]
+    body: list[str]
+
+    def __len__(self) -> int:
+        return len(self.body)
+
+    @property
+    def total(self) -> int:
+        """How many words there are in all."""
+        return len(self.names) + len(self.subject) + len(self.body)
+
+    def smallest_hashes(self, _run: int, count: int, least: int, /) -> list[int]:
+        """Return the smallest hashes of runs of words of the body."""
+        return find_smallest_hashes(self.body, count, least)
+
+    def row(self, _most: int, _most_rest: int, _others: list[str], /) -> bytes | None:
+        """Return the packed feature row; None here, since `learnt` packs it."""
+        return None
+
+
+# Natively, words are one piece of memory, of which strings are made only where somebody asks for them.
+make_words: type[MessageWords] = native.WordArray if native else MessageWords
+
+
+def read_words(message: Message, texts: Iterable[Text] | None = None) -> MessageWords:
+    """Return the words of names, subject and body; `texts` are those of the body, all of the message by default."""
+    return _join_words(
+        [sender.name[:MAX_NAME] for sender in message.senders[:MAX_NAMES]],
+        message.subject,
+        message.texts if texts is None else texts,
+    )
 
 
 def list_body_words(texts: Iterable[Text]) -> list[str]:
     """Return the words of all that a person reads; no text twice, the attached ones last."""
+    return _join_words([], "", texts).body
+
+
+def _join_words(names: list[str], subject: str, texts: Iterable[Text]) -> MessageWords:
+    subject = _strip_reply_marks(subject)
+    shown = _list_visible(texts)
+    if native:
+        found: MessageWords | None = native.WordArray.read(
+            names, subject, shown, _PLAIN_LETTERS, MAX_NAME_WORDS, MAX_CHARS, MAX_WORDS
+        )
+        if found is not None:
+            return found
+    return make_words(*find_words(names, subject, shown))
+
+
+def _list_visible(texts: Iterable[Text]) -> list[str]:
+    own: list[str] = []
+    attached: list[str] = []
+    for text in texts:
+        (attached if text.attached else own).append(text.visible)
+    return (own + attached if attached else own)[:MAX_TEXTS]
+
+
+def find_words(names: list[str], subject: str, texts: list[str]) -> tuple[list[str], list[str], list[str]]:
+    """The Python twin of `WordArray.read` in `_speedups.c`, and the form for text that is not Latin."""
+    of_names = [word for name in names for word in _split_field(name)[:MAX_NAME_WORDS]]
+    return of_names, _split_field(subject), find_body_words(texts, MAX_CHARS)
+
+
+def find_body_words(texts: list[str], room: int) -> list[str]:
+    """Return the words of texts; of each so many characters as the ones before leave."""
     found: list[str] = []
     seen: set[str] = set()
-    room = MAX_CHARS
-    for text in sorted(texts, key=lambda text: text.attached)[:MAX_TEXTS]:
-        words, kept = _written_words(text.visible[:room])
+    for text in texts:
+        words, kept = find_written_words(text[:room])
         # The two halves of an alternative say the same; only words that the first does not have are news.
         if not seen.issuperset(words):
             found += words
@@ -65,23 +136,14 @@ def list_body_words(texts: Iterable[Text]) -> list[str]:
     return found[:MAX_WORDS]
 
 
-def _written_words(text: str) -> tuple[list[str], int]:
-    """Return the words that the writer of a text chose, and how many characters of it were kept."""
-    if native and (text.isascii() or not any(said in text for said in _SAID_WITH_ACCENTS)):
-        found: tuple[list[str], int] | None = native.written_words(text, _PLAIN_LETTERS)
-        if found is not None:
-            return found
-    return find_written_words(text)
-
-
 def find_written_words(text: str) -> tuple[list[str], int]:
-    """The Python twin of `written_words` in `_speedups.c`, and the form for text that is not Latin."""
+    """Return the words that the writer of a text chose, and how many characters of it were kept."""
     own = _keep_written(text)
     return split_words(fold(own)), len(own)
 
 
 def _replace_letter(code: int) -> int:
-    """Return the byte that stands for a character where `written_words` reads text: ASCII as it is, a letter with an
+    """Return the byte that stands for a character where `WordArray.read` reads text: ASCII as it is, a letter with an
     accent as its letter with the high bit set, a blank as 31, what else stands between words as 1, and 0 for what
     takes more than that."""
     character = chr(code)
@@ -97,19 +159,18 @@ def _replace_letter(code: int) -> int:
     return 0 if plain.isalnum() or plain == "_" else 1
 
 
-def list_subject_words(subject: str) -> list[str]:
-    """Return the words of a subject, without its list's tag and the marks of replies."""
+def _strip_reply_marks(subject: str) -> str:
+    """Return a subject without its list's tag and the marks of replies."""
     subject = subject[:MAX_SUBJECT]
     if "[" in subject:
         subject = _LIST_TAG.sub(" ", subject)
     if ":" in subject:
         subject = _REPLY.sub(" ", subject)
-    return split_words(fold(_strip_addresses(subject)))
+    return subject
 
 
-def list_name_words(name: str) -> list[str]:
-    """Return the words of a display name."""
-    return split_words(fold(_strip_addresses(name[:200])))[:12]
+def _split_field(text: str) -> list[str]:
+    return split_words(fold(_strip_addresses(text)))
 
 
 def fold(text: str) -> str:

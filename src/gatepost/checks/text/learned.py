@@ -8,12 +8,11 @@ from gatepost.checks.phrases import find_phrases, mark_themes
 from gatepost.findings import Reading, check
 from gatepost.kinds import Finding
 from gatepost.names import org_domain
-from gatepost.near_duplicates import compute_signature
+from gatepost.near_duplicates import sign_words
 from gatepost.strengths import coefficients
-from gatepost.textmodel.features import Features, extract_features
 from gatepost.textmodel.learnt import LearntModel
 from gatepost.textmodel.model import Hits, ModelScore, lower_score, sigmoid
-from gatepost.textmodel.words import MAX_WORDS, list_body_words
+from gatepost.textmodel.words import MAX_WORDS, MessageWords, list_body_words, make_words
 
 BEGINS, SAYS_ALL, LEAST, KNOWN, ENOUGH_WORDS = coefficients(
     "text-model", "begins", "says_all", "least", "known", "enough_words"
@@ -46,18 +45,19 @@ def text_model(reading: Reading) -> Iterator[Finding]:
     Mail whose letter is a document is weighed a second time with the words of the document, and the stronger result
     counts. The model has learned from mail, not from documents, so it is never sure by those.
     """
-    score, hits = _weigh(reading, reading.features)
-    words = len(reading.features.text) + len(reading.features.rest)
+    written = reading.written
+    score, hits = _weigh(reading, written)
+    words = written.total
     is_proven = score.logit >= PROVEN and words >= ENOUGH_WORDS
     if reading.documents:
-        letter = [*reading.written, *list_body_words(reading.documents)][:MAX_WORDS]
-        whole = _weigh(reading, extract_features(reading.message, reading.files, letter))
+        letter = [*written.body, *list_body_words(reading.documents)][:MAX_WORDS]
+        whole = _weigh(reading, make_words(written.names, written.subject, letter))
         score, hits = max((score, hits), whole, key=lambda each: each[0].logit)
     enough = min(1.0, words / ENOUGH_WORDS)
     probability = f"{score.unwanted:.2f}"
     if score.logit < 0:
         strength = _scale(-score.worst, WANTED_BEGINS, WANTED_SAYS_ALL, enough)
-        if reading.written and strength >= WANTED_LEAST:
+        if written and strength >= WANTED_LEAST:
             yield kinds.TEXT_MODEL_WANTED.at("text", strength=strength, probability=probability)
         return
     strength = _scale(score.logit, BEGINS, SAYS_ALL, enough)
@@ -78,10 +78,10 @@ def _scale(logit: float, begins: float, says_all: float, enough: float) -> float
     return round(min(1.0, (logit - begins) / (says_all - begins)) * enough, 3)
 
 
-def _weigh(reading: Reading, seen: Features) -> tuple[ModelScore, tuple[Hits, ...]]:
+def _weigh(reading: Reading, words: MessageWords) -> tuple[ModelScore, tuple[Hits, ...]]:
     """Return what the models think of these words, and what of them they know."""
     models = reading.models.for_tenant(reading.envelope.tenant)
-    hits = models.hits(seen.with_marks(mark_themes(find_phrases(reading))))
+    hits = models.read(words, [*reading.marks, *mark_themes(find_phrases(reading))])
     return lower_score(models.weigh(hits), find_lowering(reading)), hits
 
 
@@ -137,7 +137,7 @@ def campaign(reading: Reading) -> Iterator[Finding]:
     said = reading.campaign.marked
     if said == "wanted":
         return
-    if said == "unwanted" or (marked.by_hash and marked.has_near_duplicate(compute_signature(reading.written))):
+    if said == "unwanted" or (marked.by_hash and marked.has_near_duplicate(sign_words(reading.written))):
         yield kinds.CAMPAIGN_MARKED.at("text")
     elif said == "held":
         yield kinds.CAMPAIGN_HELD.at("text")
