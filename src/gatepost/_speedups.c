@@ -36,6 +36,7 @@ typedef struct {
 #include "native/page.c"
 #include "native/mail.c"
 #include "native/looks.c"
+#include "native/signs.c"
 #include "native/contents.c"
 #include "native/flat.c"
 #include "native/hops.c"
@@ -204,6 +205,9 @@ static PyMethodDef functions[] = {
     {"has_long_run", has_long_run, METH_VARARGS, "has_long_run(text, least): so many small letters and blanks in a row."},
     {"page_signs", page_signs, METH_O,
      "page_signs(source): whether a page has a script, or an element that is not written out as it was read."},
+    {"text_signs", text_signs, METH_VARARGS,
+     "text_signs(folded, subject, shown, hidden): what of a message's texts checks may find something in."},
+    {"url_signs", url_signs, METH_O, "url_signs(links): what of the URLs of links checks may find something in."},
     {"may_spell_number", may_spell_number, METH_O,
      "may_spell_number(text): whether a folded text may hold a telephone number that is written for people only."},
     {NULL, NULL, 0, NULL},

@@ -120,12 +120,13 @@ def test_most_checks_are_not_called() -> None:
     there = find_signs(letter)
     called = [stage for needed, themes, stage, _ in ROWS if needed & there and themes & there]
     assert list_signs(there) == {"odd-date"}
-    assert called == ["check:host_names", "check:date_field", "check:filter_evasion", "check:text_model"]
+    assert called == ["check:host_names", "check:date_field", "check:text_model"]
 
 
 LINK = Link("http://a.example", "http://a.example/", "a.example", "", "1", "text")
 ANN = Address("Ann", "ann", "a.example")
 PLAIN = Message(senders=(ANN,), recipients=(Address("", "bob", "b.example"),))
+SUM = Text("1", "plain", "we have 2,500,000 dollars")
 # What a message without any field is.
 BARE = {"odd-date", "odd-identifier", "odd-clock"}
 
@@ -159,6 +160,19 @@ BARE = {"odd-date", "odd-identifier", "odd-clock"}
         ("reply-subject", Reading(msgspec.structs.replace(PLAIN, subject="Re: lunch"))),
         ("odd-envelope", Reading(PLAIN, Envelope(recipients=("plain",)))),
         ("wallet", Reading(msgspec.structs.replace(PLAIN, texts=(Text("1", "plain", "my wallet"),)))),
+        ("evasive-text", Reading(msgspec.structs.replace(PLAIN, texts=(Text("1", "plain", "cheap v1agra"),)))),
+        ("odd-number", Reading(msgspec.structs.replace(PLAIN, texts=(Text("1", "plain", "ring 8o5-5s5-0100"),)))),
+        (
+            "link foreign-site planted-sum download-url",
+            Reading(
+                msgspec.structs.replace(
+                    PLAIN,
+                    texts=(Text("1", "plain", "+$1,989 here"),),
+                    links=(Link("x", "http://c.example/a.zip", "c.example", "", "1", "text"),),
+                )
+            ),
+        ),
+        ("reply-to opening", Reading(msgspec.structs.replace(PLAIN, reply_to=(ANN,), texts=(SUM,)))),
     ],
 )
 def test_each_sign_stands_for_one_thing(sign: str, reading: Reading) -> None:

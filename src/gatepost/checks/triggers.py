@@ -37,19 +37,20 @@ from gatepost.checks.known_names import (
     measure_ending,
 )
 from gatepost.checks.links.hosts import find_address_in_name
-from gatepost.checks.links.urls import has_odd_form
-from gatepost.checks.phrases import THEMES, find_phrases
+from gatepost.checks.links.urls import has_odd_form, may_download, may_lure
+from gatepost.checks.phrases import MAX_TEXTS, THEMES, find_phrases
 from gatepost.checks.sender.authentication import BAD_SPF
 from gatepost.checks.sender.envelope import MAX_LOOKED_AT, is_malformed_recipient, is_malformed_sender
 from gatepost.checks.sender.lookalikes import find_known_imitation
 from gatepost.checks.sender.mailboxes import MAX_NAME, NAME_FRAMES, domain_could_exist, measure_host, measure_randomness
 from gatepost.checks.sender.sending_host import PROVIDER_HOSTS
-from gatepost.checks.text.advertising import GTUBE, GTUBE_TEXTS
+from gatepost.checks.text.advertising import GTUBE, GTUBE_TEXTS, may_evade
+from gatepost.checks.text.fraud import MAX_OPENING_TEXT, find_large_sum, has_odd_number
 from gatepost.checks.text.learned import MANY_RECIPIENTS
-from gatepost.checks.text.lures import MAX_NAMED, SHORTEST_PLANTED
+from gatepost.checks.text.lures import MAX_NAMED, MAX_PLANTED_TEXT, SHORTEST_PLANTED, begins_with_sum
 from gatepost.findings import SIGNS, THEME_SIGN, Check, Reading
 from gatepost.kinds import Finding
-from gatepost.mail.message import Field
+from gatepost.mail.message import Field, Link
 from gatepost.names import MAX_DOMAIN, Address, keep_answers, normal_domain, org_domain
 from gatepost.speedups import native
 
@@ -117,6 +118,8 @@ ODD_SUBJECT, ADVERTISING_SUBJECT, SUM_SUBJECT, REPLY_IN_SUBJECT = map(
 )
 ODD_URL, REDIRECT, SHORTENER, PICTURE_HOST = map(BITS.__getitem__, ("odd-url", "redirect", "shortener", "picture-host"))
 FOREIGN_SITE, SHOWN_NAME = map(BITS.__getitem__, ("foreign-site", "shown-name"))
+DOWNLOAD_URL, LURE_PATH, OPENING = map(BITS.__getitem__, ("download-url", "lure-path", "opening"))
+EVASIVE, PLANTED_SUM, ODD_NUMBER = map(BITS.__getitem__, ("evasive-text", "planted-sum", "odd-number"))
 WALLET, TEST_TEXT, TEST_FILE, SMIME = map(BITS.__getitem__, ("wallet", "test-text", "test-file", "smime"))
 
 # Which signs of a host count for a sender's domain, and for a site that a reader can follow.
@@ -388,11 +391,27 @@ def _look_at_links(reading: Reading) -> int:
             bits |= PICTURE_HOST
         if "xn--" in host:
             bits |= PUNYCODE
-    # Every URL has the colon of its scheme.
-    urls = "\n".join([link.url for link in reading.web_links])
-    if "@" in urls or urls.count(":") > len(reading.web_links):
-        bits |= ODD_URL
-    return bits
+    return bits | _URL_BITS[(native.url_signs if native else find_url_signs)(reading.web_links)]
+
+
+# What `url_signs` of `_speedups.c` says, by its bits.
+_URL_BITS = tuple(
+    (ODD_URL if signs & 3 else 0) | (DOWNLOAD_URL if signs & 4 else 0) | (LURE_PATH if signs & 8 else 0)
+    for signs in range(16)
+)
+
+
+def find_url_signs(links: Iterable[Link]) -> int:
+    """The Python twin of `url_signs` in `_speedups.c`: an @ (1), a colon beside that of the scheme (2), the ending of
+    what is downloaded (4), a word of lures or a domain in the path (8). The native form may set one without need."""
+    signs = 0
+    for link in links:
+        url = link.url
+        signs |= 1 if "@" in url else 0
+        signs |= 2 if url.count(":") > 1 else 0
+        signs |= 4 if may_download(url) else 0
+        signs |= 8 if may_lure(url) else 0
+    return signs
 
 
 def _look_at_text(reading: Reading) -> int:
@@ -402,10 +421,40 @@ def _look_at_text(reading: Reading) -> int:
         bits |= _THEME_BITS[theme]
     if "wallet" in phrases.text:
         bits |= WALLET
-    for text in reading.message.texts[:GTUBE_TEXTS]:
+    shown: list[str] = []
+    hidden: list[str] = []
+    for number, text in enumerate(reading.message.texts[:GTUBE_TEXTS]):
         if GTUBE in text.visible:
             bits |= TEST_TEXT
+        if number < MAX_TEXTS and not text.attached:
+            shown.append(text.visible)
+            if text.hidden:
+                hidden.append(text.hidden)
+    signs = (native.text_signs if native else find_text_signs)(phrases.text, reading.message.subject, shown, hidden)
+    if signs & 1:
+        bits |= EVASIVE
+    if signs & 2 and reading.links:
+        bits |= PLANTED_SUM
+    if signs & 8:
+        bits |= ODD_NUMBER
+    # Who writes the letter is sooner told than what it says, but known already where it is asked.
+    if (signs & 4 or "opening" in phrases.themes) and (reading.message.reply_to or _has_free_mailbox(reading)):
+        bits |= OPENING
     return bits
+
+
+def _has_free_mailbox(reading: Reading) -> bool:
+    senders = reading.message.senders
+    return len(senders) != 1 or is_freemail(normal_domain(senders[0].domain))
+
+
+def find_text_signs(folded: str, subject: str, shown: list[str], hidden: list[str]) -> int:
+    """The Python twin of `text_signs` in `_speedups.c`: text that evades filters (1), a sum where a text begins (2), a
+    large sum (4), a number for people only (8). The native form may set one without need."""
+    signs = 1 if may_evade(folded, subject, shown, hidden) else 0
+    signs |= 2 if any(begins_with_sum(text[:MAX_PLANTED_TEXT].lower()) for text in shown) else 0
+    signs |= 4 if find_large_sum(folded[:MAX_OPENING_TEXT]) else 0
+    return signs | (8 if has_odd_number(folded, shown) else 0)
 
 
 def _look_at_files(reading: Reading) -> int:

@@ -9,13 +9,14 @@ enum { SMALL_LETTER = 1, DIGIT = 2, MARK = 4, GAP = 8, INSIDE_WORD = 16, IN_RUN 
 #define WIDE 0x80
 
 static unsigned char sorts[256];
-static PyObject *name_attribute, *raw_attribute;
+static PyObject *name_attribute, *raw_attribute, *url_attribute;
 
 static int intern_attributes(void)
 {
     name_attribute = PyUnicode_InternFromString("name");
     raw_attribute = PyUnicode_InternFromString("raw");
-    return name_attribute && raw_attribute ? 0 : -1;
+    url_attribute = PyUnicode_InternFromString("url");
+    return name_attribute && raw_attribute && url_attribute ? 0 : -1;
 }
 
 /* As `_LETTERS_AND_MARKS`, `_LETTERS_AND_GAPS`, `_BEFORE_WORD` and `_BROKEN_RUNS` of `checks.text.advertising` say; and

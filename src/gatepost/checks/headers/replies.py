@@ -114,6 +114,8 @@ def stolen_thread(reading: Reading) -> Iterator[Finding]:
         return
     if reading.sender_history.ready and not is_first_contact(reading):
         return
+    if not reading.sites and not any(part.names for part in reading.message.parts):
+        return
     sender, own = reading.message.senders[0], _list_recipient_organisations(reading)
     home = org_domain(normal_domain(sender.domain))
     if not home or home in own or not any(_may_name(text, own) for text in reading.message.texts[:MAX_TEXTS]):

@@ -162,7 +162,7 @@ _DOCUMENT_ENDINGS = frozenset("pdf doc docx xls xlsx jpg jpeg png txt rtf mp3 mp
 (_ARCHIVE_DOWNLOAD,) = coefficients(kinds.URL_DOWNLOAD, "archive")
 
 
-@check(kinds.URL_DOWNLOAD, kinds.URL_DOUBLE_EXTENSION, needs={"link"})
+@check(kinds.URL_DOWNLOAD, kinds.URL_DOUBLE_EXTENSION, needs={"download-url"})
 def download(reading: Reading) -> Iterator[Finding]:
     """Links that download a program, or an archive that may hold one.
 
@@ -173,7 +173,7 @@ def download(reading: Reading) -> Iterator[Finding]:
     if reading.is_known_post:
         return
     for link in reading.web_links:
-        if link.url.partition("?")[0].rpartition(".")[2].partition("#")[0].lower() not in _DOWNLOAD_ENDINGS:
+        if not may_download(link.url):
             continue
         match = _NAME_ENDINGS.search(_name_in_path(link.url[:2000])[-_LONGEST_ENDINGS:])
         if not match:
@@ -192,6 +192,11 @@ def download(reading: Reading) -> Iterator[Finding]:
                 ending=ending,
             )
             return
+
+
+def may_download(url: str) -> bool:
+    """Return whether a URL ends like what `download` looks for."""
+    return url.partition("?")[0].rpartition(".")[2].partition("#")[0].lower() in _DOWNLOAD_ENDINGS
 
 
 def _name_in_path(url: str) -> str:
@@ -214,7 +219,7 @@ _SHORTEST_IN_PATH = 5
 _PATH_SIGNS = re.compile(r"[^a-z0-9]")
 
 
-@check(kinds.URL_BRAND_IN_PATH, needs={"link"})
+@check(kinds.URL_BRAND_IN_PATH, needs={"lure-path"})
 def brand_in_path(reading: Reading) -> Iterator[Finding]:
     """Links with a trusted site's name in the path of a foreign one:
     `http://broken-into.example/~x/www.paypal.com/login`.
@@ -223,13 +228,22 @@ def brand_in_path(reading: Reading) -> Iterator[Finding]:
     only a whole domain as a folder counts, or the brand's name in one with a word like "login".
     """
     for link in reading.web_links:
-        start = link.url.find("/", 8) + 1
-        path = link.url[start : start + MAX_PATH].partition("?")[0].lower() if start else ""
+        path = _read_path(link.url)
         if not _LURE_WORD_OR_DOMAIN.search(path) or link.host in _NAMED_BY_PATH or is_genuine(link.host):
             continue
         if found := _find_brand(path.partition("#")[0]) or _find_protected(path, link.host, reading):
             yield kinds.URL_BRAND_IN_PATH.at(link.where, about=link.url, host=link.host, named=found)
             return
+
+
+def may_lure(url: str) -> bool:
+    """Return whether the path of a URL has what `brand_in_path` looks for."""
+    return _LURE_WORD_OR_DOMAIN.search(_read_path(url)) is not None
+
+
+def _read_path(url: str) -> str:
+    start = url.find("/", 8) + 1
+    return url[start : start + MAX_PATH].partition("?")[0].lower() if start else ""
 
 
 def _find_brand(path: str) -> str:

@@ -4,7 +4,7 @@ Such text has disguised words or word salad, or stands in a picture.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from string import ascii_lowercase, digits
 
 from gatepost import kinds
@@ -129,6 +129,7 @@ _DISGUISED_WARES = ("pharmacy", "potency", "adult", "casino", "loan", "replica",
 _DISGUISED_BOOK = frozenset(
     word for ware in _DISGUISED_WARES for phrase in WARES[ware] for word in _PLAIN_WORD.findall(phrase)
 ) | frozenset("account password paypal invoice security verify bitcoin viagra cialis winner urgent".split())
+_SHORTEST_DISGUISED = min(map(len, _DISGUISED_BOOK))
 
 SALAD_RUN = 30
 MAX_TAIL = 1_500
@@ -150,7 +151,7 @@ _SMALL_WORDS = frozenset(
 )
 
 
-@check(kinds.TEXT_MIXED_SCRIPT_WORDS, kinds.TEXT_DISGUISED_WORDS, kinds.TEXT_WORD_SALAD)
+@check(kinds.TEXT_MIXED_SCRIPT_WORDS, kinds.TEXT_DISGUISED_WORDS, kinds.TEXT_WORD_SALAD, needs={"evasive-text"})
 def filter_evasion(reading: Reading) -> Iterator[Finding]:
     """Text made unreadable for filters: look-alike letters, digits for letters, gaps between letters, and word salad.
 
@@ -181,6 +182,19 @@ def _find_disguised(reading: Reading) -> Iterator[Finding]:
         yield kinds.TEXT_DISGUISED_WORDS.at(
             "text", strength=min(1.0, _PER_DISGUISED_WORD * len(disguised)), words=quote(disguised)
         )
+
+
+def may_evade(folded: str, subject: str, shown: Iterable[str], hidden: Iterable[str]) -> bool:
+    """Return whether folded text, a subject, or texts that are shown or hidden may have what `filter_evasion` finds."""
+    text = folded[:MAX_SPELLED]
+    places, has_gaps = find_spelled_places(text)
+    spelled = (_LEET.match(text, place) for place in places)
+    if has_gaps or any(len(word.group()) >= _SHORTEST_DISGUISED for word in spelled if word):
+        return True
+    if any(_FOREIGN.search(text) for text in (subject, *(text[:MAX_MIXED] for text in shown))):
+        return True
+    tails = (*(text[-MAX_TAIL:] for text in shown), *(text[:MAX_TAIL] for text in hidden))
+    return any(has_long_run(text, _SHORTEST_RUN) for text in tails)
 
 
 def _find_mixed_words(text: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ telephone numbers that are written so that only a person can read them), payment
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gatepost import kinds
 from gatepost.checks.known_names import is_freemail, is_genuine, is_under
@@ -72,7 +72,7 @@ def search_disguised_number(text: str) -> str:
     return found.group() if found else ""
 
 
-@check(kinds.TEXT_DISGUISED_NUMBER, themes={"charge", "call"})
+@check(kinds.TEXT_DISGUISED_NUMBER, needs={"odd-number"}, themes={"charge", "call"})
 def disguised_number(reading: Reading) -> Iterator[Finding]:
     """Telephone numbers that filters cannot read: `Call +1 (8O5) 5S5-O1OO`, with letters for digits.
 
@@ -91,6 +91,12 @@ def disguised_number(reading: Reading) -> Iterator[Finding]:
         degree = _WITH_CHARGE if "charge" in phrases.themes else _WITH_CALL
         degree *= _NUMBER_SITES if len(reading.sites) > 1 and reading.is_known_sender else 1.0
         yield kinds.TEXT_DISGUISED_NUMBER.at("text", strength=round(degree, 2), number=ascii(number))
+
+
+def has_odd_number(folded: str, shown: Iterable[str]) -> bool:
+    """Return whether a number for people only may stand in folded text, or one of styled digits in one of the texts
+    that are shown."""
+    return bool(search_disguised_number(folded[: 2 * MAX_CALL_TEXT])) or not all(map(str.isascii, shown))
 
 
 def _find_styled(reading: Reading) -> str:
@@ -460,7 +466,7 @@ _LARGE_SUM = re.compile(
 )
 
 
-@check(kinds.TEXT_OPENING_LETTER, kinds.TEXT_LARGE_SUM, needs={"free-sender", "reply-to"})
+@check(kinds.TEXT_OPENING_LETTER, kinds.TEXT_LARGE_SUM, needs={"opening"})
 def opening_letter(reading: Reading) -> Iterator[Finding]:
     """Letters by which a stranger begins a correspondence: an heir, a donation, a loan, or just "did you get my mail?".
 
@@ -479,10 +485,9 @@ def opening_letter(reading: Reading) -> Iterator[Finding]:
     phrases = find_phrases(reading)
     if phrases.length_of("opening", "fortune") > _OPENING_LETTER:
         return
-    text = phrases.text[:MAX_OPENING_TEXT]
-    large = _LARGE_SUM.search(text) if any(mark in text for mark in _SUM_MARKS) else None
+    large = find_large_sum(phrases.text[:MAX_OPENING_TEXT])
     if large:
-        yield kinds.TEXT_LARGE_SUM.at("text", sum=large.group())
+        yield kinds.TEXT_LARGE_SUM.at("text", sum=large)
     opens = phrases.of("opening")
     if not opens and not (large and elsewhere):
         return
@@ -496,6 +501,12 @@ def opening_letter(reading: Reading) -> Iterator[Finding]:
     degree *= min(1.0, _OPENING_FULL_LENGTH / max(phrases.length_of("opening", "fortune"), 1))
     if degree >= _LEAST_OPENING:
         yield kinds.TEXT_OPENING_LETTER.at("text", strength=round(min(1.0, degree), 2), words=quote(opens))
+
+
+def find_large_sum(text: str) -> str:
+    """Return the first sum of a hundred thousand or more in a folded text, "" for none."""
+    found = _LARGE_SUM.search(text) if any(mark in text for mark in _SUM_MARKS) else None
+    return found.group() if found else ""
 
 
 def _goes_elsewhere(reading: Reading) -> bool:

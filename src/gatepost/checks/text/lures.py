@@ -399,7 +399,7 @@ _PLANTED_SUM_MARKS = ("+", "$", "€", "usd", "eur", "btc", "eth")
 _ANY_PLANTED_SUM = re.compile(_PLANTED_SUM)
 
 
-@check(kinds.TEXT_PLANTED_LINK, needs={"link"})
+@check(kinds.TEXT_PLANTED_LINK, needs={"planted-sum"})
 def planted_link(reading: Reading) -> Iterator[Finding]:
     """Messages that strangers plant in the mail of honest services: a link and a sum where a name should stand.
 
@@ -411,8 +411,7 @@ def planted_link(reading: Reading) -> Iterator[Finding]:
         return
     for text in reading.message.texts[:2]:
         opening = text.visible[:MAX_PLANTED_TEXT].lower()
-        has_mark = not text.attached and any(mark in opening for mark in _PLANTED_SUM_MARKS)
-        if not has_mark or not _ANY_PLANTED_SUM.search(opening):
+        if text.attached or not begins_with_sum(opening):
             continue
         bare = _PLANTED_BARE.search(opening)
         if bare and org_domain(bare[1]) not in reading.sender_domains:
@@ -423,6 +422,11 @@ def planted_link(reading: Reading) -> Iterator[Finding]:
             if any(link.host and link.host in match.group() for link in away):
                 yield kinds.TEXT_PLANTED_LINK.at("text", words=match.group().strip()[:100])
             return
+
+
+def begins_with_sum(opening: str) -> bool:
+    """Return whether a sum stands in the first characters of a text, in small letters."""
+    return any(mark in opening for mark in _PLANTED_SUM_MARKS) and _ANY_PLANTED_SUM.search(opening) is not None
 
 
 MAX_NAMED = 10
