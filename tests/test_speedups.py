@@ -130,7 +130,8 @@ def test_the_same_signs_of_fields(fields: list[tuple[str, bytes]]) -> None:
 LINES = st.sampled_from(
     "| |--|-- |__________x|-----BEGIN PGP SIGNATURE-----|> quoted|On Monday Ann wrote:|From: ann|*To*: bob|Subject|"
     "see www.x.example or a@b|http://x.example|100% FREE!!! $5|\x1cA\x0bb|url:x|a|an: b|:|x:|Ann a écrit :|"
-    "Ça coûte très peu – “naïve”…|\xa0x\xa0@b|Ærø ß ½ ² 5 €|e\u0301t\u0301|a\u200bb|Straße: ÀÉÎ|письмо|信|"
+    "Ça coûte très peu – “naïve”…|\xa0x\xa0@b|5 €, £7 Œuvre łódź|👉\ufe0f now\u200d ⚠\ufe0f\u200b!|"
+    "a\x02\x0eb\x1bc é|x\xad´y|Ærø ß ½ ² 5 €|e\u0301t\u0301|a\u200bb|Straße: ÀÉÎ|письмо|信|"
     "Dear Sir, this is the text of a letter that is long enough to be kept by itself.".split("|")
 )
 
@@ -140,7 +141,11 @@ def test_the_same_written_words(lines: list[str]) -> None:
     _compare_words([], "", ["\n".join(lines)], MAX_CHARS)
 
 
-@given(st.text(st.characters(max_codepoint=127), max_size=300) | st.text(st.characters(max_codepoint=0x24FF)))
+@given(
+    st.text(st.characters(max_codepoint=127), max_size=300)
+    | st.text(st.characters(max_codepoint=0x2E7F))
+    | st.text("aZ 1_é€£ßæŁ\u2028👉\U0001fa00\ufe0f\u200d\u0301\xad@./:\n\x02\x1b")
+)
 def test_the_same_written_words_of_any_text(text: str) -> None:
     _compare_words([text], text[::-1], [text], MAX_CHARS)
 
@@ -151,7 +156,7 @@ def test_the_same_words_of_messages(names: list[str], subject: str, texts: list[
 
 
 def _compare_words(names: list[str], subject: str, texts: list[str], room: int) -> None:
-    given_to = (words._PLAIN_LETTERS, words.MAX_NAME_WORDS, room, words.MAX_WORDS)
+    given_to = (words._PLAIN_LETTERS, words.SPECIALS, words.MAX_NAME_WORDS, room, words.MAX_WORDS)
     ours = native.WordArray.read(names, subject, texts, *given_to)
     if ours is None:
         assert not "".join((*names, subject, *texts)).isascii()
@@ -408,8 +413,9 @@ def test_hops_in_ascii_are_read_natively() -> None:
         (lambda: native.feature_row(["a"], 1_000, []), ValueError),
         (lambda: native.feature_row(("a",), 5, []), TypeError),
         (lambda: native.WordArray([], ["a"], [b"a"]), TypeError),
-        (lambda: native.WordArray.read([b"a"], "", [], b"", 1, 1, 1), TypeError),
-        (lambda: native.WordArray.read([], "", [], b"", 1, -1, 1), ValueError),
+        (lambda: native.WordArray.read([b"a"], "", [], b"", "€£", 1, 1, 1), TypeError),
+        (lambda: native.WordArray.read([], "", [], b"", "€£", 1, -1, 1), ValueError),
+        (lambda: native.WordArray.read([], "", [], b"", "€", 1, 1, 1), ValueError),
         (lambda: native.WordArray([], [], []).smallest_hashes(0, 8, 0), ValueError),
         (lambda: native.WordArray([], [], []).row(1_000, 1, []), ValueError),
         (lambda: _table().read(["a"], [], normalise_word, concepts.load_index().index, 80, 1, 1, 1), TypeError),

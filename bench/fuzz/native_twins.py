@@ -133,7 +133,7 @@ def _pair_words(text: str) -> Iterator[Pair]:
     """The words of a message whose sender, subject and two texts are pieces of a text."""
     half, room = len(text) // 2, min(len(text), words.MAX_CHARS)
     given = ([text[:90], text[half : half + 90]], text[:200], [text[:half], text[half:]])
-    limits_of = (words._PLAIN_LETTERS, words.MAX_NAME_WORDS, room, words.MAX_WORDS)  # noqa: SLF001
+    limits_of = (words._PLAIN_LETTERS, words.SPECIALS, words.MAX_NAME_WORDS, room, words.MAX_WORDS)  # noqa: SLF001
     found = native.WordArray.read(*given, *limits_of)
     names, subject, _ = words.find_words(*given[:2], [])
     twin = words.MessageWords(names, subject, words.find_body_words(given[2], room))

@@ -99,7 +99,7 @@ static PyType_Spec concept_index_spec = {
 
 static PyMethodDef word_array_methods[] = {
     {"read", (PyCFunction)WordArray_read, METH_VARARGS | METH_CLASS,
-     "read(names, subject, texts, table, most_of_name, room, most): the words of a message; or None."},
+     "read(names, subject, texts, table, specials, most_of_name, room, most): the words of a message; or None."},
     {"smallest_hashes", (PyCFunction)WordArray_smallest_hashes, METH_VARARGS, "smallest_hashes(run, count, least)"},
     {"row", (PyCFunction)WordArray_row, METH_VARARGS, "row(most, most_rest, others): the packed feature row; or None."},
     {NULL, NULL, 0, NULL},

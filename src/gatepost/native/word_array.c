@@ -12,12 +12,30 @@ typedef struct {
     uint8_t sort;
 } Word;
 
+/* Characters that text in bytes has no room for: two signs that are words by themselves, then letters. In such text they
+   are bytes that are control characters elsewhere, 2 to 8 and 14 to 26; 27 is what nobody sees. */
+#define MOST_SPECIALS 20
+#define SPECIAL_SIGNS 2
+#define UNSEEN 27
+
+typedef struct {
+    unsigned char letters[MOST_SPECIALS][4];
+    size_t sizes[MOST_SPECIALS], count;
+} Specials;
+
+static int special_of(unsigned char c)
+{
+    return c >= 2 && c <= 8 ? c - 2 : c >= 14 && c < UNSEEN ? c - 7 : -1;
+}
+
 typedef struct {
     PyObject_HEAD
     Word *words;
     unsigned char *letters;
     /* How many words there are in all, of names and of the subject; how many bytes of letters; and the room for both. */
     size_t count, names, subject, size, word_room, letter_room;
+    /* What special bytes of the text that is being read stand for; NULL for ASCII, and when it has been read. */
+    const Specials *specials;
 } WordArray;
 
 #define HASH_BEGINS 2166136261u
@@ -145,25 +163,37 @@ static void end_word(WordArray *self, size_t size, size_t characters, uint32_t h
     self->letters[self->size++] = ' ';
 }
 
-/* Append a word of letters, digits and signs: small letters for capitals, and a letter whose high bit is set for itself. */
+/* Append a word of letters, digits and signs: small letters for capitals, a letter whose high bit is set for itself, and
+   special characters as they are. */
 static int append_word(WordArray *self, const char *start, size_t size)
 {
-    if (have_room(self, size) < 0)
+    if (have_room(self, size * (self->specials ? 4 : 1)) < 0)
         return -1;
     unsigned char *out = self->letters + self->size;
     uint32_t hash = HASH_BEGINS;
-    size_t digits = 0, others = 0;
+    size_t digits = 0, others = 0, length = 0;
     for (size_t i = 0; i < size; i++) {
         unsigned char c = (unsigned char)start[i] & 0x7F;
         c = c >= 'A' && c <= 'Z' ? c + 32 : c;
-        out[i] = c;
+        int special = c < 'a' && self->specials ? special_of((unsigned char)start[i]) : -1;
+        if (special >= 0) {
+            size_t wide = self->specials->sizes[special];
+            memcpy(out + length, self->specials->letters[special], wide);
+            for (size_t at = 0; at < wide; at++)
+                hash = (hash ^ out[length + at]) * HASH_FACTOR;
+            length += wide;
+            others += special < SPECIAL_SIGNS;
+            continue;
+        }
+        out[length++] = c;
         hash = (hash ^ c) * HASH_FACTOR;
         if (c < 'a') {
             digits += c >= '0' && c <= '9';
             others++;
         }
     }
-    end_word(self, size, size, finish_hash(hash), digits == size ? DIGITS : others ? MIXED : ASCII_LETTERS);
+    int sort = digits == size ? DIGITS : others ? MIXED : length > size ? LETTERS : ASCII_LETTERS;
+    end_word(self, length, size, finish_hash(hash), sort);
     return 0;
 }
 

@@ -102,6 +102,12 @@ static size_t size_without_addresses(Slice line)
     return count ? total + count - 1 : 0;
 }
 
+/* A letter that had an accent has its high bit set: it is a letter, and equal to no other. */
+static int is_letter_or_digit(unsigned char c)
+{
+    return c >= 0x80 || is_word_character(c);
+}
+
 /* The text by a table that has a byte for each character, 0 for one that it does not know; NULL with no error where
    there is such a character. */
 static unsigned char *replace_characters(PyObject *text, size_t length, const Py_buffer *table)
@@ -116,7 +122,11 @@ static unsigned char *replace_characters(PyObject *text, size_t length, const Py
     }
     for (size_t i = 0; i < length; i++) {
         Py_UCS4 c = PyUnicode_READ(kind, data, (Py_ssize_t)i);
-        plain[i] = c < (size_t)table->len ? by[c] : 0;
+        /* Pictographs stand between words, and so does what tells how they are drawn. */
+        plain[i] = c < (size_t)table->len ? by[c] : c >= 0x1F300 && c < 0x1FB00 ? 1 : c == 0xFE0F ? UNSEEN : 0;
+        /* What nobody sees joins what stands around it, unless a word has ended before. */
+        if (plain[i] == UNSEEN)
+            plain[i] = i && (is_letter_or_digit(plain[i - 1]) || special_of(plain[i - 1]) >= SPECIAL_SIGNS) ? 0 : 1;
         if (!plain[i]) {
             PyMem_Free(plain);
             return NULL;
@@ -125,26 +135,26 @@ static unsigned char *replace_characters(PyObject *text, size_t length, const Py
     return plain;
 }
 
-/* A letter that had an accent has its high bit set: it is a letter, and equal to no other. */
-static int is_letter_or_digit(unsigned char c)
+static int is_in_word(const WordArray *words, unsigned char c)
 {
-    return c >= 0x80 || is_word_character(c);
+    return is_letter_or_digit(c) || (words->specials && special_of(c) >= SPECIAL_SIGNS);
 }
 
-/* Append the words of a piece of text: runs of letters and digits, and each of three signs. */
+/* Append the words of a piece of text: runs of letters and digits, and each of five signs. */
 static int append_words(WordArray *words, Slice text)
 {
     size_t at = 0;
     while (at < text.size) {
         unsigned char c = (unsigned char)text.start[at];
-        if (is_letter_or_digit(c)) {
+        if (is_in_word(words, c)) {
             size_t start = at;
-            while (at < text.size && is_letter_or_digit((unsigned char)text.start[at]))
+            while (at < text.size && is_in_word(words, (unsigned char)text.start[at]))
                 at++;
             if (append_word(words, text.start + start, at - start) < 0)
                 return -1;
         } else {
-            if ((c == '$' || c == '%' || c == '!') && append_word(words, text.start + at, 1) < 0)
+            int is_sign = c == '$' || c == '%' || c == '!' || (words->specials && special_of(c) >= 0);
+            if (is_sign && append_word(words, text.start + at, 1) < 0)
                 return -1;
             at++;
         }
@@ -256,13 +266,14 @@ static const char *read_plain(PyObject *text, size_t length, const Py_buffer *ta
 }
 
 /* Append the words of a name or subject, at most so many; 1 where that is done, 0 where it takes more, -1 for an error. */
-static int append_field(WordArray *array, PyObject *text, const Py_buffer *table, size_t most)
+static int append_field(WordArray *array, PyObject *text, const Py_buffer *table, const Specials *specials, size_t most)
 {
     unsigned char *copy;
     size_t length = (size_t)PyUnicode_GET_LENGTH(text), first = array->count;
     const char *plain = read_plain(text, length, table, &copy);
     if (!plain)
         return PyErr_Occurred() ? -1 : 0;
+    array->specials = copy ? specials : NULL;
     int result = append_line(array, (Slice){plain, length});
     PyMem_Free(copy);
     if (array->count - first > most) {
@@ -274,7 +285,7 @@ static int append_field(WordArray *array, PyObject *text, const Py_buffer *table
 
 /* Append the words of texts, of each so many characters as the ones before leave; what brings no new word is left out. 1,
    0 and -1 as above. */
-static int append_texts(WordArray *array, PyObject *texts, const Py_buffer *table, Py_ssize_t room)
+static int append_texts(WordArray *array, PyObject *texts, const Py_buffer *table, const Specials *specials, Py_ssize_t room)
 {
     size_t start = array->count;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(texts) && room > 0; i++) {
@@ -285,6 +296,7 @@ static int append_texts(WordArray *array, PyObject *texts, const Py_buffer *tabl
         const char *plain = read_plain(text, length, table, &copy);
         if (!plain)
             return PyErr_Occurred() ? -1 : 0;
+        array->specials = copy ? specials : NULL;
         Py_ssize_t kept = append_written(array, plain, length);
         PyMem_Free(copy);
         int is_known = kept < 0 || first == start ? 0 : has_words(array, start, first);
@@ -307,39 +319,58 @@ static int are_strings(PyObject *list)
     return 1;
 }
 
+/* What special bytes stand for, from a text that has one character for each; -1 where there are too many. */
+static int take_specials(PyObject *text, Specials *specials)
+{
+    specials->count = (size_t)PyUnicode_GET_LENGTH(text);
+    /* Each byte that may be special stands for something. */
+    if (specials->count < SPECIAL_SIGNS || specials->count > MOST_SPECIALS) {
+        PyErr_SetString(PyExc_ValueError, "the number of special characters is out of range");
+        return -1;
+    }
+    for (size_t i = 0; i < MOST_SPECIALS; i++) {
+        Py_UCS4 c = PyUnicode_READ_CHAR(text, (Py_ssize_t)(i < specials->count ? i : specials->count - 1));
+        specials->sizes[i] = write_character(specials->letters[i], c);
+    }
+    return 0;
+}
+
 /* The word array of a message, from the names of senders, the subject and the texts; None where a character takes more
    than the table. */
 static PyObject *WordArray_read(PyTypeObject *type, PyObject *args)
 {
-    PyObject *names, *subject, *texts;
+    PyObject *names, *subject, *texts, *special_text;
     Py_buffer table;
     Py_ssize_t most_of_name, room, most;
-    if (!PyArg_ParseTuple(args, "O!UO!y*nnn", &PyList_Type, &names, &subject, &PyList_Type, &texts, &table,
-                          &most_of_name, &room, &most))
+    if (!PyArg_ParseTuple(args, "O!UO!y*Unnn", &PyList_Type, &names, &subject, &PyList_Type, &texts, &table,
+                          &special_text, &most_of_name, &room, &most))
         return NULL;
     WordArray *array = NULL;
+    Specials specials;
     int is_read = -1;
     if (!are_strings(names) || !are_strings(texts) || PyUnicode_GET_LENGTH(subject) > MAX_ITEMS)
         PyErr_SetString(PyExc_TypeError, "names and texts are strings, and not too long");
     else if (most_of_name < 0 || room < 0 || room > MAX_ITEMS || most < 0)
         PyErr_SetString(PyExc_ValueError, "a number is out of range");
-    else if ((array = make_array(type, PyList_GET_SIZE(texts) ? (size_t)room : 0)))
+    else if (take_specials(special_text, &specials) == 0
+             && (array = make_array(type, PyList_GET_SIZE(texts) ? (size_t)room : 0)))
         is_read = 1;
     for (Py_ssize_t i = 0; is_read == 1 && i < PyList_GET_SIZE(names); i++)
-        is_read = append_field(array, PyList_GET_ITEM(names, i), &table, (size_t)most_of_name);
+        is_read = append_field(array, PyList_GET_ITEM(names, i), &table, &specials, (size_t)most_of_name);
     if (is_read == 1) {
         array->names = array->count;
-        is_read = append_field(array, subject, &table, MAX_ITEMS);
+        is_read = append_field(array, subject, &table, &specials, MAX_ITEMS);
     }
     if (is_read == 1) {
         array->subject = array->count - array->names;
-        is_read = append_texts(array, texts, &table, room);
+        is_read = append_texts(array, texts, &table, &specials, room);
     }
     PyBuffer_Release(&table);
     if (is_read != 1) {
         Py_XDECREF(array);
         return is_read < 0 ? NULL : Py_NewRef(Py_None);
     }
+    array->specials = NULL;
     size_t first = array->names + array->subject;
     if (array->count - first > (size_t)most) {
         array->size = array->words[first + (size_t)most].start;

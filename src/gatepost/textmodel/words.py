@@ -99,7 +99,7 @@ def _join_words(names: list[str], subject: str, texts: Iterable[Text]) -> Messag
     shown = _list_visible(texts)
     if native:
         found: MessageWords | None = native.WordArray.read(
-            names, subject, shown, _PLAIN_LETTERS, MAX_NAME_WORDS, MAX_CHARS, MAX_WORDS
+            names, subject, shown, _PLAIN_LETTERS, SPECIALS, MAX_NAME_WORDS, MAX_CHARS, MAX_WORDS
         )
         if found is not None:
             return found
@@ -142,20 +142,31 @@ def find_written_words(text: str) -> tuple[list[str], int]:
     return split_words(fold(own)), len(own)
 
 
+# Signs and letters that have no ASCII letter, and the bytes that stand for them natively: control characters, which a
+# text that is not ASCII has as any other sign between words. The last byte is for what nobody sees.
+SPECIALS = "€£æðøþßđħıłŋœŧə"
+_SPECIAL_BYTES = bytes((*range(2, 9), *range(14, 27)))
+_UNSEEN = 27
+
+
 def _replace_letter(code: int) -> int:
-    """Return the byte that stands for a character where `WordArray.read` reads text: ASCII as it is, a letter with an
-    accent as its letter with the high bit set, a blank as 31, what else stands between words as 1, and 0 for what
-    takes more than that."""
+    """Return the byte that stands for a character where `WordArray.read` reads text that is not ASCII: ASCII as it is,
+    a letter with an accent as its letter with the high bit set, one of `SPECIALS` as its own byte, a blank as 31, what
+    else stands between words as 1, and 0 for what takes more than that."""
     character = chr(code)
     if code < 128:
-        return code
+        return 1 if code in _SPECIAL_BYTES or code == _UNSEEN else code
     plain = fold(character)
-    if len(plain) != 1 or plain in "$€£%!":
+    if plain in SPECIALS and plain:
+        return _SPECIAL_BYTES[SPECIALS.index(plain)]
+    if not plain:
+        return _UNSEEN
+    if len(plain) != 1 or plain in "$%!":
         return 0
     if plain.isascii() and plain.isalpha():
         return ord(plain) | 0x80
-    if character.isspace() or plain.isspace():
-        return 31 if character.isspace() and plain == " " else 1 if character in _BETWEEN else 0
+    if character.isspace():
+        return 31 if plain == " " else 0
     return 0 if plain.isalnum() or plain == "_" else 1
 
 
@@ -188,9 +199,10 @@ def fold(text: str) -> str:
 
 
 def _load_plain_letters() -> bytes:
-    """Return the table of letters of Latin scripts, and of signs up to those of technology."""
+    """Return the table of letters of Latin scripts, and of signs up to those of Chinese writing."""
     sources = [Path(__file__).read_bytes(), Path(__file__).parents[1].joinpath("names.py").read_bytes()]
-    return load_kept(__file__, "kept-letters", sources, bytes, lambda: bytes(map(_replace_letter, range(0x2300))))
+    codes = range(ord(_CHINESE))
+    return load_kept(__file__, "kept-letters", sources, bytes, lambda: bytes(map(_replace_letter, codes)))
 
 
 _PLAIN_LETTERS = _load_plain_letters() if native else b""
