@@ -8,7 +8,7 @@ workers. Between the readings, real messages are sent over eight connections, ov
 service is left alone until it has given back what is free of its heap. `--messages 100000 --readings 20` shows whether
 anything grows over many messages: readings are then at equal distances, and the slope is that of a line through
 the second half of them. `--mails 20000` sends so many different messages in place of 2,000, which fills what is kept by
-name, host and text.
+name, host and text. USS, PSS and own memory of the first process are written to standard error at each reading.
 """
 
 import argparse
@@ -72,6 +72,8 @@ def _measure(fronts: int, readings: Sequence[int], mails: int) -> str:
                     sent += len(some)
                 time.sleep(REST_SECONDS)
                 found[reading] = read_memory(psutil.Process(process.pid))
+                main = next(each for each in found[reading] if each.name == "main")
+                print(f"after {reading:,} messages: main {_cell([main])} MB", file=sys.stderr, flush=True)
         finally:
             process.terminate()
             process.wait()

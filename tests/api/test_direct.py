@@ -5,6 +5,7 @@ import gc
 import json
 import socket
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextvars import Context
@@ -185,17 +186,22 @@ def test_a_connection_is_closed_when_it_is_idle_and_not_while_a_request_is_under
         assert stream.read() == b"", "the end of the connection"
 
 
-def test_an_exchange_is_freed_with_its_answer(served: Served) -> None:
+def test_exchanges_and_connections_are_freed_with_their_ends(served: Served) -> None:
     """Without the collector of cycles, which comes seldom: what an exchange refers to would fill memory until then."""
     gc.disable()
     try:
-        with served.connect() as client:
-            stream = client.makefile("rb")
+        with served.connect() as client, client.makefile("rb") as stream:
             for _ in range(5):
                 client.sendall(upload("hello"))
                 assert read_answer(stream)[0] == 200
+            (connection,) = map(weakref.ref, served.server.server_state.connections)
         # The connection still knows the last of them.
         assert [each() for each in served.application.exchanges[:-1]] == [None] * 4
+        until = time.monotonic() + 30
+        while time.monotonic() < until and (connection() or served.application.exchanges[-1]()):
+            time.sleep(0.01)
+        assert connection() is None, "a connection is freed with its end, and all that TLS keeps for it"
+        assert served.application.exchanges[-1]() is None
     finally:
         gc.enable()
 

@@ -291,6 +291,8 @@ class JsonHttp(HttpToolsProtocol):
             timer.cancel()
         self._end_direct()
         super().connection_lost(exc)
+        # It refers to this connection: only the collector of cycles would free both, with what TLS has read ahead.
+        self.cycle = None  # type: ignore[assignment]  # as before the first request
 
     @property
     def is_waiting(self) -> bool:
