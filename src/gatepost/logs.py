@@ -58,11 +58,13 @@ class Logger:
 
     def debug(self, event: str, /, **fields: Any) -> None:
         """Log an event that only the search for a fault needs."""
-        self.log(logging.DEBUG, event, **fields)
+        if _process.level <= logging.DEBUG:
+            self.log(logging.DEBUG, event, **fields)
 
     def info(self, event: str, /, **fields: Any) -> None:
         """Log an ordinary event."""
-        self.log(logging.INFO, event, **fields)
+        if _process.level <= logging.INFO:
+            self.log(logging.INFO, event, **fields)
 
     def warning(self, event: str, /, **fields: Any) -> None:
         """Log an event that somebody may have to do something about."""

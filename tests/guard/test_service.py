@@ -12,7 +12,7 @@ from gatepost import logs
 from gatepost.api.http import ClientLeft
 from gatepost.guard import service
 from gatepost.guard.answers.answerer import Answerer
-from gatepost.guard.answers.dns import Resolver
+from gatepost.guard.answers.dns import Resolver, TakesAnswer
 from gatepost.guard.service import Guard
 from gatepost.ids import new_id
 from gatepost.lists.unkeyed import UnkeyedLists
@@ -74,10 +74,8 @@ class Names(Resolver):
     def recall(self, questions: Iterable[Dns]) -> dict[Dns, DnsAnswer]:
         return {}
 
-    def start(self, question: Dns) -> asyncio.Future[DnsAnswer]:
-        answer = asyncio.get_running_loop().create_future()
-        answer.set_result(DnsAnswer("failed"))
-        return answer
+    def start(self, question: Dns, take: TakesAnswer) -> None:
+        asyncio.get_running_loop().call_soon(take, question, DnsAnswer("failed"))
 
     async def close(self) -> None:
         self.closed = True

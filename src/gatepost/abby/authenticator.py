@@ -72,7 +72,7 @@ class Tokens:
 
     def find(self, presented: bytes) -> Caller | None:
         """Return the caller that has this token. Every token is compared, whichever matches."""
-        digest, found = _hash_token(presented), None
+        digest, found = hashlib.sha256(presented).digest(), None
         for caller in self._callers:
             if hmac.compare_digest(caller.digest, digest):
                 found = caller
@@ -114,6 +114,9 @@ class GuessMemory:
         return (address, digest) in self._trusted
 
     def trust(self, address: str, digest: bytes) -> None:
+        if (address, digest) in self._trusted:
+            self._trusted.move_to_end((address, digest))
+            return
         self._trusted[address, digest] = None
         _touch_bounded(self._trusted, (address, digest))
 
@@ -180,6 +183,8 @@ class Guesses:
 
     def is_free(self, address: str, caller: Caller) -> bool:
         """Whether a right token is taken from this address without a delay."""
+        if not self._memory.wrong(address).count:  # as a rule
+            return True
         return not self._recent(address, self._clock()).count or self._memory.is_trusted(address, caller.digest)
 
     def take_turn(self, address: str) -> float | None:
@@ -254,7 +259,7 @@ class Authenticator:
         """Return the caller, for a request that has to wait for nothing; None for one that is refused or delayed."""
         presented = parse_authorization(headers, "Bearer", "ACCESS_TOKEN")
         caller = None if isinstance(presented, Failure) else self._tokens.find(presented)
-        address = guessing_address(host)
+        address = guessing_address(host) if ":" in host else host
         if caller is None or not self._guesses.is_free(address, caller):
             return None
         self._guesses.trust(address, caller)
@@ -264,12 +269,15 @@ class Authenticator:
 
 def parse_authorization(headers: list[tuple[bytes, bytes]], scheme: str, what: str) -> bytes | Failure:
     """Return the credential after the name of its scheme, which is case-insensitive (RFC 9110 section 11.1)."""
-    values = [value for name, value in headers if name == b"authorization"]
-    if not values:
+    stated, count = b"", 0
+    for name, value in headers:
+        if name == b"authorization":
+            stated, count = value, count + 1
+    if not count:
         return unauthorized(f"a credential is needed: Authorization: {scheme} <{what}>", scheme)
-    named, _, credential = values[0].partition(b" ")
+    named, _, credential = stated.partition(b" ")
     credential = credential.strip(b" ")
-    if len(values) > 1 or named.lower() != scheme.lower().encode() or not credential:
+    if count > 1 or named.lower() != scheme.lower().encode() or not credential:
         return unauthorized(f"the Authorization header must read: {scheme} <{what}>", scheme)
     return credential
 
@@ -277,10 +285,6 @@ def parse_authorization(headers: list[tuple[bytes, bytes]], scheme: str, what: s
 def unauthorized(message: str, challenge: str) -> Failure:
     """Return the failure for a missing or wrong credential; the challenge names the kind that is needed."""
     return Failure(UNAUTHORIZED, message, (("WWW-Authenticate", challenge),))
-
-
-def _hash_token(token: bytes) -> bytes:
-    return hashlib.sha256(token).digest()
 
 
 def _delay_after(count: int) -> float:

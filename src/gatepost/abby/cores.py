@@ -13,9 +13,9 @@ the load without them: messages from SMTP or from another abby.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -130,10 +130,10 @@ class LocalCore:
     def enabled(self) -> bool:
         return self._guard.rest_enabled
 
-    async def scan(
+    def scan(
         self, request: ScanRequest, body: MessageBody, client: ConnectedClient
-    ) -> ScanResult | Full | ClientLeft:
-        return await self._guard.scan_in_turn(request, body, client)
+    ) -> Coroutine[Any, Any, ScanResult | Full | ClientLeft]:
+        return self._guard.scan_in_turn(request, body, client)
 
     async def read_features(
         self, request: ScanRequest, body: MessageBody, client: ConnectedClient
@@ -370,11 +370,11 @@ class Cores:
             return "YELLOW" if self.colour == "GREEN" else self.colour
         return self.colour
 
-    async def scan(
+    def scan(
         self, request: ScanRequest, body: MessageBody, client: ConnectedClient, seconds: float
-    ) -> ScanResult | Failure | ClientLeft:
+    ) -> Coroutine[Any, Any, ScanResult | Failure | ClientLeft]:
         """Have a message scanned by some core within so many seconds."""
-        return await self._run(lambda core: core.scan(request, body, client), request, body, client, seconds)
+        return self._run(lambda core: core.scan(request, body, client), request, body, client, seconds)
 
     async def read_features(
         self, request: ScanRequest, body: MessageBody, client: ConnectedClient, seconds: float
@@ -399,7 +399,9 @@ class Cores:
                     if not isinstance(state, CoreState):
                         return state
                     if state.is_local:
-                        outcome = self._note(state, await call(state.core), request, failures)
+                        outcome = await call(state.core)
+                        if isinstance(outcome, Full | Down):
+                            self._note(state, outcome, request, failures)
                     else:
                         if state.free <= 0:
                             body.to_disk()

@@ -7,7 +7,7 @@ is not 5), unknown ones are ignored, null on an optional field means absent.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
@@ -229,8 +229,11 @@ class ScanApi:
         self, message: bytes, envelope: Envelope, exchange: DirectExchange, caller: Caller, opened: int
     ) -> None:
         try:
-            with self._spool.hold(message) as body:
+            body = self._spool.hold(message)
+            try:
                 outcome = await self._scan(envelope, body, ConnectedClient(exchange.receive), opened)
+            finally:
+                body.close()
             result = self._describe(outcome, caller, opened)
         except Exception as fault:  # noqa: BLE001  it becomes the answer, as `HttpErrors` has it
             result = note_fault(fault, PATH)
@@ -242,15 +245,28 @@ class ScanApi:
         if isinstance(outcome, ClientLeft):
             log.info("client left", client=caller.name)
             return None
-        self._log_outcome(outcome, caller, (time.time_ns() - opened) / 1e9)
-        return outcome if isinstance(outcome, Failure) else JsonResponse(encode_scanning(_describe_result(outcome)))
+        seconds = (time.time_ns() - opened) / 1e9
+        self._observe(outcome, seconds)
+        if isinstance(outcome, Failure):
+            log.info("scan refused", client=caller.name, error=outcome.error.code)
+            return outcome
+        # The core logs what it found; this line says who asked for it.
+        log.debug("scan answered", ggrid=outcome.ggrid, client=caller.name, seconds=round(seconds, 4))
+        return JsonResponse(encode_scanning(_describe_result(outcome)))
 
-    async def _scan(
+    def _scan(
         self, envelope: Envelope, body: SpooledBody, client: ConnectedClient, opened: int
-    ) -> ScanResult | Failure | ClientLeft:
-        if envelope.tenant and await self._store.find(envelope.tenant) is None:
-            return Failure(TENANT_NOT_FOUND, f"tenantUid: there is no tenant {envelope.tenant}")
+    ) -> Coroutine[Any, Any, ScanResult | Failure | ClientLeft]:
         scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, "rest")
+        if envelope.tenant:
+            return self._scan_for_tenant(scan, envelope.tenant, body, client)
+        return self._cores.scan(scan, body, client, self._seconds)
+
+    async def _scan_for_tenant(
+        self, scan: ScanRequest, tenant: str, body: SpooledBody, client: ConnectedClient
+    ) -> ScanResult | Failure | ClientLeft:
+        if await self._store.find(tenant) is None:
+            return Failure(TENANT_NOT_FOUND, f"tenantUid: there is no tenant {tenant}")
         return await self._cores.scan(scan, body, client, self._seconds)
 
     async def _read(self, request: Request, body: SpooledBody) -> Envelope | Failure | ClientLeft:
@@ -260,14 +276,6 @@ class ScanApi:
         if len(parameters) > LARGE_BODY:
             return await asyncio.to_thread(read_parameters, parameters)
         return read_parameters(parameters)
-
-    def _log_outcome(self, outcome: ScanResult | Failure, caller: Caller, seconds: float) -> None:
-        self._observe(outcome, seconds)
-        if isinstance(outcome, Failure):
-            log.info("scan refused", client=caller.name, error=outcome.error.code)
-        else:
-            # The core logs what it found; this line says who asked for it.
-            log.debug("scan answered", ggrid=outcome.ggrid, client=caller.name, seconds=round(seconds, 4))
 
 
 def _describe_result(result: ScanResult) -> MessageAnalysisResult:

@@ -23,7 +23,7 @@ MAX_DIRECT = 64 << 10
 # How long the rest of a body may take before ASGI takes over, which has deadlines for slow bodies.
 REST_SECONDS = 0.1
 
-_STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus}
+_STATUS_LINES = {status.value: b"HTTP/1.1 %d %b" % (status.value, status.phrase.encode()) for status in HTTPStatus}
 
 
 def announces_direct(headers: RawHeaders) -> bool:
@@ -95,8 +95,8 @@ class DirectExchange:
         transport = self._connection.transport
         if response is not None and not self.disconnected and not transport.is_closing():
             headers = (*self._connection.server_state.default_headers, *response.raw_headers, *self.headers)
-            lines = [b"%b: %b\r\n" % header for header in headers]
-            self._write(b"".join((_STATUS_LINES[response.status_code], *lines, b"\r\n", response.body)))
+            lines = [b": ".join(header) for header in headers]
+            self._write(b"\r\n".join((_STATUS_LINES[response.status_code], *lines, b"", response.body)))
         if not self.keep_alive:
             transport.close()
         self._connection.on_response_complete()

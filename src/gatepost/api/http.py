@@ -293,7 +293,8 @@ class JsonResponse(Response):
         self.body = body
         self.background = None
         self.raw_headers = [*JSON_HEADERS, (b"content-length", b"%d" % len(body))]
-        self.raw_headers += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        if headers:
+            self.raw_headers += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 
 
 def json_failure(failure: Failure) -> JsonResponse:

@@ -183,8 +183,9 @@ class Guard:
         """Analyse one message of a client that waits for a slot. What is to be held is kept, if this core keeps such
         mail: then the answer comes when the bytes are safe. Raises `StorageError`."""
         # Before there is a slot: lists that change all the time keep the mail of their tenant waiting, and no slot.
-        lists = await self._read_lists(request)
-        slot = await self._wait_for_slot(request, body, client)
+        tenant = request.envelope.tenant
+        lists = self._lists.recall(tenant) or await self._read_lists(request)
+        slot = self._enter_at_once(tenant) or await self._wait_for_slot(request, body, client)
         if not isinstance(slot, Slot):
             return slot
         quarantine = None if request.is_trial else self._quarantine
@@ -200,7 +201,8 @@ class Guard:
         self, request: ScanRequest, body: MessageBody, client: ConnectedClient
     ) -> Extracted | NotShown | Full | ClientLeft:
         """Read a message that came with a complaint, for what models learn from it. Nothing is asked or kept."""
-        slot = await self._wait_for_slot(request, body, client)
+        tenant = request.envelope.tenant
+        slot = self._enter_at_once(tenant) or await self._wait_for_slot(request, body, client)
         if not isinstance(slot, Slot):
             return slot
         self._begin()
@@ -249,6 +251,10 @@ class Guard:
             self._answerer.forget(request.ggrid)
             self._end(slot)
 
+    def _enter_at_once(self, tenant: str | None) -> Slot | None:
+        """Return a slot if nobody has to be waited for, as a rule."""
+        return None if self._stopping else self._queue.enter_at_once(tenant)
+
     async def _wait_for_slot(
         self, request: ScanRequest, body: MessageBody, client: ConnectedClient
     ) -> Slot | Full | ClientLeft:
@@ -256,8 +262,6 @@ class Guard:
         tenant = request.envelope.tenant
         if self._stopping:
             return Full(self.load())
-        if slot := self._queue.enter_at_once(tenant):
-            return slot
         if not self._queue.has_room(body.size):
             return Full(self.load(), overloaded=True)
         body.to_disk()
@@ -306,7 +310,7 @@ class Guard:
             if slot.delay:
                 await slot.delay_start()
             report = await self._analyse(request, body, lists or await self._read_lists(request))
-            planned = await self._plan(request, body, report)
+            planned = await self._plan(request, body, report) if request.can_act else Planned(report)
             holding = judged(planned.report)
             record = await self._record(request, body, planned.report, round(slot.delay * 1_000), holding)
         finally:
@@ -328,8 +332,8 @@ class Guard:
         )
 
     async def _plan(self, request: ScanRequest, body: MessageBody, report: Report) -> Planned:
-        """Choose the action that follows the verdict, where the source can carry one out."""
-        if self._actions is None or not request.can_act:
+        """Choose the action that follows the verdict, for a source that can carry one out."""
+        if self._actions is None:
             return Planned(report)
 
         async def find_parts(parts: tuple[str, ...]) -> tuple[Cut, ...]:
@@ -348,7 +352,7 @@ class Guard:
         job = Job(
             *(JUDGE, request.ggrid, request.envelope, body, self._clock()),
             lists=lists,
-            learnt=await self._learnt.snapshot(tenant) if self._learnt else EMPTY,
+            learnt=await self._learnt.snapshot(tenant) if self._learnt and self._learnt.versions else EMPTY,
             is_trial=request.is_trial,
         )
         try:

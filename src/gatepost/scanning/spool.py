@@ -149,7 +149,8 @@ class SpooledBody:
 
     def read(self) -> bytes:
         """All bytes at once."""
-        self._check_open()
+        if self._closed:
+            self._check_open()
         if self._file:
             self._file.flush()
             whole = os.pread(self._file.fileno(), self.size, 0)
@@ -159,7 +160,8 @@ class SpooledBody:
 
     def head(self, size: int) -> bytes:
         """The first bytes, at most so many."""
-        self._check_open()
+        if self._closed:
+            self._check_open()
         if self._file:
             self._file.flush()
             return os.pread(self._file.fileno(), min(size, self.size), 0)

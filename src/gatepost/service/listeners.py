@@ -224,8 +224,9 @@ class _Application:
 
     def begin(self) -> None:
         """Count a request that begins."""
+        if not self.present:
+            self.idle.clear()
         self.present += 1
-        self.idle.clear()
 
     def end(self) -> None:
         """Count a request that has been answered."""

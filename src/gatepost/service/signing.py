@@ -119,7 +119,7 @@ async def _compare_one(resolver: Resolver, stated: SigningKeySettings) -> Publis
         return PublishedKey(stated.domain, stated.selector, name, "", "", "unusable", f"{stated.file} {fault}")
     record = make_record(key)
     algorithm = f"rsa {key.key_size}" if isinstance(key, RSAPrivateKey) else "ed25519"
-    answer = await resolver.start(Dns(name, "TXT"))
+    answer = await resolver.ask(Dns(name, "TXT"))
     state: Literal["ok", "missing", "different", "unknown"] = "missing"
     reason = ""
     if answer.status == "failed":

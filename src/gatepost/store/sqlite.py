@@ -25,7 +25,7 @@ import time
 from abc import ABC, abstractmethod
 from array import array
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from itertools import islice
@@ -592,14 +592,14 @@ class SqliteEngine(Engine):
         """Do work in the writer thread, in a commit with the records of messages."""
         return await self._writer.apply(run_all, work, light=True)
 
-    async def change_together(
+    def change_together(
         self,
         all_at_once: Callable[[apsw.Connection, Sequence[A]], Sequence[T]],
         work: Callable[[Sequence[A]], Work[Sequence[T]]],  # noqa: ARG002  for PostgreSQL
         arguments: Sequence[A],
-    ) -> Sequence[T | Exception]:
+    ) -> Coroutine[Any, Any, Sequence[T | Exception]]:
         """Have a group of changes written in one commit."""
-        return await self._writer.apply_together(all_at_once, arguments)
+        return self._writer.apply_together(all_at_once, arguments)
 
     async def query(self, work: Callable[[], Work[T]]) -> T:
         """Do work in a reader thread."""

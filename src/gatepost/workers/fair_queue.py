@@ -362,14 +362,16 @@ class FairQueue:
 
     def enter(self, tenant: Tenant) -> Slot | None:
         """Take a slot, for a source that can refuse its message; None where none is free."""
-        self._note(tenant)
+        self._counts.tenants.note(tenant)
+        background.note_mail()
         slot = self._take(tenant)
         self._refused += slot is None
         return slot
 
     def enter_at_once(self, tenant: Tenant) -> Slot | None:
         """Take a slot, for a source whose messages wait: None where others go first, or none is free."""
-        self._note(tenant)
+        self._counts.tenants.note(tenant)
+        background.note_mail()
         if self._counts.others_wait or not self._may_have_slot(tenant):
             return None
         if self._waiters.count and self._waiters.first(self._may_have_slot):
@@ -426,10 +428,6 @@ class FairQueue:
         self._waited += self._late * (now - self._late_since)
         self._late, self._late_since = self._late + change, now
 
-    def _note(self, tenant: Tenant) -> None:
-        self._counts.tenants.note(tenant)
-        background.note_mail()
-
     def note_cpu(self, tenant: Tenant, seconds: float) -> None:
         """Count the CPU time that a worker took for a message: one that takes as much as a hundred others counts as a
         hundred. Else whoever sends few and costly ones would leave nothing to those who send many."""
@@ -456,9 +454,9 @@ class FairQueue:
         before = self._counts.take(tenant, self._maximum)
         if before is None:
             return None
-        self._count_at_work(tenant, 1)
+        self._at_work[tenant] = self._at_work.get(tenant, 0) + 1
         self._count_demand(tenant, 1)
-        delay = self._delay(before)
+        delay = 0.0 if before < self._threshold else self._delay(before)
         self._admitted += 1
         self._throttled += delay > 0
         return Slot(self, tenant, delay)

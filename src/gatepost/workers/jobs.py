@@ -99,7 +99,7 @@ class Job(Generic[T]):
         self.number = 0
         self.step = 0
         self.skip: dict[str, str] = {}
-        self.known: dict[Question, Answer] = {}
+        self._given: list[tuple[Questions, Answers]] = []
         self.sent: dict[str, SnapshotName] = {}
         self.task: asyncio.Future[Any] | None = None
         self.answers = b""
@@ -111,8 +111,18 @@ class Job(Generic[T]):
         self.order, self.arrived, self.result = order, loop.time(), loop.create_future()
 
     def learn(self, questions: Questions, answers: Answers) -> None:
-        """Keep answers, for this attempt and any later one."""
-        self.known.update(zip(questions, answers, strict=True))
+        """Keep answers, for any later attempt."""
+        if len(questions) != len(answers):
+            raise ValueError("each question has one answer")
+        self._given.append((questions, answers))
+
+    @property
+    def known(self) -> tuple[tuple[Question, Answer], ...]:
+        """The answers that attempts before were given."""
+        if not self._given:
+            return ()
+        # The later one counts of a question that was asked again.
+        return tuple({question: answer for each in self._given for question, answer in zip(*each, strict=True)}.items())
 
     def reset(self) -> None:
         """Go back to waiting; what was answering its questions or loading its bytes stops."""

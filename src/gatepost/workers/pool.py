@@ -88,16 +88,18 @@ class JobFrames:
         self, policy: Policy, tenants: Mapping[str, Policy], *, antivirus: bool, reputation: tuple[str, ...]
     ) -> None:
         self._antivirus, self._reputation = antivirus, reputation
-        self._policies: dict[str, Snapshot] = {}
+        self._policies: dict[str | None, Snapshot] = {}
         for tenant, each in ((None, policy), *tenants.items()):
             self.publish(tenant, each)
 
     def publish(self, tenant: str | None, policy: Policy) -> None:
         """Judge every message of a tenant by this policy from now on; without a tenant, all that have none."""
-        key = _policy_key(tenant)
-        before = self._policies.get(key)
+        scope = tenant or None
+        before = self._policies.get(scope)
         version = str(int(before.version) + 1 if before else 1)
-        self._policies[key] = Snapshot(key, version, msgspec.msgpack.encode(policy))
+        # Each worker gets it with the first job that needs it.
+        key = f"policy:{scope}" if scope else "policy"
+        self._policies[scope] = Snapshot(key, version, msgspec.msgpack.encode(policy))
 
     def snapshots_of(self, job: Job[Any]) -> tuple[SnapshotName, ...]:
         """The names of the snapshots that a job needs."""
@@ -123,7 +125,7 @@ class JobFrames:
             job.now,
             lists.key if lists.data else "",
             job.skip,
-            tuple(job.known.items()),
+            job.known,
             self._antivirus,
             policy.key,
             job.purpose.name,
@@ -142,16 +144,11 @@ class JobFrames:
     def _policy_of(self, job: Job[Any]) -> Snapshot:
         envelope = job.envelope
         scope = OUTBOUND if envelope.outbound else envelope.tenant
-        return self._policies.get(_policy_key(scope)) or self._policies[_policy_key(None)]
+        return self._policies.get(scope) or self._policies[None]
 
 
 def _ignore_cpu(_tenant: str | None, _seconds: float) -> None:
     """The default of `note_cpu`, for a pool without a queue before it."""
-
-
-def _policy_key(tenant: str | None) -> str:
-    """Return the key of a tenant's policy among the snapshots; each worker gets it with the first job that needs it."""
-    return f"policy:{tenant}" if tenant else "policy"
 
 
 class WorkerPool:
@@ -411,15 +408,15 @@ class WorkerPool:
         self.note_cpu(job.tenant, worker.take_cpu())
         worker.release(job)
         del self._jobs[job]
-        self._settle(job, result)
-        if worker.served >= RETIRE_AFTER or self._has_grown(job, worker):
+        if not job.result.done():
+            job.result.set_result(result)
+        is_measured = not worker.jobs and (job.size > LARGE or not worker.served % _MEASURE_EVERY)
+        if worker.served >= RETIRE_AFTER or (is_measured and self._has_grown(worker)):
             self._running.retire(worker)
         if worker.retiring:
             self._running.end_if_retired(worker)
 
-    def _has_grown(self, job: Job[Any], worker: WorkerProcess) -> bool:
-        if worker.jobs or (job.size <= LARGE and worker.served % _MEASURE_EVERY):
-            return False
+    def _has_grown(self, worker: WorkerProcess) -> bool:
         return worker.measure_growth() > min(_MAX_GROWTH, self._settings.memory // 2)
 
     def _settle(self, job: Job[T], result: T) -> None:

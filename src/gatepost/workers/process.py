@@ -136,7 +136,7 @@ class WorkerProcess:
         job.number = next(self._numbers)
         self.jobs[job.number] = job
         self._bytes += job.size
-        self._of_tenants[job.tenant] += 1
+        self._of_tenants[job.tenant] = self._of_tenants.get(job.tenant, 0) + 1
 
     def begin_turn(self, job: Job[Any], now: float) -> None:
         """It is the worker's turn in this job; an idle worker's time starts now."""
@@ -304,14 +304,31 @@ class Channel:
         """Send in order; never blocks, never raises: a socket that is gone is noticed by reading."""
         if not self._open:
             return
-        idle = not self._waiting
         if len(buffers) > 1 and sum(map(len, buffers)) <= _MAX_JOINED:
             buffers = (b"".join(buffers),)
+        if self._waiting:
+            self._waiting += filter(None, buffers)
+            return
+        if len(buffers) == 1 and self._send_whole(buffers[0]):
+            return  # as a rule
         self._waiting += filter(None, buffers)
-        if idle:
-            self._write()
-            if self._waiting:
-                self._loop.add_writer(self._sock.fileno(), self._continue_writing)
+        self._write()
+        if self._waiting:
+            self._loop.add_writer(self._sock.fileno(), self._continue_writing)
+
+    def _send_whole(self, buffer: bytes) -> bool:
+        """Give this to a socket for which nothing waits; what it does not take of it waits. False if it takes nothing
+        now, and true if it is gone."""
+        try:
+            sent = self._sock.send(buffer)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        if sent < len(buffer):
+            self._waiting.append(memoryview(buffer)[sent:])
+            self._loop.add_writer(self._sock.fileno(), self._continue_writing)
+        return True
 
     def close(self) -> None:
         """Close the socket: the worker sees its end and stops."""

@@ -49,6 +49,7 @@ MAX_ATTACHED = 10
 PNG = b"\x89PNG\r\n\x1a\n"
 
 HEADER = struct.Struct("<IBI")
+_HEADER_SIZE = HEADER.size
 _KEY_SIZE = struct.Struct("<H")
 
 
@@ -246,13 +247,14 @@ def read_report(body: bytes, titles: Mapping[str, str] = TITLES) -> Report:
     for line in result.lines:
         if titles.get(line.kind) != line.title and not _is_named_finding(line, titles):
             raise FrameError("a finding that is not in the registry")
+        # NaN is in no bounds.
+        in_bounds = -_MAX_NUMBER < line.weight < _MAX_NUMBER and -_MAX_NUMBER < line.counted < _MAX_NUMBER
+        if not (in_bounds and -_MAX_NUMBER < line.strength < _MAX_NUMBER):
+            raise FrameError("a number out of bounds")
     for outcome in result.outcomes:
         if len(outcome.stage) > _MAX_STAGE or not outcome.stage.isprintable():
             raise FrameError("a stage with a name that no stage has")
-    numbers: list[float] = [result.score, *[file.size for file in result.files]]
-    for line in result.lines:
-        numbers += (line.weight, line.counted, line.strength)
-    for number in numbers:
+    for number in [result.score, *[file.size for file in result.files]]:
         if not -_MAX_NUMBER < number < _MAX_NUMBER:
             raise FrameError("a number out of bounds")
     return result
@@ -388,14 +390,15 @@ class FrameReader:
             data = bytes(self._buffer) if self._complete() else b""
         found = []
         start, size = 0, len(data)
-        while size - start >= HEADER.size:
+        while size - start >= _HEADER_SIZE:
             length, kind, job = HEADER.unpack_from(data, start)
             if length > FROM_WORKER.get(kind, -1):
                 raise FrameError(f"a frame of kind {kind} and {length} bytes")
-            end = start + HEADER.size + length
+            body = start + _HEADER_SIZE
+            end = body + length
             if end > size:
                 break
-            found.append((_FRAMES[kind], job, data[start + HEADER.size : end]))
+            found.append((_FRAMES[kind], job, data[body:end]))
             start = end
         if size and (self._buffer or start < size):
             self._buffer[:] = data[start:]

@@ -126,7 +126,7 @@ class SlotCounts:
         if before >= maximum:
             return None
         self._in_processing += 1
-        self._slots[tenant] += 1
+        self._slots[tenant] = self._slots.get(tenant, 0) + 1
         return before
 
     def give_back(self, tenant: Tenant) -> None:

@@ -1,12 +1,13 @@
 """Answers in the order of the questions, each asked once, and never longer than a message's share of time."""
 
 import asyncio
+import weakref
 from collections.abc import Iterable, Sequence
 
 import pytest
 
 from gatepost.guard.answers.answerer import MAX_REMEMBERED, Answerer
-from gatepost.guard.answers.dns import Resolver
+from gatepost.guard.answers.dns import Resolver, TakesAnswer
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.mail.message import Envelope
 from gatepost.questions import (
@@ -47,13 +48,10 @@ class Names(Resolver):
     def recall(self, questions: Iterable[Dns]) -> dict[Dns, DnsAnswer]:
         return {each: DnsAnswer("found", ("cached",)) for each in questions if each.name == "cached"}
 
-    def start(self, question: Dns) -> asyncio.Future[DnsAnswer]:
+    def start(self, question: Dns, take: TakesAnswer) -> None:
         self.asked.append(question)
-        loop = asyncio.get_running_loop()
-        answer = loop.create_future()
         if question.name != "slow":
-            loop.call_soon(answer.set_result, DnsAnswer("found", (question.name,)))
-        return answer
+            asyncio.get_running_loop().call_soon(take, question, DnsAnswer("found", (question.name,)))
 
     async def close(self) -> None:
         self.closed = True
@@ -98,9 +96,9 @@ def test_time_adds_up_over_steps() -> None:
         now = [0.0]
 
         class Slower(Names):
-            def start(self, question: Dns) -> asyncio.Future[DnsAnswer]:
+            def start(self, question: Dns, take: TakesAnswer) -> None:
                 now[0] += 4.0
-                return super().start(question)
+                super().start(question, take)
 
         answerer = Answerer(Slower(), max_seconds=10.0, clock=lambda: now[0])
         got = [records(await answerer.answer(job(), questions(name))) for name in "abcd"]
@@ -130,22 +128,25 @@ def test_names_are_waited_for_without_a_task() -> None:
 
 def test_who_no_longer_waits_has_used_the_time_and_leaves_nothing_behind() -> None:
     async def run() -> None:
-        now, started = [0.0], list[asyncio.Future[DnsAnswer]]()
+        now, started = [0.0], list[TakesAnswer]()
 
         class Noted(Names):
-            def start(self, question: Dns) -> asyncio.Future[DnsAnswer]:
-                started.append(super().start(question))
-                return started[-1]
+            def start(self, question: Dns, take: TakesAnswer) -> None:
+                started.append(take)
+                super().start(question, take)
 
         answerer = Answerer(Noted(), max_seconds=10.0, clock=lambda: now[0])
-        answers = answerer.begin(job(), questions("slow"))
+        asking = job()
+        message = weakref.ref(asking)
+        answers = answerer.begin(asking, questions("slow"))
+        del asking
         assert isinstance(answers, asyncio.Future)
         now[0] = 9.0
         answers.cancel()
         await asyncio.sleep(0)
         assert answerer._budgets["a"].seconds == 9.0
-        assert not started[0].cancelled(), "others may wait for the same name"
-        assert not started[0]._callbacks
+        assert message() is None, "the resolver holds no message for an answer that nobody waits for"
+        started[0](Dns("slow", "A"), FAILED)
         now[0] = 20.0
         assert records(await answerer.answer(job(), questions("a"))) == "a"
         assert answerer._budgets["a"].seconds == 9.0
@@ -156,7 +157,7 @@ def test_who_no_longer_waits_has_used_the_time_and_leaves_nothing_behind() -> No
 def test_a_fault_while_answers_are_put_together_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         answerer = Answerer(Names())
-        monkeypatch.setattr(answerer, "_conclude", lambda *_: 1 / 0)
+        monkeypatch.setattr(answerer, "conclude", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             await answerer.answer(job(), questions("a"))
 

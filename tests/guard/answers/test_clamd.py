@@ -10,7 +10,7 @@ import pytest
 from gatepost.guard.answers import clamd
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.clamd import ClamdClient, parse_reply
-from gatepost.guard.answers.dns import Resolver
+from gatepost.guard.answers.dns import Resolver, TakesAnswer
 from gatepost.mail.message import Envelope
 from gatepost.questions import Antivirus, AskAntivirus, Dns, DnsAnswer, Lookup, LookupAnswer
 from gatepost.scanning.spool import BytesBody, MessageBody
@@ -132,7 +132,7 @@ class Names(Resolver):
     def recall(self, _questions: Iterable[Dns]) -> dict[Dns, DnsAnswer]:
         return {}
 
-    def start(self, _question: Dns) -> asyncio.Future[DnsAnswer]:
+    def start(self, _question: Dns, _take: TakesAnswer) -> None:
         raise AssertionError("nothing is asked")
 
 

@@ -10,7 +10,7 @@ import pytest
 from gatepost.auth.results import Authentication, Dmarc
 from gatepost.guard.answers import sender_history
 from gatepost.guard.answers.answerer import Answerer
-from gatepost.guard.answers.dns import Resolver
+from gatepost.guard.answers.dns import Resolver, TakesAnswer
 from gatepost.guard.answers.sender_history import DAY_SECONDS, SenderHistories
 from gatepost.guard.metrics import SenderHistoryMetrics
 from gatepost.guard.service import Guard
@@ -345,7 +345,7 @@ class Silent(Resolver):
     def recall(self, questions: Iterable[Dns]) -> dict[Dns, DnsAnswer]:
         return dict.fromkeys(questions, DnsAnswer("no-name"))
 
-    def start(self, _question: Dns) -> asyncio.Future[DnsAnswer]:
+    def start(self, _question: Dns, _take: TakesAnswer) -> None:
         raise AssertionError("every answer is known")
 
 

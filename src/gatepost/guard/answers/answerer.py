@@ -12,7 +12,7 @@ import asyncio
 import re
 import struct
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from ipaddress import IPv6Address
 from typing import Any, cast
 
@@ -76,13 +76,14 @@ class QuestionBudget:
     without asking. Only names that have to be looked up are counted: what the cache knows leaves nothing behind.
     """
 
-    __slots__ = ("_answers", "_asked", "_foreign", "_given", "_names", "_text", "seconds")
+    __slots__ = ("_answers", "_asked", "_foreign", "_given", "_names", "seconds", "text")
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self._names = 0
         self._foreign = 0
-        self._text: str | None = None
+        # What of the message names are searched in; None before `read_header`.
+        self.text: str | None = None
         self._answers: list[DnsAnswer] = []
         self._given: str | None = None
         self._asked: dict[type[Question], int] = {}
@@ -102,21 +103,19 @@ class QuestionBudget:
         times = self._asked[type(question)] = self._asked.get(type(question), 0) + 1
         return times <= MAX_TIMES
 
-    def knows_header(self) -> bool:
-        """Whether `read_header` was called."""
-        return self._text is not None
-
     def read_header(self, envelope: Envelope, start: bytes) -> None:
         """Take the message into account: its envelope, and its first bytes up to the end of the header."""
         ends = [end for mark in _HEADER_ENDS if (end := start.find(mark, 0, MAX_HEADER)) >= 0]
         header = start[: min(ends, default=MAX_HEADER)].decode("latin-1")
-        self._text = f"{envelope.sender}\n{envelope.helo}\n{envelope.remote_address}\n{header}".lower()
+        self.text = f"{envelope.sender}\n{envelope.helo}\n{envelope.remote_address}\n{header}".lower()
 
     def can_look_up(self, question: Dns) -> bool:
         """Count a name that would be sent to a name server; return whether it may be."""
         if self._names >= MAX_NAMES:
             return False
-        foreign = self._count_foreign(question.name.lower().removesuffix("."))
+        name = question.name.lower().removesuffix(".")
+        # As a rule it stands in the message.
+        foreign = 0 if self.text and name in self.text else self._count_foreign(name)
         if self._foreign + foreign > MAX_FOREIGN:
             return False
         self._names += 1
@@ -125,8 +124,8 @@ class QuestionBudget:
 
     def _count_foreign(self, name: str) -> int:
         """Return how many characters of a name do not follow from the message and from the answers to it."""
-        text, bare = self._text or "", name.removeprefix("_dmarc.")
-        if bare in text:  # as a rule
+        text, bare = self.text or "", name.removeprefix("_dmarc.")
+        if bare in text:
             return 0
         texts = (text, self._text_of_answers())
         if bare in texts[1]:
@@ -182,6 +181,50 @@ class _Step:
         self.inquiries: dict[AskReputation, tuple[Inquiry, ...]] = {}
 
 
+class _OpenNames:
+    """The names of a step that are being asked for, until the last answer has come, the time is over, or nobody waits
+    any more: then the message and its body are free, whatever name servers answer later."""
+
+    __slots__ = ("_answerer", "_missing", "_resolved", "_started", "_step", "answers", "timer")
+
+    def __init__(
+        self,
+        answerer: "Answerer",
+        step: _Step,
+        resolved: dict[Dns, DnsAnswer],
+        asked: Collection[Dns],
+        answers: asyncio.Future[Answers],
+    ) -> None:
+        self._answerer, self._resolved, self._missing, self.answers = answerer, resolved, len(asked), answers
+        self._step: _Step | None = step
+        self._started = answerer.clock()
+        self.timer: asyncio.TimerHandle | None = None
+
+    def take(self, question: Dns, answer: DnsAnswer) -> None:
+        """Keep one answer; conclude with the last one."""
+        self._resolved[question] = answer
+        self._missing -= 1
+        if not self._missing:
+            self.conclude()
+
+    def conclude(self) -> None:
+        """Answer the step with what has come."""
+        if self._step is None or self.answers.done():
+            return
+        try:
+            self.answers.set_result(self._answerer.conclude(self._step, self._resolved))
+        except Exception as fault:  # noqa: BLE001  who waits is told, whatever it was
+            self.answers.set_exception(fault)
+
+    def end(self, _answers: asyncio.Future[Answers]) -> None:
+        """Count the time that was waited, and let go of the message."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self._step is not None:
+            self._step.budget.seconds += self._answerer.clock() - self._started
+        self._step, self.timer, self._resolved = None, None, {}
+
+
 class Answerer:
     """Answers the questions of analyses, each within its message's budget. `refused` counts those beyond it. Without
     lists, antivirus, history or zones, nothing is listed, found or known."""
@@ -198,7 +241,7 @@ class Answerer:
         reputation: ReputationZones | None = None,
         campaigns: Campaigns | None = None,
     ) -> None:
-        self._resolver, self._max_seconds, self._clock = resolver, max_seconds, clock
+        self._resolver, self._max_seconds, self.clock = resolver, max_seconds, clock
         self._lists, self._antivirus, self._sender_histories = lists, antivirus, sender_histories
         self._reputation = reputation
         # One that has seen no message yet has a length of 0.
@@ -231,7 +274,7 @@ class Answerer:
         if names:
             known = self._resolver.recall(names)
             step.found.update(known.items())
-            step.names = [name for name in names if name not in known] if len(known) < len(names) else []
+            step.names = [name for name in names if name not in known] if known else names
         if unknown:
             return asyncio.get_running_loop().create_task(self._answer_later(step, unknown))
         return self._resolve(step)
@@ -280,19 +323,23 @@ class Answerer:
         for; what is not answered in time is left out. guard has built the names of zones itself, and each zone has a
         limit of its own."""
         if not step.names and not step.inquiries:
-            return self._conclude(step, {})
-        zone_names = [inquiry.question for asked in step.inquiries.values() for inquiry in asked]
-        resolved = self._resolver.recall(zone_names) if zone_names else {}
+            return self.conclude(step, {})
+        resolved: dict[Dns, DnsAnswer] = {}
+        zone_names: list[Dns] = []
+        if step.inquiries:
+            zone_names = [inquiry.question for asked in step.inquiries.values() for inquiry in asked]
+            resolved = self._resolver.recall(zone_names)
+            zone_names = [name for name in zone_names if name not in resolved]
         left = self._max_seconds - step.budget.seconds
-        asked = self._choose_names(step, [name for name in zone_names if name not in resolved]) if left > 0 else ()
+        asked = self._choose_names(step, zone_names) if left > 0 else ()
         if not asked:
-            return self._conclude(step, resolved)
+            return self.conclude(step, resolved)
         return self._await_names(step, resolved, asked, left)
 
     def _choose_names(self, step: _Step, zone_names: Sequence[Dns]) -> dict[Dns, None]:
         """Return the names that may be asked for."""
         job, budget, names = step.job, step.budget, step.names
-        if names and not budget.knows_header():
+        if names and budget.text is None:
             budget.read_header(job.envelope, job.body.head(MAX_HEADER))
         allowed = [question for question in names if budget.can_look_up(question)]
         if len(allowed) < len(names):
@@ -300,46 +347,19 @@ class Answerer:
         return dict.fromkeys([*allowed, *zone_names])
 
     def _await_names(
-        self, step: _Step, resolved: dict[Dns, DnsAnswer], asked: Iterable[Dns], left: float
+        self, step: _Step, resolved: dict[Dns, DnsAnswer], asked: Collection[Dns], left: float
     ) -> asyncio.Future[Answers]:
         """Ask for names, and conclude when the last answer has come or the time is over."""
         loop = asyncio.get_running_loop()
-        answers, started = loop.create_future(), self._clock()
-        open_names = {question: self._resolver.start(question) for question in asked}
-        missing = len(open_names)
+        waiting = _OpenNames(self, step, resolved, asked, loop.create_future())
+        waiting.timer = loop.call_later(left, waiting.conclude)
+        waiting.answers.add_done_callback(waiting.end)
+        # It is called for none of them before all were asked.
+        for question in asked:
+            self._resolver.start(question, waiting.take)
+        return waiting.answers
 
-        def conclude() -> None:
-            if answers.done():
-                return
-            try:
-                for name, answer in open_names.items():
-                    if answer.done():
-                        resolved[name] = answer.result()
-                answers.set_result(self._conclude(step, resolved))
-            except Exception as fault:  # noqa: BLE001  who waits is told, whatever it was
-                answers.set_exception(fault)
-
-        def count_answer(_answer: asyncio.Future[DnsAnswer]) -> None:
-            nonlocal missing
-            missing -= 1
-            if not missing:
-                conclude()
-
-        def end(_answers: asyncio.Future[Answers]) -> None:
-            timer.cancel()
-            step.budget.seconds += self._clock() - started
-            if missing:
-                # The message and its body are free before the last name server has answered.
-                for answer in open_names.values():
-                    answer.remove_done_callback(count_answer)
-
-        timer = loop.call_later(left, conclude)
-        answers.add_done_callback(end)
-        for answer in open_names.values():
-            answer.add_done_callback(count_answer)
-        return answers
-
-    def _conclude(self, step: _Step, resolved: dict[Dns, DnsAnswer]) -> Answers:
+    def conclude(self, step: _Step, resolved: dict[Dns, DnsAnswer]) -> Answers:
         """Return the answers to all questions of a step."""
         found = step.found
         for name in step.names:

@@ -59,8 +59,9 @@ class _HashIndex(Generic[V]):
     def __init__(self) -> None:
         self._by_hash: dict[int, V | dict[V, None]] = {}
 
-    def add(self, value: V) -> None:
-        for each in index_keys(value.signature):
+    def add(self, value: V, keys: Signature | None = None) -> None:
+        """Add a value, which has these `index_keys`."""
+        for each in index_keys(value.signature) if keys is None else keys:
             known = self._by_hash.setdefault(each, value)
             if known is value:
                 continue
@@ -155,23 +156,28 @@ class Campaigns:
     def answer(self, envelope: Envelope, question: AskCampaign, *, is_mail: bool = True) -> Campaign:
         """Return how many others got near-copies of the message, and what was said of those; remember who got this.
         A message of the scan page is no mail that anybody got: it is compared, and not remembered."""
-        self._forget()
+        now = self._clock()
+        self._forget(now)
         mine = question.sketch
         keys = index_keys(mine)
         near = self._seen.find_near(mine, keys)
         recipients = {hash(recipient.lower()) for recipient in envelope.recipients[:MAX_RECIPIENTS]}
         others: set[int] = set()
-        for each in near:
-            others.update(each.recipients)
-        others -= recipients
-        if mine and is_mail:
+        known = mine
+        if near:
+            for each in near:
+                others.update(each.recipients)
+            others -= recipients
             # Copies have the hashes of one of them: those of each would be a third of the memory of a campaign.
             known = next((each.signature for each in near if each.signature == mine), mine)
-            self._remember(_Sighting(self._clock(), known, tuple(recipients)))
+        if mine and is_mail:
+            sighting = _Sighting(now, known, tuple(recipients))
+            self._order.append(sighting)
+            self._seen.add(sighting, keys)
         if near and is_mail and self._store:
             self._count(near[-1].signature, len(near) + 1, len(others | recipients))
         copies, count = len(near), len(others)
-        for burst in self._of_others.find_near(mine, keys):
+        for burst in self._of_others.find_near(mine, keys) if self._elsewhere else ():
             copies += burst.copies
             count += burst.recipients
         return Campaign(copies, count, self._find_mark(envelope.tenant, mine, keys))
@@ -268,7 +274,7 @@ class Campaigns:
 
     def _find_mark(self, tenant: str | None, mine: Signature, keys: Signature) -> CampaignMarkedAs:
         """What the latest word of the tenant, or of the deployment, on a near-copy is; a person's before a verdict."""
-        near = self._marked.find_near(mine, keys)
+        near = self._marked.find_near(mine, keys) if self._marks else []
         if not near:
             return ""
         ours = sorted((each for each in near if each.tenant in (None, tenant)), key=lambda mark: mark.id, reverse=True)
@@ -281,12 +287,8 @@ class Campaigns:
             self._process, campaign, signature, copies, recipients, int(self._clock() * 1000)
         )
 
-    def _remember(self, sighting: _Sighting) -> None:
-        self._order.append(sighting)
-        self._seen.add(sighting)
-
-    def _forget(self) -> None:
-        oldest = self._clock() - self._window
+    def _forget(self, now: float) -> None:
+        oldest = now - self._window
         while self._order and (self._order[0].time < oldest or len(self._order) >= self._maximum):
             gone = self._order.popleft()
             self._seen.remove(gone)

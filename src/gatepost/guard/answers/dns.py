@@ -31,7 +31,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -44,6 +44,7 @@ MAX_POINTERS = 16
 MAX_RECORDS: Final = {"A": 500, "AAAA": 500, "TXT": 500, "MX": 100, "PTR": 100}
 
 _HEADER = struct.Struct(">HHHHHH")
+_HEADER_SIZE = _HEADER.size
 _RECORD = struct.Struct(">HHIH")
 _IN = 1
 _RECURSION_DESIRED = 0x0100
@@ -85,12 +86,15 @@ def build_query(number: int, section: bytes, *, edns: bool = True) -> bytes:
 
 def is_reply(data: bytes, number: int, section: bytes) -> bool:
     """Whether this is an answer to that query, and not a stray or forged one (RFC 5452 section 9.1)."""
-    if len(data) < _HEADER.size + len(section):
+    if len(data) < _HEADER_SIZE:
         return False
     got, flags, questions, _, _, _ = _HEADER.unpack_from(data)
-    mine = data[_HEADER.size : _HEADER.size + len(section)]
+    mine = data[_HEADER_SIZE : _HEADER_SIZE + len(section)]
     same = mine == section or mine.lower() == section.lower()
     return got == number and flags & (_ANSWER | _OPCODE) == _ANSWER and questions == 1 and same
+
+
+_NO_SUCH_NAME = Reply("no-name")
 
 
 def read_reply(data: bytes, question: Dns, section: bytes) -> Reply:
@@ -100,7 +104,7 @@ def read_reply(data: bytes, question: Dns, section: bytes) -> Reply:
         return Reply("truncated")
     match flags & _CODE:
         case 3:
-            return Reply("no-name")
+            return _NO_SUCH_NAME
         case 1 | 4:
             return Reply("no-edns")
         case 0:
@@ -211,9 +215,11 @@ _RESOLV_CONF = Path("/etc/resolv.conf")
 _NO_REPLY = Reply("failed")
 _ANSWERED = ("found", "no-data", "no-name")
 # Of each question, one byte for the port and two for its number; so many questions share a system call.
-_CHANCE_BYTES, _CHANCES = 3, 256
+_CHANCE, _CHANCES = struct.Struct(">BH"), 256
 
 OnReply = Callable[[Dns, Reply], None]
+# Takes a question as it was asked, and its answer.
+TakesAnswer = Callable[[Dns, DnsAnswer], None]
 
 
 class Server(NamedTuple):
@@ -233,12 +239,8 @@ class _Query:
     __slots__ = ("attempt", "deadline", "edns", "number", "question", "section")
 
     def __init__(self, question: Dns) -> None:
-        self.question = question
-        self.section = build_question(question)
-        self.attempt = 0
-        self.deadline = 0.0
-        self.number = 0
-        self.edns = True
+        self.question, self.section = question, build_question(question)
+        self.attempt, self.deadline, self.number, self.edns = 0, 0.0, 0, True
 
 
 class _UdpPort:
@@ -268,7 +270,7 @@ class DnsTransport:
         self._tcp_room = asyncio.Semaphore(MAX_TCP)
         self._closed = False
         # Random bytes that were not used yet: one system call for many questions.
-        self._chances: Iterator[bytes] = iter(())
+        self._chances: Iterator[Any] = iter(())
 
     def ask(self, question: Dns) -> None:
         """Send a question whose name DNS can hold."""
@@ -307,14 +309,17 @@ class DnsTransport:
         if not self._servers:
             self._loop.call_soon(self._end, query, _NO_REPLY)
             return
-        chance = self._take_chance()
+        chance = next(self._chances, None) or self._renew_chances()
         server = query.attempt % len(self._servers)
-        try:
-            port = self._choose_port(server, chance[0])
-        except OSError:
-            self._loop.call_soon(self._send_again, query)
-            return
-        number = int.from_bytes(chance[1:])
+        ports = self._ports[server]
+        port = ports[chance[0] % PORTS] if len(ports) == PORTS else None
+        if port is None or port.uses >= QUERIES_PER_PORT:
+            try:
+                port = self._choose_port(server, chance[0])
+            except OSError:
+                self._loop.call_soon(self._send_again, query)
+                return
+        number = chance[1]
         while number in port.pending:
             number = int.from_bytes(os.urandom(2))
         query.number = number
@@ -328,14 +333,10 @@ class DnsTransport:
         except OSError:
             self._give_up(server, port)
 
-    def _take_chance(self) -> bytes:
-        """Return three random bytes that nobody else gets."""
-        chance = next(self._chances, b"")
-        if not chance:
-            block = os.urandom(_CHANCES * _CHANCE_BYTES)
-            self._chances = iter([block[at : at + _CHANCE_BYTES] for at in range(0, len(block), _CHANCE_BYTES)])
-            chance = next(self._chances)
-        return chance
+    def _renew_chances(self) -> tuple[int, int]:
+        """Return random numbers that nobody else gets, of one byte and of two, and keep more of them."""
+        self._chances = _CHANCE.iter_unpack(os.urandom(_CHANCES * _CHANCE.size))
+        return next(self._chances)
 
     def _send_again(self, query: _Query) -> None:
         query.attempt += 1
@@ -350,8 +351,6 @@ class DnsTransport:
 
     def _choose_port(self, server: int, chance: int) -> _UdpPort:
         ports = self._ports[server]
-        if len(ports) == PORTS and (port := ports[chance % PORTS]).uses < QUERIES_PER_PORT:
-            return port
         fresh = [port for port in ports if port.uses < QUERIES_PER_PORT]
         if len(fresh) < PORTS:
             port = _UdpPort(self._servers[server])
@@ -405,7 +404,8 @@ class DnsTransport:
         del port.pending[number]
         reply = read_reply(data, query.question, query.section)
         if reply.status in _ANSWERED and len(data) < _READ_SIZE:  # as a rule
-            self._end(query, reply)
+            if not self._closed:
+                self._on_reply(query.question, reply)
         elif reply.status == "truncated" or len(data) == _READ_SIZE:
             task = self._loop.create_task(self._ask_over_tcp(query))
             self._over_tcp.add(task)
@@ -540,7 +540,7 @@ class AnswerCache:
         if question in self._entries:
             self._drop(question)
         self._entries[question] = (now + seconds, answer)
-        self._bytes += _cost(answer)
+        self._bytes += _cost(answer) if answer.records else ENTRY_BYTES
         while self._bytes > self._size:
             self._drop(next(iter(self._entries)))
         if len(self._entries) >= self._sweep_at:
@@ -564,10 +564,10 @@ def _cost(answer: DnsAnswer) -> int:
 
 
 class _UnderWay(NamedTuple):
-    """A question that was sent or waits for its turn: who asked it waits for `answer`."""
+    """A question that was sent or waits for its turn: those who asked it, each with the question as they asked it."""
 
-    answer: asyncio.Future[DnsAnswer]
     deadline: float
+    askers: list[tuple[Dns, TakesAnswer]]
 
 
 class Resolver:
@@ -591,6 +591,7 @@ class Resolver:
         self._sent = 0
         self._sweep: asyncio.TimerHandle | None = None
         self._transport: DnsTransport | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._queries = self._hits = self._failures = 0
 
     def recall(self, questions: Collection[Dns]) -> dict[Dns, DnsAnswer]:
@@ -610,30 +611,41 @@ class Resolver:
                 found[question] = answer
         return found
 
-    def start(self, question: Dns) -> asyncio.Future[DnsAnswer]:
-        """Ask one question, or share the answer of one that is under way. The future is shared: nobody cancels it."""
-        question = _normalise(question) or question
-        if under_way := self._under_way.get(question):
+    def start(self, question: Dns, take: TakesAnswer) -> None:
+        """Ask one question, or share the answer of one that is under way; `take` is called once, after this returns.
+        It raises nothing: others wait behind it."""
+        normal = _normalise(question) or question
+        if under_way := self._under_way.get(normal):
             self._hits += 1
-            return under_way.answer
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[DnsAnswer] = loop.create_future()
+            under_way.askers.append((question, take))
+            return
+        loop = self._loop = self._loop or asyncio.get_running_loop()
         if len(self._under_way) >= MAX_WAITING:
-            answer.set_result(FAILED)
-            return answer
-        self._under_way[question] = _UnderWay(answer, loop.time() + self._timeout)
+            loop.call_soon(take, question, FAILED)
+            return
+        self._under_way[normal] = _UnderWay(loop.time() + self._timeout, [(question, take)])
         if self._sent < MAX_ASKING:
-            self._send(question)
+            self._queries += 1
+            self._sent += 1
+            (self._transport or self._open()).ask(normal)
         else:
-            self._waiting.append(question)
+            self._waiting.append(normal)
         if self._sweep is None:
             self._sweep = loop.call_later(SWEEP_SECONDS, self._end_overdue)
-        return answer
 
     async def ask(self, question: Dns) -> DnsAnswer:
         """The answer to one question; never raises but for cancellation, which does not disturb others who ask it."""
         known = self.recall((question,)).get(question)
-        return await asyncio.shield(self.start(question)) if known is None else known
+        if known is not None:
+            return known
+        answer: asyncio.Future[DnsAnswer] = asyncio.get_running_loop().create_future()
+
+        def take(_question: Dns, found: DnsAnswer) -> None:
+            if not answer.done():
+                answer.set_result(found)
+
+        self.start(question, take)
+        return await answer
 
     async def close(self) -> None:
         """End the questions under way and close the sockets."""
@@ -649,33 +661,30 @@ class Resolver:
         """Counts since the start, for metrics."""
         return DnsCounters(self._queries, self._hits, self._failures)
 
-    def _send(self, question: Dns) -> None:
-        self._queries += 1
-        self._sent += 1
-        (self._transport or self._open()).ask(question)
-
     def _on_reply(self, question: Dns, reply: Reply) -> None:
         self._sent -= 1
-        self._end(question, *_make_answer(reply))
+        self._end(question, *(_NEGATIVE.get(reply.status) or _make_answer(reply)))
         while self._waiting and self._sent < MAX_ASKING:
             if (following := self._waiting.popleft()) in self._under_way:
-                self._send(following)
+                self._queries += 1
+                self._sent += 1
+                (self._transport or self._open()).ask(following)
 
     def _end(self, question: Dns, answer: DnsAnswer, seconds: float) -> None:
         """Keep an answer and hand it to all who wait for it. One that comes too late changes nothing."""
         if under_way := self._under_way.pop(question, None):
             self._failures += answer.status == "failed"
             self._cache.put(question, answer, seconds)
-            if not under_way.answer.done():
-                under_way.answer.set_result(answer)
+            for asked, take in under_way.askers:
+                take(asked, answer)
 
     def _end_overdue(self) -> None:
         """End the questions whose time is over, also those that waited; the transport's limit is for one attempt."""
         loop = asyncio.get_running_loop()
         if self._transport:
             self._transport.sweep()
-        for question, (_, deadline) in list(self._under_way.items()):
-            if deadline > loop.time():
+        for question, under_way in list(self._under_way.items()):
+            if under_way.deadline > loop.time():
                 break  # they stand in the order in which they were asked
             self._end(question, FAILED, FAILURE_TTL)
         self._sweep = loop.call_later(SWEEP_SECONDS, self._end_overdue) if self._under_way else None
@@ -685,15 +694,14 @@ class Resolver:
         return self._transport
 
 
+# What replies without records say, and for how many seconds it is kept.
+_NEGATIVE = {"no-name": (NO_NAME, NEGATIVE_TTL), "no-data": (NO_DATA, NEGATIVE_TTL)}
+
+
 def _make_answer(reply: Reply) -> tuple[DnsAnswer, float]:
-    """Return what a reply says, and for how many seconds it is kept."""
-    match reply.status:
-        case "found":
-            return DnsAnswer("found", reply.records), min(max(float(reply.seconds), MIN_TTL), MAX_TTL)
-        case "no-name":
-            return NO_NAME, NEGATIVE_TTL
-        case "no-data":
-            return NO_DATA, NEGATIVE_TTL
+    """Return what any other reply says, and for how many seconds it is kept."""
+    if reply.status == "found":
+        return DnsAnswer("found", reply.records), min(max(float(reply.seconds), MIN_TTL), MAX_TTL)
     return FAILED, FAILURE_TTL
 
 

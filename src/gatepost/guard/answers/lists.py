@@ -81,13 +81,20 @@ class ListAnswers:
             await work.stop()
         await self._flush()
 
+    def recall(self, tenant: str | None) -> Snapshot | None:
+        """The same as `snapshot`, where nobody has changed a list meanwhile; None where storage has to be asked."""
+        held = self._snapshots.get(f"lists:{tenant or ''}")
+        if held is None or held.state is None or held.state != self._store.list_lookup.state_number():
+            return None
+        has_expired = held.until is not None and held.until <= self._clock() * 1000
+        return None if has_expired else held.snapshot
+
     async def snapshot(self, tenant: str | None) -> Snapshot:
         """What the workers need to know of a tenant's unkeyed lists; raises `StorageError`."""
+        if known := self.recall(tenant):
+            return known
         key = f"lists:{tenant or ''}"
         state = self._store.list_lookup.state_number()
-        held = self._snapshots.get(key)
-        if held is not None and state is not None and held.state == state and self._holds(held, held.version):
-            return held.snapshot
         version = await self._store.list_lookup.unkeyed_version(tenant)
         held = self._snapshots.get(key)
         if held is None or not self._holds(held, version):

@@ -119,7 +119,7 @@ class SenderHistories:
         gathered = (self._delivered if delivered else self._held).setdefault((tenant, self._today()), {})
         self._add(gathered, [key for asked in questions for key in (asked.proven if proven else asked.claimed)])
         if delivered:
-            self._add(gathered, [ALL_MAIL, *dict.fromkeys(key for asked in questions for key in asked.keys)])
+            self._add(gathered, [ALL_MAIL, *dict.fromkeys([key for asked in questions for key in asked.keys])])
 
     async def flush(self) -> None:
         """Write what was seen since the last time."""
