@@ -107,6 +107,8 @@ MAX_DECLARATIONS = 1_000
 MAX_CLASSES = 12
 MAX_FONT = 400
 OFF_SCREEN = -400.0
+# Farther down or to the right than anybody scrolls: some ten screens.
+FAR = 10_000.0
 TINY = 1.5
 
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|<!--|-->", re.DOTALL)
@@ -123,10 +125,12 @@ _CLIPPED = re.compile(
 _PIXELS = {"": 1.0, "px": 1.0, "pt": 1.333, "em": 16.0, "rem": 16.0, "ex": 8.0, "ch": 8.0, "%": 0.16, "vw": 10.0}
 _PIXELS |= {"vh": 8.0, "cm": 37.8, "mm": 3.78, "in": 96.0, "pc": 16.0}
 _MATTERS = tuple("color backgr display visib hidden font-size opacity indent absolute clip override".split())
+_FAR_GAP = re.compile(r"(?:margin|padding)[a-z-]{0,5}\s{0,9}:\s{0,9}\d{3}")
 _HIDING = frozenset(
     "display opacity overflow overflow-x overflow-y position text-indent margin-left margin-top clip clip-path "
     "transform".split()
 )
+_GAPS = frozenset({"margin", "padding", "padding-left", "padding-top"})
 _DECIDING = _HIDING | frozenset(
     "visibility color background background-color background-image font font-size unicode-bidi".split()
 )
@@ -237,10 +241,12 @@ def _parse_packed_short(text: str) -> PackedStyle | None:
 
 
 def _build_style(values: dict[str, str], active: str) -> Style:
-    if _DECIDING.isdisjoint(values) and not active:
+    is_far = not _GAPS.isdisjoint(values) and _has_far_gap(values)
+    if _DECIDING.isdisjoint(values) and not active and not is_far:
         return PLAIN
+    hides = "" if _HIDING.isdisjoint(values) else _find_hiding(values)
     result = Style(
-        hides="" if _HIDING.isdisjoint(values) else _find_hiding(values),
+        hides=hides or ("off-screen" if is_far else ""),
         invisible=values["visibility"] in {"hidden", "collapse"} if "visibility" in values else None,
         colour=parse_colour(values["color"]) if "color" in values else None,
         background=find_background(values),
@@ -290,7 +296,15 @@ def _is_off_screen(values: dict[str, str]) -> bool:
     if values.get("position") in {"absolute", "fixed", "relative"}:
         names += ["left", "top", "right", "bottom"]
     distances = (parse_length(values[name]) for name in names if name in values)
-    return any(distance is not None and distance <= OFF_SCREEN for distance in distances)
+    return any(distance is not None and (distance <= OFF_SCREEN or distance >= FAR) for distance in distances)
+
+
+def _has_far_gap(values: dict[str, str]) -> bool:
+    """Return whether an element stands so far down or aside that nobody gets there: below a lure stands filler for
+    filters."""
+    gaps = (values[name] for name in _GAPS if name in values)
+    lengths = (parse_length(gap) for gap in gaps if gap[:3].isdigit())
+    return any(length is not None and length >= FAR for length in lengths)
 
 
 def _keep_unconditional(block: re.Match[str]) -> str:
@@ -316,7 +330,7 @@ class StyleSheets:
         if "@" in text:
             text = _AT_BLOCK.sub(_keep_unconditional, text)
         for prelude, body in _RULE.findall(text):
-            if self._keeps_all or any(word in body for word in _MATTERS):
+            if self._keeps_all or any(word in body for word in _MATTERS) or _FAR_GAP.search(body):
                 self._add(prelude.rpartition(";")[2], body)
 
     def _add(self, prelude: str, body: str) -> None:
