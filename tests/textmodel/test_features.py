@@ -9,8 +9,16 @@ from gatepost.files.values import File
 from gatepost.mail.message import Field, Headers, Link, Message, Text
 from gatepost.mail.reader import read
 from gatepost.names import Address
-from gatepost.textmodel.features import find_marks
-from gatepost.textmodel.words import MAX_NAME_WORDS, MAX_WORDS, guess_word, list_body_words, read_words
+from gatepost.textmodel.features import Features, find_marks, is_foreign, see_as_foreign
+from gatepost.textmodel.words import (
+    MAX_NAME_WORDS,
+    MAX_WORDS,
+    fold,
+    guess_word,
+    list_body_words,
+    read_words,
+    split_words,
+)
 
 
 def words(*visible: str) -> list[str]:
@@ -160,3 +168,38 @@ def test_attached_files_and_hidden_text() -> None:
 def test_marks_come_once() -> None:
     found = find_marks(read(b"From: a@b.example\r\n\r\nhttps://a.test/ https://b.test/ https://c.test/\r\n"), ())
     assert len(found) == len(set(found))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ihr Paket konnte nicht zugestellt werden, bitte bestätigen Sie die Adresse",
+        "Votre colis est en attente, merci de régler les frais pour la livraison",
+        "Számláját zároltuk, kérjük erősítse meg az adatait még ma, hogy ne törölje a bank",
+        "Ваша посылка ожидает оплаты, подтвердите адрес доставки сегодня до полуночи",
+        "お客様のアカウントは一時的に制限されています。本人確認をお願いします。",
+        "Twoja paczka czeka na dopłatę, prosimy o potwierdzenie adresu do jutra",
+    ],
+)
+def test_texts_in_other_languages_are_known(text: str) -> None:
+    assert is_foreign(split_words(fold(text)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Your parcel could not be delivered, please confirm the address before tomorrow",
+        "We met in der Schweiz and had a very good time with all of the children there",
+        "diff git a target linux ath79 mikrotik config default 2 1 file changed 2 insertions",
+        "Kysa Alport Enron North America o 503 464 7486 c 503 706 5308",
+        "Ihr Paket ist da",
+        "",
+    ],
+)
+def test_english_names_numbers_and_a_few_words_are_not_foreign(text: str) -> None:
+    assert not is_foreign(split_words(fold(text)))
+
+
+def test_the_second_reader_sees_themes_as_concepts_and_no_marks() -> None:
+    seen = see_as_foreign(Features(["konto"], ["s:konto"], ["#links 2", "#theme credential"], ["c:account"]))
+    assert seen == Features(["konto"], ["s:konto"], [], ["c:account", "c:#theme credential"])

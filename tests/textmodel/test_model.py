@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from gatepost.checks.phrases import mark_themes, search_message
 from gatepost.mail.reader import read
+from gatepost.textmodel.concepts import find_concepts
 from gatepost.textmodel.features import Features, extract_features
 from gatepost.textmodel.model import (
     DEVIATION,
@@ -25,6 +27,7 @@ from gatepost.textmodel.model import (
     parse_model,
     silence_assurances,
 )
+from gatepost.textmodel.words import fold, split_words
 
 WORDS = ("#links 0", "free", "meeting", "pills")
 
@@ -169,3 +172,42 @@ def test_nothing_in_the_shipped_model_names_a_collection_a_host_or_a_date() -> N
 def test_any_words_have_a_score(text: list[str], marks: list[str]) -> None:
     score = toy().score(Features(text, text[:5], marks))
     assert 0 <= score.unwanted <= 1
+
+
+GERMAN = "wir haben ihr konto gesperrt und bitten sie um eine bestätigung bei der bank"
+
+
+def test_a_second_reader_is_asked_about_texts_that_are_not_english() -> None:
+    second = Model(
+        ("bank", "bestatigung", "konto"), np.array([], np.int64), np.ones((3, 3), np.float32), np.zeros(3, np.float32)
+    )
+    model = msgspec.structs.replace(toy(), foreign=second)
+    text = Features(split_words(fold(GERMAN)), [], ["#links 0"])
+    assert model.ask_foreign(text) == pytest.approx(3 / math.sqrt(3))
+    assert model.score(text) == toy().score(text), "the first reader says what it said"
+    assert toy().ask_foreign(text) == 0
+    assert ModelBlend((toy(), model)).ask_foreign(text) == model.ask_foreign(text), "of those who have one"
+    assert ModelBlend((toy(),)).ask_foreign(text) == 0
+
+
+def test_a_second_reader_is_in_the_file_of_its_model() -> None:
+    model = msgspec.structs.replace(toy(), foreign=toy(free=3.0))
+    for read_again in (parse_model(model.to_bytes()), keep_model(model.to_bytes()).open()):
+        assert read_again.foreign is not None
+        assert read_again.foreign.score(seen("free")).logit == pytest.approx(3.5)
+    assert parse_model(toy().to_bytes()).foreign is None
+    broken = msgspec.structs.replace(model, foreign=msgspec.structs.replace(toy(), words=("free",)))
+    with pytest.raises(ModelError, match="do not fit together"):
+        parse_model(broken.to_bytes())
+
+
+def test_the_shipped_model_has_a_second_reader() -> None:
+    lure = "ihr konto wurde gesperrt bitte bestätigen sie umgehend ihre daten über den link sonst wird es gelöscht"
+    letter = "liebe eltern am freitag ist das sommerfest der schule wir freuen uns auf euch und bringt bitte kuchen mit"
+    found = [load_shipped_model().ask_foreign(extract_words(text)) for text in (lure, letter)]
+    assert found[0] > 1 > -1 > found[1]
+
+
+def extract_words(text: str) -> Features:
+    words = split_words(fold(text))
+    return Features(words, [], [], find_concepts(words))

@@ -17,6 +17,7 @@ from gatepost.textmodel.training import (
     find_heaviest,
     find_kind,
     learn,
+    learn_foreign,
     select_spread,
     write_model_card,
 )
@@ -127,3 +128,19 @@ def test_the_card_says_where_it_came_from_and_how_to_do_without() -> None:
     assert "CC BY-NC" in card
     assert "gatepost model train --corpus mail --seed 1 --without phishing_pot" in card
     assert "| mine | ham 2 | not known" in card
+
+
+def test_letters_alone_teach_the_second_reader() -> None:
+    letters = [
+        Example(Features(f"{word} {word}e nummer {number % 7}".split(), [], ["#links 1"]), label, f"letters-{part}_de")
+        for number in range(60)
+        for part in "ab"
+        for word, label in (("gesperrt", "phish"), ("sommerfest", "ham"))
+    ]
+    second = learn([*world(), *letters]).foreign
+    assert second is not None
+    assert "#links 1" not in second.words
+    lure, letter = (second.score(Features([word, f"{word}e"], [], [])).logit for word in ("gesperrt", "sommerfest"))
+    assert lure > 1 > -1 > letter
+    assert learn(world()).foreign is None
+    assert learn_foreign([each for each in letters if each.label == "ham"]) is None

@@ -12,6 +12,9 @@ read as wanted, every part of a text has to: there is no allowance then.
 The probability is that score put through the sigmoid that was fitted on collections which the model had not seen
 (Platt, 1999), for a mailbox where half of the mail is unwanted.
 
+A text that is surely not English has a second reader, `foreign`: another set of weights beside the first, which was
+learnt from letters in many languages alone. Its log-odds stand beside those of the model, not among them.
+
 A deployment may have several: the shipped one, the operator's own, and those of tenants. Their log-odds are averaged,
 each model weighing the same: a model of few messages is unsure by itself, because it was regularised, so it moves the
 shipped one a little; one that has seen much of the operator's mail moves it a lot.
@@ -40,7 +43,7 @@ from gatepost.kept_results import load_kept
 from gatepost.near_duplicates import MarkedSignatures, Signature, index_marked
 from gatepost.speedups import native
 from gatepost.textmodel.concepts import BESIDE, CONCEPT, MAX_FOUND, NEAR, load_index
-from gatepost.textmodel.features import MARK, Features, make_features, normalise_word
+from gatepost.textmodel.features import MARK, Features, make_features, normalise_word, see_as_foreign
 from gatepost.textmodel.words import MessageWords
 
 # numpy is imported where it is used: a loader that has native code and the shipped model does without, and saves a
@@ -64,6 +67,8 @@ _MAX_LOGIT = 30.0
 _LEAST = 1e-9
 NOWHERE = -1
 ROW_SIZE = 4
+# What the names of the second reader's parts begin with in a file.
+FOREIGN = "foreign_"
 
 
 class ModelError(ValueError):
@@ -178,7 +183,8 @@ def make_pair_keys(sequence: list[int], base: int) -> list[int]:
 
 class Model(msgspec.Struct, frozen=True, dict=True):
     """A linear model. `words` are words and marks in the order of their rows, `pairs` the sorted keys of the rows that
-    follow; `weights` and `bias` have a column each for unwanted, phishing and fraud; `slope` and `offset` calibrate."""
+    follow; `weights` and `bias` have a column each for unwanted, phishing and fraud; `slope` and `offset` calibrate.
+    `foreign` is the second reader of texts that are not English, where there is one."""
 
     words: tuple[str, ...]
     pairs: "Numbers"
@@ -187,6 +193,7 @@ class Model(msgspec.Struct, frozen=True, dict=True):
     slope: float = 1.0
     offset: float = 0.0
     about: dict[str, Any] = {}
+    foreign: "Model | None" = None
 
     @cached_property
     def _table(self) -> RowTable:
@@ -216,6 +223,10 @@ class Model(msgspec.Struct, frozen=True, dict=True):
     def score(self, seen: Features) -> ModelScore:
         """Return what the model thinks of a message."""
         return self.weigh(self.hits(seen))
+
+    def ask_foreign(self, seen: Features) -> float:
+        """Return the log-odds that the second reader gives a text that `is_foreign`; 0 where there is none."""
+        return self.foreign.score(see_as_foreign(seen)).logit if self.foreign else 0.0
 
     def weigh(self, hits: Hits) -> ModelScore:
         """Return what the model thinks of these rows."""
@@ -255,16 +266,24 @@ class Model(msgspec.Struct, frozen=True, dict=True):
         import numpy as np
 
         packed = BytesIO()
-        about = json.dumps({"format": FORMAT, "slope": self.slope, "offset": self.offset, **self.about}, sort_keys=True)
-        np.savez_compressed(
-            packed,
-            words=np.frombuffer("\n".join(self.words).encode(), np.uint8),
-            pairs=self.pairs,
-            weights=np.asarray(self.weights, np.float16),
-            bias=self.bias,
-            about=np.frombuffer(about.encode(), np.uint8),
-        )
+        parts = self.list_parts()
+        if self.foreign:
+            parts |= {FOREIGN + name: part for name, part in self.foreign.list_parts().items()}
+        np.savez_compressed(packed, **parts)
         return packed.getvalue()
+
+    def list_parts(self) -> dict[str, Any]:
+        """Return the arrays of the file by their names, without those of the second reader."""
+        import numpy as np
+
+        about = json.dumps({"format": FORMAT, "slope": self.slope, "offset": self.offset, **self.about}, sort_keys=True)
+        return {
+            "words": np.frombuffer("\n".join(self.words).encode(), np.uint8),
+            "pairs": self.pairs,
+            "weights": np.asarray(self.weights, np.float16),
+            "bias": self.bias,
+            "about": np.frombuffer(about.encode(), np.uint8),
+        }
 
 
 def _unite_rows(*rows: list[int]) -> "Numbers":
@@ -324,16 +343,26 @@ def parse_model(content: bytes) -> Model:
 
     try:
         with np.load(BytesIO(content), allow_pickle=False) as packed:
-            about = json.loads(packed["about"].tobytes())
-            words = tuple(packed["words"].tobytes().decode().split("\n"))
-            pairs, weights, bias = packed["pairs"], packed["weights"].astype(np.float32), packed["bias"]
+            parts = dict(packed)
+        foreign = {name.removeprefix(FOREIGN): part for name, part in parts.items() if name.startswith(FOREIGN)}
+        return _join_parts(parts, _join_parts(foreign) if foreign else None)
+    except ModelError:
+        raise
     except (ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error) as fault:
         raise ModelError(f"it is not a model ({type(fault).__name__})") from None
+
+
+def _join_parts(parts: "Mapping[str, NDArray[Any]]", foreign: Model | None = None) -> Model:
+    """Return the model of a file's arrays."""
+    about = json.loads(parts["about"].tobytes())
+    words = tuple(parts["words"].tobytes().decode().split("\n"))
+    pairs, weights, bias = parts["pairs"], parts["weights"].astype("float32"), parts["bias"]
     if about.pop("format", None) != FORMAT:
         raise ModelError("it is a model of another version")
     if weights.shape != (len(words) + len(pairs), 3) or bias.shape != (3,):
         raise ModelError("its parts do not fit together")
-    return silence_assurances(Model(words, pairs, weights, bias, about.pop("slope"), about.pop("offset"), about))
+    slope, offset = about.pop("slope"), about.pop("offset")
+    return silence_assurances(Model(words, pairs, weights, bias, slope, offset, about, foreign))
 
 
 def load_model(path: Path) -> Model:
@@ -367,6 +396,7 @@ class KeptModel(msgspec.Struct, frozen=True):
     slope: float
     offset: float
     about: dict[str, Any]
+    foreign: "KeptModel | None" = None
 
     def open(self) -> Model:
         """Return the model over these bytes, without numpy."""
@@ -374,17 +404,22 @@ class KeptModel(msgspec.Struct, frozen=True):
         pairs: Any = memoryview(self.pairs).cast("q")
         weights: Any = memoryview(self.weights).cast("f", (len(words) + len(pairs), 3))
         bias: Any = memoryview(self.bias).cast("f")
-        return Model(words, pairs, weights, bias, self.slope, self.offset, self.about)
+        foreign = self.foreign.open() if self.foreign else None
+        return Model(words, pairs, weights, bias, self.slope, self.offset, self.about, foreign)
 
 
 def keep_model(content: bytes) -> KeptModel:
     """Return the model of a file's bytes as it is kept."""
+    return _keep_parts(parse_model(content))
+
+
+def _keep_parts(model: Model) -> KeptModel:
     import numpy as np
 
-    model = parse_model(content)
     pairs, weights = np.asarray(model.pairs, np.int64).tobytes(), np.asarray(model.weights, np.float32).tobytes()
     bias = np.asarray(model.bias, np.float32).tobytes()
-    return KeptModel("\n".join(model.words), pairs, weights, bias, model.slope, model.offset, model.about)
+    words, foreign = "\n".join(model.words), _keep_parts(model.foreign) if model.foreign else None
+    return KeptModel(words, pairs, weights, bias, model.slope, model.offset, model.about, foreign)
 
 
 OWN = "own.npz"
@@ -417,6 +452,11 @@ class ModelBlend(msgspec.Struct, frozen=True):
             sum(math.log(score.fraud / score.spam) for score in scores) / count,
             sum(score.worst for score in scores) / count,
         )
+
+    def ask_foreign(self, seen: Features) -> float:
+        """Return the average of what second readers think of a text that `is_foreign`; 0 where there is none."""
+        readers = [model for model in self.models if model.foreign]
+        return sum(model.ask_foreign(seen) for model in readers) / len(readers) if readers else 0.0
 
     def reasons(self, hits: tuple[Hits, ...]) -> tuple[str, ...]:
         """Return what weighed most, a few from each model."""

@@ -32,7 +32,7 @@ from gatepost.near_duplicates import compute_signature, index_marked
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Campaign, CampaignMarkedAs
 from gatepost.textmodel.learnt import LearntModels, ModelScope, PoolRow, train_pool
-from gatepost.textmodel.model import DeployedModels, load_shipped_models
+from gatepost.textmodel.model import DeployedModels, ModelBlend, load_shipped_models
 from gatepost.textmodel.words import list_body_words
 
 # The model speaks with degrees, for and against a mail, and not about returned mail.
@@ -125,6 +125,25 @@ def test_the_finding_shows_what_weighed() -> None:
     first = next(iter(text_model(model_reading(OFFER))))
     assert float(first.facts["probability"]) > 0.8
     assert first.facts["weighed"]
+
+
+GERMAN_BANK = (
+    "Sehr geehrter Kunde, wir haben ungewöhnliche Aktivitäten festgestellt, Ihr Konto wurde gesperrt. Bitte bestätigen"
+    " Sie umgehend Ihre Daten über den folgenden Link, sonst wird das Konto gelöscht: http://bank.test/login"
+)
+
+
+def test_a_second_reader_adds_to_texts_that_are_not_english() -> None:
+    reading = model_reading(GERMAN_BANK)
+    (blend,) = reading.models.all_tenants.models
+    alone = DeployedModels(ModelBlend((msgspec.structs.replace(blend, foreign=None),)))
+    first, without = (
+        next(iter(text_model(each))) for each in (reading, msgspec.structs.replace(reading, models=alone))
+    )
+    assert float(first.facts.pop("second_reader")) > 0.5
+    assert first.facts == without.facts
+    assert without.strength < first.strength <= 1
+    assert "second_reader" not in next(iter(text_model(model_reading(BANK)))).facts
 
 
 @pytest.mark.parametrize("sender", ["MAILER-DAEMON@b.example", "postmaster@b.example"])

@@ -10,12 +10,13 @@ from gatepost.kinds import Finding
 from gatepost.names import org_domain
 from gatepost.near_duplicates import sign_words
 from gatepost.strengths import coefficients
+from gatepost.textmodel.features import is_foreign, make_features
 from gatepost.textmodel.learnt import LearntModel
 from gatepost.textmodel.model import Hits, ModelScore, lower_score, sigmoid
 from gatepost.textmodel.words import MAX_WORDS, MessageWords, list_body_words, make_words
 
-BEGINS, SAYS_ALL, LEAST, KNOWN, ENOUGH_WORDS = coefficients(
-    "text-model", "begins", "says_all", "least", "known", "enough_words"
+BEGINS, SAYS_ALL, LEAST, KNOWN, ENOUGH_WORDS, AGREES, BOTH_SAY_ALL = coefficients(
+    "text-model", "begins", "says_all", "least", "known", "enough_words", "agrees", "both_say_all"
 )
 (PROVEN,) = coefficients(kinds.TEXT_MODEL_SURE, "proven")
 LEARNT_SPEAKS, LEARNT_SAYS_ALL, LEARNT_LEAST = coefficients(kinds.TEXT_LEARNT_UNWANTED, "speaks", "says_all", "least")
@@ -42,6 +43,9 @@ def text_model(reading: Reading) -> Iterator[Finding]:
     does not help it. Of a sender whom the tenant knows, of a company that is proven, and of a few words, it speaks more
     softly, and of a few words it is never sure.
 
+    Texts that are not English have a second reader. It is asked where the first takes them for unwanted, and only adds
+    to what that says: where both agree, the line is steeper. The cap is the same.
+
     Mail whose letter is a document is weighed a second time with the words of the document, and the stronger result
     counts. The model has learned from mail, not from documents, so it is never sure by those.
     """
@@ -61,11 +65,15 @@ def text_model(reading: Reading) -> Iterator[Finding]:
             yield kinds.TEXT_MODEL_WANTED.at("text", strength=strength, probability=probability)
         return
     strength = _scale(score.logit, BEGINS, SAYS_ALL, enough)
+    said: dict[str, str] = {}
+    if score.logit >= AGREES and (second := _ask_foreign(reading)) > 0:
+        strength = max(strength, _scale(score.logit + second, BEGINS, BOTH_SAY_ALL, enough))
+        said["second_reader"] = f"{sigmoid(second):.2f}"
     if strength < LEAST:
         return
     strength = round(strength * (KNOWN if reading.is_known_sender or reading.is_proven_company else 1.0), 3)
     weighed = ", ".join(reading.models.for_tenant(reading.envelope.tenant).reasons(hits))
-    yield kinds.TEXT_MODEL_SPAM.at("text", strength=strength, probability=probability, weighed=weighed)
+    yield kinds.TEXT_MODEL_SPAM.at("text", strength=strength, probability=probability, weighed=weighed, **said)
     for kind, share in ((kinds.TEXT_MODEL_PHISHING, score.phishing), (kinds.TEXT_MODEL_FRAUD, score.fraud)):
         if share > score.unwanted / 2:
             yield kind.at("text", strength=strength, probability=f"{share:.2f}")
@@ -83,6 +91,14 @@ def _weigh(reading: Reading, words: MessageWords) -> tuple[ModelScore, tuple[Hit
     models = reading.models.for_tenant(reading.envelope.tenant)
     hits = models.read(words, [*reading.marks, *mark_themes(find_phrases(reading))])
     return lower_score(models.weigh(hits), find_lowering(reading)), hits
+
+
+def _ask_foreign(reading: Reading) -> float:
+    """Return the log-odds that the second reader gives a text that is not English; 0 for other texts."""
+    if not is_foreign(reading.written.body):
+        return 0.0
+    models = reading.models.for_tenant(reading.envelope.tenant)
+    return models.ask_foreign(make_features(reading.written, mark_themes(find_phrases(reading))))
 
 
 @check(kinds.TEXT_LEARNT_UNWANTED, kinds.TEXT_LEARNT_WANTED, needs={"learnt"})
