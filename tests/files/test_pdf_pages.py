@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from gatepost.files import pictures
 from gatepost.files.pictures import MAX_PAGE_SIZE, MAX_PAGES
 from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import MAX_IMAGES, File, UnpackBudget
@@ -92,6 +93,48 @@ def test_a_page_of_any_size_costs_the_same(box: bytes) -> None:
     budget = UnpackBudget()
     (file,) = files_of(pdf(as_rectangles()).replace(b"0 0 595 842", box), budget)
     assert (file.type, budget.images) == ("pdf", 1)
+
+
+def make_form() -> bytes:
+    drawn = as_rectangles()
+    return b"<</Type/XObject/Subtype/Form/BBox[0 0 595 842]/Length %d>>stream\n%s\nendstream" % (len(drawn), drawn)
+
+
+def as_annotation() -> bytes:
+    """A page without an object of its own, on which an annotation has a code for its appearance."""
+    stamp = b"<</Type/Annot/Subtype/Stamp/F 4/Rect[0 0 595 842]/AP<</N 6 0 R>>>>"
+    objects = b"5 0 obj%s endobj\n6 0 obj%s endobj\n" % (stamp, make_form())
+    page = pdf(b"").replace(b"/Contents", b"/Annots[5 0 R]/Contents").replace(b"trailer", objects + b"trailer")
+    return page.replace(b"/Size 5", b"/Size 7")
+
+
+def as_form() -> bytes:
+    """A page whose only object is a form that draws the code."""
+    page = pdf(b"/F Do").replace(b"/Contents", b"/Resources<</XObject<</F 5 0 R>>>>/Contents")
+    return page.replace(b"trailer", b"5 0 obj%s endobj\ntrailer" % make_form()).replace(b"/Size 5", b"/Size 6")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected", "drawn"),
+    [
+        (pdf(b"", b"q Q", b"% nothing"), [], 0),
+        (pdf(b"", as_rectangles(), b""), [ADDRESS], 1),
+        (as_annotation(), [ADDRESS], 1),
+        (as_form(), [ADDRESS], 1),
+    ],
+)
+def test_only_pages_with_nothing_on_them_are_not_drawn(
+    content: bytes, expected: list[str], drawn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+    draw = pictures._draw_page
+
+    def count(page: Any) -> Image.Image:
+        calls.append(page)
+        return draw(page)
+
+    monkeypatch.setattr(pictures, "_draw_page", count)
+    assert (codes(content), len(calls)) == (expected, drawn)
 
 
 def test_pages_count_as_pictures() -> None:

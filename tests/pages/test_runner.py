@@ -262,6 +262,15 @@ def test_an_analysis_repeats() -> None:
     assert targets(html) != [navigation.target for navigation in run(html, now=1_900_000_000.0).navigations]
 
 
+@pytest.mark.parametrize(
+    "before", ["", "Object.assign=()=>({});", "Object.defineProperty(Event.prototype,'key',{set(){throw 1}});"]
+)
+def test_events_have_their_members_whatever_a_page_does(before: str) -> None:
+    code = "go([event.type,event.isTrusted,event.key,event.clientX,event instanceof Event,this.id].join('-'))"
+    html = f"<script>{before}function go(t){{location='https://a.example/'+t}}</script><b id=q onclick=\"{code}\">x</b>"
+    assert set(targets(html)) == {"https://a.example/click-true-a-321-true-q"}
+
+
 def test_what_is_missing_is_said() -> None:
     page = run(
         "<script>Plotly.newPlot('a',[1]);location='https://a.example/'</script><script>navigator.disk.read()</script>"

@@ -499,7 +499,8 @@ def find_codes_in_pages(file: File, budget: UnpackBudget) -> Contents:
                     unread, drawn = ("pixels",), []
                 elif number < LAST_PAGES or _is_simple(page):
                     try:
-                        codes.update(dict.fromkeys(find_codes(_draw_page(page))))
+                        if not _is_blank(page):
+                            codes.update(dict.fromkeys(find_codes(_draw_page(page))))
                     except _PAGE_FAULTS:
                         drawn = []  # the text of the other pages is read all the same
                 else:
@@ -529,6 +530,12 @@ def _choose_pages(count: int) -> list[int]:
 
 def _is_simple(page: pypdfium2.PdfPage) -> bool:
     return int(pypdfium2.raw.FPDFPage_CountObjects(page.raw)) <= MAX_PAGE_OBJECTS
+
+
+def _is_blank(page: pypdfium2.PdfPage) -> bool:
+    """Return whether there is nothing to draw: no object, and no annotation, which may have a drawing of its own."""
+    raw = pypdfium2.raw
+    return not raw.FPDFPage_CountObjects(page.raw) and not raw.FPDFPage_GetAnnotCount(page.raw)
 
 
 def _draw_page(page: pypdfium2.PdfPage) -> Image.Image:

@@ -65,6 +65,7 @@ class StartedCommand(msgspec.Struct, frozen=True):
     sign: str = ""
     names: frozenset[str] = frozenset()
     only_fetching: bool = True
+    is_line: bool = False  # each line of the file is a command
 
     def is_for(self, file: File, text: str) -> bool:
         """Return whether a file is one of these."""
@@ -110,6 +111,7 @@ _STARTED = (
         ),
         re.compile(r"^([^\r\n]{4,4000})", re.MULTILINE),
         names=frozenset({"crontab", "ssh_config", "config", "makefile", ".bashrc", ".profile", ".vimrc", ".gitconfig"}),
+        is_line=True,
     ),
 )
 # Lists of media: players ask for what they name as soon as they are opened, and with it for the reader's credentials.
@@ -169,7 +171,8 @@ def _find_started(file: File, text: str) -> Iterator[str]:
         marks = _find_fetching(text) if row.only_fetching else []
         if row.only_fetching and not marks:
             continue
-        for match in islice(row.command.finditer(text), MAX_LINES):
+        commands = _find_lines(text, marks, row.command) if row.is_line else row.command.finditer(text)
+        for match in islice(commands, MAX_LINES):
             if row.only_fetching and not _has_mark(marks, *match.span(1)):
                 continue
             command = unescape(_TAG.sub(" ", match.group(1))).strip()
@@ -194,6 +197,19 @@ def _find_all(text: str, word: str) -> Iterator[int]:
     while place >= 0:
         yield place
         place = text.find(word, place + 1)
+
+
+def _find_lines(text: str, marks: list[int], line: re.Pattern[str]) -> Iterator[re.Match[str]]:
+    """Yield the lines in which something may belong to such a command: settings of a kernel have 5,000 lines, and
+    hardly any of these."""
+    end = -1
+    for place in marks:
+        if place <= end:
+            continue
+        end = text.find("\n", place)
+        end = len(text) if end < 0 else end
+        if match := line.match(text, text.rfind("\n", 0, place) + 1):
+            yield match
 
 
 def _has_mark(marks: list[int], start: int, end: int) -> bool:

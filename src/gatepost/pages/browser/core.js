@@ -29,8 +29,8 @@ let isCut = false, trigger = 'load';
 // Keep one effect: a kind and strings. What does not fit is left out, and that is said.
 function note(kind, ...values) {
   const most = MOST[kind] || OTHER, spent = used[kind] || (used[kind] = [0, 0]);
-  let line = stringify(kind), size = 0;
   if (spent[0] >= most[0]) { isCut = true; return false; }
+  let line = stringify(kind), size = 0;
   for (let i = 0; i < values.length; i++) {
     let value;
     try { value = toText(values[i]); } catch (fault) { value = ''; }

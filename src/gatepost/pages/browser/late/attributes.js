@@ -15,5 +15,5 @@ function readScriptLink(text) { const code = toText(text).replace(/^[^:]*:/, '')
 function registerLink(node, text) { register(node, 'click', () => { const made = runCode(readScriptLink(text), 'link'); if (typeof made === 'string') writePage(made); }); }
 function registerMark(node, key, code) {
   const run = event => { note('code', 'handler', code); return apply(new NativeFunction('event', prepareCode(code)), node, [event]); };
-  register(node, key.slice(2).toLowerCase(), run);
+  register(node, key.slice(2).toLowerCase(), run, true);
 }
