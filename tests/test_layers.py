@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("names", "urls", "times", "ids", "kinds", "near_duplicates"),
         *("metrics", "node_memory", "background_work", "sandbox"),
     ),
-    ("questions", "policy", "strengths", "domain_reports", "heap"),
+    ("questions", "policy", "strengths", "domain_reports"),
     ("plugins",),
     ("mail",),
     ("pages",),

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from tests.own_names import replace_in
 
-from gatepost.heap import ObjectArenas
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Asking, Dns, DnsAnswer, Question
@@ -72,14 +71,14 @@ class Guard:
 
 
 @contextmanager
-def running(monkeypatch: pytest.MonkeyPatch, analyse: Analyse, arenas: ObjectArenas | None = None) -> Iterator[Guard]:
+def running(monkeypatch: pytest.MonkeyPatch, analyse: Analyse) -> Iterator[Guard]:
     monkeypatch.setattr(worker, "analyse", analyse)
     descriptor = new_status_page()
     page, theirs = StatusPage(descriptor, ALL), StatusPage(descriptor, ALL)
     os.close(descriptor)
     ours, other = socket.socketpair()
     ours.settimeout(60)
-    thread = threading.Thread(target=worker.Worker(other, theirs, arenas=arenas).loop)
+    thread = threading.Thread(target=worker.Worker(other, theirs).loop)
     thread.start()
     try:
         yield Guard(ours, page)
@@ -120,27 +119,6 @@ def test_jobs_wait_for_their_answers_side_by_side(monkeypatch: pytest.MonkeyPatc
         assert guard.hear_report(2) == "two no-name no-name/found/found"
 
 
-def report_at_once(_raw: bytes, _envelope: Envelope, _context: Context) -> Asking[Report]:
-    yield ()
-    return reported("done")
-
-
-def test_objects_go_into_large_pages_once_after_some_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended: list[int] = []
-
-    class Arenas(ObjectArenas):
-        def use_large_pages(self) -> int:
-            ended.append(guard.page.state.job)
-            return super().use_large_pages()
-
-    monkeypatch.setattr(worker, "LARGE_PAGES_AFTER", 3)
-    with running(monkeypatch, report_at_once, Arenas()) as guard:
-        for number in range(1, 9):
-            guard.job(number)
-            guard.hear_report(number)
-    assert ended == [0], "one time, with no message under way"
-
-
 def test_free_memory_is_given_back_every_so_often_and_after_large_mail(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr(worker, "GIVE_BACK_EVERY", 2)
@@ -148,7 +126,11 @@ def test_free_memory_is_given_back_every_so_often_and_after_large_mail(monkeypat
     monkeypatch.setattr(worker, "give_back_memory", lambda: done.append("given"))
     replace_in(monkeypatch, worker, "gc", collect=lambda: done.append("collected"))
 
-    with running(monkeypatch, report_at_once) as guard:
+    def report(_raw: bytes, _envelope: Envelope, _context: Context) -> Asking[Report]:
+        yield ()
+        return reported("done")
+
+    with running(monkeypatch, report) as guard:
         for number, raw in enumerate([b"raw"] * 4 + [bytes(LARGE + 1), b"raw"], 1):
             guard.job(number, raw)
             guard.hear_report(number)

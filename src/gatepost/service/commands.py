@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from gatepost.heap import limit_heap
 from gatepost.service import systemd
 from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.service.heap import limit_heap
 from gatepost.service.publishing import NodeFiles
 from gatepost.settings import files
 from gatepost.settings.consistency import ANY

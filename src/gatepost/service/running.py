@@ -27,9 +27,7 @@ from gatepost import __version__
 from gatepost.background_work import background
 from gatepost.events.schema import NodeState
 from gatepost.events.stream import Emits, node_name, observe_audit
-from gatepost.heap import trim_heap, use_large_pages
 from gatepost.logs import Logger
-from gatepost.periodic import PeriodicWork
 from gatepost.policy.condition_process import end_all_work
 from gatepost.policy.layers import unchanged_policies
 from gatepost.rejudge.policies_in_force import PoliciesInForce
@@ -41,6 +39,7 @@ from gatepost.service.data_folder import StartError
 from gatepost.service.event_stream import ThresholdWatch, WebAlerts, open_service_events
 from gatepost.service.generation import Generations
 from gatepost.service.health import ConditionWatch, HealthWarnings, HealthWatch, SlotWatch
+from gatepost.service.heap import build_heap_care
 from gatepost.service.listeners import HttpMetrics, Listeners, Serves
 from gatepost.service.metrics import build_registry
 from gatepost.service.node import SingleProcess
@@ -59,7 +58,6 @@ log = Logger("gatepost")
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-TRIM_SECONDS, LARGE_PAGES_SECONDS = 20.0, 600.0
 
 # Called once everything serves, with abby's or guard's port.
 OnStart = Callable[[int, Store], Awaitable[None]]
@@ -100,7 +98,7 @@ async def run_plan(
         conditions, warnings = _watch_condition(plan, shared, generations, lambda: watch.fault)
         await conditions.look()
         slots = SlotWatch(shared.condition, generations.slot_counts, partial(_advise_slots, generations))
-        for periodic in (watch.periodic, conditions.periodic, warnings.periodic, slots.periodic, *_care_for_heap()):
+        for periodic in (watch.periodic, conditions.periodic, warnings.periodic, slots.periodic, *build_heap_care()):
             periodic.start()
             stack.callback(periodic.cancel)
         control.attach(generations)
@@ -171,16 +169,6 @@ def _advise_slots(generations: Generations) -> str:
         return "raise mainWorkerCount"
     key = "maxGuardRequestsInProcessing" if guard.max_guard_requests_in_processing else "mainWorkerCount"
     return f"raise {key} (now {guard.maximum}) in guard.yml"
-
-
-def _care_for_heap() -> tuple[PeriodicWork, PeriodicWork]:
-    """Return what gives free pages back three times a minute, and what puts memory into large pages at the start and
-    every ten minutes; both in threads."""
-    trim, enlarge = partial(asyncio.to_thread, trim_heap), partial(asyncio.to_thread, use_large_pages)
-    return (
-        PeriodicWork(trim, TRIM_SECONDS, "free memory could not be given back", log, waits_first=True),
-        PeriodicWork(enlarge, LARGE_PAGES_SECONDS, "memory could not be put into large pages", log),
-    )
 
 
 async def _watch_health(

@@ -23,7 +23,6 @@ from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules
 from gatepost.findings import Check
-from gatepost.heap import ObjectArenas
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, compile_lists
 from gatepost.mail.message import Envelope
 from gatepost.mail.part_places import find_parts
@@ -63,8 +62,6 @@ _COLLECT_EVERY = 20_000
 # After so many messages a worker gives back what is free of its heap, which takes a third of a millisecond; and after
 # so many it looks for cycles among all of its objects, since those that live long are seldom looked at.
 GIVE_BACK_EVERY, COLLECT_ALL_EVERY = 100, 1_000
-# A worker that has lived for so many messages puts its objects into large pages, which takes some ten milliseconds.
-LARGE_PAGES_AFTER = 50
 
 _POLICY = "policy"
 _LEARNT = "learnt:"
@@ -98,16 +95,9 @@ class _Run:
 class Worker:
     """Receives jobs and answers, sends questions and reports."""
 
-    def __init__(
-        self,
-        sock: socket.socket,
-        status_page: StatusPage,
-        data: WorkerData | None = None,
-        arenas: ObjectArenas | None = None,
-    ) -> None:
+    def __init__(self, sock: socket.socket, status_page: StatusPage, data: WorkerData | None = None) -> None:
         self._sock = sock
         self._status_page = status_page
-        self._arenas = arenas
         self._data = data or WorkerData()
         self._runs: dict[int, _Run] = {}
         self._ended = 0
@@ -244,8 +234,6 @@ class Worker:
             gc.collect()
         if run.size > LARGE or self._ended % GIVE_BACK_EVERY == 0:
             give_back_memory()
-        if self._ended == LARGE_PAGES_AFTER and self._arenas:
-            self._arenas.use_large_pages()
 
     def _encode_result(self, run: _Run, report: msgspec.Struct) -> bytes:
         try:
@@ -315,12 +303,11 @@ def run_worker(sock: int, status_page: StatusPage, memory: int, data: WorkerData
     gc.enable()
     gc.set_threshold(_COLLECT_EVERY, 10, 10)
     connection = socket.socket(fileno=SOCKET)
-    arenas = ObjectArenas()
     sealed = seal(memory)
     sys.stdin = sys.stdout = sys.stderr = None
     connection.sendall(protocol.pack_frame(Frame.READY, 0, protocol.Ready(sealed.layers, sealed.leaks)))
     try:
-        Worker(connection, status_page, data, arenas).loop()
+        Worker(connection, status_page, data).loop()
     except MemoryError:
         status_page.say_out_of_memory()
     except OSError:  # guard is gone

@@ -1,4 +1,4 @@
-"""The memory of a process that serves for months: what is free goes back to the system, what is hot is in large pages.
+"""The heap of a process that serves for months: what is free in it goes back to the system.
 
 Mail comes in bodies of all sizes, several at once and in several threads. The allocator of glibc keeps what is freed:
 an arena for each thread, and after the first large body that is freed it takes such bodies from the heap, too, where
@@ -10,21 +10,22 @@ large bodies: mapped by itself, each took three system calls and as many fresh p
 
 What stays is put into large pages. A processor remembers where some 1,500 pages are: with pages of 4 KiB that is 6 MB,
 and a process that serves works in tens of them. Linux 6.1 and later put memory into pages of 2 MiB when a process asks
-for it (madvise(2), MADV_COLLAPSE). A process that serves asks for memory that it has to itself, and only where nearly
-every page is in use, so that this takes next to no further memory. A worker is forked from the loader and shares most
-of its memory with it. It asks for the arenas of Python's small objects, which every analysis goes through, and has
-some 10 MB more to itself then; the heap beside them would take twice as much and save less. Where the system refuses,
-memory stays as it is.
+for it (madvise(2), MADV_COLLAPSE). Only memory that the process has to itself is asked for, and only where nearly every
+page is in use, so that this takes next to no further memory. Where the system refuses, memory stays as it is.
 """
 
+import asyncio
 import ctypes
 import os
 import re
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from gatepost.logs import Logger
+from gatepost.periodic import PeriodicWork
 from gatepost.sandbox import give_back_memory
 
 ARENAS = 2
@@ -33,14 +34,17 @@ MAPPED_BYTES = (256 << 10) + (4 << 10)
 TRIM_BYTES = 1 << 20
 # Less than this is what the next second needs again.
 KEPT_BYTES = 4 << 20
+EVERY_SECONDS = 20.0
 
+log = Logger("gatepost")
+
+LARGE_PAGES_SECONDS = 600.0
 # The part of the pages that must be in use, and nobody else's.
 OWN_SHARE = 0.9
 
 _LARGE_SIZE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 # Private memory that can be written and is no file's: its inode is 0 (proc_pid_maps(5)).
-_MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *(\[heap\]|\[anon:.*\])?$", re.MULTILINE)
-_HEAP = "[heap]"
+_MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *(?:\[heap\]|\[anon:.*\])?$", re.MULTILINE)
 _MADV_COLLAPSE = 25
 # Bits of an entry in /proc/PID/pagemap (proc_pid_pagemap(5)): in memory, and mapped by one process alone.
 _PRESENT, _EXCLUSIVE = 1 << 63, 1 << 56
@@ -92,41 +96,17 @@ def use_large_pages() -> int:
     try:
         size, mappings = int(_LARGE_SIZE.read_text()), Path("/proc/self/maps").read_text()
         with Path("/proc/self/pagemap").open("rb", buffering=0) as pages:
-            places = [place for place in list_places(mappings, size) if is_own(pages, place, size)]
+            places = [place for place in _list_places(mappings, size) if is_own(pages, place, size)]
     except (OSError, ValueError):
         return 0
-    return collapse(places, size)
-
-
-class ObjectArenas:
-    """Where the arenas of Python's small objects are (pymalloc maps them by themselves), for a process that will not be
-    able to read that any more when it knows which memory it needs."""
-
-    def __init__(self) -> None:
-        self._size = 0
-        self._places: list[int] = []
-        try:
-            self._size = int(_LARGE_SIZE.read_text())
-            self._places = [*list_places(Path("/proc/self/maps").read_text(), self._size, with_heap=False)]
-        except (OSError, ValueError):
-            pass
-
-    def use_large_pages(self) -> int:
-        """Put the arenas into large pages, shared with a parent or not; return how many bytes are in them now."""
-        return collapse(self._places, self._size)
-
-
-def collapse(places: Iterable[int], size: int) -> int:
-    """Ask for a large page at each place; return how many bytes are in them now."""
     taken = [place for place in places if _libc.madvise(place, size, _MADV_COLLAPSE) == 0]
     return size * len(taken)
 
 
-def list_places(mappings: str, size: int, *, with_heap: bool = True) -> Iterator[int]:
+def _list_places(mappings: str, size: int) -> Iterator[int]:
     """Yield where large pages of this size fit into the memory that is written to."""
-    for start, end, name in _MAPPING.findall(mappings):
-        if with_heap or name != _HEAP:
-            yield from range(-(-int(start, 16) // size) * size, int(end, 16) - size + 1, size)
+    for start, end in _MAPPING.findall(mappings):
+        yield from range(-(-int(start, 16) // size) * size, int(end, 16) - size + 1, size)
 
 
 def is_own(pages: BinaryIO, place: int, size: int) -> bool:
@@ -136,3 +116,13 @@ def is_own(pages: BinaryIO, place: int, size: int) -> bool:
     entries = array("Q", pages.read(size // small * 8))
     own = _PRESENT | _EXCLUSIVE
     return sum(entry & own == own for entry in entries) >= OWN_SHARE * size / small
+
+
+def build_heap_care() -> tuple[PeriodicWork, PeriodicWork]:
+    """Return what gives free pages back three times a minute, and what puts memory into large pages at the start and
+    every ten minutes; both in threads."""
+    trim, enlarge = partial(asyncio.to_thread, trim_heap), partial(asyncio.to_thread, use_large_pages)
+    return (
+        PeriodicWork(trim, EVERY_SECONDS, "free memory could not be given back", log, waits_first=True),
+        PeriodicWork(enlarge, LARGE_PAGES_SECONDS, "memory could not be put into large pages", log),
+    )

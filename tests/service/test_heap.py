@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from gatepost import heap
+from gatepost.service import heap
 
 # Bodies of 200 KB to 2 MB in four threads, each followed by something small that stays; then all bodies are freed.
 MAIL = """
 import os, threading
 for name in [name for name in os.environ if name.startswith("MALLOC_") or name == "GLIBC_TUNABLES"]:
     del os.environ[name]
-from gatepost.heap import count_free_bytes, limit_heap, trim_heap
+from gatepost.service.heap import count_free_bytes, limit_heap, trim_heap
 {before}
 bytes(4 << 20)  # freed at once: the allocator now takes bodies of this size from the heap, unless it may not
 kept = []
@@ -52,7 +52,7 @@ PIECES_OF_TLS = """
 import ctypes, os
 for name in [name for name in os.environ if name.startswith("MALLOC_") or name == "GLIBC_TUNABLES"]:
     del os.environ[name]
-from gatepost import heap
+from gatepost.service import heap
 assert heap.limit_heap()
 def count_mapped():
     heap._libc.mallinfo2.restype = heap._Heap
@@ -118,8 +118,7 @@ def test_places_of_large_pages() -> None:
         "7f1000000000-7f1000400000 rw-s 00000000 00:01 5 /memfd:counters\n"
         "7ffc00000000-7ffc00400000 rw-p 00000000 00:00 0  [stack]\n"
     )
-    assert list(heap.list_places(mappings, LARGE)) == [0xC00000, 0xE00000, 0x7F0000000000]
-    assert list(heap.list_places(mappings, LARGE, with_heap=False)) == [0x7F0000000000]
+    assert list(heap._list_places(mappings, LARGE)) == [0xC00000, 0xE00000, 0x7F0000000000]
 
 
 def tells_of_large_pages() -> bool:
@@ -152,29 +151,3 @@ def test_memory_in_large_pages_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -
     assert [place for place in asked if start <= place < start + 4 * LARGE], "memory that is full and nobody else's"
     monkeypatch.setattr(heap, "_LARGE_SIZE", Path("/nonexistent"))
     assert heap.use_large_pages() == 0
-
-
-FORKED = """
-import os, sys
-from gatepost.heap import ObjectArenas
-objects = [(number, str(number)) for number in range(200_000)]
-pid = os.fork()
-if not pid:
-    arenas = ObjectArenas()
-    taken = arenas.use_large_pages()
-    whole = sum(number for number, text in objects if int(text) == number)
-    found = [int(line.split()[1]) for line in open("/proc/self/smaps_rollup") if line.startswith("AnonHugePages")]
-    print(taken >> 10, found[0], whole, flush=True)
-    os._exit(0)
-os.waitpid(pid, 0)
-print(sum(number for number, _ in objects))
-"""
-
-
-def test_a_forked_process_puts_its_objects_into_large_pages_and_they_stay_what_they_are() -> None:
-    done = subprocess.run([sys.executable, "-c", FORKED], check=True, capture_output=True, text=True)
-    taken, large, child, parent = map(int, done.stdout.split())
-    assert child == parent == sum(range(200_000))
-    if not taken:
-        pytest.skip("not run: this kernel has no pages of 2 MiB that a process can ask for")
-    assert large >= taken >= LARGE >> 10
