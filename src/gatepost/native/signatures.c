@@ -227,6 +227,18 @@ static int is_seen(Slice *seen, Slice name, uint32_t hash)
     return 0;
 }
 
+/* The row of a set of numbers and of the other names. None where one of these has no UTF-8. */
+static PyObject *pack_with_others(uint64_t *set, PyObject *others)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(others); i++) {
+        Slice name;
+        if (!(name.start = read_item(others, i, &name.size)))
+            Py_RETURN_NONE;
+        set_number(set, crc32_of((const unsigned char *)name.start, name.size));
+    }
+    return pack_numbers(set);
+}
+
 /* The first `most` different words, numbers by their length, and all other names, as a packed row. None where one of
 them has no UTF-8. */
 static PyObject *feature_row(PyObject *self, PyObject *args)
@@ -257,13 +269,7 @@ static PyObject *feature_row(PyObject *self, PyObject *args)
         set_number(set, hash);
         kept++;
     }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(others); i++) {
-        Slice name;
-        if (!(name.start = read_item(others, i, &name.size)))
-            Py_RETURN_NONE;
-        set_number(set, crc32_of((const unsigned char *)name.start, name.size));
-    }
-    return pack_numbers(set);
+    return pack_with_others(set, others);
 }
 
 /* CRC-32 of a name that follows two bytes of a prefix. */
@@ -318,11 +324,5 @@ static PyObject *WordArray_row(WordArray *self, PyObject *args)
             kept++;
         }
     }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(others); i++) {
-        Slice name;
-        if (!(name.start = read_item(others, i, &name.size)))
-            Py_RETURN_NONE;
-        set_number(set, crc32_of((const unsigned char *)name.start, name.size));
-    }
-    return pack_numbers(set);
+    return pack_with_others(set, others);
 }
