@@ -76,9 +76,26 @@ def test_engines_take_turns(tmp_path: Path) -> None:
     assert "LEFT TO make test-variants: 9" in said
 
 
+def test_the_portions_of_variants_are_all_there_are() -> None:
+    """Each folder and file of tests is in one portion: those that are named exist, and the last has the others."""
+    checks = (ROOT / ".ci/run").read_text("utf-8")
+    (given,) = re.findall(r"^portions=\((.*)\)$", checks, re.MULTILINE)
+    named = [place for portion in re.findall(r'"([^"]*)"', given) for place in portion.split()]
+    assert len(set(named)) == len(named)
+    assert all((ROOT / place).exists() for place in named)
+    script = checks[checks.index("portions=") : checks.index("for portion in")] + 'echo "$rest"'
+    rest = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    places = {f"tests/{path.name}" for path in (ROOT / "tests").iterdir() if any(path.rglob("test_*.py"))}
+    files = {f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py")}
+    assert (places | files) <= {*named, *rest}
+    assert set(named).isdisjoint(rest)
+
+
 def test_the_checks_of_a_change_run_them() -> None:
     checks, targets = (ROOT / ".ci/run").read_text("utf-8"), (ROOT / "Makefile").read_text("utf-8")
-    assert "\nmake test VARIANTS=1\n" in checks
+    assert "\nmake test\n" in checks
+    assert 'make test-variants ARGS="$portion"' in checks
+    assert re.search(r'echo "not run: variants of \$portion ', checks)
     assert '$(if $(VARIANTS),-m "not long")' in targets
     assert re.search(r"then make test-long; else echo \"not run: ", checks)
     assert re.search(r"^test-variants: ", targets, re.MULTILINE)
