@@ -74,7 +74,7 @@ sanitize: $(VENV)/dev.ready ## Test the native speedups with the address and und
 	$(BIN)/python tools/build_speedups.py --sanitize
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
 		PYTHONMALLOC=malloc $(BIN)/python -m pytest -q tests/test_speedups.py tests/checks/test_native_signs.py tests/mail/test_ordinary.py \
-		tests/mail/html/test_ordinary_pages.py $(ARGS); \
+		tests/mail/html/test_ordinary_pages.py tests/mail/test_ordinary_links.py $(ARGS); \
 		status=$$?; $(BIN)/python tools/build_speedups.py; exit $$status
 
 screenshots: $(VENV)/dev.ready ## Take every page in light and dark into build/screenshots (needs Chromium)

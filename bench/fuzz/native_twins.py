@@ -1,6 +1,7 @@
 """The native functions beside their Python twins, for any bytes: whatever they are given, both must say the same."""
 
 from collections.abc import Callable, Iterator
+from typing import cast
 
 from gatepost.checks import phrases, triggers
 from gatepost.checks.sender import sending_host
@@ -32,6 +33,11 @@ def compare_native(data: bytes) -> object:
 def compare_native_texts(data: bytes) -> object:
     """Give any text to the native functions that read text and pages, and to their twins."""
     return _compare(data, _pair_texts)
+
+
+def compare_native_links(data: bytes) -> object:
+    """Give any text to the native search for links, and its words to what makes links, and to their twins."""
+    return _compare(data, _pair_links)
 
 
 def _compare(data: bytes, pair: Callable[[bytes], Iterator[Pair]]) -> object:
@@ -103,6 +109,44 @@ def _pair_texts(data: bytes) -> Iterator[Pair]:
     flat = data.decode("ascii", "replace").encode("ascii", "replace").decode("ascii")
     yield "link_words", native.link_words(flat, links._ENDINGS_WITH_PATH), links.find_link_words(flat)  # noqa: SLF001
     yield "fold_ascii", native.fold_ascii(flat), phrases.fold_plain(flat)
+
+
+def _pair_links(data: bytes) -> Iterator[Pair]:
+    for text in (data.decode("utf-8", "replace"), data.decode("latin-1"), data.decode("ascii", "ignore")):
+        yield "find_targets", list(links.find_targets(text)), list(links.find_any_targets(text))
+        some = text.split()[:MOST_WORDS]
+        targets = [*some, *(f"http://{word}" for word in some), *(f"https://a.example/{word}" for word in some)]
+        targets += [f"http://{word}.example/?{line}" for word, line in zip(some, text.split("\n"), strict=False)]
+        yield "make_links", describe_links(targets), describe_links(targets, is_twin=True)
+
+
+def describe_links(targets: list[str], *, is_twin: bool = False) -> list[object]:
+    """Return what is kept of links that are written in a text and of those of a page's events, made natively or each by
+    itself."""
+    found = links.Links()
+
+    def add_event(event: links.Event) -> None:
+        kind, target, shown, is_hidden = event
+        if kind != "comment":
+            found.add(target, "2", cast("links.Source", kind), shown=shown, hidden=is_hidden)
+
+    events = [event for number, target in enumerate(targets) for event in make_events(target, number)]
+    if is_twin:
+        for target in targets:
+            found.add(target, "1", "text", shown=target)
+        for event in events:
+            add_event(event)
+    else:
+        found.add_written(targets, "1")
+        found.add_items(events, "2", add_event)
+    return [*found, len(found), found.is_whole]
+
+
+def make_events(target: str, number: int) -> Iterator[links.Event]:
+    """Yield events of a page that lead to a target."""
+    kinds: tuple[links.Source, ...] = ("html", "image", "css", "form")
+    yield kinds[number % 4], target, target[::-1] if number % 3 else "", number % 5 == 0
+    yield "comment", target, "", False
 
 
 def _pair_text(text: str) -> Iterator[Pair]:

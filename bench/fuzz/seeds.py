@@ -112,6 +112,18 @@ def native_texts() -> list[bytes]:
     return [*made(), *pages(), *messages()[:12]]
 
 
+def native_links() -> list[bytes]:
+    """Return texts with links as people and programs write them, and with what makes a link odd."""
+    made = lines(
+        LETTER,
+        "see <http://a.example/b?c=d#e>, (www2.a.com/x_(y)) or a.com, bit.ly/z; ann@a.com http://a.b-c.example:80/../d",
+        "hxxp://a[.]b h**ps[:]//c(dot)d mailto:a@b.com,c.org ftp://x.y HTTP://A.COM?b=http%3A%2F%2Fc.d \\\\e.com\\f",
+        "a@b.c/ xn--a.com 0x7f.1 a..b/%2e/ a.com./b www.google.com/url?q=https://b.net a.com?u=aHR0cHM6Ly9iLm5ldA==",
+        "<URL:http://a.example/b\n c> http://\u4e2d.com/\uff0c www\u0663.a b.u\u212a/c http://a.com\u67e5 \u201ca.com",
+    )
+    return made()
+
+
 def saved_messages() -> list[bytes]:
     """Return messages as Outlook saves them, with a header section, bodies and an attachment."""
     header = "From: a@a.example\r\nSubject: x\r\nContent-Type: text/html;\r\n charset=utf-8\r\n\r\n"

@@ -35,6 +35,7 @@ typedef struct {
 #include "native/styles.c"
 #include "native/page.c"
 #include "native/mail.c"
+#include "native/links.c"
 #include "native/looks.c"
 #include "native/signs.c"
 #include "native/contents.c"
@@ -188,6 +189,10 @@ static PyMethodDef functions[] = {
      "transliterate(text, table, longer): the text with each character as a table says; or None."},
     {"fold_ascii", fold_ascii, METH_O, "fold_ascii(text): ASCII text as phrases are compared."},
     {"link_words", link_words, METH_VARARGS, "link_words(text, endings): start and end of words that may hold a link."},
+    {"find_targets", find_targets, METH_VARARGS,
+     "find_targets(text, endings, endings_with_path, match): the links that are written in a text; or None."},
+    {"make_links", make_links, METH_VARARGS,
+     "make_links(items, where, source, found, room, make, is_wrapping, read_odd): how many ordinary links were kept."},
     {"find_segments", find_segments, METH_VARARGS,
      "find_segments(source, limit, most): start and end of lines of dashes before a content field."},
     {"spelled_places", spelled_places, METH_O,

@@ -11,6 +11,7 @@ section 3.1), and rich text loses its control words.
 import re
 from collections import deque
 from html import unescape
+from itertools import islice
 
 from gatepost import kinds
 from gatepost.mail import links
@@ -243,14 +244,14 @@ class TextReader:
     def _add_written_links(self, text: str, where: str, notes: HtmlNotes) -> None:
         """Add the links of a plain text, the first of them and the last."""
         room = MAX_WRITTEN_LINKS - self._written
-        for number, target in enumerate(find_targets(text)):
-            if number >= room:
-                notes.note(kinds.LIMIT_TEXT_SIZE, f"{room} links read")
-                for each in deque(find_targets(text[-_LAST_TEXT:]) if room else (), _LAST_LINKS):
-                    self.links.add(each, where, "text", shown=each)
-                break
-            self._written += 1
-            self.links.add(target, where, "text", shown=target)
+        found = find_targets(text)
+        first = list(islice(found, room))
+        self._written += len(first)
+        self.links.add_written(first, where)
+        if next(found, None) is not None:
+            notes.note(kinds.LIMIT_TEXT_SIZE, f"{room} links read")
+            last = deque(find_targets(text[-_LAST_TEXT:]) if room else (), _LAST_LINKS)
+            self.links.add_written(list(last), where)
 
 
 def sample_text(content: bytes) -> bytes:

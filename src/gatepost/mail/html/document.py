@@ -55,7 +55,7 @@ from gatepost.mail.html.style import (
     parse_packed_style,
     parse_style,
 )
-from gatepost.mail.links import MAX_SHOWN, Links, Source, decode_base64_text
+from gatepost.mail.links import MAX_SHOWN, Event, Links, Source, decode_base64_text
 from gatepost.speedups import native
 from gatepost.urls import NO_URL, Url, parse_url
 
@@ -543,17 +543,20 @@ class HtmlPage(PageBuilder):
         self._shown, pieces, self._unshown, self.loose, reasons, events, self.nodes = found
         self.visible = [pieces]
         self.unseen = Counter({REASONS[reason]: count for reason, count in reasons})
-        for event, value, shown, is_hidden in events:
-            self.appearance = _UNSEEN if is_hidden else _SEEN
-            if event == "comment":
-                self.read_comment(value)
-            elif event == "style":
-                self.add_css(value)
-            elif event == "srcset":
-                _read_srcset(self, "", value, {})
-            else:
-                self.add_link(value, event, shown)
+        self._links.add_items(events, self._where, self._read_event)
         return True
+
+    def _read_event(self, event: Event) -> None:
+        kind, value, shown, is_hidden = event
+        self.appearance = _UNSEEN if is_hidden else _SEEN
+        if kind == "comment":
+            self.read_comment(value)
+        elif kind == "style":
+            self.add_css(value)
+        elif kind == "srcset":
+            _read_srcset(self, "", value, {})
+        else:
+            self.add_link(value, kind, shown)
 
     def _resolve_packed(self, tag: str, classes: str, identity: str, inline: str) -> PackedStyle | None:
         return pack_style(self._sheet.style(tag, classes, identity, inline))
