@@ -73,7 +73,7 @@ fuzz: $(VENV)/fuzz.ready ## Fuzz every reader of hostile bytes for hours (ARGS="
 sanitize: $(VENV)/dev.ready ## Test the native speedups with the address and undefined-behaviour sanitizers (needs gcc)
 	$(BIN)/python tools/build_speedups.py --sanitize
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
-		PYTHONMALLOC=malloc $(BIN)/python -m pytest -q tests/test_speedups.py tests/checks/test_native_signs.py tests/mail/test_ordinary.py \
+		PYTHONMALLOC=malloc $(BIN)/python -m pytest -q tests/test_speedups.py tests/checks/test_native_signs.py tests/checks/test_message_phrases.py tests/mail/test_ordinary.py \
 		tests/mail/html/test_ordinary_pages.py tests/mail/test_ordinary_links.py $(ARGS); \
 		status=$$?; $(BIN)/python tools/build_speedups.py; exit $$status
 

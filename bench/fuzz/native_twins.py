@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import cast
 
+import msgspec
+
 from gatepost.checks import phrases, triggers
 from gatepost.checks.sender import sending_host
 from gatepost.checks.text import advertising, fraud
@@ -15,7 +17,7 @@ from gatepost.mail.budget import ReadBudget
 from gatepost.mail.html import active, document, limits
 from gatepost.mail.html.active import HtmlNotes
 from gatepost.mail.html.document import HtmlPage
-from gatepost.mail.message import DRAWS, EMBEDS, IS_HTML, Field, Message, Part
+from gatepost.mail.message import DRAWS, EMBEDS, IS_HTML, Field, Message, Part, Text
 from gatepost.near_duplicates import RUN, find_smallest_hashes
 from gatepost.speedups import native
 from gatepost.textmodel import learnt, words
@@ -162,6 +164,7 @@ def _pair_text(text: str) -> Iterator[Pair]:
     row = native.feature_row(few, 40, few[:3])
     yield "feature_row", row, learnt.pack_row([*short, *few[:3]]) if row is not None else None
     yield "transliterate", phrases.fold(text), phrases.fold_any(text)
+    yield from _pair_phrases(text)
     yield "spelled_places", native.spelled_places(text), advertising.find_spelled_places(text)
     yield "has_long_run", native.has_long_run(text, 12), advertising.has_long_run(text, 12)
     folded = phrases.fold(text)
@@ -171,6 +174,16 @@ def _pair_text(text: str) -> Iterator[Pair]:
     yield "read_hop", sending_host.read_hop(text), sending_host.read_any_hop(text)
     pieces = text.split("\n")
     yield "edge_words", links.find_cut_words(pieces), links.find_cut_words_of(pieces)
+
+
+def _pair_phrases(text: str) -> Iterator[Pair]:
+    """The phrases of a message whose subject and texts, one of them a document, are pieces of a text."""
+    half = len(text) // 2
+    texts = (Text("1", "plain", text[:half], text[half:]), Text("2", "html", text[half:]), Text("3", "document", text))
+    message = Message(subject=text[:200], texts=texts)
+    found, twin = phrases.search_message(message), phrases.search_texts(phrases.SHIPPED, message)
+    yield "search_message", msgspec.structs.replace(found, signs=None), twin
+    yield "its signs", triggers.find_text_signs(twin.text, message) & ~(found.signs or 0), 0
 
 
 def _pair_words(text: str) -> Iterator[Pair]:

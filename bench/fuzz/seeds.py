@@ -105,6 +105,8 @@ def native_texts() -> list[bytes]:
     made = lines(
         "call (8o5) 5s5-0100 or eight zero five, five five five, zero one zero zero",
         "v.i.a.g.r.a f r e e p i l l s e-mail E-MAIL \U0001d400\u0430\u200b\u00ad caf\u00e9 Stra\u00dfe \u4e2d\u6587",
+        "ver\u00adify your acc\u200bount \u062d\u0650\u0633\u0627\u0628\u0643 \u9a8c\u8bc1\u60a8\u7684\u8d26\u6237",
+        "> click here\n   > e\u0301 \U0001f4b0\n| wallet",
         'On Monday Ann wrote:\n> quoted\n-- \nAnn <ann@a.example>, "Bob, B." <b@b.example>; www.x.example/a',
         "from unknown (HELO a.example) (192.0.2.1) by mx.b.example (8.15/8.15) with SMTP for <ann@b.example>; Tue",
         "<script>a</script><SVG ><iframe src=a><p class=\"x\" style='a'>&lt;script onload=expression(a)</p><math>",

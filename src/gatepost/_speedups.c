@@ -38,6 +38,7 @@ typedef struct {
 #include "native/links.c"
 #include "native/looks.c"
 #include "native/signs.c"
+#include "native/message_phrases.c"
 #include "native/contents.c"
 #include "native/flat.c"
 #include "native/hops.c"
@@ -63,6 +64,8 @@ static PyType_Spec row_table_spec = {
 
 static PyMethodDef phrase_index_methods[] = {
     {"find", (PyCFunction)PhraseIndex_find, METH_O, NULL},
+    {"search_message", (PyCFunction)PhraseIndex_search_message, METH_VARARGS,
+     "search_message(names, subject, texts, table, longer, fold): a message's text, folded, its phrases and its signs."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -136,7 +139,8 @@ static int execute(PyObject *module)
     fill_mark_starts();
     fill_base64_values();
     fill_page_names();
-    if (intern_attributes() < 0 || intern_names() < 0 || intern_page_names() < 0 || intern_flat_attributes() < 0)
+    if (intern_attributes() < 0 || intern_names() < 0 || intern_page_names() < 0 || intern_flat_attributes() < 0
+        || intern_text_attributes() < 0)
         return -1;
     PyType_Spec *specs[] = {&word_array_spec, &row_table_spec, &phrase_index_spec, &concept_index_spec};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
@@ -210,8 +214,6 @@ static PyMethodDef functions[] = {
     {"has_long_run", has_long_run, METH_VARARGS, "has_long_run(text, least): so many small letters and blanks in a row."},
     {"page_signs", page_signs, METH_O,
      "page_signs(source): whether a page has a script, or an element that is not written out as it was read."},
-    {"text_signs", text_signs, METH_VARARGS,
-     "text_signs(folded, subject, shown, hidden): what of a message's texts checks may find something in."},
     {"url_signs", url_signs, METH_O, "url_signs(links): what of the URLs of links checks may find something in."},
     {"may_spell_number", may_spell_number, METH_O,
      "may_spell_number(text): whether a folded text may hold a telephone number that is written for people only."},

@@ -8,7 +8,7 @@ from gatepost import speedups
 from gatepost.checks import phrases, triggers
 from gatepost.checks.links import urls
 from gatepost.findings import Reading
-from gatepost.mail.message import Link, Message
+from gatepost.mail.message import Link, Message, Text
 
 native = speedups.native
 pytestmark = pytest.mark.skipif(native is None, reason="not run: the native speedups were not built here")
@@ -26,9 +26,12 @@ PIECES = st.sampled_from((*WORDS.split("|"), "|", "abcdefg hij " * 13, "àbc dé
 @given(st.lists(PIECES, max_size=14), PIECES, st.lists(st.lists(PIECES, max_size=5), max_size=2))
 def test_no_sign_of_texts_is_missing(folded: list[str], subject: str, hidden: list[list[str]]) -> None:
     """The native form may set a sign without need, and must set each that its twin sets."""
-    text = "".join(folded)
-    given_to = (phrases.fold(text), subject, [text], ["".join(pieces) for pieces in hidden])
-    assert not triggers.find_text_signs(*given_to) & ~native.text_signs(*given_to)
+    hides = ["".join(pieces) for pieces in hidden] or [""]
+    texts = (Text("1", "plain", "".join(folded), hides[0]), *(Text("2", "plain", "", text) for text in hides[1:]))
+    message = Message(subject=subject, texts=texts)
+    found = phrases.search_message(message)
+    assert found.signs is not None
+    assert not triggers.find_text_signs(found.text, message) & ~found.signs
 
 
 @pytest.mark.parametrize(
@@ -40,12 +43,16 @@ def test_no_sign_of_texts_is_missing(folded: list[str], subject: str, hidden: li
         ("Hello +$1,989", 2),
         ("wins 2.4 million euros", 4),
         ("ring 8o5-5s5-0100", 8),
+        ("my Wallet", 16),
         ("ring 805-555-0100, or 805-555-0101", 0),
     ],
 )
 def test_signs_of_texts(text: str, signs: int) -> None:
-    for look in (native.text_signs, triggers.find_text_signs):
-        assert look(text.lower(), "", [text], []) == signs
+    message = Message(texts=(Text("1", "plain", text),))
+    found = phrases.search_message(message)
+    assert found.signs == triggers.find_text_signs(found.text, message) == signs
+    attached = Message(texts=(Text("1", "plain", text, attached=True),))
+    assert phrases.search_message(attached).signs == triggers.find_text_signs(found.text, attached) == signs & ~2
 
 
 URLS = st.sampled_from(

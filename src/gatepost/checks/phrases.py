@@ -32,6 +32,8 @@ from gatepost.mail.message import Message, Text
 from gatepost.names import remove_accents
 from gatepost.speedups import native, read_native
 
+# `message_phrases.c` has the same: of the subject, and of all texts of one sort together.
+MAX_SUBJECT = 1_000
 MAX_CHARS = 60_000
 MAX_EXPANDED = 5_000
 SHORT = 4
@@ -40,6 +42,7 @@ SHORTEST = 3
 
 # Accents, the vowel signs of Arabic, and what nobody sees.
 _MARKS = re.compile(r"[\u0300-\u036f\u0640\u064b-\u0655\u0670\u200b-\u200f\u2060\u00ad\ufeff]+")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 # Letters with a stroke or without a dot have no accent that could be taken off, and many people write them plain.
 _STRUCK = str.maketrans("ıłŁđĐøØ", "illddoo")
 _HAS_STRUCK = re.compile("[ıłŁđĐøØ]")
@@ -197,6 +200,17 @@ class Phrasebook:
         self._by_word = [[_make_phrase(phrases[number], *how) for number, how in known[word]] for word in words]
         self._search = ahocorasick_rs.AhoCorasick(words) if words else None
 
+    def search_natively(self, message: Message) -> "Phrases | None":
+        """Return the phrases of a message and the signs of its texts, all in one call; None where the native index is
+        not there, or has not all words."""
+        if self._native is None or self._search is not None:
+            return None
+        text, subject_length, own, documents, cues, themes, in_subject, places, signs = self._native.search_message(
+            self._themes, message.subject, message.texts, *_FOLDED, _fold_beginning
+        )
+        length = _measure_letter(cues, subject_length + 4, own, documents) if documents else max(own, default=0)
+        return Phrases(themes, in_subject, length, text, places, signs)
+
     def find(self, text: str) -> Iterator[Cue]:
         """Yield every phrase in a folded text, as often as it stands there."""
         if self._native is not None:
@@ -205,7 +219,9 @@ class Phrasebook:
         if self._search is None:
             return
         reverse = ""
-        for index, start, end in self._search.find_matches_as_indexes(text, overlapping=True):
+        # Lone surrogates have no UTF-8, are no letters and stand in no phrase, as the character for what is not known.
+        searched = text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+        for index, start, end in self._search.find_matches_as_indexes(searched, overlapping=True):
             for phrase in self._by_word[index]:
                 first = start + phrase.skip
                 if not _may_stand(phrase, text, first, end):
@@ -452,13 +468,15 @@ _QUOTE_MARK = re.compile(r"\n[ \t]{0,4}[>|]")
 class Phrases(msgspec.Struct, frozen=True):
     """The phrases of a message by theme, each once, in the order in which they stand. `in_subject` are the themes of
     the subject, `text` is everything that was read, folded. `length` is the number of characters of the longest text,
-    or that of a document which has more of the phrases; `places` are where the phrases of a theme begin in the text."""
+    or that of a document which has more of the phrases; `places` are where the phrases of a theme begin in the text.
+    `signs` are what the native search saw of the texts beside phrases (see `find_text_signs` in `triggers.py`)."""
 
     themes: dict[str, tuple[str, ...]] = {}
     in_subject: frozenset[str] = frozenset()
     length: int = 0
     text: str = ""
     places: dict[str, list[int]] = {}
+    signs: int | None = None
 
     def of(self, *themes: str) -> tuple[str, ...]:
         """Return the phrases of these themes."""
@@ -542,7 +560,7 @@ def _pack_shipped() -> PackedBook:
     return pack_book(_compile_shipped())
 
 
-_BOOK = _load_shipped()
+SHIPPED = _load_shipped()
 
 
 def _fold_contact_word(word: str) -> str:
@@ -588,14 +606,20 @@ def _search(reading: Reading) -> Phrases:
 
 def search_message(message: Message) -> Phrases:
     """Return the phrases of a message that nobody has searched yet."""
-    subject = fold(message.subject[:1000])
+    return SHIPPED.search_natively(message) or search_texts(SHIPPED, message)
+
+
+def search_texts(book: Phrasebook, message: Message) -> Phrases:
+    """The Python twin of `search_message` in `message_phrases.c`, without its signs."""
+    subject = fold(message.subject[:MAX_SUBJECT])
     own = _fold_texts(text for text in message.texts if text.form != "document")
     documents = _fold_texts(text for text in message.texts if text.form == "document")
     text = f" {subject} \n {' '.join([*own, *documents])} "
-    cues = sorted(_BOOK.find(text), key=lambda cue: cue.start)
+    cues = sorted(book.find(text), key=lambda cue: cue.start)
     length = max(map(len, own), default=0)
     if documents:
-        length = _measure_letter(cues, len(subject) + 4, own, documents)
+        lengths = list(map(len, own)), list(map(len, documents))
+        length = _measure_letter([(cue.start, cue.words) for cue in cues], len(subject) + 4, *lengths)
     return _gather(cues, len(subject), length, text)
 
 
@@ -621,17 +645,17 @@ def _gather(cues: Iterable[Cue], subject_length: int, length: int, text: str) ->
     return Phrases(found, frozenset(in_subject), length, text, places)
 
 
-def _measure_letter(cues: list[Cue], start: int, own: list[str], documents: list[str]) -> int:
-    """Return the length of the mail's own text, or of the document that has more phrases than it; `start` is where the
-    first text begins in what was searched."""
-    start += sum(len(text) + 1 for text in own)
-    most, length = len({cue.words for cue in cues if cue.start < start}), max(map(len, own), default=0)
-    for text in documents:
-        count = len({cue.words for cue in cues if start <= cue.start < start + len(text)})
+def _measure_letter(cues: list[tuple[int, str]], start: int, own: list[int], documents: list[int]) -> int:
+    """Return the length of the mail's own text, or of the document that has more phrases than it, from the lengths of
+    all, and from where each phrase begins; `start` is where the first text begins in what was searched."""
+    start += sum(own) + len(own)
+    most, found = len({words for place, words in cues if place < start}), max(own, default=0)
+    for length in documents:
+        count = len({words for place, words in cues if start <= place < start + length})
         if count > most:
-            most, length = count, len(text)
-        start += len(text) + 1
-    return length
+            most, found = count, length
+        start += length + 1
+    return found
 
 
 def _fold_texts(texts: Iterable[Text]) -> list[str]:
@@ -639,11 +663,17 @@ def _fold_texts(texts: Iterable[Text]) -> list[str]:
     found: dict[str, None] = {}
     room = MAX_CHARS
     for text in islice(texts, MAX_TEXTS):
-        plain = text.visible[:room]
-        if "\n>" in plain or plain.startswith((">", "|")):
-            plain = _QUOTE_MARK.sub("\n", f"\n{plain}")[1:]
-        found.setdefault(fold(plain))
-        room -= len(plain)
+        folded, length = _fold_beginning(text.visible, room, True)
+        found.setdefault(folded)
+        room -= length
         if room <= 0:
             break
     return list(found)
+
+
+def _fold_beginning(text: str, most: int, can_quote: bool) -> tuple[str, int]:
+    """Return so many characters of a text, folded and without marks of quotes, and how many they were before."""
+    plain = text[:most]
+    if can_quote and ("\n>" in plain or plain.startswith((">", "|"))):
+        plain = _QUOTE_MARK.sub("\n", f"\n{plain}")[1:]
+    return fold(plain), len(plain)

@@ -50,7 +50,7 @@ from gatepost.checks.text.learned import MANY_RECIPIENTS
 from gatepost.checks.text.lures import MAX_NAMED, MAX_PLANTED_TEXT, SHORTEST_PLANTED, begins_with_sum
 from gatepost.findings import SIGNS, THEME_SIGN, Check, Reading
 from gatepost.kinds import Finding
-from gatepost.mail.message import Field, Link
+from gatepost.mail.message import Field, Link, Message
 from gatepost.names import MAX_DOMAIN, Address, keep_answers, normal_domain, org_domain
 from gatepost.speedups import native
 
@@ -419,24 +419,18 @@ def _look_at_text(reading: Reading) -> int:
     phrases = find_phrases(reading)
     for theme in phrases.themes:
         bits |= _THEME_BITS[theme]
-    if "wallet" in phrases.text:
-        bits |= WALLET
-    shown: list[str] = []
-    hidden: list[str] = []
-    for number, text in enumerate(reading.message.texts[:GTUBE_TEXTS]):
+    for text in reading.message.texts[:GTUBE_TEXTS]:
         if GTUBE in text.visible:
             bits |= TEST_TEXT
-        if number < MAX_TEXTS and not text.attached:
-            shown.append(text.visible)
-            if text.hidden:
-                hidden.append(text.hidden)
-    signs = (native.text_signs if native else find_text_signs)(phrases.text, reading.message.subject, shown, hidden)
+    signs = find_text_signs(phrases.text, reading.message) if phrases.signs is None else phrases.signs
     if signs & 1:
         bits |= EVASIVE
     if signs & 2 and reading.links:
         bits |= PLANTED_SUM
     if signs & 8:
         bits |= ODD_NUMBER
+    if signs & 16:
+        bits |= WALLET
     # Who writes the letter is sooner told than what it says, but known already where it is asked.
     if (signs & 4 or "opening" in phrases.themes) and (reading.message.reply_to or _has_free_mailbox(reading)):
         bits |= OPENING
@@ -448,13 +442,17 @@ def _has_free_mailbox(reading: Reading) -> bool:
     return len(senders) != 1 or is_freemail(normal_domain(senders[0].domain))
 
 
-def find_text_signs(folded: str, subject: str, shown: list[str], hidden: list[str]) -> int:
-    """The Python twin of `text_signs` in `_speedups.c`: text that evades filters (1), a sum where a text begins (2), a
-    large sum (4), a number for people only (8). The native form may set one without need."""
-    signs = 1 if may_evade(folded, subject, shown, hidden) else 0
+def find_text_signs(folded: str, message: Message) -> int:
+    """The Python twin of `look_at_texts` in `message_phrases.c`: text that evades filters (1), a sum where a text
+    begins (2), a large sum (4), a number for people only (8), the word for a wallet (16). The native form may set one
+    without need."""
+    texts = [text for text in message.texts[:MAX_TEXTS] if not text.attached]
+    shown, hidden = [text.visible for text in texts], [text.hidden for text in texts if text.hidden]
+    signs = 1 if may_evade(folded, message.subject, shown, hidden) else 0
     signs |= 2 if any(begins_with_sum(text[:MAX_PLANTED_TEXT].lower()) for text in shown) else 0
     signs |= 4 if find_large_sum(folded[:MAX_OPENING_TEXT]) else 0
-    return signs | (8 if has_odd_number(folded, shown) else 0)
+    signs |= 8 if has_odd_number(folded, shown) else 0
+    return signs | (16 if "wallet" in folded else 0)
 
 
 def _look_at_files(reading: Reading) -> int:

@@ -28,6 +28,9 @@ typedef struct {
     PyObject **features;
 } ConceptIndex;
 
+#define LEVELS 3
+#define BATCH 32
+
 static const size_t TERM_PREFIXES[LEVELS] = {2, 4, 8};
 
 static int level_of_term(size_t size)

@@ -197,8 +197,11 @@ static int is_digit_word(const unsigned char *bytes, Py_ssize_t room)
     static const char *const words[] = {"zero", "oh",    "one",   "two",  "three",  "four",  "five",
                                         "six",  "seven", "eight", "nine", "triple", "double"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        /* Nearly all words end here: their length is not worth a look before. */
+        if (bytes[0] != (unsigned char)words[i][0])
+            continue;
         size_t length = strlen(words[i]);
-        if (bytes[0] == (unsigned char)words[i][0] && (size_t)room >= length && !memcmp(bytes, words[i], length))
+        if ((size_t)room >= length && !memcmp(bytes, words[i], length))
             return 1;
     }
     return 0;

@@ -12,22 +12,25 @@ typedef struct {
     uint8_t unused[4];
 } Phrase;
 
-/* Words by which a phrase is known. */
+/* Words by which a phrase is known. `first` are their first eight bytes, or all and then zeros. */
 typedef struct {
-    int32_t next, phrase;
+    uint64_t first;
+    int32_t phrase;
     uint32_t start;
     uint16_t size;
     uint8_t skip, is_open;
+    uint8_t unused[4];
 } PhraseWord;
 
-#define LEVELS 3
+#define PHRASE_LEVELS 4
 #define SEEN_BITS 18
 #define SEEN_WORDS (1 << (SEEN_BITS - 6))
 
-/* The first bytes of an index: how many of each there are. Then come, without gaps: a bit for each hash of first bytes
-   that there is, and one for those of words that may stand inside of another word; phrases, words, the first word of
-   each hash, rests, letters of words, choices. A rest has the number of its slots, and whether it ends with a word; each
-   slot the number of its alternatives; each of those its place among the choices and its size. */
+/* The first bytes of an index: how many of each there are. Then come, without gaps: two bits for each hash of first bytes
+   that there is, and one for those of words that may stand inside of another word; phrases; words, those of one hash
+   behind each other and in their order; where the words of each hash begin, and where the last ones end; rests, letters of
+   words, choices. A rest has the number of its slots, and whether it ends with a word; each slot the number of its
+   alternatives; each of those its place among the choices and its size. */
 typedef struct {
     uint32_t phrases, words, heads, rests, letters, choices;
 } PhraseCounts;
@@ -36,34 +39,75 @@ typedef struct {
     PyObject_HEAD
     PyObject *packed;
     PhraseCounts counts;
-    /* Words are told apart by their first bytes: three, four, or eight. `inside` has the hashes of three. */
+    /* Words are told apart by their first bytes: three, five, six, or eight. `inside` has the hashes of three. */
     const uint64_t *seen, *inside;
     const Phrase *phrases;
     const PhraseWord *words;
-    const int32_t *heads, *rests;
+    const uint32_t *heads;
+    const int32_t *rests;
     const unsigned char *letters, *choices;
     uint32_t mask;
 } PhraseIndex;
 
-static const size_t PREFIXES[LEVELS] = {3, 4, 8};
+static const size_t PREFIXES[PHRASE_LEVELS] = {3, 5, 6, 8};
 
 static int level_of(size_t length)
 {
-    return length >= PREFIXES[2] ? 2 : length >= PREFIXES[1];
+    return length >= PREFIXES[3] ? 3 : length >= PREFIXES[2] ? 2 : length >= PREFIXES[1];
 }
 
-/* The first bytes as one number; there are at least so many. */
+/* The first bytes as one number, of eight bytes at most; there are at least so many. */
 static uint64_t prefix_of(const unsigned char *text, size_t size)
 {
     uint64_t prefix = 0;
-    for (size_t i = 0; i < size; i++)
+    for (size_t i = 0; i < size && i < 8; i++)
         prefix |= (uint64_t)text[i] << (8 * i);
     return prefix;
 }
 
+/* The same for eight, which are there: a loop over bytes would cost more than all that is done with them. */
+static uint64_t eight_of(const unsigned char *text)
+{
+    uint64_t prefix;
+    memcpy(&prefix, text, sizeof prefix);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    prefix = __builtin_bswap64(prefix);
+#endif
+    return prefix;
+}
+
+/* So many bytes of a prefix. */
+static uint64_t cut_prefix(uint64_t prefix, size_t size)
+{
+    return size >= 8 ? prefix : prefix & (((uint64_t)1 << (8 * size)) - 1);
+}
+
+static uint64_t mix_prefix(uint64_t prefix)
+{
+    return prefix * 0x9E3779B97F4A7C15u;
+}
+
+/* The hash of first bytes, of as many bits as there are bits to set. */
 static uint32_t hash_prefix(uint64_t prefix)
 {
-    return (uint32_t)(prefix * 0x9E3779B97F4A7C15u >> (64 - SEEN_BITS));
+    return (uint32_t)(mix_prefix(prefix) >> (64 - SEEN_BITS));
+}
+
+/* Of a mixed prefix: the number of its chain, its word of `seen`, and its two bits there. One bit alone would let three
+   times as many places pass. */
+static uint32_t chain_of(uint64_t mixed, uint32_t mask)
+{
+    return (uint32_t)(mixed >> 40) & mask;
+}
+
+static size_t seen_word_of(uint64_t mixed)
+{
+    return mixed >> (64 - SEEN_BITS + 6);
+}
+
+static uint64_t seen_bits_of(uint64_t mixed)
+{
+    return (uint64_t)1 << (mixed >> 46 & 63) | (uint64_t)1 << (mixed >> 40 & 63);
 }
 
 /* ---------------------------------------------------------------- making an index */
@@ -216,7 +260,8 @@ static int add_known_word(Parts *parts, PyObject *entry, Py_ssize_t phrases)
         PyErr_SetString(PyExc_ValueError, "a word has at least three bytes, skips a blank or nothing, and is of a phrase");
         return -1;
     }
-    *word = (PhraseWord){-1, phrase, (uint32_t)start, (uint16_t)size, (uint8_t)skip, (uint8_t)is_open};
+    uint64_t first = prefix_of(parts->letters.bytes + start, (size_t)size);
+    *word = (PhraseWord){first, phrase, (uint32_t)start, (uint16_t)size, (uint8_t)skip, (uint8_t)is_open, {0}};
     return 0;
 }
 
@@ -238,45 +283,63 @@ static int may_stand_inside(const Phrase *phrase)
         && (!phrase->has_left || (phrase->left[0] & letters[0]) || (phrase->left[1] & letters[1]));
 }
 
-/* Chain the words by the hash of their first bytes: from the last to the first, so that those of one hash are in their
-   order. `seen` and `inside` stand one after the other. */
-static void chain_words(const Parts *parts, size_t count, int32_t *heads, uint32_t size, uint64_t *seen)
+static uint64_t mix_word(const PhraseWord *word)
 {
-    PhraseWord *words = (PhraseWord *)parts->words.bytes;
+    return mix_prefix(cut_prefix(word->first, PREFIXES[level_of(word->size)]));
+}
+
+/* Set the bits of all words. `seen` and `inside` stand one after the other. */
+static void mark_words(const Parts *parts, size_t count, uint64_t *seen)
+{
+    const PhraseWord *words = (const PhraseWord *)parts->words.bytes;
     const Phrase *phrases = (const Phrase *)parts->phrases.bytes;
-    memset(heads, 0xFF, (size_t)size * 4);
-    for (size_t i = count; i-- > 0;) {
-        const unsigned char *letters = parts->letters.bytes + words[i].start;
-        uint32_t hash = hash_prefix(prefix_of(letters, PREFIXES[level_of(words[i].size)]));
-        set_bit(seen, hash);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t mixed = mix_word(&words[i]);
+        seen[seen_word_of(mixed)] |= seen_bits_of(mixed);
         if (may_stand_inside(&phrases[words[i].phrase]))
-            set_bit(seen + SEEN_WORDS, hash_prefix(prefix_of(letters, PREFIXES[0])));
-        int32_t *head = &heads[hash & (size - 1)];
-        words[i].next = *head;
-        *head = (int32_t)i;
+            set_bit(seen + SEEN_WORDS, hash_prefix(cut_prefix(words[i].first, PREFIXES[0])));
     }
+}
+
+/* Put the words of each chain behind each other, in their order; `heads` has one number more than there are chains. */
+static void sort_words(const Parts *parts, size_t count, uint32_t *heads, uint32_t chains, PhraseWord *sorted)
+{
+    const PhraseWord *words = (const PhraseWord *)parts->words.bytes;
+    memset(heads, 0, ((size_t)chains + 1) * sizeof *heads);
+    for (size_t i = 0; i < count; i++)
+        heads[chain_of(mix_word(&words[i]), chains - 1) + 1]++;
+    for (uint32_t i = 0; i < chains; i++)
+        heads[i + 1] += heads[i];
+    for (size_t i = 0; i < count; i++)
+        sorted[heads[chain_of(mix_word(&words[i]), chains - 1)]++] = words[i];
+    /* Each number is now where its chain ends, which is where the next one begins. */
+    memmove(heads + 1, heads, (size_t)chains * sizeof *heads);
+    heads[0] = 0;
 }
 
 static PyObject *pack_parts(const Parts *parts)
 {
     size_t words = parts->words.size / sizeof(PhraseWord), seen = 2 * SEEN_WORDS * 8;
-    uint32_t heads = table_size(words) / 2;
+    uint32_t chains = table_size(words) / 2;
     PhraseCounts counts = {
-        (uint32_t)(parts->phrases.size / sizeof(Phrase)), (uint32_t)words,           heads,
+        (uint32_t)(parts->phrases.size / sizeof(Phrase)), (uint32_t)words,           chains,
         (uint32_t)(parts->rests.size / 4),                (uint32_t)parts->letters.size, (uint32_t)parts->choices.size,
     };
-    size_t chains = (size_t)heads * 4;
-    size_t total = sizeof counts + seen + parts->phrases.size + parts->words.size + chains + parts->rests.size
+    size_t heads = ((size_t)chains + 1) * 4;
+    size_t total = sizeof counts + seen + parts->phrases.size + parts->words.size + heads + parts->rests.size
         + parts->letters.size + parts->choices.size;
     uint64_t *bits = PyMem_Calloc(seen, 1);
-    int32_t *first = PyMem_Malloc(chains);
-    PyObject *packed = bits && first ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total) : NULL;
+    uint32_t *first = PyMem_Malloc(heads);
+    PhraseWord *sorted = PyMem_Malloc(parts->words.size + 1);
+    PyObject *packed = bits && first && sorted ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total) : NULL;
     if (packed) {
-        chain_words(parts, words, first, heads, bits);
+        mark_words(parts, words, bits);
+        sort_words(parts, words, first, chains, sorted);
         unsigned char *out = (unsigned char *)PyBytes_AS_STRING(packed);
         const Growing pieces[] = {
-            {(unsigned char *)&counts, sizeof counts, 0}, {(unsigned char *)bits, seen, 0}, parts->phrases, parts->words,
-            {(unsigned char *)first, chains, 0},          parts->rests,                     parts->letters, parts->choices,
+            {(unsigned char *)&counts, sizeof counts, 0},        {(unsigned char *)bits, seen, 0},  parts->phrases,
+            {(unsigned char *)sorted, parts->words.size, 0},     {(unsigned char *)first, heads, 0}, parts->rests,
+            parts->letters, parts->choices,
         };
         for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
             if (pieces[i].size)
@@ -288,6 +351,7 @@ static PyObject *pack_parts(const Parts *parts)
     }
     PyMem_Free(bits);
     PyMem_Free(first);
+    PyMem_Free(sorted);
     return packed;
 }
 
@@ -322,16 +386,14 @@ static int is_index_whole(const PhraseIndex *self)
             return 0;
     for (uint32_t i = 0; i < counts->words; i++) {
         const PhraseWord *word = &self->words[i];
-        int is_last = word->next == -1;
         if (word->phrase < 0 || (uint32_t)word->phrase >= counts->phrases || word->size < PREFIXES[0] || word->skip > 1
-            || (uint64_t)word->start + word->size > counts->letters
-            || (!is_last && (word->next <= (int32_t)i || (uint32_t)word->next >= counts->words)))
+            || (uint64_t)word->start + word->size > counts->letters)
             return 0;
     }
     for (size_t i = 0; i < counts->heads; i++)
-        if (self->heads[i] < -1 || (self->heads[i] >= 0 && (uint32_t)self->heads[i] >= counts->words))
+        if (self->heads[i] > self->heads[i + 1])
             return 0;
-    return 1;
+    return self->heads[counts->heads] <= counts->words;
 }
 
 /* Take an index from its bytes; -1 where they are none. */
@@ -345,7 +407,7 @@ static int take_index(PhraseIndex *self, PyObject *packed)
         memcpy(counts, bytes, sizeof *counts);
         const size_t sizes[] = {
             sizeof *counts, 2 * SEEN_WORDS * 8, counts->phrases * sizeof(Phrase),
-            counts->words * sizeof(PhraseWord), (size_t)counts->heads * 4, (size_t)counts->rests * 4,
+            counts->words * sizeof(PhraseWord), ((size_t)counts->heads + 1) * 4, (size_t)counts->rests * 4,
             counts->letters, counts->choices,
         };
         const unsigned char *starts[8];
@@ -358,7 +420,7 @@ static int take_index(PhraseIndex *self, PyObject *packed)
         self->inside = self->seen + SEEN_WORDS;
         self->phrases = (const Phrase *)starts[2];
         self->words = (const PhraseWord *)starts[3];
-        self->heads = (const int32_t *)starts[4];
+        self->heads = (const uint32_t *)starts[4];
         self->rests = (const int32_t *)starts[5];
         self->letters = starts[6];
         self->choices = starts[7];
@@ -566,184 +628,4 @@ static int stands_at(const PhraseIndex *self, const PhraseWord *word, const unsi
     *start = first;
     *end = stop;
     return 1;
-}
-
-/* ---------------------------------------------------------------- all places of a text */
-
-typedef struct {
-    size_t end, start, first, stop;
-    int32_t word;
-} Found;
-
-/* In the order in which Aho and Corasick's search ends, then in that of the words. */
-static int compare_found(const void *one, const void *other)
-{
-    const Found *a = one, *b = other;
-    if (a->end != b->end)
-        return a->end < b->end ? -1 : 1;
-    if (a->start != b->start)
-        return a->start < b->start ? -1 : 1;
-    return a->word < b->word ? -1 : a->word > b->word;
-}
-
-/* The places found so far. */
-typedef struct {
-    Found *items;
-    size_t count, room;
-} FoundList;
-
-/* Append what stands at one place whose first bytes have this hash; -1 where memory ran out. */
-static int look_at(const PhraseIndex *self, const unsigned char *text, size_t length, size_t at, int level,
-                   uint32_t hash, FoundList *found)
-{
-    for (int32_t i = self->heads[hash & self->mask]; i >= 0; i = self->words[i].next) {
-        const PhraseWord *word = &self->words[i];
-        if (word->size > length - at || level_of(word->size) != level || memcmp(text + at, self->letters + word->start, word->size))
-            continue;
-        size_t end = at + word->size, first = at + word->skip, stop = end;
-        if (!stands_at(self, word, text, length, &first, &stop))
-            continue;
-        if (found->count == found->room) {
-            size_t more = found->room ? found->room * 2 : 64;
-            Found *larger = more > MAX_ITEMS ? NULL : PyMem_Realloc(found->items, more * sizeof *found->items);
-            if (!larger)
-                return -1;
-            found->items = larger;
-            found->room = more;
-        }
-        found->items[found->count++] = (Found){end, at, first, stop, i};
-    }
-    return 0;
-}
-
-#define BATCH 32
-
-/* A place that begins like a phrase. */
-typedef struct {
-    size_t at;
-    uint32_t hash;
-    int level;
-} Candidate;
-
-/* Look at several places at once: what they are compared with is fetched for all of them before the first. */
-static int look_at_all(const PhraseIndex *self, const unsigned char *text, size_t length, const Candidate *places,
-                       int count, FoundList *found)
-{
-    int32_t heads[BATCH + LEVELS];
-    for (int i = 0; i < count; i++) {
-        heads[i] = self->heads[places[i].hash & self->mask];
-        if (heads[i] >= 0)
-            __builtin_prefetch(&self->words[heads[i]]);
-    }
-    for (int i = 0; i < count; i++)
-        if (heads[i] >= 0)
-            __builtin_prefetch(self->letters + self->words[heads[i]].start);
-    for (int i = 0; i < count; i++)
-        if (look_at(self, text, length, places[i].at, places[i].level, places[i].hash, found) < 0)
-            return -1;
-    return 0;
-}
-
-/* Add a place to those to look at, for each number of first bytes with which a phrase begins there: no branch that a
-   processor would guess wrong. */
-static int add_places(const PhraseIndex *self, size_t at, uint64_t prefix, int levels, Candidate *places, int count)
-{
-    static const uint64_t masks[LEVELS] = {0xFFFFFF, 0xFFFFFFFF, UINT64_MAX};
-    for (int level = 0; level < levels; level++) {
-        uint32_t hash = hash_prefix(prefix & masks[level]);
-        places[count] = (Candidate){at, hash, level};
-        count += has_bit(self->seen, hash);
-    }
-    return count;
-}
-
-/* Look at every place of a text; -1 where memory ran out. Few places begin like a phrase: the others cost three hashes,
-   and one inside of a word. */
-static int search_text(const PhraseIndex *self, const unsigned char *text, size_t length, FoundList *found)
-{
-    Candidate places[BATCH + LEVELS];
-    int count = 0, is_after_letter = 0;
-    for (size_t at = 0; at + PREFIXES[0] <= length; at++) {
-        size_t room = length - at;
-        uint64_t prefix = room >= PREFIXES[2] ? prefix_of(text + at, 8) : prefix_of(text + at, room);
-        int is_letter = is_word_character(text[at]), is_inside = is_after_letter && is_letter;
-        is_after_letter = is_letter;
-        if (is_inside && !has_bit(self->inside, hash_prefix(prefix & 0xFFFFFF)))
-            continue;
-        count = add_places(self, at, prefix, level_of(room) + 1, places, count);
-        if (count < BATCH)
-            continue;
-        if (look_at_all(self, text, length, places, count, found) < 0)
-            return -1;
-        count = 0;
-    }
-    return look_at_all(self, text, length, places, count, found);
-}
-
-/* Turn places in UTF-8 into places of characters. `counts` has, for each 64 bytes, how many characters begin before. */
-static size_t count_characters(const unsigned char *text, const uint32_t *counts, size_t at)
-{
-    size_t count = counts[at / 64];
-    for (size_t i = at / 64 * 64; i < at; i++)
-        count += !is_continuation(text[i]);
-    return count;
-}
-
-static int place_in_characters(const unsigned char *text, size_t length, FoundList *found)
-{
-    uint32_t *counts = PyMem_Malloc((length / 64 + 1) * sizeof *counts), count = 0;
-    if (!counts)
-        return -1;
-    for (size_t i = 0; i <= length; i++) {
-        if (i % 64 == 0)
-            counts[i / 64] = count;
-        count += i < length && !is_continuation(text[i]);
-    }
-    for (size_t i = 0; i < found->count; i++) {
-        found->items[i].first = count_characters(text, counts, found->items[i].first);
-        found->items[i].stop = count_characters(text, counts, found->items[i].stop);
-    }
-    PyMem_Free(counts);
-    return 0;
-}
-
-static PyObject *PhraseIndex_find(PhraseIndex *self, PyObject *text)
-{
-    if (!PyUnicode_Check(text)) {
-        PyErr_SetString(PyExc_TypeError, "the text must be a str");
-        return NULL;
-    }
-    size_t length = (size_t)PyUnicode_GET_LENGTH(text);
-    unsigned char *copy = NULL;
-    if (!PyUnicode_IS_ASCII(text)) {
-        copy = length > MAX_ITEMS ? NULL : PyMem_Malloc(room_for(text) + 1);
-        if (!copy)
-            return PyErr_NoMemory();
-        length = write_text(copy, text);
-    }
-    const unsigned char *bytes = copy ? copy : PyUnicode_1BYTE_DATA(text);
-    FoundList found = {NULL, 0, 0};
-    int failed = search_text(self, bytes, length, &found);
-    if (!failed && found.count > 1)
-        qsort(found.items, found.count, sizeof *found.items, compare_found);
-    if (!failed && copy && found.count)
-        failed = place_in_characters(copy, length, &found);
-    PyMem_Free(copy);
-    if (failed) {
-        PyMem_Free(found.items);
-        return PyErr_NoMemory();
-    }
-    PyObject *result = PyList_New((Py_ssize_t)found.count);
-    for (size_t i = 0; result && i < found.count; i++) {
-        const Found *place = &found.items[i];
-        PyObject *each = Py_BuildValue("(inn)", self->words[place->word].phrase, (Py_ssize_t)place->first,
-                                       (Py_ssize_t)place->stop);
-        if (!each) {
-            Py_CLEAR(result);
-            break;
-        }
-        PyList_SET_ITEM(result, (Py_ssize_t)i, each);
-    }
-    PyMem_Free(found.items);
-    return result;
 }

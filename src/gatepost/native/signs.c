@@ -100,39 +100,43 @@ static int in_sum(unsigned char c)
     return is_number(c) || c == '.' || c == ',' || c == ' ';
 }
 
-static int begins(const unsigned char *text, Py_ssize_t room, const char *word)
+/* Whether a sign or word of money stands anywhere in a folded text. */
+static int names_money(const unsigned char *text, size_t size)
 {
-    size_t size = strlen(word);
-    return (size_t)room >= size && !memcmp(text, word, size);
+    static const char *const words[] = {"$", "usd", "eur", "gbp", "dol", "pound"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (memmem(text, size, words[i], strlen(words[i])))
+            return 1;
+    for (size_t at = 0; at < size; at++)
+        if (text[at] >= MONEY)
+            return 1;
+    return 0;
 }
 
 /* Whether a folded text may name a hundred thousand or more: three digits and three others, or digits before the word for
    a million, and a sign or word of money anywhere. */
 static int may_name_large_sum(const unsigned char *text, Py_ssize_t size)
 {
-    int has_number = 0, has_money = 0;
     Py_ssize_t digits = 0, group = 0;
-    for (Py_ssize_t at = 0; at < size && !(has_number && has_money); at++) {
+    for (Py_ssize_t at = 0; at < size; at++) {
         unsigned char c = text[at];
-        Py_ssize_t room = size - at;
+        int has_number = 0;
         if (is_number(c)) {
             digits++;
-            has_number |= group && digits >= 3;
-            continue;
-        }
-        if (digits) {
+            has_number = group && digits >= 3;
+        } else if (digits) {
             group = digits >= 3 && (c == '.' || c == ',' || c == ' ');
             Py_ssize_t next = at + (c == ' ');
-            has_number |= next < size && (text[next] == 'm' || text[next] == 'b');
+            has_number = next < size && (text[next] == 'm' || text[next] == 'b');
             digits = 0;
         } else {
             group = 0;
         }
-        has_money |= c == '$' || c >= MONEY || (c == 'u' && begins(text + at, room, "usd"))
-            || (c == 'e' && begins(text + at, room, "eur")) || (c == 'g' && begins(text + at, room, "gbp"))
-            || (c == 'd' && begins(text + at, room, "dol")) || (c == 'p' && begins(text + at, room, "pound"));
+        /* Most texts have no such number, and are not searched for money. */
+        if (has_number)
+            return names_money(text, (size_t)size);
     }
-    return has_number && has_money;
+    return 0;
 }
 
 /* Whether a folded text may hold a number that is written for people only: among ten characters that are, or look like,
@@ -262,37 +266,25 @@ static int look_at_folded(PyObject *text)
     return found;
 }
 
-/* text_signs(folded, subject, shown, hidden): the signs of a message's texts: all of them folded, the subject, and the
-   texts as they are shown and hidden. */
-static PyObject *text_signs(PyObject *self, PyObject *args)
+/* The signs of one text that is hidden. */
+static int look_at_hidden(PyObject *text)
 {
-    PyObject *folded, *subject, *shown, *hidden;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "UUO!O!", &folded, &subject, &PyList_Type, &shown, &PyList_Type, &hidden))
-        return NULL;
-    if (!are_strings(shown) || !are_strings(hidden)) {
-        PyErr_SetString(PyExc_TypeError, "texts are strings");
-        return NULL;
+    Py_ssize_t length = PyUnicode_GET_LENGTH(text);
+    return has_run(text, 0, length < MOST_TAIL ? length : MOST_TAIL) ? EVASIVE : 0;
+}
+
+static int look_at_subject(PyObject *subject)
+{
+    if (PyUnicode_IS_ASCII(subject))
+        return 0;
+    int kind = PyUnicode_KIND(subject);
+    const void *data = PyUnicode_DATA(subject);
+    for (Py_ssize_t i = 0; i < PyUnicode_GET_LENGTH(subject); i++) {
+        Py_UCS4 c = PyUnicode_READ(kind, data, i);
+        if (c >= 0x370 && c <= 0x52F)
+            return EVASIVE;
     }
-    int found = look_at_folded(folded);
-    for (Py_ssize_t i = 0; found >= 0 && i < PyList_GET_SIZE(shown); i++) {
-        int more = look_at_shown(PyList_GET_ITEM(shown, i));
-        found = more < 0 ? -1 : found | more;
-    }
-    for (Py_ssize_t i = 0; found >= 0 && i < PyList_GET_SIZE(hidden); i++) {
-        PyObject *text = PyList_GET_ITEM(hidden, i);
-        Py_ssize_t length = PyUnicode_GET_LENGTH(text);
-        found |= has_run(text, 0, length < MOST_TAIL ? length : MOST_TAIL) ? EVASIVE : 0;
-    }
-    if (found >= 0 && !PyUnicode_IS_ASCII(subject)) {
-        int kind = PyUnicode_KIND(subject);
-        const void *data = PyUnicode_DATA(subject);
-        for (Py_ssize_t i = 0; i < PyUnicode_GET_LENGTH(subject); i++) {
-            Py_UCS4 c = PyUnicode_READ(kind, data, i);
-            found |= c >= 0x370 && c <= 0x52F ? EVASIVE : 0;
-        }
-    }
-    return found < 0 ? NULL : PyLong_FromLong(found);
+    return 0;
 }
 
 /* ---------------------------------------------------------------- URLs */
