@@ -43,7 +43,14 @@ from gatepost.mail.message import DRAWS, EMBEDS, IS_HTML, Field, Message, Part
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import RUN, find_smallest_hashes
 from gatepost.textmodel import concepts, learnt, words
-from gatepost.textmodel.features import Features, extract_features, normalise_word
+from gatepost.textmodel.features import (
+    STEM_SIZE,
+    Features,
+    extract_features,
+    name_themes,
+    normalise_word,
+    see_as_foreign,
+)
 from gatepost.textmodel.model import MARK_SCALE, MAX_SHOWN, WINDOW, RowTable, load_shipped_model
 from gatepost.textmodel.words import MAX_CHARS
 
@@ -178,11 +185,14 @@ def test_the_same_of_word_arrays(
     assert ours.smallest_hashes(RUN, 8, 5) == twin.smallest_hashes(RUN, 8, 5)
     assert learnt.make_message_row(Message(), ours, marks) == learnt.make_message_row(Message(), twin, marks)
     known = tuple(sorted({*body[::2], *(f"s:{word}" for word in subject[::2]), *marks[::2], "free", "c:account"}))
+    known = (*known, *(f"t:{word[:STEM_SIZE]}" for word in dict.fromkeys(body[::2])))
     weights = np.ones((len(known), 3), np.float32)
     tables = [made(known, np.array([], np.int64), weights) for made in (native.RowTable, RowTable)]
     read = (marks, normalise_word, concepts.load_index().index, 20, 600, 60, 4)
-    for mine, other in zip(tables[0].read(ours, *read)[:2], tables[1].read(twin, *read)[:2], strict=True):
-        assert sorted(np.frombuffer(mine, np.int32)) == sorted(np.frombuffer(other, np.int32))
+    for stem in (0, STEM_SIZE):
+        found = zip(tables[0].read(ours, *read, stem)[:2], tables[1].read(twin, *read, stem)[:2], strict=True)
+        for mine, other in found:
+            assert sorted(np.frombuffer(mine, np.int32)) == sorted(np.frombuffer(other, np.int32))
 
 
 @given(st.text("aZ9 _$€£%!.-\né\u0301\u0661²中\U0001d400\ud800", max_size=40))
@@ -422,6 +432,8 @@ def test_hops_in_ascii_are_read_natively() -> None:
         (lambda: _table().read(native.WordArray([], [], []), [], normalise_word, _table(), 80, 1, 1, 1), TypeError),
         (lambda: _read_rows(most=9999), ValueError),
         (lambda: _read_rows(beside=-1), ValueError),
+        (lambda: _read_rows(stem=-1), ValueError),
+        (lambda: _read_rows(stem=99), ValueError),
         (lambda: _read_rows(normalise=lambda _: 7), TypeError),
         (lambda: native.split_words(b"a"), TypeError),
         (lambda: native.fold_ascii("ä"), ValueError),
@@ -475,9 +487,9 @@ def _table() -> Any:
     return native.RowTable(("a",), np.array([], np.int64), np.zeros((1, 3), np.float32))
 
 
-def _read_rows(normalise: Any = normalise_word, most: int = 9, beside: int = 4) -> Any:
+def _read_rows(normalise: Any = normalise_word, most: int = 9, beside: int = 4, stem: int = 0) -> Any:
     given_to = native.WordArray(["§"], ["§"], ["§"])
-    return _table().read(given_to, [], normalise, concepts.load_index().index, 80, most, 60, beside)
+    return _table().read(given_to, [], normalise, concepts.load_index().index, 80, most, 60, beside, stem)
 
 
 def test_a_list_that_changes_while_it_is_read() -> None:
@@ -855,7 +867,11 @@ def test_the_same_for_real_mail(twin_book: phrases.Phrasebook, twin_concepts: co
         _compare(ours, twin, seen.text, seen.rest, seen.marks, WINDOW)
         # The same by words as they lie in memory, in the same order, so that the sums are the same to the last bit.
         by_lists = model.hits(seen)
-        assert model.read(words.read_words(message), seen.marks) == by_lists
+        written = words.read_words(message)
+        assert model.read(written, seen.marks) == by_lists
+        if model.foreign:
+            as_foreign = see_as_foreign(seen)
+            assert model.foreign.read(written, name_themes(seen.marks), STEM_SIZE) == model.foreign.hits(as_foreign)
         text = phrases.fold(" ".join(each.visible for each in message.texts)[: phrases.MAX_CHARS])
         assert _cues(phrases.SHIPPED, text) == _cues(twin_book, text)
         for part in message.parts:

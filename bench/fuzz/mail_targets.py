@@ -21,7 +21,7 @@ MAIL: tuple[Target, ...] = (
     Target("part-places", readers.find_part_places, seeds.messages),
     Target("native-twins", native_twins.compare_native, seeds.messages, cheap=True),
     Target("native-text-twins", native_twins.compare_native_texts, seeds.native_texts, cheap=True),
-    Target("native-link-twins", native_twins.compare_native_links, seeds.native_links, cheap=True),
+    Target("native-link-twins", native_twins.compare_native_links, seeds.native_links),
     Target("html", lambda data: readers.read_part(data, "text/html"), seeds.pages),
     Target(
         "plain-text",

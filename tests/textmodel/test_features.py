@@ -200,6 +200,22 @@ def test_english_names_numbers_and_a_few_words_are_not_foreign(text: str) -> Non
     assert not is_foreign(split_words(fold(text)))
 
 
-def test_the_second_reader_sees_themes_as_concepts_and_no_marks() -> None:
-    seen = see_as_foreign(Features(["konto"], ["s:konto"], ["#links 2", "#theme credential"], ["c:account"]))
-    assert seen == Features(["konto"], ["s:konto"], [], ["c:account", "c:#theme credential"])
+ENGLISH_PROSE = "we met at the station and had a very good time with all of the children there " * 12
+
+
+@pytest.mark.parametrize("place", ["above", "below", "around"])
+def test_english_prose_beside_a_text_does_not_make_it_english(place: str) -> None:
+    german = "Ihr Paket konnte nicht zugestellt werden, bitte bestätigen Sie umgehend die Adresse bei der Post " * 3
+    above, below = ENGLISH_PROSE * (place != "below"), ENGLISH_PROSE * (place != "above")
+    assert is_foreign(split_words(fold(f"{above} {german} {below}")))
+    assert not is_foreign(split_words(fold(ENGLISH_PROSE * 2)))
+
+
+def test_the_second_reader_sees_themes_concepts_and_stems_and_nothing_of_the_build() -> None:
+    seen = see_as_foreign(Features(["konto", "kontonummer"], ["s:konto"], ["#links 2", "#theme credential"], ["c:a"]))
+    assert seen == Features(["konto", "kontonummer"], ["s:konto"], ["c:#theme credential", "c:a", "t:kont"])
+
+
+def test_hosts_of_examples_have_no_mark_of_their_ending() -> None:
+    found = find_marks(read(b"From: a@b.example\r\n\r\nhttps://a.example/ https://b.com/\r\n"), ())
+    assert {mark for mark in found if mark.startswith("#host ending")} == {"#host ending com"}

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from gatepost.checks.phrases import mark_themes, search_message
 from gatepost.mail.reader import read
-from gatepost.textmodel.concepts import find_concepts
 from gatepost.textmodel.features import Features, extract_features
 from gatepost.textmodel.model import (
     DEVIATION,
@@ -27,7 +26,7 @@ from gatepost.textmodel.model import (
     parse_model,
     silence_assurances,
 )
-from gatepost.textmodel.words import fold, split_words
+from gatepost.textmodel.words import fold, make_words, split_words
 
 WORDS = ("#links 0", "free", "meeting", "pills")
 
@@ -90,7 +89,7 @@ def test_good_words_do_not_drown_a_lure() -> None:
     assert model.score(stuffed).logit < model.score(lure).logit
 
 
-@pytest.mark.parametrize(("words", "windows"), [(0, 0), (119, 0), (120, 2), (240, 3), (1000, 12)])
+@pytest.mark.parametrize(("words", "windows"), [(0, 0), (59, 0), (60, 2), (120, 3), (1000, 25)])
 def test_only_long_texts_have_windows(words: int, windows: int) -> None:
     assert len(toy().hits(seen("free " * words)).windows) == windows
 
@@ -178,16 +177,19 @@ GERMAN = "wir haben ihr konto gesperrt und bitten sie um eine bestätigung bei d
 
 
 def test_a_second_reader_is_asked_about_texts_that_are_not_english() -> None:
-    second = Model(
-        ("bank", "bestatigung", "konto"), np.array([], np.int64), np.ones((3, 3), np.float32), np.zeros(3, np.float32)
-    )
+    known = ("#links 0", "bank", "bestatigung", "c:#theme credential", "konto", "t:best", "t:konto")
+    weights = np.ones((len(known), 3), np.float32)
+    second = Model(known, np.array([], np.int64), weights, np.zeros(3, np.float32))
     model = msgspec.structs.replace(toy(), foreign=second)
-    text = Features(split_words(fold(GERMAN)), [], ["#links 0"])
-    assert model.ask_foreign(text) == pytest.approx(3 / math.sqrt(3))
+    written, marks = make_words([], [], split_words(fold(GERMAN))), ["#links 0", "#theme credential"]
+    # Three words are one block, a theme and a stem are the other; marks of the build are none of its business.
+    assert model.ask_foreign(written, marks) == pytest.approx(3 / math.sqrt(3) + 2 / math.sqrt(2))
+    text = Features(split_words(fold(GERMAN)), [], marks)
     assert model.score(text) == toy().score(text), "the first reader says what it said"
-    assert toy().ask_foreign(text) == 0
-    assert ModelBlend((toy(), model)).ask_foreign(text) == model.ask_foreign(text), "of those who have one"
-    assert ModelBlend((toy(),)).ask_foreign(text) == 0
+    assert toy().ask_foreign(written, marks) == 0
+    alone = model.ask_foreign(written, marks)
+    assert ModelBlend((toy(), model)).ask_foreign(written, marks) == alone, "of those who have one"
+    assert ModelBlend((toy(),)).ask_foreign(written, marks) == 0
 
 
 def test_a_second_reader_is_in_the_file_of_its_model() -> None:
@@ -204,10 +206,6 @@ def test_a_second_reader_is_in_the_file_of_its_model() -> None:
 def test_the_shipped_model_has_a_second_reader() -> None:
     lure = "ihr konto wurde gesperrt bitte bestätigen sie umgehend ihre daten über den link sonst wird es gelöscht"
     letter = "liebe eltern am freitag ist das sommerfest der schule wir freuen uns auf euch und bringt bitte kuchen mit"
-    found = [load_shipped_model().ask_foreign(extract_words(text)) for text in (lure, letter)]
+    written = [make_words([], [], split_words(fold(text))) for text in (lure, letter)]
+    found = [load_shipped_model().ask_foreign(each, []) for each in written]
     assert found[0] > 1 > -1 > found[1]
-
-
-def extract_words(text: str) -> Features:
-    words = split_words(fold(text))
-    return Features(words, [], [], find_concepts(words))

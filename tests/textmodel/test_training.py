@@ -3,19 +3,22 @@
 import random
 from importlib.util import find_spec
 
+import msgspec
 import numpy as np
 import pytest
 
-from gatepost.textmodel.features import Features
+from gatepost.textmodel.features import Features, see_as_foreign
 from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
 from gatepost.textmodel.model import parse_model
 from gatepost.textmodel.training import (
     Example,
     TrainingError,
+    build_matrix,
     build_vocabulary,
     family_of,
     find_heaviest,
     find_kind,
+    fit_collections,
     learn,
     learn_foreign,
     select_spread,
@@ -130,6 +133,48 @@ def test_the_card_says_where_it_came_from_and_how_to_do_without() -> None:
     assert "| mine | ham 2 | not known" in card
 
 
+def test_marks_of_the_build_only_accuse() -> None:
+    """The mark of wanted mail gets no weight, that of unwanted mail one; words speak for both sides."""
+    marked = [
+        msgspec.structs.replace(
+            each, seen=each.seen.with_marks(["#host ending org" if each.label == "ham" else "#subject loud"])
+        )
+        for each in world()
+    ]
+    model = learn(marked)
+    weights = dict(zip(model.words, model.weights[:, 0].tolist(), strict=False))
+    assert weights["#subject loud"] > 0.1
+    assert weights["#host ending org"] == 0
+    assert weights["patch"] < 0 < weights["casino"]
+
+
+def test_what_only_tells_two_collections_apart_weighs_less_with_their_constants() -> None:
+    """`place` is in all mail of a collection of spam and of a collection of wanted mail, and tells no sides apart."""
+    one_sided = [
+        Example(Features([*dice, "place", name], [], []), label, name)
+        for name, label in (("east", "spam"), ("west", "ham"))
+        for dice in ([word, other] for word in "the and of to it".split() for other in "on at by in as".split())
+    ]
+    mixed = [*world(), *one_sided]
+    truth = np.array([each.label == "spam" for each in mixed])
+    known = build_vocabulary([each.seen for each in mixed], [each.family for each in mixed])
+    matrix = build_matrix(known, mixed)
+    _, collections = np.unique([each.family for each in mixed], return_inverse=True)
+    none = np.zeros(matrix.shape[1], bool)
+    with_constants, _ = fit_collections(matrix, truth, np.ones(len(mixed)), collections, none)
+    without, _ = fit_collections(matrix, truth, np.ones(len(mixed)), np.zeros(len(mixed), np.int64), none)
+    small = [known.words.index(word) for word in ("on", "at", "by", "in", "as")]
+    assert np.abs(with_constants[small]).sum() < np.abs(without[small]).sum()
+
+
+@pytest.mark.parametrize("corpus", [REPORTS, "letters-a_de"])
+def test_reports_or_letters_alone_can_teach(corpus: str) -> None:
+    """There is nothing to calibrate with then."""
+    model = learn([msgspec.structs.replace(each, corpus=corpus) for each in world()])
+    assert (model.slope, model.offset) == (1, 0)
+    assert model.score(Features(["casino", "bonus"], [], [])).unwanted > 0.5
+
+
 def test_letters_alone_teach_the_second_reader() -> None:
     letters = [
         Example(Features(f"{word} {word}e nummer {number % 7}".split(), [], ["#links 1"]), label, f"letters-{part}_de")
@@ -140,7 +185,8 @@ def test_letters_alone_teach_the_second_reader() -> None:
     second = learn([*world(), *letters]).foreign
     assert second is not None
     assert "#links 1" not in second.words
-    lure, letter = (second.score(Features([word, f"{word}e"], [], [])).logit for word in ("gesperrt", "sommerfest"))
+    seen = (see_as_foreign(Features([word, f"{word}e"], [], [])) for word in ("gesperrt", "sommerfest"))
+    lure, letter = (second.weigh(hits, hits.even_scale).logit for hits in map(second.hits, seen))
     assert lure > 1 > -1 > letter
     assert learn(world()).foreign is None
     assert learn_foreign([each for each in letters if each.label == "ham"]) is None

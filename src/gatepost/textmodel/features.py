@@ -8,11 +8,12 @@ Nearly all mail that the model was trained with is English, and what it says abo
 concepts and themes whose weights English mail has set. A second set of weights, learnt from letters in twenty languages
 alone, is asked about texts that are surely not English: most of their letters are of another script, or the small words
 of another language stand in them, and more of these than of English ones. A text of names and numbers is none. This
-second reader sees words, concepts and themes, and nothing of the build of a mail: those letters were never sent.
+second reader sees words, their stems, concepts and themes, and nothing of the build of a mail: those letters were never
+sent.
 """
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from importlib.resources import files as package_files
 
@@ -27,6 +28,8 @@ from gatepost.textmodel.words import MessageWords, fold, guess_word, read_words,
 MAX_LINKS = 60
 
 _FOLLOWED = frozenset({"text", "html", "form", "file", "qr"})
+# No mail comes from hosts of these endings but that which somebody wrote as an example (RFC 6761 section 6).
+_RESERVED = frozenset({"example", "test", "invalid", "localhost"})
 
 
 def find_marks(message: Message, files: tuple[File, ...]) -> list[str]:
@@ -94,7 +97,9 @@ def _mark_host(host: str, owner: str) -> Iterator[str]:
     if host.replace(".", "").isdigit() or ":" in host:
         yield "#host number"
         return
-    yield "#host ending " + host.rpartition(".")[2][:12]
+    ending = host.rpartition(".")[2]
+    if ending not in _RESERVED:
+        yield f"#host ending {ending[:12]}"
     name = owner.partition(".")[0]
     if "-" in name:
         yield "#host hyphen"
@@ -126,6 +131,8 @@ def _mark_subject(subject: str, found: dict[str, None]) -> None:
 
 
 SUBJECT, NAME, MARK = "s:", "f:", "#"
+# Marks that nearly every mail has in one form or another: they weigh, but tell a reader of the reasons nothing.
+SHAPES = ("#form", "#chars", "#links", "#images", "#owners", "#path", "#query", "#secure", "#insecure", "#subject long")
 
 
 class Features(msgspec.Struct, frozen=True):
@@ -166,12 +173,15 @@ def normalise_word(word: str) -> str:
     return guess_word(word)
 
 
-# So many words are looked at, and so many there must be.
-MAX_LOOKED_AT, MIN_LOOKED_AT = 200, 8
+# So many words are looked at, and so many there must be; then stretches of all words, each beginning in the middle of
+# the one before.
+MAX_LOOKED_AT, MIN_LOOKED_AT, STRETCH = 200, 8, 40
 # Greek, Cyrillic and all scripts after them.
 _OTHER_SCRIPT = "\u0370"
-_SCRIPT_SHARE, _SMALL_SHARE, _ENGLISH_FACTOR = 3, 25, 2
+_SCRIPT_SHARE, _SMALL_SHARE, _STRETCH_SHARE, _ENGLISH_FACTOR = 3, 25, 8, 2
 _THEME = "#theme"
+# What the names of stems begin with, and how many letters they have: forms of a word in Finnish or Turkish share those.
+STEM, STEM_SIZE = "t:", 4
 
 
 def _load_small_words() -> tuple[frozenset[str], frozenset[str]]:
@@ -191,19 +201,42 @@ _ENGLISH, _OTHERS = _load_small_words()
 
 
 def is_foreign(words: Sequence[str]) -> bool:
-    """Return whether a text of these words is surely not English."""
-    looked_at = words[:MAX_LOOKED_AT]
+    """Return whether a text of these words, or a stretch of it, is surely not English: English prose above or below it
+    changes nothing."""
+    if _is_not_english(words[:MAX_LOOKED_AT], _SMALL_SHARE):
+        return True
+    if len(words) <= STRETCH:
+        return False
+    # Most texts can have no such stretch, which all of their words together show.
+    if _STRETCH_SHARE * sum(map(_OTHERS.__contains__, words)) < STRETCH // 2 and "".join(words).isascii():
+        return False
+    starts = range(0, len(words) - STRETCH // 2, STRETCH // 2)
+    return any(_is_not_english(words[start : start + STRETCH], _STRETCH_SHARE) for start in starts)
+
+
+def _is_not_english(looked_at: Sequence[str], share: int) -> bool:
+    """Return whether one in `share` words is a small word of another language, and few are of English, or whether the
+    script is another."""
     count = len(looked_at)
     if count < MIN_LOOKED_AT:
         return False
     small = sum(map(_OTHERS.__contains__, looked_at))
-    if _SMALL_SHARE * small >= count and small > _ENGLISH_FACTOR * sum(map(_ENGLISH.__contains__, looked_at)):
+    if share * small >= count and small > _ENGLISH_FACTOR * sum(map(_ENGLISH.__contains__, looked_at)):
         return True
     # Most texts are ASCII, which is known at once.
     return not "".join(looked_at).isascii() and _SCRIPT_SHARE * sum(map(_OTHER_SCRIPT.__le__, looked_at)) > count
 
 
 def see_as_foreign(seen: Features) -> Features:
-    """Return a message as the second reader sees it: themes are concepts, and there are no marks."""
-    themes = [CONCEPT + mark for mark in seen.marks if mark.startswith(_THEME)]
-    return Features(seen.text, seen.rest, [], [*seen.concepts, *themes])
+    """Return a message as the second reader sees it: its marks are themes, concepts and stems."""
+    return Features(seen.text, seen.rest, [*name_themes(seen.marks), *seen.concepts, *find_stems(seen.text)])
+
+
+def name_themes(marks: Iterable[str]) -> list[str]:
+    """Return the themes among marks, under the names that they have for the second reader."""
+    return [CONCEPT + mark for mark in marks if mark.startswith(_THEME)]
+
+
+def find_stems(words: Iterable[str]) -> list[str]:
+    """Return the beginnings of longer words, each once."""
+    return list(dict.fromkeys(STEM + word[:STEM_SIZE] for word in words if len(word) > STEM_SIZE))

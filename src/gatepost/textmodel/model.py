@@ -5,7 +5,7 @@ The score of a message is the bias, plus the weights of its words and pairs divi
 weights stand beside each other: whether the mail is unwanted at all, and how much it speaks for phishing, or for
 fraud, rather than for plain spam. A pair is known by one number that is made of those of its two words.
 
-Good words that were pasted around a lure must not drown it: a long text is also read in windows of some 80 words, and
+Good words that were pasted around a lure must not drown it: a long text is also read in windows of some 40 words, and
 where the words of one of them speak louder than the whole, less an allowance for having chosen it, that one counts. To
 read as wanted, every part of a text has to: there is no allowance then.
 
@@ -13,7 +13,8 @@ The probability is that score put through the sigmoid that was fitted on collect
 (Platt, 1999), for a mailbox where half of the mail is unwanted.
 
 A text that is surely not English has a second reader, `foreign`: another set of weights beside the first, which was
-learnt from letters in many languages alone. Its log-odds stand beside those of the model, not among them.
+learnt from letters in many languages alone. It has two blocks, words with pairs, and concepts with stems; the weights
+of each are divided by the root of how many there are. Its log-odds stand beside those of the model, not among them.
 
 A deployment may have several: the shipped one, the operator's own, and those of tenants. Their log-odds are averaged,
 each model weighing the same: a model of few messages is unsure by itself, because it was regularised, so it moves the
@@ -43,7 +44,16 @@ from gatepost.kept_results import load_kept
 from gatepost.near_duplicates import MarkedSignatures, Signature, index_marked
 from gatepost.speedups import native
 from gatepost.textmodel.concepts import BESIDE, CONCEPT, MAX_FOUND, NEAR, load_index
-from gatepost.textmodel.features import MARK, Features, make_features, normalise_word, see_as_foreign
+from gatepost.textmodel.features import (
+    MARK,
+    SHAPES,
+    STEM_SIZE,
+    Features,
+    find_stems,
+    make_features,
+    name_themes,
+    normalise_word,
+)
 from gatepost.textmodel.words import MessageWords
 
 # numpy is imported where it is used: a loader that has native code and the shipped model does without, and saves a
@@ -59,16 +69,18 @@ Sums: TypeAlias = tuple[float, float, float]
 FORMAT = 2
 MARK_SCALE = 1.0
 MAX_SHOWN = 6
+# A message has a mark of each shape once, except for paths, lengths of queries and safety of its links.
+MOST_SHAPES = 24
 # Longer texts are also read in windows of about so many words. The loudest of many is no surprise: of n normal values
 # the greatest is about √(2 ln n) deviations above their mean, and a window deviates by so much.
-WINDOW = 80
-DEVIATION = 0.6
+WINDOW = 40
+DEVIATION = 0.15
 _MAX_LOGIT = 30.0
 _LEAST = 1e-9
 NOWHERE = -1
 ROW_SIZE = 4
 # What the names of the second reader's parts begin with in a file.
-FOREIGN = "foreign_"
+FOREIGN = "not_english_"
 
 
 class ModelError(ValueError):
@@ -106,6 +118,11 @@ class Hits(msgspec.Struct, frozen=True):
         """How many words and pairs are known."""
         return len(self.text) // ROW_SIZE
 
+    @property
+    def even_scale(self) -> float:
+        """The scale of marks where they are a block like the text: one by the root of how many there are."""
+        return 1 / math.sqrt(len(self.marks) // ROW_SIZE or 1)
+
 
 class RowTable:
     """Words and pairs by their rows: the Python twin of `RowTable` in `_speedups.c`."""
@@ -142,10 +159,16 @@ class RowTable:
         normalise: Callable[[str], str],
         _index: object,
         window: int,
-        *_limits: int,
+        _most: int,
+        _near: int,
+        _beside: int,
+        stem: int,
     ) -> tuple[bytes, bytes, Sums, Sums, tuple[tuple[int, float], ...]]:
-        """Return the same of all words of a message, with the concepts of its subject and body."""
+        """Return the same of all words of a message, with the concepts of its subject and body; where stems have a
+        size, they and the concepts are marks."""
         seen = make_features(words, marks)
+        if stem:
+            return self.find(seen.text, seen.rest, [*marks, *seen.concepts, *find_stems(seen.text)], normalise, window)
         return self.find(seen.text, [*seen.rest, *seen.concepts], marks, normalise, window)
 
     def heaviest(self, text: bytes, marks: bytes, text_scale: float, mark_scale: float, most: int) -> list[int]:
@@ -215,24 +238,27 @@ class Model(msgspec.Struct, frozen=True, dict=True):
         rest = [*seen.rest, *seen.concepts]
         return Hits(*self._table.find(seen.text, rest, seen.marks, normalise_word, WINDOW))
 
-    def read(self, words: MessageWords, marks: list[str]) -> Hits:
+    def read(self, words: MessageWords, marks: list[str], stem: int = 0) -> Hits:
         """Return the same of words as they lie in memory, with the concepts that they name."""
         concepts = load_index().index
-        return Hits(*self._table.read(words, marks, normalise_word, concepts, WINDOW, MAX_FOUND, NEAR, BESIDE))
+        return Hits(*self._table.read(words, marks, normalise_word, concepts, WINDOW, MAX_FOUND, NEAR, BESIDE, stem))
 
     def score(self, seen: Features) -> ModelScore:
         """Return what the model thinks of a message."""
         return self.weigh(self.hits(seen))
 
-    def ask_foreign(self, seen: Features) -> float:
+    def ask_foreign(self, words: MessageWords, marks: list[str]) -> float:
         """Return the log-odds that the second reader gives a text that `is_foreign`; 0 where there is none."""
-        return self.foreign.score(see_as_foreign(seen)).logit if self.foreign else 0.0
+        if not self.foreign:
+            return 0.0
+        hits = self.foreign.read(words, name_themes(marks), STEM_SIZE)
+        return self.foreign.weigh(hits, hits.even_scale).logit
 
-    def weigh(self, hits: Hits) -> ModelScore:
-        """Return what the model thinks of these rows."""
+    def weigh(self, hits: Hits, scale: float = MARK_SCALE) -> ModelScore:
+        """Return what the model thinks of these rows; `scale` is that of marks."""
         root = math.sqrt(hits.count or 1)
         biases, sums, mark_sums = self._biases, hits.sums, hits.mark_sums
-        mark = biases[0] + MARK_SCALE * mark_sums[0]
+        mark = biases[0] + scale * mark_sums[0]
         whole = worst = mark + sums[0] / root
         for rows, total in hits.windows:
             worst = max(worst, mark + total / math.sqrt(rows or 1))
@@ -241,8 +267,8 @@ class Model(msgspec.Struct, frozen=True, dict=True):
             raw = max(whole, worst - DEVIATION * math.sqrt(2 * math.log(len(hits.windows))))
         return share_probability(
             self._calibrate(raw),
-            biases[1] + MARK_SCALE * mark_sums[1] + sums[1] / root,
-            biases[2] + MARK_SCALE * mark_sums[2] + sums[2] / root,
+            biases[1] + scale * mark_sums[1] + sums[1] / root,
+            biases[2] + scale * mark_sums[2] + sums[2] / root,
             self._calibrate(worst),
         )
 
@@ -250,9 +276,11 @@ class Model(msgspec.Struct, frozen=True, dict=True):
         return max(-_MAX_LOGIT, min(_MAX_LOGIT, self.slope * raw + self.offset))
 
     def reasons(self, hits: Hits) -> tuple[str, ...]:
-        """Return the words and marks that weighed most for unwanted mail, heaviest first."""
+        """Return the words and marks that weighed most for unwanted mail, heaviest first, without mere shapes."""
         scale = 1 / math.sqrt(hits.count or 1)
-        return tuple(map(self.name, self._table.heaviest(hits.text, hits.marks, scale, MARK_SCALE, MAX_SHOWN)))
+        rows = self._table.heaviest(hits.text, hits.marks, scale, MARK_SCALE, MAX_SHOWN + MOST_SHAPES)
+        telling = [row for row in rows if row >= len(self.words) or not self.words[row].startswith(SHAPES)]
+        return tuple(map(self.name, telling[:MAX_SHOWN]))
 
     def name(self, row: int) -> str:
         """Return a row as a person reads it."""
@@ -453,10 +481,10 @@ class ModelBlend(msgspec.Struct, frozen=True):
             sum(score.worst for score in scores) / count,
         )
 
-    def ask_foreign(self, seen: Features) -> float:
+    def ask_foreign(self, words: MessageWords, marks: list[str]) -> float:
         """Return the average of what second readers think of a text that `is_foreign`; 0 where there is none."""
         readers = [model for model in self.models if model.foreign]
-        return sum(model.ask_foreign(seen) for model in readers) / len(readers) if readers else 0.0
+        return sum(model.ask_foreign(words, marks) for model in readers) / len(readers) if readers else 0.0
 
     def reasons(self, hits: tuple[Hits, ...]) -> tuple[str, ...]:
         """Return what weighed most, a few from each model."""

@@ -5,10 +5,12 @@ company, of the person whose mailbox it was. So a word or pair counts only if at
 enough messages do, and if no collection has it far more often than all others together. Numbers are known by their
 length alone, and words that tell the date are left out.
 
-Every collection is weighted by the root of its size. Honest figures need mail from people whose mail was not in the
-training, so nothing here trusts a random split: the calibration is fitted on scores that each collection got from a
-model which had not seen it, as a new mailbox will. Training needs scikit-learn, which the service does not: `pip
-install gatepost[train]`.
+Every collection is weighted by the root of its size, and has a constant of its own while the weights are fitted, which
+is dropped afterwards: most collections are of one side only, so that any word of theirs would tell the sides apart, and
+with the constant words learn mostly the difference inside of collections. Marks of a mail's build only accuse, since a
+sender chooses how a mail is built. Honest figures need mail from people whose mail was not in the training, so nothing
+here trusts a random split: the calibration is fitted on scores that each collection got from a model which had not seen
+it, as a new mailbox will. Training needs scikit-learn, which the service does not: `pip install gatepost[train]`.
 
 Collections are labelled spam or phishing by where they came from, and a third of a phishing collection may be plain
 spam. So the kind is derived from what the text asks for: money by a story or a threat is fraud, credentials are
@@ -34,7 +36,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gatepost.textmodel.features import NAME, SUBJECT, Features, normalise_word, see_as_foreign
+from gatepost.textmodel.features import MARK, NAME, SUBJECT, Features, normalise_word, see_as_foreign
 from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
 from gatepost.textmodel.model import MARK_SCALE, Model, find_rows, make_pair_keys, silence_assurances
 
@@ -161,7 +163,10 @@ KIND_STRENGTH = 3.0
 # Of features whose values are larger by what rarity multiplies them with.
 FOREIGN_STRENGTH = 20 / 36
 MIN_OF_LETTERS = 100
-LETTERS = "letters"
+# What the corpora of our own letters begin with. They are shorter than mail and were never sent, so they weigh half,
+# and the scale of the log-odds is that of real mail.
+LETTERS = "letters-"
+LETTERS_WEIGHT = 0.5
 MIN_OF_KIND = 20
 REPORTS_SHARE = 0.25
 
@@ -201,8 +206,10 @@ def learn(examples: Sequence[Example], seed: int = 1, progress: Progress = _igno
     families = [example.family for example in examples]
     progress("words", 0, 1)
     known = build_vocabulary([example.seen for example in examples], families)
-    matrix = _build_matrix(known, examples, progress)
-    trainer = _Trainer(matrix, truth, np.array(families), _weigh_examples(examples, truth), seed)
+    matrix = build_matrix(known, examples, progress)
+    accusing = np.zeros(matrix.shape[1], bool)
+    accusing[: len(known.words)] = [word.startswith(MARK) for word in known.words]
+    trainer = _Trainer(matrix, truth, np.array(families), _weigh_examples(examples, truth), accusing, seed)
     weights, bias = trainer.fit(np.ones(len(truth), bool))
     kinds = [find_kind(example.label, example.seen) for example in examples]
     heads = [trainer.fit_kind(kinds, name) for name in ("phishing", "fraud")]
@@ -229,7 +236,7 @@ def learn_foreign(examples: Sequence[Example], seed: int = 1) -> Model | None:
     if min(truth.sum(), (~truth).sum()) < MIN_OF_LETTERS:
         return None
     known = build_vocabulary([each.seen for each in letters], [each.family for each in letters])
-    matrix = _build_matrix(known, letters, _ignore_progress)
+    matrix = build_matrix(known, letters, even=True)
     rarity = np.log((1 + len(letters)) / (1 + matrix.getnnz(axis=0))) + 1
     scaled = matrix.multiply(rarity).tocsr()
     weights, bias = fit_regression(scaled, truth, np.ones(len(truth)), FOREIGN_STRENGTH, seed)
@@ -238,8 +245,10 @@ def learn_foreign(examples: Sequence[Example], seed: int = 1) -> Model | None:
     return silence_assurances(msgspec.structs.replace(known, weights=columns, bias=np.array([bias, 0, 0], np.float32)))
 
 
-def _build_matrix(known: Model, examples: Sequence[Example], progress: Progress) -> Matrix:
-    """Return one row for each example, scaled as in scoring."""
+def build_matrix(
+    known: Model, examples: Sequence[Example], progress: Progress = _ignore_progress, even: bool = False
+) -> Matrix:
+    """Return one row for each example, scaled as in scoring; with `even`, marks as the second reader has them."""
     from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
 
     rows, values, ends = [], [], [0]
@@ -247,7 +256,8 @@ def _build_matrix(known: Model, examples: Sequence[Example], progress: Progress)
         hits = known.hits(example.seen)
         text, marks = np.frombuffer(hits.text, np.int32), np.frombuffer(hits.marks, np.int32)
         rows += [text, marks]
-        values += [np.full(len(text), 1 / math.sqrt(hits.count or 1)), np.full(len(marks), MARK_SCALE)]
+        scale = hits.even_scale if even else MARK_SCALE
+        values += [np.full(len(text), 1 / math.sqrt(hits.count or 1)), np.full(len(marks), scale)]
         ends.append(ends[-1] + len(text) + len(marks))
         if number % 500 == 0:
             progress("features", number, len(examples))
@@ -260,6 +270,7 @@ def _weigh_examples(examples: Sequence[Example], truth: Flags) -> NDArray[np.flo
     groups = [(example.family, bool(bad)) for example, bad in zip(examples, truth, strict=True)]
     sizes = Counter(groups)
     weights = np.array([each.weight / math.sqrt(sizes[group]) for each, group in zip(examples, groups, strict=True)])
+    weights[[each.corpus.startswith(LETTERS) for each in examples]] *= LETTERS_WEIGHT
     return _limit_reports(weights, [family for family, _ in groups])
 
 
@@ -279,10 +290,16 @@ class _Trainer:
     """The data of one training, from which fits may leave out collections."""
 
     def __init__(
-        self, matrix: Matrix, truth: Flags, families: NDArray[np.str_], weights: NDArray[np.float64], seed: int
+        self,
+        matrix: Matrix,
+        truth: Flags,
+        families: NDArray[np.str_],
+        weights: NDArray[np.float64],
+        accusing: Flags,
+        seed: int,
     ) -> None:
-        self._build_matrix, self._truth, self._families = matrix, truth, families
-        self._weigh_examples, self._seed = weights, seed
+        self._matrix, self._truth, self._families = matrix, truth, families
+        self._weights, self._accusing, self._seed = weights, accusing, seed
         presence = matrix.copy()
         presence.data = np.ones_like(presence.data)
         self._counts = {name: np.asarray(presence[families == name].sum(axis=0))[0] for name in np.unique(families)}
@@ -292,11 +309,12 @@ class _Trainer:
         none."""
         columns = self._select_columns(set(self._families[chosen].tolist()))
         truth = self._truth[chosen]
-        weights = self._balance(self._weigh_examples[chosen], truth)
-        coefficients, bias = fit_regression(
-            self._build_matrix[chosen][:, columns], truth, weights, STRENGTH, self._seed
+        weights = self._balance(self._weights[chosen], truth)
+        _, collections = np.unique(self._families[chosen], return_inverse=True)
+        coefficients, bias = fit_collections(
+            self._matrix[chosen][:, columns], truth, weights, collections, self._accusing[columns]
         )
-        whole = np.zeros(self._build_matrix.shape[1], np.float32)
+        whole = np.zeros(self._matrix.shape[1], np.float32)
         whole[columns] = coefficients
         return whole, bias
 
@@ -306,17 +324,17 @@ class _Trainer:
         named = np.array([kind == name for kind in kinds])
         chosen = named | np.array([kind == "spam" for kind in kinds])
         if min(named.sum(), (chosen & ~named).sum()) < MIN_OF_KIND:
-            return np.zeros(self._build_matrix.shape[1], np.float32), -30.0
-        weights = self._balance(self._weigh_examples[chosen], named[chosen])
-        return fit_regression(self._build_matrix[chosen], named[chosen], weights, KIND_STRENGTH, self._seed)
+            return np.zeros(self._matrix.shape[1], np.float32), -30.0
+        weights = self._balance(self._weights[chosen], named[chosen])
+        return fit_regression(self._matrix[chosen], named[chosen], weights, KIND_STRENGTH, self._seed)
 
     def calibrate(self, progress: Progress) -> tuple[float, float]:
         """Return slope and offset from what each collection's mail scored without it.
 
-        Reports are no collection: there may be one side of them only, and they may be lies.
+        Reports are no collection: there may be one side of them only, and they may be lies. Nor are our own letters.
         """
         scores = np.zeros(len(self._truth))
-        told = self._families == REPORTS
+        told = np.array([family == REPORTS or family.startswith(LETTERS) for family in self._families.tolist()])
         names = np.unique(self._families[~told])
         for number, name in enumerate(names):
             progress("calibration", number, len(names))
@@ -324,8 +342,10 @@ class _Trainer:
             if len(names) < 2 or self._truth[~out & ~told].all() or not self._truth[~out & ~told].any():
                 return 1.0, 0.0
             weights, bias = self.fit(~out)
-            scores[out] = self._build_matrix[out] @ weights + bias
-        balanced = self._balance(self._weigh_examples[~told], self._truth[~told])
+            scores[out] = self._matrix[out] @ weights + bias
+        if not len(names):
+            return 1.0, 0.0
+        balanced = self._balance(self._weights[~told], self._truth[~told])
         slope, offset = fit_regression(scores[~told, None], self._truth[~told], balanced, 1e6, self._seed)
         return float(slope[0]), offset
 
@@ -359,6 +379,33 @@ def fit_regression(
         random_state=seed,
     ).fit(matrix, truth, sample_weight=weights)
     return fitted.coef_[0].astype(np.float32), float(fitted.intercept_[0])
+
+
+def fit_collections(
+    matrix: Matrix, truth: Flags, weights: NDArray[np.float64], collections: NDArray[np.int64], accusing: Flags
+) -> tuple[Floats, float]:
+    """Return the coefficients and the intercept of a logistic regression in which every collection has a constant, and
+    no coefficient of an accusing column is below zero (L-BFGS-B: Byrd, Lu, Nocedal and Zhu, 1995)."""
+    from scipy.optimize import minimize  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    columns, signs, across = matrix.shape[1], np.where(truth, 1.0, -1.0), matrix.T.tocsr()
+    count = int(collections.max()) + 1
+
+    def measure(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        margins = signs * (matrix @ values[:columns] + values[columns] + values[columns + 1 :][collections])
+        slopes = -weights * signs * np.exp(-np.logaddexp(0, margins))
+        changes = np.concatenate([across @ slopes, [slopes.sum()], np.bincount(collections, slopes, count)])
+        lost = float(weights @ np.logaddexp(0, -margins) + values @ values / (2 * STRENGTH))
+        return lost, changes + values / STRENGTH
+
+    bounds = [(0.0 if accuses else None, None) for accuses in (*accusing.tolist(), False, *[False] * count)]
+    # Sums in one order alone: the same mail gives the same model on any number of cores.
+    with threadpool_limits(1):
+        start = np.zeros(columns + 1 + count)
+        options = {"maxiter": 1000, "maxfun": 2000, "ftol": 1e-7, "gtol": 1e-3}
+        fitted = minimize(measure, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return fitted.x[:columns].astype(np.float32), float(fitted.x[columns])
 
 
 def find_heaviest(model: Model, count: int = 40) -> Iterator[tuple[str, float]]:
@@ -412,7 +459,7 @@ def _join_letters(sources: Mapping[str, Mapping[str, int]]) -> dict[str, Counter
     """Return the sources with the letters that the authors wrote, which are many small corpora, as one."""
     found: dict[str, Counter[str]] = {}
     for corpus, labels in sources.items():
-        name = LETTERS if corpus.startswith(f"{LETTERS}-") else corpus
+        name = LETTERS.rstrip("-") if corpus.startswith(LETTERS) else corpus
         found.setdefault(name, Counter()).update(labels)
     return found
 

@@ -49,7 +49,8 @@ NIGERIA = (
 )
 BANK = (
     "Dear customer, unusual activity: your account has been suspended. Please verify your account and confirm your"
-    " password: log in at http://bank.test/login and update your billing information."
+    " password within 24 hours: log in at http://bank.test/login and update your billing information, or your account"
+    " will be closed."
 )
 
 
@@ -117,7 +118,7 @@ def test_it_never_decides_alone() -> None:
 
 
 def test_it_says_less_on_a_few_words() -> None:
-    short, long = (model_reading(text) for text in ("Buy cheap viagra now!", "Buy cheap viagra now! " * 10))
+    short, long = (model_reading(text) for text in ("Buy cheap viagra now! " * times for times in (3, 10)))
     assert 0 < model_strength(short) < model_strength(long)
 
 
@@ -140,10 +141,10 @@ def test_a_second_reader_adds_to_texts_that_are_not_english() -> None:
     first, without = (
         next(iter(text_model(each))) for each in (reading, msgspec.structs.replace(reading, models=alone))
     )
-    assert float(first.facts.pop("second_reader")) > 0.5
+    assert float(first.facts.pop("non_english_classifier")) > 0.5
     assert first.facts == without.facts
     assert without.strength < first.strength <= 1
-    assert "second_reader" not in next(iter(text_model(model_reading(BANK)))).facts
+    assert "non_english_classifier" not in next(iter(text_model(model_reading(BANK)))).facts
 
 
 @pytest.mark.parametrize("sender", ["MAILER-DAEMON@b.example", "postmaster@b.example"])

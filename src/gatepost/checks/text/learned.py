@@ -10,7 +10,7 @@ from gatepost.kinds import Finding
 from gatepost.names import org_domain
 from gatepost.near_duplicates import sign_words
 from gatepost.strengths import coefficients
-from gatepost.textmodel.features import is_foreign, make_features
+from gatepost.textmodel.features import is_foreign
 from gatepost.textmodel.learnt import LearntModel
 from gatepost.textmodel.model import Hits, ModelScore, lower_score, sigmoid
 from gatepost.textmodel.words import MAX_WORDS, MessageWords, list_body_words, make_words
@@ -68,7 +68,7 @@ def text_model(reading: Reading) -> Iterator[Finding]:
     said: dict[str, str] = {}
     if score.logit >= AGREES and (second := _ask_foreign(reading)) > 0:
         strength = max(strength, _scale(score.logit + second, BEGINS, BOTH_SAY_ALL, enough))
-        said["second_reader"] = f"{sigmoid(second):.2f}"
+        said["non_english_classifier"] = f"{sigmoid(second):.2f}"
     if strength < LEAST:
         return
     strength = round(strength * (KNOWN if reading.is_known_sender or reading.is_proven_company else 1.0), 3)
@@ -98,7 +98,7 @@ def _ask_foreign(reading: Reading) -> float:
     if not is_foreign(reading.written.body):
         return 0.0
     models = reading.models.for_tenant(reading.envelope.tenant)
-    return models.ask_foreign(make_features(reading.written, mark_themes(find_phrases(reading))))
+    return models.ask_foreign(reading.written, mark_themes(find_phrases(reading)))
 
 
 @check(kinds.TEXT_LEARNT_UNWANTED, kinds.TEXT_LEARNT_WANTED, needs={"learnt"})
