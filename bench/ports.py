@@ -27,7 +27,9 @@ def free_ports(count: int) -> list[int]:
     found: list[int] = []
     while len(found) < count:
         port = random.choice(CHOICE)
-        if _is_free(port) and _claim(port):
+        # Claimed before it is tried: to try a port is to listen on it for a moment, and whoever has claimed it may be
+        # about to.
+        if _claim(port) and _is_free(port):
             found.append(port)
     return found
 

@@ -118,7 +118,7 @@ def test_a_book_with_short_words_is_searched_by_python() -> None:
     book = phrases.Phrasebook(phrases.compile_phrases({"t": ["é", "account"]}))
     message = Message(texts=(Text("1", "plain", "my account"),))
     assert phrases.Phrasebook(phrases.compile_phrases({"t": ["account"]})).search_natively(message)
-    assert book.search_natively(message) is None or book._search is None
+    assert book.search_natively(message) is None
 
 
 def _search(**changes: object) -> object:
