@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 import pytest
 from bench.corpus import NotPresentError, mail
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost import speedups
@@ -66,7 +66,6 @@ def compare(twin_book: phrases.Phrasebook) -> Callable[[Message], phrases.Phrase
     return compare_message
 
 
-@settings(max_examples=400)
 @given(SHOWN, st.lists(TEXT, max_size=8))
 def test_the_same_for_generated_texts(
     compare: Callable[[Message], phrases.Phrases], subject: str, texts: list[Text]
