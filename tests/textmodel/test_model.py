@@ -94,6 +94,13 @@ def test_only_long_texts_have_windows(words: int, windows: int) -> None:
     assert len(toy().hits(seen("free " * words)).windows) == windows
 
 
+def test_reasons_name_no_mere_shapes() -> None:
+    words = ("#chars 4", "#form html", "#host hyphen", "#links 1", "#subject long 2", "pills")
+    weights = np.array([[9 - row, 0, 0] for row in range(len(words))], np.float32)
+    model = Model(words, np.empty(0, np.int64), weights, np.zeros(3, np.float32))
+    assert model.reasons(model.hits(seen("pills", *words[:-1]))) == ("host hyphen", "pills")
+
+
 def test_what_a_mail_says_to_reassure_its_reader_never_speaks_for_it() -> None:
     words = ("c:never_ask", "c:password", "c:never_ask+password", "c:account+unsubscribe", "never", "c:thanks")
     weights = np.full((len(words), 3), -1.0, np.float32)

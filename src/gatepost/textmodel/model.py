@@ -72,7 +72,8 @@ MAX_SHOWN = 6
 # A message has a mark of each shape once, except for paths, lengths of queries and safety of its links.
 MOST_SHAPES = 24
 # Longer texts are also read in windows of about so many words. The loudest of many is no surprise: of n normal values
-# the greatest is about √(2 ln n) deviations above their mean, and a window deviates by so much.
+# the greatest is about √(2 ln n) deviations above their mean. Windows deviate by more than is allowed for here: the
+# whole of it would let honest prose around a lure excuse it.
 WINDOW = 40
 DEVIATION = 0.15
 _MAX_LOGIT = 30.0
