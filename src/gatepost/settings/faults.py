@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from gatepost.settings.document import Document, Key, SettingsMistake
+from gatepost.settings.removed_keys import find_removed
 from gatepost.settings.values import Section, find_section
 
 
@@ -81,7 +82,7 @@ def _describe_mistake(model: type[Section], document: Document, error: Any) -> S
 def _describe_error(model: type[Section], key: Key, error: Any) -> str:
     kind, context, value = error["type"], error.get("ctx", {}), error["input"]
     if kind == "extra_forbidden":
-        return "is not a known key" + _suggest_key(model, key)
+        return find_removed(key) or "is not a known key" + _suggest_key(model, key)
     say = _SENTENCES.get(kind)
     return say(context, value) if say else f"is not right: {error['msg']}"
 
