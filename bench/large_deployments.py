@@ -22,16 +22,16 @@ NODES = (1, 10, 100, 1_000)
 def run() -> str:
     """The table."""
     lines = [
-        "| Nodes | messages a second | a day | memory, GB | rows kept | bytes kept | databases | connections |",
+        "| Nodes | messages a second | a day | memory, GB | rows kept | bytes kept | deployments | connections |",
         "|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for nodes in NODES:
         rate = nodes * PROCESSORS * USED / CPU_SECONDS
         day = rate * 86_400 / PEAK
-        databases = max(1, -(-int(rate) // PRIMARY))
+        deployments = max(1, -(-int(rate) // PRIMARY))
         lines.append(
             f"| {nodes:,} | {rate:,.0f} | {day / 1e6:,.1f} million | {nodes * NODE_MB / 1_000:,.1f} |"
-            f" {day * DAYS * ROWS / 1e9:,.1f} billion | {day * DAYS * BYTES / 1e12:,.1f} TB | {databases:,} |"
+            f" {day * DAYS * ROWS / 1e9:,.1f} billion | {day * DAYS * BYTES / 1e12:,.1f} TB | {deployments:,} |"
             f" {nodes * CONNECTIONS:,} |"
         )
     return "\n".join(lines)

@@ -331,22 +331,6 @@ def postgres_url(postgres_database: PostgresDatabase) -> str:
     return postgres_database.url
 
 
-@pytest.fixture(scope="session")
-def other_database(postgres_server: str) -> Iterator[PostgresDatabase]:
-    """A second database that tests use one after the other."""
-    execute(postgres_server, "CREATE DATABASE gatepost_other TEMPLATE template0 ENCODING 'UTF8'")
-    database = PostgresDatabase(postgres_server.replace("/postgres?", "/gatepost_other?"))
-    yield database
-    database.close()
-
-
-@pytest.fixture
-def other_postgres_url(other_database: PostgresDatabase) -> str:
-    """The address of a second PostgreSQL database, for the mail of some tenants."""
-    other_database.make_new()
-    return other_database.url
-
-
 @pytest.fixture
 def empty_postgres_url(postgres_database: PostgresDatabase) -> str:
     """The `storage.url` of a PostgreSQL database with nothing in it."""

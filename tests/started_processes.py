@@ -35,7 +35,7 @@ def starts_process(item: pytest.Item) -> bool:
     if not isinstance(item, pytest.Function):
         return False
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    if any(each in ("postgres", "postgresql", "spread") for each in parameters) or any(
+    if any(each in ("postgres", "postgresql") for each in parameters) or any(
         "postgres" in each for each in item.fixturenames
     ):
         return True

@@ -25,7 +25,6 @@ def test_what_is_left_out_is_said() -> None:
 # Files of which all is left out, each with the one that shows the same without so many processes.
 ELSEWHERE = {
     "blackbox/test_cores.py": "abby/test_cores.py",
-    "blackbox/test_two_databases.py": "store/test_tenant_databases.py",
     "service/test_leaving.py": "feeds/test_sealed_reading.py",
     "tools/test_wheel.py": "tools/test_release.py",
 }

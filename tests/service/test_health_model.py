@@ -77,7 +77,7 @@ def test_the_condition_follows_storage_disk_and_next_hop(tmp_path: Path, monkeyp
         watch = ConditionWatch(condition, store, tmp_path, lambda: hop[0])
         assert condition.describe(FREE).slowed == "refused", "next hops are asked when the load is read"
         await watch.look()
-        assert (condition.fault, condition.delayed) == ("", "refused")
+        assert (condition.fault, condition.next_hop()) == ("", "refused")
         hop[0] = ""
         assert condition.describe(FREE) == FREE
         monkeypatch.setattr(health, "LEAST_FREE", 1 << 60)
@@ -91,7 +91,7 @@ def test_the_condition_follows_storage_disk_and_next_hop(tmp_path: Path, monkeyp
         assert condition.fault == "the data folder takes no files: no such file or directory"
         await store.close()
         await watch.look()
-        assert (condition.fault, condition.delayed) == ("storage cannot be used", "")
+        assert (condition.fault, condition.next_hop()) == ("storage cannot be used", "")
 
     asyncio.run(run())
     assert [reason.partition(":")[0] for reason in logged] == [

@@ -133,10 +133,10 @@ def test_what_is_told_already_is_not_told_twice(plan: Plan, tmp_path: Path) -> N
         counts = _counts(0)
         warnings = HealthWarnings(condition, store, lambda: plan, lambda: None, lambda: counts)
         await warnings.look()
-        counts, condition.slowed = _counts(20, nextHop=20), "the next hop cannot be reached"
+        counts, condition.next_hop = _counts(20, nextHop=20), lambda: "the next hop cannot be reached"
         await warnings.look()
         assert not list(condition.warned)
-        condition.slowed = ""
+        condition.next_hop = str
         await warnings.look()
         assert "".join(condition.warned).startswith(
             "SMTP puts mail off: 20 of 20 messages of the last minutes, because a next hop"

@@ -12,12 +12,8 @@ from gatepost.report import Report
 from gatepost.store import open_store
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
-from gatepost.store.tenant_databases import TenantDatabases
-from gatepost.store.tenant_map import TenantMap
 
 NewRecord = Callable[..., MessageRecord]
-# PostgreSQL, with all mail in a second database.
-SPREAD = "spread"
 Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 
 
@@ -33,7 +29,7 @@ def new_record() -> NewRecord:
     return made
 
 
-@pytest.fixture(params=["sqlite", "postgresql", pytest.param(SPREAD, marks=pytest.mark.variant)])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def storage_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A storage of each engine without data."""
     return _choose_engine(request, tmp_path, "postgres_url")
@@ -50,17 +46,12 @@ def _choose_engine(request: pytest.FixtureRequest, folder: Path, postgres: str) 
 
 
 @pytest.fixture
-def use(request: pytest.FixtureRequest, storage_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Use:
-    """Runs what a test does with the store, opened and closed around it; again for what is there afterwards. In the
-    last variant all mail is in a second database."""
-    tenant_map = TenantMap()
-    if request.node.callspec.params["storage_url"] == SPREAD:
-        tenant_map = TenantMap({"other": request.getfixturevalue("other_postgres_url")})
-        monkeypatch.setattr(TenantDatabases, "place_of", lambda _self, _tenant: 1)
+def use(storage_url: str, tmp_path: Path) -> Use:
+    """Runs what a test does with the store, opened and closed around it; again for what is there afterwards."""
 
     def used(scenario: Callable[[Store], Awaitable[None]]) -> None:
         async def run() -> None:
-            store = open_store(storage_url, tmp_path, tenant_map=tenant_map)
+            store = open_store(storage_url, tmp_path)
             try:
                 await scenario(store)
             finally:

@@ -7,7 +7,6 @@ import pytest
 from tests.store.test_search_expressions import MINE, PLACE, make_record, parse
 
 from gatepost.store import messages, quarantine
-from gatepost.store.found_values import FoundValues, add_values
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.search_conditions import MessageFilter, RecordFacts, fits
 from gatepost.store.search_language import SearchFault, parse_search, write_term
@@ -70,12 +69,3 @@ def test_what_was_not_counted_is_said(use: Use, monkeypatch: pytest.MonkeyPatch)
         assert (found.counted, found.more) == (min(mine, 5), mine > 5)
 
     use(scenario)
-
-
-def test_several_databases_are_added_up() -> None:
-    one = FoundValues(2, False, 5, ((9, "spam"), (5, "spam")), {"verdict": (("spam", 2),)})
-    other = FoundValues(1, True, 7, ((7, "clean"),), {"verdict": (("clean", 1),), "to": (("a@b", 1),)})
-    both = add_values([one, other])
-    assert (both.counted, both.more, both.reached) == (3, True, 7)
-    assert [time for time, _ in both.times] == [9, 7, 5]
-    assert both.facets == {"verdict": (("spam", 2), ("clean", 1)), "to": (("a@b", 1),)}

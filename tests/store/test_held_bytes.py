@@ -12,7 +12,6 @@ from pathlib import Path
 import apsw
 import msgspec
 import pytest
-from tests.store.conftest import SPREAD
 
 from gatepost.ids import new_id
 from gatepost.store import open_store
@@ -24,14 +23,6 @@ from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]
 Use = Callable[[Callable[[Store], Awaitable[None]]], None]
-
-
-@pytest.fixture(autouse=True)
-def one_database(request: pytest.FixtureRequest) -> None:
-    """Bytes lie beside the rows of a database that keeps everything; several databases keep them in files."""
-    callspec = getattr(request.node, "callspec", None)
-    if callspec and callspec.params.get("storage_url") == SPREAD:
-        pytest.skip("several databases keep no bytes of held mail")
 
 
 RAW = b"Subject: x\r\n\r\nheld\0 with \xff its record\r\n"

@@ -120,7 +120,7 @@ def test_planner_settings_hold_behind_it(pooled_url: str, postgres_url: str, tmp
     async def read(store: Store) -> None:
         await store.prove_writable()
         engine = PostgresEngine(pooled_url)
-        async with engine.connection() as connection:
+        async with engine._connection() as connection:
             short = [await connection.fetchval(f"SHOW {name}") for name in names]
         await engine.close()
         async with connect(pooled_url) as connection:

@@ -20,7 +20,7 @@ from tests.postgres_database import execute
 
 from gatepost.service.certificates import sign_certificate
 from gatepost.store import open_store, postgres, postgres_faults
-from gatepost.store.errors import StorageError, StorageUnreachableError
+from gatepost.store.errors import StorageError
 from gatepost.store.postgres import upgrade_schema
 
 Address: TypeAlias = Callable[[OwnPostgres], str]
@@ -149,7 +149,7 @@ def test_what_the_page_prints_works(tmp_path: Path) -> None:
 
 def test_a_server_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres, "CONNECT_SECONDS", 0.3)
-    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(StorageUnreachableError) as raised:
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(StorageError) as raised:
         open_store(f"postgresql://gatepost@127.0.0.1:{silent.getsockname()[1]}/gatepost", tmp_path)
     assert "no answer within" in str(raised.value)
 
@@ -190,7 +190,7 @@ def test_a_standby_cannot_be_written(tmp_path: Path) -> None:
         # A standby with the right schema can be opened and read; what is to be kept is refused.
         with pytest.raises(StorageError, match=r"25006\); name the primary in storage.url"):
             asyncio.run(prove_writable(server.url(), tmp_path))
-        with pytest.raises(StorageUnreachableError, match="no server of the address can be written"):
+        with pytest.raises(StorageError, match="no server of the address can be written"):
             upgrade_schema(server.url(more="?target_session_attrs=read-write"))
 
 
@@ -213,5 +213,5 @@ def test_a_certificate_that_is_not_trusted() -> None:
         server.start(**tls, ssl_key_file=str(server.folder / "server.key"))
         verified = f"?sslmode=verify-full&sslrootcert={server.folder}"
         upgrade_schema(server.url("gatepost", more=f"{verified}/server.pem"))
-        with pytest.raises(StorageUnreachableError, match=r"its certificate is not accepted .*name its authority"):
+        with pytest.raises(StorageError, match=r"its certificate is not accepted .*name its authority"):
             upgrade_schema(server.url(more=f"{verified}/other.pem"))

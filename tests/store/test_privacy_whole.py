@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
-from tests.store.conftest import SPREAD
 from tests.store.test_second_factors import run_sql
 
 from gatepost.cli.privacy_steps import Choices, PersonalData
@@ -296,15 +294,11 @@ def find_traces(url: str) -> set[str]:
     }
 
 
-def test_nothing_is_left_of_an_address(
-    request: pytest.FixtureRequest, use: Use, storage_url: str, tmp_path: Path
-) -> None:
+def test_nothing_is_left_of_an_address(use: Use, storage_url: str, tmp_path: Path) -> None:
     use(fill)
     # Notices wait for a while before one can fail.
     run_sql(storage_url, f"UPDATE recipient_notices SET fault = '550 {ANN}: no such user'")
-    spread = request.node.callspec.params["storage_url"] == SPREAD
-    urls = [storage_url, *([request.getfixturevalue("other_postgres_url")] if spread else [])]
-    before = {trace for url in urls for trace in find_traces(url)}
+    before = find_traces(storage_url)
     known = before | LEFT | WITH_ROW | CANNOT
     assert set(list_text_columns(storage_url)) - known == set(), "can it have an address? `fill` it, or say why not"
     assert not before & CANNOT
@@ -318,7 +312,7 @@ def test_nothing_is_left_of_an_address(
         assert not [kind for kind, tally in again.tallies.items() if tally.found]
 
     use(erase)
-    assert {trace for url in urls for trace in find_traces(url)} == set()
+    assert find_traces(storage_url) == set()
 
     async def others(store: Store) -> None:
         alerts = {each.name: each.alert for each in await store.alerts.all()}

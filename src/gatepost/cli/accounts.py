@@ -8,7 +8,6 @@ from gatepost.cli.commands import Argument, BadParameter, Group, Option
 from gatepost.cli.deployment import (
     Deployment,
     YesOption,
-    announce,
     parse_moment,
     parse_tenant_uid,
     render_time,
@@ -22,11 +21,10 @@ from gatepost.times import now
 if TYPE_CHECKING:
     from gatepost.store.api_keys import ApiKey
     from gatepost.store.store import Store
-    from gatepost.store.tenant_move import MoveOutcome
     from gatepost.store.tenants import Tenant
     from gatepost.store.users import User
 
-tenants = Group("Create, list, move and delete the tenants of this deployment.")
+tenants = Group("Create, list and delete the tenants of this deployment.")
 users = Group("Create and manage the users of the web interface.")
 keys = Group("Create, list and revoke the keys of the List API.")
 
@@ -37,12 +35,6 @@ RoleOption = Annotated[
     Option(help="An administrator may do everything, an analyst handles mail and lists, an auditor can only read."),
 ]
 FinalOption = Annotated[bool, Option("--final", help="Do not make the user change the password at the next sign-in.")]
-
-_COPIED = """All of it is in database {0}, and mail of this tenant is put off (451, 503) until the map says so. Set
-  storage.tenants: {{{1}: {0}}}
-in guard.yml and abby.yml of every node (for the database first, delete the line), restart them, and then call
-  gatepost tenant move {1} {0}
-again: it deletes what is left in database {2}."""
 
 
 def _require_name(name: str) -> str:
@@ -133,56 +125,6 @@ def delete_tenant(
     place.announce(f"Deletes tenant {wanted} with its lists, keys, domains and results from", yes=yes)
     tenant = require_found(place.with_store(lambda store: store.tenants.delete(wanted)), wanted)
     output.show(_describe_tenant(tenant), f"Deleted {tenant.name}.")
-
-
-@tenants.command("move")
-def move_tenant(
-    uid: UidArgument,
-    database: Annotated[str, Argument(metavar="DATABASE", help="A name of storage.databases, or first.")],
-    *,
-    yes: YesOption = False,
-    place: Deployment,
-    output: Output,
-) -> None:
-    """Move the mail of a tenant to another database; the services may keep running.
-
-    Called twice. The first call copies everything and has the tenant's mail put off; it can be started again if it was
-    interrupted. Then storage.tenants of every node has to name the new database. The second call deletes what is left.
-    """
-    tenant = _find_tenant(uid, place)
-    outcome, text = _move(place, tenant.uid, database, yes=yes)
-    figures = {"rows": outcome.rows, "copied": outcome.is_copied, "done": outcome.is_done}
-    output.show({"uid": tenant.uid, "database": database, **figures}, text)
-
-
-def _move(place: Deployment, uid: str, goal: str, *, yes: bool) -> "tuple[MoveOutcome, str]":
-    """Copy the mail of a tenant, or delete what was copied; returns also what to say. Raises `StartError`."""
-    import asyncio
-
-    from gatepost.cli.maintenance import show_progress
-    from gatepost.store import name_storage
-    from gatepost.store.tenant_databases import FIRST, find_moved_from
-    from gatepost.store.tenant_move import copy_tenant, delete_moved
-
-    url, tenant_map = place.find_storage_and_map()
-    urls = {FIRST: url, **(tenant_map.databases if tenant_map else {})}
-    if goal not in urls:
-        known = ", ".join(urls)
-        raise StartError(f"There is no database {goal}; choose one of {known}, or add it to storage.databases.")
-    present = (tenant_map.tenants if tenant_map else {}).get(uid, FIRST)
-    if present != goal:
-        here, there = urls[present], urls[goal]
-        names = " to ".join(name_storage(each, place.data_folder.path) for each in (here, there))
-        announce(f"Copies the mail of tenant {uid} from {names}; new mail of it is put off.", yes=yes)
-        outcome = show_progress("Copying", lambda progress: asyncio.run(copy_tenant(here, there, goal, uid, progress)))
-        return outcome, f"{outcome.rows:,} rows copied. {_COPIED.format(goal, uid, present)}"
-    left = asyncio.run(find_moved_from(urls, goal, uid))
-    if left is None:
-        raise StartError(f"The mail of this tenant is in database {goal} already, and nothing is left elsewhere.")
-    named = name_storage(urls[left], place.data_folder.path)
-    announce(f"Deletes the mail of tenant {uid}, which is in database {goal} now, from {named}.", yes=yes)
-    outcome = show_progress("Deleting", lambda progress: asyncio.run(delete_moved(urls[left], goal, uid, progress)))
-    return outcome, f"{outcome.rows:,} results deleted in database {left}. The move is complete."
 
 
 @tenants.command("domains")

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
     from gatepost.store.audit import Actor
     from gatepost.store.store import Store
-    from gatepost.store.tenant_map import TenantMap
 
 T = TypeVar("T")
 
@@ -171,12 +170,11 @@ class Deployment(Options, frozen=True):
 
         from gatepost.store import open_store
 
-        named = (url, None) if url else self.find_storage_and_map(any_node=any_node)
-        (address, tenant_map), place = named, self.data_folder
+        address, place = url or self.find_storage(any_node=any_node), self.data_folder
         place.make()
 
         async def run() -> T:
-            store = open_store(address, place.path, at_once=False, tenant_map=tenant_map)
+            store = open_store(address, place.path, at_once=False)
             try:
                 with self.emit_changes(store):
                     return await use(store)
@@ -187,29 +185,19 @@ class Deployment(Options, frozen=True):
 
     def find_storage(self, *, any_node: bool = False) -> str:
         """Return the address of storage; raises `ConfigError` where the file that names it has a fault."""
-        return self.find_storage_and_map(any_node=any_node)[0]
-
-    def find_storage_and_map(self, *, any_node: bool = False) -> "tuple[str, TenantMap | None]":
-        """Return the address of storage, and which tenants have their mail in other databases, if there are some;
-        raises `ConfigError`."""
         self.check_target()
         is_guard = any_node and self.has_guard_file
         file = self.config_folder / (GUARD_FILE if is_guard else ABBY_FILE)
         digest, checked = _digest(file), _read_checked(self.data_folder)
         known = checked.files.get(str(file))
         if known and known.digest == digest:
-            return known.storage, None
-        storage = (self.load_guard() if is_guard else self.load_abby()).storage
-        url = storage.url
+            return known.storage
+        url = (self.load_guard() if is_guard else self.load_abby()).storage.url
         # An address that may hold a password is not written anywhere else.
         if digest and url.startswith("sqlite:"):
             files = {**checked.files, str(file): CheckedFile(digest, url)}
             _write_checked(self.data_folder, CheckedFiles(files=dict(list(files.items())[-MAX_CHECKED:])))
-        if not storage.databases:
-            return url, None
-        from gatepost.store.tenant_map import TenantMap
-
-        return url, TenantMap(storage.databases, storage.tenants)
+        return url
 
     @contextmanager
     def emit_changes(self, store: "Store") -> Iterator[None]:

@@ -44,7 +44,6 @@ from gatepost.store.held_search import HeldFilter
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.search_language import SearchFault, SearchPlace, by_name_and_id, find_state
 from gatepost.store.store import Store
-from gatepost.store.tenant_map import TenantMap
 from gatepost.times import now
 
 PAGE = 100
@@ -136,11 +135,11 @@ def with_held_mail(deployment: Deployment, use: Callable[[HeldMail], Awaitable[T
     logs.configure("error")
     place = deployment.data_folder
     guard, abby = _load_settings(deployment.config_folder)
-    storage = (guard or cast("AbbySettings", abby)).storage
+    url = (guard or cast("AbbySettings", abby)).storage.url
     place.make()
 
     async def run() -> T:
-        store = open_store(storage.url, place.path, tenant_map=TenantMap(storage.databases, storage.tenants))
+        store = open_store(url, place.path)
         try:
             with deployment.emit_changes(store):
                 async with _open_cores(guard, abby, store, place) as cores:

@@ -59,24 +59,20 @@ def check_upgrade(*, place: Deployment, output: Output) -> None:
 def run_upgrade(*, yes: YesOption = False, place: Deployment, output: Output) -> None:
     """Bring the database to this version now, instead of at the first start of the service.
 
-    Shows how far it is. The database is as before until all of it is done: a run that is killed can be repeated. Where
-    tenants have their mail in several databases, all of them are upgraded, one after the other.
+    Shows how far it is. The database is as before until all of it is done: a run that is killed can be repeated.
     """
     from gatepost.service.data_folder import StartError
     from gatepost.store import name_storage, read_schema_state, upgrade_storage
 
-    (url, tenant_map), data = place.find_storage_and_map(), place.data_folder
-    urls = (url, *(tenant_map.databases.values() if tenant_map else ()))
-    states = [read_schema_state(each, data.path) for each in urls]
-    before = states[0]
+    url, data = place.find_storage(), place.data_folder
+    before = read_schema_state(url, data.path)
     running = [service for service in ("guard", "abby") if data.is_locked(service)]
-    if running and any(state.needs_upgrade and not state.is_additive for state in states):
+    if running and before.needs_upgrade and not before.is_additive:
         raise StartError(f"{' and '.join(running)} run on {data.path}: stop all services that use this database first.")
-    for each, state in zip(urls, states, strict=True):
-        if state.needs_upgrade:
-            deed = f"Upgrades {name_storage(each, data.path)} from schema {state.present} to this version"
-            announce(f"{deed}." if state.is_additive else f"{deed}; an older one cannot use it afterwards.", yes=yes)
-        show_progress("Upgrading", partial(upgrade_storage, each, data.path))
+    if before.needs_upgrade:
+        deed = f"Upgrades {name_storage(url, data.path)} from schema {before.present} to this version"
+        announce(f"{deed}." if before.is_additive else f"{deed}; an older one cannot use it afterwards.", yes=yes)
+    show_progress("Upgrading", partial(upgrade_storage, url, data.path))
     after = read_schema_state(url, data.path).present
     text = f"The database has schema {after}" + (f"; it had {before.present}." if before.needs_upgrade else " already.")
     output.show({"before": before.present, "schema": after}, text)
@@ -138,7 +134,7 @@ def backup(
     from gatepost.store import copy, name_storage
     from gatepost.store.sealed_secrets import KEY_FILE
 
-    url, folder = _find_only_storage(place), place.data_folder.path
+    url, folder = place.find_storage(), place.data_folder.path
     goal = file.expanduser().absolute()
     if not (verify and goal.exists() and not force):
         announce(f"Backs up {name_storage(url, folder)} to {goal}.", yes=True)
@@ -173,7 +169,7 @@ def restore(
     taken = file.expanduser().absolute()
     copy.check_backup(taken)
     folder = place.data_folder.path
-    url = to or _find_only_storage(place)
+    url = to or place.find_storage()
     target = name_storage(url, folder)
     deed = f"Restores {taken} into {target}"
     announce(f"{deed}, and replaces all that is there." if force else f"{deed}.", yes=yes or not force)
@@ -263,19 +259,6 @@ def _keep_services_away(place: "DataFolder", *urls: str) -> Iterator[None]:
             )
     with place.lock("guard", "abby") if place.path.is_dir() else nullcontext():
         yield
-
-
-def _find_only_storage(place: Deployment) -> str:
-    """Return the address of storage where it is one database; raises `StartError` where it is several."""
-    from gatepost.service.data_folder import StartError
-
-    url, tenant_map = place.find_storage_and_map()
-    if tenant_map:
-        raise StartError(
-            "storage.databases: the mail of some tenants is in other databases, and a file has one. Back up and restore"
-            " each with the means of PostgreSQL, see docs/scaling.md."
-        )
-    return url
 
 
 def show_progress(title: str, work: Callable[["Progress"], T]) -> T:

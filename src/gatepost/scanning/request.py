@@ -124,7 +124,6 @@ class Condition(msgspec.Struct):
     rest again; those who are asked for the state await it before."""
 
     fault: str = ""
-    slowed: str = ""
     warnings: dict[str, str] = msgspec.field(default_factory=dict)
     note: str = ""
     until: float = 0.0
@@ -148,14 +147,9 @@ class Condition(msgspec.Struct):
         is_noted = self.note and time.monotonic() < self.until
         return (*self.warnings.values(), *((self.note,) if is_noted else ()))
 
-    @property
-    def delayed(self) -> str:
-        """Why mail waits with its senders, by what was seen last and by what next hops say now."""
-        return "; ".join(reason for reason in (self.slowed, self.next_hop()) if reason)
-
     def describe(self, load: Load) -> Load:
         """Return a load with what is known besides its slots."""
-        delayed = self.delayed
+        delayed = self.next_hop()
         if self.fault or delayed or self.warnings or self.note:
             return msgspec.structs.replace(load, fault=self.fault, slowed=delayed, warned=self.warned)
         return load

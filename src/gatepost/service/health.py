@@ -130,7 +130,6 @@ class ConditionWatch:
         self._asked: asyncio.Task[None] | None = None
         # What clients are told has no path in it; the log has the whole reason.
         self._detail = ""
-        self._told: tuple[str, ...] = ()
         self.periodic = PeriodicWork(self.look, WATCH_SECONDS, "the condition of the service could not be seen", log)
 
     async def look_if_old(self) -> None:
@@ -155,20 +154,13 @@ class ConditionWatch:
         if fault and self._flow():
             fault += "; limits of flow control do not hold"
         self._tell_of_next_hop(self._condition.next_hop())
-        slowed = ""
-        if not fault and (faults := await self._store.faults_of_tenants()):
-            # Names are for everybody; addresses are in the log.
-            self._tell_faults(faults)
-            slowed = "; ".join(map(_name_of_database, faults))
-        else:
-            self._tell_faults(())
         condition = self._condition
         # A disk that hangs may be seen as storage that hangs first: the log has each reason, but not each figure in it.
         if fault and fault.partition(":")[0] != condition.fault.partition(":")[0]:
             log.error("no message can be taken to its end", reason=fault, detail=self._detail)
         elif condition.fault and not fault:
             log.info("messages can be taken to their end again")
-        condition.fault, condition.slowed = fault, slowed
+        condition.fault = fault
 
     def _tell_of_next_hop(self, reason: str) -> None:
         """Log that mail waits for a next hop, once."""
@@ -177,14 +169,6 @@ class ConditionWatch:
         elif self._delayed_by and not reason:
             log.info("next hops take mail again")
         self._delayed_by = reason
-
-    def _tell_faults(self, faults: tuple[str, ...]) -> None:
-        """Log what is wrong with databases of tenants, once."""
-        for fault in set(faults) - set(self._told):
-            log.error("mail of some tenants cannot be taken to its end", reason=fault)
-        if self._told and not faults:
-            log.info("mail of all tenants can be taken to its end again")
-        self._told = faults
 
     async def _check_disk(self) -> str:
         try:
@@ -231,11 +215,6 @@ def _make_file(data: Path) -> int:
     if free >= LEAST_FREE:
         tempfile.TemporaryFile(dir=data).close()
     return free
-
-
-def _name_of_database(fault: str) -> str:
-    """What clients are told of a database that cannot be used: its name, and no address."""
-    return f"mail of some tenants is put off: {fault.partition(':')[0]}"
 
 
 # The last looks, one a minute; so many transactions of that time, and this share of them, are more than an accident.
@@ -382,7 +361,7 @@ class HealthWarnings:
         counts: dict[str, SmtpCounts | None] = {"smtp": self._smtp(), **self._askers()}
         found: dict[str, str] = {source: watch.warn(counts.get(source)) for source, watch in self._deferrals.items()}
         # Where storage is away or next hops take no mail, that is told already, and this is the consequence.
-        is_told = self._condition.fault or self._condition.delayed
+        is_told = self._condition.fault or self._condition.next_hop()
         return dict.fromkeys(found, "") if is_told else found
 
     def _warn_of_dns(self) -> str:
@@ -584,8 +563,6 @@ def probe_storage(store: Store) -> Probe:
             return "failed", "storage cannot be read"
         except TimeoutError:
             return "failed", f"storage does not answer within {STORAGE_SECONDS:.0f} seconds"
-        if faults := await store.faults_of_tenants():
-            return "degraded", "; ".join(map(_name_of_database, faults))
         return ("degraded", f"{known - before} commits failed") if known > before else ("ok", "")
 
     return probe

@@ -52,7 +52,6 @@ from gatepost.settings.scan_sources import ASKERS
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
-from gatepost.store.tenant_map import TenantMap
 
 log = Logger("gatepost")
 
@@ -77,10 +76,7 @@ async def run_plan(
         stack.callback(release_ports, bound)
         registry = build_registry()
         events, alerts = await stack.enter_async_context(open_service_events(plan.settings, plan.data, registry))
-        storage = plan.settings.storage
-        store = open_store(
-            storage.url, plan.data.path, plan.writer, tenant_map=TenantMap(storage.databases, storage.tenants)
-        )
+        store = open_store(plan.settings.storage.url, plan.data.path, plan.writer)
         stack.push_async_callback(store.close)
         health = await _watch_health(events, alerts, store, stack, is_first=node.is_first)
         if plan.abby and node.is_first:

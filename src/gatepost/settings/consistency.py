@@ -303,8 +303,6 @@ def find_shared_faults(guard: GuardSettings, abby: AbbySettings) -> Iterator[Dis
             ("storage", "url"),
             f"differs from storage.url in guard.yml, {hide_credentials(guard.storage.url)}: the two share one database",
         )
-    if (guard.storage.databases, guard.storage.tenants) != (abby.storage.databases, abby.storage.tenants):
-        yield ("storage",), "names other databases or tenants than storage in guard.yml: both files need the same map"
     if source.secret != core.secret and (source.secret is not None or len(core.hosts) == 1):
         yield ("serviceProviders", "core", "secret"), "differs from scanSources.restApi.secret in guard.yml"
     if abby.policy != PolicySettings() and _resolve_files(abby.policy) != _resolve_files(guard.policy):

@@ -429,47 +429,12 @@ class PolicySettings(Section):
         return {scope: file for scope, file in named.items() if file}
 
 
-DatabaseName = Annotated[
-    str,
-    require(
-        re.compile(r"(?!first$)[a-z][a-z0-9-]{0,31}").fullmatch,
-        "must be a name of lower-case letters, digits and hyphens, and not `first`, which is that of storage.url",
-    ),
-]
-
-
 class StorageSettings(Section):
-    """The database for lists, keys, results and ledgers, and further ones for the mail of some tenants."""
+    """The database for lists, keys, results and ledgers."""
 
     url: StorageUrl = at_start(
         "sqlite:gatepost.db", description="`sqlite:FILE` (relative to the data folder) or `postgresql://…`"
     )
-    databases: dict[DatabaseName, StorageUrl] = at_start(
-        {},
-        max_length=30,
-        description="further PostgreSQL databases for the mail of some tenants: a name, and an address as in `url`",
-    )
-    tenants: dict[TenantUid, DatabaseName] = at_start(
-        {}, description="uid of a tenant to the name of the database that its mail is in; by default that of `url`"
-    )
-
-    @model_validator(mode="after")
-    def _check_databases(self) -> Self:
-        is_sqlite = [name for name, url in self.databases.items() if url.startswith("sqlite:")]
-        if self.databases and self.url.startswith("sqlite:"):
-            raise ValueError("databases need PostgreSQL: url is a SQLite file, which has one writer and one database")
-        if is_sqlite:
-            raise ValueError(f"databases: {is_sqlite[0]} is a SQLite file; name a database of PostgreSQL")
-        named = {self.url: "url"}
-        for name, url in self.databases.items():
-            if url in named:
-                raise ValueError(f"databases: {name} is the same database as {named[url]}; name another one")
-            named[url] = f"databases.{name}"
-        for uid, name in self.tenants.items():
-            if name not in self.databases:
-                known = ", ".join(self.databases) or "none"
-                raise ValueError(f"tenants: {uid} is to be in database {name}, which databases does not have ({known})")
-        return self
 
 
 class LogSettings(Section):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gatepost.store.store import Store
-    from gatepost.store.tenant_map import TenantMap
     from gatepost.store.upgrading import Progress, SchemaState
 
 __all__ = ["check_postgres", "open_store", "read_schema_state", "sqlite_file_of", "upgrade_storage"]
@@ -47,22 +46,13 @@ def check_postgres(url: str) -> str:
     return url
 
 
-def open_store(
-    url: str, data_folder: Path, writer: str = "", *, at_once: bool = True, tenant_map: "TenantMap | None" = None
-) -> "Store":
+def open_store(url: str, data_folder: Path, writer: str = "", *, at_once: bool = True) -> "Store":
     """The storage at a `storage.url`; a relative SQLite file lies in the data folder.
 
     Only the engine that the address names is loaded. Raises `StorageError` where it cannot be used. `writer` is the
-    address of the process that writes a SQLite file, where another one does. `at_once` as in `Store`. `tenant_map` is
-    there where some tenants have their mail in other databases.
+    address of the process that writes a SQLite file, where another one does. `at_once` as in `Store`.
     """
     from gatepost.store.store import Store
-
-    if tenant_map and tenant_map.databases:
-        from gatepost.store.sharded_store import ShardedStore
-        from gatepost.store.tenant_databases import TenantDatabases
-
-        return ShardedStore(TenantDatabases(check_postgres(url), tenant_map), data_folder, at_once=at_once)
 
     if (file := sqlite_file_of(url, data_folder)) is None:
         from gatepost.store.postgres import PostgresEngine

@@ -14,14 +14,6 @@ class StorageError(Exception):
     """Storage cannot be used; the text says what the operator can do about it."""
 
 
-class StorageUnreachableError(StorageError):
-    """The server of the storage does not answer: it may do so later, and nothing has to be corrected here."""
-
-
-class TenantMovesError(StorageError):
-    """The mail of one tenant is on its way to another database; that of others can be stored."""
-
-
 class NotFound(msgspec.Struct, frozen=True):
     """The tenant, list, key or user that the call names does not exist (any more)."""
 

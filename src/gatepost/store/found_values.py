@@ -73,22 +73,6 @@ def count_values(rows: Sequence[FoundRow], packed: Iterable[bytes], *, more: boo
     return FoundValues(len(rows), more, rows[-1].time if rows else 0, times, facets)
 
 
-def add_values(found: Sequence[FoundValues]) -> FoundValues:
-    """The sum of what several databases have found. Values that are frequent in none of them are left out."""
-    names = dict.fromkeys(chain.from_iterable(each.facets for each in found))
-    facets: dict[Facet, Values] = {}
-    for name in names:
-        total = Counter[str]()
-        for each in found:
-            total.update(dict(each.facets.get(name, ())))
-        facets[name] = tuple(total.most_common(TOP))
-    more = any(each.more for each in found)
-    reached = max((each.reached for each in found if each.more), default=0)
-    reached = reached or min((each.reached for each in found if each.counted), default=0)
-    times = sorted((each for part in found for each in part.times), reverse=True)
-    return FoundValues(sum(each.counted for each in found), more, reached, tuple(times), facets)
-
-
 def _count_digests(values: Sequence[Row], packed: Iterable[bytes]) -> dict[Facet, Values]:
     seen: dict[Facet, Counter[str]] = {name: Counter() for name in _DIGESTS}
     for each in packed:

@@ -13,8 +13,7 @@ start together do not both apply them.
 import asyncio
 import re
 import threading
-from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
@@ -37,7 +36,7 @@ from gatepost.store.engine import (
     Work,
     cancel_read,
 )
-from gatepost.store.errors import StorageError, TenantMovesError
+from gatepost.store.errors import StorageError
 from gatepost.store.pgbouncer import PinnedConnection, has_pooler, split_pooler, write_settings
 from gatepost.store.postgres_faults import (
     CONNECT_SECONDS,
@@ -77,15 +76,41 @@ _PROGRESS = re.compile(r"gatepost: (\d+) of (\d+) bytes")
 _TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
 
 
-class CountedEngine(Engine):
-    """Counts the changes that are made over asyncpg."""
+class PostgresEngine(Engine):
+    """Does work on PostgreSQL; opening it raises `StorageError` where the database cannot be used.
 
-    def __init__(self) -> None:
+    Its methods belong to one event loop: that of the first call.
+    """
+
+    groups_under_way = 2
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        upgrade_schema(url)
+        _, self._pooler = split_pooler(url)
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._opening = asyncio.Lock()
+        self._searching = asyncio.Semaphore(SEARCHES)
+        self._streams = 0
+        self._watches: dict[str, TableWatch] = {}
+        self._notices = Notices(partial(connect, url))
         self._changes = self._commits = self._failures = 0
 
     def counters(self) -> StoreCounters:
         """How many changes were written, in how many commits, and how many failed."""
         return StoreCounters(self._changes, self._commits, self._failures)
+
+    async def close(self) -> None:
+        """Finish what is under way and close the connections."""
+        self._closed = True
+        for watch in self._watches.values():
+            await watch.close()
+        await self._notices.close()
+        if self._pool:
+            try:
+                await self._pool.close()
+            except (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError):
+                self._pool.terminate()  # the server has gone already
 
     async def _apply(self, work: Callable[[], Work[T]]) -> T:
         """Do the work of a change; returns after its commit."""
@@ -100,48 +125,6 @@ class CountedEngine(Engine):
         self._commits += 1
         return result
 
-    @abstractmethod
-    async def _change_with_retries(self, work: Callable[[], Work[T]]) -> T:
-        """Do work in a transaction, again where another one was in its way."""
-
-
-class PostgresEngine(CountedEngine):
-    """Does work on PostgreSQL; opening it raises `StorageError` where the database cannot be used.
-
-    Its methods belong to one event loop: that of the first call.
-    """
-
-    groups_under_way = 2
-
-    def __init__(self, url: str) -> None:
-        super().__init__()
-        self._url = url
-        upgrade_schema(url)
-        _, self._pooler = split_pooler(url)
-        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
-        self._opening = asyncio.Lock()
-        self._searching = asyncio.Semaphore(SEARCHES)
-        self._streams = 0
-        self._watches: dict[str, TableWatch] = {}
-        self.notices = Notices(partial(connect, url))
-
-    @property
-    def url(self) -> str:
-        """The address of the database, with the password that may be in it."""
-        return self._url
-
-    async def close(self) -> None:
-        """Finish what is under way and close the connections."""
-        self._closed = True
-        for watch in self._watches.values():
-            await watch.close()
-        await self.notices.close()
-        if self._pool:
-            try:
-                await self._pool.close()
-            except (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError):
-                self._pool.terminate()  # the server has gone already
-
     async def change_together(
         self,
         all_at_once: Callable[[apsw.Connection, Sequence[A]], Sequence[T]],
@@ -153,8 +136,7 @@ class PostgresEngine(CountedEngine):
             results = await self._change_with_retries(partial(work, arguments), has_transaction=False)
         except Exception as fault:  # noqa: BLE001  it is the fault of one of them, and returned as such
             self._failures += 1
-            is_for_all = isinstance(fault, StorageError) and not isinstance(fault, TenantMovesError)
-            if is_for_all or len(arguments) == 1:
+            if isinstance(fault, StorageError) or len(arguments) == 1:
                 return [fault] * len(arguments)
             # Which of them it was, the server does not say.
             return [(await self.change_together(all_at_once, work, [argument]))[0] for argument in arguments]
@@ -164,19 +146,19 @@ class PostgresEngine(CountedEngine):
 
     async def query(self, work: Callable[[], Work[T]]) -> T:
         """Do work on a connection of the pool."""
-        async with self.connection() as connection:
+        async with self._connection() as connection:
             return await _run_work(connection, work())
 
     async def query_once(self, work: Callable[[], Work[T]]) -> T:
         """Do work in one read-only transaction."""
-        async with self.connection() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
+        async with self._connection() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
             return await _run_work(connection, work())
 
     async def search(self, work: Callable[[], Work[T]]) -> T:
         """Do work in one read-only transaction, as one of a few; what is made of its rows is made in threads."""
         async with (
             self._searching,
-            self.connection() as connection,
+            self._connection() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
             return await _run_search(connection, work())
@@ -233,10 +215,10 @@ class PostgresEngine(CountedEngine):
 
     async def _change_with_retries(self, work: Callable[[], Work[T]], *, has_transaction: bool = True) -> T:
         for attempt in range(ATTEMPTS):
-            async with self.connection() as connection:
+            async with self._connection() as connection:
                 try:
                     async with connection.transaction() if has_transaction else nullcontext():
-                        return await _run_work(connection, work(), self.notices)
+                        return await _run_work(connection, work(), self._notices)
                 except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
                     if attempt == ATTEMPTS - 1:
                         raise
@@ -250,8 +232,8 @@ class PostgresEngine(CountedEngine):
         raise AssertionError("not reached")
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Any]:
-        """A connection of the pool, for work that has steps on another database too (`paired_engine`)."""
+    async def _connection(self) -> AsyncIterator[Any]:
+        """A connection of the pool."""
         self._check_open()
         with explain_errors(self._url):
             async with self._opening:
@@ -268,7 +250,7 @@ async def _run_work(connection: Any, work: Work[T], notices: Notices | None = No
         while True:
             if notices and is_watched(step):
                 await notices.send()
-            step = work.send(await run_step(connection, step))
+            step = work.send(await _run_step(connection, step))
     except StopIteration as stop:
         result: T = stop.value
         return result
@@ -276,14 +258,14 @@ async def _run_work(connection: Any, work: Work[T], notices: Notices | None = No
 
 async def _run_search(connection: Any, work: Work[T]) -> T:
     """Do a piece of work on a connection, and the work's own computing in threads."""
-    is_done, step = await asyncio.to_thread(background.run, advance, work, None)
+    is_done, step = await asyncio.to_thread(background.run, _advance, work, None)
     while not is_done:
-        is_done, step = await asyncio.to_thread(background.run, advance, work, await run_step(connection, step))
+        is_done, step = await asyncio.to_thread(background.run, _advance, work, await _run_step(connection, step))
     result: T = step
     return result
 
 
-def advance(work: Work[Any], answer: Any) -> tuple[bool, Any]:
+def _advance(work: Work[Any], answer: Any) -> tuple[bool, Any]:
     """Go on with work until its next step: whether it is done, and that step or the result."""
     try:
         return False, work.send(answer)
@@ -291,7 +273,7 @@ def advance(work: Work[Any], answer: Any) -> tuple[bool, Any]:
         return True, stop.value
 
 
-async def run_step(connection: Any, step: Step) -> Any:
+async def _run_step(connection: Any, step: Step) -> Any:
     if isinstance(step, Read):
         return await connection.fetch(step.statement, *_bind(step.parameters))
     if isinstance(step, Script):
@@ -309,19 +291,15 @@ def _bind(parameters: Row) -> list[Any]:
 
 
 def upgrade_schema(url: str, progress: Progress | None = None) -> None:
-    """Bring the database to the schema of this program; `progress` is told how far that is."""
-    run_apart(lambda: _upgrade_locked(url, progress))
+    """Bring the database to the schema of this program; `progress` is told how far that is.
 
-
-def run_apart(do: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Do something in a thread with its own event loop, since opening storage is a plain call that coroutines make
-    too."""
-    results: list[T] = []
+    This runs in a thread with its own event loop, since opening storage is a plain call that coroutines make too.
+    """
     faults: list[BaseException] = []
 
     def run() -> None:
         try:
-            results.append(asyncio.run(do()))
+            asyncio.run(_upgrade_locked(url, progress))
         except BaseException as fault:  # noqa: BLE001  it is raised again where the caller is
             faults.append(fault)
 
@@ -330,7 +308,6 @@ def run_apart(do: Callable[[], Coroutine[Any, Any, T]]) -> T:
     thread.join()
     if faults:
         raise faults[0]
-    return results[0]
 
 
 class _PooledConnection(asyncpg.Connection):

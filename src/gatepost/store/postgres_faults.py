@@ -17,7 +17,7 @@ from pathlib import Path
 
 import asyncpg
 
-from gatepost.store.errors import StorageError, StorageUnreachableError, TenantMovesError
+from gatepost.store.errors import StorageError
 
 CONNECT_SECONDS = 10
 # The oldest major version that the schema works with: partitions are detached beside what goes on.
@@ -47,8 +47,6 @@ _ADVICE: tuple[tuple[str, str, str], ...] = (
     ("58", "", "look at the log and the disk of the server"),
     ("55000", "", "wait until the server accepts connections, or look at its log"),
 )
-# What comes and goes by itself: a server that starts, stops, fails over or is full.
-_PASSING = ("08", "57", "53300", "55000", "25P03")
 # Faults of a server; others are faults of a statement, and so of this program.
 _OF_SERVER = (
     asyncpg.InvalidAuthorizationSpecificationError,
@@ -75,19 +73,15 @@ def explain_errors(url: str) -> Iterator[None]:
     """Turn errors of the server or the network into a `StorageError` that says what to do."""
     try:
         yield
-    except asyncpg.ObjectInUseError as fault:
-        raise TenantMovesError(f"{public_url(url)}: {fault}.") from None
     except _OF_SERVER as fault:
         raise _explain(url, fault) from fault
     except (OSError, TimeoutError) as fault:
         said = _describe(fault)
         end = "" if said.endswith("?") else "."
-        raise StorageUnreachableError(f"{public_url(url)} cannot be reached: {said}{end}") from fault
+        raise StorageError(f"{public_url(url)} cannot be reached: {said}{end}") from fault
     except asyncpg.exceptions.TargetServerAttributeNotMatched as fault:
         advice = "promote one, or look why the primary is away"
-        raise StorageUnreachableError(
-            f"{public_url(url)}: no server of the address can be written; {advice}."
-        ) from fault
+        raise StorageError(f"{public_url(url)}: no server of the address can be written; {advice}.") from fault
     except (asyncpg.InterfaceError, asyncpg.InternalClientError) as fault:
         # The second comes where a connection is cut while its next statement is on the way.
         if isinstance(fault, ValueError):
@@ -121,8 +115,7 @@ def check_version(url: str, major: int) -> None:
 def _explain(url: str, fault: asyncpg.PostgresError) -> StorageError:
     code, words = fault.sqlstate or "", (fault.message or str(fault)).strip().rstrip(".")
     advice = next((each for start, part, each in _ADVICE if code.startswith(start) and part in words), "")
-    text = f"{public_url(url)}: {words} ({code}); {advice or 'its log says more'}."
-    return StorageUnreachableError(text) if code.startswith(_PASSING) else StorageError(text)
+    return StorageError(f"{public_url(url)}: {words} ({code}); {advice or 'its log says more'}.")
 
 
 def _describe(fault: OSError | TimeoutError) -> str:

@@ -134,11 +134,6 @@ class Store:
         """Show that storage keeps changes: raises `StorageError` if it does not."""
         await self._engine.change(partial(write_rows, PROVE, now()))
 
-    async def faults_of_tenants(self) -> tuple[str, ...]:
-        """What cannot be used of the databases that only some tenants' mail is in: each as a sentence without its full
-        stop that names the database. There are none where everything is in one."""
-        return ()
-
     def observe_changes(self, observer: ChangeObserver) -> None:
         """Have every announced change reported from now on, once it is durable; the observer must not raise."""
         self._engine.observe_changes(observer)

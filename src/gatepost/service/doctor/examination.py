@@ -372,25 +372,6 @@ def check_storage(read: ExaminedFiles, data: DataFolder) -> DoctorRow:
     return DoctorRow("storage", "ok", f"{hide_credentials(read.storage)} opens; {len(tenants)} tenants")
 
 
-def check_tenant_databases(read: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
-    """Check each database that has the mail of some tenants; no rows if the first one cannot be used."""
-    tenant_map = read.tenant_map
-    if not tenant_map.databases:
-        return
-    found = ask_storage_if_there(read, data, lambda store: store.faults_of_tenants())
-    if found is None:
-        return
-    faults = {fault.split()[1]: fault for fault in found}
-    for name, url in tenant_map.databases.items():
-        count = sum(1 for place in tenant_map.tenants.values() if place == name)
-        if name in faults:
-            advice = f"mail of its {count} tenants is put off until it answers: see storage.databases"
-            yield DoctorRow(f"database {name}", "fail", faults[name], advice)
-        else:
-            shown = hide_credentials(url)
-            yield DoctorRow(f"database {name}", "ok", f"{shown} takes changes; it has the mail of {count} tenants")
-
-
 def check_sender_history(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
     """Check how much sender history there is; no row if storage cannot be read."""
     if read.guard is None:
@@ -586,7 +567,6 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
         rows += [
             check_secret_files(read, config, data),
             check_storage(read, data),
-            *check_tenant_databases(read, data),
             *check_sealed_secrets(read, data),
             *check_mail_path(read, data, now),
             *check_certificates(read, data, now),
@@ -645,20 +625,8 @@ def examine_upgrade(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
     if state.present and not state.is_newer:
         rows.append(_check_room(state, files.storage, data))
         rows.append(_advise_backup(state))
-    rows += _check_schemas_of_tenants(files, data)
     rows.append(_check_running(data))
     return tuple(rows)
-
-
-def _check_schemas_of_tenants(files: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
-    """Check the databases that have the mail of some tenants."""
-    for name, url in files.tenant_map.databases.items():
-        try:
-            row = _check_schema(read_schema_state(url, data.path), url)
-        except StorageError as fault:
-            advice = "correct storage.databases, or make the database available"
-            row = DoctorRow("database", "fail", str(fault), advice)
-        yield msgspec.structs.replace(row, what=f"database {name}")
 
 
 def _describe_version() -> DoctorRow:

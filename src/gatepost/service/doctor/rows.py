@@ -11,7 +11,6 @@ import msgspec
 from gatepost.service.data_folder import DataFolder
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load, load_abby, load_guard
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.store.tenant_map import TenantMap
 
 if TYPE_CHECKING:
     from gatepost.store.store import Store
@@ -41,12 +40,6 @@ class ExaminedFiles(msgspec.Struct, frozen=True):
         settings = self.abby or self.guard
         return settings.storage.url if settings else ""
 
-    @property
-    def tenant_map(self) -> TenantMap:
-        """Which tenants have their mail in other databases."""
-        settings = self.abby or self.guard
-        return TenantMap(settings.storage.databases, settings.storage.tenants) if settings else TenantMap()
-
 
 def read_files(folder: Path) -> ExaminedFiles:
     """Read both files, or the one that is there; raises `ConfigError`."""
@@ -69,7 +62,7 @@ def ask_storage(read: ExaminedFiles, data: DataFolder, ask: "Callable[[Store], A
     from gatepost.store import open_store
 
     async def run() -> T:
-        store = open_store(read.storage, data.path, tenant_map=read.tenant_map)
+        store = open_store(read.storage, data.path)
         try:
             return await ask(store)
         finally:
