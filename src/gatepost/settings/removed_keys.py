@@ -7,10 +7,10 @@ it and without the numbers of list items; a value that was removed is written be
 from gatepost.settings.document import Key
 
 REMOVED: dict[str, str] = {
-    "storage.databases": "was removed: all tenants are in the database of storage.url. Bring every tenant back with"
-    " `gatepost tenant move` of version 0.1.0 before you upgrade",
-    "storage.tenants": "was removed: all tenants are in the database of storage.url. Bring every tenant back with"
-    " `gatepost tenant move` of version 0.1.0 before you upgrade",
+    "storage.databases": "was removed: all tenants are in the database of storage.url. Bring each one back with"
+    " `gatepost tenant move UID first` of version 0.1.0 before you upgrade",
+    "storage.tenants": "was removed: all tenants are in the database of storage.url. Bring each one back with"
+    " `gatepost tenant move UID first` of version 0.1.0 before you upgrade",
     "delivery.nextHop: mx:": "was removed: name a mail server that delivers by MX itself, such as smtp://127.0.0.1:25",
     "delivery.privateNetwork": "was removed with delivery by MX: a next hop that is named may have a private address",
     "delivery.routes.privateNetwork": "was removed with delivery by MX: a next hop that is named may have a private"
