@@ -45,7 +45,6 @@ CONNECTING = {
     "mailboxes/imap.py": "IMAP servers",
     "smtp/ldap.py": "LDAP directories",
     "smtp/routing.py": "next hops",
-    "smtp/transport_policies.py": "TLS policies",
     "store/": "PostgreSQL",
     "web/openid.py": "OpenID Connect provider",
 }
@@ -654,13 +653,8 @@ CLAIMS += [
         test="mailboxes/test_removal.py::test_deleting_touches_nothing_that_was_marked_before",
     ),
     Claim(
-        "routing.md",
-        "MTA-STS policies of the domains are obeyed",
-        test="smtp/test_mx_routes.py::test_an_enforced_policy_keeps_mail_from_servers_that_do_not_prove_themselves",
-    ),
-    Claim(
         "domain-reports.md",
-        "When a day (UTC) is over, one node sends them, signed with your key.",
+        "When a day (UTC) is over, one node sends them by the next hop of outbound mail, signed with your key.",
         test="smtp/test_sent_reports.py::test_another_node_that_sends_is_left_alone",
     ),
     Claim(

@@ -33,7 +33,6 @@ from gatepost.policy.conditions import ConditionError, describe_file, evaluate, 
 from gatepost.settings.keys import OpenidConnectSettings
 from gatepost.smtp.ldap import parse_message, read_result
 from gatepost.smtp.sender_rewriting import SenderRewriting
-from gatepost.smtp.transport_policies import PolicyFault, parse_policy, parse_policy_id
 from gatepost.store.message_index import match_rows, parse_term
 from gatepost.store.search_conditions import MESSAGE_ROWS, needs_record, row_condition
 from gatepost.store.search_language import SearchFault, SearchPlace, complete, parse_search
@@ -68,15 +67,6 @@ def read_ldap_answer(data: bytes) -> tuple[int, int, int] | None:
         return number, operation, read_result(content)
     except ValueError:
         return None
-
-
-def read_transport_policy(data: bytes) -> tuple[object, str]:
-    """Read a policy of MTA-STS, and the same bytes as the record that says that there is one."""
-    said = parse_policy_id((decode_text(data),))
-    try:
-        return parse_policy(data), said
-    except PolicyFault as fault:
-        return str(fault), said
 
 
 def read_report_addresses(data: bytes) -> tuple[ReportUri, ...]:

@@ -102,17 +102,6 @@ SERVICE: tuple[Target, ...] = (
         most=600,
     ),
     Target(
-        "transport-policy",
-        service_readers.read_transport_policy,
-        lines(
-            "version: STSv1\r\nmode: enforce\r\nmx: *.x.example\r\nmx: mail.x.example\r\nmax_age: 604800\r\n",
-            "version: STSv1\nmode: none\nmax_age: 0\n",
-            "v=STSv1; id=20160831085700Z;",
-        ),
-        cheap=True,
-        most=2_000,
-    ),
-    Target(
         "report-addresses",
         service_readers.read_report_addresses,
         lines(

@@ -63,11 +63,20 @@ def test_three_forms_of_a_next_hop(write: Load, text: str, hops: tuple[str, ...]
     [
         ("delivery: {nextHop: []}", "delivery.nextHop", "at least 1"),
         ("delivery: {nextHop: {smtp://a: 0}}", "delivery.nextHop", "at least 1"),
-        ("delivery: {nextHop: [http://a]}", "delivery.nextHop[0]", "lmtp://host:port, lmtp:/path or mx:"),
-        ("delivery: {nextHop: ['mx:', smtp://a]}", "delivery.nextHop", "stand alone"),
-        ("delivery: {nextHop: {'mx:': 1}}", "delivery.nextHop", "stand alone"),
-        ("delivery: {nextHop: 'mx://a'}", "delivery.nextHop", "or mx:"),
-        ("delivery: {nextHop: 'mx:', auth: {user: u, password: p}}", "delivery.auth", "of strangers"),
+        ("delivery: {nextHop: [http://a]}", "delivery.nextHop[0]", "lmtp://host:port or lmtp:/path"),
+        ("delivery: {nextHop: ['mx:', smtp://a]}", "delivery.nextHop[0]", "delivers by MX itself"),
+        ("delivery: {nextHop: {'mx:': 1}}", "delivery.nextHop", "delivers by MX itself"),
+        ("delivery: {nextHop: 'mx://a'}", "delivery.nextHop", "or lmtp:/path"),
+        (
+            "delivery: {routes: [{domains: [x.example], nextHop: 'mx:'}]}",
+            "delivery.routes[0].nextHop",
+            "delivers by MX itself",
+        ),
+        (
+            "scanSources: {smtp: {outbound: {port: 10587, nextHop: 'mx:'}}}",
+            "scanSources.smtp.outbound.nextHop",
+            "delivers by MX itself",
+        ),
         (
             "delivery: {nextHop: smtp://a}\ndomainReports: {send: {organization: X, sender: r@x.example}}",
             "domainReports.send.sender",

@@ -333,10 +333,6 @@ def test_a_route_from_its_form_to_a_version(node: Any) -> None:
     assert json.loads(draft_of(node)[ROUTES])[1]["domains"] == ["example.com", "*.example.org"]
     visitor.post("/configuration/routes/0", {"revision": "3", "do": "remove"})
     shares = hop("guard.yml delivery.nextHop", ("smtp", "a.example", "25", "3"), ("smtp", "b.example", "", ""))
-    by_mx = hop("guard.yml delivery.nextHop", ("mx", "", "", ""), ("smtp", "", "", ""))
-    save(visitor, "/configuration/routes", shown="guard.yml delivery.nextHop", **by_mx)
-    assert draft_of(node)["guard.yml delivery.nextHop"] == '"mx:"'
-    assert '<option value="mx" selected>MX</option>' in visitor.get("/configuration/routes").text
     page = save(visitor, "/configuration/routes", shown="guard.yml delivery.nextHop", **shares)
     assert "2 changes" in page
     assert node.went(publish(visitor, page)).endswith("published")

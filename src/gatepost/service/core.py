@@ -43,7 +43,6 @@ from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.health import NodeHealth, Probe, probe_core, state_of
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.routes import (
-    MxParts,
     build_recipient_verifier,
     hostname,
     open_outbound_routing,
@@ -293,9 +292,8 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
     deliveries = DeliveryLog(shared.store.messages.record_deliveries)
     deliveries.start()
     stack.push_async_callback(deliveries.stop)
-    mx_parts = MxParts(shared.store.sent_reports, gatherer.note_session if gatherer else None)
-    routing = await stack.enter_async_context(open_routing(settings, plan.data, shared.node.hops, mx_parts))
-    opened_outbound = open_outbound_routing(settings, routing, plan.data, shared.node.hops, mx_parts)
+    routing = await stack.enter_async_context(open_routing(settings, plan.data, shared.node.hops))
+    opened_outbound = open_outbound_routing(settings, routing, plan.data, shared.node.hops)
     outbound_routing = await stack.enter_async_context(opened_outbound)
     guard = build_guard(plan, settings, shared, gatherer)
     opened = open_quarantine(

@@ -8,7 +8,6 @@ so that no counter of the node ever falls.
 
 import os
 import platform
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,6 @@ from gatepost.logs import Logger, LogOutput
 from gatepost.metrics import CONTENT_TYPE, Family, Merged, Timed, counter, exposition, flatten, gauge, merge, unflatten
 from gatepost.node_memory import NodeMemory, fit_cell
 from gatepost.periodic import PeriodicWork
-from gatepost.smtp.mx_routes import MxRoutes
 from gatepost.smtp.recipients import FINDINGS
 from gatepost.smtp.replies import DEFERRALS
 from gatepost.speedups import native
@@ -178,14 +176,6 @@ def _describe_next_hops(routings: "Sequence[Routing]") -> Iterator[Metric]:
         for (stage, answer), count in sorted(route.answers.total.items()):
             said.add_metric((route.name, stage, answer), count)
     yield said
-    by_mx = [route for routing in routings for route in routing.routes if isinstance(route, MxRoutes)]
-    if by_mx:
-        fetched = counter("gatepost_transport_policies_fetched", "TLS policies fetched", labels=("result",))
-        total = sum((route.policies.fetched for route in by_mx), Counter[str]())
-        for result in ("enforce", "testing", "none", "failed"):
-            fetched.add_metric((result,), total[result])
-        yield fetched
-        yield counter("gatepost_transport_policies_broken", "Servers not used", sum(each.refused for each in by_mx))
 
 
 class ProcessInfo(Collector):

@@ -5,17 +5,13 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
-import msgspec
-
-from gatepost.guard.answers.dns import Resolver
 from gatepost.policy.layers import OUTBOUND
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.settings.delivery import BY_MX, HopSettings, NextHops, list_hops
+from gatepost.settings.delivery import HopSettings, NextHops, list_hops
 from gatepost.settings.keys import GuardSettings
 from gatepost.settings.recipients import CallOutSettings, LdapSettings, parse_filter
 from gatepost.smtp.hop_answers import HopCells
 from gatepost.smtp.ldap import LdapDirectory, LdapServer
-from gatepost.smtp.mx_routes import MxOptions, MxRoutes, NotesSession
 from gatepost.smtp.next_hop import Credentials, NextHopTimeouts
 from gatepost.smtp.recipients import (
     CallOut,
@@ -26,9 +22,7 @@ from gatepost.smtp.recipients import (
     RecipientVerifier,
 )
 from gatepost.smtp.routing import DEFAULT, HopTls, Relay, Route, RouteRule, Routing, SeenFeatures
-from gatepost.smtp.transport_policies import PolicyFetcher, TransportPolicies
 from gatepost.store.list_lookup import ListLookup
-from gatepost.store.sent_reports import SentReports
 
 
 def hostname(settings: GuardSettings) -> str:
@@ -37,27 +31,15 @@ def hostname(settings: GuardSettings) -> str:
     return (smtp.hostname if smtp else None) or (milter.hostname if milter else None) or socket.gethostname()
 
 
-class MxParts(msgspec.Struct, frozen=True):
-    """What routes by MX share with other processes: TLS policies in storage, and the counts of TLS reports."""
-
-    stored: SentReports | None = None
-    note: NotesSession | None = None
-
-
-# A command, which keeps policies in memory alone and reports nothing.
-ALONE = MxParts()
-
-
 @asynccontextmanager
 async def open_routing(
     settings: GuardSettings,
     data: DataFolder | None = None,
     shared: HopCells | None = None,
-    mx_parts: MxParts = ALONE,
 ) -> AsyncIterator[Routing | None]:
     """Build the routes, if there is a next hop, and close their connections in the end. What next hops can do is kept
     in the data folder. Raises `StartError` if a certificate cannot be used."""
-    routing = build_routing(settings, data, shared, mx_parts)
+    routing = build_routing(settings, data, shared)
     try:
         yield routing
     finally:
@@ -69,7 +51,6 @@ def build_routing(
     settings: GuardSettings,
     data: DataFolder | None = None,
     shared: HopCells | None = None,
-    mx_parts: MxParts = ALONE,
 ) -> Routing | None:
     """Build the routes; None without a next hop. `shared` is where processes of a node count what next hops answer.
     Raises `StartError` if a certificate cannot be used."""
@@ -79,7 +60,7 @@ def build_routing(
     seen = SeenFeatures(data.next_hops if data else None)
     rules = [
         RouteRule(
-            _build_route(name_route(index), settings, route, route.next_hop, seen, shared, mx_parts),
+            _build_route(name_route(index), settings, route, route.next_hop, seen, shared),
             frozenset(route.domains),
             frozenset(route.tenants),
         )
@@ -87,7 +68,7 @@ def build_routing(
     ]
     if not delivery.next_hop:
         return Routing(rules, None)
-    return Routing(rules, _build_route(DEFAULT, settings, delivery, delivery.next_hop, seen, shared, mx_parts))
+    return Routing(rules, _build_route(DEFAULT, settings, delivery, delivery.next_hop, seen, shared))
 
 
 @asynccontextmanager
@@ -96,7 +77,6 @@ async def open_outbound_routing(
     inbound: Routing | None,
     data: DataFolder | None = None,
     shared: HopCells | None = None,
-    mx_parts: MxParts = ALONE,
 ) -> AsyncIterator[Routing | None]:
     """Build the route of outbound mail, if it has a next hop of its own; else it takes those of other mail. Raises
     `StartError` if a certificate cannot be used."""
@@ -106,7 +86,7 @@ async def open_outbound_routing(
         yield inbound
         return
     seen = SeenFeatures(data.next_hops if data else None)
-    route = _build_route(OUTBOUND, settings, outbound, outbound.next_hop, seen, shared, mx_parts)
+    route = _build_route(OUTBOUND, settings, outbound, outbound.next_hop, seen, shared)
     routing = Routing((), route)
     try:
         yield routing
@@ -126,7 +106,6 @@ def _build_route(
     next_hop: NextHops,
     seen: SeenFeatures,
     shared: HopCells | None = None,
-    mx_parts: MxParts = ALONE,
 ) -> Route:
     delivery, own = settings.delivery, hostname(settings)
     urls, weights = list_hops(next_hop)
@@ -134,26 +113,12 @@ def _build_route(
     tls = HopTls(stated.tls, delivery.ca, delivery.certificate, delivery.key)
     credentials = Credentials(stated.auth.user, stated.auth.password) if stated.auth else None
     try:
-        if urls == (BY_MX,):
-            tls.build_context()
-            return _build_mx_route(
-                name, settings, MxOptions(tls, own, timeouts, private=stated.private_network), mx_parts, shared
-            )
         relays = [
             Relay(url, stated.tls, own, timeouts, hop_tls=tls, credentials=credentials, seen=seen) for url in urls
         ]
     except (OSError, ValueError) as fault:
         raise StartError(f"A certificate of delivery in guard.yml cannot be used: {fault}.") from None
     return Route(name, relays, weights, shared)
-
-
-def _build_mx_route(
-    name: str, settings: GuardSettings, options: MxOptions, parts: MxParts, shared: HopCells | None
-) -> MxRoutes:
-    resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1_000)
-    fetch = PolicyFetcher(resolver.ask, private=options.private)
-    policies = TransportPolicies(resolver.ask, fetch, parts.stored)
-    return MxRoutes(name, options, resolver.ask, policies, parts.note, shared, resolver.close)
 
 
 def build_recipient_verifier(

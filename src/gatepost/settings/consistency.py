@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gatepost.plugins import find_faults
-from gatepost.settings.delivery import BY_MX, HopSettings, NextHops, list_hops
+from gatepost.settings.delivery import HopSettings, NextHops, list_hops
 from gatepost.settings.document import Key
 from gatepost.settings.events import EventsSettings
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
@@ -150,28 +150,15 @@ def _find_delivery_faults(guard: GuardSettings) -> Iterator[Disagreement]:
         missing = "key" if delivery.key is None else "certificate"
         yield ("delivery", "certificate" if missing == "key" else "key"), f"needs delivery.{missing} as well"
     yield from _find_circles(guard, ("delivery", "nextHop"), delivery.next_hop)
-    yield from _find_mx_faults(("delivery",), delivery, delivery.next_hop)
     seen: dict[str, int] = {}
     for index, route in enumerate(delivery.routes):
         yield from _find_circles(guard, (*at, index, "nextHop"), route.next_hop)
-        yield from _find_mx_faults((*at, index), route, route.next_hop)
         if not route.domains and not route.tenants:
             yield (*at, index), "needs domains or tenants: no mail would take it"
         for key, names in (("domains", route.domains), ("tenants", route.tenants)):
             for name in names:
                 if seen.setdefault(name, index) != index:
                     yield (*at, index, key), f"names {name}, whose mail takes the route before"
-
-
-def _find_mx_faults(key: Key, hop: HopSettings, next_hop: NextHops | None) -> Iterator[Disagreement]:
-    """Yield what does not go together with delivery by MX."""
-    urls, weights = list_hops(next_hop) if next_hop else ((), ())
-    if BY_MX not in urls:
-        return
-    if len(urls) > 1 or weights:
-        yield (*key, "nextHop"), "has mx: beside others: the mail servers of the recipient's domain stand alone"
-    if hop.auth:
-        yield (*key, "auth"), "would show credentials to the mail servers of strangers (nextHop is mx:)"
 
 
 def _find_recipient_faults(guard: GuardSettings) -> Iterator[Disagreement]:
@@ -212,7 +199,6 @@ def _find_outbound_faults(guard: GuardSettings) -> Iterator[Disagreement]:
     if rest and outbound.port == rest.port and _overlap(rest.hosts, smtp.hosts):
         yield (*at, "port"), "is the port of scanSources.restApi as well"
     yield from _find_circles(guard, (*at, "nextHop"), outbound.next_hop)
-    yield from _find_mx_faults(at, outbound, outbound.next_hop)
 
 
 def _find_signing_faults(guard: GuardSettings) -> Iterator[Disagreement]:

@@ -45,7 +45,7 @@ NextHops = Annotated[
 
 FORMS = (
     "`smtp://host:port`, `lmtp://host:port` or `lmtp:/path` of a Unix socket; a list of them is tried in order; a map"
-    " of them to weights shares the mail by weight; `mx:` alone stands for the mail servers of the recipient's domain"
+    " of them to weights shares the mail by weight"
 )
 
 
@@ -67,12 +67,6 @@ class HopSettings(Section):
         60_000,
         description="milliseconds to wait for a reply of the next hop; five times as long for the reply to the message",
     )
-    private_network: bool = live(
-        False, description="whether `mx:` also connects to mail servers at addresses of private networks"
-    )
-
-
-BY_MX = "mx:"
 
 
 class RouteSettings(HopSettings):

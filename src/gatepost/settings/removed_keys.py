@@ -4,7 +4,11 @@ This is the only place that names them. `docs/upgrading.md` has the same table. 
 it and without the numbers of list items; a value that was removed is written behind its key, as in a file.
 """
 
-from gatepost.settings.document import Key
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    # At run time it would bring the reader of YAML into every process that checks a value.
+    from gatepost.settings.document import Key
 
 REMOVED: dict[str, str] = {
     "storage.databases": "was removed: all tenants are in the database of storage.url. Bring each one back with"
@@ -42,6 +46,6 @@ REMOVED: dict[str, str] = {
 }
 
 
-def find_removed(key: Key) -> str | None:
+def find_removed(key: "Key") -> str | None:
     """Return what to use instead of a key that earlier versions had; None for any other key."""
     return REMOVED.get(".".join(step for step in key if isinstance(step, str)))

@@ -30,6 +30,7 @@ from pydantic.fields import FieldInfo
 from gatepost.lists.addresses import normalise_tenant_domain
 from gatepost.lists.entries import ListRefusal
 from gatepost.plugins import MAX_PLUGINS, STATED
+from gatepost.settings.removed_keys import REMOVED
 
 # What is shown instead of a secret.
 HIDDEN = "(hidden)"
@@ -174,7 +175,7 @@ def _check_core_host(text: str) -> str:
 
 def _check_next_hop(text: str) -> str:
     if text == "mx:":
-        return text
+        raise ValueError(REMOVED["delivery.nextHop: mx:"])
     parts = _split_url(text)
     if parts.username is not None or parts.password is not None:
         raise ValueError("must be of the form smtp://host:port; a user and a password stand under auth")
@@ -184,7 +185,7 @@ def _check_next_hop(text: str) -> str:
         return text
     known = parts.scheme in ("smtp", "lmtp")
     if not known or _has_more(parts) or not _is_host(parts.hostname or "") or parts.port == 0:
-        raise ValueError("must be of the form smtp://host:port, lmtp://host:port, lmtp:/path or mx:")
+        raise ValueError("must be of the form smtp://host:port, lmtp://host:port or lmtp:/path")
     return text
 
 

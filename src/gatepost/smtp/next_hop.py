@@ -50,12 +50,7 @@ class NextHopTimeouts(msgspec.Struct, frozen=True):
 
 
 class NextHopError(Exception):
-    """The next hop cannot be used; the text is the end of a sentence that starts with the next hop. `reply` is what the
-    client gets where coming again would not help."""
-
-    def __init__(self, text: str, reply: SmtpReply | None = None) -> None:
-        super().__init__(text)
-        self.reply = reply
+    """The next hop cannot be used; the text is the end of a sentence that starts with the next hop."""
 
 
 class NextHop(asyncio.Protocol):

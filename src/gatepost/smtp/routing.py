@@ -16,8 +16,7 @@ reset, or is reset with the next sender, is checked with NOOP if it lay idle for
 is old. Why not aiosmtplib: it
 waits for each reply before the next command, so a client's pipelined commands could not be passed through.
 
-An address is `smtp://host:port`, `lmtp://host:port`, or `lmtp:/path` for the Unix socket of an LMTP server. `mx:`
-stands for the mail servers of the recipient's domain (`mx_routes`).
+An address is `smtp://host:port`, `lmtp://host:port`, or `lmtp:/path` for the Unix socket of an LMTP server.
 
 After a restart while a next hop is down, the extensions that it last had are announced, and not a guess: a file of the
 data folder keeps what next hops could do when they were last reached. The file is this node's own, since every node has
@@ -367,13 +366,8 @@ class Relay:
         return link
 
     async def _open(self) -> NextHop:
-        return await self.open_at(self._address.host, self._address.port)
-
-    async def open_at(self, host: str, port: int) -> NextHop:
-        """Connect to a host, or to the socket of the address, and learn what the server can. Raises `NextHopError`,
-        `OSError` and `TimeoutError`."""
-        loop = asyncio.get_running_loop()
-        address = self._address
+        """Connect, and learn what the server can. Raises `NextHopError`, `OSError` and `TimeoutError`."""
+        loop, address = asyncio.get_running_loop(), self._address
 
         def build() -> NextHop:
             return NextHop(self._timeouts, lmtp=address.lmtp)
@@ -382,7 +376,7 @@ class Relay:
             if address.path:
                 _, link = await loop.create_unix_connection(build, address.path)
             else:
-                _, link = await loop.create_connection(build, host, port)
+                _, link = await loop.create_connection(build, address.host, address.port)
         try:
             await link.greet(self._hostname)
         except BaseException:
@@ -391,15 +385,11 @@ class Relay:
         return link
 
     async def _refresh(self) -> None:
-        self.close_idle()
-        with contextlib.suppress(NextHopError):
-            self.give_back(await self._connect())
-
-    def close_idle(self) -> None:
-        """Close connections that lay idle for too long."""
         now = asyncio.get_running_loop().time()
         while self._idle and now - self._idle[0].last_used > IDLE_SECONDS:
             self._idle.popleft().close()
+        with contextlib.suppress(NextHopError):
+            self.give_back(await self._connect())
 
 
 def _ignore() -> None:
@@ -460,15 +450,6 @@ class Route:
     def trouble(self) -> str:
         """What its next hops answer instead of taking mail; "" where they take most of it."""
         return self.answers.trouble
-
-    @property
-    def depends_on_domain(self) -> bool:
-        """Whether each domain of recipients has next hops of its own."""
-        return False
-
-    def of_domain(self, _domain: str) -> "Route":
-        """Return the route of the recipients of a domain."""
-        return self
 
     def start(self) -> None:
         """Keep looking at every next hop."""
@@ -552,12 +533,7 @@ class Routing:
     @property
     def only(self) -> Route | None:
         """The route of all mail; None where it depends on the recipient."""
-        return None if self._rules or (self._default and self._default.depends_on_domain) else self._default
-
-    @property
-    def by_mx(self) -> bool:
-        """Whether some mail goes to the mail servers of its recipients' domains."""
-        return any(route.depends_on_domain for route in self.routes)
+        return None if self._rules else self._default
 
     @property
     def fault(self) -> str:
@@ -585,8 +561,7 @@ class Routing:
         route = next((rule.route for rule in self._rules if rule.has_domain(domain)), None)
         if route is None and tenant:
             route = next((rule.route for rule in self._rules if tenant in rule.tenants), None)
-        route = route or self._default
-        return route.of_domain(domain) if route else None
+        return route or self._default
 
     def renew_tls(self) -> None:
         """Read certificates, keys and CA files again; raises `OSError` if one cannot be used."""

@@ -126,8 +126,8 @@ class Transaction:
         self._leave()
         try:
             self._relay, self._link = await route.borrow()
-        except NextHopError as fault:
-            return fault.reply or replies.NEXT_HOP_DOWN
+        except NextHopError:
+            return replies.NEXT_HOP_DOWN
         self._route = route
         self._timer = asyncio.get_running_loop().call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
         if self._client.xforward and "XFORWARD" in self._link.features:
@@ -284,8 +284,7 @@ class Transaction:
             if _NEEDED[name] in link.features:
                 line += f" {name}={value}".encode() if value else f" {name}".encode()
             elif name == "SMTPUTF8":
-                # A server of ours had it announced; one of the world never had.
-                return replies.NEEDS_UTF8 if route.depends_on_domain else replies.NEXT_HOP_CONFUSED
+                return replies.NEXT_HOP_CONFUSED
         promise, sender = link.ask(line), self._mail_answer
 
         def count(answer: asyncio.Future[SmtpReply]) -> None:

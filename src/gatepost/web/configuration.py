@@ -141,7 +141,6 @@ GROUPS: tuple[SettingGroup, ...] = (
             GUARD,
             ("delivery.nextHop", "Next hops"),
             ("delivery.tls", "TLS"),
-            ("delivery.privateNetwork", "MX in private networks"),
             ("delivery.timeout", "Time for a reply"),
         ),
     ),

@@ -18,7 +18,7 @@ import msgspec
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from gatepost.settings.delivery import BY_MX, MAX_HOPS, list_hops
+from gatepost.settings.delivery import MAX_HOPS, list_hops
 from gatepost.settings.faults import Fault
 from gatepost.settings.in_force import SECRET_KEYS
 from gatepost.settings.values import Section, Written, find_section
@@ -379,9 +379,7 @@ def _split_hops(value: Any) -> Iterator[Hop]:
     hops, weights = list_hops(value)
     for index, text in enumerate(hops):
         share = str(weights[index]) if weights else ""
-        if str(text) == BY_MX:
-            yield Hop("mx", share=share)
-        elif found := _HOP.fullmatch(str(text)):
+        if found := _HOP.fullmatch(str(text)):
             yield Hop(found[1], found[2], found[3] or "", share)
         else:
             yield Hop("lmtp", str(text).removeprefix("lmtp:"), "", share)
@@ -442,11 +440,9 @@ def _read_hops(_shape: Shape, form: Form, name: str, _before: Any) -> Any:
     hops: dict[str, Any] = {}
     rows = zip(*columns, strict=False)
     for protocol, host, port, share in ([each.strip()[:MAX_LINE] for each in row] for row in rows):
-        if len(hops) > MAX_HOPS or not (host or protocol == "mx"):
+        if len(hops) > MAX_HOPS or not host:
             continue
-        if protocol == "mx" and not host:
-            text = BY_MX
-        elif host.startswith(("/", "lmtp:/")) or "://" in host:
+        if host.startswith(("/", "lmtp:/")) or "://" in host:
             text = f"lmtp:{host}" if host.startswith("/") else host
         else:
             bare = f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host

@@ -20,9 +20,9 @@ from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles, read_files
 from gatepost.settings.delivery import DeliverySettings
 from gatepost.settings.domain_reports import DomainReportSettings, SentReportSettings
 from gatepost.settings.keys import GuardSettings, QuarantineSettings
-from gatepost.settings.scan_sources import OutboundSettings, ScanSourcesSettings, SmtpSettings
+from gatepost.settings.scan_sources import ScanSourcesSettings, SmtpSettings
 from gatepost.store import open_store
-from gatepost.store.sent_reports import KeptPolicy, SentReport
+from gatepost.store.sent_reports import SentReport
 
 NOW = datetime.now(UTC)
 
@@ -226,19 +226,12 @@ def test_sources_of_recipients(next_hop: Any) -> None:
     assert not list(mail_path.check_recipient_sources(GuardSettings()))
 
 
-def test_a_route_by_mx_has_a_row_and_asks_nobody() -> None:
-    settings = GuardSettings(
-        scan_sources=ScanSourcesSettings(smtp=SmtpSettings(outbound=OutboundSettings(next_hop="mx:"))),
-        delivery=DeliverySettings(next_hop="mx:"),
-    )
-    rows = list(mail_path.check_next_hops(settings, NOW))
-    assert [(row.what, row.state) for row in rows] == [("next hop", "ok"), ("next hop of outbound", "ok")]
-
-
 def test_reports_that_come_and_go(data: DataFolder) -> None:
     sent = SentReportSettings(organization="X", sender="r@x.example")
     stated = DomainReportSettings(addresses=["dmarc@x.example"], send=sent)
-    files = ExaminedFiles(guard=GuardSettings(domain_reports=stated, delivery=DeliverySettings(next_hop="mx:")))
+    files = ExaminedFiles(
+        guard=GuardSettings(domain_reports=stated, delivery=DeliverySettings(next_hop="smtp://127.0.0.1:1"))
+    )
 
     def look() -> list[tuple[str, str, str]]:
         rows = mail_path.check_domain_reports(files, data, NOW)
@@ -252,8 +245,6 @@ def test_reports_that_come_and_go(data: DataFolder) -> None:
         await store.reported_domains.keep(
             None, DomainReport("dmarc", "x.example", "r", "1", today, today, passed=1, rows=(row,))
         )
-        kept = KeptPolicy("y.example", "1", '{"mode":"enforce"}', 1, int(NOW.timestamp() * 1_000) + 60_000)
-        await store.sent_reports.keep_transport_policy(kept)
         await store.close()
 
     async def make() -> None:
@@ -263,12 +254,10 @@ def test_reports_that_come_and_go(data: DataFolder) -> None:
     assert look() == [
         ("domain reports", "warn", "no DMARC report came in 7 days"),
         ("reports to others", "ok", "of the last day: 0 sent, 0 unwanted, 0 waiting, 0 failed"),
-        ("TLS policies", "ok", "MTA-STS: 0 kept, 0 of them enforced; no DANE"),
     ]
     asyncio.run(fill())
     assert look() == [
         ("domain reports", "ok", "on 1 domains; the last one came 0 hours ago"),
         ("reports to others", "warn", "0 sent, 0 unwanted, 0 waiting, 1 failed"),
-        ("TLS policies", "ok", "MTA-STS: 1 kept, 1 of them enforced; no DANE"),
     ]
     assert list(mail_path.check_domain_reports(ExaminedFiles(guard=GuardSettings()), data, NOW)) == []

@@ -18,7 +18,6 @@ from gatepost.service import certificates
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles, ask_storage_if_there
 from gatepost.settings.consistency import leads_to
-from gatepost.settings.delivery import BY_MX, HopSettings, NextHops, list_hops
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import TlsSettings
 from gatepost.settings.values import hide_credentials
@@ -150,9 +149,6 @@ def _check_bucket(url: str) -> DoctorRow:
 
 def check_next_hops(settings: GuardSettings, now: datetime) -> Iterator[DoctorRow]:
     """Check, for every route, that its next hops accept mail, and how long their certificates are valid."""
-    for name, _ in _list_mx_routes(settings):
-        what = "next hop" if name == "default" else f"next hop of {name}"
-        yield DoctorRow(what, "ok", "the mail servers of the recipients' domains (mx:), under their TLS policies")
     delivery = settings.delivery
     if not delivery.has_next_hop:
         if settings.scan_sources.smtp:
@@ -168,19 +164,9 @@ def check_next_hops(settings: GuardSettings, now: datetime) -> Iterator[DoctorRo
         yield from _describe_next_hop(each, now)
 
 
-def _list_mx_routes(settings: GuardSettings) -> Iterator[tuple[str, HopSettings]]:
-    """Yield the routes that deliver by MX, with their names."""
-    delivery, smtp = settings.delivery, settings.scan_sources.smtp
-    outbound = smtp.outbound if smtp else None
-    several: list[tuple[str, HopSettings, NextHops | None]] = [("default", delivery, delivery.next_hop)]
-    several += [(f"routes[{index}]", route, route.next_hop) for index, route in enumerate(delivery.routes)]
-    several += [("outbound", outbound, outbound.next_hop)] if outbound else []
-    yield from ((name, hop) for name, hop, next_hop in several if next_hop and BY_MX in list_hops(next_hop)[0])
-
-
 def check_domain_reports(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
-    """Check that reports about own domains come, that reports to others leave, and which TLS policies are kept; no row
-    for what is off, or if storage cannot be read."""
+    """Check that reports about own domains come, and that reports to others leave; no row for what is off, or if
+    storage cannot be read."""
     guard, moment = read.guard, int(now.timestamp() * 1_000)
     if guard is None:
         return
@@ -195,11 +181,6 @@ def check_domain_reports(read: ExaminedFiles, data: DataFolder, now: datetime) -
         states = ask_storage_if_there(read, data, lambda store: store.sent_reports.states(moment - DAY_MILLISECONDS))
         if states is not None:
             yield _describe_sent(states)
-    if any(_list_mx_routes(guard)):
-        kept = ask_storage_if_there(read, data, lambda store: store.sent_reports.transport_policies())
-        valid = [each for each in kept or () if each.expires > moment]
-        enforced = sum('"mode":"enforce"' in each.policy for each in valid)
-        yield DoctorRow("TLS policies", "ok", f"MTA-STS: {len(valid):,} kept, {enforced:,} of them enforced; no DANE")
 
 
 def _describe_taken(found: Sequence[DomainFigures], moment: int) -> DoctorRow:
