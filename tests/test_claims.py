@@ -624,7 +624,7 @@ CLAIMS += [
     Claim(
         "events.md",
         "In **quiet hours** only errors are told at once; one summary follows.",
-        test="service/test_web_alerts.py::test_only_its_own_threshold_and_quiet_hours_afterwards",
+        test="events/test_filters.py::test_only_its_own_threshold_and_quiet_hours_afterwards",
     ),
     Claim(
         "web-interface.md",

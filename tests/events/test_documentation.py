@@ -85,8 +85,7 @@ def test_the_configuration_is_read(tmp_path: Path) -> None:
     events = load_guard(tmp_path).events
     assert events.webhooks[0].secret == SECRET
     assert events.syslog
-    assert events.alerts
-    assert events.alerts.mail
+    assert events.mail
 
 
 def test_the_example_is_an_event() -> None:

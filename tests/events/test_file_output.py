@@ -30,13 +30,6 @@ def test_lines_are_appended_and_private(tmp_path: Path) -> None:
     assert output.counters().delivered == 3
 
 
-def test_only_the_kinds_that_are_wanted(tmp_path: Path) -> None:
-    output = FileOutput(tmp_path / "e", LARGE, 5, ["node.state"])
-    output.write(make_events(3))
-    assert not (tmp_path / "e").exists()
-    assert output.counters().delivered == 0
-
-
 def test_a_file_is_renamed_at_its_size_and_so_many_are_kept(tmp_path: Path) -> None:
     path, events = tmp_path / "e", make_events(100)
     size = len(events[0].line) + 1

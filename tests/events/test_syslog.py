@@ -14,8 +14,9 @@ import pytest
 from tests.events.receivers import eventually, listen_on_loopback, make_events
 
 from gatepost.events import output as output_module
-from gatepost.events.output import SyslogOutput, format_syslog
+from gatepost.events.output import QueuedOutput, SyslogSender, format_syslog
 from gatepost.events.schema import EncodedEvent, HealthChanged, UserSignInFailed, bound, encode_event
+from gatepost.events.stream import SYSLOG_BATCH
 from gatepost.service.certificates import sign_certificate
 from gatepost.settings.events import SyslogSettings
 
@@ -34,6 +35,10 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def settings(address: str, **more: object) -> SyslogSettings:
     return SyslogSettings.model_validate({"address": address, **more})
+
+
+def syslog_output(stated: SyslogSettings, node: str, *, sends: bool = True) -> QueuedOutput:
+    return QueuedOutput("syslog", SyslogSender(stated, node), batch=SYSLOG_BATCH, sends=sends)
 
 
 def hostile_events() -> list[EncodedEvent]:
@@ -67,7 +72,7 @@ def test_a_message_is_what_the_standard_says() -> None:
 def test_udp_has_an_event_in_each_datagram() -> None:
     events = hostile_events()
     with listen_on_loopback(socket.SOCK_DGRAM) as server:
-        output = SyslogOutput(settings(f"udp://127.0.0.1:{server.getsockname()[1]}", facility="mail"), "n")
+        output = syslog_output(settings(f"udp://127.0.0.1:{server.getsockname()[1]}", facility="mail"), "n")
         output.write(events)
         messages = [server.recv(1 << 16) for _ in events]
         output.close(10)
@@ -126,7 +131,7 @@ def test_tcp_has_the_length_of_each_event_in_front() -> None:
     events = hostile_events()
     listening = listen_on_loopback(socket.SOCK_STREAM)
     with serving(listening) as server:
-        output = SyslogOutput(settings(f"tcp://127.0.0.1:{listening.getsockname()[1]}"), "n")
+        output = syslog_output(settings(f"tcp://127.0.0.1:{listening.getsockname()[1]}"), "n")
         output.write(events)
         eventually(complete(server, events))
         output.close(10)
@@ -137,7 +142,7 @@ def test_a_connection_that_was_closed_is_opened_again() -> None:
     events = make_events(4)
     listening = listen_on_loopback(socket.SOCK_STREAM)
     with serving(listening) as server:
-        output = SyslogOutput(settings(f"tcp://127.0.0.1:{listening.getsockname()[1]}"), "n")
+        output = syslog_output(settings(f"tcp://127.0.0.1:{listening.getsockname()[1]}"), "n")
         output.write(events[:2])
         eventually(complete(server, events[:2]))
         server.open[0].shutdown(socket.SHUT_RDWR)
@@ -154,7 +159,7 @@ def test_events_wait_for_a_server_that_is_away() -> None:
     port = listen_on_loopback(socket.SOCK_STREAM)
     number = port.getsockname()[1]
     port.close()
-    output = SyslogOutput(settings(f"tcp://127.0.0.1:{number}"), "n")
+    output = syslog_output(settings(f"tcp://127.0.0.1:{number}"), "n")
     output.write(events)
     eventually(lambda: output.counters().failures > 1)
     listening = socket.create_server(("127.0.0.1", number))
@@ -174,7 +179,7 @@ def test_tls_is_verified(tmp_path: Path) -> None:
     listening, events = listen_on_loopback(socket.SOCK_STREAM), hostile_events()
     address = f"tls://localhost:{listening.getsockname()[1]}"
     with serving(listening, lambda each: context.wrap_socket(each, server_side=True)) as server:
-        output = SyslogOutput(settings(address, ca=str(tmp_path / "c.pem")), "n")
+        output = syslog_output(settings(address, ca=str(tmp_path / "c.pem")), "n")
         output.write(events)
         eventually(complete(server, events))
         output.close(10)
@@ -189,7 +194,7 @@ def test_a_strange_certificate_is_refused(tmp_path: Path) -> None:
     context.load_cert_chain(tmp_path / "c.pem", tmp_path / "k.pem")
     listening = listen_on_loopback(socket.SOCK_STREAM)
     with serving(listening, lambda each: context.wrap_socket(each, server_side=True)):
-        output = SyslogOutput(settings(f"tls://localhost:{listening.getsockname()[1]}"), "n", sends=False)
+        output = syslog_output(settings(f"tls://localhost:{listening.getsockname()[1]}"), "n", sends=False)
         assert "certificate" in output.test(make_events(1)[0])
 
 
@@ -198,7 +203,7 @@ def test_unix_sockets_of_both_types(tmp_path: Path, kind: socket.SocketKind) -> 
     events = hostile_events()
     listening = socket.socket(socket.AF_UNIX, kind)
     listening.bind(str(tmp_path / "log"))
-    output = SyslogOutput(settings(f"unix:{tmp_path / 'log'}"), "n", sends=False)
+    output = syslog_output(settings(f"unix:{tmp_path / 'log'}"), "n", sends=False)
     if kind == socket.SOCK_DGRAM:
         with listening:
             output.write(events)
@@ -213,5 +218,5 @@ def test_unix_sockets_of_both_types(tmp_path: Path, kind: socket.SocketKind) -> 
 
 
 def test_a_test_says_what_is_wrong(tmp_path: Path) -> None:
-    output = SyslogOutput(settings(f"unix:{tmp_path / 'absent'}"), "n", sends=False)
+    output = syslog_output(settings(f"unix:{tmp_path / 'absent'}"), "n", sends=False)
     assert output.test(make_events(1)[0]) == "cannot be reached: no such file or directory"

@@ -68,7 +68,7 @@ events:
   file: {{}}
   syslog: {{address: "udp://127.0.0.1:{syslog.getsockname()[1]}"}}
   webhooks: [{{url: "{receiver.url}", secret: "{SECRET}", batch: 5}}]
-  alerts: {{kinds: [health.changed, key.created], mail: {{recipients: [ops@example.com], tls: "off"}}}}
+  mail: {{kinds: [health.changed, key.created], recipients: [ops@example.com], tls: "off"}}
 """
         abby = f"""
 listen: {{host: 127.0.0.1, port: {self.port}}}
@@ -297,7 +297,7 @@ def test_the_command_tries_every_output(used: Deployment) -> None:
         ("file", True),
         ("syslog", True),
         ("webhook-1", True),
-        ("alerts", True),
+        ("mail", True),
     ]
     assert tried["id"] in {event["id"] for event in used.events()}
     used.receiver.answer = lambda _number: 500

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -14,24 +13,22 @@ from tests.own_names import replace_in
 from tests.web.conftest import REPORT
 
 from gatepost.events import webhook
-from gatepost.events.alerts import AlertOutput
 from gatepost.events.output import DeliveryError
-from gatepost.events.schema import HealthChanged, NodeState, ThresholdReached, encode_event
+from gatepost.events.schema import HealthChanged, NodeState, ThresholdReached
 from gatepost.events.sources import describe_change, describe_scan
 from gatepost.events.stream import EventStream
 from gatepost.events.webhook import WebhookCaller
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.service.event_stream import ThresholdWatch, WebAlerts, _note_wanted, build_alert_mailer, try_alert
+from gatepost.service.event_stream import ThresholdWatch, WebAlerts, _note_wanted, build_mailer, try_alert
 from gatepost.settings.events import (
     ALERT_KINDS,
     MAX_TENANT_ALERTS,
-    AlertMailSettings,
-    AlertSettings,
+    EventMailSettings,
+    EventsSettings,
     WebAlert,
-    WebhookTarget,
+    WebhookSettings,
     build_alert,
-    leave_out,
     read_quiet_hours,
 )
 from gatepost.settings.feeds import WebSettingsError
@@ -76,39 +73,46 @@ def test_what_is_no_alert(alert: WebAlert, field: str) -> None:
     assert field in [named for named, _ in fault.value.mistakes]
 
 
-def test_the_file_wins() -> None:
-    both = WebAlert(ALERT_KINDS[:1], recipients=("Ops@example.com", "b@example.com"), url="https://h.example/x")
-    file = AlertSettings(
-        mail=AlertMailSettings(recipients=["ops@example.com"]),
-        webhook=WebhookTarget(url="https://h.example/x", secret="s"),
-    )
-    left = leave_out(both, file)
-    assert (left.recipients, left.url) == (("b@example.com",), "")
-    assert leave_out(both, None) == both
-    assert "a file has all" in try_alert(
-        file, "n", lambda _: None, WebAlert(("node.state",), url="https://h.example/x")
-    )
+def test_an_alert_is_outputs_as_a_file_has_them() -> None:
+    both = WebAlert(ALERT_KINDS[:1], "error", 7, ("ops@example.com",), "https://h.example/x", "s")
+    server = EventMailSettings(recipients=["a@b.example"], server="smtp://mail.example:25", tls="verified")
+    built = build_alert(both, server)
+    assert built.mail
+    assert built.mail.server == "smtp://mail.example:25"
+    assert built.mail.tls == "verified"
+    (hook,) = built.webhooks
+    assert (hook.url, hook.secret) == ("https://h.example/x", "s")
+    for each in (built.mail, hook):
+        assert (each.kinds, each.min_severity, each.max_per_hour) == (["message.held"], "error", 7)
+    many = build_alert(WebAlert(count=2, minutes=5, recipients=("ops@example.com",)))
+    assert many.mail
+    assert many.mail.kinds == ["threshold.reached"]
+    assert not many.webhooks
 
 
 def test_a_test_goes_out_and_says_what_came_of_it(next_hop: Any) -> None:
     settings = settings_for(next_hop.url)
-    send = partial(try_alert, None, "mx1.example", partial(build_alert_mailer, settings))
-    assert send(OPS) == ""
+    assert try_alert(settings, OPS) == ""
     assert next_hop.mail[0][1] == ("ops@example.com",)
     assert b"node.state test" in next_hop.mail[0][2]
     next_hop.answers = {"RCPT": "550 no"}
-    assert "answered 550" in send(OPS)
-    nowhere = GuardSettings.model_validate({})
-    assert "no next hop" in try_alert(None, "n", partial(build_alert_mailer, nowhere), OPS)
+    assert "answered 550" in try_alert(settings, OPS)
+    assert try_alert(GuardSettings.model_validate({}), OPS).startswith("by mail: there is no next hop")
+
+
+def test_all_receivers_are_tried_and_the_first_failure_is_told(next_hop: Any) -> None:
+    both = msgspec.structs.replace(OPS, url="https://does-not-exist.invalid/x")
+    assert try_alert(settings_for(next_hop.url), both).startswith("by webhook: ")
+    assert len(next_hop.mail) == 1
 
 
 def test_hosts_of_a_private_network_are_not_called_whatever_their_name_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = WebhookTarget(url="https://hooks.example.com:8443/x", secret="s")
+    target = WebhookSettings(url="https://hooks.example.com:8443/x", secret="s")
     caller = WebhookCaller(target, public_only=True)
     inside = [(0, 0, 0, "", ("10.0.0.1", 8443)), (0, 0, 0, "", ("::ffff:127.0.0.1", 8443, 0, 0))]
     replace_in(monkeypatch, webhook, "socket", getaddrinfo=lambda *_a, **_k: inside)
     with pytest.raises(DeliveryError, match="private network"):
-        caller.call(b"{}")
+        caller.call([b"{}"])
     public = [*inside, (0, 0, 0, "", ("93.184.216.34", 8443))]
     replace_in(monkeypatch, webhook, "socket", getaddrinfo=lambda *_a, **_k: public)
     headers: dict[str, str] = {}
@@ -120,7 +124,7 @@ def test_hosts_of_a_private_network_are_not_called_whatever_their_name_is(monkey
 
 def test_events_are_made_while_somebody_wants_them(next_hop: Any) -> None:
     settings = settings_for(next_hop.url)
-    alerts = WebAlerts(None, "mx1.example", partial(build_alert_mailer, settings))
+    alerts = WebAlerts(settings.events, partial(build_mailer, settings))
     stream = EventStream("mx1.example", [alerts])
     alerts.changed = lambda: _note_wanted(stream, alerts, is_enabled=False)
     alerts.changed()
@@ -156,7 +160,7 @@ def test_definitions_are_followed(tmp_path: Path, engine: str, request: pytest.F
         kept = await store.alerts.put("ops", called, made.modified, CLI)
         assert isinstance(kept, AlertDefinition)
         assert kept.alert.secret == made.alert.secret, "the address is the same, so the secret stays"
-        alerts = WebAlerts(None, "n", lambda _: None)
+        alerts = WebAlerts(EventsSettings(), lambda _: lambda _message: None)
         await alerts.look(store)
         wanted = [alerts.is_wanted]
         assert await store.alerts.delete("ops", CLI) is None
@@ -230,34 +234,6 @@ def test_a_threshold_is_told_once_in_its_time(tmp_path: Path, engine: str, reque
         return told
 
     assert asyncio.run(run())
-
-
-def test_only_its_own_threshold_and_quiet_hours_afterwards() -> None:
-    sent: list[str] = []
-    moment = [datetime(2026, 11, 17, 23, 0, tzinfo=UTC).timestamp()]
-    settings = build_alert(WebAlert(count=2, minutes=5, recipients=("ops@example.com",)))
-    quiet = read_quiet_hours("22:00-06:00")
-    output = AlertOutput(
-        settings,
-        "n",
-        lambda message: sent.append(str(message["Subject"])),
-        own=("mine", ""),
-        quiet=quiet,
-        time_of_day=lambda: moment[0],
-    )
-    events = [
-        encode_event(ThresholdReached(alert=name, count=3, threshold=2, minutes=5, tenant_uid=tenant), "n")
-        for name, tenant in (("mine", None), ("other", None), ("mine", "0199a000-0000-7000-8000-000000000001"))
-    ]
-    output.write(events)
-    assert not sent
-    moment[0] += 8 * 3_600
-    end = time.monotonic() + 60
-    while not sent and time.monotonic() < end:
-        time.sleep(0.01)
-    output.write(events)
-    output.close(10)
-    assert sent == ["[gatepost n] 1 alerts in quiet hours", "[gatepost n] threshold.reached mine 3"]
 
 
 @pytest.mark.parametrize(

@@ -301,7 +301,7 @@ EVENTS = """\
 events:
   webhooks:
     - {url: "https://siem.example/T0/B0?key=1", secret: "0123456789abcdef0123456789abcdef"}
-  alerts: {mail: {recipients: [ops@example.com]}}
+  mail: {recipients: [ops@example.com]}
 """
 
 
@@ -318,6 +318,5 @@ def test_events_that_contradict_each_other(folder: Write) -> None:
     assert "differs from events in guard.yml" in sentences(folder(GUARD, ABBY + "events: {file: {}}\n"))
     without_hop = GUARD.replace('delivery: {nextHop: "smtp://127.0.0.1:10026"}\n', "")
     assert "needs a server, since there is no delivery.nextHop" in sentences(folder(without_hop + EVENTS))
-    assert "nobody would get the alerts" in sentences(folder(GUARD + "events: {alerts: {}}\n"))
-    twice = EVENTS.replace("  alerts", EVENTS.splitlines(keepends=True)[2] + "  alerts")
+    twice = EVENTS.replace("  mail", EVENTS.splitlines(keepends=True)[2] + "  mail")
     assert "names the same url twice" in sentences(folder(GUARD + twice))

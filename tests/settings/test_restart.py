@@ -52,7 +52,7 @@ def test_the_interface_ties_processing_to_a_restart_and_all_else_is_taken_over()
 
 
 def test_a_section_with_a_mark_speaks_for_the_keys_below_it() -> None:
-    for key in ("events", "events.webhooks[0].url", "events.alerts.mail", "storage.url"):
+    for key in ("events", "events.webhooks[0].url", "events.mail", "storage.url"):
         assert needs_restart(GuardSettings, key)
     for key in ("storage", "storage.url", "events.file.path", "tls.key", "arc.key.file", "dkim.keys[1].selector"):
         assert is_local(GuardSettings, key)

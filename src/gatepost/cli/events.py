@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,12 +85,12 @@ def _describe(record: "AuditRecord") -> dict[str, Any]:
 def try_outputs(*, place: Deployment, output: Output) -> None:
     """Send a test event to every output, and print what became of it.
 
-    The event is `node.state` with the state `test`. Alerts are tried as well. Exits with 1 if an output fails.
+    The event is `node.state` with the state `test`. Exits with 1 if an output fails.
     """
     from gatepost import __version__
     from gatepost.events.schema import NodeState, encode_event
     from gatepost.events.stream import OutputError, build_outputs, node_name
-    from gatepost.service.event_stream import build_alert_mailer
+    from gatepost.service.event_stream import build_mailer
 
     settings = place.load_node()
     events = settings.events
@@ -98,7 +99,7 @@ def try_outputs(*, place: Deployment, output: Output) -> None:
     folder = place.data_folder
     folder.make()
     try:
-        outputs = build_outputs(events, folder.path, sends=False, send_mail=build_alert_mailer(settings))
+        outputs = build_outputs(events, folder.path, sends=False, make_mailer=partial(build_mailer, settings))
     except OutputError as fault:
         raise StartError(str(fault)) from None
     event = encode_event(NodeState(state="test", version=__version__), node_name(events))

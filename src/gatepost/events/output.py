@@ -1,8 +1,9 @@
-"""Outputs of the event stream: what an output is, the thread in which one sends over a network, files and syslog.
+"""Outputs of the event stream: what an output is, the queue of one that sends over a network, files and syslog.
 
 An output gets batches from one thread of the stream and must not block it: files are written there and then, what goes
 over a network waits in memory or on disk for the output's own thread. A send that fails is repeated after a wait that
-doubles from one second to five minutes. While a process stops, each output has some seconds to send what is left.
+doubles from one second to five minutes. While a process stops, each output has some seconds to send what is left. What
+an output gets was chosen by its filter (`filters`).
 
 A file has events as JSON lines, which only its owner can read, and needs no thread. Several processes may write one
 file (guard, abby, a command): each batch is one `write` to a file that was opened for appending. A process whose file
@@ -29,7 +30,7 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -55,6 +56,14 @@ class OutputCounters(msgspec.Struct, frozen=True):
     dropped: int = 0
     failures: int = 0
     waiting_bytes: int = 0
+
+    def __add__(self, other: "OutputCounters") -> "OutputCounters":
+        return OutputCounters(
+            self.delivered + other.delivered,
+            self.dropped + other.dropped,
+            self.failures + other.failures,
+            self.waiting_bytes + other.waiting_bytes,
+        )
 
 
 class Output(Protocol):
@@ -83,11 +92,6 @@ class Output(Protocol):
         ...
 
     def counters(self) -> OutputCounters: ...
-
-
-def of_kinds(events: Sequence[EncodedEvent], kinds: Collection[str]) -> Sequence[EncodedEvent]:
-    """Return the events of these kinds; no kinds stand for all of them."""
-    return [event for event in events if event.kind in kinds] if kinds else events
 
 
 class DeliveryError(Exception):
@@ -223,6 +227,102 @@ def time_left(end: float) -> float:
     return max(0.0, end - time.monotonic())
 
 
+class Sender(Protocol):
+    """Sends events over a network. One thread at a time calls it."""
+
+    @property
+    def address(self) -> str:
+        """Where events go, for people; without secrets."""
+        ...
+
+    def send(self, events: Sequence[EncodedEvent]) -> None:
+        """Send events; raises `DeliveryError`."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+class QueuedOutput:
+    """Events that wait in memory for a sender, which gets `batch` of them at a time. Those that fail are sent again;
+    after `attempts`, if there are to be so many, they are dropped. Without a thread (`sends`) events are sent when the
+    output is closed."""
+
+    def __init__(
+        self,
+        name: str,
+        sender: Sender,
+        *,
+        batch: int = 1,
+        limit: int = MAX_WAITING_BYTES,
+        attempts: int | None = None,
+        sends: bool = True,
+    ) -> None:
+        self.name, self.address = name, sender.address
+        self._sender, self._batch, self._attempts = sender, batch, attempts
+        self._failed = 0
+        self._waiting = WaitingEvents(limit)
+        self._deliveries = DeliveryCounter(name)
+        self._thread = SendingThread(name, self.send_some, self._deliveries) if sends else None
+
+    def write(self, events: Sequence[EncodedEvent]) -> None:
+        """Let a batch wait for the thread that sends."""
+        self._deliveries.drop(self._waiting.add(events))
+        if self._thread and events:
+            self._thread.wake()
+
+    def send_some(self) -> bool:
+        """Send the oldest events; what fails is put back, so that some may arrive twice."""
+        batch = self._waiting.take(self._batch)
+        if not batch:
+            return False
+        try:
+            self._sender.send(batch)
+        except DeliveryError:
+            self._failed += 1
+            is_over = self._failed == self._attempts
+            self._deliveries.drop(len(batch) if is_over else self._waiting.put_back(batch))
+            self._failed = 0 if is_over else self._failed
+            raise
+        self._failed = 0
+        self._deliveries.succeed(len(batch))
+        return True
+
+    def close(self, seconds: float) -> None:
+        """Send what can be sent in time; the rest is lost."""
+        if self._thread:
+            self._thread.stop(seconds)
+        else:
+            self._send_all()
+        self._sender.close()
+
+    def test(self, event: EncodedEvent) -> str:
+        """Send one event."""
+        return try_sender(self._sender, event)
+
+    def counters(self) -> OutputCounters:
+        return self._deliveries.counters(self._waiting.bytes)
+
+    def _send_all(self) -> None:
+        try:
+            while self.send_some():
+                pass
+        except DeliveryError as fault:
+            self._deliveries.fail(str(fault))
+
+
+def try_sender(sender: Sender, event: EncodedEvent) -> str:
+    """Send one event at once; "" if that worked, else the end of a sentence that starts with the output."""
+    try:
+        sender.send([event])
+    except DeliveryError as fault:
+        return str(fault)
+    finally:
+        sender.close()
+    return ""
+
+
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 BATCH = 10_000
 LOCK_SECONDS, LOCK_PAUSE = 1.0, 0.005
@@ -233,10 +333,9 @@ class FileOutput:
 
     name = "file"
 
-    def __init__(self, path: Path, max_size: int, keep: int, kinds: Collection[str] = ()) -> None:
+    def __init__(self, path: Path, max_size: int, keep: int) -> None:
         self._path, self._max_size, self._keep = path, max_size, keep
         self.address = str(path)
-        self._kinds = frozenset(kinds)
         self._waiting = WaitingEvents()
         self._deliveries = DeliveryCounter(self.name)
         self._file: int | None = None
@@ -244,7 +343,7 @@ class FileOutput:
 
     def write(self, events: Sequence[EncodedEvent]) -> None:
         """Append a batch, and what waits from before."""
-        self._deliveries.drop(self._waiting.add(of_kinds(events, self._kinds)))
+        self._deliveries.drop(self._waiting.add(events))
         while batch := self._waiting.take(BATCH):
             try:
                 self._append(b"".join([event.line + b"\n" for event in batch]))
@@ -382,17 +481,19 @@ def format_syslog(event: EncodedEvent, facility: Facility, node: str) -> bytes:
     return header.encode("ascii") + event.line
 
 
-class SyslogConnection:
+class SyslogSender:
     """A socket to a syslog server, opened when it is needed."""
 
-    def __init__(self, settings: SyslogSettings) -> None:
-        self._address = settings.address
-        self._tls = ssl.create_default_context(cafile=settings.ca) if self._address.startswith("tls:") else None
+    def __init__(self, settings: SyslogSettings, node: str) -> None:
+        self.address = settings.address
+        self._facility, self._node = settings.facility, node
+        self._tls = ssl.create_default_context(cafile=settings.ca) if self.address.startswith("tls:") else None
         self._socket: socket.socket | None = None
         self._framed = False
 
-    def send(self, messages: Sequence[bytes]) -> None:
-        """Send messages; raises `DeliveryError`."""
+    def send(self, events: Sequence[EncodedEvent]) -> None:
+        """Send events; raises `DeliveryError`."""
+        messages = [format_syslog(event, self._facility, self._node) for event in events]
         try:
             connected = self._connect()
             if self._framed:
@@ -418,9 +519,9 @@ class SyslogConnection:
         return self._socket
 
     def _open(self) -> socket.socket:
-        if self._address.startswith("unix:"):
-            return self._open_unix(self._address.removeprefix("unix:"))
-        parts = urlsplit(self._address)
+        if self.address.startswith("unix:"):
+            return self._open_unix(self.address.removeprefix("unix:"))
+        parts = urlsplit(self.address)
         host, port = parts.hostname or "", parts.port or PORTS[parts.scheme]
         self._framed = parts.scheme != "udp"
         if not self._framed:
@@ -453,67 +554,6 @@ class SyslogConnection:
             self._framed = framed
             return local
         raise AssertionError("not reached")
-
-
-class SyslogOutput:
-    """A syslog server, with a thread that sends to it; without the thread events are sent when the output is closed."""
-
-    name = "syslog"
-
-    def __init__(self, settings: SyslogSettings, node: str, *, sends: bool = True) -> None:
-        self.address = settings.address
-        self._facility, self._kinds, self._node = settings.facility, frozenset(settings.kinds), node
-        self._connection = SyslogConnection(settings)
-        self._waiting = WaitingEvents()
-        self._deliveries = DeliveryCounter(self.name)
-        self._thread = SendingThread("syslog", self.send_some, self._deliveries) if sends else None
-
-    def write(self, events: Sequence[EncodedEvent]) -> None:
-        """Let a batch wait for the thread that sends."""
-        self._deliveries.drop(self._waiting.add(of_kinds(events, self._kinds)))
-        if self._thread:
-            self._thread.wake()
-
-    def send_some(self) -> bool:
-        """Send the oldest events; what fails is put back, so that some may arrive twice."""
-        batch = self._waiting.take(SYSLOG_BATCH)
-        if not batch:
-            return False
-        try:
-            self._connection.send([format_syslog(event, self._facility, self._node) for event in batch])
-        except DeliveryError:
-            self._deliveries.drop(self._waiting.put_back(batch))
-            raise
-        self._deliveries.succeed(len(batch))
-        return True
-
-    def close(self, seconds: float) -> None:
-        """Send what can be sent in time; the rest is lost, and counted."""
-        if self._thread:
-            self._thread.stop(seconds)
-        else:
-            self._send_all()
-        self._connection.close()
-
-    def test(self, event: EncodedEvent) -> str:
-        """Send one event."""
-        try:
-            self._connection.send([format_syslog(event, self._facility, self._node)])
-        except DeliveryError as fault:
-            return str(fault)
-        finally:
-            self._connection.close()
-        return ""
-
-    def counters(self) -> OutputCounters:
-        return self._deliveries.counters(self._waiting.bytes)
-
-    def _send_all(self) -> None:
-        try:
-            while self.send_some():
-                pass
-        except DeliveryError as fault:
-            self._deliveries.fail(str(fault))
 
 
 def _is_closed(connected: socket.socket) -> bool:

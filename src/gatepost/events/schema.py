@@ -321,6 +321,22 @@ class ThresholdReached(EventFields, tag="threshold.reached", frozen=True, kw_onl
     minutes: Annotated[int, Meta(ge=1, description="within how many minutes")]
 
 
+class OmittedKind(_Fields, frozen=True, kw_only=True):
+    """A kind of events that an output did not get."""
+
+    kind: Annotated[Text, Meta(description="the kind")]
+    count: Annotated[int, Meta(ge=1, description="how many events of it")]
+
+
+class EventsOmitted(EventFields, tag="events.omitted", frozen=True, kw_only=True):
+    """An output did not get some events, since there were more in an hour than it may get (`maxPerHour`), or since they
+    came in its quiet hours. Only that output gets this event, whatever its filter."""
+
+    reason: Annotated[Literal["maxPerHour", "quietHours"], Meta(description="why it did not get them")]
+    count: Annotated[int, Meta(ge=1, description="how many events")]
+    omitted: Annotated[tuple[OmittedKind, ...], Meta(description="their kinds")]
+
+
 Event: TypeAlias = (
     MessageScanned
     | MessageHeld
@@ -342,6 +358,7 @@ Event: TypeAlias = (
     | HealthChanged
     | FlowLimited
     | ThresholdReached
+    | EventsOmitted
     | AuditRecorded
 )
 EVENTS: tuple[type[EventFields], ...] = get_args(Event)
@@ -410,7 +427,7 @@ def bound_all(texts: Any, count: int) -> tuple[str, ...]:
 
 
 def severity_of(event: EventFields) -> Severity:
-    """Return the severity of an event, for syslog and for alerts."""
+    """Return the severity of an event, for syslog and for filters."""
     if isinstance(event, HealthChanged):
         return {"ok": "notice", "degraded": "warning", "failed": "error"}[event.after]  # type: ignore[return-value]
     if isinstance(event, ConfigRollout):

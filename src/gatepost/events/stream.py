@@ -20,18 +20,42 @@ from typing import ParamSpec, Protocol
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gatepost.events.alerts import AlertOutput, SendsMail
-from gatepost.events.output import FileOutput, Output, SyslogOutput, WaitingEvents, time_left, until
+from gatepost.events.filters import FilteredOutput
+from gatepost.events.mail import MailSender, SendsMail
+from gatepost.events.output import (
+    FileOutput,
+    Output,
+    QueuedOutput,
+    Sender,
+    SyslogSender,
+    WaitingEvents,
+    time_left,
+    until,
+)
 from gatepost.events.schema import EventFields, encode_event
 from gatepost.events.sources import describe_change
-from gatepost.events.webhook import WebhookOutput
+from gatepost.events.webhook import WebhookCaller, WebhookOutput
 from gatepost.logs import Logger
 from gatepost.metrics import counter, gauge
-from gatepost.settings.events import EventsSettings
+from gatepost.settings.events import (
+    EventMailSettings,
+    EventsSettings,
+    WebAlert,
+    WebhookSettings,
+    build_alert,
+    read_quiet_hours,
+)
 from gatepost.store.audit import AuditRecord
 
 BATCH_SECONDS = 0.1
 CLOSE_SECONDS = 5.0
+# How often outputs are asked for what is due without an event: summaries, and what waits in memory.
+IDLE_SECONDS = 1.0
+ATTEMPTS_FOR_PEOPLE, MAX_WAITING_FOR_PEOPLE = 5, 256 << 10
+SYSLOG_BATCH = 100
+
+# Returns what sends mail as these settings say.
+MakesMailer = Callable[[EventMailSettings], SendsMail]
 
 log = Logger("gatepost.events")
 
@@ -108,7 +132,7 @@ class EventStream:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._wake.wait()
+            self._wake.wait(IDLE_SECONDS)
             # Not in the other order: an event that comes in between wakes this thread again.
             self._stopping.wait(BATCH_SECONDS)
             self._wake.clear()
@@ -117,8 +141,6 @@ class EventStream:
 
     def _hand_over(self) -> None:
         batch = self._queue.take_all()
-        if not batch:
-            return
         for output in self.outputs:
             started = time.monotonic()
             try:
@@ -136,40 +158,73 @@ class OutputError(Exception):
 
 
 def open_stream(
-    settings: EventsSettings, data: Path, send_mail: SendsMail | None = None, more: Sequence[Output] = ()
+    settings: EventsSettings, data: Path, make_mailer: MakesMailer, more: Sequence[Output] = ()
 ) -> EventStream:
     """Open all outputs of a service, and `more`; raises `OutputError`."""
-    outputs = build_outputs(settings, data, sends=True, send_mail=send_mail)
+    outputs = build_outputs(settings, data, sends=True, make_mailer=make_mailer)
     return EventStream(node_name(settings), [*outputs, *more])
 
 
 def open_command_stream(settings: EventsSettings, data: Path) -> EventStream:
     """Open the outputs of a command that ends soon: events for webhooks stay on disk until a service sends them, and
-    alerts are left to services."""
-    without_alerts = settings.model_copy(update={"alerts": None})
-    return EventStream(node_name(settings), build_outputs(without_alerts, data, sends=False))
+    mail is left to services."""
+    return EventStream(node_name(settings), build_outputs(settings, data, sends=False))
 
 
 def build_outputs(
-    settings: EventsSettings, data: Path, *, sends: bool, send_mail: SendsMail | None = None
+    settings: EventsSettings, data: Path, *, sends: bool, make_mailer: MakesMailer | None = None
 ) -> list[Output]:
-    """Build all outputs; without `sends` nothing is sent but by `test` and `close`. Raises `OutputError`."""
+    """Build all outputs, those by mail only with `make_mailer`; without `sends` nothing is sent but by `test` and
+    `close`. Raises `OutputError`."""
+    node = node_name(settings)
     outputs: list[Output] = []
     try:
         if file := settings.file:
-            outputs.append(FileOutput(data / file.path, file.max_size, file.keep, file.kinds))
-        if settings.syslog:
-            outputs.append(SyslogOutput(settings.syslog, node_name(settings), sends=sends))
+            outputs.append(FilteredOutput(FileOutput(data / file.path, file.max_size, file.keep), file, node))
+        if syslog := settings.syslog:
+            queued = QueuedOutput("syslog", SyslogSender(syslog, node), batch=SYSLOG_BATCH, sends=sends)
+            outputs.append(FilteredOutput(queued, syslog, node))
         for number, webhook in enumerate(settings.webhooks, 1):
-            outputs.append(WebhookOutput(f"webhook-{number}", webhook, data / "events", sends=sends))
-        if settings.alerts:
-            outputs.append(AlertOutput(settings.alerts, node_name(settings), send_mail))
+            spooled = WebhookOutput(f"webhook-{number}", webhook, data / "events", sends=sends)
+            outputs.append(FilteredOutput(spooled, webhook, node, max_per_hour=webhook.max_per_hour))
+        if settings.mail and make_mailer:
+            queued = queue_for_people("mail", MailSender(settings.mail, node, make_mailer(settings.mail)), sends=sends)
+            outputs.append(FilteredOutput(queued, settings.mail, node, max_per_hour=settings.mail.max_per_hour))
     except (OSError, ssl.SSLError) as fault:
         for output in outputs:
             output.close(0.0)
         reason = (getattr(fault, "strerror", None) or str(fault)).lower()
         raise OutputError(f"An output of events cannot be opened: {reason}.") from None
     return outputs
+
+
+def build_web_outputs(
+    name: str, alert: WebAlert, events: EventsSettings, make_mailer: MakesMailer, *, sends: bool
+) -> list[Output]:
+    """Build the outputs of an alert of the web interface; raises `WebSettingsError`. They call hosts on the internet
+    and no others, and what waits is in memory."""
+    settings, node = build_alert(alert, events.mail), node_name(events)
+    senders: list[tuple[EventMailSettings | WebhookSettings, str, Sender]] = [
+        (webhook, "webhook", WebhookCaller(webhook, public_only=True)) for webhook in settings.webhooks
+    ]
+    if mail := settings.mail:
+        senders.insert(0, (mail, "mail", MailSender(mail, node, make_mailer(mail))))
+    return [
+        FilteredOutput(
+            queue_for_people(way, sender, sends=sends),
+            chosen,
+            node,
+            max_per_hour=chosen.max_per_hour,
+            threshold=(name, alert.tenant) if alert.has_threshold else None,
+            quiet=read_quiet_hours(alert.quiet, alert.zone),
+        )
+        for chosen, way, sender in senders
+    ]
+
+
+def queue_for_people(name: str, sender: Sender, *, sends: bool) -> QueuedOutput:
+    """Return an output of single events that are worth nothing when they are late."""
+    return QueuedOutput(name, sender, limit=MAX_WAITING_FOR_PEOPLE, attempts=ATTEMPTS_FOR_PEOPLE, sends=sends)
 
 
 def node_name(settings: EventsSettings) -> str:

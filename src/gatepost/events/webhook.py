@@ -1,7 +1,8 @@
 """Events to an HTTPS server: signed calls with batches of events, repeated until the server takes them.
 
-A call is `POST` with `{"events": […]}`. The header `Gatepost-Signature: t=SECONDS,v1=HEX` has the HMAC-SHA-256 of
-`SECONDS.BODY` under the secret, so that a receiver can tell our calls from those of others, and old ones from new ones.
+A call is `POST` with `{"text": "…", "events": […]}`; the text tells of the events in one line for people. The header
+`Gatepost-Signature: t=SECONDS,v1=HEX` has the HMAC-SHA-256 of `SECONDS.BODY` under the secret, so that a receiver can
+tell our calls from those of others, and old ones from new ones.
 Any 2xx answer counts as delivered. Everything else, redirects included, is a failure, and the same events are sent
 again later: an event arrives at least once, and its `id` tells a repeated one.
 
@@ -33,7 +34,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gatepost import __version__
+from gatepost.events.mail import describe_event, read_event
 from gatepost.events.output import (
     FILE_MODE,
     FOLDER_MODE,
@@ -44,15 +48,15 @@ from gatepost.events.output import (
     WaitingEvents,
     append_whole,
     describe_error,
-    of_kinds,
     time_left,
     try_lock,
+    try_sender,
     until,
 )
 from gatepost.events.schema import EncodedEvent
 from gatepost.ids import new_id
 from gatepost.names import is_public_address
-from gatepost.settings.events import WebhookSettings, WebhookTarget
+from gatepost.settings.events import WebhookSettings
 from gatepost.settings.values import hide_path
 
 if TYPE_CHECKING:
@@ -237,7 +241,8 @@ class WebhookCaller:
     """Makes signed calls to one address; with `public_only`, not to a host of a private network, whatever its name
     resolves to."""
 
-    def __init__(self, target: WebhookTarget, *, public_only: bool = False) -> None:
+    def __init__(self, target: WebhookSettings, *, public_only: bool = False) -> None:
+        self.address = hide_path(target.url)
         self._url, self._secret, self._seconds = target.url, target.secret, target.timeout / 1000
         self._public_only = public_only
         # They log whole addresses, whose path may be a secret.
@@ -248,10 +253,15 @@ class WebhookCaller:
         tls = ssl.create_default_context(cafile=target.ca)
         self._client = httpx.Client(verify=tls, timeout=self._seconds, follow_redirects=False, trust_env=False)
 
-    def call(self, body: bytes) -> None:
-        """Make one call; raises `DeliveryError` unless the server takes it."""
+    def send(self, events: Sequence[EncodedEvent]) -> None:
+        """Make one call with these events; raises `DeliveryError`."""
+        self.call([event.line for event in events])
+
+    def call(self, lines: Sequence[bytes]) -> None:
+        """Make one call with the lines of events; raises `DeliveryError` unless the server takes it."""
         import httpx
 
+        body = build_body(lines)
         headers = {
             "Content-Type": "application/json",
             "User-Agent": f"gatepost/{__version__}",
@@ -301,7 +311,7 @@ class WebhookOutput:
 
     def __init__(self, name: str, settings: WebhookSettings, folder: Path, *, sends: bool = True) -> None:
         self.name, self.address = name, hide_path(settings.url)
-        self._kinds, self._batch = frozenset(settings.kinds), settings.batch
+        self._batch = settings.batch
         self._spool = EventSpool(folder / spool_name(settings.url), settings.max_spool)
         self._caller = WebhookCaller(settings)
         self._deliveries = DeliveryCounter(self.name)
@@ -311,9 +321,8 @@ class WebhookOutput:
 
     def write(self, events: Sequence[EncodedEvent]) -> None:
         """Put a batch on disk, and wake the thread that sends."""
-        wanted = of_kinds(events, self._kinds)
-        dropped = self._unwritten.add(wanted)
-        batch = self._unwritten.take(len(wanted) + 1_000)
+        dropped = self._unwritten.add(events)
+        batch = self._unwritten.take(len(events) + 1_000)
         try:
             dropped += self._spool.append(batch)
         except OSError as fault:
@@ -347,14 +356,8 @@ class WebhookOutput:
 
     def test(self, event: EncodedEvent) -> str:
         """Call the server with one event, past the spool."""
-        try:
-            self._caller.call(build_body([event.line]))
-        except DeliveryError as fault:
-            return str(fault)
-        finally:
-            self._spool.close()
-            self._caller.close()
-        return ""
+        self._spool.close()
+        return try_sender(self._caller, event)
 
     def counters(self) -> OutputCounters:
         return self._deliveries.counters(self._spool.bytes + self._unwritten.bytes)
@@ -368,7 +371,7 @@ class WebhookOutput:
         self._part = segment, lines
         batch = lines[: self._batch]
         try:
-            self._caller.call(build_body(batch))
+            self._caller.call(batch)
         except DeliveryError:
             if not segment.exists():
                 self._part = None  # it was dropped meanwhile, to make room
@@ -378,8 +381,11 @@ class WebhookOutput:
 
 
 def build_body(lines: Sequence[bytes]) -> bytes:
-    """Return the body of a call with these events."""
-    return b'{"events":[' + b",".join(lines) + b"]}"
+    """Return the body of a call with the lines of these events."""
+    first = read_event(lines[0])
+    more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+    text = msgspec.json.encode(f"{describe_event(first)}{more} ({first.get('node', '')})")
+    return b'{"text":' + text + b',"events":[' + b",".join(lines) + b"]}"
 
 
 def spool_name(url: str) -> str:

@@ -10,7 +10,6 @@ from starlette.applications import Starlette
 
 from gatepost.abby.app import create_app, create_services
 from gatepost.abby.cores import Cores, LocalCore
-from gatepost.events.stream import node_name
 from gatepost.mailboxes.removal import MailRemover
 from gatepost.scanning.request import Condition
 from gatepost.service.event_stream import try_alert
@@ -20,11 +19,10 @@ from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.publishing import NodePublisher
 from gatepost.service.schedules import try_feed
 from gatepost.settings.consistency import is_own_core
-from gatepost.settings.events import WebAlert
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.in_force import settings_in_force
-from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.keys import AbbySettings
 from gatepost.settings.scan_sources import TlsSettings
 from gatepost.web.context import FeedLine, Installation, SignInRules
 from gatepost.web.registry import build_site
@@ -142,19 +140,11 @@ def _describe_installation(plan: Plan, settings: AbbySettings, condition: Condit
         data=plan.data.path,
         publisher=NodePublisher(plan.local or plan.config, plan.data) if plan.config else None,
         condition=condition,
-        test_alert=partial(_test_alert, plan.settings),
+        test_alert=partial(try_alert, plan.settings),
         learn=partial(_save_feedback, plan.data.path),
         unlearn=partial(_take_feedback_back, plan.data.path),
         certificate=str(plan.data.certificate) if plan.certificate == plan.own_certificate else "",
     )
-
-
-def _test_alert(settings: GuardSettings | AbbySettings, alert: WebAlert) -> str:
-    """Send a test of an alert of the web interface; what sends mail is loaded only then."""
-    from gatepost.service.event_stream import build_alert_mailer
-
-    node = node_name(settings.events)
-    return try_alert(settings.events.alerts, node, partial(build_alert_mailer, settings), alert)
 
 
 def _describe_feed(feed: FeedSettings) -> FeedLine:

@@ -1,9 +1,9 @@
-"""The event stream of a service: its outputs, the alerts of the web interface among them, and the mail of alerts."""
+"""The event stream of a service: its outputs, the alerts of the web interface among them, and their mail."""
 
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from email.message import EmailMessage
 from functools import partial
@@ -13,22 +13,23 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from gatepost import __version__
-from gatepost.events.alerts import AlertOutput, SendsMail
-from gatepost.events.output import DeliveryError, OutputCounters
+from gatepost.events.mail import SendsMail
+from gatepost.events.output import DeliveryError, Output, OutputCounters
 from gatepost.events.schema import EncodedEvent, NodeState, encode_event
 from gatepost.events.sources import describe_scan
-from gatepost.events.stream import EventMetrics, EventStream, OutputError, node_name, open_stream
+from gatepost.events.stream import (
+    EventMetrics,
+    EventStream,
+    MakesMailer,
+    OutputError,
+    build_web_outputs,
+    node_name,
+    open_stream,
+)
 from gatepost.logs import Logger
 from gatepost.periodic import PeriodicWork
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.settings.events import (
-    AlertMailSettings,
-    AlertSettings,
-    WebAlert,
-    build_alert,
-    leave_out,
-    read_quiet_hours,
-)
+from gatepost.settings.events import EventMailSettings, EventsSettings, WebAlert
 from gatepost.settings.feeds import WebSettingsError
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.store.alerts import AlertDefinition
@@ -46,22 +47,18 @@ CLOSE_SECONDS = 2.0
 
 log = Logger("gatepost.events")
 
-# Returns what sends the mail of an alert.
-MakesMailer = Callable[[AlertSettings], SendsMail | None]
-
 
 class WebAlerts:
-    """The alerts of the web interface as an output: followed in storage, and rebuilt when they change. `file` are those
-    of a file, whose receivers are left out. `is_wanted` says whether there are any, and `changed` is called when that
-    may be another."""
+    """The alerts of the web interface as an output: followed in storage, and rebuilt when they change. `is_wanted` says
+    whether there are any, and `changed` is called when that may be another."""
 
     name, address = "web-alerts", "alerts of the web interface"
 
-    def __init__(self, file: AlertSettings | None, node: str, make_mailer: MakesMailer) -> None:
-        self._file, self._node, self._make_mailer = file, node, make_mailer
+    def __init__(self, settings: EventsSettings, make_mailer: MakesMailer) -> None:
+        self._settings, self._make_mailer = settings, make_mailer
         self._lock = threading.Lock()
         self._alerts: tuple[AlertDefinition, ...] = ()
-        self._outputs: tuple[AlertOutput, ...] = ()
+        self._outputs: tuple[Output, ...] = ()
         self._past = OutputCounters()
         self.changed: Callable[[], None] = lambda: None
 
@@ -87,11 +84,10 @@ class WebAlerts:
 
     def use(self, alerts: Sequence[AlertDefinition]) -> None:
         """Send alerts as these say, from now on."""
-        outputs: list[AlertOutput] = []
+        outputs: list[Output] = []
         for each in alerts:
             try:
-                name = each.shown_name if each.alert.has_threshold else ""
-                outputs.append(build_output(each.alert, self._file, self._node, self._make_mailer, name))
+                outputs += build_web_outputs(each.shown_name, each.alert, self._settings, self._make_mailer, sends=True)
             except WebSettingsError as fault:
                 log.warning("alert of the web interface is not sent", alert=each.name, reason=str(fault))
         with self._lock:
@@ -99,10 +95,10 @@ class WebAlerts:
         self.changed()
         for output in before:
             output.close(CLOSE_SECONDS)
-            self._past = _add(self._past, output.counters())
+            self._past += replace(output.counters(), waiting_bytes=0)
 
     def write(self, events: Sequence[EncodedEvent]) -> None:
-        """Hand events to every alert that wants them."""
+        """Hand events to every alert."""
         with self._lock:
             for output in self._outputs:
                 output.write(events)
@@ -111,29 +107,28 @@ class WebAlerts:
         """Send what waits."""
         with self._lock:
             for output in self._outputs:
-                output.close(seconds / max(1, len(self._outputs)))
+                output.close(seconds / len(self._outputs))
 
     def test(self, event: EncodedEvent) -> str:
-        """Send one alert to all receivers; the first failure is the result."""
+        """Send one event to all receivers; the first failure is the result."""
         with self._lock:
-            return next((fault for fault in (output.test(event) for output in self._outputs) if fault), "")
+            return find_failure(self._outputs, event)
 
     def counters(self) -> OutputCounters:
-        total = self._past
-        for output in self._outputs:
-            total = _add(total, output.counters())
-        return total
+        return sum((output.counters() for output in self._outputs), self._past)
 
 
-def build_output(
-    alert: WebAlert, file: AlertSettings | None, node: str, make_mailer: MakesMailer, threshold: str = ""
-) -> AlertOutput:
-    """Return what sends one alert, or the alert with that `threshold`; raises `WebSettingsError`, also where the file
-    has all its receivers."""
-    settings = build_alert(leave_out(alert, file), file.mail if file else None)
-    own = (threshold, alert.tenant) if threshold else None
-    quiet = read_quiet_hours(alert.quiet, alert.zone)
-    return AlertOutput(settings, node, make_mailer(settings), public_only=True, own=own, quiet=quiet)
+def find_failure(outputs: Iterable[Output], event: EncodedEvent) -> str:
+    """Send an event to all these outputs; return why the first of them failed, "" if all took it."""
+    tried = [(output.name, output.test(event)) for output in outputs]
+    return next((f"by {name}: {fault}" for name, fault in tried if fault), "")
+
+
+def try_alert(settings: GuardSettings | AbbySettings, alert: WebAlert) -> str:
+    """Send an event to all receivers of an alert of the web interface; return why that failed, "" if all took it."""
+    events = settings.events
+    outputs = build_web_outputs("", alert, events, partial(build_mailer, settings), sends=False)
+    return find_failure(outputs, encode_event(NodeState(state="test", version=__version__), node_name(events)))
 
 
 THRESHOLD_SECONDS = 30.0
@@ -171,26 +166,7 @@ class ThresholdWatch:
         return (await self._store.messages.count(replace(wanted, since=since))).messages
 
 
-def _add(one: OutputCounters, other: OutputCounters) -> OutputCounters:
-    waiting = other.waiting_bytes
-    return OutputCounters(
-        one.delivered + other.delivered, one.dropped + other.dropped, one.failures + other.failures, waiting
-    )
-
-
-def try_alert(file: AlertSettings | None, node: str, make_mailer: MakesMailer, alert: WebAlert) -> str:
-    """Send one alert of the web interface to all its receivers; return why that failed, "" if all took it."""
-    try:
-        output = build_output(alert, file, node, make_mailer)
-    except WebSettingsError:
-        return "a file has all its receivers, so nothing is sent from here"
-    try:
-        return output.test(encode_event(NodeState(state="test", version=__version__), node))
-    finally:
-        output.close(0.0)
-
-
-ALERT_SECONDS = 30.0
+MAIL_SECONDS = 30.0
 
 
 @asynccontextmanager
@@ -200,9 +176,10 @@ async def open_service_events(
     """Open the outputs of a service, and close them at the end; raises `StartError`. While neither the settings nor the
     web interface want events, none is made."""
     events = settings.events
-    alerts = WebAlerts(events.alerts, node_name(events), lambda wanted: build_alert_mailer(settings, wanted))
+    make_mailer = partial(build_mailer, settings)
+    alerts = WebAlerts(events, make_mailer)
     try:
-        stream = open_stream(events, data.path, build_alert_mailer(settings), [alerts])
+        stream = open_stream(events, data.path, make_mailer, [alerts])
     except OutputError as fault:
         raise StartError(str(fault)) from None
     alerts.changed = lambda: _note_wanted(stream, alerts, is_enabled=events.enabled)
@@ -220,23 +197,18 @@ def _note_wanted(stream: EventStream, alerts: WebAlerts, *, is_enabled: bool) ->
     stream.is_idle = not is_enabled and not alerts.is_wanted
 
 
-def build_alert_mailer(settings: GuardSettings | AbbySettings, wanted: AlertSettings | None = None) -> SendsMail | None:
-    """Return what sends the mail of an alert, that of the settings or another one, through its own server or the next
-    hop; None where no mail is wanted."""
-    alert = wanted or settings.events.alerts
-    mail = alert.mail if alert else None
-    if mail is None:
-        return None
+def build_mailer(settings: GuardSettings | AbbySettings, mail: EventMailSettings) -> SendsMail:
+    """Return what sends events by mail, through their own server or the next hop."""
     node = node_name(settings.events)
 
     async def send(message: EmailMessage) -> None:
         from gatepost.smtp.next_hop import NextHopError
 
-        routing = _route_alerts(settings, mail, node)
+        routing = _route_mail(settings, mail, node)
         several = [relay.url for _, relay in routing.relays()]
         server = several[0] if len(several) == 1 else "the next hop"
         try:
-            async with asyncio.timeout(ALERT_SECONDS * 2):
+            async with asyncio.timeout(MAIL_SECONDS * 2):
                 sent = await routing.send(str(message["From"]), mail.recipients, message.as_bytes(), {})
         except (NextHopError, TimeoutError) as fault:
             raise DeliveryError(f"{server} {str(fault) or 'did not answer in time'}") from None
@@ -248,15 +220,15 @@ def build_alert_mailer(settings: GuardSettings | AbbySettings, wanted: AlertSett
     return lambda message: asyncio.run(send(message))
 
 
-def _route_alerts(settings: GuardSettings | AbbySettings, mail: AlertMailSettings, node: str) -> "Routing":
-    """Return the way of alerts: their own server, or the routes of other mail to the same recipients."""
+def _route_mail(settings: GuardSettings | AbbySettings, mail: EventMailSettings, node: str) -> "Routing":
+    """Return the way of this mail: its own server, or the routes of other mail to the same recipients."""
     from gatepost.service.routes import build_routing
     from gatepost.smtp.next_hop import NextHopTimeouts
     from gatepost.smtp.routing import Relay, Routing
 
-    built = build_routing(settings) if isinstance(settings, GuardSettings) and not mail.server else None
-    if built is not None:
-        return built
-    if not mail.server:
-        raise DeliveryError("there is no next hop here (delivery in guard.yml, or events.alerts.mail.server)")
-    return Routing.through(Relay(mail.server or "", mail.tls, node, NextHopTimeouts.from_setting(ALERT_SECONDS)))
+    if mail.server:
+        return Routing.through(Relay(mail.server, mail.tls, node, NextHopTimeouts.from_setting(MAIL_SECONDS)))
+    built = build_routing(settings) if isinstance(settings, GuardSettings) else None
+    if built is None:
+        raise DeliveryError("there is no next hop here (delivery in guard.yml, or events.mail.server)")
+    return built

@@ -232,11 +232,8 @@ def _find_circles(guard: GuardSettings, key: Key, next_hop: NextHops | None) -> 
 
 
 def _find_event_faults(events: EventsSettings, *, has_next_hop: bool) -> Iterator[Disagreement]:
-    alerts = events.alerts
-    if alerts and not alerts.mail and not alerts.webhook:
-        yield ("events", "alerts"), "needs mail or webhook: nobody would get the alerts"
-    if alerts and alerts.mail and not alerts.mail.server and not has_next_hop:
-        yield ("events", "alerts", "mail"), "needs a server, since there is no delivery.nextHop in this file"
+    if events.mail and not events.mail.server and not has_next_hop:
+        yield ("events", "mail"), "needs a server, since there is no delivery.nextHop in this file"
     urls = [webhook.url for webhook in events.webhooks]
     if len(set(urls)) < len(urls):
         yield ("events", "webhooks"), "names the same url twice"
@@ -556,9 +553,6 @@ def _find_event_warnings(events: EventsSettings) -> Iterator[Disagreement]:
     for index, webhook in enumerate(events.webhooks):
         if weakness := describe_weakness(webhook.secret):
             yield ("events", "webhooks", index, "secret"), f"{weakness}; {_ADVICE}"
-    target = events.alerts.webhook if events.alerts else None
-    if target and (weakness := describe_weakness(target.secret)):
-        yield ("events", "alerts", "webhook", "secret"), f"{weakness}; {_ADVICE}"
 
 
 def describe_weakness(secret: str) -> str:

@@ -1,11 +1,10 @@
-"""The keys below `events` in both configuration files, and alerts that are defined in the web interface.
+"""The keys below `events` in both configuration files, and outputs that are defined in the web interface: alerts.
 
 What a person at a browser may name is narrower than what stands in guard.yml: calls go over https to the internet, and
-mail takes the routes of other mail. The secret that calls are signed with is made by Gatepost. Receivers that a file
-names are the file's: an alert of the web interface leaves them out, so that nobody is told twice.
+mail takes the routes of other mail. The secret that calls are signed with is made by Gatepost.
 
 An alert may also have a threshold: a search, how many messages it must find, and within how many minutes. It is told
-once in that time. In quiet hours alerts below the severity `error` wait, and one summary tells of them afterwards.
+once in that time. In quiet hours it gets errors only, and one summary tells of the rest afterwards.
 """
 
 import re
@@ -56,6 +55,7 @@ EventKind: TypeAlias = Literal[
     "health.changed",
     "flow.limited",
     "threshold.reached",
+    "events.omitted",
     "audit.recorded",
 ]
 Severity: TypeAlias = Literal["info", "notice", "warning", "error"]
@@ -64,10 +64,18 @@ Facility: TypeAlias = Literal[
     "local6", "local7",
 ]  # fmt: skip
 
-_KINDS = "kinds of events that this output gets; by default all"
+
+_MAX_PER_HOUR = "maximum number of events in an hour; one summary tells of the rest"
 
 
-class EventFileSettings(Section):
+class OutputFilter(Section):
+    """Which events an output gets."""
+
+    kinds: list[EventKind] = at_start([], description="kinds of events that this output gets; by default all")
+    min_severity: Severity = at_start("info", description="lowest severity of the events that this output gets")
+
+
+class EventFileSettings(OutputFilter):
     """Events as JSON lines in a file."""
 
     path: NewFile = at_start("events/events.jsonl", description="the file; relative to the data folder")
@@ -75,10 +83,9 @@ class EventFileSettings(Section):
         100 << 20, description="size at which the file is renamed to `events.jsonl.1` and a new one is started"
     )
     keep: UpToThousand = at_start(5, description="number of renamed files that are kept")
-    kinds: list[EventKind] = at_start([], description=_KINDS)
 
 
-class SyslogSettings(Section):
+class SyslogSettings(OutputFilter):
     """Events to a syslog server (RFC 5424)."""
 
     address: SyslogAddress = at_start(
@@ -90,11 +97,10 @@ class SyslogSettings(Section):
         description="PEM file to verify the server with; by default the authorities of the system",
         local=True,
     )
-    kinds: list[EventKind] = at_start([], description=_KINDS)
 
 
-class WebhookTarget(Section):
-    """An address that is called with signed events."""
+class WebhookSettings(OutputFilter):
+    """Signed calls with events to an HTTPS server."""
 
     url: WebhookUrl = at_start(description="`https://…`; `http://` is accepted for this machine only")
     secret: Secret = at_start(description="secret that calls are signed with; 64 hex digits are recommended")
@@ -102,23 +108,18 @@ class WebhookTarget(Section):
         None, description="PEM file to verify the server with; by default the authorities of the system"
     )
     timeout: Milliseconds = at_start(10_000, description="milliseconds that one call may take")
-
-
-class WebhookSettings(WebhookTarget):
-    """Events in batches to an HTTPS server."""
-
     batch: UpToThousand = at_start(100, description="maximum number of events in one call")
     max_spool: FileBytes = at_start(
         256 << 20, description="maximum size of events on disk that wait for delivery; above it the oldest are dropped"
     )
-    kinds: list[EventKind] = at_start([], description=_KINDS)
+    max_per_hour: Count | None = at_start(None, description=f"{_MAX_PER_HOUR}; by default there is no limit")
 
 
-class AlertMailSettings(Section):
-    """Alerts by mail."""
+class EventMailSettings(OutputFilter):
+    """Events by mail."""
 
     recipients: Annotated[list[MailAddress], Field(min_length=1, max_length=20)] = at_start(
-        description="addresses that get the alerts"
+        description="addresses that get the mail"
     )
     sender: MailAddress | None = at_start(
         None, description="address in From; by default `gatepost@` and the node's name"
@@ -129,20 +130,13 @@ class AlertMailSettings(Section):
     tls: Literal["off", "opportunistic", "required", "verified"] = at_start(
         "opportunistic", description="TLS to that server"
     )
-
-
-class AlertSettings(Section):
-    """Alerts to people."""
-
     kinds: list[EventKind] = at_start(
-        ["health.changed", "node.state", "user.signInFailed"], description="kinds of events that people are told of"
+        ["health.changed", "node.state", "user.signInFailed"], description="kinds of events that are sent"
     )
     min_severity: Severity = at_start(
         "notice", description="lowest severity of those events; a failed sign-in is `warning` once it locks an account"
     )
-    max_per_hour: Count = at_start(10, description="maximum number of alerts in an hour; one summary tells of the rest")
-    mail: AlertMailSettings | None = group(None, description="alerts by mail; off if not set")
-    webhook: WebhookTarget | None = group(None, description="alerts by a signed call; off if not set")
+    max_per_hour: Count = at_start(10, description=_MAX_PER_HOUR)
 
 
 class EventsSettings(Section):
@@ -155,12 +149,12 @@ class EventsSettings(Section):
     file: EventFileSettings | None = group(None, description="JSON lines in a file; off if not set", local=True)
     syslog: SyslogSettings | None = group(None, description="syslog server; off if not set")
     webhooks: Annotated[list[WebhookSettings], Field(max_length=10)] = at_start([], description="HTTPS servers")
-    alerts: AlertSettings | None = group(None, description="alerts to people; off if not set")
+    mail: EventMailSettings | None = group(None, description="events by mail; off if not set")
 
     @property
     def enabled(self) -> bool:
         """Whether anything is to get events."""
-        return bool(self.file or self.syslog or self.webhooks or self.alerts)
+        return bool(self.file or self.syslog or self.webhooks or self.mail)
 
 
 MAX_ALERTS = 20
@@ -171,9 +165,10 @@ MAX_THRESHOLD, MAX_MINUTES = 10_000, 1_440
 THRESHOLD: EventKind = "threshold.reached"
 _QUIET = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)", re.ASCII)
 # An alert for every scanned message would be no alert.
-ALERT_KINDS: tuple[EventKind, ...] = tuple(kind for kind in get_args(EventKind) if kind != "message.scanned")
+ALERT_KINDS: tuple[EventKind, ...] = tuple(
+    kind for kind in get_args(EventKind) if kind not in ("message.scanned", "events.omitted")
+)
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-_FIELDS = {"mail": "recipients", "webhook": "url", "max_per_hour": "max_per_hour", "kinds": "kinds"}
 
 
 class QuietHours(msgspec.Struct, frozen=True):
@@ -206,9 +201,10 @@ def read_quiet_hours(text: str, zone: str = "") -> QuietHours | None:
 
 
 class WebAlert(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Which events alert whom; most fields are the keys of that name below `events.alerts`. One with a `count` has a
-    threshold: so many messages that `search` finds within so many `minutes`, of one `tenant` or of all. `quiet` are its
-    quiet hours in a `zone`. `fired` is when its threshold was reached last, and `found` how many messages were."""
+    """An output that was defined in the web interface; most fields are the keys of that name of an output. One with a
+    `count` has a threshold: so many messages that `search` finds within so many `minutes`, of one `tenant` or of all.
+    `quiet` are its quiet hours in a `zone`. `fired` is when its threshold was reached last, and `found` how many
+    messages were."""
 
     kinds: tuple[str, ...] = ()
     min_severity: str = "notice"
@@ -230,47 +226,31 @@ class WebAlert(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         return self.count > 0
 
 
-def build_alert(alert: WebAlert, server: AlertMailSettings | None = None) -> AlertSettings:
-    """Return the settings of an alert; raises `WebSettingsError`. Mail goes through the server of `server`, if that
-    names one."""
-    mistakes = check_web_url(alert.url, "", "guard.yml") if alert.url else []
+def build_alert(alert: WebAlert, server: EventMailSettings | None = None) -> EventsSettings:
+    """Return the outputs of an alert as a file would have them; raises `WebSettingsError`. Mail goes through the server
+    of `server`, if that names one."""
     kinds = (THRESHOLD,) if alert.has_threshold else alert.kinds
-    if not kinds or not set(kinds) <= set(ALERT_KINDS):
-        mistakes.append(("kinds", "must be chosen"))
-    if alert.has_threshold and not alert.count <= MAX_THRESHOLD:
-        mistakes.append(("count", f"must be a number from 1 to {MAX_THRESHOLD:,}"))
-    if alert.has_threshold and not 1 <= alert.minutes <= MAX_MINUTES:
-        mistakes.append(("minutes", f"must be from 1 to {MAX_MINUTES:,}"))
-    if alert.quiet and read_quiet_hours(alert.quiet) is None:
-        mistakes.append(("quiet", "must be written like 22:00-06:00"))
-    if not 1 <= alert.max_per_hour <= MAX_PER_HOUR:
-        mistakes.append(("max_per_hour", f"must be a number from 1 to {MAX_PER_HOUR}"))
-    if not alert.recipients and not alert.url:
-        mistakes.append(("recipients", "are needed, or an address to call"))
-    stated: dict[str, Any] = {
-        "kinds": list(kinds),
-        "min_severity": alert.min_severity,
-        "max_per_hour": alert.max_per_hour,
-    }
+    allowed: tuple[tuple[str, bool, str], ...] = (
+        ("kinds", bool(kinds) and set(kinds) <= set(ALERT_KINDS), "must be chosen"),
+        ("count", alert.count <= MAX_THRESHOLD, f"must be a number from 1 to {MAX_THRESHOLD:,}"),
+        ("minutes", not alert.count or 1 <= alert.minutes <= MAX_MINUTES, f"must be from 1 to {MAX_MINUTES:,}"),
+        ("quiet", not alert.quiet or read_quiet_hours(alert.quiet) is not None, "must be written like 22:00-06:00"),
+        ("max_per_hour", 1 <= alert.max_per_hour <= MAX_PER_HOUR, f"must be a number from 1 to {MAX_PER_HOUR}"),
+        ("recipients", bool(alert.recipients or alert.url), "are needed, or an address to call"),
+    )
+    mistakes = [(field, sentence) for field, is_right, sentence in allowed if not is_right]
+    chosen = {"kinds": list(kinds), "min_severity": alert.min_severity, "max_per_hour": alert.max_per_hour}
+    stated: dict[str, Any] = {}
     if alert.recipients:
-        stated["mail"] = {"recipients": list(alert.recipients)}
+        stated["mail"] = {**chosen, "recipients": list(alert.recipients)}
         if server and server.server:
             stated["mail"] |= {"server": server.server, "tls": server.tls, "sender": server.sender}
     if alert.url:
-        stated["webhook"] = {"url": alert.url, "secret": alert.secret or "-"}
-    return validate_web_settings(AlertSettings, stated, mistakes, _describe)
-
-
-def leave_out(alert: WebAlert, file: AlertSettings | None) -> WebAlert:
-    """Return an alert without the receivers that a file names."""
-    if file is None:
-        return alert
-    mailed = {each.lower() for each in (file.mail.recipients if file.mail else ())}
-    kept = tuple(each for each in alert.recipients if each.lower() not in mailed)
-    is_called = file.webhook is not None and file.webhook.url == alert.url
-    return msgspec.structs.replace(alert, recipients=kept, url="" if is_called else alert.url)
+        mistakes += check_web_url(alert.url, "", "guard.yml")
+        stated["webhooks"] = [{**chosen, "url": alert.url, "secret": alert.secret or "-", "batch": 1}]
+    return validate_web_settings(EventsSettings, stated, mistakes, _describe)
 
 
 def _describe(fault: Any) -> tuple[str, str]:
-    place = str(fault["loc"][0]) if fault["loc"] else ""
-    return _FIELDS.get(place, place), str(fault["msg"]).removeprefix("Value error, ")
+    place = [step for step in fault["loc"] if isinstance(step, str)]
+    return place[1], str(fault["msg"]).removeprefix("Value error, ")

@@ -536,7 +536,7 @@ class GuardSettings(Section):
         MetricsSettings(), description="address of `/metrics`; needed if there is no `restApi`, whose port it would use"
     )
     events: EventsSettings = group(
-        EventsSettings(), description="event stream for a SIEM, and alerts; off by default", restart=True
+        EventsSettings(), description="event stream for a SIEM and for people; off by default", restart=True
     )
     log: LogSettings = group(LogSettings(), description="logging")
 

@@ -3,8 +3,7 @@
 Alerts of events concern the deployment. An alert with a threshold counts what a search finds; a tenant has its own,
 whose searches see its mail alone and whose mail goes to addresses of its domains.
 
-The alert of `events.alerts` in guard.yml or abby.yml is shown with the settings in force, and changed in the file. A
-receiver that the file names is the file's, and gets nothing twice.
+They are outputs of events as those of a file are, which the page of settings in force shows.
 """
 
 import asyncio
@@ -14,6 +13,7 @@ import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import NOT_FOUND, Failure
+from gatepost.events.schema import EVENTS
 from gatepost.settings.events import (
     ALERT_KINDS,
     MAX_ALERTS,
@@ -34,30 +34,11 @@ from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute
 
 MAX_NAME = 63
-# What the page of settings says of a key without a value.
-NOT_SET = "not set"
-NO_ALERT = Failure(NOT_FOUND, "there is no such alert here; the alert of a file is changed in the file")
+NO_ALERT = Failure(NOT_FOUND, "there is no such alert here")
+# The first sentence of each kind's description.
 MEANINGS = {
-    "message.held": "a message was put into the quarantine",
-    "message.released": "a held message was sent on",
-    "message.deleted": "a held message was deleted by somebody",
-    "message.reported": "somebody reported a wrong decision",
-    "list.changed": "entries of a list changed",
-    "lookBack.found": "delivered mail would be held today",
-    "policy.published": "the policy or rules changed",
-    "config.published": "a configuration was published",
-    "config.rollout": "a node took a configuration over, or failed",
-    "user.signedIn": "somebody signed in",
-    "user.signInFailed": "somebody failed to sign in",
-    "key.created": "an API key was created",
-    "key.revoked": "an API key was revoked",
-    "rule.stopped": "a rule took too long for three messages, and is switched off",
-    "flow.limited": "a host, sender or recipient reached a limit of flow control",
-    "sender.limited": "a sender of outbound mail is over a limit, and may be captured",
-    "threshold.reached": "the threshold of any alert was reached",
-    "node.state": "a node started or stops",
-    "health.changed": "queue, storage, certificate, quarantine, DNS or SMTP intake changed their state",
-    "audit.recorded": "any other change on the audit trail",
+    each.__struct_config__.tag: " ".join((each.__doc__ or "").split()).partition(". ")[0].rstrip(".").replace("`", "")
+    for each in EVENTS
 }
 LABELS = {
     "name": "The name",
@@ -189,8 +170,6 @@ async def show_alerts(
 ) -> Response:
     """List all alerts; `tried` is one that was sent now, and why that failed."""
     may_know = request.may("alerts.change")
-    settings = context.installation.settings if request.may("system.read") else ()
-    of_files = [row for row in settings if row[1].startswith("events.alerts") and row[2] != NOT_SET]
     return await context.page(
         request,
         "alerts.html",
@@ -198,7 +177,6 @@ async def show_alerts(
             (each, each.alert.url if may_know else hide_path(each.alert.url) if each.alert.url else "")
             for each in await _list_own(context, request)
         ],
-        of_files=of_files,
         can_test=context.installation.test_alert is not None,
         tried=tried,
     )

@@ -30,7 +30,7 @@ async def run_health_check(context: WebContext, request: SignedInRequest) -> Pag
 
 
 async def send_test_event(context: WebContext, request: SignedInRequest) -> PageResult:
-    """Hand a test event to every output and alert, so that its receiver can be looked at."""
+    """Hand a test event to every output, so that its receiver can be looked at."""
     if context.events.is_idle:
         return redirect("/system", notice="no-outputs")
     await context.store.audit.note("system.testEvent", request.actor)
