@@ -266,7 +266,7 @@ def prepared_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def own_schema(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Apply all schema files to new SQLite databases of this test, as the service does."""
+    """Make the schema of new SQLite databases of this test, as the service does."""
     monkeypatch.setattr(sqlite, "_upgrade", _make_schema)
 
 

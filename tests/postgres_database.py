@@ -1,6 +1,6 @@
 """A PostgreSQL database that tests use one after the other.
 
-To apply all schema files and to drop the schema again takes 0.3 s, to delete what one test has stored 0.03 s. So the
+To make the schema and to drop it again takes 0.3 s, to delete what one test has stored 0.03 s. So the
 schema stays, and what it contained when it was new is put back. A test that has changed the schema itself,
 or has left much behind, costs a new one.
 """

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 
-from gatepost import __version__, find_schema
+from gatepost import SCHEMA, __version__
 from tools.audit import check_licences, write_bill
 from tools.debian import PackageError, build_package
 
@@ -139,7 +139,7 @@ def build_release(root: Path, output: Path, *, trial: bool, say: Callable[[str],
 def render_notes(notes: str, commit: str, output: Path, *, trial: bool) -> str:
     """Return the release notes: what this is, what is new, and the digests of the files. Links to pages of the
     repository would lead nowhere from there: their text stays."""
-    lines = [f"# Gatepost {__version__}", "", f"Commit {commit}, database schema {find_schema()}."]
+    lines = [f"# Gatepost {__version__}", "", f"Commit {commit}, database schema {SCHEMA}."]
     if trial:
         lines += ["", "**A trial build: no release, and not built from a tag.**"]
     pages = "The pages that are named here are in `docs` of the source distribution."

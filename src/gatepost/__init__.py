@@ -3,12 +3,8 @@
 from pathlib import Path
 
 __version__ = "0.2.0"
-
-
-def find_schema() -> int:
-    """Return the number of the newest database schema that this build knows."""
-    schemas = Path(__file__).parent / "store" / "schema" / "sqlite"
-    return max(int(file.name.partition("_")[0]) for file in schemas.glob("*.sql"))
+# The number of the database schema of this build (`store/upgrading.py`).
+SCHEMA = 32
 
 
 def find_commit() -> str:
@@ -45,4 +41,4 @@ def _read_head(git: Path) -> str:
 def describe_build() -> str:
     """Return version, schema and commit of this build, as `gatepost --version` prints them."""
     commit = find_commit()
-    return f"{__version__} (schema {find_schema()}{f', commit {commit}' if commit else ''})"
+    return f"{__version__} (schema {SCHEMA}{f', commit {commit}' if commit else ''})"

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.store.test_schema_state import make_first_schema, newest, run_statements
+from tests.store.old_schema import make_old_storage, run_statements
 
+from gatepost import SCHEMA
 from gatepost.cli import main
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import examination
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
+from gatepost.store import upgrading
 from gatepost.store.upgrading import SchemaState
 
 Usage = namedtuple("Usage", "total used free")
@@ -67,11 +69,11 @@ def test_before_the_first_start_of_all(check: Any, data: Path) -> None:
 
 
 def test_an_older_schema_is_announced_and_nothing_is_changed(check: Any, data: Path, storage_url: str) -> None:
-    make_first_schema(storage_url, data)
+    make_old_storage(storage_url, data)
     for _ in range(2):
         found = check(data)
         assert found.code == 0
-        assert f"has schema 1 of {newest(storage_url)}" in found.rows["database"]["found"]
+        assert f"has schema 31 of {SCHEMA}" in found.rows["database"]["found"]
         assert "older versions cannot open it" in found.rows["database"]["advice"]
         assert found.states["backup"] == "warn"
         assert "gatepost backup FILE" in found.rows["backup"]["advice"]
@@ -80,8 +82,8 @@ def test_an_older_schema_is_announced_and_nothing_is_changed(check: Any, data: P
 
 
 def test_a_newer_schema_fails(check: Any, data: Path, storage_url: str) -> None:
-    make_first_schema(storage_url, data)
-    run_statements(storage_url, data, "UPDATE meta SET value = '999' WHERE key = 'schema'")
+    make_old_storage(storage_url, data)
+    run_statements(storage_url, data, "UPDATE meta SET value = '999' WHERE key <> 'normal_forms'")
     found = check(data)
     assert found.code == 1
     assert found.states["database"] == "fail"
@@ -89,12 +91,29 @@ def test_a_newer_schema_fails(check: Any, data: Path, storage_url: str) -> None:
     assert "backup" not in found.rows
 
 
+def test_a_schema_that_is_too_old_fails(
+    check: Any, data: Path, storage_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_old_storage(storage_url, data, 30)
+    found = check(data)
+    assert found.code == 1
+    assert found.states["database"] == "fail"
+    assert "has schema 30; this version upgrades 31 and later" in found.rows["database"]["found"]
+    assert "version 0.1.0 first" in found.rows["database"]["advice"]
+    assert "backup" not in found.rows
+    monkeypatch.setattr(sys, "argv", ["gatepost", "upgrade", "run", "--data", str(data)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert "upgrade to version 0.1.0 first, then to this one" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("storage_url", ["sqlite"], indirect=True)
 class TestOnOneMachine:
     def test_too_little_space_for_the_upgrade(
         self, check: Any, data: Path, storage_url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        make_first_schema(storage_url, data)
+        make_old_storage(storage_url, data)
         size = (data / "gatepost.db").stat().st_size
         monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, examination.ROOM * size - 1))
         assert (check(data).code, check(data).states["space"]) == (1, "fail")
@@ -140,11 +159,13 @@ class TestOnOneMachine:
         assert "what to do" in capsys.readouterr().out
 
 
-def test_what_an_upgrade_does_to_nodes_of_the_version_before() -> None:
+def test_what_an_upgrade_does_to_nodes_of_the_version_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """An upgrade that only adds lets them go on, and is no reason to warn; any other one is."""
-    added = SchemaState(present=20, newest=22, size=1, needed=20, needed_after=20)
-    changed = SchemaState(present=20, newest=22, size=1, needed=20, needed_after=22)
-    newer = SchemaState(present=24, newest=22, size=1, needed=20, needed_after=20)
+    added = SchemaState(present=32, size=1, needed=32)
+    changed = SchemaState(present=31, size=1, needed=31)
+    newer = SchemaState(present=35, size=1, needed=32)
+    monkeypatch.setattr(upgrading, "SCHEMA", 34)
+    monkeypatch.setattr(examination, "SCHEMA", 34)
     rows = [examination._check_schema(each, "sqlite:g.db") for each in (added, changed, newer)]
     assert [row.state for row in rows] == ["ok", "warn", "ok"]
     assert "the upgrade only adds" in rows[0].found
@@ -157,20 +178,20 @@ def test_what_an_upgrade_does_to_nodes_of_the_version_before() -> None:
 def test_run_upgrades_the_database(
     check: Any, data: Path, storage_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make_first_schema(storage_url, data)
-    for before in (1, newest(storage_url)):
+    make_old_storage(storage_url, data)
+    for before in (31, SCHEMA):
         monkeypatch.setattr(sys, "argv", ["gatepost", "upgrade", "run", "--json", "--data", str(data)])
         with pytest.raises(SystemExit) as ended:
             main()
         assert not ended.value.code
-        assert json.loads(capsys.readouterr().out) == {"before": before, "schema": newest(storage_url)}
+        assert json.loads(capsys.readouterr().out) == {"before": before, "schema": SCHEMA}
     assert "nothing to upgrade" in check(data).rows["database"]["found"]
 
 
 def test_run_refuses_beside_a_service_that_needs_the_old_schema(
     data: Path, storage_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make_first_schema(storage_url, data)
+    make_old_storage(storage_url, data)
     monkeypatch.setattr(sys, "argv", ["gatepost", "upgrade", "run", "--data", str(data)])
     monkeypatch.setattr(DataFolder, "is_locked", lambda _self, service: service == "guard")
     with pytest.raises(SystemExit) as ended:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import apsw
 import pytest
+from tests.store.old_schema import make_old_storage
 
+from gatepost import SCHEMA
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store import copy, open_store, sqlite, upgrading
 from gatepost.store.audit import CLI
@@ -106,20 +108,26 @@ def test_a_backup_is_complete_while_others_write(tmp_path: Path, monkeypatch: py
     assert kept.pragma("journal_mode") == "delete", "one file, with nothing beside it"
 
 
-def test_an_old_backup_is_brought_to_this_schema(tmp_path: Path) -> None:
-    old = apsw.Connection(str(tmp_path / "old"))
-    old.execute(upgrading.schema_files()[0][1])
-    old.pragma("application_id", sqlite.APPLICATION_ID)
-    old.execute("INSERT INTO meta VALUES ('schema', '1'); INSERT INTO tenants VALUES ('u', 'n', 5)")
-    old.close()
+def test_a_backup_of_schema_31_is_brought_to_this_schema(tmp_path: Path) -> None:
+    make_old_storage("sqlite:old", tmp_path, filled=True)
     before = (tmp_path / "old").read_bytes()
     restore("sqlite:g.db", tmp_path, tmp_path / "old", _quiet)
     connection = sqlite.open_file(tmp_path / "g.db")
-    newest = upgrading.schema_files()[-1][0]
-    assert connection.execute("SELECT value FROM meta WHERE key = 'schema'").get == str(newest)
-    assert connection.execute("SELECT name FROM tenants").get == "n"
+    assert connection.execute("SELECT value FROM meta WHERE key = 'schema'").get == str(SCHEMA)
+    assert connection.execute("SELECT name FROM tenants").get == "t"
     connection.close()
     assert (tmp_path / "old").read_bytes() == before, "the backup itself is not touched"
+
+
+def test_an_older_backup_has_to_pass_through_0_1_0(tmp_path: Path) -> None:
+    make_old_storage("sqlite:old", tmp_path, 30)
+    before = (tmp_path / "old").read_bytes()
+    with pytest.raises(StorageError, match=r"/old was written by an older .* version 0\.1\.0 first"):
+        restore("sqlite:g.db", tmp_path, tmp_path / "old", _quiet)
+    with pytest.raises(StorageError, match=r"/old was written by an older .* version 0\.1\.0 first"):
+        prove(tmp_path / "old", tmp_path, _quiet)
+    assert (tmp_path / "old").read_bytes() == before
+    assert not (tmp_path / "g.db").exists()
 
 
 def test_files_that_are_refused(tmp_path: Path) -> None:

@@ -1,56 +1,22 @@
 """The state of a storage is told without changing it, on both engines."""
 
 import asyncio
-import re
 from pathlib import Path
 
-import apsw
-import asyncpg
 import pytest
+from tests.store.old_schema import make_old_storage, run_statements
 
-from gatepost.store import open_store, read_schema_state
+from gatepost import SCHEMA
+from gatepost.store import open_store, read_schema_state, upgrade_storage
 from gatepost.store.errors import StorageError
-from gatepost.store.sqlite import APPLICATION_ID
-from gatepost.store.upgrading import ADDITIVE, SchemaState, schema_files, usable_from
+from gatepost.store.upgrading import USABLE_FROM, SchemaState
 
 pytestmark = pytest.mark.usefixtures("own_schema")
 
 
-def engine(url: str) -> str:
-    return "sqlite" if url.startswith("sqlite") else "postgres"
-
-
-def run_statements(url: str, folder: Path, *statements: str) -> None:
-    if engine(url) == "sqlite":
-        connection = apsw.Connection(str(folder / url.removeprefix("sqlite:")))
-        for statement in statements:
-            connection.execute(statement)
-        connection.close()
-        return
-
-    async def run() -> None:
-        connection = await asyncpg.connect(url)
-        for statement in statements:
-            await connection.execute(statement)
-        await connection.close()
-
-    asyncio.run(run())
-
-
-def make_first_schema(url: str, folder: Path) -> None:
-    """A storage as the first version left it."""
-    first = schema_files(engine(url))[0][1]
-    mark = (f"PRAGMA application_id = {APPLICATION_ID}",) if engine(url) == "sqlite" else ()
-    run_statements(url, folder, first, *mark, "INSERT INTO meta VALUES ('schema', '1')")
-
-
-def newest(url: str) -> int:
-    return schema_files(engine(url))[-1][0]
-
-
 def test_nothing_is_there_yet(empty_storage_url: str, tmp_path: Path) -> None:
     state = read_schema_state(empty_storage_url, tmp_path)
-    assert (state.present, state.newest) == (0, newest(empty_storage_url))
+    assert state.present == 0
     assert not state.needs_upgrade
     assert not state.is_newer
     assert not list(tmp_path.glob("*.db*"))
@@ -59,17 +25,24 @@ def test_nothing_is_there_yet(empty_storage_url: str, tmp_path: Path) -> None:
 def test_a_storage_of_this_version(empty_storage_url: str, tmp_path: Path) -> None:
     asyncio.run(open_store(empty_storage_url, tmp_path).close())
     state = read_schema_state(empty_storage_url, tmp_path)
-    needed = usable_from(schema_files(engine(empty_storage_url)))
-    assert state == SchemaState(newest(empty_storage_url), newest(empty_storage_url), state.size, False, needed, needed)
+    assert state == SchemaState(SCHEMA, state.size, False, USABLE_FROM)
     assert state.size > 10_000
     assert not state.needs_upgrade
 
 
 def test_an_older_storage_stays_as_it_is(empty_storage_url: str, tmp_path: Path) -> None:
-    make_first_schema(empty_storage_url, tmp_path)
+    make_old_storage(empty_storage_url, tmp_path)
     for _ in range(2):
         state = read_schema_state(empty_storage_url, tmp_path)
-        assert (state.present, state.needs_upgrade, state.is_newer) == (1, True, False)
+        assert (state.present, state.needs_upgrade, state.is_newer, state.is_too_old) == (31, True, False, False)
+
+
+def test_a_storage_that_is_too_old(empty_storage_url: str, tmp_path: Path) -> None:
+    make_old_storage(empty_storage_url, tmp_path, 30)
+    state = read_schema_state(empty_storage_url, tmp_path)
+    assert (state.present, state.needs_upgrade, state.is_newer, state.is_too_old) == (30, False, False, True)
+    with pytest.raises(StorageError, match=r"version 0\.1\.0 first"):
+        upgrade_storage(empty_storage_url, tmp_path)
 
 
 def test_entries_of_older_normal_forms(empty_storage_url: str, tmp_path: Path) -> None:
@@ -114,22 +87,11 @@ def test_a_storage_to_which_a_newer_program_has_only_added(empty_storage_url: st
 
 
 def test_an_upgrade_that_only_adds_says_so(empty_storage_url: str, tmp_path: Path) -> None:
-    known = schema_files(engine(empty_storage_url))
-    needed = usable_from(known)
-    assert SchemaState(needed, newest(empty_storage_url), 1, False, needed, needed).is_additive
-    assert not SchemaState(needed - 1, newest(empty_storage_url), 1, False, needed - 1, needed).is_additive
-    assert not SchemaState(needed, newest(empty_storage_url), 1, True, needed, needed).is_additive
-    make_first_schema(empty_storage_url, tmp_path)
+    assert SchemaState(USABLE_FROM, 1, False, USABLE_FROM).is_additive
+    assert not SchemaState(USABLE_FROM - 1, 1, False, USABLE_FROM - 1).is_additive
+    assert not SchemaState(USABLE_FROM, 1, True, USABLE_FROM).is_additive
+    make_old_storage(empty_storage_url, tmp_path)
     assert not read_schema_state(empty_storage_url, tmp_path).is_additive
-    for number, statements in known:
-        if not statements.startswith(ADDITIVE):
-            continue
-        code = re.sub(r"--[^\n]*", "", statements)
-        # What a program deletes may take along what it does not know.
-        code = re.sub(r"CREATE TRIGGER \w+ AFTER DELETE ON \w+\s+BEGIN DELETE FROM [^;]+; END;", "", code)
-        for statement in filter(None, map(str.strip, code.split(";"))):
-            allowed = r"CREATE (UNIQUE )?(TABLE|INDEX) |ALTER TABLE \w+ ADD COLUMN \w+ (?!.*NOT NULL$)"
-            assert re.match(allowed, statement, re.DOTALL), f"{number}: {statement}"
 
 
 def test_tables_of_another_program(empty_storage_url: str, tmp_path: Path) -> None:

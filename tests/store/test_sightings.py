@@ -6,15 +6,13 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import apsw
-import asyncpg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gatepost.ids import new_id
 from gatepost.sender_history import ALL_MAIL, Facet, facet_key
-from gatepost.store import open_store, sqlite, upgrading
+from gatepost.store import open_store
 from gatepost.store.sightings import Sighting, SightingBatch
 from gatepost.store.store import Store
 
@@ -207,46 +205,6 @@ def test_counts_never_decrease(tmp_path: Path, batches: list[SightingBatch]) -> 
                     assert now == known
                 before[tenant] = now
         await store.close()
-
-    asyncio.run(run())
-
-
-def _previous(engine: str) -> list[str]:
-    return [statements for number, statements in upgrading.schema_files(engine) if number < 4]
-
-
-async def _previous_postgres(url: str) -> None:
-    connection = await asyncpg.connect(url)
-    for statements in _previous("postgres"):
-        await connection.execute(statements)
-    await connection.execute("INSERT INTO meta VALUES ('schema', '3')")
-    await connection.execute("INSERT INTO tenants VALUES ('u', 'name', 5)")
-    await connection.close()
-
-
-def _previous_sqlite(path: Path) -> None:
-    connection = apsw.Connection(str(path))
-    for statements in _previous("sqlite"):
-        connection.execute(statements)
-    connection.pragma("application_id", sqlite.APPLICATION_ID)
-    connection.execute("INSERT INTO meta VALUES ('schema', '3')")
-    connection.execute("INSERT INTO tenants VALUES ('u', 'name', 5)")
-    connection.close()
-
-
-def test_a_storage_without_sightings_gets_them(empty_storage_url: str, tmp_path: Path) -> None:
-    if empty_storage_url.startswith("sqlite:"):
-        _previous_sqlite(tmp_path / "g.db")
-    else:
-        asyncio.run(_previous_postgres(empty_storage_url))
-
-    async def run() -> None:
-        for day in (1, 2):
-            store = open_store(empty_storage_url, tmp_path)
-            assert [tenant.name for tenant in await store.tenants.all()] == ["name"]
-            await store.sightings.record([seen(day, KEYS[0], tenant="u")])
-            assert (await store.sightings.find("u", KEYS))[KEYS[0]].days == day
-            await store.close()
 
     asyncio.run(run())
 

@@ -8,22 +8,18 @@ from pathlib import Path
 
 import apsw
 import pytest
+from tests.store.old_schema import make_old_storage
 
-from gatepost.store import open_store, sqlite, upgrading
+from gatepost import SCHEMA
+from gatepost.store import open_store, sqlite
 from gatepost.store.errors import StorageError
 
 pytestmark = pytest.mark.usefixtures("own_schema")
 
-NEWEST = upgrading.schema_files()[-1][0]
-
-
-def test_schema_files_are_numbered_without_gaps() -> None:
-    assert [number for number, _ in upgrading.schema_files()] == list(range(1, NEWEST + 1))
-
 
 def test_a_new_file_has_the_newest_schema_and_survives_a_power_cut(tmp_path: Path) -> None:
     connection = sqlite.open_file(tmp_path / "deep" / "g.db")
-    assert connection.execute("SELECT value FROM meta WHERE key = 'schema'").get == str(NEWEST)
+    assert connection.execute("SELECT value FROM meta WHERE key = 'schema'").get == str(SCHEMA)
     assert connection.pragma("journal_mode") == "wal"
     assert connection.pragma("synchronous") == 2, "FULL"
     assert (tmp_path / "deep" / "g.db").stat().st_mode & 0o077 == 0, "only its owner reads it"
@@ -47,8 +43,14 @@ def test_a_reader_cannot_write(tmp_path: Path) -> None:
 
 def _newer(path: Path) -> None:
     connection = sqlite.open_file(path)
-    connection.execute("UPDATE meta SET value = ? WHERE key IN ('schema', 'usable_from')", (str(NEWEST + 1),))
+    connection.execute("UPDATE meta SET value = ? WHERE key IN ('schema', 'usable_from')", (str(SCHEMA + 1),))
     connection.close()
+
+
+def _older(path: Path) -> None:
+    make_old_storage(f"sqlite:{path.name}", path.parent, 30)
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.pragma("journal_mode", "wal")
 
 
 def _foreign(path: Path) -> None:
@@ -68,7 +70,8 @@ def _folder(path: Path) -> None:
 @pytest.mark.parametrize(
     ("made", "sentence"),
     [
-        (_newer, rf"written by a newer Gatepost \(schema {NEWEST + 1}, this one knows {NEWEST}\)"),
+        (_newer, rf"written by a newer Gatepost \(schema {SCHEMA + 1}, this one knows {SCHEMA}\)"),
+        (_older, r"written by an older Gatepost \(schema 30, .* upgrade to version 0\.1\.0 first, then to this one\."),
         (_foreign, "a database of another program"),
         (_text, "damaged or not a database"),
         (_folder, "Is a directory"),

@@ -1,125 +1,191 @@
-"""A storage of the previous schema, with data in it, is brought to this one when it is opened, on both engines."""
+"""A storage of schema 31, with data in it, becomes the same as a new one when it is opened, on both engines."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import apsw
 import asyncpg
 import pytest
+from tests.store.old_schema import engine_of, make_old_storage, read_rows, run_statements
 
+from gatepost import SCHEMA
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.mail.message import Envelope
 from gatepost.report import Report
-from gatepost.store import message_index, message_records, open_store, sqlite, upgrading
-from gatepost.store.audit import CLI
+from gatepost.store import message_index, open_store, upgrading
+from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.errors import StorageError
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.search_conditions import MessageFilter
-from gatepost.store.tenants import Tenant
 
 pytestmark = pytest.mark.usefixtures("own_schema")
 
-TENANTS = [(new_id(), name, 5) for name in ("one", "twice", "twice", "twice")]
-RECORD = MessageRecord(new_id(), 1, 2, Envelope("a@b.example"), 3, "", Report("clean", "deliver", (), 0, "nothing"))
+# Everything that a SQLite file says of its tables; a primary key without a name of its own has a different one in each.
+_SQLITE_CATALOGUE = """SELECT t.name, t.wr, t.strict, c.name, c.type, c."notnull", c.dflt_value, c.pk
+FROM pragma_table_list AS t, pragma_table_xinfo(t.name) AS c WHERE t.schema = 'main' AND t.name NOT LIKE 'sqlite_%'
+ORDER BY t.name, c.cid"""
+_SQLITE_INDEXES = """SELECT t.name, i.name, i."unique", i.origin, i.partial, x.seqno, x.name, x."desc", x.coll, x.key,
+(SELECT sql FROM sqlite_schema WHERE name = i.name AND type = 'index')
+FROM pragma_table_list AS t, pragma_index_list(t.name) AS i, pragma_index_xinfo(i.name) AS x
+WHERE t.schema = 'main' AND t.name NOT LIKE 'sqlite_%' ORDER BY t.name, i.name, x.seqno"""
+_SQLITE_REST = "SELECT name, sql LIKE '%AUTOINCREMENT%', type = 'trigger' AND sql FROM sqlite_schema ORDER BY name"
+# Partitions are those of the days on which a database was made and used, and of all days before.
+_POSTGRES_CATALOGUE = (
+    """SELECT t.relname, t.relkind::text, pg_get_partkeydef(t.oid), a.attname, format_type(a.atttypid, a.atttypmod),
+    a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attidentity::text, a.attstorage::text,
+    a.attcollation::regcollation::text
+    FROM pg_class AS t JOIN pg_attribute AS a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped
+    LEFT JOIN pg_attrdef AS d ON d.adrelid = t.oid AND d.adnum = a.attnum
+    WHERE t.relnamespace = 'public'::regnamespace AND t.relkind IN ('r', 'p') AND NOT t.relispartition
+    ORDER BY t.relname, a.attnum""",
+    """SELECT i.relname, pg_get_indexdef(i.oid) FROM pg_class AS i JOIN pg_index AS x ON x.indexrelid = i.oid
+    JOIN pg_class AS t ON t.oid = x.indrelid WHERE i.relnamespace = 'public'::regnamespace AND NOT t.relispartition
+    ORDER BY i.relname""",
+    r"""SELECT leaf.relname, regexp_replace(pg_get_indexdef(indexrelid), 'INDEX \w+ ON', 'INDEX ON')
+    FROM pg_class AS leaf JOIN pg_index ON indrelid = leaf.oid
+    WHERE leaf.relispartition AND leaf.relname LIKE '%\_before' ORDER BY 1, 2""",
+    """SELECT conrelid::regclass::text, conname, contype::text, pg_get_constraintdef(c.oid) FROM pg_constraint AS c
+    JOIN pg_class AS t ON t.oid = conrelid AND NOT t.relispartition AND t.relnamespace = 'public'::regnamespace
+    WHERE contype <> 'n' ORDER BY 1, 2""",
+    """SELECT tgrelid::regclass::text, pg_get_triggerdef(g.oid) FROM pg_trigger AS g WHERE NOT tgisinternal
+    ORDER BY 1, 2""",
+    r"""SELECT proname, regexp_replace(regexp_replace(prosrc, '--[^\n]*', '', 'g'), '\s+', ' ', 'g'),
+    pg_get_function_arguments(oid), pg_get_function_result(oid) FROM pg_proc
+    WHERE pronamespace = 'public'::regnamespace ORDER BY proname""",
+    "SELECT relname FROM pg_class WHERE relkind = 'S' AND relnamespace = 'public'::regnamespace ORDER BY relname",
+)
 
 
-def _previous_sqlite(path: Path) -> None:
-    connection = apsw.Connection(str(path))
-    connection.execute(upgrading.schema_files()[0][1])
-    connection.pragma("application_id", sqlite.APPLICATION_ID)
-    connection.execute("INSERT INTO meta VALUES ('schema', '1')")
-    connection.executemany("INSERT INTO tenants VALUES (?, ?, ?)", TENANTS)
-    _insert_sqlite(connection, [RECORD])
-    connection.close()
+def read_catalogue(url: str, folder: Path) -> list[list[tuple[Any, ...]]]:
+    """All that a storage says of its own tables, columns, indexes, triggers and functions."""
+    if engine_of(url) == "sqlite":
+        with closing(apsw.Connection(str(folder / url.removeprefix("sqlite:")))) as file:
+            return [list(file.execute(sql)) for sql in (_SQLITE_CATALOGUE, _SQLITE_INDEXES, _SQLITE_REST)]
+    return [[tuple(row) for row in _fetch(url, sql)] for sql in _POSTGRES_CATALOGUE]
 
 
-# What records had before header sections were kept with them.
-COLUMNS = [column for column in message_records.COLUMNS if column != "header"]
+def _fetch(url: str, statement: str) -> list[Any]:
+    async def run() -> list[Any]:
+        connection = await asyncpg.connect(url)
+        try:
+            return list(await connection.fetch(statement))
+        finally:
+            await connection.close()
+
+    return asyncio.run(run())
 
 
-def _row(record: MessageRecord) -> list[Any]:
-    return [
-        value
-        for column, value in zip(message_records.COLUMNS, message_records.prepare_row(record).values, strict=True)
-        if column in COLUMNS
-    ]
-
-
-def _insert_sqlite(connection: apsw.Connection, records: list[MessageRecord]) -> None:
-    places = ", ".join("?" * len(COLUMNS))
-    statement = f"INSERT INTO messages ({', '.join(COLUMNS)}) VALUES ({places})"
-    connection.executemany(statement, map(_row, records))
-
-
-async def _previous_postgres(url: str) -> None:
-    connection = await asyncpg.connect(url)
-    await connection.execute(upgrading.schema_files("postgres")[0][1])
-    await connection.execute("INSERT INTO meta VALUES ('schema', '1')")
-    await connection.executemany("INSERT INTO tenants VALUES ($1, $2, $3)", TENANTS)
-    await _insert_postgres(connection, [RECORD])
-    await connection.close()
-
-
-async def _insert_postgres(connection: Any, records: list[MessageRecord]) -> None:
-    places = ", ".join(f"${place}" for place in range(1, len(COLUMNS) + 1))
-    statement = f"INSERT INTO messages ({', '.join(COLUMNS)}) VALUES ({places})"
-    await connection.executemany(statement, map(_row, records))
-
-
-def test_the_previous_schema_with_data_in_it(empty_storage_url: str, tmp_path: Path) -> None:
-    if empty_storage_url.startswith("sqlite:"):
-        _previous_sqlite(tmp_path / "g.db")
-    else:
-        asyncio.run(_previous_postgres(empty_storage_url))
-
+def _use(url: str, folder: Path, scenario: Callable[[Any], Any]) -> None:
     async def run() -> None:
-        for _ in range(2):
-            store = open_store(empty_storage_url, tmp_path)
-            assert await store.messages.find(RECORD.ggrid) == RECORD
-            tenants = await store.tenants.all()
-            assert {tenant.uid for tenant in tenants} == {uid for uid, _, _ in TENANTS}
-            oldest = min(uid for uid, name, _ in TENANTS if name == "twice")
-            later = sorted(uid for uid, name, _ in TENANTS if name == "twice" and uid != oldest)
-            assert [tenant.name for tenant in tenants] == ["one", "twice", *(f"twice ({uid})" for uid in later)]
-            assert await store.tenants.find(oldest) == Tenant(oldest, "twice", 5)
-            assert await store.lists.add(oldest, BY_NAME["blocked-urls"], [NewEntry("a", "a")], CLI) == 1
+        store = open_store(url, folder)
+        try:
+            await scenario(store)
+        finally:
             await store.close()
 
     asyncio.run(run())
 
 
-# The last schema in which messages could not be searched.
-UNSEARCHED = 4
-HELD = """INSERT INTO held (ggrid, created, completed, kept, tenant, verdict, sender, sender_domain, size, sha256,
-detail, state, holder, lease) SELECT ggrid, created, completed, completed, tenant, verdict, sender, '', size, sha256,
-detail, 'held', '', 0 FROM messages"""
+def _upgrade(url: str, folder: Path) -> list[list[tuple[Any, ...]]]:
+    asyncio.run(open_store(url, folder).close())
+    return read_catalogue(url, folder)
 
 
-def _unsearched(url: str, path: Path, records: list[MessageRecord]) -> None:
-    engine = "sqlite" if url.startswith("sqlite:") else "postgres"
-    schema = "".join(statements for number, statements in upgrading.schema_files(engine) if number <= UNSEARCHED)
-    version = f"INSERT INTO meta VALUES ('schema', '{UNSEARCHED}')"
-    if engine == "sqlite":
-        connection = apsw.Connection(str(path))
-        connection.execute(f"{schema}; {version}")
-        connection.pragma("application_id", sqlite.APPLICATION_ID)
-        _insert_sqlite(connection, records)
-        connection.execute(HELD)
-        connection.close()
-        return
+def _make_new(url: str, folder: Path) -> list[list[tuple[Any, ...]]]:
+    """The catalogue of a new storage of the same engine; what a database had is gone."""
+    if engine_of(url) == "sqlite":
+        return _upgrade("sqlite:new.db", folder)
+    run_statements(url, folder, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+    return _upgrade(url, folder)
 
-    async def run() -> None:
-        connection = await asyncpg.connect(url)
-        await connection.execute(f"{schema}; {version}")
-        await _insert_postgres(connection, records)
-        await connection.execute(HELD)
-        await connection.close()
 
-    asyncio.run(run())
+def test_a_storage_of_schema_31_becomes_the_same_as_a_new_one(empty_storage_url: str, tmp_path: Path) -> None:
+    make_old_storage(empty_storage_url, tmp_path, filled=True)
+    upgraded = _upgrade(empty_storage_url, tmp_path)
+    for old_part, new_part in zip(upgraded, _make_new(empty_storage_url, tmp_path), strict=True):
+        assert old_part == new_part
+        assert new_part
+
+
+def test_data_of_schema_31_are_read(empty_storage_url: str, tmp_path: Path) -> None:
+    make_old_storage(empty_storage_url, tmp_path, filled=True)
+    rows = {
+        table: [dict(zip(columns, row, strict=True)) for row in rows] for table, (columns, *rows) in read_rows().items()
+    }
+
+    async def scenario(store: Any) -> None:
+        (tenant,) = await store.tenants.all()
+        assert (tenant.name, tenant.domains) == ("t", ("t.example",))
+        (entry,) = await store.lists.find(tenant.uid, "mine", ["a"])
+        assert (entry.comment, entry.hits) == ("ä", 3)
+        assert len(await store.list_lookup.find(None, (("network", ("192.0.2.0/24",)),))) == 1
+        assert (await store.list_lookup.unkeyed(None)).entries
+        found = await store.messages.search(MessageFilter())
+        assert {row.ggrid for row in found.rows} == {row["ggrid"] for row in rows["messages"]}
+        record = await store.messages.find(found.rows[-1].ggrid)
+        assert record
+        assert (record.report.verdict, record.envelope.sender) == ("spam", "a@sender.example")
+        held = await store.quarantine.search(HeldFilter())
+        kept = [row["ggrid"] for row in rows["held"] if row["gone"] == 0]
+        assert sorted(mail.record.ggrid for mail in held.rows) == sorted(kept)
+        first = rows["held_bytes"][0]
+        if engine_of(empty_storage_url) == "sqlite":
+            assert await store.quarantine.content(first["ggrid"]) == first["content"]
+        assert {user.name for user in await store.users.all()} == {row["name"] for row in rows["users"]}
+        assert [(key.name, key.tenant) for key in await store.api_keys.all()] == [("k", tenant.uid)]
+        assert len((await store.audit.page(AuditFilter(), limit=100)).rows) == len(rows["audit"])
+        # New rows have numbers that are free.
+        assert await store.lists.add(tenant.uid, BY_NAME["blocked-urls"], [NewEntry("b", "b")], CLI) == 1
+        await store.messages.record(RECORD)
+        assert await store.messages.find(RECORD.ggrid) == RECORD
+
+    async def look_again(store: Any) -> None:
+        assert await store.messages.find(RECORD.ggrid) == RECORD
+
+    _use(empty_storage_url, tmp_path, scenario)
+    _use(empty_storage_url, tmp_path, look_again)
+
+
+RECORD = MessageRecord(new_id(), 1, 2, Envelope("a@b.example"), 3, "", Report("clean", "deliver", (), 0, "nothing"))
+
+
+def test_an_upgrade_that_fails_changes_nothing(
+    empty_storage_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_old_storage(empty_storage_url, tmp_path, filled=True)
+    before = read_catalogue(empty_storage_url, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(upgrading, "FROM_31", (*upgrading.FROM_31, "DROP TABLE audit", "DROP TABLE not_there"))
+        with pytest.raises((apsw.SQLError, asyncpg.UndefinedTableError)):
+            open_store(empty_storage_url, tmp_path)
+    assert read_catalogue(empty_storage_url, tmp_path) == before
+    asyncio.run(open_store(empty_storage_url, tmp_path).close())
+
+
+def test_a_table_that_is_new_is_made_with_its_indexes(
+    empty_storage_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_old_storage(empty_storage_url, tmp_path)
+    run_statements(empty_storage_url, tmp_path, "DROP TABLE entries", "DROP TABLE users")
+    monkeypatch.setattr(upgrading, "NEW_TABLES", (*upgrading.NEW_TABLES, "entries", "users"))
+    upgraded = _upgrade(empty_storage_url, tmp_path)
+    assert upgraded == _make_new(empty_storage_url, tmp_path)
+
+
+@pytest.mark.parametrize("schema", [1, 30])
+def test_an_older_schema_has_to_pass_through_0_1_0(schema: int, empty_storage_url: str, tmp_path: Path) -> None:
+    make_old_storage(empty_storage_url, tmp_path, schema)
+    before = read_catalogue(empty_storage_url, tmp_path)
+    words = rf"older Gatepost \(schema {schema}, this one upgrades 31 and later\); upgrade to version 0\.1\.0 first"
+    with pytest.raises(StorageError, match=words):
+        open_store(empty_storage_url, tmp_path)
+    assert read_catalogue(empty_storage_url, tmp_path) == before
 
 
 def test_messages_from_before_there_was_a_search_are_found_afterwards(
@@ -136,10 +202,16 @@ def test_messages_from_before_there_was_a_search_are_found_afterwards(
         )
 
     old = [made(n) for n in range(35)]
-    _unsearched(empty_storage_url, tmp_path / "g.db", old)
 
-    async def run() -> None:
-        store = open_store(empty_storage_url, tmp_path)
+    async def fill(store: Any) -> None:
+        for record in old:
+            await store.messages.record(record)
+
+    _use(empty_storage_url, tmp_path, fill)
+    forget = [f"DELETE FROM {table}" for table in ("message_search", "message_recipients", "traffic")]
+    run_statements(empty_storage_url, tmp_path, *forget, "INSERT INTO unsearched SELECT max(id) FROM messages")
+
+    async def scenario(store: Any) -> None:
         new = made(100)
         await store.messages.record(new)
         assert [row.ggrid for row in (await store.messages.search(MessageFilter())).rows] == [new.ggrid]
@@ -156,38 +228,23 @@ def test_messages_from_before_there_was_a_search_are_found_afterwards(
         for whose in (None, tenant):
             (bucket,) = await store.traffic.buckets(whose, 0, 300_000, 300_000)
             assert (bucket.messages, bucket.bytes, bucket.verdicts) == (36, 108, {"spam": 36})
-        held = await store.quarantine.search(HeldFilter(subject="34", score=34))
-        assert [mail.record.ggrid for mail in held.rows] == [old[34].ggrid]
         assert await store.messages.purge(6) == 1
-        await store.close()
 
-    asyncio.run(run())
-
-
-def test_both_engines_have_the_same_schema_numbers() -> None:
-    assert [number for number, _ in upgrading.schema_files()] == [
-        number for number, _ in upgrading.schema_files("postgres")
-    ]
-
-
-async def _execute(url: str, statement: str) -> None:
-    connection = await asyncpg.connect(url)
-    await connection.execute(statement)
-    await connection.close()
+    _use(empty_storage_url, tmp_path, scenario)
 
 
 def test_a_newer_schema_is_refused(empty_postgres_url: str, tmp_path: Path) -> None:
-    newest = upgrading.schema_files("postgres")[-1][0]
-    open_store(empty_postgres_url, tmp_path)
-    asyncio.run(_execute(empty_postgres_url, f"UPDATE meta SET value = '{newest + 1}' WHERE key <> 'normal_forms'"))
-    with pytest.raises(StorageError, match=rf"newer Gatepost \(schema {newest + 1}, this one knows {newest}\)"):
+    asyncio.run(open_store(empty_postgres_url, tmp_path).close())
+    change = "UPDATE meta SET value = '{}' WHERE key <> 'normal_forms'"
+    run_statements(empty_postgres_url, tmp_path, change.format(SCHEMA + 1))
+    with pytest.raises(StorageError, match=rf"newer Gatepost \(schema {SCHEMA + 1}, this one knows {SCHEMA}\)"):
         open_store(empty_postgres_url, tmp_path)
-    asyncio.run(_execute(empty_postgres_url, f"UPDATE meta SET value = '{newest}' WHERE key <> 'normal_forms'"))
-    open_store(empty_postgres_url, tmp_path)  # nothing was changed by the attempt
+    run_statements(empty_postgres_url, tmp_path, change.format(SCHEMA))
+    asyncio.run(open_store(empty_postgres_url, tmp_path).close())  # nothing was changed by the attempt
 
 
 def test_tables_of_another_program_are_refused(empty_postgres_url: str, tmp_path: Path) -> None:
-    asyncio.run(_execute(empty_postgres_url, "CREATE TABLE bookmarks (x int)"))
+    run_statements(empty_postgres_url, tmp_path, "CREATE TABLE bookmarks (x int)")
     with pytest.raises(StorageError, match="another program"):
         open_store(empty_postgres_url, tmp_path)
 
@@ -200,66 +257,3 @@ def test_stores_that_open_at_the_same_time_apply_it_once(empty_postgres_url: str
             await store.close()
 
     asyncio.run(run())
-
-
-def _make_sqlite(path: Path, number: int) -> None:
-    """A storage as a build of that schema left it, with a tenant and a message in it."""
-    connection = apsw.Connection(str(path))
-    for each, statements in upgrading.schema_files():
-        if each <= number:
-            connection.execute(statements)
-    connection.pragma("application_id", sqlite.APPLICATION_ID)
-    connection.execute("INSERT INTO meta VALUES ('schema', ?)", (str(number),))
-    connection.execute("INSERT INTO tenants (uid, name, created) VALUES (?, 'one', 5)", (TENANTS[0][0],))
-    _insert_sqlite(connection, [RECORD])
-    connection.close()
-
-
-async def _make_postgres(url: str, number: int) -> None:
-    connection = await asyncpg.connect(url)
-    for each, statements in upgrading.schema_files("postgres"):
-        if each <= number:
-            await connection.execute(statements)
-    await connection.execute(f"INSERT INTO meta VALUES ('schema', '{number}')")
-    await connection.execute("INSERT INTO tenants (uid, name, created) VALUES ($1, 'one', 5)", TENANTS[0][0])
-    await _insert_postgres(connection, [RECORD])
-    await connection.close()
-
-
-async def _read_upgraded(url: str, folder: Path) -> tuple[list[str], MessageRecord | None]:
-    store = open_store(url, folder)
-    try:
-        return [tenant.name for tenant in await store.tenants.all()], await store.messages.find(RECORD.ggrid)
-    finally:
-        await store.close()
-
-
-# The schemas that builds had which called themselves 0.1.0.
-OLD_SCHEMAS = range(1, 28)
-
-
-@pytest.mark.parametrize("number", OLD_SCHEMAS)
-def test_every_schema_of_0_1_0_is_upgraded(number: int, tmp_path: Path) -> None:
-    _make_sqlite(tmp_path / "old.db", number)
-    assert asyncio.run(_read_upgraded("sqlite:old.db", tmp_path)) == (["one"], RECORD)
-    connection = apsw.Connection(str(tmp_path / "old.db"))
-    assert connection.execute("SELECT value FROM meta WHERE key = 'schema'").get == str(upgrading.schema_files()[-1][0])
-    connection.close()
-
-
-@pytest.mark.parametrize(
-    "number", [number if number == 22 else pytest.param(number, marks=pytest.mark.variant) for number in OLD_SCHEMAS]
-)
-def test_every_schema_of_0_1_0_is_upgraded_on_postgresql(number: int, empty_postgres_url: str, tmp_path: Path) -> None:
-    asyncio.run(_make_postgres(empty_postgres_url, number))
-    assert asyncio.run(_read_upgraded(empty_postgres_url, tmp_path)) == (["one"], RECORD)
-    newest = upgrading.schema_files("postgres")[-1][0]
-    assert asyncio.run(_fetch(empty_postgres_url, "SELECT value FROM meta WHERE key = 'schema'")) == str(newest)
-
-
-async def _fetch(url: str, statement: str) -> object:
-    connection = await asyncpg.connect(url)
-    try:
-        return await connection.fetchval(statement)
-    finally:
-        await connection.close()

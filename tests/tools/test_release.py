@@ -14,7 +14,7 @@ from tests.doc_blocks import ROOT
 from tools import release
 from tools.release import ReleaseError
 
-from gatepost import __version__, describe_build, find_commit, find_schema
+from gatepost import SCHEMA, __version__, describe_build, find_commit
 
 DATED = f"# Changes\n\n## {__version__} — 2026-11-17\n\nSomething new.\n\n## 0.1.0 — 2026-01-01\n\nOld.\n"
 MAX_WORDS = 800
@@ -127,7 +127,7 @@ def test_a_build_knows_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (package / "commit.txt").write_text("0123456789ab\n")
     assert find_commit() == "0123456789ab"
     monkeypatch.undo()
-    assert describe_build().startswith(f"{__version__} (schema {find_schema()}")
+    assert describe_build().startswith(f"{__version__} (schema {SCHEMA}")
 
 
 @pytest.mark.process

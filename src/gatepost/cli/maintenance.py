@@ -5,7 +5,6 @@ All of them but `storage copy` work while the service runs.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -59,7 +58,7 @@ def check_upgrade(*, place: Deployment, output: Output) -> None:
 def run_upgrade(*, yes: YesOption = False, place: Deployment, output: Output) -> None:
     """Bring the database to this version now, instead of at the first start of the service.
 
-    Shows how far it is. The database is as before until all of it is done: a run that is killed can be repeated.
+    The database is as before until all of it is done: a run that is killed can be repeated.
     """
     from gatepost.service.data_folder import StartError
     from gatepost.store import name_storage, read_schema_state, upgrade_storage
@@ -72,7 +71,7 @@ def run_upgrade(*, yes: YesOption = False, place: Deployment, output: Output) ->
     if before.needs_upgrade:
         deed = f"Upgrades {name_storage(url, data.path)} from schema {before.present} to this version"
         announce(f"{deed}." if before.is_additive else f"{deed}; an older one cannot use it afterwards.", yes=yes)
-    show_progress("Upgrading", partial(upgrade_storage, url, data.path))
+    upgrade_storage(url, data.path)
     after = read_schema_state(url, data.path).present
     text = f"The database has schema {after}" + (f"; it had {before.present}." if before.needs_upgrade else " already.")
     output.show({"before": before.present, "schema": after}, text)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gatepost.store.store import Store
-    from gatepost.store.upgrading import Progress, SchemaState
+    from gatepost.store.upgrading import SchemaState
 
 __all__ = ["check_postgres", "open_store", "read_schema_state", "sqlite_file_of", "upgrade_storage"]
 
@@ -81,7 +81,7 @@ def read_schema_state(url: str, data_folder: Path) -> "SchemaState":
     return asyncio.run(postgres.read_schema_state(check_postgres(url)))
 
 
-def upgrade_storage(url: str, data_folder: Path, progress: "Progress") -> None:
+def upgrade_storage(url: str, data_folder: Path) -> None:
     """Bring the storage at a `storage.url` to the schema of this program, as opening it does; raises `StorageError`
     where that cannot be done."""
     if file := sqlite_file_of(url, data_folder):
@@ -91,4 +91,4 @@ def upgrade_storage(url: str, data_folder: Path, progress: "Progress") -> None:
         return
     from gatepost.store import postgres
 
-    postgres.upgrade_schema(check_postgres(url), progress)
+    postgres.upgrade_schema(check_postgres(url))

@@ -32,7 +32,7 @@ from gatepost.store.engine import Row, storable
 from gatepost.store.errors import StorageError
 from gatepost.store.message_days import day_of
 from gatepost.store.sqlite import APPLICATION_ID, explain_errors, open_file, open_reader
-from gatepost.store.upgrading import Progress, schema_files
+from gatepost.store.upgrading import Progress, baseline
 
 BATCH = 2_000
 # How many pages are copied before progress is reported.
@@ -53,8 +53,7 @@ _SET_SEQUENCE = "SELECT setval(pg_get_serial_sequence('{0}', 'id'), COALESCE(max
 def list_tables() -> dict[str, tuple[str, ...]]:
     """Every table with its columns, which are the same on both engines, but `meta`, which says which schema this is."""
     with closing(apsw.Connection(":memory:")) as connection:
-        for _, statements in schema_files():
-            connection.execute(statements)
+        connection.execute(baseline("sqlite"))
         found: dict[str, tuple[str, ...]] = {}
         for table, column in connection.execute(_COLUMNS):
             found[table] = (*found.get(table, ()), column)

@@ -5,13 +5,11 @@ the wait for the disk. Records of messages come in groups (`change_groups`), eac
 Where two changes get in each other's way (a deadlock, a serialisation failure), the one that was sent back is done
 again from its beginning. A stream has a connection of its own, for as long as its client reads.
 
-Opening brings the database to the schema that this program knows, or refuses it with a reason. The numbered files in
-`schema/postgres` are applied in order, each once, in one transaction under an advisory lock, so that two processes that
-start together do not both apply them.
+Opening brings the database to the schema that this program knows (`upgrading`), or refuses it with a reason. That is
+one transaction under an advisory lock, so that two processes that start together do not both do it.
 """
 
 import asyncio
-import re
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
@@ -47,7 +45,7 @@ from gatepost.store.postgres_faults import (
     public_url,
 )
 from gatepost.store.table_watch import WATCHED, Notices, TableWatch, is_watched
-from gatepost.store.upgrading import Progress, SchemaState, read_state, upgrade
+from gatepost.store.upgrading import SchemaState, read_state, upgrade
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -72,7 +70,6 @@ _NAME = {"application_name": "gatepost"}
 # A process that was stopped in the middle of a change, as on a machine that hangs, must not keep its rows from others.
 _SHORT = {**_PLANNING, "idle_in_transaction_session_timeout": "5s"}
 
-_PROGRESS = re.compile(r"gatepost: (\d+) of (\d+) bytes")
 _TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
 
 
@@ -290,8 +287,8 @@ def _bind(parameters: Row) -> list[Any]:
     return [list(value.values) if isinstance(value, Many) else value for value in parameters]
 
 
-def upgrade_schema(url: str, progress: Progress | None = None) -> None:
-    """Bring the database to the schema of this program; `progress` is told how far that is.
+def upgrade_schema(url: str) -> None:
+    """Bring the database to the schema of this program.
 
     This runs in a thread with its own event loop, since opening storage is a plain call that coroutines make too.
     """
@@ -299,7 +296,7 @@ def upgrade_schema(url: str, progress: Progress | None = None) -> None:
 
     def run() -> None:
         try:
-            asyncio.run(_upgrade_locked(url, progress))
+            asyncio.run(_upgrade_locked(url))
         except BaseException as fault:  # noqa: BLE001  it is raised again where the caller is
             faults.append(fault)
 
@@ -368,10 +365,8 @@ async def connect(url: str) -> AsyncIterator[Any]:
         await connection.close(timeout=CONNECT_SECONDS)
 
 
-async def _upgrade_locked(url: str, progress: Progress | None) -> None:
+async def _upgrade_locked(url: str) -> None:
     async with connect(url) as connection:
-        if progress:
-            connection.add_log_listener(lambda _connection, notice: _report(progress, notice.message))
         check_version(url, connection.get_server_version().major)
         encoding = connection.get_settings().server_encoding
         if encoding != "UTF8":
@@ -384,18 +379,12 @@ async def _upgrade_locked(url: str, progress: Progress | None) -> None:
             await _run_work(connection, upgrade("postgres", public_url(url), is_empty=is_empty))
 
 
-def _report(progress: Progress, notice: str) -> None:
-    """Hand on what a schema file says of its progress."""
-    if found := _PROGRESS.fullmatch(notice):
-        progress(int(found[1]), max(1, int(found[2])))
-
-
 async def read_schema_state(url: str) -> SchemaState:
     """How far a database is from the schema of this program."""
     async with connect(url) as connection:
         is_empty = await _is_empty(connection, url)
         size = int(await connection.fetchval("SELECT pg_database_size(current_database())"))
-        return await _run_work(connection, read_state("postgres", is_empty=is_empty, size=size))
+        return await _run_work(connection, read_state(is_empty=is_empty, size=size))
 
 
 async def _is_empty(connection: Any, url: str) -> bool:

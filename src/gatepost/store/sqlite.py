@@ -1,8 +1,8 @@
 """The engine on one SQLite file: the file, the thread that writes it, and the threads that read it.
 
 The file is opened and upgraded, or refused with a reason. WAL lets readers go on while one writer commits;
-`synchronous=FULL` makes every commit survive a power cut, not only a kill. Schema files are applied under the write
-lock, so that two processes that start together do not both apply them.
+`synchronous=FULL` makes every commit survive a power cut, not only a kill. The schema is made and upgraded under the
+write lock, so that two processes that start together do not both do it.
 
 One writer commits changes in groups, in a thread of this process (`Writer`). A commit costs a wait for the disk,
 whatever is in it. While one is under way new changes queue up, and the next commit takes them all: the more there is to
@@ -36,6 +36,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 import apsw
 import msgspec
 
+from gatepost import SCHEMA
 from gatepost.background_work import background
 from gatepost.store.engine import (
     Bulk,
@@ -52,7 +53,7 @@ from gatepost.store.engine import (
     in_sqlite,
 )
 from gatepost.store.errors import StorageError
-from gatepost.store.upgrading import SchemaState, read_state, schema_files, upgrade
+from gatepost.store.upgrading import SchemaState, read_state, upgrade
 from gatepost.store.wal_index import TableWatch
 
 A = TypeVar("A")
@@ -125,13 +126,13 @@ def explain_errors(path: Path) -> Iterator[None]:
 def read_schema_state(path: Path) -> SchemaState:
     """How far a file is from the schema of this program."""
     if not path.exists():
-        return SchemaState(0, schema_files()[-1][0], 0)
+        return SchemaState(0)
     with explain_errors(path), closing(open_reader(path)) as connection:
         owner, tables = _read_owner(connection)
         if tables and owner != APPLICATION_ID:
             raise StorageError(_OTHER_PROGRAM.format(path))
         size = int(connection.pragma("page_count")) * int(connection.pragma("page_size"))
-        return run_work(connection, read_state("sqlite", is_empty=not owner, size=size))
+        return run_work(connection, read_state(is_empty=not owner, size=size))
 
 
 def _read_owner(connection: apsw.Connection) -> tuple[int, int]:
@@ -161,8 +162,8 @@ def _enter_wal(connection: apsw.Connection) -> None:
 
 
 def _upgrade(connection: apsw.Connection, path: Path) -> None:
-    state = run_work(connection, read_state("sqlite", is_empty=_is_empty(connection)))
-    if state.present == state.newest and not state.has_old_entries:
+    state = run_work(connection, read_state(is_empty=_is_empty(connection)))
+    if state.present == SCHEMA and not state.has_old_entries:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:

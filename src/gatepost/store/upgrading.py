@@ -1,7 +1,17 @@
 """Upgrading a storage: which schema it has and needs, and the normal forms of its list entries, on both engines.
 
-Opening a storage upgrades it (`open_store`): the numbered files in `schema/` are applied in order, each once. Whoever
-wants to know beforehand what an upgrade will do reads its `SchemaState`, which changes nothing.
+A new storage gets the schema of `schema/postgres.sql` or `schema/sqlite.sql` as it is; its number is `gatepost.SCHEMA`.
+A storage of schema 31, the last one of the versions before, is brought to it by `FROM_31`, in one transaction. An older
+one is refused: its data have to pass through version 0.1.0 first. `read_state` returns how far a storage is, and
+changes nothing.
+
+A change of the schema is written into both files, and `FROM_31` says how a storage of schema 31 gets it; a test
+compares the two. A table that goes is deleted from both files and gets `DROP TABLE IF EXISTS name` in `FROM_31`; its
+indexes and triggers go with it. A column gets `ALTER TABLE name DROP COLUMN column`, after `DROP INDEX IF EXISTS` for
+an index that has the column; an index by itself gets `DROP INDEX IF EXISTS`. These statements are the same on both
+engines. A table that is new is named in `NEW_TABLES`, and is made as the files have it. Once a version with schema 32
+is released, the next change is 33: it changes the baseline too, and its steps from 32 on stand beside `FROM_31`, or in
+`schema/33.postgres.sql` and `schema/33.sqlite.sql` where they are long.
 
 Entries of lists are compared by their normal form, so an entry that was stored under an older form would no longer be
 found. A row in `meta` says which forms a storage has. Where they are older, every entry whose form may have changed is
@@ -11,6 +21,7 @@ hits are added up. An entry that its list would refuse today keeps its form: it 
 normal forms themselves are loaded where something is to be done: nearly every opening of storage finds nothing.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
@@ -19,91 +30,111 @@ from typing import TypeAlias
 
 import msgspec
 
+from gatepost import SCHEMA
 from gatepost.store.engine import Many, Read, Row, Script, Work, Write, insert_many, now, storable
 from gatepost.store.errors import StorageError
 
 # Called with how much is done, of how much.
 Progress: TypeAlias = Callable[[int, int], None]
-# How a schema file begins that only adds to what is there.
-ADDITIVE = "-- Additive:"
+# The oldest schema that is upgraded, and the version that brings older ones to it.
+OLDEST, PASS_THROUGH = 31, "0.1.0"
+# What brings schema 31 to the baseline: statements for both engines, and tables that are made as the baseline has them.
+FROM_31: tuple[str, ...] = ()
+NEW_TABLES: tuple[str, ...] = ()
+# The schema that a program has to know to use a storage of this one. It is raised with the schema, unless the change
+# only adds (tables, columns that have a default, indexes): then programs that know this number can use what it makes.
+USABLE_FROM = 32
+
 _META = "SELECT value FROM meta WHERE key = $1"
 _SET_META = """INSERT INTO meta (key, value) VALUES ($1, $2)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
 
 
 class SchemaState(msgspec.Struct, frozen=True):
-    """The schema number that a storage has (0: there is no data yet), the newest that this program knows, the size of
-    the data in bytes, and whether list entries have to be brought to the current normal forms. A program has to know
-    the schema `needed` to use the storage as it is, and the schema `needed_after` once this program has upgraded it."""
+    """The schema number that a storage has (0: there is no data yet), the size of the data in bytes, and whether list
+    entries have to be brought to the current normal forms. A program has to know the schema `needed` to use the
+    storage as it is."""
 
     present: int
-    newest: int
-    size: int
+    size: int = 0
     has_old_entries: bool = False
     needed: int = 0
-    needed_after: int = 0
 
     @property
     def is_newer(self) -> bool:
         """Whether the storage was written by a newer program, which this one cannot use."""
-        return self.present > self.newest and self.needed > self.newest
+        return self.present > SCHEMA and self.needed > SCHEMA
+
+    @property
+    def is_too_old(self) -> bool:
+        """Whether this program cannot upgrade the storage."""
+        return 0 < self.present < OLDEST
 
     @property
     def is_additive(self) -> bool:
         """Whether the upgrade only adds, so that programs which use the storage now can go on during and after it."""
-        return not self.has_old_entries and 0 < self.needed_after <= self.present
+        return not self.has_old_entries and self.present >= USABLE_FROM
 
     @property
     def needs_upgrade(self) -> bool:
         """Whether the next start changes the storage."""
-        return 0 < self.present < self.newest or self.has_old_entries
+        return OLDEST <= self.present < SCHEMA or self.has_old_entries
+
+    def explain_refusal(self, shown: str) -> str:
+        """Return why this program cannot use the storage, which is named as `shown`, and what to do, as a sentence; an
+        empty text where it can."""
+        if self.is_newer:
+            written = f"was written by a newer Gatepost (schema {self.present}, this one knows {SCHEMA})"
+            return f"{shown} {written}; upgrade Gatepost."
+        if self.is_too_old:
+            written = f"was written by an older Gatepost (schema {self.present}, this one upgrades {OLDEST} and later)"
+            return f"{shown} {written}; upgrade to version {PASS_THROUGH} first, then to this one."
+        return ""
 
 
 @cache
-def schema_files(engine: str = "sqlite") -> tuple[tuple[int, str], ...]:
-    """Number and SQL of every schema file of an engine, in order."""
-    found = (entry for entry in (files("gatepost.store") / "schema" / engine).iterdir() if entry.name.endswith(".sql"))
-    return tuple(sorted((int(entry.name.split("_")[0]), entry.read_text("utf-8")) for entry in found))
+def baseline(engine: str) -> str:
+    """Return the SQL of a new storage, on "postgres" or "sqlite"."""
+    return (files("gatepost.store") / "schema" / f"{engine}.sql").read_text("utf-8")
 
 
-def usable_from(known: tuple[tuple[int, str], ...]) -> int:
-    """The number of the last of these files that changes what is there. Those after it only add (tables, columns that
-    have a default, indexes), so that programs which know this number can use a storage of all of them."""
-    return max(number for number, statements in known if not statements.startswith(ADDITIVE))
+def make_table(engine: str, table: str) -> str:
+    """Return the statements that make a table and its indexes, as the baseline has them."""
+    made = rf"^CREATE (?:TABLE {table} \(\n.*?^\)[^;]*|(?:UNIQUE )?INDEX \w+ ON {table} [^;]*);"
+    return "\n".join(re.findall(made, baseline(engine), re.MULTILINE | re.DOTALL))
 
 
-def read_state(engine: str, *, is_empty: bool, size: int = 0) -> Work[SchemaState]:
+def read_state(*, is_empty: bool, size: int = 0) -> Work[SchemaState]:
     """How far a storage is from the schema of this program; `is_empty` where it has no tables yet."""
-    known = schema_files(engine)
-    newest, after = known[-1][0], usable_from(known)
     if is_empty:
-        return SchemaState(0, newest, size, needed_after=after)
+        return SchemaState(0, size)
     present = int((yield Read(_META, ("schema",)))[0][0])
     said = yield Read(_META, ("usable_from",))
     # Where nothing says what a program has to know, it is the schema of the storage.
     needed = int(said[0][0]) if said else present
-    has_old_entries = present <= newest and not (yield from has_current_forms())
-    return SchemaState(present, newest, size, has_old_entries, needed, after)
+    has_old_entries = OLDEST <= present <= SCHEMA and not (yield from has_current_forms())
+    return SchemaState(present, size, has_old_entries, needed)
 
 
 def upgrade(engine: str, shown: str, *, is_empty: bool) -> Work[None]:
     """Bring a storage to the schema of this program, under a lock of the caller. Raises `StorageError`, which names the
-    storage as `shown`, where a newer program has made it one that this program cannot use."""
-    state = yield from read_state(engine, is_empty=is_empty)
-    if state.present > state.newest:
-        if state.is_newer or not (yield from has_current_forms()):
-            raise StorageError(
-                f"{shown} was written by a newer Gatepost (schema {state.present}, this one knows {state.newest}); "
-                "upgrade Gatepost."
-            )
+    storage as `shown`, where this program cannot use or upgrade it."""
+    state = yield from read_state(is_empty=is_empty)
+    if refusal := state.explain_refusal(shown):
+        raise StorageError(refusal)
+    if state.present > SCHEMA:
+        if not (yield from has_current_forms()):
+            raise StorageError(msgspec.structs.replace(state, needed=state.present).explain_refusal(shown))
         return
-    for number, statements in schema_files(engine):
-        if number > state.present:
-            yield Script(statements)
+    if is_empty:
+        yield Script(baseline(engine))
+    elif state.present < SCHEMA:
+        for statement in (*FROM_31, *(make_table(engine, table) for table in NEW_TABLES)):
+            yield Script(statement)
     yield from renew_normal_forms()
-    if state.present < state.newest:
-        yield Write(_SET_META, ("schema", str(state.newest)))
-        yield Write(_SET_META, ("usable_from", str(state.needed_after)))
+    if state.present < SCHEMA:
+        yield Write(_SET_META, ("schema", str(SCHEMA)))
+        yield Write(_SET_META, ("usable_from", str(USABLE_FROM)))
 
 
 # 2: links as RFC 3986 section 6.2.2 compares them, senders without a display name. 3: phrases and names of people

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import gatepost
-from gatepost import describe_build
+from gatepost import SCHEMA, describe_build
 from gatepost.plugins import PluginError, find_code_fault, find_plugin
 from gatepost.questions import Dns, DnsAnswer, ReputationValue
 from gatepost.sender_history import ALL_MAIL
@@ -61,7 +61,7 @@ from gatepost.speedups import native
 from gatepost.store import read_schema_state
 from gatepost.store.errors import StorageError
 from gatepost.store.sealed_secrets import KEY_FILE, OLD_KEY_FILE
-from gatepost.store.upgrading import SchemaState
+from gatepost.store.upgrading import OLDEST, PASS_THROUGH, SchemaState
 
 if TYPE_CHECKING:
     from gatepost.guard.answers.reputation import Zone
@@ -622,7 +622,7 @@ def examine_upgrade(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
     except StorageError as fault:
         return (*rows, DoctorRow("database", "fail", str(fault), "correct storage.url, or make the database available"))
     rows.append(_check_schema(state, files.storage))
-    if state.present and not state.is_newer:
+    if state.present and not state.is_newer and not state.is_too_old:
         rows.append(_check_room(state, files.storage, data))
         rows.append(_advise_backup(state))
     rows.append(_check_running(data))
@@ -649,15 +649,19 @@ def _check_old_names(config: Path) -> DoctorRow:
 def _check_schema(state: SchemaState, url: str) -> DoctorRow:
     place = hide_credentials(url)
     if state.is_newer:
-        found = f"{place} has schema {state.present}; this version knows {state.newest}"
+        found = f"{place} has schema {state.present}; this version knows {SCHEMA}"
         return DoctorRow("database", "fail", found, "use the newer Gatepost, or restore the backup made before it")
+    if state.is_too_old:
+        found = f"{place} has schema {state.present}; this version upgrades {OLDEST} and later"
+        advice = f"upgrade to version {PASS_THROUGH} first, then to this one"
+        return DoctorRow("database", "fail", found, advice)
     if not state.present:
-        return DoctorRow("database", "ok", f"{place} has no data yet; the first start makes schema {state.newest}")
-    found = f"{place} has schema {state.present} of {state.newest}"
+        return DoctorRow("database", "ok", f"{place} has no data yet; the first start makes schema {SCHEMA}")
+    found = f"{place} has schema {state.present} of {SCHEMA}"
     if not state.needs_upgrade:
-        newer = "; a newer version has added to it" if state.present > state.newest else ""
+        newer = "; a newer version has added to it" if state.present > SCHEMA else ""
         return DoctorRow("database", "ok", f"{found}{newer}; nothing to upgrade")
-    if state.present == state.newest:
+    if state.present == SCHEMA:
         found += "; list entries are brought to new normal forms"
     if state.is_additive:
         advice = "the first start upgrades it; services of the version that runs now go on, and can be started again"

@@ -1,0 +1,964 @@
+-- The schema of a SQLite file, as a new one gets it: number 32 (`store/upgrading.py`, which also says how to change
+-- it). Times are Unix milliseconds, and days are counted from 1970, unless a comment says otherwise.
+
+-- This database -------------------------------------------------------------------------------------------------------
+
+-- Facts about this database: `schema` is the number of its schema, `usable_from` the schema that a program has to know
+-- to use it, `normal_forms` the version of the normal forms of list entries.
+CREATE TABLE meta (
+    key TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- One row that every process writes now and then, to know that storage keeps changes.
+CREATE TABLE probe (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    time INTEGER NOT NULL
+) STRICT;
+
+-- Tenants -------------------------------------------------------------------------------------------------------------
+
+-- `history_days` and `quarantine_days` are the days after which results and held mail of a tenant are deleted; null
+-- means what the configuration says.
+CREATE TABLE tenants (
+    uid TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    history_days INTEGER,
+    quarantine_days INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX tenants_by_name ON tenants (name);
+
+-- The tenant of each domain of recipients.
+CREATE TABLE tenant_domains (
+    domain TEXT PRIMARY KEY,
+    tenant TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tenant_domains_by_tenant ON tenant_domains (tenant);
+
+-- Tenants that are deleted, but whose results are still being deleted.
+CREATE TABLE departed (
+    tenant TEXT PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
+-- Messages, by the day of their analysis ------------------------------------------------------------------------------
+
+-- One row for each analysis. `detail` holds envelope and report whole, compressed; `header` is the raw header section,
+-- cut and packed, and null where it is not kept. `recipients` and `tags` are JSON arrays.
+CREATE TABLE messages (
+    id INTEGER PRIMARY KEY,
+    ggrid TEXT NOT NULL UNIQUE,
+    created INTEGER NOT NULL,
+    completed INTEGER NOT NULL,
+    tenant TEXT,
+    verdict TEXT NOT NULL,
+    decision TEXT NOT NULL,
+    score INTEGER NOT NULL,
+    tags TEXT NOT NULL,
+    sender TEXT NOT NULL,
+    recipients TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    sha256 TEXT NOT NULL,
+    detail BLOB NOT NULL,
+    header BLOB
+) STRICT;
+
+-- What messages are searched by, apart from the long rows that are shown: folded, cut, and in the order of time.
+-- `recipients` and `tags` have a line for each, and a line end at both ends. `evidence` has digests of what
+-- investigations ask for (see `message_evidence`), separated by spaces; null means: look into the record. `score` is
+-- null in old rows.
+CREATE TABLE message_search (
+    completed INTEGER NOT NULL,
+    id INTEGER NOT NULL,
+    tenant TEXT,
+    verdict TEXT NOT NULL,
+    decision TEXT NOT NULL,
+    sender_domain TEXT NOT NULL,
+    sender TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    recipients TEXT NOT NULL,
+    tags TEXT NOT NULL,
+    evidence TEXT,
+    score INTEGER,
+    PRIMARY KEY (completed, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX message_search_by_tenant ON message_search (tenant, completed, id, verdict, decision);
+CREATE INDEX message_search_by_verdict ON message_search (verdict, completed, id);
+CREATE INDEX message_search_by_sender ON message_search (sender_domain, completed, id);
+
+-- The recipients of messages, for searching.
+CREATE TABLE message_recipients (
+    address TEXT NOT NULL,
+    completed INTEGER NOT NULL,
+    id INTEGER NOT NULL,
+    PRIMARY KEY (address, completed, id)
+) STRICT, WITHOUT ROWID;
+
+-- What next hops answered to messages. `completed` and `id` are those of the message; `code` is 0 without a reply.
+CREATE TABLE deliveries (
+    completed INTEGER NOT NULL,
+    id INTEGER NOT NULL,
+    time INTEGER NOT NULL,
+    queue_id TEXT NOT NULL,
+    next_hop TEXT NOT NULL,
+    code INTEGER NOT NULL,
+    reply TEXT NOT NULL,
+    node TEXT NOT NULL,
+    released INTEGER NOT NULL,
+    PRIMARY KEY (completed, id, time, queue_id)
+) STRICT, WITHOUT ROWID;
+-- From the id that a next hop gave a message to the message.
+CREATE INDEX deliveries_by_queue_id ON deliveries (queue_id, completed, id);
+
+-- Messages up to this id were kept before there was a search, and are still to be entered, from the newest on.
+CREATE TABLE unsearched (
+    upto INTEGER NOT NULL
+) STRICT;
+
+-- Messages: what people say and do about them -------------------------------------------------------------------------
+
+-- Notes on messages, and their assignments to users (`kind` is note or assign). `scope` is the tenant, '' for none;
+-- `work` is the step that wrote it, by which it is taken back.
+CREATE TABLE message_notes (
+    id TEXT PRIMARY KEY,
+    ggrid TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    said TEXT NOT NULL,
+    by_name TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    work TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX message_notes_by_message ON message_notes (ggrid, id);
+CREATE INDEX message_notes_by_scope ON message_notes (scope, id);
+CREATE INDEX message_notes_by_work ON message_notes (work);
+CREATE INDEX message_notes_by_age ON message_notes (created);
+-- Who a message is assigned to, for searches by `assignee:`, without reading the notes of everybody.
+CREATE INDEX message_notes_by_assignee ON message_notes (lower(said), id) WHERE kind = 'assign';
+
+-- Copies of delivered messages that were taken out of mailboxes. `mailbox` is a digest of the recipient, whose address
+-- the record of the message has; `folder` is where the copy was. `state` is moved, deleted, restored, absent or failed.
+CREATE TABLE removed_mail (
+    ggrid TEXT NOT NULL,
+    mailbox TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    state TEXT NOT NULL,
+    folder TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    by_name TEXT NOT NULL,
+    modified INTEGER NOT NULL,
+    PRIMARY KEY (ggrid, mailbox)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX removed_mail_by_scope ON removed_mail (scope, modified);
+CREATE INDEX removed_mail_by_time ON removed_mail (modified);
+
+-- Messages that could not be decided, by a digest of bytes and envelope; kept for a day.
+CREATE TABLE undecided (
+    id INTEGER PRIMARY KEY,
+    digest TEXT NOT NULL,
+    time INTEGER NOT NULL
+) STRICT;
+CREATE INDEX undecided_by_digest ON undecided (digest, time);
+CREATE INDEX undecided_by_time ON undecided (time);
+
+-- Traffic in buckets of five minutes, and by the hour when it is older; the tenant '' stands for all. `l0` and on count
+-- latencies in bins that double. Processes that write at the same time write different values of `part`.
+CREATE TABLE traffic (
+    tenant TEXT NOT NULL,
+    bucket INTEGER NOT NULL,
+    verdict TEXT NOT NULL,
+    decision TEXT NOT NULL,
+    part INTEGER NOT NULL,
+    messages INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    duration INTEGER NOT NULL,
+    longest INTEGER NOT NULL,
+    l0 INTEGER NOT NULL,
+    l1 INTEGER NOT NULL,
+    l2 INTEGER NOT NULL,
+    l3 INTEGER NOT NULL,
+    l4 INTEGER NOT NULL,
+    l5 INTEGER NOT NULL,
+    l6 INTEGER NOT NULL,
+    l7 INTEGER NOT NULL,
+    l8 INTEGER NOT NULL,
+    l9 INTEGER NOT NULL,
+    l10 INTEGER NOT NULL,
+    l11 INTEGER NOT NULL,
+    l12 INTEGER NOT NULL,
+    l13 INTEGER NOT NULL,
+    l14 INTEGER NOT NULL,
+    l15 INTEGER NOT NULL,
+    l16 INTEGER NOT NULL,
+    l17 INTEGER NOT NULL,
+    PRIMARY KEY (tenant, bucket, verdict, decision, part)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX traffic_by_time ON traffic (bucket);
+CREATE INDEX traffic_by_part ON traffic (bucket) WHERE part <> 0;
+-- Counts that are old enough are kept by the hour; this finds the buckets of five minutes that are still to be added
+-- up.
+CREATE INDEX traffic_by_minutes ON traffic (bucket) WHERE bucket % 3600000 <> 0;
+
+-- Held mail -----------------------------------------------------------------------------------------------------------
+
+-- Mail that is held, was released or was deleted. The raw bytes lie in the raw store, under the ggrid; `core` names the
+-- core in whose folder they lie, and is empty where they lie in an object store. `detail` holds envelope and report
+-- whole, since history may be kept for a shorter time. `subject` is folded and cut, for searching. `state` is held,
+-- releasing, released or deleted, and `gone` is 0, 0, 1 or 2. The process that releases has the message to itself until
+-- `lease`, and writes its own mark into `holder`. `released_to` is a JSON array. Deleted mail stays for some days, so
+-- that a deletion can be taken back.
+CREATE TABLE held (
+    ggrid TEXT PRIMARY KEY,
+    created INTEGER NOT NULL,
+    completed INTEGER NOT NULL,
+    kept INTEGER NOT NULL,
+    tenant TEXT,
+    verdict TEXT NOT NULL,
+    sender TEXT NOT NULL,
+    sender_domain TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    sha256 TEXT NOT NULL,
+    detail BLOB NOT NULL,
+    state TEXT NOT NULL,
+    holder TEXT NOT NULL,
+    lease INTEGER NOT NULL,
+    released INTEGER,
+    released_by TEXT,
+    released_to TEXT,
+    subject TEXT NOT NULL DEFAULT '',
+    score INTEGER NOT NULL DEFAULT 0,
+    gone INTEGER NOT NULL DEFAULT 0,
+    deleted INTEGER,
+    deleted_by TEXT,
+    core TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX held_by_time ON held (kept);
+CREATE INDEX held_by_tenant ON held (tenant, ggrid);
+CREATE INDEX held_by_verdict ON held (verdict, ggrid);
+CREATE INDEX held_by_sender ON held (sender, ggrid);
+CREATE INDEX held_by_sender_domain ON held (sender_domain, ggrid);
+CREATE INDEX held_sizes ON held (size) WHERE state <> 'released';
+-- Held mail in the order in which it came, with what it is looked through for, so that the long rows need not be read.
+CREATE INDEX held_in_order ON held (gone, kept, ggrid, tenant, verdict, score, subject);
+CREATE INDEX held_in_order_by_tenant ON held (gone, tenant, kept, ggrid, verdict, score, subject);
+CREATE INDEX held_deleted ON held (deleted) WHERE deleted IS NOT NULL;
+
+-- The recipients of held mail, folded, for searching.
+CREATE TABLE held_recipients (
+    ggrid TEXT NOT NULL,
+    address TEXT NOT NULL,
+    domain TEXT NOT NULL,
+    PRIMARY KEY (ggrid, address)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX held_recipients_by_address ON held_recipients (address, ggrid);
+CREATE INDEX held_recipients_by_domain ON held_recipients (domain, ggrid);
+
+-- What searches of held mail ask for and `held` has only in its packed value: the same texts as in `message_search`.
+-- Mail without a row here is indexed afterwards (`quarantine.index_held`).
+CREATE TABLE held_search (
+    ggrid TEXT PRIMARY KEY,
+    decision TEXT NOT NULL,
+    sender_domain TEXT NOT NULL,
+    sender TEXT NOT NULL,
+    recipients TEXT NOT NULL,
+    tags TEXT NOT NULL,
+    evidence TEXT
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER held_search_goes_with_held AFTER DELETE ON held
+BEGIN DELETE FROM held_search WHERE ggrid = OLD.ggrid; END;
+
+-- The raw bytes of small messages that are held, written by the commit that puts them on record. Those of others lie in
+-- the raw store.
+CREATE TABLE held_bytes (
+    ggrid TEXT PRIMARY KEY,
+    content BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER held_bytes_go_with_held AFTER DELETE ON held
+BEGIN DELETE FROM held_bytes WHERE ggrid = OLD.ggrid; END;
+
+-- Recipients of held mail who have got their copy while it is held for others.
+CREATE TABLE recipient_releases (
+    ggrid TEXT NOT NULL,
+    address TEXT NOT NULL,
+    released INTEGER NOT NULL,
+    released_by TEXT NOT NULL,
+    PRIMARY KEY (ggrid, address)
+) STRICT, WITHOUT ROWID;
+
+-- An action on many held messages. `items` is a JSON array of their ids in the order of the work, `results` one of the
+-- same order with "" for each that succeeded and the reason for each that failed. The process that works has it until
+-- `lease`.
+CREATE TABLE bulk_actions (
+    id TEXT PRIMARY KEY,
+    user_uid TEXT NOT NULL,
+    action TEXT NOT NULL,
+    items TEXT NOT NULL,
+    results TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    finished INTEGER,
+    lease INTEGER NOT NULL
+) STRICT;
+CREATE INDEX bulk_actions_by_user ON bulk_actions (user_uid, created);
+CREATE INDEX bulk_actions_by_age ON bulk_actions (created);
+
+-- Searches that a user has given a name. `query` is the query of the page's address. `shared` says with whom a search
+-- is shared: with the users of a tenant, or with '' those of all tenants; null is the user's own.
+CREATE TABLE saved_searches (
+    id TEXT PRIMARY KEY,
+    user_uid TEXT NOT NULL,
+    page TEXT NOT NULL,
+    name TEXT NOT NULL,
+    query TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    shared TEXT
+) STRICT;
+CREATE INDEX saved_searches_by_user ON saved_searches (user_uid, page, name);
+CREATE INDEX saved_searches_shared ON saved_searches (shared, page, name) WHERE shared IS NOT NULL;
+
+-- Recipients and digests ----------------------------------------------------------------------------------------------
+
+-- What recipients ask for (`release`), and what users report by mail (`report`), until somebody decides.
+CREATE TABLE recipient_requests (
+    id TEXT PRIMARY KEY,
+    kind TEXT NOT NULL,
+    ggrid TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    address TEXT NOT NULL,
+    said TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    decided INTEGER,
+    decided_by TEXT NOT NULL,
+    note TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX recipient_requests_once ON recipient_requests (ggrid, address, kind);
+CREATE INDEX recipient_requests_by_state ON recipient_requests (state, id);
+CREATE INDEX recipient_requests_by_scope ON recipient_requests (scope, state, id);
+CREATE INDEX recipient_requests_by_address ON recipient_requests (address, state);
+
+-- Senders that a recipient allows or blocks for mail that is addressed to nobody else.
+CREATE TABLE recipient_entries (
+    scope TEXT NOT NULL,
+    address TEXT NOT NULL,
+    sender TEXT NOT NULL,
+    says TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    PRIMARY KEY (scope, address, sender)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX recipient_entries_by_address ON recipient_entries (address);
+
+-- Mail to recipients about messages that somebody found, one for each recipient of a step. `items` are the ggrids, as a
+-- JSON array; `number` counts those that are not listed too. A notice waits while `sent` is NULL.
+CREATE TABLE recipient_notices (
+    id TEXT PRIMARY KEY,
+    work TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    address TEXT NOT NULL,
+    items TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    said TEXT NOT NULL,
+    by_name TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    next_try INTEGER NOT NULL,
+    fault TEXT NOT NULL,
+    sent INTEGER
+) STRICT;
+CREATE INDEX recipient_notices_due ON recipient_notices (next_try) WHERE sent IS NULL;
+CREATE INDEX recipient_notices_by_work ON recipient_notices (work);
+CREATE INDEX recipient_notices_by_scope ON recipient_notices (scope, id);
+CREATE INDEX recipient_notices_by_address ON recipient_notices (address);
+CREATE INDEX recipient_notices_by_time ON recipient_notices (created);
+
+-- What a tenant, or '' for mail without one, wants of digests, as a JSON object.
+CREATE TABLE digest_settings (
+    scope TEXT PRIMARY KEY,
+    settings TEXT NOT NULL,
+    modified INTEGER NOT NULL,
+    modified_by TEXT NOT NULL
+) STRICT;
+
+-- Who works on the digests of a scope, when they are due, and up to which message digests were planned.
+CREATE TABLE digest_runs (
+    scope TEXT PRIMARY KEY,
+    holder TEXT NOT NULL,
+    locked_until INTEGER NOT NULL,
+    next_run INTEGER NOT NULL,
+    planned_until INTEGER NOT NULL,
+    after_kept INTEGER NOT NULL,
+    after_ggrid TEXT NOT NULL,
+    detail TEXT NOT NULL
+) STRICT;
+
+-- A digest lists what was held after `since`, up to `until`. It waits while `sent` is NULL; a recipient has at most one
+-- that waits.
+CREATE TABLE digests (
+    id TEXT PRIMARY KEY,
+    scope TEXT NOT NULL,
+    address TEXT NOT NULL,
+    since INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    next_try INTEGER NOT NULL,
+    fault TEXT NOT NULL,
+    sent INTEGER,
+    expires INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX digests_waiting ON digests (scope, address) WHERE sent IS NULL;
+CREATE INDEX digests_due ON digests (scope, next_try) WHERE sent IS NULL;
+CREATE INDEX digests_by_end ON digests (expires);
+CREATE INDEX digests_by_address ON digests (address);
+
+-- Links of digests that were used; `item` is a ggrid, or '' for the page of the recipient's own entries.
+CREATE TABLE digest_uses (
+    digest TEXT NOT NULL,
+    item TEXT NOT NULL,
+    used INTEGER NOT NULL,
+    PRIMARY KEY (digest, item)
+) STRICT, WITHOUT ROWID;
+
+-- Keys that links are signed with, as hex digits.
+CREATE TABLE digest_keys (
+    number INTEGER PRIMARY KEY,
+    secret TEXT NOT NULL,
+    created INTEGER NOT NULL
+) STRICT;
+
+-- Lists, feeds and rules ----------------------------------------------------------------------------------------------
+
+-- What the readers of a scope may remember, and until when: `directory` changes with the lists that have entries (and
+-- the prefix lengths in them), `unkeyed` with anything in lists that are handed out whole. `unkeyed_bytes` is the size
+-- of the entries of these lists, as of the version `counted_version` of `unkeyed`. The global scope is ''.
+CREATE TABLE scopes (
+    scope TEXT PRIMARY KEY,
+    directory INTEGER NOT NULL,
+    unkeyed INTEGER NOT NULL,
+    unkeyed_bytes INTEGER NOT NULL DEFAULT 0,
+    counted_version INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+-- A list in one scope. A usual list gets a row with its first entry; the program knows what it is. A list that is being
+-- deleted has the scope '-', and its id as its name.
+CREATE TABLE lists (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    scope TEXT NOT NULL,
+    name TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    category TEXT NOT NULL,
+    display_name TEXT NOT NULL,
+    description TEXT NOT NULL,
+    max_size INTEGER NOT NULL,
+    custom INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    UNIQUE (scope, name)
+) STRICT;
+
+-- How many entries of a list of networks have a prefix length: '4/24', '6/128'.
+CREATE TABLE list_prefixes (
+    list_id INTEGER NOT NULL,
+    prefix TEXT NOT NULL,
+    entries INTEGER NOT NULL,
+    PRIMARY KEY (list_id, prefix)
+) STRICT, WITHOUT ROWID;
+
+-- All entries of all lists. `shown` is null where it is the same as the key.
+CREATE TABLE entries (
+    list_id INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    shown TEXT,
+    comment TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    modified INTEGER NOT NULL,
+    modified_by TEXT NOT NULL,
+    expires INTEGER,
+    hits INTEGER NOT NULL DEFAULT 0,
+    last_hit INTEGER,
+    PRIMARY KEY (list_id, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX entries_by_expiry ON entries (list_id, expires) WHERE expires IS NOT NULL;
+-- The entries of a feed are those that it changed last.
+CREATE INDEX entries_by_feed ON entries (list_id, modified_by, key) WHERE substr(modified_by, 1, 5) = 'feed:';
+
+-- What is remembered of a feed, and who runs it at this moment: `holder` until `locked_until`. `detail` is JSON.
+CREATE TABLE feeds (
+    name TEXT PRIMARY KEY,
+    holder TEXT NOT NULL,
+    locked_until INTEGER NOT NULL,
+    next_run INTEGER NOT NULL,
+    detail TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Feeds that were defined in the web interface. `settings` is a JSON object with the keys of `feeds` in abby.yml.
+CREATE TABLE feed_definitions (
+    name TEXT PRIMARY KEY,
+    settings TEXT NOT NULL,
+    paused INTEGER NOT NULL,
+    modified INTEGER NOT NULL,
+    modified_by TEXT NOT NULL
+) STRICT;
+
+-- Delivered messages that new entries of a list would have held. `hits` is a JSON array of pairs: ggrid and entry.
+CREATE TABLE look_backs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    list_id INTEGER NOT NULL,
+    time INTEGER NOT NULL,
+    actor TEXT NOT NULL,
+    entries INTEGER NOT NULL,
+    days INTEGER NOT NULL,
+    considered INTEGER NOT NULL,
+    reached INTEGER,
+    found INTEGER NOT NULL,
+    hits TEXT NOT NULL
+) STRICT;
+CREATE INDEX look_backs_by_list ON look_backs (list_id, id);
+
+-- Entries that were added through the List API and for which delivered mail is still to be looked at. `keys` is a JSON
+-- array; `taken_until` is the time until which a process that has begun with it may take.
+CREATE TABLE look_back_queue (
+    id INTEGER PRIMARY KEY,
+    list_id INTEGER NOT NULL,
+    time INTEGER NOT NULL,
+    actor TEXT NOT NULL,
+    keys TEXT NOT NULL,
+    taken_until INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX look_back_queue_by_list ON look_back_queue (list_id, id);
+
+-- Rules of a deployment ('') or a tenant that were written in the web interface. `rules` is a JSON array; `version`
+-- counts its changes, so that nodes see which scopes they have to read again.
+CREATE TABLE rule_sets (
+    scope TEXT PRIMARY KEY,
+    version INTEGER NOT NULL,
+    rules TEXT NOT NULL
+) STRICT;
+
+-- What was learnt from mail -------------------------------------------------------------------------------------------
+
+-- What a scope knows from delivered mail. `scope` and `key` are digests (see `acquaintance`); the lowest four bits of a
+-- key are its kind. `first` and `last` are days since 1970, `days` the number of different ones, `delivered` the number
+-- of messages; `held` counts those that were held since it is known. What was only ever held has no row.
+CREATE TABLE sightings (
+    scope INTEGER NOT NULL,
+    key INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    days INTEGER NOT NULL,
+    delivered INTEGER NOT NULL,
+    held INTEGER NOT NULL,
+    PRIMARY KEY (scope, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX sightings_by_day ON sightings (scope, last, days);
+
+-- Near-duplicate signatures of messages that people reported, or that were held as an attack. `scope` is a tenant's
+-- uid, or empty for the deployment. A row is never changed: what is said anew of a message is a new row with a higher
+-- `id`, so that every node learns of it by asking for rows after the last one that it knows. `signature` has four bytes
+-- for each hash.
+CREATE TABLE campaign_marks (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    scope TEXT NOT NULL,
+    ggrid TEXT NOT NULL,
+    says TEXT NOT NULL,
+    signature BLOB NOT NULL,
+    created INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX campaign_marks_by_message ON campaign_marks (scope, ggrid);
+CREATE INDEX campaign_marks_by_age ON campaign_marks (created);
+
+-- Texts of which one process has seen several near-duplicates lately, so that all processes can add them up.
+CREATE TABLE campaign_bursts (
+    process TEXT NOT NULL,
+    campaign INTEGER NOT NULL,
+    signature BLOB NOT NULL,
+    copies INTEGER NOT NULL,
+    recipients INTEGER NOT NULL,
+    updated INTEGER NOT NULL,
+    PRIMARY KEY (process, campaign)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX campaign_bursts_by_age ON campaign_bursts (updated);
+
+-- Training pools: reports on mail, one for each tenant (`scope` is its uid) and one for the deployment (empty). Of a
+-- message there is its feature row (two bytes for each number), of mailbox and sender's domain a digest. What one
+-- reporter says anew of a message replaces what the same reporter said before.
+CREATE TABLE training_reports (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    scope TEXT NOT NULL,
+    reporter TEXT NOT NULL,
+    message TEXT NOT NULL,
+    unwanted INTEGER NOT NULL,
+    source TEXT NOT NULL,
+    mailbox TEXT NOT NULL,
+    domain TEXT NOT NULL,
+    features BLOB NOT NULL,
+    created INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX training_reports_by_message ON training_reports (scope, reporter, message);
+CREATE INDEX training_reports_by_scope ON training_reports (scope, id);
+CREATE INDEX training_reports_by_reporter ON training_reports (scope, reporter, created);
+CREATE INDEX training_reports_by_age ON training_reports (created);
+
+-- Models that pools have taught, with the figures of their training and what looking back has found, both JSON. At most
+-- one of a scope is `current`.
+CREATE TABLE learnt_models (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    scope TEXT NOT NULL,
+    state TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    figures TEXT NOT NULL,
+    look_back TEXT NOT NULL,
+    data BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX learnt_models_current ON learnt_models (scope) WHERE state = 'current';
+CREATE INDEX learnt_models_by_scope ON learnt_models (scope, id);
+
+-- When a pool was trained, when it is due again, and who trains it at this moment: `holder` until `locked_until`.
+CREATE TABLE learning_runs (
+    scope TEXT PRIMARY KEY,
+    holder TEXT NOT NULL,
+    locked_until INTEGER NOT NULL,
+    next_run INTEGER NOT NULL,
+    finished INTEGER NOT NULL,
+    outcome TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Flow control --------------------------------------------------------------------------------------------------------
+
+-- What flow control has counted of hosts, senders and recipients in a window that begins at `start`. `key` is a digest;
+-- `label` says what it is once a limit was reached.
+CREATE TABLE flow_counts (
+    key INTEGER NOT NULL,
+    start INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    expires INTEGER NOT NULL,
+    label TEXT NOT NULL,
+    PRIMARY KEY (key, start)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX flow_counts_by_expiry ON flow_counts (expires);
+CREATE INDEX flow_counts_limited ON flow_counts (expires, label) WHERE label <> '';
+
+-- Greylisting: senders that wait or have passed, and networks. `key` is a digest.
+CREATE TABLE greylist (
+    key INTEGER PRIMARY KEY,
+    first INTEGER NOT NULL,
+    passed INTEGER NOT NULL,
+    expires INTEGER NOT NULL
+) STRICT;
+CREATE INDEX greylist_by_expiry ON greylist (expires);
+
+-- Reports about domains, received and sent ----------------------------------------------------------------------------
+
+-- What others report about mail of a domain: DMARC (`dmarc`), TLS (`tls`) and single failures (`failure`). A day is the
+-- number of days since 1970. `domain_reports` knows which reports were read, so that none counts twice.
+CREATE TABLE domain_reports (
+    scope TEXT NOT NULL,
+    domain TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    reporter TEXT NOT NULL,
+    report_id TEXT NOT NULL,
+    received INTEGER NOT NULL,
+    day INTEGER NOT NULL,
+    messages INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    PRIMARY KEY (scope, domain, kind, reporter, report_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX domain_reports_by_day ON domain_reports (day);
+CREATE INDEX domain_reports_by_receipt ON domain_reports (scope, domain, received);
+
+-- The domains, with the policy that the newest report saw.
+CREATE TABLE reported_domains (
+    scope TEXT NOT NULL,
+    domain TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    policy TEXT NOT NULL,
+    published TEXT NOT NULL,
+    day INTEGER NOT NULL,
+    seen INTEGER NOT NULL,
+    PRIMARY KEY (scope, domain, kind)
+) STRICT, WITHOUT ROWID;
+
+-- The sums of each day.
+CREATE TABLE reported_days (
+    scope TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    day INTEGER NOT NULL,
+    domain TEXT NOT NULL,
+    messages INTEGER NOT NULL,
+    passed INTEGER NOT NULL,
+    dkim INTEGER NOT NULL,
+    spf INTEGER NOT NULL,
+    quarantined INTEGER NOT NULL,
+    rejected INTEGER NOT NULL,
+    PRIMARY KEY (scope, kind, day, domain)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX reported_days_by_day ON reported_days (day);
+CREATE INDEX reported_days_by_domain ON reported_days (scope, domain, kind, day);
+
+-- Messages that are alike, on one day. `details` is a JSON list of names.
+CREATE TABLE reported_sources (
+    scope TEXT NOT NULL,
+    domain TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    day INTEGER NOT NULL,
+    source TEXT NOT NULL,
+    dkim INTEGER NOT NULL,
+    spf INTEGER NOT NULL,
+    result TEXT NOT NULL,
+    details TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    PRIMARY KEY (scope, domain, kind, day, source, dkim, spf, result, details)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX reported_sources_by_day ON reported_sources (day);
+
+-- What is to be reported to others: results of DMARC (`dmarc`) and of TLS towards their mail servers (`tls`), added up
+-- by day (days since 1970), policy domain and `detail`, a JSON list; '' stands for all that were too many to tell
+-- apart.
+CREATE TABLE report_counts (
+    kind TEXT NOT NULL,
+    day INTEGER NOT NULL,
+    domain TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    PRIMARY KEY (kind, day, domain, detail)
+) STRICT, WITHOUT ROWID;
+
+-- Reports that were sent, are tried again or were given up. `state` is sent, unwanted, waiting or failed.
+CREATE TABLE sent_reports (
+    kind TEXT NOT NULL,
+    day INTEGER NOT NULL,
+    domain TEXT NOT NULL,
+    state TEXT NOT NULL,
+    attempts INTEGER NOT NULL,
+    next_try INTEGER NOT NULL,
+    messages INTEGER NOT NULL,
+    destinations TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    modified INTEGER NOT NULL,
+    PRIMARY KEY (kind, day, domain)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX sent_reports_by_time ON sent_reports (modified);
+CREATE INDEX sent_reports_by_day ON sent_reports (day);
+
+-- The one process that sends.
+CREATE TABLE report_runs (
+    kind TEXT PRIMARY KEY,
+    holder TEXT NOT NULL,
+    locked_until INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Policies of other domains for TLS towards their mail servers (RFC 8461). `policy` is JSON.
+CREATE TABLE transport_policies (
+    domain TEXT PRIMARY KEY,
+    id TEXT NOT NULL,
+    policy TEXT NOT NULL,
+    fetched INTEGER NOT NULL,
+    expires INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX transport_policies_by_end ON transport_policies (expires);
+
+-- Users, sessions and keys --------------------------------------------------------------------------------------------
+
+-- Who may sign in to the web interface. `folded` is the name as it is compared; `password` is an argon2 hash. `zone` is
+-- the name of a time zone of the IANA database, or empty for UTC. `must_change` is 1 where somebody else chose the
+-- password, and 2 for the one that the first start printed. `external` is the issuer and the subject of a user who
+-- signs in through OpenID Connect, and has no password here.
+CREATE TABLE users (
+    uid TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    folded TEXT NOT NULL UNIQUE,
+    role TEXT NOT NULL,
+    tenant TEXT,
+    created INTEGER NOT NULL,
+    disabled INTEGER NOT NULL,
+    password TEXT NOT NULL,
+    totp_secret TEXT,
+    totp_step INTEGER NOT NULL,
+    last_sign_in INTEGER,
+    zone TEXT NOT NULL DEFAULT '',
+    must_change INTEGER NOT NULL DEFAULT 0,
+    external TEXT
+) STRICT, WITHOUT ROWID;
+CREATE INDEX users_by_tenant ON users (tenant);
+CREATE UNIQUE INDEX users_by_external ON users (external) WHERE external IS NOT NULL;
+
+-- Security keys and passkeys of users (WebAuthn). `credential` is the id that the authenticator gave it, in Base64
+-- without padding; `rp_id` the host that it was made for; `public_key` its attested credential data with the COSE key;
+-- `counter` the last signature counter.
+CREATE TABLE security_keys (
+    id TEXT PRIMARY KEY,
+    user_uid TEXT NOT NULL,
+    credential TEXT NOT NULL,
+    rp_id TEXT NOT NULL,
+    public_key BLOB NOT NULL,
+    counter INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    transports TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    last_used INTEGER
+) STRICT;
+CREATE INDEX security_keys_by_user ON security_keys (user_uid);
+CREATE UNIQUE INDEX security_keys_by_credential ON security_keys (rp_id, credential);
+
+-- Recovery codes that are not used yet. `digest` is the SHA-256 of the user's uid and the code, in hex.
+CREATE TABLE recovery_codes (
+    user_uid TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (user_uid, digest)
+) STRICT, WITHOUT ROWID;
+
+-- Browsers in which a user has signed in before. `digest` is the SHA-256 of the cookie's secret, in hex.
+CREATE TABLE known_browsers (
+    user_uid TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    seen INTEGER NOT NULL,
+    PRIMARY KEY (user_uid, digest)
+) STRICT, WITHOUT ROWID;
+
+-- Attempts to sign in that did not succeed, for each user: from one address, from one browser, in one session, and in
+-- all ('account'). Until `locked_until` no further attempt is taken there.
+CREATE TABLE sign_in_attempts (
+    user_uid TEXT NOT NULL,
+    source TEXT NOT NULL,
+    failures INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    locked_until INTEGER NOT NULL,
+    PRIMARY KEY (user_uid, source)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX sign_in_attempts_by_last ON sign_in_attempts (last);
+
+-- Who is signed in. `digest` is the SHA-256 of the cookie's secret, in hex. `provider_session` is the session at the
+-- OpenID provider (`sid`) that a session began with, by which the provider ends it. `challenge` is what a security key
+-- is to sign for this session, after its purpose; it is empty where none is open.
+CREATE TABLE sessions (
+    digest TEXT PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    user_uid TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    seen INTEGER NOT NULL,
+    expires INTEGER NOT NULL,
+    address TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    csrf TEXT NOT NULL,
+    strong INTEGER NOT NULL,
+    provider_session TEXT NOT NULL DEFAULT '',
+    challenge TEXT NOT NULL DEFAULT '',
+    challenge_until INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+CREATE INDEX sessions_by_user ON sessions (user_uid, seen);
+
+-- Items of the checklist of the first days that administrators have dismissed.
+CREATE TABLE dismissed_items (
+    name TEXT PRIMARY KEY,
+    time INTEGER NOT NULL
+) STRICT;
+
+-- `hash` is the SHA-256 of the secret, in hex.
+CREATE TABLE api_keys (
+    id TEXT PRIMARY KEY,
+    hash TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    tenant TEXT,
+    read_only INTEGER NOT NULL,
+    created INTEGER NOT NULL,
+    expires INTEGER,
+    revoked INTEGER,
+    last_used INTEGER,
+    last_address TEXT NOT NULL DEFAULT ''
+) STRICT, WITHOUT ROWID;
+-- The keys of a tenant are counted whenever one is made.
+CREATE INDEX api_keys_by_tenant ON api_keys (tenant, created, id);
+
+-- When, and from which address, the tokens of the Email Scanning API were last used. Tokens themselves are settings.
+CREATE TABLE token_uses (
+    name TEXT PRIMARY KEY,
+    last_used INTEGER NOT NULL,
+    address TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The audit trail -----------------------------------------------------------------------------------------------------
+
+-- Who changed what. `sample` is a JSON array. `changes` is what a change did to each entry or value, packed: what it
+-- was before, and what it is since; null where the sample says it all.
+CREATE TABLE audit (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    time INTEGER NOT NULL,
+    actor_kind TEXT NOT NULL,
+    actor_name TEXT NOT NULL,
+    actor_id TEXT NOT NULL,
+    action TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    list TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    sample TEXT NOT NULL,
+    changes BLOB
+) STRICT;
+CREATE INDEX audit_by_scope ON audit (scope, id);
+-- The audit trail in the order of time.
+CREATE INDEX audit_in_order ON audit (time, id);
+CREATE INDEX audit_in_order_by_scope ON audit (scope, time, id);
+
+-- The audit trail only grows. The one change that is possible replaces an address by a pseudonym, in the name of the
+-- actor and in the sample.
+CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
+WHEN NOT (
+    NEW.id = OLD.id AND NEW.time = OLD.time AND NEW.actor_kind = OLD.actor_kind AND NEW.actor_id = OLD.actor_id
+    AND NEW.action = OLD.action AND NEW.scope = OLD.scope AND NEW.list = OLD.list AND NEW.count = OLD.count
+    AND instr(NEW.actor_name || NEW.sample, 'erased-') > 0
+)
+BEGIN SELECT RAISE(ABORT, 'the audit trail only grows'); END;
+CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit
+BEGIN SELECT RAISE(ABORT, 'the audit trail only grows'); END;
+
+-- Configuration and nodes ---------------------------------------------------------------------------------------------
+
+-- Published versions of the configuration, never changed. `content` is packed: the two files without local keys and
+-- without secrets, policies, rules and models. `origin` is the version that a rollback brought back, else 0.
+CREATE TABLE config_versions (
+    number INTEGER PRIMARY KEY,
+    time INTEGER NOT NULL,
+    actor TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    origin INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    content BLOB NOT NULL
+) STRICT;
+
+-- The draft of the next published version: one for all administrators. `revision` counts its changes, `base` is the
+-- version that it was made from.
+CREATE TABLE config_draft (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    revision INTEGER NOT NULL,
+    base INTEGER NOT NULL,
+    content BLOB NOT NULL,
+    modified INTEGER NOT NULL,
+    modified_by TEXT NOT NULL
+) STRICT;
+
+-- One row: the version that all nodes shall run, the number of the last restart of all, the node whose turn it is, and
+-- the last version that a node could not run.
+CREATE TABLE rollout (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    wanted INTEGER NOT NULL,
+    restart INTEGER NOT NULL,
+    holder TEXT NOT NULL,
+    held_until INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    failed_node TEXT NOT NULL,
+    failed_reason TEXT NOT NULL,
+    failed_time INTEGER NOT NULL
+) STRICT;
+
+-- Every node, as it has last said itself. `detail` is JSON.
+CREATE TABLE nodes (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    seen INTEGER NOT NULL,
+    detail TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Alerts that were defined in the web interface. `settings` is a JSON object.
+CREATE TABLE alert_definitions (
+    name TEXT PRIMARY KEY,
+    settings TEXT NOT NULL,
+    modified INTEGER NOT NULL,
+    modified_by TEXT NOT NULL
+) STRICT;
