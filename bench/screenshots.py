@@ -176,10 +176,11 @@ PAGES: dict[str, Opened] = {
     ),
     "configuration-search": at("/configuration?q=second+factor"),
     "configuration-routes": at("/configuration/routes"),
-    "configuration-route": at("/configuration/routes/new"),
+    "configuration-route": _after(
+        "/configuration/routes", lambda page: page.locator(".setting-item summary").last.click()
+    ),
     "configuration-recipients": at("/configuration/recipients"),
-    "configuration-rule": at("/configuration/recipients/new"),
-    "configuration-flow": at("/configuration/flow"),
+    "configuration-limits": at("/configuration/limits"),
     "configuration-policies": at("/configuration/policies"),
     "configuration-review": at("/configuration/draft"),
     "configuration-versions": at("/configuration/versions"),

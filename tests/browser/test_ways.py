@@ -25,8 +25,8 @@ FOCUSED = """() => {
 }"""
 WITH_MANY_CONTROLS = (
     "/quarantine",
-    "/configuration/routes/new",
-    "/configuration/flow",
+    "/configuration/routes",
+    "/configuration/limits",
     "/lists/global/blocked-senders",
 )
 
@@ -58,7 +58,7 @@ def test_everything_can_be_reached_with_the_keyboard(browser: Any, path: str) ->
 
 READ = (
     *("/", "/messages", "/quarantine", "/lists?scope=global", "/policy", "/policy?edit=1", "/rules", "/configuration"),
-    *("/configuration/routes", "/configuration/flow", "/audit", "/alerts/edit", "/account", "/system", "/users"),
+    *("/configuration/routes", "/configuration/limits", "/audit", "/alerts/edit", "/account", "/system", "/users"),
 )
 
 
@@ -98,7 +98,7 @@ def test_two_tabs_a_second_click_and_the_way_back(browser: Any) -> None:
     second.get_by_role("button", name="Save draft").click()
     expect(second.get_by_text("was changed meanwhile; nothing was done")).to_be_visible()
     expect(second.get_by_label(label)).to_have_value("61")
-    first.get_by_role("link", name="Flow control").click()
+    first.get_by_role("link", name="Limits").click()
     expect(first.get_by_role("region", name="Draft")).to_contain_text("1 change")
     first.go_back()
     expect(first.get_by_label(label)).to_have_value("61")

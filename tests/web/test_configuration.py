@@ -17,11 +17,12 @@ from gatepost.abby.authenticator import Tokens
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.settings import files
-from gatepost.settings.keys import AbbySettings
+from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.settings.values import Section, find_section, is_local, list_labelled
 from gatepost.store.audit import Actor
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.publishing import DraftContent, VersionContent
-from gatepost.web.configuration import EDITABLE, apply_draft, parse_value, render_value
+from gatepost.web.configuration import apply_draft, list_settings, parse_value, render_value
 
 TOKEN = "0123456789abcdef" * 4
 GUARD = """scanSources: {restApi: {host: 127.0.0.1, port: 9785}}
@@ -33,6 +34,7 @@ ABBY = f"""listen: {{host: 127.0.0.1, port: 9081}}
 serviceProviders: {{core: {{hosts: ["https://127.0.0.1:9785"]}}}}
 staticApiTokens: [{{name: mta, token: "{TOKEN}", permissions: [messages.read]}}]
 """
+MODELS: dict[str, type[Section]] = {"guard.yml": GuardSettings, "abby.yml": AbbySettings}
 ANYBODY = Actor("cli", "somebody")
 POLICY = '[verdicts.bulk]\ndecision = "deliver"\n'
 
@@ -136,9 +138,11 @@ def test_controls_have_units_boxes_and_words(node: Any) -> None:
             "guard.yml stageLimit": "7",
             "guard.yml stageLimit unit": "seconds",
             "abby.yml signIn.secondFactor": ["administrator", "analyst"],
-            "guard.yml history.headers": "false",
-            "guard.yml domainReports.addresses": "dmarc@example.com\r\ntls@example.com",
-            "shown": ["abby.yml signIn.secondFactorTenants", "abby.yml signIn.secondFactor"],
+            "shown": [
+                "abby.yml signIn.secondFactorTenants",
+                "abby.yml signIn.secondFactor",
+                "guard.yml history.headers",
+            ],
         },
     )
     assert node.went(answer) == "/configuration draft-saved"
@@ -147,10 +151,9 @@ def test_controls_have_units_boxes_and_words(node: Any) -> None:
         "guard.yml stageLimit": "7000",
         "abby.yml signIn.secondFactor": '["administrator", "analyst"]',
         "guard.yml history.headers": "false",
-        "guard.yml domainReports.addresses": '["dmarc@example.com", "tls@example.com"]',
     }
     page = visitor.get("/configuration").text
-    assert "5 changes" in page
+    assert "4 changes" in page
     size = control_of(page, "guard.yml quarantine.maxSize")
     assert 'value="1536"' in size
     assert "default: 20 GB" in size
@@ -248,14 +251,24 @@ def test_only_some_settings_can_be_changed_here(node: Any) -> None:
     visitor = node.visitor()
     page = save(visitor, **{"guard.yml delivery.nextHop": "smtp://evil.example:25", "abby.yml staticApiTokens": "[]"})
     assert "There is no draft" in page, "a page takes only what it shows"
-    keys = [key for each in EDITABLE.values() for key in each]
+    documents: Any = {"guard.yml": {"scanSources": {"smtp": {}}}, "abby.yml": {}}
+    settings = list_settings(VersionContent(documents, {})).values()
+    keys = [f"{each.key}{inner}" for each in settings for inner in labelled_below(each.field)]
+    assert len(keys) > 40
     reaching = [key for key in keys if re.search(r"(?i)file|path|folder|secret|token|openid|url|password$|key", key)]
     assert reaching == ["publicUrl", "publicUrl"], "nothing that names a file or a secret"
+    assert not [each.key for each in settings if is_local(MODELS[each.file], each.key)], "nothing of one machine"
     for text in ('{"a": "${file:/etc/passwd}"}', '["${env:HOME}"]', "${file:/etc/passwd}"):
         _, faults = apply_draft(
             VersionContent({"guard.yml": {}}, {}), DraftContent({"guard.yml delivery.routes": text})
         )
         assert [each.sentence for each in faults] == ["must not be a reference to a file or the environment here"]
+
+
+def labelled_below(field: Any) -> list[str]:
+    """What a page changes below a key: what it changes of each section of a list, or else the key itself."""
+    section = find_section(field.annotation)[0]
+    return [f".{each.alias}" for each in list_labelled(section)] if section else [""]
 
 
 def test_two_administrators_do_not_overwrite_each_other(node: Any) -> None:
@@ -280,13 +293,13 @@ def test_other_roles_and_tenants_do_not_see_it(node: Any) -> None:
     assert node.visitor("analyst").get("/configuration").status_code == 403
     assert node.visitor("administrator", tenant).get("/configuration").status_code == 403
     auditor = node.visitor("auditor")
-    for page in ("", "/routes", "/recipients", "/flow", "/policies", "/draft", "/versions", "/routes/new"):
+    for page in ("", "/routes", "/recipients", "/limits", "/policies", "/draft", "/versions"):
         assert "Save draft</button>" not in auditor.get(f"/configuration{page}").text.replace(
             'aria-hidden="true">Save', ""
         )
         answer = node.visitor("administrator", tenant).get(f"/configuration{page}")
         assert "It is for administrators of the whole deployment" in answer.text, "who may is said"
-    for path in ("", "/publish", "/discard", "/try", "/versions/1/roll-back", "/routes/new", "/connections"):
+    for path in ("", "/publish", "/discard", "/try", "/versions/1/roll-back", "/connections"):
         assert auditor.post(f"/configuration{path}", {"revision": "0"}).status_code == 403
     assert auditor.post("/tokens", {"name": "x"}).status_code == 403
 
@@ -294,46 +307,46 @@ def test_other_roles_and_tenants_do_not_see_it(node: Any) -> None:
 ROUTES = "guard.yml delivery.routes"
 
 
-def hop(name: str, *rows: tuple[str, str, str, str]) -> dict[str, list[str]]:
-    """The fields of next hops: protocol, host, port and share of each row."""
-    names = ("protocol", "host", "port", "share")
-    return {f"{name} {each}": [row[index] for row in rows] for index, each in enumerate(names)}
+HOP = "guard.yml delivery.nextHop"
 
 
 def test_a_route_from_its_form_to_a_version(node: Any) -> None:
     visitor = node.visitor()
-    assert "No routes" in visitor.get("/configuration/routes").text
-    fields = {
-        "revision": "0",
-        f"{ROUTES}.domains": "example.com\r\n*.example.org",
-        **hop(
-            f"{ROUTES}.nextHop",
-            ("smtp", "mx.example.com", "25", ""),
-            ("lmtp", "2001:db8::1", "24", ""),
-            ("", "", "", ""),
-        ),
-        f"{ROUTES}.tls": "required",
-        f"{ROUTES}.timeout": "2",
-        f"{ROUTES}.timeout unit": "minutes",
+    assert "Add: route" in visitor.get("/configuration/routes").text
+    fields: dict[str, str | list[str]] = {
+        f"{ROUTES}[0].domains": "example.com\r\n*.example.org",
+        f"{ROUTES}[0].nextHop": "smtp://mx.example.com:25\r\nlmtp://[2001:db8::1]:24",
+        f"{ROUTES}[0].tls": "required",
+        f"{ROUTES}[0].timeout": "2",
+        f"{ROUTES}[0].timeout unit": "minutes",
+        "shown": [ROUTES, f"{ROUTES}[0]"],
     }
-    answer = visitor.post("/configuration/routes/new", fields)
-    assert node.went(answer) == "/configuration/routes draft-saved"
-    visitor.post(
-        "/configuration/routes/new",
-        {"revision": "1", "then": "stay", **hop(f"{ROUTES}.nextHop", ("smtp", "a b", "x", "y"))},
-    )
+    save(visitor, "/configuration/routes", **fields)
+    (route,) = json.loads(draft_of(node)[ROUTES])
+    save(visitor, "/configuration/routes", shown=ROUTES)
+    assert json.loads(draft_of(node)[ROUTES]) == [route], "a route that the page has not shown stays"
+    another: dict[str, str | list[str]] = {"shown": [ROUTES, f"{ROUTES}[1]"], f"{ROUTES}[1].nextHop": "a b"}
+    save(visitor, "/configuration/routes", **another)
     page = visitor.get("/configuration/routes").text
     assert "smtp://mx.example.com:25, lmtp://[2001:db8::1]:24" in page
-    assert "Must be" in page, "a fault stands in the row of its route"
-    wrong = visitor.get("/configuration/routes/1").text
-    assert 'value="a b"' in control_of(wrong, f"{ROUTES}.nextHop"), "what was typed is shown again"
-    assert 'class="fault"' in control_of(wrong, f"{ROUTES}.nextHop")
+    wrong = control_of(page, f"{ROUTES}[1].nextHop")
+    assert ">a b</textarea>" in wrong, "what was typed is shown again"
+    assert "Must be" in wrong, "and what is wrong with it"
+    assert "needs domains or tenants" not in page
+    again: dict[str, str | list[str]] = {
+        "shown": [ROUTES, f"{ROUTES}[1]"],
+        f"{ROUTES}[1].nextHop": "smtp://b.example:25",
+    }
+    save(visitor, "/configuration/routes", **again)
+    page = visitor.get("/configuration/routes").text
+    assert "Needs domains or tenants: no mail would take it." in page, "beside the route whose keys are right"
     assert visitor.post("/configuration/connections", {"page": "routes"}).text.count("Nothing was sent") == 0
-    visitor.post("/configuration/routes/1", {"revision": "2", "do": "up"})
+    save(visitor, "/configuration/routes", shown=ROUTES, up=f"{ROUTES}[1]")
     assert json.loads(draft_of(node)[ROUTES])[1]["domains"] == ["example.com", "*.example.org"]
-    visitor.post("/configuration/routes/0", {"revision": "3", "do": "remove"})
-    shares = hop("guard.yml delivery.nextHop", ("smtp", "a.example", "25", "3"), ("smtp", "b.example", "", ""))
-    page = save(visitor, "/configuration/routes", shown="guard.yml delivery.nextHop", **shares)
+    save(visitor, "/configuration/routes", shown=ROUTES, remove=f"{ROUTES}[0]")
+    shares = {HOP: "smtp://a.example:25 3\r\nsmtp://b.example"}
+    page = save(visitor, "/configuration/routes", shown=HOP, **shares)
+    assert "smtp://a.example:25 3\nsmtp://b.example 1" in control_of(visitor.get("/configuration/routes").text, HOP)
     assert "2 changes" in page
     assert node.went(publish(visitor, page)).endswith("published")
     delivery = node.run(node.store.publishing.find(1)).content.documents["guard.yml"]["delivery"]
@@ -346,7 +359,8 @@ def test_a_route_from_its_form_to_a_version(node: Any) -> None:
         }
     ]
     assert delivery["nextHop"] == {"smtp://a.example:25": 3, "smtp://b.example": 1}
-    assert visitor.get("/configuration/routes/9").status_code == 404
+    page = save(visitor, "/configuration/routes", shown=ROUTES, remove=f"{ROUTES}[0]")
+    assert draft_of(node)[ROUTES] == "", "without a route, the key is not set"
 
 
 def test_a_trial_of_routes_connects(node: Any) -> None:
@@ -354,8 +368,7 @@ def test_a_trial_of_routes_connects(node: Any) -> None:
     visitor = node.visitor()
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    rows = hop("guard.yml delivery.nextHop", ("smtp", "127.0.0.1", str(port), ""))
-    save(visitor, "/configuration/routes", shown="guard.yml delivery.nextHop", **rows)
+    save(visitor, "/configuration/routes", **{HOP: f"smtp://127.0.0.1:{port}"})
     tried = visitor.post("/configuration/connections", {"page": "routes"}).text
     assert "✗ failed" in tried
     assert f"smtp://127.0.0.1:{port} cannot be reached" in tried.replace("  ", " ") or str(port) in tried
@@ -373,17 +386,21 @@ def test_credentials_go_nowhere_else(node: Any, monkeypatch: pytest.MonkeyPatch)
     guard.write_text(GUARD.replace("10026", f'10026", tls: required, {auth}, routes: [{route}], timeout: 5000}}#'))
     visitor = node.visitor()
     page = visitor.get("/configuration/routes").text
-    assert "with credentials" in page
-    assert "changed in the file only" in control_of(page, "guard.yml delivery.nextHop")
-    evil = hop("guard.yml delivery.nextHop", ("smtp", "evil.example", "25", ""))
-    fields = {"guard.yml delivery.tls": "off", "guard.yml delivery.timeout": "6000"}
-    save(visitor, "/configuration/routes", shown="guard.yml delivery.nextHop", **evil, **fields)
-    assert draft_of(node) == {"guard.yml delivery.timeout": "6000"}
-    item = visitor.get("/configuration/routes/0").text
-    assert "changed in the file only" in control_of(item, f"{ROUTES}.nextHop")
-    assert "HOP_PASSWORD" not in item
-    fields = {"revision": "1", f"{ROUTES}.domains": "other.example", f"{ROUTES}.tls": "off"}
-    visitor.post("/configuration/routes/0", {**fields, **hop(f"{ROUTES}.nextHop", ("smtp", "evil.example", "", ""))})
+    assert "changed in the file only" in control_of(page, HOP)
+    assert "changed in the file only" in control_of(page, f"{ROUTES}[0].nextHop")
+    assert "HOP_PASSWORD" not in page
+    evil: dict[str, str | list[str]] = {
+        HOP: "smtp://evil.example:25",
+        "guard.yml delivery.tls": "off",
+        "guard.yml delivery.timeout": "6000",
+        f"{ROUTES}[0].domains": "other.example",
+        f"{ROUTES}[0].tls": "off",
+        f"{ROUTES}[0].nextHop": "smtp://evil.example",
+        "shown": [HOP, ROUTES, f"{ROUTES}[0]"],
+    }
+    save(visitor, "/configuration/routes", **evil)
+    assert set(draft_of(node)) == {"guard.yml delivery.timeout", ROUTES}
+    assert draft_of(node)["guard.yml delivery.timeout"] == "6000"
     (stated,) = json.loads(draft_of(node)[ROUTES])
     assert (stated["domains"], stated["nextHop"], stated["tls"]) == (
         ["other.example"],
@@ -398,62 +415,29 @@ def test_credentials_go_nowhere_else(node: Any, monkeypatch: pytest.MonkeyPatch)
 
 def test_rules_for_recipients(node: Any) -> None:
     visitor, rules = node.visitor(), "guard.yml recipientVerification.rules"
-    fields = {
-        "revision": "0",
-        f"{rules}.domains": "example.com",
-        f"{rules}.recipientList": "true",
-        f"{rules}.ldap on": "1",
-        f"{rules}.ldap.servers": "ldaps://dir.example",
-        f"{rules}.ldap.base": "dc=example",
-        f"{rules}.ldap.filter": "(mail={address})",
-        f"{rules}.ldap.startTls": "true",
-        f"{rules}.ldap.verify": "true",
-        f"{rules}.ldap.timeout": "5",
-        f"{rules}.ldap.timeout unit": "seconds",
-        f"{rules}.onFailure": "accept",
-        f"{rules}.tagSeparator": "",
+    fields: dict[str, str | list[str]] = {
+        f"{rules}[0].domains": "example.com",
+        f"{rules}[0].recipientList": "true",
+        f"{rules}[0].tagSeparator": "",
+        "shown": [rules, f"{rules}[0]"],
     }
-    assert node.went(visitor.post("/configuration/recipients/new", fields)).endswith("draft-saved")
-    (rule,) = json.loads(draft_of(node)[rules])
-    ldap = {"servers": ["ldaps://dir.example"], "base": "dc=example", "filter": "(mail={address})"}
-    stated = {
-        "domains": ["example.com"],
-        "recipientList": True,
-        "ldap": ldap,
-        "onFailure": "accept",
-        "tagSeparator": "",
-    }
-    assert rule == stated, "what is the default is not stated"
-    page = visitor.get("/configuration/recipients").text
-    assert "the list known-recipients, LDAP" in page
+    page = save(visitor, "/configuration/recipients", **fields)
+    stated = {"domains": ["example.com"], "recipientList": True, "tagSeparator": ""}
+    assert json.loads(draft_of(node)[rules]) == [stated], "what is the default is not stated"
     assert "has faults" not in page
-    visitor.post("/configuration/recipients/0", {"revision": "1", f"{rules}.domains": "example.com"})
-    assert "ust have a source" in visitor.get("/configuration/recipients/0").text
+    save(visitor, "/configuration/recipients", shown=[rules, f"{rules}[1]"], **{f"{rules}[1].domains": "example.com"})
+    assert "ust have a source" in visitor.get("/configuration/recipients").text
 
 
-def test_flow_control_is_switched_on_and_off(node: Any) -> None:
-    visitor, limit = node.visitor(), "guard.yml flowControl.rateLimits.host"
-    page = visitor.get("/configuration/flow").text
+def test_limits(node: Any) -> None:
+    visitor = node.visitor()
+    page = visitor.get("/configuration/limits").text
     assert "Connections of one address" not in page, "there is no SMTP source"
-    fields = {
-        f"{limit} on": "1",
-        f"{limit}.messages": "100",
-        f"{limit}.windowMinutes": "1",
-        f"{limit}.windowMinutes unit": "hours",
-        "guard.yml flowControl.exemptHosts": "192.0.2.1, 2001:db8::/48",
-        "shown": limit,
-        "guard.yml maxThrottleDelay": "10",
-        "guard.yml maxThrottleDelay unit": "seconds",
-    }
-    page = save(visitor, "/configuration/flow", **fields)
-    assert draft_of(node)[limit] == '{"messages": 100}'
-    assert draft_of(node)["guard.yml flowControl.exemptHosts"] == '["192.0.2.1", "2001:db8::/48"]'
-    assert "3 changes" in page
-    save(visitor, "/configuration/flow", shown=limit)
-    assert limit not in draft_of(node)
-    save(visitor, "/configuration/flow", shown=limit, **{f"{limit} on": "1", f"{limit}.messages": "many"})
-    page = visitor.get("/configuration/flow").text
-    assert "Write a number, such as 1." in control_of(page, f"{limit}.messages")
+    fields = {"guard.yml maxThrottleDelay": "10", "guard.yml maxThrottleDelay unit": "seconds"}
+    save(visitor, "/configuration/limits", **fields, **{"guard.yml mainWorkerCount": "many"})
+    assert draft_of(node) == {"guard.yml maxThrottleDelay": "10000", "guard.yml mainWorkerCount": "many"}
+    page = visitor.get("/configuration/limits").text
+    assert "Write a number, such as 20." in control_of(page, "guard.yml mainWorkerCount")
 
 
 def test_weights_are_edited_in_the_table_into_the_draft(node: Any) -> None:

@@ -14,6 +14,7 @@ from gatepost.settings.values import (
     Count,
     Domain,
     FilePath,
+    FormGroup,
     MailAddress,
     Milliseconds,
     NextHop,
@@ -60,11 +61,15 @@ class HopSettings(Section):
     """Next hops, and how they are reached."""
 
     tls: Literal["off", "opportunistic", "required", "verified"] = live(
-        "opportunistic", description="TLS to the next hop"
+        "opportunistic",
+        label="TLS",
+        description="TLS to the next hop: `opportunistic` where the server offers it, `required` never without and with"
+        " any certificate, `verified` never without a certificate that is checked",
     )
     auth: AuthSettings | None = group(None, description="credentials for the next hop; off if not set")
     timeout: Milliseconds = live(
         60_000,
+        label="Time for a reply",
         description="milliseconds to wait for a reply of the next hop; five times as long for the reply to the message",
     )
 
@@ -73,22 +78,27 @@ class RouteSettings(HopSettings):
     """The next hops of some recipients."""
 
     domains: Annotated[list[RouteDomain], Field(max_length=MAX_NAMES)] = live(
-        [], description="recipient domains; `*.example.com` is every domain below that one"
+        [],
+        label="Recipient domains",
+        description="recipient domains; `*.example.com` is every domain below that one",
     )
     tenants: Annotated[list[TenantUid], Field(max_length=MAX_NAMES)] = live(
-        [], description="uids of tenants; a route that names the recipient's domain goes before"
+        [], label="Tenants", description="uids of tenants; a route that names the recipient's domain goes before"
     )
-    next_hop: NextHops = live(description=FORMS)
+    next_hop: NextHops = live(label="Next hops", description=FORMS)
 
 
 class DeliverySettings(HopSettings):
     """The next hops of delivered mail."""
 
     next_hop: NextHops | None = live(
-        None, description=f"{FORMS}; without it, mail that has no route is answered with 451"
+        None, label="Next hops", description=f"{FORMS}; without it, mail that has no route is answered with 451"
     )
     routes: Annotated[list[RouteSettings], Field(max_length=MAX_ROUTES)] = live(
-        [], description="next hops for some domains or tenants; the first route that fits counts"
+        [],
+        label="Route",
+        form=FormGroup.ROUTES,
+        description="next hops for some domains or tenants; the first route that fits counts",
     )
     ca: FilePath | None = live(
         None,
@@ -165,9 +175,15 @@ class DigestSettings(Section):
     sender: MailAddress | None = live(
         None, description="address in From and in the envelope; by default `postmaster@` and the host name of guard"
     )
-    link_lifetime: LinkDays = live(14, description="days for which the links of a digest work")
-    max_messages: UpToThousand = live(50, description="maximum number of messages that one digest lists")
-    max_recipients: Count = live(
-        5_000, description="maximum number of digests that one run sends for one tenant; the rest follows after an hour"
+    link_lifetime: LinkDays = live(14, label="Links work for", description="days for which the links of a digest work")
+    max_messages: UpToThousand = live(
+        50, label="Messages in one digest", description="maximum number of messages that one digest lists"
     )
-    per_minute: Count = live(300, description="maximum number of digests that are sent in a minute")
+    max_recipients: Count = live(
+        5_000,
+        label="Digests in one run",
+        description="maximum number of digests that one run sends for one tenant; the rest follows after an hour",
+    )
+    per_minute: Count = live(
+        300, label="Digests in a minute", description="maximum number of digests that are sent in a minute"
+    )

@@ -47,6 +47,7 @@ from gatepost.settings.values import (
     Domain,
     FilePath,
     FolderPath,
+    FormGroup,
     Host,
     Hosts,
     ListenAddress,
@@ -137,18 +138,22 @@ class SignInSettings(Section):
 
     passwords: bool = live(
         True,
+        label="Sign in with passwords",
         description="whether users sign in with a password; `false` leaves `openidConnect` and `emergencyAccount`",
     )
     emergency_account: Annotated[str, Field(min_length=1, max_length=100)] | None = live(
         None,
+        label="Emergency account",
         description="name of the one user whose password works although `passwords` is `false`",
     )
     second_factor: list[RoleName] = live(
         [],
+        label="Roles that need a second factor",
         description="roles whose users need a second factor; one who has none sets it up before anything else",
     )
     second_factor_tenants: Annotated[list[TenantUid], Field(max_length=MAX_RULES)] = live(
         [],
+        label="Tenants that need a second factor",
         description="tenants whose users need a second factor, whatever their role; users with access to all tenants"
         " are subject to `secondFactor` only",
     )
@@ -321,11 +326,19 @@ class ReportAddressSettings(Section):
 class LearningSettings(Section):
     """Models that reports on mail teach, for each tenant and for the deployment."""
 
-    enabled: bool = live(True, description="whether learnt models take part, and pools are trained in the background")
-    interval: Hours = live(24, description="hours after which a pool with new reports is trained again")
-    retention: Days = live(180, description="days after which a report is forgotten")
+    enabled: bool = live(
+        True,
+        label="Learn from reports",
+        description="whether learnt models take part, and pools are trained in the background",
+    )
+    interval: Hours = live(
+        24, label="Train again after", description="hours after which a pool with new reports is trained again"
+    )
+    retention: Days = live(180, label="Forget reports after", description="days after which a report is forgotten")
     look_back: LookBackDays = live(
-        7, description="days of delivered mail in which a new model looks for what it would have held; 0 for none"
+        7,
+        label="Look back over delivered mail",
+        description="days of delivered mail in which a new model looks for what it would have held; 0 for none",
     )
     report_addresses: Annotated[list[ReportAddressSettings], Field(max_length=1_000)] = live(
         [], description="addresses to which people forward messages as attachments, to report them"
@@ -352,7 +365,7 @@ class DnsSettings(Section):
         description="`address` or `address:port`; by default the name servers of the system",
         local=True,
     )
-    timeout: Milliseconds = live(2000, description="milliseconds that one query may take")
+    timeout: Milliseconds = live(2000, label="Time for a DNS query", description="milliseconds that one query may take")
 
 
 class QuarantineSettings(Section):
@@ -363,9 +376,11 @@ class QuarantineSettings(Section):
         description="`file:`, `s3:`, `gs:` or `az:` URL; by default a folder in the data folder",
         local=True,
     )
-    retention: Days = live(30, description="days after which held mail is deleted")
+    retention: Days = live(30, label="Keep held messages for", description="days after which held mail is deleted")
     deleted_retention: Days = live(
-        7, description="days for which mail that was deleted on a page of the web interface can be restored"
+        7,
+        label="Deleted messages can be restored for",
+        description="days for which mail that was deleted on a page of the web interface can be restored",
     )
     html_view: bool = live(
         True,
@@ -374,29 +389,46 @@ class QuarantineSettings(Section):
     )
     max_size: Bytes = live(
         20 << 30,
-        description="maximum size of all held mail in bytes; above it, SMTP answers 451 to mail that would be held",
+        label="Room for held messages",
+        description="maximum size of all held mail; above it, SMTP answers 451 to mail that would be held",
     )
 
 
 class HistorySettings(Section):
     """Results and ledgers of all messages."""
 
-    retention: Days = live(30, description="days after which results and ledgers are deleted")
+    retention: Days = live(30, label="Keep results for", description="days after which results and ledgers are deleted")
     headers: bool = live(
-        True, description="whether the raw header section of each message is kept with its result, at most 16 KiB"
+        True,
+        label="Keep header sections",
+        description="whether the raw header section of each message is kept with its result, at most 16 KiB",
     )
 
 
 class SenderHistorySettings(Section):
     """What guard remembers of delivered mail, per tenant: digests of senders and of link targets."""
 
-    enabled: bool = live(True, description="whether senders and sites are remembered and new ones are found")
-    retention: Days = live(180, description="days after which a sender or site that was not seen again is forgotten")
+    enabled: bool = live(
+        True, label="Remember senders", description="whether senders and sites are remembered and new ones are found"
+    )
+    retention: Days = live(
+        180,
+        label="Forget senders after",
+        description="days after which a sender or site that was not seen again is forgotten",
+    )
     max_keys: Count = live(
         1_000_000, description="most senders and sites that are remembered for one tenant; about 50 bytes each"
     )
-    min_days: Days = live(7, description="days of history that a tenant needs before anything is called new")
-    min_messages: Count = live(200, description="delivered messages that a tenant needs before anything is called new")
+    min_days: Days = live(
+        7,
+        label="History before a sender is new",
+        description="days of history that a tenant needs before anything is called new",
+    )
+    min_messages: Count = live(
+        200,
+        label="Messages before a sender is new",
+        description="delivered messages that a tenant needs before anything is called new",
+    )
 
 
 class YaraSettings(Section):
@@ -440,7 +472,9 @@ class StorageSettings(Section):
 class LogSettings(Section):
     """Level and format of the log."""
 
-    level: Literal["debug", "info", "warning", "error"] = live("info", description="lowest level that is logged")
+    level: Literal["debug", "info", "warning", "error"] = live(
+        "info", label="Log level", description="lowest level that is logged"
+    )
     format: Literal["auto", "json", "human"] = live("auto", description="`auto`: human in a terminal, else JSON")
 
 
@@ -461,21 +495,29 @@ class GuardSettings(Section):
 
     main_worker_count: Count = at_start(
         20,
+        label="Messages at once",
+        form=FormGroup.THROTTLING,
         description="number of messages that the core processes at once; default of the two keys below. Raise it where"
         " messages wait for a slot while processors are idle, which `gatepost doctor` says",
     )
     max_guard_requests_in_processing: Count | None = at_start(
         None,
+        label="Refuse new ones from",
+        form=FormGroup.THROTTLING,
         description="number of messages in processing at which further ones are refused; by default `mainWorkerCount`",
     )
     guard_request_throttle_threshold: Count | None = at_start(
         None,
+        label="Delay new ones from",
+        form=FormGroup.THROTTLING,
         description="number of messages in processing from which new ones are delayed; by default `mainWorkerCount`",
     )
     max_throttle_delay: Milliseconds = live(
         5000,
-        description="upper bound of the throttling delay in milliseconds; with n messages in processing, a new one"
-        " starts after maxThrottleDelay × (n - threshold + 1) / (max - threshold + 1)",
+        label="Longest delay",
+        form=FormGroup.THROTTLING,
+        description="upper bound of the throttling delay; with n messages in processing, a new one starts after"
+        " maxThrottleDelay × (n - threshold + 1) / (max - threshold + 1)",
     )
     worker_processes: Count = live(
         default_factory=lambda: os.cpu_count() or 1,
@@ -483,14 +525,26 @@ class GuardSettings(Section):
         local=True,
     )
     front_processes: Processes | None = at_start(None, description=_FRONTS, local=True)
-    analysis_timeout: Milliseconds = live(30_000, description="milliseconds that the analysis of one message may take")
-    stage_limit: Milliseconds = live(5_000, description="milliseconds that one stage of an analysis may take")
+    analysis_timeout: Milliseconds = live(
+        30_000,
+        label="Time for a message",
+        form=FormGroup.ANALYSIS,
+        description="milliseconds that the analysis of one message may take",
+    )
+    stage_limit: Milliseconds = live(
+        5_000,
+        label="Time for one stage",
+        form=FormGroup.ANALYSIS,
+        description="milliseconds that one stage of an analysis may take",
+    )
     worker_memory: Bytes = live(1 << 30, description="maximum memory of one worker process in bytes", local=True)
     unsealed: bool = at_start(
         False, description="start even if workers cannot be sealed off from files and network", local=True
     )
     scan_sources: ScanSourcesSettings = group(ScanSourcesSettings(), description="sources of messages")
-    delivery: DeliverySettings = group(DeliverySettings(), description="next hops of delivered mail")
+    delivery: DeliverySettings = group(
+        DeliverySettings(), description="next hops of delivered mail", form=FormGroup.OTHER_MAIL
+    )
     flow_control: FlowControlSettings = group(
         FlowControlSettings(), description="rate limits and greylisting of SMTP clients; off by default"
     )
@@ -503,19 +557,27 @@ class GuardSettings(Section):
         " STARTTLS shows that of abby in the same process",
         local=True,
     )
-    dns: DnsSettings = group(DnsSettings(), description="name servers")
-    quarantine: QuarantineSettings = group(QuarantineSettings(), description="held mail")
+    dns: DnsSettings = group(DnsSettings(), description="name servers", form=FormGroup.ANALYSIS)
+    quarantine: QuarantineSettings = group(QuarantineSettings(), description="held mail", form=FormGroup.KEEPING_MAIL)
     public_url: PublicUrl | None = live(
         None,
+        label="Address in links of mail",
+        form=FormGroup.DIGESTS,
         description="`https://host` under which people reach the web interface; links in mail begin with it, and"
         " without it no digest is sent",
     )
-    digests: DigestSettings = group(DigestSettings(), description="daily mail to recipients about held mail")
-    history: HistorySettings = group(HistorySettings(), description="results and ledgers")
-    sender_history: SenderHistorySettings = group(
-        SenderHistorySettings(), description="senders and link targets of delivered mail, remembered per tenant"
+    digests: DigestSettings = group(
+        DigestSettings(), description="daily mail to recipients about held mail", form=FormGroup.DIGESTS
     )
-    learning: LearningSettings = group(LearningSettings(), description="models that reports on mail teach")
+    history: HistorySettings = group(HistorySettings(), description="results and ledgers", form=FormGroup.KEEPING_MAIL)
+    sender_history: SenderHistorySettings = group(
+        SenderHistorySettings(),
+        description="senders and link targets of delivered mail, remembered per tenant",
+        form=FormGroup.LEARNING,
+    )
+    learning: LearningSettings = group(
+        LearningSettings(), description="models that reports on mail teach", form=FormGroup.LEARNING
+    )
     domain_reports: DomainReportSettings = group(
         DomainReportSettings(), description="reports of others about mail of our domains: DMARC and TLS"
     )
@@ -538,7 +600,7 @@ class GuardSettings(Section):
     events: EventsSettings = group(
         EventsSettings(), description="event stream for a SIEM and for people; off by default", restart=True
     )
-    log: LogSettings = group(LogSettings(), description="logging")
+    log: LogSettings = group(LogSettings(), description="logging", form=FormGroup.ANALYSIS)
 
     @property
     def maximum(self) -> int:
@@ -646,6 +708,7 @@ class ListSettings(Section):
 
     look_back: LookBackDays = live(
         0,
+        label="Look back for new list entries",
         description="days of delivered mail in which entries that come through the List API are looked for, in the"
         " background; 0 for none",
     )
@@ -678,14 +741,20 @@ class AbbySettings(Section):
     static_api_tokens: list[StaticApiTokenSettings] = live([], description="users of the Email Scanning API")
     public_url: PublicUrl | None = live(
         None,
+        label="Address of these pages",
+        form=FormGroup.SIGNING_IN,
         description="address at which people reach the web interface, such as `https://mail.example.com`;"
         " security keys are made for its host",
     )
-    sign_in: SignInSettings = group(SignInSettings(), description="signing in to the web interface")
+    sign_in: SignInSettings = group(
+        SignInSettings(), description="signing in to the web interface", form=FormGroup.SIGNING_IN
+    )
     feeds: Annotated[list[FeedSettings], Field(max_length=MAX_FEEDS)] = live(
         [], description="lists that are filled from elsewhere; none by default"
     )
-    lists: ListSettings = group(ListSettings(), description="what happens besides when a list is changed")
+    lists: ListSettings = group(
+        ListSettings(), description="what happens besides when a list is changed", form=FormGroup.LEARNING
+    )
     notices: NoticeSettings = group(
         NoticeSettings(), description="mail to recipients of messages that somebody found in the web interface"
     )
@@ -705,7 +774,7 @@ class AbbySettings(Section):
         PolicySettings(), description="as in `guard.yml`, for dry runs; `gatepost serve` uses that of `guard.yml`"
     )
     storage: StorageSettings = group(StorageSettings(), description="the database", restart=True, local=True)
-    log: LogSettings = group(LogSettings(), description="logging")
+    log: LogSettings = group(LogSettings(), description="logging", form=FormGroup.ANALYSIS)
 
     @property
     def fronts(self) -> int:

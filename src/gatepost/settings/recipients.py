@@ -19,6 +19,7 @@ from gatepost.settings.values import (
     IN_MINUTES,
     Count,
     FilePath,
+    FormGroup,
     RouteDomain,
     Secret,
     Section,
@@ -250,18 +251,23 @@ class RecipientRuleSettings(Section):
     """Where recipients of some domains are known. One source that knows a recipient is enough."""
 
     domains: Annotated[list[RouteDomain], Field(max_length=MAX_NAMES)] = live(
-        [], description="recipient domains; `*.example.com` is every domain below that one"
+        [],
+        label="Recipient domains",
+        description="recipient domains; `*.example.com` is every domain below that one",
     )
     tenants: Annotated[list[TenantUid], Field(max_length=MAX_NAMES)] = live(
-        [], description="uids of tenants; a rule without domains and tenants is for all recipients"
+        [], label="Tenants", description="uids of tenants; a rule without domains and tenants is for all recipients"
     )
     recipient_list: bool = live(
-        False, description="whether the list `known-recipients` of the tenant, or the global one, knows recipients"
+        False,
+        label="List known-recipients",
+        description="whether the list `known-recipients` of the tenant, or the global one, knows recipients",
     )
     ldap: LdapSettings | None = group(None, description="an LDAP directory; off if not set")
     call_out: CallOutSettings | None = group(None, description="a mail server that is asked; off if not set")
     tag_separator: Annotated[str, Field(max_length=1)] = live(
         "+",
+        label="Sign before a tag",
         description="sign before the tag of an address: `ann+shop` is known to `recipientList` and `ldap` where `ann`"
         " is; empty for none",
     )
@@ -292,6 +298,9 @@ class RecipientVerificationSettings(Section):
     """Recipients that do not exist are refused with 550 at RCPT; off by default."""
 
     rules: Annotated[list[RecipientRuleSettings], Field(max_length=MAX_RULES)] = live(
-        [], description="where recipients are known; the first rule that fits counts, and without one nobody is asked"
+        [],
+        label="Rule",
+        form=FormGroup.RECIPIENTS,
+        description="where recipients are known; the first rule that fits counts, and without one nobody is asked",
     )
     cache: RecipientCacheSettings = group(RecipientCacheSettings(), description="answers that are remembered")

@@ -17,6 +17,7 @@ from gatepost.settings.values import (
     Days,
     Domain,
     FilePath,
+    FormGroup,
     Host,
     Hosts,
     ListenAddresses,
@@ -181,29 +182,40 @@ class SmtpSettings(ListeningSection):
         [], description="addresses and networks whose XCLIENT and XFORWARD commands are trusted"
     )
     tls: Literal["off", "offered", "required"] = live("offered", description="STARTTLS for clients")
-    max_connections: Count = live(200, description="maximum number of simultaneous connections")
+    max_connections: Count = live(200, label="Connections", description="maximum number of simultaneous connections")
     max_connections_per_address: Count = live(
         50,
+        label="Connections of one address",
         description="maximum number from one address (an IPv6 /64) that is neither in `xclientHosts` nor this machine",
     )
     reserved_connections: Count = live(
-        40, description="connections, of `maxConnections`, that only hosts in `xclientHosts` and this machine can use"
+        40,
+        label="Connections for own hosts",
+        description="connections, of `maxConnections`, that only hosts in `xclientHosts` and this machine can use",
     )
     max_message_size: MessageBytes = live(
-        MAX_MESSAGE, description="maximum size of a message in bytes; larger ones are refused with 552"
+        MAX_MESSAGE, label="Largest message", description="maximum size of a message; larger ones are refused with 552"
     )
     max_recipients: UpToThousand = live(
-        1_000, description="maximum number of recipients of a message; further ones are answered with 452"
+        1_000,
+        label="Recipients of a message",
+        description="maximum number of recipients of a message; further ones are answered with 452",
     )
     max_hops: Hops = live(
         100, description="maximum number of Received fields of a message; with more it counts as going in circles"
     )
-    command_timeout: ClientTimeout = live(300_000, description="milliseconds that a client may take for a command")
+    command_timeout: ClientTimeout = live(
+        300_000, label="Time for a command", description="milliseconds that a client may take for a command"
+    )
     data_timeout: ClientTimeout = live(
-        180_000, description="milliseconds that a client may take for the next piece of a message"
+        180_000,
+        label="Time for a piece of a message",
+        description="milliseconds that a client may take for the next piece of a message",
     )
     message_timeout: MessageTimeout = live(
-        3_600_000, description="milliseconds that a message may take from DATA to its end, however large it is"
+        3_600_000,
+        label="Time for a whole message",
+        description="milliseconds that a message may take from DATA to its end, however large it is",
     )
     hostname: Host | None = live(
         None,
@@ -307,7 +319,7 @@ class ScanSourcesSettings(Section):
     rest_api: RestApiSettings | None = group(
         None, description="HTTPS source for abby; also written `restApi {}`; off if not set"
     )
-    smtp: SmtpSettings | None = group(None, description="SMTP source; off if not set")
+    smtp: SmtpSettings | None = group(None, description="SMTP source; off if not set", form=FormGroup.SMTP_PORT)
     milter: MilterSettings | None = group(None, description="milter source; off if not set")
     spamd: SpamdSettings | None = group(None, description="source in the protocol of spamd; off if not set")
     rspamd: RspamdSettings | None = group(None, description="source in the protocols of rspamd; off if not set")

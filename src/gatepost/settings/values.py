@@ -10,6 +10,10 @@ such keys decide anew); any other key holds after a restart, one that says nothi
 machine alone and is not part of a published version; a local group stands for all keys below it, as one with `restart`
 does. The reference page, the notes of `gatepost config check`, reloads and published versions all follow from these
 marks.
+
+Pages of the web interface are generated from the same definitions. A key with a `label` can be changed there, in the
+`form` that the key names, or else the section that it stands in. Its control follows from its type, and its help is its
+`description`, which the reference page has as well.
 """
 
 import hashlib
@@ -18,6 +22,8 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from inspect import get_annotations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -423,33 +429,90 @@ class Section(BaseModel):
 
 S = TypeVar("S", bound=Section)
 
-_LIVE, _RESTART, _LOCAL = "live", "restart", "local"
+
+class FormGroup(Enum):
+    """Settings that stand together on a page of the web interface: the page, a title, and a sentence on them. Pages
+    show groups in this order."""
+
+    KEEPING_MAIL = (
+        "settings",
+        "Keeping mail",
+        "How long results and held messages stay, and how much room they may take.",
+    )
+    SIGNING_IN = "settings", "Signing in", "Who may sign in to these pages, and with what."
+    DIGESTS = "settings", "Digests", "The daily mail to recipients. Each tenant switches it on under Digests."
+    LEARNING = "settings", "Learning", "What reports of people and delivered mail teach."
+    ANALYSIS = "settings", "Analysis", "How long things may take, and what is logged."
+    ROUTES = "routes", "Routes", "Where delivered mail goes; routes by domain go before those by tenant."
+    OTHER_MAIL = "routes", "All other mail", "Where mail goes that no route is for."
+    RECIPIENTS = "recipients", "Rules", "Recipients that do not exist are refused before their mail is taken."
+    THROTTLING = "limits", "Throttling", "How many messages are in processing at once, and when new ones wait."
+    SMTP_PORT = "limits", "SMTP port", "Limits on connections and messages of SMTP clients."
+
+    def __init__(self, page: str, title: str, about: str) -> None:
+        self.page, self.title, self.about = page, title, about
 
 
-def live(default: Any = ..., *, description: str, local: bool = False, **more: Any) -> Any:
+_LIVE, _RESTART, _LOCAL, _FORM = "live", "restart", "local", "form"
+
+
+def live(default: Any = ..., *, description: str, **more: Any) -> Any:
     """A key that a running service takes over when it reads its files again."""
-    return _define(default, description, {_LIVE: True, _LOCAL: local}, more)
+    return _define(default, description, {_LIVE: True}, **more)
 
 
-def at_start(default: Any = ..., *, description: str, local: bool = False, **more: Any) -> Any:
+def at_start(default: Any = ..., *, description: str, **more: Any) -> Any:
     """A key that holds after a restart: of ports that are bound, processes that are forked and counts that are shared
     at the start; and the keys of which the interface says that they need a restart."""
-    return _define(default, description, {_RESTART: True, _LOCAL: local}, more)
+    return _define(default, description, {_RESTART: True}, **more)
 
 
-def group(default: Any = ..., *, description: str, local: bool = False, restart: bool = False) -> Any:
+def group(default: Any = ..., *, description: str, restart: bool = False, **more: Any) -> Any:
     """A section inside of a section. Its keys say of themselves when they hold, unless all of them need a restart."""
-    return _define(default, description, {_RESTART: restart, _LOCAL: local}, {})
+    return _define(default, description, {_RESTART: restart}, **more)
 
 
-def _define(default: Any, description: str, marks: dict[str, Any], more: dict[str, Any]) -> Any:
-    if "default_factory" in more:
-        return Field(description=description, json_schema_extra=marks, **more)
-    return Field(default, description=description, json_schema_extra=marks, **more)
+def _define(
+    default: Any,
+    description: str,
+    marks: dict[str, Any],
+    *,
+    local: bool = False,
+    label: str | None = None,
+    form: FormGroup | None = None,
+    **more: Any,
+) -> Any:
+    if "default_factory" not in more:
+        more["default"] = default
+    marks |= {_LOCAL: local, _FORM: form}
+    return Field(title=label, description=description, json_schema_extra=marks, **more)
 
 
-def _has(field: FieldInfo, mark: str) -> bool:
-    return isinstance(field.json_schema_extra, dict) and bool(field.json_schema_extra.get(mark))
+def _mark(field: FieldInfo, mark: str) -> Any:
+    return field.json_schema_extra.get(mark) if isinstance(field.json_schema_extra, dict) else None
+
+
+def list_labelled(section: type["Section"]) -> list[FieldInfo]:
+    """Return the keys of a section that a page changes, its own before those that it inherits."""
+    own = get_annotations(section)
+    fields = sorted(section.model_fields.items(), key=lambda each: each[0] not in own)
+    return [field for _, field in fields if field.title]
+
+
+def list_form_keys(
+    section: type["Section"], stated: object = None, above: str = "", form: FormGroup | None = None
+) -> Iterator[tuple[str, FieldInfo, FormGroup]]:
+    """Yield each key that a page changes, with its form. `stated` is the document: a section that is off there has no
+    keys."""
+    document = stated if isinstance(stated, dict) else {}
+    for field in list_labelled(section):
+        if found := _mark(field, _FORM) or form:
+            yield f"{above}{field.alias}", field, found
+    for field in section.model_fields.values():
+        inner, is_list = find_section(field.annotation)
+        below = document.get(field.alias)
+        if inner and not is_list and (field.default is not None or isinstance(below, dict)):
+            yield from list_form_keys(inner, below, f"{above}{field.alias}.", _mark(field, _FORM))
 
 
 def find_section(annotation: Any) -> tuple[type[Section] | None, bool]:
@@ -466,15 +529,15 @@ def find_section(annotation: Any) -> tuple[type[Section] | None, bool]:
 def needs_restart(model: type[Section], key: str) -> bool:
     """Whether a change of a key, such as `listen.port`, holds only after a restart of the service."""
     fields = list(_follow(model, key))
-    if any(_has(field, _RESTART) for field in fields):
+    if any(_mark(field, _RESTART) for field in fields):
         return True
     section, is_list = find_section(fields[-1].annotation) if fields else (model, False)
-    return (section is None or is_list) and not _has(fields[-1], _LIVE)
+    return (section is None or is_list) and not _mark(fields[-1], _LIVE)
 
 
 def is_local(model: type[Section], key: str) -> bool:
     """Whether a key holds for one machine alone and is not part of a published version."""
-    return any(_has(field, _LOCAL) for field in _follow(model, key))
+    return any(_mark(field, _LOCAL) for field in _follow(model, key))
 
 
 def _follow(model: type[Section], key: str) -> Iterator[FieldInfo]:
@@ -520,7 +583,7 @@ def _has_restart_keys(section: type[Section]) -> bool:
     for field in section.model_fields.values():
         inner, is_list = find_section(field.annotation)
         is_key = inner is None or is_list
-        if _has(field, _RESTART) or (is_key and not _has(field, _LIVE)) or (inner and _has_restart_keys(inner)):
+        if _mark(field, _RESTART) or (is_key and not _mark(field, _LIVE)) or (inner and _has_restart_keys(inner)):
             return True
     return False
 

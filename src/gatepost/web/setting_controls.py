@@ -1,9 +1,10 @@
-"""Controls of settings, made from their schema: what a page shows for a key, and what its form sends back.
+"""Controls of settings, generated from the models of the files: what a page shows for a key, and what its form sends
+back.
 
-The shape of a key is read from its type: a switch, one or several of some words, a number, a size or a time with its
-unit, a line of text, several lines, tenants, next hops. A section that is off unless it is set is a switch with the
-controls of its keys below. What a form sends becomes the value that a file would have; what cannot be one stays the
-text that was typed, so that the page shows it again beside what is wrong with it.
+The shape of a key follows from its type: a switch, one or several of some words, a number, a size or a time with its
+unit, a line of text, several lines, tenants, or the sections of a list. What a form sends becomes the value that a file
+would have; what cannot be one stays the text that was typed, so that the page shows it again beside what is wrong with
+it.
 
 A value that is the default is not set: "reset" and typing the default are the same.
 """
@@ -18,10 +19,8 @@ import msgspec
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from gatepost.settings.delivery import MAX_HOPS, list_hops
 from gatepost.settings.faults import Fault
-from gatepost.settings.in_force import SECRET_KEYS
-from gatepost.settings.values import Section, Written, find_section
+from gatepost.settings.values import Section, Written, find_section, list_labelled
 from gatepost.web.forms import Form
 
 MAX_LINE, MAX_LINES = 500, 100_000
@@ -29,7 +28,7 @@ MAX_LINE, MAX_LINES = 500, 100_000
 MAX_BOXES = 60
 
 ControlKind: TypeAlias = Literal[
-    "switch", "choice", "several", "number", "text", "lines", "tenants", "hops", "section", "locked"
+    "switch", "choice", "several", "number", "text", "lines", "tenants", "items", "item", "locked"
 ]
 Choices: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -44,85 +43,66 @@ _UNITS: Mapping[str, tuple[tuple[str, int], ...]] = {
 }
 _NUMBER = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,6})?")
 _THOUSANDS = re.compile(r"(?<=[0-9])[,_ ](?=[0-9]{3}(?:[^0-9]|\Z))")
-_HOP = re.compile(r"(smtp|lmtp)://(\[[^\]]*\]|[^:\[]*)(?::(.*))?")
+_WEIGHT = re.compile(r"(.*\S)\s+([0-9]{1,9})")
 _LEADING_UNIT = re.compile(r"\A(?:milliseconds|minutes|hours|days)\b")
-# Words that need another one beside them.
-_MEANINGS = {
-    "opportunistic": "opportunistic: where the server offers it",
-    "required": "required: never without, any certificate",
-    "verified": "verified: never without, the certificate is checked",
-    "defer": "defer: answer 451, the sender tries again",
-    "accept": "accept: the next hop decides",
-}
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What the values of a key look like; `least` and `most` are the bounds of a number."""
+    """What the values of a key look like. `least` and `most` are the bounds of a number; of lines, one alone may be a
+    plain text, and each may have a weight behind it."""
 
     kind: ControlKind
     choices: tuple[str, ...] = ()
     units: tuple[tuple[str, int], ...] = ()
     least: int | None = None
     most: int | None = None
+    may_be_text: bool = False
+    has_weights: bool = False
     section: type[Section] | None = None
 
 
 def find_shape(field: FieldInfo) -> Shape:
     """Return the shape of a key."""
-    types, marks = _take_apart(field.annotation)
-    marks += [field]
+    if section := find_section(field.annotation)[0]:
+        return Shape("items", section=section)
+    forms = {get_origin(each) or each: (each, marks) for each, marks in _list_forms(field.annotation, field.metadata)}
+    is_list = list in forms
+    kind, marks = next(_list_forms(get_args(forms[list][0])[0]) if is_list else iter(forms.values()))
+    words = get_args(kind) if get_origin(kind) is Literal else ()
     written = next((each.kind for each in marks if isinstance(each, Written)), "")
-    section, is_list = find_section(field.annotation)
-    if section is not None and not is_list:
-        return Shape("section", section=section)
-    if written == "next hop":
-        return Shape("hops")
-    if any(each is list for each in types):
-        words = _words(types)
-        return Shape("several" if words else "tenants" if written == "tenant" else "lines", words)
-    if bool in types:
-        return Shape("switch")
-    if words := _words(types):
+    if is_list:
+        return Shape(
+            "several" if words else "tenants" if written == "tenant" else "lines",
+            words,
+            may_be_text=str in forms,
+            has_weights=dict in forms,
+        )
+    if words:
         return Shape("choice", words)
-    if int in types:
-        bounds = [each for mark in marks for each in (mark.metadata if isinstance(mark, FieldInfo) else [mark])]
-        least = next((each.ge for each in bounds if hasattr(each, "ge")), None)
-        most = next((each.le for each in bounds if hasattr(each, "le")), None)
-        found = next((each.kind for each in bounds if isinstance(each, Written)), written)
-        return Shape("number", units=_UNITS.get(found, ()), least=least, most=most)
-    return Shape("text")
+    if kind is int:
+        least = next((each.ge for each in marks if hasattr(each, "ge")), None)
+        most = next((each.le for each in marks if hasattr(each, "le")), None)
+        return Shape("number", units=_UNITS.get(written, ()), least=least, most=most)
+    return Shape("switch" if kind is bool else "text")
 
 
-def _take_apart(annotation: Any) -> tuple[list[Any], list[Any]]:
-    """Return the plain types inside an annotation, and the marks on them."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        inner, *marks = get_args(annotation)
-        types, more = _take_apart(inner)
-        return types, [*marks, *more]
-    if origin in (Union, UnionType, list):
-        found = [_take_apart(each) for each in get_args(annotation) if each is not NoneType]
-        types = [list] if origin is list else []
-        return [*types, *(each for some, _ in found for each in some)], [mark for _, more in found for mark in more]
-    return [annotation], []
-
-
-def _words(types: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(word for each in types if get_origin(each) is Literal for word in get_args(each))
-
-
-class Hop(msgspec.Struct, frozen=True):
-    """A row of the control of next hops."""
-
-    protocol: str = "smtp"
-    host: str = ""
-    port: str = ""
-    share: str = ""
+def _list_forms(annotation: Any, marks: Sequence[Any] = ()) -> Iterator[tuple[Any, Sequence[Any]]]:
+    """Yield each type that a value may have, with the marks on it."""
+    if get_origin(annotation) is Annotated:
+        inner, *more = get_args(annotation)
+        flat = [each for mark in more for each in (mark.metadata if isinstance(mark, FieldInfo) else [mark])]
+        yield from _list_forms(inner, [*marks, *flat])
+    elif get_origin(annotation) in (Union, UnionType):
+        for each in get_args(annotation):
+            if each is not NoneType:
+                yield from _list_forms(each, marks)
+    else:
+        yield annotation, marks
 
 
 class Control(msgspec.Struct, frozen=True):
     """What a page shows for one key. `name` is that of its field in the form, `text` what is in it, `chosen` what is
-    ticked; `default` and `running` are values in words. `inner` are the controls of a section."""
+    ticked; `default` and `running` are values in words. `inner` are the sections of a list, or the keys of one."""
 
     name: str
     key: str
@@ -133,8 +113,6 @@ class Control(msgspec.Struct, frozen=True):
     unit: str = ""
     chosen: tuple[str, ...] = ()
     choices: Choices = ()
-    hops: tuple[Hop, ...] = ()
-    is_on: bool = False
     default: str = ""
     running: str = ""
     is_default: bool = True
@@ -153,141 +131,116 @@ class Control(msgspec.Struct, frozen=True):
 
 
 class Describing(msgspec.Struct, frozen=True):
-    """What all controls of a page need: what is wrong with the draft, the labels of keys, help for those whose
-    description is about how files write them, and the names of tenants."""
+    """What all controls of a page need: what is wrong with the draft, and the names of tenants."""
 
     faults: Sequence[Fault] = ()
-    labels: Mapping[str, str] = {}
-    helps: Mapping[str, str] = {}
     tenants: Mapping[str, str] = {}
-
-    def label(self, key: str) -> str:
-        """Return the label of a key: that of the whole key, or of its last part."""
-        last = key.rpartition(".")[2]
-        return self.labels.get(key) or self.labels.get(last) or _split_words(last)
-
-
-def _split_words(name: str) -> str:
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
-    return words[:1].upper() + words[1:]
-
-
-def _write_help(field: FieldInfo, shape: Shape) -> str:
-    """Return the description of a key. Where a unit is chosen, it is not named."""
-    text = (field.description or "").replace("`", "")
-    return _LEADING_UNIT.sub("time", text) if shape.units else text
 
 
 def default_of(field: FieldInfo) -> Any:
     """Return the default of a key as files have it; None where there is none."""
     default = field.get_default(call_default_factory=True, validated_data={})
-    return None if default is PydanticUndefined or isinstance(default, Section) else default
+    return None if default is PydanticUndefined else default
 
 
 def build_control(
-    file: str, key: str, field: FieldInfo, running: Any, wanted: Any, said: Describing, *, at: str = ""
+    file: str, key: str, field: FieldInfo, running: Any, beside: Mapping[str, Any], wanted: Any, said: Describing
 ) -> Control:
-    """Return the control of a key. `running` and `wanted` are values as a file has them, None where it is not set; `at`
-    is the key as faults name it, where that is another one."""
-    shape, name = find_shape(field), f"{file} {key}"
-    default = default_of(field)
+    """Return the control of a key. `running` and `wanted` are values as a file has them, None where it is not set;
+    `beside` is the section that it stands in: where that has credentials, what decides where these go is locked."""
+    shape, default = find_shape(field), default_of(field)
     shown = default if wanted is None else wanted
-    at = at or key
-    faults = tuple(_explain(each, shape, wanted, default) for each in said.faults if is_about(each, file, at))
+    described = (field.description or "").replace("`", "")
     control = Control(
-        name,
+        f"{file} {key}",
         key,
-        said.label(key),
-        said.helps.get(key.rpartition(".")[2]) or _write_help(field, shape),
+        field.title or key,
+        _LEADING_UNIT.sub("time", described) if shape.units else described,
         shape,
         default=describe_value(shape, default, said.tenants),
         running=describe_value(shape, default if running is None else running, said.tenants),
-        is_default=_same(shape, shown, default),
-        is_changed=not _same(shape, running if running is not None else default, shown),
-        faults=faults if shape.kind != "section" else (),
+        is_default=is_same(shape, shown, default),
+        is_changed=not is_same(shape, running if running is not None else default, shown),
     )
-    return msgspec.structs.replace(control, **_show(file, key, shape, shown, said, at))
+    if is_locked(beside, str(field.alias)):
+        text = describe_value(shape, shown)
+        return msgspec.structs.replace(control, shape=Shape("locked"), text=text, is_changed=False)
+    if shape.section:
+        faults = tuple(each.sentence for each in said.faults if each.file.endswith(file) and each.key == key)
+        before = running if isinstance(running, list) else []
+        inner = tuple(_build_items(control, file, before, shown, said))
+        return msgspec.structs.replace(control, faults=faults, inner=inner)
+    faults = tuple(_explain(each, shape, wanted, default) for each in said.faults if is_about(each, file, key))
+    return msgspec.structs.replace(control, faults=faults, **_show(shape, shown, said))
 
 
-def _show(file: str, key: str, shape: Shape, value: Any, said: Describing, at: str) -> dict[str, Any]:
+def _show(shape: Shape, value: Any, said: Describing) -> dict[str, Any]:
     """Return what the fields of a control show."""
+    lines = _write_lines(value)
     match shape.kind:
         case "switch":
-            return {"is_on": value is True}
+            return {"chosen": ("true",) if value is True else (), "choices": (("true", "on"),)}
         case "choice":
-            return {
-                "chosen": (str(value),),
-                "choices": tuple((each, _MEANINGS.get(each, each)) for each in shape.choices),
-            }
+            return {"chosen": (str(value),), "choices": tuple((each, each) for each in shape.choices)}
         case "several":
-            chosen = tuple(map(str, value)) if isinstance(value, list) else ()
-            return {"chosen": chosen, "choices": tuple((each, f"{each}s") for each in shape.choices)}
+            return {"chosen": lines, "choices": tuple((each, f"{each}s") for each in shape.choices)}
         case "tenants":
-            stated = tuple(map(str, value)) if isinstance(value, list) else ()
-            named = {**said.tenants, **{uid: uid for uid in stated if uid not in said.tenants}}
+            named = {**said.tenants, **{uid: uid for uid in lines if uid not in said.tenants}}
             boxes = tuple(named.items()) if len(named) <= MAX_BOXES else ()
-            return {"chosen": stated, "choices": boxes, "text": "\n".join(stated)}
+            return {"chosen": lines, "choices": boxes, "text": "\n".join(lines)}
         case "number":
             number, unit = _split_number(shape, value)
             return {"text": number, "unit": unit, "choices": _offer_units(shape, unit)}
-        case "lines":
-            return {"text": "\n".join(map(str, value)) if isinstance(value, list) else str(value or "")}
-        case "hops":
-            return {"hops": (*_split_hops(value), Hop())}
-        case "section":
-            section: dict[str, Any] = value if isinstance(value, dict) else {}
-            inner = list_section(file, key, shape.section, section, section, said, at)
-            return {"is_on": value is not None, "inner": tuple(inner)}
-    return {"text": "" if value is None else str(value)}
+    return {"text": "\n".join(lines)}
 
 
-def list_section(
-    file: str,
-    key: str,
-    section: type[Section] | None,
-    running: Mapping[str, Any],
-    wanted: Mapping[str, Any],
-    said: Describing,
-    at: str,
-) -> Iterator[Control]:
-    """Yield the controls of the keys of a section that pages may change; where it has credentials, what decides where
-    these go is locked."""
-    for field in section.model_fields.values() if section else ():
-        name = str(field.alias)
-        if not may_edit(field, name):
-            continue
-        inner = build_control(
-            file, f"{key}.{name}", field, running.get(name), wanted.get(name), said, at=f"{at}.{name}"
+def _build_items(above: Control, file: str, before: list[Any], items: Any, said: Describing) -> Iterator[Control]:
+    """Yield a control for each section of a list, and one for another."""
+    sections = [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
+    assert above.shape.section
+    fields = list_labelled(above.shape.section)
+    for index, item in enumerate([*sections, {}]):
+        key, running = f"{above.key}[{index}]", before[index] if index < len(before) else {}
+        inner = tuple(
+            build_control(
+                file, f"{key}.{each.alias}", each, running.get(each.alias), item, item.get(str(each.alias)), said
+            )
+            for each in fields
         )
-        if is_locked(wanted, name):
-            inner = msgspec.structs.replace(inner, shape=Shape("locked"), text=_write_value(wanted.get(name)))
-        yield inner
+        wrong = [each for each in said.faults if is_about(each, file, key)]
+        stated = (describe_value(find_shape(each), item.get(str(each.alias)), said.tenants) for each in fields)
+        yield Control(
+            f"{file} {key}",
+            key,
+            f"{above.label} {index + 1}",
+            "",
+            Shape("item"),
+            text="; ".join(each for each in stated if each not in ("none", "off")),
+            is_default=not item,
+            is_changed=bool(item) and item not in before,
+            faults=tuple(
+                each.sentence for each in wrong if not any(is_about(each, file, control.key) for control in inner)
+            ),
+            inner=inner,
+        )
 
 
-# Keys that hold credentials, and those that decide who gets to read them.
-_CREDENTIALS = frozenset({"auth", "user", "password"})
-_DESTINATION = frozenset({"nextHop", "tls", "servers", "startTls", "verify"})
-
-
-def may_edit(field: FieldInfo, name: str) -> bool:
-    """May pages change a key of a section? Not a secret, and not what holds for one machine, such as a path."""
-    marks = field.json_schema_extra
-    is_local = isinstance(marks, dict) and bool(marks.get("local"))
-    return not is_local and name not in SECRET_KEYS and name not in _CREDENTIALS
+# The key of a section that holds credentials, and those that decide who gets to read them.
+_CREDENTIALS = "auth"
+_DESTINATION = frozenset({"nextHop", "tls"})
 
 
 def is_locked(section: Mapping[str, Any], name: str) -> bool:
     """Does a key decide who gets the credentials of its section? Whoever could change it could read them."""
-    return name in _DESTINATION and not _CREDENTIALS.isdisjoint(section)
+    return name in _DESTINATION and _CREDENTIALS in section
 
 
 def list_credentials(value: Any) -> Iterator[str]:
     """Yield, for each section with credentials, these and where they go, as a text that can be compared."""
     if isinstance(value, dict):
-        if not _CREDENTIALS.isdisjoint(value):
-            yield json.dumps(
-                {key: each for key, each in value.items() if key in _CREDENTIALS | _DESTINATION}, sort_keys=True
-            )
+        if _CREDENTIALS in value:
+            going = {key: each for key, each in value.items() if key == _CREDENTIALS or key in _DESTINATION}
+            yield json.dumps(going, sort_keys=True)
         for inner in value.values():
             yield from list_credentials(inner)
     elif isinstance(value, list):
@@ -313,39 +266,29 @@ def _explain(fault: Fault, shape: Shape, value: Any, default: Any) -> str:
     return fault.sentence
 
 
-def _same(shape: Shape, first: Any, second: Any) -> bool:
-    if shape.kind == "hops" and first is not None and second is not None:
-        return _hop_texts(first) == _hop_texts(second)
+def is_same(shape: Shape, first: Any, second: Any) -> bool:
+    """Do two values say the same?"""
+    if shape.kind == "lines":
+        return _write_lines(first) == _write_lines(second)
     return bool(first == second)
 
 
-def _hop_texts(value: Any) -> object:
-    return list_hops(value) if isinstance(value, str | list | dict) else value
+def _write_lines(value: Any) -> tuple[str, ...]:
+    """Return what stands in the lines of a control for a list, a map to weights, or one value."""
+    if isinstance(value, dict):
+        return tuple(f"{key} {weight}" for key, weight in value.items())
+    return tuple(map(str, value)) if isinstance(value, list) else () if value is None else (str(value),)
 
 
 def describe_value(shape: Shape, value: Any, tenants: Mapping[str, str] | None = None) -> str:
     """Return a value in words."""
-    if value is None:
-        return "off" if shape.kind == "section" else "none"
     if shape.kind == "switch":
         return "on" if value is True else "off"
     if shape.kind == "number" and isinstance(value, int):
         number, unit = _split_number(shape, value)
         unit = unit[:-1] if number == "1" and unit.endswith("s") and unit != "bytes" else unit
         return f"{number} {unit}".strip()
-    if shape.kind == "section":
-        return "on"
-    if shape.kind == "hops" and isinstance(value, str | list | dict):
-        hops, weights = list_hops(value)
-        return ", ".join(f"{hop} ({weights[index]})" if weights else hop for index, hop in enumerate(hops))
-    if isinstance(value, list):
-        return ", ".join((tenants or {}).get(str(each), str(each)) for each in value) or "none"
-    return str(value)
-
-
-def _write_value(value: Any) -> str:
-    kind: ControlKind = "hops" if isinstance(value, dict) else "switch" if isinstance(value, bool) else "text"
-    return value if isinstance(value, str) else describe_value(Shape(kind), value)
+    return ", ".join((tenants or {}).get(each, each) for each in _write_lines(value)) or "none"
 
 
 def _split_number(shape: Shape, value: Any) -> tuple[str, str]:
@@ -373,50 +316,34 @@ def _offer_units(shape: Shape, used: str) -> Choices:
     return tuple((unit, unit) for unit in fitting if unit == used or unit != "bytes")
 
 
-def _split_hops(value: Any) -> Iterator[Hop]:
-    if not isinstance(value, str | list | dict):
-        return
-    hops, weights = list_hops(value)
-    for index, text in enumerate(hops):
-        share = str(weights[index]) if weights else ""
-        if found := _HOP.fullmatch(str(text)):
-            yield Hop(found[1], found[2], found[3] or "", share)
-        else:
-            yield Hop("lmtp", str(text).removeprefix("lmtp:"), "", share)
-
-
 def read_value(shape: Shape, form: Form, name: str, before: Any, default: Any) -> Any:
-    """Return the value that a form has for a key, None where that is the default; `before` is the value that a section
-    had, whose other keys stay."""
+    """Return the value that a form has for a key, None where that is the default; `before` is the value that the page
+    was shown with, of which stays what it did not show."""
     value = _READERS[shape.kind](shape, form, name, before)
     if value is None and shape.kind == "text" and isinstance(default, str):
         value = ""  # where the default is a text, an empty field says something else
-    return None if _same(shape, value, default) else value
+    if is_same(shape, value, default):
+        return None
+    return before if is_same(shape, value, before) else value
 
 
 def _read_switch(_shape: Shape, form: Form, name: str, _before: Any) -> Any:
-    return form.raw_text(name) in ("true", "1", "on")
+    return form.raw_text(name) == "true"
 
 
 def _read_text(_shape: Shape, form: Form, name: str, _before: Any) -> Any:
     return form.text(name, MAX_LINE) or None
 
 
-def _read_several(_shape: Shape, form: Form, name: str, _before: Any) -> Any:
-    return [each[:MAX_LINE] for each in form.all(name) if each]
-
-
-def _read_tenants(_shape: Shape, form: Form, name: str, _before: Any) -> Any:
-    return [line for each in form.all(name) for line in _read_lines_of(each)]
-
-
-def _read_lines(_shape: Shape, form: Form, name: str, _before: Any) -> Any:
-    return _read_lines_of(form.raw_text(name))
-
-
-def _read_lines_of(text: str) -> list[str]:
-    lines = (line.strip()[:MAX_LINE] for line in re.split(r"[\r\n,]+", text[:MAX_LINES]))
-    return [line for line in lines if line]
+def _read_lines(shape: Shape, form: Form, name: str, _before: Any) -> Any:
+    texts = (line for each in form.all(name) for line in re.split(r"[\r\n,]+", each[:MAX_LINES]))
+    lines = [line.strip()[:MAX_LINE] for line in texts if line.strip()]
+    weighed = [_WEIGHT.fullmatch(line) for line in lines] if shape.has_weights else []
+    if any(weighed):
+        return {
+            each[1] if each else line: int(each[2]) if each else 1 for line, each in zip(lines, weighed, strict=True)
+        }
+    return lines[0] if shape.may_be_text and len(lines) == 1 else lines
 
 
 def _read_number(shape: Shape, form: Form, name: str, _before: Any) -> Any:
@@ -435,55 +362,38 @@ def _read_number(shape: Shape, form: Form, name: str, _before: Any) -> Any:
     return value // scale if value % scale == 0 else f"{text} {unit}".strip()
 
 
-def _read_hops(_shape: Shape, form: Form, name: str, _before: Any) -> Any:
-    columns = [form.all(f"{name} {each}") for each in ("protocol", "host", "port", "share")]
-    hops: dict[str, Any] = {}
-    rows = zip(*columns, strict=False)
-    for protocol, host, port, share in ([each.strip()[:MAX_LINE] for each in row] for row in rows):
-        if len(hops) > MAX_HOPS or not host:
-            continue
-        if host.startswith(("/", "lmtp:/")) or "://" in host:
-            text = f"lmtp:{host}" if host.startswith("/") else host
-        else:
-            bare = f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
-            text = f"{'lmtp' if protocol == 'lmtp' else 'smtp'}://{bare}{f':{port}' if port else ''}"
-        hops[text] = int(share) if share.isascii() and share.isdigit() and len(share) < 10 else share or None
-    if not hops:
-        return None
-    if any(hops.values()):
-        return {text: 1 if share is None else share for text, share in hops.items()}
-    return next(iter(hops)) if len(hops) == 1 else list(hops)
+def _read_items(shape: Shape, form: Form, name: str, before: Any) -> Any:
+    """Return the sections of a list: those that the page has shown as it sends them, another one where something is
+    stated in it, and all in the order that a button asks for."""
+    assert shape.section
+    known, shown = (before if isinstance(before, list) else []), form.all("shown")
+    items = []
+    for index, item in enumerate([*known, {}]):
+        at = f"{name}[{index}]"
+        stated = _read_section(shape.section, form, at, item) if at in shown else item
+        if stated and form.text("remove") != at:
+            items.insert(max(0, len(items) - 1) if form.text("up") == at else len(items), stated)
+    return items
 
 
-def _read_section(shape: Shape, form: Form, name: str, before: Any) -> Any:
-    """A section that is off is not set."""
-    if shape.section is None or not form.has(f"{name} on"):
-        return None
-    return read_section(shape.section, form, name, before if isinstance(before, dict) else {})
-
-
-def read_section(section: type[Section], form: Form, name: str, before: Mapping[str, Any]) -> dict[str, Any]:
+def _read_section(section: type[Section], form: Form, name: str, before: Mapping[str, Any]) -> dict[str, Any]:
     """Return a section as a form has it. Keys that pages do not change stay as they were."""
     stated = dict(before)
-    for field in section.model_fields.values():
+    for field in list_labelled(section):
         key = str(field.alias)
-        if may_edit(field, key) and not is_locked(stated, key):
-            value = read_value(find_shape(field), form, f"{name}.{key}", stated.get(key), default_of(field))
-            if value is None:
-                stated.pop(key, None)
-            else:
-                stated[key] = value
+        if not is_locked(stated, key):
+            value = read_value(find_shape(field), form, f"{name}.{key}", stated.pop(key, None), default_of(field))
+            stated |= {} if value is None else {key: value}
     return stated
 
 
 _READERS: Mapping[str, Callable[[Shape, Form, str, Any], Any]] = {
     "switch": _read_switch,
     "choice": _read_text,
-    "several": _read_several,
+    "several": _read_lines,
     "number": _read_number,
     "text": _read_text,
     "lines": _read_lines,
-    "tenants": _read_tenants,
-    "hops": _read_hops,
-    "section": _read_section,
+    "tenants": _read_lines,
+    "items": _read_items,
 }

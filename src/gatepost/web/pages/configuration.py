@@ -24,27 +24,17 @@ from gatepost.settings.faults import ConfigError, Fault
 from gatepost.store.publishing import ConfigDraft, DraftContent, Version, VersionContent, digest_content
 from gatepost.web.configuration import (
     DEPLOYMENT,
-    EDITABLE,
-    GROUPS,
-    HELPS,
-    ITEMS,
-    LABELS,
     MAX_POLICY,
     MAX_VALUE,
     Difference,
-    ItemList,
-    PageName,
     Publisher,
     apply_draft,
     build_policies,
     compare,
     count_changes,
-    find_field,
-    has_place,
     list_groups,
-    list_items,
     list_policies,
-    look_up,
+    list_settings,
     render_value,
 )
 from gatepost.web.context import WebContext
@@ -52,17 +42,7 @@ from gatepost.web.forms import Form, whole_number
 from gatepost.web.page_responses import redirect, with_status
 from gatepost.web.request import SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
-from gatepost.web.setting_controls import (
-    Describing,
-    default_of,
-    describe_value,
-    find_shape,
-    is_about,
-    is_locked,
-    list_section,
-    read_section,
-    read_value,
-)
+from gatepost.web.setting_controls import Describing, default_of, find_shape, is_about, is_locked, is_same, read_value
 
 MAX_MESSAGES = 1_000
 MAX_FLIPS_SHOWN = 200
@@ -71,22 +51,21 @@ VERSIONS = 50
 MAX_REASON = 200
 NOT_HERE = Failure(NOT_FOUND, "this process has no configuration files, so it cannot publish")
 NO_VERSION = Failure(NOT_FOUND, "there is no such version")
-NO_ITEM = Failure(NOT_FOUND, "there is no such entry in the draft; it may have been removed")
 NO_REASON = "say in a few words why; the history shows it"
-# The pages of the configuration, as their links name them.
+# The pages of settings, as their links name them.
+SETTINGS: Mapping[str, tuple[str, str]] = {
+    "settings": ("/configuration", "Settings"),
+    "routes": ("/configuration/routes", "Routes"),
+    "recipients": ("/configuration/recipients", "Recipients"),
+    "limits": ("/configuration/limits", "Limits"),
+}
+POLICIES = "/configuration/policies"
 TABS = (
-    ("/configuration", "Settings"),
-    ("/configuration/routes", "Routes"),
-    ("/configuration/recipients", "Recipients"),
-    ("/configuration/flow", "Flow control"),
-    ("/configuration/policies", "Policy texts"),
+    *SETTINGS.values(),
+    (POLICIES, "Policy texts"),
     ("/configuration/draft", "Draft"),
     ("/configuration/versions", "Versions"),
 )
-_PATHS: Mapping[str, str] = {
-    "settings": "/configuration",
-    **{name: f"/configuration/{name}" for name in ("routes", "recipients", "flow", "policies")},
-}
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -166,36 +145,24 @@ async def put_draft(context: WebContext, request: SignedInRequest, state: DraftS
     return "draft-saved" if saved else "draft-changed"
 
 
-def _replace_settings(state: DraftState, values: Mapping[str, Any]) -> DraftContent:
-    """Return the draft with these values, by file and key, None for the default; what is as it runs is no change."""
-    settings = dict(state.typed.settings)
-    for name, value in values.items():
-        file, _, key = name.partition(" ")
-        default = default_of(find_field(file, key))
-        before = look_up(state.running.content.documents[file], key)
-        if (default if value is None else value) == (default if before is None else before):
+def _read_settings(state: DraftState, form: Form, page: str) -> dict[str, str]:
+    """Return the settings of a draft with those that the form of a page has. What the page did not show stays, and what
+    is as it runs is no change."""
+    settings, shown, running = dict(state.typed.settings), form.all("shown"), state.running.content
+    for name, each in list_settings(running).items():
+        beside = each.find_section(state.content)
+        is_shown = each.form.page == page and (name in form.fields or name in shown)
+        if not is_shown or is_locked(beside, str(each.field.alias)):
+            continue
+        shape, default, before = find_shape(each.field), default_of(each.field), each.find_value(running)
+        value = read_value(shape, form, name, each.find_value(state.content), default)
+        if form.text("reset") == name:
+            value = None
+        if is_same(shape, default if value is None else value, default if before is None else before):
             settings.pop(name, None)
         else:
             settings[name] = ("" if value is None else render_value(value))[:MAX_VALUE]
-    return DraftContent(settings, state.typed.policies)
-
-
-def _read_settings(state: DraftState, form: Form, page: str) -> dict[str, Any]:
-    """Return the values that the form of a page has, by file and key. What the page did not show is not in it."""
-    values: dict[str, Any] = {}
-    shown = set(form.all("shown"))
-    for file, key, _ in (row for group in GROUPS if group.page == page for row in group.keys):
-        name = f"{file} {key}"
-        if (name not in form.fields and name not in shown) or not has_place(state.running.content, file, key):
-            continue
-        document, (above, _, last) = state.content.documents[file], key.rpartition(".")
-        section = look_up(document, above) if above else None
-        if isinstance(section, dict) and is_locked(section, last):
-            continue
-        field = find_field(file, key)
-        value = read_value(find_shape(field), form, name, look_up(document, key), default_of(field))
-        values[name] = None if form.text("reset") == name else value
-    return values
+    return settings
 
 
 def _read_policies(state: DraftState, form: Form) -> dict[str, str]:
@@ -217,16 +184,15 @@ async def save_draft(context: WebContext, request: SignedInRequest, publisher: P
     notice, form = await _save(context, request, publisher), request.form
     if notice != "draft-changed" and form.has("then"):
         return redirect("/configuration/draft")
-    path = _PATHS.get(form.text("page", 20), "/configuration")
-    search = quote(form.text("q", 100))
+    page, search = form.text("page", 20), quote(form.text("q", 100))
+    path = POLICIES if page == "policies" else SETTINGS.get(page, SETTINGS["settings"])[0]
     return redirect(f"{path}?q={search}" if search else path, notice=notice)
 
 
 async def _save(context: WebContext, request: SignedInRequest, publisher: Publisher) -> str:
     state, form = await find_draft(context, publisher, checks=False), request.form
-    wanted = _replace_settings(state, _read_settings(state, form, form.text("page", 20) or "settings"))
-    wanted = DraftContent(wanted.settings, _read_policies(state, form))
-    return await put_draft(context, request, state, wanted)
+    settings = _read_settings(state, form, form.text("page", 20) or "settings")
+    return await put_draft(context, request, state, DraftContent(settings, _read_policies(state, form)))
 
 
 @for_publisher
@@ -318,11 +284,6 @@ async def roll_back(context: WebContext, request: SignedInRequest, found: tuple[
     return redirect("/configuration/versions", notice="rolled-back" if published else "draft-changed")
 
 
-async def _describe(context: WebContext, state: DraftState) -> Describing:
-    names = {tenant.uid: tenant.name for tenant in await context.store.tenants.all()}
-    return Describing(state.faults, LABELS, HELPS, names)
-
-
 async def _render(
     context: WebContext, request: SignedInRequest, template: str, state: DraftState, **values: Any
 ) -> Response:
@@ -343,7 +304,7 @@ async def _render(
     )
 
 
-def show_settings(page: PageName) -> Any:
+def show_settings(page: str) -> Any:
     """Return the page function of a page of settings."""
 
     async def show(context: WebContext, request: SignedInRequest, publisher: Publisher) -> PageResult:
@@ -356,147 +317,34 @@ async def _show_page(
     context: WebContext,
     request: SignedInRequest,
     publisher: Publisher,
-    page: PageName,
+    page: str,
     tried: Sequence[object] | None = None,
 ) -> Response:
     state = await find_draft(context, publisher)
-    said = await _describe(context, state)
-    search = request.query.text("q", 100)
-    groups = list_groups(page, state.running.content, state.typed, said, search)
-    items = ITEMS.get(page)
-    stray = [each for each in state.faults if not _has_control(each)]
+    names = {tenant.uid: tenant.name for tenant in await context.store.tenants.all()}
+    search, running = request.query.text("q", 100), state.running.content
+    settings = list_settings(running).values()
+    # Faults that stand beside no control.
+    stray = [each for each in state.faults if not any(is_about(each, one.file, one.key) for one in settings)]
     return await _render(
         context,
         request,
         "configuration.html",
         state,
         page=page,
-        path=_PATHS[page],
-        groups=groups,
-        items=items,
-        rows=_describe_items(items, state, said) if items else (),
+        path=SETTINGS[page][0],
+        title=SETTINGS[page][1],
+        groups=list_groups(page, running, state.typed, Describing(state.faults, names), search),
         search=search,
         stray=[*map(str, (*state.running.faults, *stray))][:50],
         tried=tried,
-        own_limits=len(look_up(state.content.documents.get("guard.yml", {}), "flowControl.tenants") or ()),
     )
-
-
-def _has_control(fault: Fault) -> bool:
-    """Does a page have a control beside which this fault stands?"""
-    return any(is_about(fault, file, key) for file, keys in EDITABLE.items() for key in keys)
-
-
-# What comes first in the form of a route or a rule: whom it is for, then what it does.
-_FIRST = ("domains", "tenants", "nextHop")
-
-
-class ItemRow(msgspec.Struct, frozen=True):
-    """A route or a rule in the table of its page."""
-
-    index: int
-    who: tuple[str, ...]
-    what: str
-    how: str
-    is_changed: bool
-    faults: tuple[str, ...]
-
-
-def _describe_items(items: ItemList, state: DraftState, said: Describing) -> list[ItemRow]:
-    before = list_items(items, state.running.content)
-    rows = []
-    for index, item in enumerate(list_items(items, state.content)):
-        fields = {str(field.alias): field for field in items.section.model_fields.values()}
-        who = [str(each) for each in item.get("domains") or ()]
-        who += [said.tenants.get(str(uid), str(uid)) for uid in item.get("tenants") or ()]
-        if items.page == "routes":
-            what = describe_value(find_shape(fields["nextHop"]), item.get("nextHop"))
-            how = f"TLS {item.get('tls', 'opportunistic')}{', with credentials' if item.get('auth') else ''}"
-        else:
-            names = {"recipientList": "the list known-recipients", "ldap": "LDAP", "callOut": "a mail server"}
-            what = ", ".join(name for key, name in names.items() if item.get(key) not in (None, False)) or "nothing"
-            how = "451 where no source answers" if item.get("onFailure") != "accept" else "accept where none answers"
-        at = f"{items.key}[{index}]"
-        faults = tuple(each.sentence for each in state.faults if is_about(each, items.file, at))
-        rows.append(ItemRow(index, tuple(who), what, how, item not in before, faults))
-    return rows
-
-
-def _find_items(page: str) -> Any:
-    items = ITEMS[page]
-
-    async def find(context: WebContext, request: SignedInRequest) -> tuple[ItemList, DraftState, int | None] | Failure:
-        publisher = context.installation.publisher
-        if publisher is None:
-            return NOT_HERE
-        state, part = await find_draft(context, publisher), request.path_part("item")
-        if part == "new":
-            return items, state, None
-        index = whole_number(part, -1)
-        return (items, state, index) if 0 <= index < len(list_items(items, state.content)) else NO_ITEM
-
-    return about(find)
-
-
-async def show_item(
-    context: WebContext, request: SignedInRequest, found: tuple[ItemList, DraftState, int | None]
-) -> PageResult:
-    """Show the form of one route or rule."""
-    items, state, index = found
-    said = await _describe(context, state)
-    known = list_items(items, state.content)
-    item = known[index] if index is not None else {}
-    at = f"{items.key}[{'new' if index is None else index}]"
-    controls = list(list_section(items.file, items.key, items.section, item, item, said, at))
-    order = {name: place for place, name in enumerate(_FIRST)}
-    controls.sort(key=lambda control: order.get(control.key.rpartition(".")[2], len(order)))
-    shown = [f"{at}.{control.key.rpartition('.')[2]}" for control in controls]
-    wrong = [each for each in state.faults if is_about(each, items.file, at)]
-    stray = [each.sentence for each in wrong if not any(is_about(each, items.file, key) for key in shown)]
-    return await _render(
-        context,
-        request,
-        "configuration-item.html",
-        state,
-        items=items,
-        path=_PATHS[items.page],
-        index=index,
-        count=len(known),
-        controls=controls,
-        stray=stray,
-        has_credentials=bool({"auth", "user"} & set(item)) or "user" in (item.get("ldap") or {}),
-    )
-
-
-async def change_item(
-    context: WebContext, request: SignedInRequest, found: tuple[ItemList, DraftState, int | None]
-) -> PageResult:
-    """Save a route or a rule into the draft, move it, or take it out."""
-    items, state, index = found
-    known, form, path = list_items(items, state.content), request.form, _PATHS[items.page]
-    do, name = form.text("do", 10) or "save", f"{items.file} {items.key}"
-    place = index
-    if do == "remove" and index is not None:
-        known.pop(index)
-    elif do in ("up", "down") and index is not None:
-        place = max(0, min(len(known) - 1, index + (1 if do == "down" else -1)))
-        known.insert(place, known.pop(index))
-    else:
-        stated = read_section(items.section, form, name, known[index] if index is not None else {})
-        if index is None:
-            place = len(known)
-            known.append(stated)
-        else:
-            known[index] = stated
-    notice = await put_draft(context, request, state, _replace_settings(state, {name: known or None}))
-    stays = do == "save" and form.text("then", 10) == "stay"
-    return redirect(f"{path}/{place}" if stays and place is not None else path, notice=notice)
 
 
 @for_publisher
 async def try_connections(context: WebContext, request: SignedInRequest, publisher: Publisher) -> PageResult:
     """Ask the next hops of the draft, or its sources of recipients, whether they answer. Nothing is sent."""
-    page: PageName = "recipients" if request.form.text("page", 20) == "recipients" else "routes"
+    page = "recipients" if request.form.text("page", 20) == "recipients" else "routes"
     await context.store.audit.note("system.examine", request.actor, None, sample=[f"connections of {page}"])
     state = await find_draft(context, publisher)
     rows: Sequence[object] = ()
@@ -544,7 +392,7 @@ async def show_policies(context: WebContext, request: SignedInRequest, publisher
         request,
         "configuration-policies.html",
         state,
-        path="/configuration/policies",
+        path=POLICIES,
         policies=policies,
         policy_names={uid: names.get(uid, uid) for uid in policies},
         stray=[*map(str, (*state.running.faults, *state.faults))][:50],
@@ -571,23 +419,14 @@ def read_text(text: str) -> str:
     return text.replace("\r\n", "\n")[:MAX_POLICY]
 
 
-_routes, _rules = _find_items("routes"), _find_items("recipients")
-
 PAGES: tuple[WebRoute, ...] = (
-    PageRoute("GET", "/configuration", show_settings("settings"), "system.read"),
+    *(PageRoute("GET", path, show_settings(page), "system.read") for page, (path, _) in SETTINGS.items()),
     PageRoute("POST", "/configuration", save_draft, "system.change", has_long_text=True),
     PageRoute("POST", "/configuration/try", try_draft, "system.change", "policy trial", has_long_text=True),
     PageRoute("POST", "/configuration/connections", try_connections, "system.change", "policy trial"),
     PageRoute("POST", "/configuration/discard", discard_draft, "system.change"),
     PageRoute("POST", "/configuration/publish", publish_draft, "system.change"),
-    PageRoute("GET", "/configuration/routes", show_settings("routes"), "system.read"),
-    PageRoute("GET", "/configuration/routes/{item}", _routes(show_item), "system.read"),
-    PageRoute("POST", "/configuration/routes/{item}", _routes(change_item), "system.change", has_long_text=True),
-    PageRoute("GET", "/configuration/recipients", show_settings("recipients"), "system.read"),
-    PageRoute("GET", "/configuration/recipients/{item}", _rules(show_item), "system.read"),
-    PageRoute("POST", "/configuration/recipients/{item}", _rules(change_item), "system.change", has_long_text=True),
-    PageRoute("GET", "/configuration/flow", show_settings("flow"), "system.read"),
-    PageRoute("GET", "/configuration/policies", for_publisher(show_policies), "system.read"),
+    PageRoute("GET", POLICIES, for_publisher(show_policies), "system.read"),
     PageRoute("GET", "/configuration/draft", for_publisher(show_draft), "system.read"),
     PageRoute("GET", "/configuration/versions", for_publisher(show_versions), "system.read"),
     PageRoute("GET", "/configuration/versions/{published}", show_rollback, "system.read"),
