@@ -45,8 +45,8 @@ NextHops = Annotated[
 ]
 
 FORMS = (
-    "`smtp://host:port`, `lmtp://host:port` or `lmtp:/path` of a Unix socket; a list of them is tried in order; a map"
-    " of them to weights shares the mail by weight"
+    "servers that get the mail: `smtp://host:port`, `lmtp://host:port` or `lmtp:/path` of a Unix socket; a list of them"
+    " is tried in order; a map of them to weights shares the mail by weight"
 )
 
 
@@ -83,7 +83,7 @@ class RouteSettings(HopSettings):
         description="recipient domains; `*.example.com` is every domain below that one",
     )
     tenants: Annotated[list[TenantUid], Field(max_length=MAX_NAMES)] = live(
-        [], label="Tenants", description="uids of tenants; a route that names the recipient's domain goes before"
+        [], label="Tenants", description="tenants, by uid; a route that names the recipient's domain goes before"
     )
     next_hop: NextHops = live(label="Next hops", description=FORMS)
 

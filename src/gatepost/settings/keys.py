@@ -563,8 +563,8 @@ class GuardSettings(Section):
         None,
         label="Address in links of mail",
         form=FormGroup.DIGESTS,
-        description="`https://host` under which people reach the web interface; links in mail begin with it, and"
-        " without it no digest is sent",
+        description="address under which people reach the web interface, `https://host`; links in mail begin with it,"
+        " and without it no digest is sent",
     )
     digests: DigestSettings = group(
         DigestSettings(), description="daily mail to recipients about held mail", form=FormGroup.DIGESTS

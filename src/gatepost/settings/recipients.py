@@ -256,7 +256,7 @@ class RecipientRuleSettings(Section):
         description="recipient domains; `*.example.com` is every domain below that one",
     )
     tenants: Annotated[list[TenantUid], Field(max_length=MAX_NAMES)] = live(
-        [], label="Tenants", description="uids of tenants; a rule without domains and tenants is for all recipients"
+        [], label="Tenants", description="tenants, by uid; a rule without domains and tenants is for all recipients"
     )
     recipient_list: bool = live(
         False,
