@@ -9,16 +9,7 @@ from pydantic.fields import FieldInfo
 from gatepost.service.commands import ABBY_YML, GUARD_YML
 from gatepost.settings.events import EventKind
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.values import (
-    Bytes,
-    Days,
-    FileBytes,
-    Milliseconds,
-    Section,
-    find_section,
-    is_local,
-    needs_restart,
-)
+from gatepost.settings.values import Section, Written, find_section, is_local, needs_restart
 
 
 def render_cell(text: str) -> str:
@@ -90,19 +81,16 @@ def _render_choices(annotation: Any) -> str:
 
 def _render_range(field: Any) -> str:
     """Return the bounds of a number, `1 to 65,535`; empty for other values."""
-    bounds = {type(bound): bound for bound in _find_bounds([*field.metadata, field.annotation])}
+    bounds = {type(bound): bound for bound in _find_marks([*field.metadata, field.annotation], Ge, Le)}
     if Ge not in bounds or Le not in bounds:
         return ""
     return f"{bounds[Ge].ge:,} to {bounds[Le].le:,}"
 
 
-# By the type of the value; every key of one type has the same unit.
-_UNITS = {Milliseconds: "ms", Days: "days", Bytes: "bytes", FileBytes: "bytes"}
-
-
 def _render_unit(field: Any) -> str:
-    bounds = set(_find_bounds([*field.metadata, field.annotation]))
-    return next((unit for kind, unit in _UNITS.items() if bounds == set(_find_bounds([kind]))), "")
+    """Return the unit that the type of a number is marked with; empty for other values."""
+    written = {each.kind for each in _find_marks([*field.metadata, field.annotation], Written)} - {"tenant"}
+    return " or ".join("ms" if each == "milliseconds" else each for each in sorted(written))
 
 
 def _render_references() -> Iterator[str]:
@@ -129,15 +117,15 @@ def _render_example(model: type[Section]) -> Iterator[str]:
     yield "```"
 
 
-def _find_bounds(parts: Iterable[Any]) -> Iterator[Any]:
+def _find_marks(parts: Iterable[Any], *kinds: type) -> Iterator[Any]:
     for part in parts:
-        if isinstance(part, Ge | Le):
+        if isinstance(part, kinds):
             yield part
-        yield from _find_bounds(getattr(part, "__metadata__", ()))
+        yield from _find_marks(getattr(part, "__metadata__", ()), *kinds)
         if isinstance(part, FieldInfo):
-            yield from _find_bounds(part.metadata)
+            yield from _find_marks(part.metadata, *kinds)
         elif find_section(part)[0] is None:
-            yield from _find_bounds(get_args(part))
+            yield from _find_marks(get_args(part), *kinds)
 
 
 def _find_literals(annotation: Any) -> Iterator[Any]:

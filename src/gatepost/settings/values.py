@@ -344,9 +344,9 @@ def resolve_path(text: str, info: ValidationInfo) -> Path:
 
 class Written(msgspec.Struct, frozen=True):
     """A mark of a type: what its values are, for pages that have a control of its own for them: a number with a unit,
-    the uid of a tenant, the address of a next hop."""
+    the uid of a tenant."""
 
-    kind: Literal["bytes", "milliseconds", "minutes", "hours", "days", "tenant", "next hop"]
+    kind: Literal["bytes", "milliseconds", "minutes", "hours", "days", "tenant"]
 
 
 IN_BYTES, IN_MILLISECONDS = Written("bytes"), Written("milliseconds")
@@ -379,7 +379,7 @@ SocketMode = Annotated[
     str, require(_SOCKET_MODE.fullmatch, 'must be the mode of a file in quotes, such as "660" or "666"')
 ]
 CoreHost = Annotated[str, AfterValidator(_check_core_host)]
-NextHop = Annotated[str, AfterValidator(_check_next_hop), Written("next hop")]
+NextHop = Annotated[str, AfterValidator(_check_next_hop)]
 SmtpServer = Annotated[str, AfterValidator(_check_server)]
 StorageUrl = Annotated[str, AfterValidator(_check_storage_url)]
 QuarantineUrl = Annotated[

@@ -367,7 +367,7 @@ def _read_items(shape: Shape, form: Form, name: str, before: Any) -> Any:
     stated in it, and all in the order that a button asks for."""
     assert shape.section
     known, shown = (before if isinstance(before, list) else []), form.all("shown")
-    items = []
+    items: list[Any] = []
     for index, item in enumerate([*known, {}]):
         at = f"{name}[{index}]"
         stated = _read_section(shape.section, form, at, item) if at in shown else item
