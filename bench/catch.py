@@ -26,12 +26,12 @@ from statistics import mean, quantiles
 from bench import corpus, peers
 from gatepost import names
 from gatepost.analysis import analyse
+from gatepost.analysis.report import Report
+from gatepost.analysis.stages import Context
 from gatepost.checks.registry import CHECKS
 from gatepost.mail import text
 from gatepost.mail.message import Envelope
 from gatepost.questions import Answers, DnsAnswer, Lookup, LookupAnswer, Questions
-from gatepost.report import Report
-from gatepost.stages import Context
 
 ALL = 1_000_000
 SAMPLE = int(os.environ.get("BENCH_SAMPLE", "100"))

@@ -20,6 +20,8 @@ import zstandard
 
 from bench.corpus import Mail, mail
 from gatepost.analysis import analyse
+from gatepost.analysis.report import Report
+from gatepost.analysis.stages import Context
 from gatepost.mail.message import Envelope
 from gatepost.questions import (
     Answer,
@@ -32,8 +34,6 @@ from gatepost.questions import (
     Question,
     Sightings,
 )
-from gatepost.report import Report
-from gatepost.stages import Context
 
 NOW = 1_794_302_520.0
 MOST_BYTES = 60_000_000

@@ -13,12 +13,12 @@ from html import escape
 from bench import corpus
 from gatepost import names
 from gatepost.analysis import analyse
+from gatepost.analysis.report import Report
+from gatepost.analysis.stages import Context
 from gatepost.mail import text
 from gatepost.mail.message import Envelope, Message
 from gatepost.mail.reader import read
 from gatepost.questions import Answer, Antivirus, Dns, DnsAnswer, Lookup, LookupAnswer, Question
-from gatepost.report import Report
-from gatepost.stages import Context
 
 COUNT = 400
 NOW = 1_794_302_520.0

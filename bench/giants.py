@@ -22,10 +22,10 @@ from pathlib import Path
 from bench.nasty import GIANTS, HEAD, MIB, MIXED
 from bench.texts import HOSTILE
 from gatepost.analysis import analyse
+from gatepost.analysis.report import Report
+from gatepost.analysis.stages import Context
 from gatepost.mail.message import Envelope
 from gatepost.questions import Dns, DnsAnswer, LookupAnswer
-from gatepost.report import Report
-from gatepost.stages import Context
 
 MOST_SECONDS, MOST_MEMORY = 2.0, 300
 MESSAGE_LIMIT = 50 * MIB

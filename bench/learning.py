@@ -19,22 +19,22 @@ from typing import Any
 import msgspec
 
 from bench import corpus
+from gatepost.analysis.report import Report
+from gatepost.analysis.verdict import judge
 from gatepost.checks.text import learned
 from gatepost.cli.labelled_mail import NOW, LabelledMail, read_labelled, read_samples, train_model
 from gatepost.cli.sealed_analysis import answer_nothing, start_pool
+from gatepost.findings.values import Finding
 from gatepost.ids import new_id
-from gatepost.kinds import Finding
 from gatepost.learning.proof import UNWANTED, points_of, prove
 from gatepost.near_duplicates import is_near_duplicate
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, DnsAnswer, Questions
-from gatepost.report import Report
 from gatepost.scanning.spool import BytesBody
 from gatepost.settings.keys import GuardSettings
 from gatepost.textmodel.learnt import LearntModel, PoolRow, read_row
 from gatepost.textmodel.training import UNWANTED as UNWANTED_LABELS
 from gatepost.textmodel.training import family_of
-from gatepost.verdict import judge
 from gatepost.workers.jobs import Job
 from gatepost.workers.protocol import JUDGE
 

@@ -19,7 +19,7 @@ from tests.pages.test_pages import ACTING, judge, make_message, open_page
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.reader import read
-from gatepost.sandbox import give_back_memory
+from gatepost.process.sandbox import give_back_memory
 from gatepost.workers.warmup import warm_up
 
 ROUNDS = 3

@@ -19,14 +19,14 @@ import numpy as np
 
 from bench.nasty import CUSTOM_PAIRS, MODEL_PAIRS, PAIRS, RULE_PAIRS, YARA_PAIRS
 from gatepost.analysis import analyse
+from gatepost.analysis.report import Report
+from gatepost.analysis.stages import Context
 from gatepost.files.yara import compile_rules
 from gatepost.lists.catalogue import KINDS, make_custom_list
 from gatepost.lists.entries import UnkeyedEntry
 from gatepost.lists.unkeyed import NO_LISTS, UnkeyedLists, compile_lists, pack_lists
 from gatepost.policy.rules import OwnRule, shipped_policy
 from gatepost.questions import Answers, Lookup
-from gatepost.report import Report
-from gatepost.stages import Context
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.lists import NewEntry

@@ -26,9 +26,9 @@ import psutil
 from bench.cluster import Cluster
 from bench.corpus import NotPresentError, mail
 from bench.equal import judge
+from gatepost.analysis.report import PreparedRecord
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope, Receipt
-from gatepost.report import PreparedRecord
 from gatepost.store import open_store
 from gatepost.store.evidence import index_evidence
 from gatepost.store.message_records import MessageRecord

@@ -13,10 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from gatepost.analysis.report import Report
 from gatepost.auth.results import Authentication, Dmarc
 from gatepost.guard.answers.sender_history import DAY_SECONDS, SenderHistories
-from gatepost.report import Report
-from gatepost.sender_history import Facets, make_history_question, read_history
+from gatepost.mail.sender_history import Facets, make_history_question, read_history
 from gatepost.settings.keys import SenderHistorySettings
 from gatepost.store import open_store
 from gatepost.store.sightings import SightingBatch

@@ -132,8 +132,8 @@ def pass_through(port: int, next_hop: int) -> None:
     """Intake and relay with a core that says yes."""
     import uvloop
 
-    from gatepost.logs import configure
-    from gatepost.report import Report
+    from gatepost.analysis.report import Report
+    from gatepost.process.logs import configure
     from gatepost.scanning.request import ScanRequest, ScanResult
     from gatepost.scanning.spool import Spool
     from gatepost.smtp.client import Tenancy

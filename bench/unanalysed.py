@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from gatepost.report import Report
+from gatepost.analysis.report import Report
 from gatepost.service import commands, core
 from gatepost.service.data_folder import DataFolder
 from gatepost.workers.jobs import Job, PoolCounters

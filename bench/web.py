@@ -36,13 +36,13 @@ from bench.cluster import Cluster
 from bench.sample import MAILS, address
 from bench.scanning import pss
 from bench.visiting import PASSWORD, Service
+from gatepost.analysis.report import Line, Report
+from gatepost.findings.kinds import AUTH_DMARC_FAIL, TEXT_BARE_LINK, TEXT_URGENCY, URL_TEXT_MISMATCH
 from gatepost.ids import new_id
-from gatepost.kinds import AUTH_DMARC_FAIL, TEXT_BARE_LINK, TEXT_URGENCY, URL_TEXT_MISMATCH
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Decision, Verdict
-from gatepost.report import Line, Report
 from gatepost.store import message_records, open_store, sqlite
 from gatepost.store.audit import CLI
 from gatepost.store.copy import copy

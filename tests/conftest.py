@@ -30,7 +30,7 @@ from tests.prepared_sqlite import PreparedSqlite
 from tests.started_processes import ProcessWatch, starts_process
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-from gatepost import logs
+from gatepost.process import logs
 from gatepost.service.certificates import sign_certificate
 from gatepost.store import sqlite
 from gatepost.workers import supervisor
@@ -51,7 +51,7 @@ TOGETHER = {
     "sources": (
         "tests/test_layers.py",
         "tests/settings/test_read_keys.py",
-        "tests/test_metrics.py",
+        "tests/process/test_metrics.py",
         "tests/test_regexes.py",
     ),
     "List API": tuple(f"tests/blackbox/test_{name}.py" for name in ("lists", "lists_cli", "dry_run", "openapi")),

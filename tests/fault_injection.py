@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from gatepost.findings import Check, Reading
-from gatepost.kinds import Finding
-from gatepost.stages import Context
+from gatepost.analysis.stages import Context
+from gatepost.checks.reading import Check, Reading
+from gatepost.findings.values import Finding
 from gatepost.workers import worker
 from gatepost.workers.status_page import IDLE, StatusPage
 

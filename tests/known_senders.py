@@ -3,9 +3,9 @@
 import msgspec
 
 from gatepost.auth.results import Dmarc
-from gatepost.findings import Reading
+from gatepost.checks.reading import Reading
+from gatepost.mail.sender_history import KNOWN_DAYS, Standing
 from gatepost.questions import FacetAge
-from gatepost.sender_history import KNOWN_DAYS, Standing
 
 OFTEN, SELDOM, NEVER = FacetAge(KNOWN_DAYS, 30), FacetAge(KNOWN_DAYS - 1, 30), FacetAge()
 

@@ -16,7 +16,7 @@ import subprocess
 import threading
 from collections.abc import Callable
 
-from gatepost.sandbox import INHERITED
+from gatepost.process.sandbox import INHERITED
 from gatepost.workers.loader_client import LoaderClient, WorkerFiles
 from gatepost.workers.protocol import Spawn
 from gatepost.workers.status_page import StageNames

@@ -3,10 +3,11 @@
 import pytest
 from tests.doc_blocks import ROOT
 
-from gatepost import conditional_findings, kinds
 from gatepost.api import messages as message_api
 from gatepost.api.call_limits import LIMITS
+from gatepost.checks import composites as conditional_findings
 from gatepost.cli import demo
+from gatepost.findings import kinds
 from gatepost.guard.answers import reputation
 from gatepost.policy import conditions
 from gatepost.policy.rules import MAX_RULES, shipped_policy

@@ -14,11 +14,11 @@ import pytest
 from pydantic.fields import FieldInfo
 from tests.doc_blocks import ROOT
 
-from gatepost import kinds
 from gatepost.api.call_limits import LIMITS, CallKind
 from gatepost.api.lists import MAX_COMMENT, MAX_ENTRIES
 from gatepost.api.openapi import LISTS_VERSION, SCANNING_VERSION
 from gatepost.client.calls import RETRIED, Retries
+from gatepost.findings import kinds
 from gatepost.guard.quarantine.quarantine import ORPHAN_SECONDS, PURGE_SECONDS
 from gatepost.lists.entries import MAX_ENTRY
 from gatepost.policy.rules import shipped_policy

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.own_names import replace_in
 
-from gatepost import background_work
+from gatepost.process import background_work
 
 ROOT = Path(__file__).parents[1]
 SHARED = {"asyncio", "os", "select", "signal", "socket", "threading", "time"}

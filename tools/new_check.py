@@ -32,10 +32,10 @@ NAMELESS = frozenset({"check", "checks", "common", "helpers", "misc", "new", "re
 USED = frozenset({"reading", "letter", "text", "kinds", "pytest", "finding", "coefficients"})
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
-KINDS = Path("src/gatepost/kinds.py")
+KINDS = Path("src/gatepost/findings/kinds.py")
 REGISTRY = Path("src/gatepost/checks/registry.py")
-POLICY = Path("src/gatepost/policy.toml")
-STRENGTHS = Path("src/gatepost/strengths.toml")
+POLICY = Path("src/gatepost/policy/shipped.toml")
+STRENGTHS = Path("src/gatepost/findings/strengths.toml")
 
 
 class RefusedError(Exception):
@@ -219,12 +219,12 @@ def _add_check(text: str, check: NewCheck) -> str:
     strength = f"strength={weak}, " if check.strength else ""
     imports = [
         "from collections.abc import Iterator",
-        "from gatepost.findings import Reading, check",
-        "from gatepost import kinds",
-        "from gatepost.kinds import Finding",
+        "from gatepost.checks.reading import Reading, check",
+        "from gatepost.findings import kinds",
+        "from gatepost.findings.kinds import Finding",
     ]
     if check.strength:
-        imports.append("from gatepost.strengths import coefficients")
+        imports.append("from gatepost.findings.strengths import coefficients")
     start = text or f'"""{_phrase(check.subject)}: say what the checks of this module look at."""\n'
     body = f'''
 {numbers}
@@ -248,8 +248,8 @@ def _add_test(text: str, check: NewCheck) -> str:
         "from collections.abc import Callable",
         "import pytest",
         f"from gatepost.checks.{check.area}.{check.subject} import {check.trick}",
-        "from gatepost.findings import Reading",
-        f"from gatepost.kinds import {check.constant}",
+        "from gatepost.checks.reading import Reading",
+        f"from gatepost.findings.kinds import {check.constant}",
     ]
     title = f'"""The checks of `{check.area}/{check.subject}`: the tricks, and what looks like them."""\n'
     letter = "" if "Letter" in _names_in(text) else "Letter = Callable[..., Reading]\n"
@@ -299,11 +299,11 @@ def describe(check: NewCheck, planned: Iterable[Path]) -> str:
 Next:
   1. Teach the trick in the docstring of {check.trick} in {check.module}, and find it there.
   2. Fill the table of test_{check.trick} in {check.test}: at least as many innocent rows as guilty ones.
-  3. Give it a trigger, where it needs one of the signs in findings.py: @check(…, needs={{"link"}}). Without one it is
-     called for every message.
+  3. Give it a trigger, where it needs one of the signs in checks/reading.py: @check(…, needs={{"link"}}). Without one
+     it is called for every message.
   4. Write the attack and its innocent twin in tests/golden (cases.toml has what the border says of them).
   5. Weigh it in {POLICY}{f" and describe its numbers in {STRENGTHS}" if check.strength else ""}.
-  6. .venv/bin/python -m pytest {check.test} tests/checks tests/test_kinds.py tests/test_strengths.py tests/policy
+  6. .venv/bin/python -m pytest {check.test} tests/checks tests/findings tests/policy
   7. .venv/bin/python -m pytest tests/golden --regold, and read the difference: only the two new ledgers may appear.
   8. make docs lint"""
 

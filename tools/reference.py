@@ -16,8 +16,8 @@ from tests.files.coverage import FORMATS
 from tests.files.letter_formats import LETTER_FORMATS
 
 from gatepost.api.openapi import LISTS_API, LISTS_BASE, SCANNING, Interface, document
+from gatepost.checks.composites import load_composites
 from gatepost.checks.registry import CHECKS
-from gatepost.conditional_findings import load_composites
 from gatepost.events.schema import CUT, EVENTS, MAX_TEXT, SCHEMA
 from gatepost.lists.catalogue import KINDS, LISTS, find_usual_list, list_categories
 from gatepost.plugins import find_plugins

@@ -11,6 +11,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from gatepost.abby.upload import _ScanParts, split_plain
 from gatepost.analysis import analyse
+from gatepost.analysis.stages import Context
 from gatepost.api.lists import ListFileError, records
 from gatepost.auth import dkim, signature, spf
 from gatepost.auth.dmarc import authenticate
@@ -35,6 +36,7 @@ from gatepost.mail.message import Envelope, Message, Part
 from gatepost.mail.part_places import find_parts
 from gatepost.mail.reader import read
 from gatepost.mail.text import TextReader
+from gatepost.mail.urls import parse_url
 from gatepost.milter.session import (
     Command,
     Frame,
@@ -64,8 +66,6 @@ from gatepost.smtp.content import DotStream, DotStuffer, normalise_line_ends
 from gatepost.smtp.delivery_log import find_queue_id, render_reply
 from gatepost.smtp.replies import ReplyReader, pass_on
 from gatepost.smtp.trace import read_header
-from gatepost.stages import Context
-from gatepost.urls import parse_url
 from gatepost.workers import protocol
 
 Run = Callable[[bytes], object]

@@ -20,8 +20,8 @@ from tests.pages.smuggling_pages import TRICKS
 from tests.web.authenticators import Authenticator
 
 from bench.nasty import message
+from gatepost.analysis.report import Report
 from gatepost.questions import Dns
-from gatepost.report import Report
 from gatepost.service.commands import ABBY_YML, GUARD_YML
 from gatepost.view.values import NotShown
 from gatepost.web.second_factors import encode

@@ -28,7 +28,7 @@ import can_ada
 import msgspec
 from publicsuffixlist import PSLFILE
 
-from gatepost.kept_results import load_kept
+from gatepost.process.kept_results import load_kept
 
 T = TypeVar("T")
 

@@ -22,16 +22,17 @@ from typing import Any
 
 import msgspec
 
-from gatepost.kinds import BY_ID, Kind
+from gatepost.findings.kinds import BY_ID
+from gatepost.findings.strengths import Calculation, StrengthsError, parse_tables
+from gatepost.findings.values import Kind
 from gatepost.policy.rules import AddedKinds, GroupRule, KindRule, Verdict, shipped_policy
-from gatepost.strengths import Calculation, StrengthsError, parse_tables
 
 GROUP = "gatepost.checks"
 FILE = "gatepost.toml"
 GOLDEN = "golden"
 # The interface that `docs/internals/extending.md` describes; it counts up when a plug-in that was written for it might
 # break.
-API = 1
+API = 2
 MOST_POINTS = 1000.0
 MAX_FILE = 1 << 20
 MAX_TITLE = 200

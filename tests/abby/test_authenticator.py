@@ -7,7 +7,7 @@ from starlette.requests import Request
 from gatepost.abby import authenticator
 from gatepost.abby.authenticator import Authenticator, Caller, Guesses, SharedGuessMemory, Tokens
 from gatepost.api.errors import Failure
-from gatepost.node_memory import NodeMemory
+from gatepost.process.node_memory import NodeMemory
 from gatepost.settings.keys import StaticApiTokenSettings
 
 TOKENS = Tokens(

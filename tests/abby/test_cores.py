@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from starlette.types import Message
 
 from gatepost.abby.cores import MISSES_UNTIL_LOST, Cores, Down, queue_colour
+from gatepost.analysis.report import undecided
 from gatepost.api.errors import Failure
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.mail.message import Envelope
-from gatepost.report import undecided
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody, MessageBody
 from gatepost.view.values import NotShown

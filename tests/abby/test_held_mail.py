@@ -19,6 +19,7 @@ from gatepost.abby import held_mail
 from gatepost.abby.cores import Down, LocalCore
 from gatepost.abby.held_mail import HeldMailOnCores
 from gatepost.abby.remote_core import RemoteCore
+from gatepost.analysis.report import Report
 from gatepost.api.server import server_config
 from gatepost.guard.http_source import build_rest_app
 from gatepost.guard.quarantine.quarantine import Quarantine
@@ -27,7 +28,6 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, Questions
-from gatepost.report import Report
 from gatepost.scanning.held_mail import (
     Deleted,
     DeleteOrder,

@@ -7,12 +7,12 @@ from tests.guard.test_service import Deployment, until
 from tests.waiting_client import WaitingClient
 
 from gatepost.abby.cores import Cores, LocalCore
+from gatepost.analysis.report import undecided
 from gatepost.api.errors import Failure
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.guard.service import Guard
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.report import undecided
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody, MessageBody
 from gatepost.settings.keys import GuardSettings

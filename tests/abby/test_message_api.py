@@ -16,6 +16,7 @@ from tests.store_reading import list_reports
 from gatepost.abby import authenticator
 from gatepost.abby.app import ApiServices, create_app, create_services
 from gatepost.abby.cores import Cores, Down, LocalCore
+from gatepost.analysis.report import Report
 from gatepost.api.call_limits import LIMITS, CallingParty, RunningCall
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.client.calls import build_multipart
@@ -26,7 +27,6 @@ from gatepost.guard.service import Guard
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
-from gatepost.report import Report
 from gatepost.scanning.held_mail import Deleted, DeleteOrder, HeldMailOrder, NotHeld, NotSent, ReleaseOrder, ViewOrder
 from gatepost.scanning.request import Full, ScanRequest
 from gatepost.scanning.spool import MessageBody, Spool

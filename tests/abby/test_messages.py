@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.abby.messages import describe_message
+from gatepost.analysis.report import FileSeen, Line, Outcome, Report
 from gatepost.api.scanning import AnalysedMessage, encode_scanning
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
 from gatepost.mail.message import Envelope
-from gatepost.report import FileSeen, Line, Outcome, Report
 from gatepost.store.message_records import MessageRecord
 
 

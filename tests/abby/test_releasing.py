@@ -13,11 +13,11 @@ from tests.idle_guard import IdleGuard
 from gatepost.abby import held_mail
 from gatepost.abby.app import create_app, create_services
 from gatepost.abby.cores import Cores, Down, LocalCore
+from gatepost.analysis.report import Report
 from gatepost.guard.quarantine.quarantine import Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.scanning.held_mail import Busy, DeleteOrder, HeldMailOrder, NotHeld, ReleaseOutcome
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool

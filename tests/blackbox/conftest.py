@@ -24,11 +24,11 @@ from cryptography.x509.oid import NameOID
 
 from gatepost.abby.app import create_app, create_services
 from gatepost.abby.cores import Cores, Down
+from gatepost.analysis.report import Line, Report
 from gatepost.api.http import ConnectedClient
 from gatepost.api.server import server_config
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.report import Line, Report
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.settings.keys import StaticApiTokenSettings

@@ -22,12 +22,12 @@ from gatepost.abby import cores as abby_cores
 from gatepost.abby.app import create_app, create_services
 from gatepost.abby.cores import Cores, LocalCore
 from gatepost.abby.remote_core import RemoteCore
+from gatepost.analysis.report import Report
 from gatepost.api.server import server_config
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.http_source import build_rest_app
 from gatepost.guard.service import Guard
-from gatepost.report import Report
 from gatepost.scanning.spool import Spool
 from gatepost.settings.keys import GuardSettings as Settings
 from gatepost.settings.keys import StaticApiTokenSettings

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from gatepost.analysis.report import FileSeen, ListNote, Report
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import make_custom_list
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
-from gatepost.report import FileSeen, ListNote, Report
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.message_records import MessageRecord
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.cli import main
 from gatepost.cli.deployment import Deployment
 from gatepost.cli.look_back import run_waiting_look_backs
 from gatepost.ids import new_id
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.store.message_records import MessageRecord
 from gatepost.times import now
 

@@ -19,12 +19,12 @@ from tests.waiting_client import WaitingClient
 
 from gatepost.abby.cores import Down
 from gatepost.abby.remote_core import RemoteCore
+from gatepost.analysis.report import undecided
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.api.server import server_config
 from gatepost.guard import http_source
 from gatepost.guard.http_source import build_rest_app
 from gatepost.mail.message import Envelope
-from gatepost.report import undecided
 from gatepost.scanning.request import CONTENT_TYPE, Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody, Spool
 

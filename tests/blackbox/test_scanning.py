@@ -13,10 +13,10 @@ import httpx
 import pytest
 from tests.own_names import replace_in
 
-from gatepost import background_work
 from gatepost.abby import authenticator
 from gatepost.api import http
-from gatepost.background_work import BackgroundWork
+from gatepost.process import background_work
+from gatepost.process.background_work import BackgroundWork
 
 SUBMIT = "/v1/messageQueue/submitEmail"
 STATUS = "/v1/admin/status"

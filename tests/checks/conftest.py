@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gatepost.findings import Reading
+from gatepost.checks.reading import Reading
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gatepost.checks import known_names as known
+from gatepost.checks.reading import Reading
 from gatepost.checks.sender.lookalikes import find_known_imitation
 from gatepost.checks.sender.mailboxes import brand_name
-from gatepost.findings import Reading
 from gatepost.mail.message import Message
 from gatepost.names import Address, is_public_suffix, normal_domain, org_domain, public_suffix
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gatepost.analysis.verdict import judge
+from gatepost.checks.reading import Reading
 from gatepost.checks.registry import CHECKS
-from gatepost.findings import Reading
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.policy.rules import shipped_policy
-from gatepost.verdict import judge
 
 DELIVERED = {"clean", "bulk"}
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gatepost import speedups
 from gatepost.checks import phrases, triggers
 from gatepost.checks.links import urls
-from gatepost.findings import Reading
+from gatepost.checks.reading import Reading
 from gatepost.mail.message import Link, Message, Text
 
 native = speedups.native

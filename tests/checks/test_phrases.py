@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from gatepost.checks.phrases import MAX_CHARS, Phrases, find_phrases, quote
-from gatepost.findings import Reading
+from gatepost.checks.reading import Reading
 from gatepost.mail.message import Message, Text
 
 Letter = Callable[..., Reading]

@@ -7,11 +7,11 @@ import pytest
 
 from gatepost.checks.known_names import MAX_PROTECTED_NAMES, find_imitated, index_protected
 from gatepost.checks.links.urls import brand_in_path
+from gatepost.checks.reading import Protected, Reading
 from gatepost.checks.sender.lookalikes import lookalike
 from gatepost.checks.sender.mailboxes import brand_name
 from gatepost.checks.text.lures import brand_mention
-from gatepost.findings import Protected, Reading
-from gatepost.kinds import (
+from gatepost.findings.kinds import (
     SENDER_BRAND_IMPERSONATION,
     SENDER_DISGUISED_NAME,
     SENDER_LOOKALIKE_DOMAIN,

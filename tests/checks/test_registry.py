@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from gatepost import stages
-from gatepost.analysis import analyse
-from gatepost.findings import Check, Reading
-from gatepost.kinds import Finding
+from gatepost.analysis import analyse, stages
+from gatepost.analysis.stages import Context
+from gatepost.checks.reading import Check, Reading
+from gatepost.findings.values import Finding
 from gatepost.mail.message import Envelope
-from gatepost.stages import Context
 
 
 @pytest.mark.parametrize(

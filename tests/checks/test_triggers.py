@@ -9,19 +9,20 @@ from bench.corpus import NotPresentError, mail
 from bench.equal import judge
 from tests.golden.test_golden import ATTACKS, TWINS, analyse_file
 
-from gatepost import stages
+from gatepost.analysis import stages
+from gatepost.analysis.stages import Stages
 from gatepost.auth.results import Authentication, Dkim, Dmarc, Iprev, Spf
+from gatepost.checks.reading import SIGNS, Check, Protected, Reading, check
 from gatepost.checks.registry import CHECKS
 from gatepost.checks.triggers import BITS, EVERYTHING, compile_triggers, find_signs, list_signs
 from gatepost.files.values import File, Trait
-from gatepost.findings import SIGNS, Check, Protected, Reading, check
-from gatepost.kinds import TEXT_GTUBE, Finding
+from gatepost.findings.kinds import TEXT_GTUBE
+from gatepost.findings.values import Finding
 from gatepost.lists.addresses import ProtectedName
 from gatepost.mail.message import Defect, Envelope, Field, Headers, Link, Message, Text
+from gatepost.mail.sender_history import SenderHistory, Standing
 from gatepost.names import Address
 from gatepost.questions import Antivirus, Campaign, FacetAge, Reputation
-from gatepost.sender_history import SenderHistory, Standing
-from gatepost.stages import Stages
 
 ROWS = compile_triggers(stages.CHECK_STAGES)
 LONG = FacetAge(20, 60)

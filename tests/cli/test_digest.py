@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import pytest
 from tests.command_line import run_command
 
+from gatepost.analysis.report import Report
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.settings.files import GUARD_FILE

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from tests.command_line import run_command
 
+from gatepost.analysis.report import Report
 from gatepost.cli import privacy_steps
 from gatepost.cli.privacy_steps import Choices, PersonalData
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.store import open_store, privacy

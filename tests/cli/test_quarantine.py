@@ -16,6 +16,7 @@ import pytest
 import uvicorn
 from tests.idle_guard import IdleGuard
 
+from gatepost.analysis.report import Report
 from gatepost.api.server import server_config
 from gatepost.cli import main
 from gatepost.cli.ledger import MAX_PREVIEW, render_preview
@@ -23,7 +24,6 @@ from gatepost.cli.printing import escape
 from gatepost.guard.http_source import build_rest_app
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.service.certificates import sign_certificate

@@ -11,6 +11,8 @@ from typing import TypeVar
 import pytest
 
 from gatepost.analysis import analyse
+from gatepost.analysis.report import Report
+from gatepost.analysis.stages import Context
 from gatepost.cli import main
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
@@ -19,10 +21,8 @@ from gatepost.policy.layers import override
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import DnsAnswer, Lookup, LookupAnswer
 from gatepost.rejudge.replay import compare, rejudge, rulings_of
-from gatepost.report import Report
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.stages import Context
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.lists import NewEntry

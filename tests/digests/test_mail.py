@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.digests.mail import (
     DigestPlan,
     _read_all,
@@ -22,7 +23,6 @@ from gatepost.digests.mail import (
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import VERDICTS
-from gatepost.report import Report
 from gatepost.store.digests import Digest, DigestKey, DigestPreferences
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.quarantine import HeldMessage

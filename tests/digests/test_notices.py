@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.digests.mail import list_languages
 from gatepost.digests.notices import OUTSIDE, NoticeSender, ToldMessage, build_notice, find_told
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.service.schedules import NO_NEXT_HOP, NoticeSchedule
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.routing import Relay, Routing

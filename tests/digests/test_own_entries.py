@@ -3,11 +3,11 @@
 import asyncio
 from pathlib import Path
 
+from gatepost.analysis.report import ListNote, Report
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.ids import new_id
 from gatepost.lists.rulings import Subject, rule_on
 from gatepost.questions import Hit, Lookup
-from gatepost.report import ListNote, Report
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.digests import DigestPreferences

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.digests.links import read_link
 from gatepost.digests.run import DigestBusy, DigestSender
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.service.schedules import DigestSchedule
 from gatepost.settings.delivery import DigestSettings
 from gatepost.smtp.client import Tenancy

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from tests.smtp.conftest import Domains, Run, StrawGuard, StrawHolding
 from tests.smtp.conftest import run as run_fixture
 
+from gatepost.analysis.report import Line, ListNote, Report
 from gatepost.drop_in.requests import Head, Received, Refusal, find_envelope
 from gatepost.drop_in.rspamd import Rspamd
 from gatepost.drop_in.session import DropInPart, DropInSession, build_protocol
 from gatepost.drop_in.spamd import Spamd
 from gatepost.drop_in.symbols import DECISION, REQUIRED, read_scores
-from gatepost.report import Line, ListNote, Report
 from gatepost.scanning.spool import Spool
 from gatepost.service.plan import bind, port_of
 from gatepost.smtp.askers import AskerIntake

@@ -7,6 +7,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from gatepost.analysis.report import FileSeen, Report
 from gatepost.events.schema import (
     EVENTS,
     MAX_LINE,
@@ -28,7 +29,6 @@ from gatepost.events.sources import describe_change, describe_scan
 from gatepost.ids import id_time, new_id
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
-from gatepost.report import FileSeen, Report
 from gatepost.settings.events import EventKind
 from gatepost.store.audit import Actor, AuditRecord
 from gatepost.store.message_records import MessageRecord

@@ -8,16 +8,16 @@ import msgspec
 import pytest
 from tests.events.receivers import eventually, make_events
 
+from gatepost.analysis.report import Line, Report
 from gatepost.events.output import OutputCounters, WaitingEvents
 from gatepost.events.schema import EncodedEvent, EventFields, NodeState
 from gatepost.events.stream import NO_EVENTS, EventMetrics, EventStream
+from gatepost.findings.kinds import LIMIT_RULE_FAILED
 from gatepost.ids import new_id
-from gatepost.kinds import LIMIT_RULE_FAILED
 from gatepost.mail.message import Envelope
 from gatepost.policy.layers import Effective, Policies, unchanged_policies
 from gatepost.policy.rules import RULE_STOPPED, OwnRule
 from gatepost.rejudge.policies_in_force import PoliciesInForce
-from gatepost.report import Line, Report
 from gatepost.service.core import _observe_scans
 from gatepost.store.message_records import MessageRecord
 

@@ -15,11 +15,11 @@ import pytest
 from tests.events.receivers import Receiver, eventually, make_events
 from tests.own_names import replace_in
 
-from gatepost import logs
 from gatepost.events import output as output_module
 from gatepost.events import webhook
 from gatepost.events.output import next_wait
 from gatepost.events.webhook import SIGNATURE, EventSpool, WebhookOutput, read_segment, spool_name
+from gatepost.process import logs
 from gatepost.service.certificates import sign_certificate
 from gatepost.settings.events import WebhookSettings
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from gatepost.sandbox import serve_sealed
+from gatepost.process.sandbox import serve_sealed
 
 ENTRY = {"key": "a.example", "shown": "a.example", "comment": "", "expires": None}
 # What it says to the first question of that kind, and True to all others.

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from tests.command_line import run_command
 from tests.feeds.running import keys
 
-from gatepost.metrics import exposition
+from gatepost.process.metrics import exposition
 from gatepost.service.schedules import FeedSchedule
 from gatepost.settings.files import load_abby
 from gatepost.store import open_store

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from tests.feeds.running import keys, ran, use
 
+from gatepost.analysis.report import Report
 from gatepost.feeds import run as feed_run
 from gatepost.feeds.run import FeedBusy, FeedRunner, RunOptions
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.settings.feeds import FeedSettings
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.lists import NewEntry

@@ -15,7 +15,7 @@ from gatepost.feeds import sealed_reading
 from gatepost.feeds.formats import FeedFault, FeedItems, FeedPlan, read_part
 from gatepost.feeds.sealed_reading import FilePlan, ReadingFailed, ReadingPlan, SealedReader, read_batches, read_sealed
 from gatepost.lists.catalogue import BY_NAME, LISTS
-from gatepost.sandbox import kill_sealed_processes
+from gatepost.process.sandbox import kill_sealed_processes
 
 pytestmark = pytest.mark.process
 URLS = BY_NAME["blocked-urls"]

@@ -5,11 +5,11 @@ import pytest
 from tests.files.attacks import BLOCKED, SEED, make_attack, make_letter
 
 from gatepost.analysis import analyse
+from gatepost.analysis.report import Report
+from gatepost.analysis.stages import Context
 from gatepost.lists.unkeyed import CompiledLists, UnkeyedLists
 from gatepost.mail.message import Envelope
 from gatepost.questions import Answer, Dns, DnsAnswer, Hit, Lookup, LookupAnswer, Question
-from gatepost.report import Report
-from gatepost.stages import Context
 
 BATCH, BATCHES = 250, 8
 # The first of them stands for the others, which `make test-long` tries.

@@ -7,11 +7,11 @@ from tests.files.archive_formats import zipped
 from tests.files.coverage import FORMATS, Format
 
 from gatepost.analysis import analyse
+from gatepost.analysis.report import Report
+from gatepost.analysis.stages import Context
 from gatepost.checks.files.malware import EICAR_SIGNATURE
 from gatepost.mail.message import Envelope
 from gatepost.questions import Dns, DnsAnswer, LookupAnswer
-from gatepost.report import Report
-from gatepost.stages import Context
 
 # A script that is the test virus as well, long enough that packing it leaves nothing in the clear.
 PAYLOAD = b"// a script\r\nvar a = 1;\r\n" * 40 + EICAR_SIGNATURE + b"\r\n" * 40

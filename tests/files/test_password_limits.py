@@ -5,10 +5,10 @@ from tests.files.archives import test_rar, test_sevenzip, test_zip_archive
 from tests.variants import one_in
 
 from gatepost.checks.files.traits import archives
+from gatepost.checks.reading import Reading
 from gatepost.files.archives.passwords import MAX_CANDIDATES, MAX_COUNTED, PasswordCandidates
 from gatepost.files.values import MAX_ATTEMPTS, File, UnpackBudget
 from gatepost.files.walk import find_files
-from gatepost.findings import Reading
 from gatepost.mail.message import Message, Part, Text
 
 SAMPLES = {

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.variants import one_in
 
 from gatepost.analysis import analyse
+from gatepost.analysis.report import Report
+from gatepost.analysis.stages import Context
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Envelope, Message, Part
 from gatepost.questions import Answer, DnsAnswer, Lookup, LookupAnswer, Question
-from gatepost.report import Report
-from gatepost.stages import Context
 
 Shared = Callable[[str], Path]
 

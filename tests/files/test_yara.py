@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from gatepost.analysis.stages import Context, Stages
 from gatepost.files import yara
 from gatepost.files.values import File, Trait
 from gatepost.files.yara import RulesTookTooLong, YaraRulesError, compile_rules, find_rule_faults, mark_matches
-from gatepost.stages import Context, Stages
 
 RULE = 'rule Payload { strings: $a = "payload" nocase condition: $a }'
 

@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gatepost.report import Line, Report
+from gatepost.sender_history import Facet, facet_key
+from gatepost.stages import Context
 
 from gatepost import stages
 from gatepost.analysis import analyse
@@ -35,9 +38,6 @@ from gatepost.questions import (
     Question,
     Sightings,
 )
-from gatepost.report import Line, Report
-from gatepost.sender_history import Facet, facet_key
-from gatepost.stages import Context
 
 HERE = Path(__file__).parent
 ATTACKS = sorted((HERE / "attacks").glob("*.eml"))

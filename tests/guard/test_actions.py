@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from gatepost.analysis.report import FileSeen, Line, Outcome, Report
+from gatepost.findings.kinds import FILE_EICAR, TITLES, URL_SHORTENER
 from gatepost.guard.actions import ActionPlanner, Planned
-from gatepost.kinds import FILE_EICAR, TITLES, URL_SHORTENER
 from gatepost.mail.message import Envelope
 from gatepost.mail.part_places import find_parts
 from gatepost.policy.layers import Effective, Layer, Policies, lay_over
 from gatepost.policy.rules import shipped_policy
-from gatepost.report import FileSeen, Line, Outcome, Report
 from gatepost.scanning.edits import Cut, apply_edits
 from gatepost.scanning.request import ScanRequest
 from gatepost.smtp.client import Tenancy

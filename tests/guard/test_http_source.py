@@ -14,15 +14,15 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 from tests.waiting_client import WaitingClient
 
-from gatepost import logs
 from gatepost.abby.remote_core import RemoteCore
+from gatepost.analysis.report import Report
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.api.server import server_config
 from gatepost.guard.http_source import build_rest_app
 from gatepost.guard.service import Guard
 from gatepost.mail.message import Envelope
-from gatepost.metrics import Timed, exposition
-from gatepost.report import Report
+from gatepost.process import logs
+from gatepost.process.metrics import Timed, exposition
 from gatepost.scanning.request import CONTENT_TYPE, Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.service.certificates import sign_certificate

@@ -4,11 +4,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from gatepost.analysis.report import Report
 from gatepost.guard.answers.dns import DnsCounters
 from gatepost.guard.metrics import GuardMetrics, queue_status
 from gatepost.mail.message import Envelope
-from gatepost.metrics import exposition
-from gatepost.report import Report
+from gatepost.process.metrics import exposition
 from gatepost.scanning.request import Load
 from gatepost.store.engine import StoreCounters
 from gatepost.store.message_records import MessageRecord

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 import pytest
 from tests.waiting_client import WaitingClient
 
-from gatepost import logs
+from gatepost.analysis.report import Report
 from gatepost.api.http import ClientLeft
 from gatepost.guard import service
 from gatepost.guard.answers.answerer import Answerer
@@ -18,8 +18,8 @@ from gatepost.ids import new_id
 from gatepost.lists.unkeyed import UnkeyedLists
 from gatepost.mail.message import Envelope, Receipt
 from gatepost.policy.rules import shipped_policy
+from gatepost.process import logs
 from gatepost.questions import Dns, DnsAnswer
-from gatepost.report import Report
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody, Spool
 from gatepost.settings.keys import GuardSettings as Settings

@@ -14,6 +14,8 @@ import msgspec
 import pytest
 
 from gatepost.analysis import analyse
+from gatepost.analysis.report import Report
+from gatepost.analysis.stages import Context
 from gatepost.checks.files.malware import EICAR_SIGNATURE
 from gatepost.lists.catalogue import (
     CATEGORIES,
@@ -30,8 +32,6 @@ from gatepost.lists.entries import NormalForm
 from gatepost.lists.unkeyed import compile_lists, pack_lists
 from gatepost.mail.message import Envelope
 from gatepost.questions import Answer, Dns, DnsAnswer, Lookup, LookupAnswer, Question
-from gatepost.report import Report
-from gatepost.stages import Context
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.lists import NewEntry

@@ -12,7 +12,7 @@ from bench.nasty import CUSTOM_PAIRS
 from bench.pairs import collect_asked_keys, list_pairs, report_on
 from tests.variants import one_in
 
-from gatepost.stages import Context
+from gatepost.analysis.stages import Context
 
 
 def _count_calls(work: Callable[[], object]) -> int:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from gatepost.kinds import Finding
+from gatepost.analysis.verdict import Judgement, judge
+from gatepost.findings.values import Finding
 from gatepost.lists.rulings import Ruling, Subject, rule_on
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Hit, Scope
-from gatepost.verdict import Judgement, judge
 
 SUBJECTS = (
     Subject("envelope", "bounce@mailer.example", "envelope"),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gatepost.kinds import MIME_BARE_CR, MIME_NUL
+from gatepost.findings.kinds import MIME_BARE_CR, MIME_NUL
 from gatepost.mail.budget import DEFECTS, ReadBudget, ReadLimits
 from gatepost.mail.reader import MessageParts, read_within
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.mail.links import CODECS, MAX_LAYERS, Wrapper, _load_index, find_carried_url, unwrap
-from gatepost.urls import NO_URL, parse_url
+from gatepost.mail.urls import NO_URL, parse_url
 
 INNER = "https://evil.test/a?b=1"
 QUOTED = "https%3A%2F%2Fevil.test%2Fa%3Fb%3D1"

@@ -18,12 +18,12 @@ import msgspec
 import pytest
 from bench.ports import free_ports
 
+from gatepost.analysis.report import Report
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.mailboxes import imap
 from gatepost.mailboxes.imap import FoundCopy, ImapAccount, ImapMailbox, MailboxError, WantedMessage
 from gatepost.mailboxes.removal import CopyOutcome, MailRemover, explain, open_mailbox
-from gatepost.report import Report
 from gatepost.service.certificates import sign_certificate
 from gatepost.settings.remediation import MailboxServerSettings, RemediationSettings
 from gatepost.store import open_store

@@ -21,9 +21,9 @@ from tests.milter.conftest import (
 )
 from tests.smtp.conftest import StrawHolding
 
+from gatepost.analysis.report import Report
 from gatepost.mail.message import Envelope
 from gatepost.milter import session
-from gatepost.report import Report
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
 from gatepost.service.health import MIN_DEFERRED, DeferralWatch, count_source

@@ -14,12 +14,12 @@ from tests.stolen_time import StolenTime
 from tests.variants import one_in
 
 from gatepost.analysis import analyse
+from gatepost.analysis.report import Report
+from gatepost.analysis.stages import Context
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Envelope, Message, Part
 from gatepost.mail.reader import read
-from gatepost.report import Report
-from gatepost.stages import Context
 from gatepost.workers.warmup import answers_to
 
 ACTING = {

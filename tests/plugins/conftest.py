@@ -12,7 +12,7 @@ import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "contrib" / "plugin-example"
 DECLARED = """
-api = 1
+api = 2
 namespace = "faulty"
 about = "A plug-in of a test"
 [kinds."faulty:thing"]
@@ -22,7 +22,7 @@ verdict = "spam"
 """
 CODE = """
 from gatepost.checks.plugins import this_plugin
-from gatepost.findings import check
+from gatepost.checks.reading import check
 PLUGIN = this_plugin(__package__)
 THING = PLUGIN.kind("faulty:thing")
 @check(THING)

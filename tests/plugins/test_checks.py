@@ -7,13 +7,13 @@ import pytest
 from tests.plugins.conftest import DECLARED, EXAMPLE, MakePlugin
 
 from gatepost.analysis import analyse
+from gatepost.analysis.report import Report
+from gatepost.analysis.stages import Context
 from gatepost.checks.plugins import load_all
-from gatepost.findings import Check, Reading
+from gatepost.checks.reading import Check, Reading
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.plugins import PluginError, find_code_fault, find_plugin
-from gatepost.report import Report
-from gatepost.stages import Context
 from gatepost.workers.warmup import NOW, answers_to
 
 FINE = "example:parking-fine"
@@ -60,7 +60,7 @@ def test_phrases_of_a_plugin_are_found_once_and_told_apart_by_place(example: str
 
 
 NO_CHECKS = "CHECKS = ()\n"
-MADE = "from gatepost.findings import check\nfrom gatepost.kinds import Kind, TEXT_URGENCY\n"
+MADE = "from gatepost.checks.reading import check\nfrom gatepost.findings.kinds import Kind, TEXT_URGENCY\n"
 FAULTS = {
     "import not_there\n": "cannot be imported: ModuleNotFoundError: No module named 'not_there'",
     "import sys\nsys.exit(3)\n": "cannot be imported: SystemExit: 3",
@@ -129,7 +129,7 @@ STAGE = "check:faulty.thing"
     [
         ("raise ValueError('x')\n    yield", "it crashed (ValueError)"),
         ("yield 1", "it crashed (PluginError)"),
-        ("from gatepost.kinds import FILE_EICAR\n    yield FILE_EICAR.at('text')", "it crashed (PluginError)"),
+        ("from gatepost.findings.kinds import FILE_EICAR\n    yield FILE_EICAR.at('text')", "it crashed (PluginError)"),
         ("yield THING.at('text', strength=2.0)", "it crashed (PluginError)"),
         ("yield THING.at('text', strength=float('nan'))", "it crashed (PluginError)"),
     ],

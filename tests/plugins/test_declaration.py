@@ -6,7 +6,8 @@ import pytest
 from tests.plugins.conftest import DECLARED, MakePlugin
 from tools.reference import render_findings
 
-from gatepost.kinds import TITLES
+from gatepost.analysis.verdict import judge
+from gatepost.findings.kinds import TITLES
 from gatepost.plugins import PluginError, find_faults, find_plugin, find_plugins, list_installed, pin_plugins
 from gatepost.policy.layers import Effective, Layer, Origin, lay_over
 from gatepost.policy.rules import (
@@ -19,7 +20,6 @@ from gatepost.policy.rules import (
     title_of,
     unchanged_policy,
 )
-from gatepost.verdict import judge
 
 FINE = "example:parking-fine"
 

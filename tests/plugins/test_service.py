@@ -17,14 +17,14 @@ from bench.processes import await_output
 from tests.command_line import run_command
 from tests.plugins.conftest import DECLARED, MakePlugin
 
+from gatepost.analysis.report import Line, Report
 from gatepost.client import Client
 from gatepost.client.calls import Retries
-from gatepost.kinds import TITLES
+from gatepost.findings.kinds import TITLES
 from gatepost.mail.message import Envelope
 from gatepost.plugins import find_plugin
 from gatepost.policy.rules import Policy, collect_titles
 from gatepost.questions import Answers, Questions
-from gatepost.report import Line, Report
 from gatepost.scanning.spool import BytesBody
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
@@ -109,7 +109,7 @@ def test_a_check_that_breaks_is_blamed_as_a_shipped_one(
 @pytest.mark.parametrize(
     ("made", "sentence"),
     [
-        ({"declared": DECLARED.replace("api = 1", "api = 9")}, "it is written for version 9 of the interface"),
+        ({"declared": DECLARED.replace("api = 2", "api = 9")}, "it is written for version 9 of the interface"),
         ({"code": "import not_there"}, "gatepost_faulty.checks:CHECKS cannot be imported: ModuleNotFoundError"),
     ],
     ids=["declaration", "code"],

@@ -23,7 +23,7 @@ from gatepost.policy.condition_process import (
 from gatepost.policy.conditions import ConditionError, make_variables
 from gatepost.policy.layers import Layer, lay_over, unchanged_policies
 from gatepost.policy.rules import PolicyError
-from gatepost.sandbox import NICENESS, SealedProcess
+from gatepost.process.sandbox import NICENESS, SealedProcess
 
 pytestmark = pytest.mark.process
 ENDLESS = 'subject == "endless"'
@@ -155,7 +155,7 @@ def test_a_process_that_was_left_alone_ends_with_its_parent() -> None:
 
 def test_only_sealed_processes_evaluate_conditions() -> None:
     """Whoever calls the library itself is a worker, or this process."""
-    may = {"conditional_findings.py", "condition_process.py", "conditions.py", "warmup.py"}
+    may = {"composites.py", "condition_process.py", "conditions.py", "warmup.py"}
     names = {"evaluate", "find_fault", "is_storable", "reads_only_tags"}
     for path in ROOT.rglob("*.py"):
         for node in walk_source(path):

@@ -3,7 +3,7 @@
 import pytest
 
 from gatepost.checks.registry import CHECKS
-from gatepost.kinds import TITLES
+from gatepost.findings.kinds import TITLES
 from gatepost.policy.layers import override
 from gatepost.policy.rules import VERDICTS, PolicyError, parse_shipped, shipped_policy
 

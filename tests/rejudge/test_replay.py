@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from gatepost.analysis import analyse
+from gatepost.analysis.report import FileSeen, Line, ListNote, Report
+from gatepost.analysis.stages import Context
 from gatepost.auth.results import Authentication, Dmarc
 from gatepost.lists.catalogue import BY_NAME, ListDefinition, make_custom_list
 from gatepost.lists.entries import UnkeyedEntry
@@ -15,8 +17,6 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import DnsAnswer, Hit, Lookup, LookupAnswer
 from gatepost.rejudge.replay import Change, EntryDryRun, rejudge, rulings_of
-from gatepost.report import FileSeen, Line, ListNote, Report
-from gatepost.stages import Context
 
 POLICY = shipped_policy()
 MAIL = (

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gatepost.node_memory import NodeMemory
+from gatepost.process.node_memory import NodeMemory
 from gatepost.service.watchdogs import ENDING, LOOKS_IN_ALL, LOOKS_WITH_LOCK, FrontWatchdog, Heartbeats
 
 
@@ -91,7 +91,7 @@ def test_a_front_counts_while_its_event_loop_runs() -> None:
 
 NODE = """
 import os, signal, sys, time
-from gatepost import logs
+from gatepost.process import logs
 from gatepost.service import processes
 from gatepost.service.node import NodeCells
 

@@ -8,9 +8,9 @@ import pytest
 from tests.idle_guard import IdleGuard
 from tests.own_names import replace_in
 
-from gatepost import logs
 from gatepost.abby.authenticator import FREE_GUESSES
 from gatepost.guard.http_source import build_rest_app
+from gatepost.process import logs
 from gatepost.scanning.spool import Spool
 from gatepost.service import core as service_core
 from gatepost.service.core import SecretGuesses

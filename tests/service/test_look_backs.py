@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.service.schedules import LookBackSchedule
 from gatepost.store import open_store
 from gatepost.store.audit import Actor

@@ -10,7 +10,7 @@ import uvloop
 from prometheus_client import CollectorRegistry
 from tests.stolen_time import StolenTime
 
-from gatepost.metrics import exposition
+from gatepost.process.metrics import exposition
 from gatepost.service import watchdogs
 from gatepost.service.watchdogs import LoopWatchdog
 

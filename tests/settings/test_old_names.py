@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gatepost import logs
 from gatepost.cli import main
 from gatepost.policy.layers import read_policy_file
 from gatepost.policy.rules import shipped_policy
+from gatepost.process import logs
 from gatepost.service import commands
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder

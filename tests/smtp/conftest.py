@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import uvloop
 
+from gatepost.analysis.report import Report
 from gatepost.policy.rules import MessageAction
-from gatepost.report import Report
 from gatepost.scanning.edits import Edit
 from gatepost.scanning.held_mail import ReportObserver
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult

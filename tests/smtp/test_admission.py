@@ -7,12 +7,12 @@ from typing import Any
 from tests.guard.test_service import Pool
 from tests.waiting_client import WaitingClient
 
+from gatepost.analysis.report import Report
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.service import Guard
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody
 from gatepost.settings.keys import GuardSettings as Settings

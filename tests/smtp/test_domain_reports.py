@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from gatepost.analysis.report import Report, undecided
 from gatepost.auth.results import Authentication, Dmarc
 from gatepost.domain_reports import DomainReport, DomainReports
-from gatepost.report import Report, undecided
 from gatepost.scanning.request import Full, Load, ScanRequest
 from gatepost.scanning.spool import MessageBody
 from gatepost.smtp.client import Tenancy

@@ -3,7 +3,7 @@
 import pytest
 from tests.smtp.conftest import Hop, Housed, Run
 
-from gatepost.node_memory import NodeMemory
+from gatepost.process.node_memory import NodeMemory
 from gatepost.smtp import hop_answers
 from gatepost.smtp.hop_answers import SLICE_SECONDS, SLICES, HopAnswers, HopCells, Stage
 from gatepost.smtp.replies import SmtpReply, reply

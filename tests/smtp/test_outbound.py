@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.node_memory import LocalRecords, NodeMemory, SharedRecords
+from gatepost.process.node_memory import LocalRecords, NodeMemory, SharedRecords
 from gatepost.smtp.client import OutboundTenants, SmtpClient, Tenancy
 from gatepost.smtp.outbound import (
     WIDTH,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.node_memory import LocalRecords
+from gatepost.process.node_memory import LocalRecords
 from gatepost.service.signing import write_key
 from gatepost.settings.delivery import SigningKeySettings
 from gatepost.settings.faults import ConfigError

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from gatepost.analysis.report import Line, Report
 from gatepost.auth.results import Authentication, Dmarc
-from gatepost.report import Line, Report
 from gatepost.scanning.request import Full, Load, ScanRequest
 from gatepost.scanning.spool import MessageBody
 from gatepost.smtp.client import Tenancy, parse_networks

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gatepost.node_memory import LocalRecords
+from gatepost.process.node_memory import LocalRecords
 from gatepost.settings.scan_sources import SenderRewritingSettings
 from gatepost.smtp.client import OutboundTenants
 from gatepost.smtp.outbound import HourlyLimits, Outbound, SenderLimits

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from tests.smtp.conftest import Hop
 
+from gatepost.analysis.report import Report
 from gatepost.auth import dkim
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
 from gatepost.auth.signature import SignedMessage
@@ -22,7 +23,6 @@ from gatepost.files.report_files import read_domain_reports
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.questions import Dns, DnsAnswer
-from gatepost.report import Report
 from gatepost.service.signing import make_record, write_key
 from gatepost.settings.delivery import SigningKeySettings
 from gatepost.settings.domain_reports import SentReportSettings

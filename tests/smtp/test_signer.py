@@ -7,11 +7,11 @@ from typing import Any
 import dkim as independent  # type: ignore[import-untyped]
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.auth.results import Arc, Authentication, Dmarc
 from gatepost.mail.message import Envelope
-from gatepost.node_memory import LocalRecords
 from gatepost.policy.rules import MessageAction
-from gatepost.report import Report
+from gatepost.process.node_memory import LocalRecords
 from gatepost.service.signing import make_record, write_key
 from gatepost.settings.delivery import SigningKeySettings
 from gatepost.smtp.client import OutboundTenants, SenderClaim, Tenancy

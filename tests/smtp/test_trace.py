@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.report import Report
+from gatepost.analysis.report import Report
 from gatepost.scanning.edits import apply_edits
 from gatepost.scanning.request import ScanResult
 from gatepost.scanning.spool import Spool, SpooledBody

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.store import open_store
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store

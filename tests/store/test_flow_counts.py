@@ -8,7 +8,7 @@ import pytest
 
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.node_memory import LocalRecords
+from gatepost.process.node_memory import LocalRecords
 from gatepost.settings.scan_sources import FlowControlSettings
 from gatepost.smtp.client import SmtpClient
 from gatepost.smtp.flow_control import DeliveryAttempt, FlowControl

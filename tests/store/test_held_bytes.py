@@ -142,7 +142,7 @@ from pathlib import Path
 import msgspec
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
+from gatepost.analysis.report import Report
 from gatepost.store import open_store
 from gatepost.store.message_records import Holding
 from gatepost.store.message_records import MessageRecord

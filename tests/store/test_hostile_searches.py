@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.store import evidence, paging
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.held_search import HeldFilter

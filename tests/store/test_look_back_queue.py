@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME, ListDefinition, make_custom_list
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.policy.layers import unchanged_policies
 from gatepost.rejudge.dry_run import run_waiting
-from gatepost.report import Report
 from gatepost.store import look_backs
 from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.lists import NewEntry

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from gatepost.abby.scan import _describe_result
+from gatepost.analysis.report import PreparedRecord, Report
 from gatepost.api.scanning import encode_scanning
+from gatepost.findings.kinds import TITLES
 from gatepost.ids import new_id
-from gatepost.kinds import TITLES
 from gatepost.mail.message import Envelope
-from gatepost.report import PreparedRecord, Report
 from gatepost.scanning.request import ScanResult
 from gatepost.smtp.trace import Arrival, build_trace_fields, split_header
 from gatepost.store.errors import StorageError

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
+from gatepost.analysis.report import FileSeen
 from gatepost.auth.results import Authentication
 from gatepost.ids import new_id
 from gatepost.lists.links import split_url
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
-from gatepost.report import FileSeen
 from gatepost.store import evidence as store_evidence
 from gatepost.store import message_index
 from gatepost.store.engine import Write

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
+from gatepost.analysis.report import FileSeen
 from gatepost.ids import new_id
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
-from gatepost.report import FileSeen
 from gatepost.store import paging
 from gatepost.store.evidence import Evidence
 from gatepost.store.held_search import HeldFilter

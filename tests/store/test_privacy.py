@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from tests.store_reading import mail_engine
 
+from gatepost.analysis.report import Line
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope, Receipt
-from gatepost.report import Line
-from gatepost.sender_history import Facet, facet_key
+from gatepost.mail.sender_history import Facet, facet_key
 from gatepost.store import privacy
 from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.engine import Many, Read, Row, Work, Write

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 from tests.store.test_second_factors import run_sql
 
+from gatepost.analysis.report import Report
 from gatepost.cli.privacy_steps import Choices, PersonalData
 from gatepost.domain_reports import DomainReport, SourceRow
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import OwnRule
-from gatepost.report import Report
 from gatepost.settings.events import WebAlert
 from gatepost.settings.feeds import WebFeed
 from gatepost.store.audit import CLI, Actor

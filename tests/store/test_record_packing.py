@@ -8,8 +8,8 @@ import msgspec
 import pytest
 import zstandard
 
+from gatepost.analysis.report import PreparedRecord, Report
 from gatepost.mail.message import Envelope, Receipt
-from gatepost.report import PreparedRecord, Report
 from gatepost.store import record_packing
 from gatepost.store.record_packing import (
     COMPRESS_FROM,

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
+from gatepost.analysis.report import FileSeen, Report
 from gatepost.auth.results import Authentication
 from gatepost.ids import new_id
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.near_duplicates import compute_signature
-from gatepost.report import FileSeen, Report
 from gatepost.store import quarantine
 from gatepost.store.audit import CLI
 from gatepost.store.engine import Write

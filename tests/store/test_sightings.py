@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gatepost.ids import new_id
-from gatepost.sender_history import ALL_MAIL, Facet, facet_key
+from gatepost.mail.sender_history import ALL_MAIL, Facet, facet_key
 from gatepost.store import open_store
 from gatepost.store.sightings import Sighting, SightingBatch
 from gatepost.store.store import Store

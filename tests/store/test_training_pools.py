@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
+from gatepost.analysis.report import Line, Report
 from gatepost.ids import new_id
-from gatepost.report import Line, Report
-from gatepost.sender_history import Facet, facet_key
+from gatepost.mail.sender_history import Facet, facet_key
 from gatepost.store import feedback, learning
 from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.feedback import MailReport, ReportedMessage, TextFeatures

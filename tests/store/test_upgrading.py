@@ -12,10 +12,10 @@ import pytest
 from tests.store.old_schema import engine_of, make_old_storage, read_rows, run_statements
 
 from gatepost import SCHEMA
+from gatepost.analysis.report import Report
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.store import message_index, open_store, upgrading
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.errors import StorageError

@@ -61,10 +61,10 @@ def test_everything_is_written_and_fits_together(root: Path, name: str, kind: st
     program = (
         "from gatepost.checks.registry import CHECKS\n"
         f"from gatepost.checks.{module.replace('/', '.')} import {trick}\n"
-        "from gatepost.kinds import BY_ID, LIMIT_RULE_FAILED\n"
+        "from gatepost.findings.kinds import BY_ID, LIMIT_RULE_FAILED\n"
         "from gatepost.policy.rules import shipped_policy\n"
-        "from gatepost.strengths import calculations\n"
-        "from gatepost.conditional_findings import load_composites\n"
+        "from gatepost.findings.strengths import calculations\n"
+        "from gatepost.checks.composites import load_composites\n"
         "found = {kind for check in CHECKS for kind in check.kinds} | {kind for kind, _ in load_composites()}\n"
         f"kind = BY_ID[{kind!r}]\n"
         f"assert {trick} in CHECKS and {trick}.name == {trick!r} and {trick}.kinds == (kind,)\n"
@@ -131,7 +131,7 @@ def test_what_is_there_stays(root: Path) -> None:
             "There is something called org_domain already, in src/gatepost/checks/",
         ),
         ("links/urls.userinfo", "There is something called userinfo already, in tests/checks/links/test_urls.py."),
-        ("links/hosts.userinfo", "There is a kind url:userinfo already, in src/gatepost/kinds.py."),
+        ("links/hosts.userinfo", "There is a kind url:userinfo already, in src/gatepost/findings/kinds.py."),
     ],
 )
 def test_bad_and_taken_names_are_refused(

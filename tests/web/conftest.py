@@ -20,13 +20,13 @@ from argon2 import PasswordHasher
 
 from gatepost.abby.app import create_app, create_services
 from gatepost.abby.cores import Cores, Down
+from gatepost.analysis.report import Line, Report
 from gatepost.api.http import ConnectedClient
 from gatepost.api.server import server_config
 from gatepost.ids import new_id
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.mailboxes.removal import MailRemover, OpensMailbox
-from gatepost.report import Line, Report
 from gatepost.scanning.held_mail import (
     Deleted,
     DeleteOrder,

@@ -8,6 +8,7 @@ import time
 
 import msgspec
 
+from gatepost.analysis.report import FileSeen, Line, ListNote, Outcome, Report
 from gatepost.domain_reports import DomainReport, SourceRow
 from gatepost.ids import new_id
 from gatepost.learning.proof import Proof, Side
@@ -15,7 +16,6 @@ from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import OwnRule
-from gatepost.report import FileSeen, Line, ListNote, Outcome, Report
 from gatepost.settings.events import WebAlert
 from gatepost.settings.feeds import WebFeed
 from gatepost.store.audit import CLI, Actor, AuditFilter

@@ -3,10 +3,10 @@
 import re
 from typing import Any
 
+from gatepost.analysis.report import Report
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Decision, Verdict
-from gatepost.report import Report
 from gatepost.store.audit import CLI, Actor
 from gatepost.store.feedback import MailReport, ReportedMessage
 from gatepost.store.message_records import TRIAL, MessageRecord

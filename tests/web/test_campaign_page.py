@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from tests.web.conftest import REPORT
 
+from gatepost.analysis.report import FileSeen, Report
 from gatepost.lists.rulings import Subject
 from gatepost.near_duplicates import compute_signature
-from gatepost.report import FileSeen, Report
 
 TEXT = """please confirm your payroll account before friday since the office closes then and nobody will get money this
 month unless you sign in with the link below and enter the code that we have sent to you today"""

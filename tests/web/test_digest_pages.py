@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from tests.web.conftest import REPORT
 
+from gatepost.analysis.report import Report
 from gatepost.digests.links import DigestLink, sign_link
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.digests import DigestPreferences
 from gatepost.store.message_records import MessageRecord

@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
+from gatepost.analysis.report import Report
 from gatepost.ids import new_id
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.store.audit import AuditFilter
 from gatepost.store.feeds import FeedCounts, FeedRecord
 from gatepost.store.message_records import MessageRecord

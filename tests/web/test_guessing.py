@@ -20,12 +20,12 @@ import pytest
 from argon2 import PasswordHasher, extract_parameters
 from tests.store_reading import read_attempts
 
-from gatepost import logs
 from gatepost.abby import authenticator
 from gatepost.abby.authenticator import Guesses
 from gatepost.api import http
 from gatepost.ids import new_id
 from gatepost.policy.layers import MAX_MISTAKES, MAX_SUGGESTIONS
+from gatepost.process import logs
 from gatepost.store.audit import CLI
 from gatepost.store.sessions import ACCOUNT
 from gatepost.web import credentials, forms

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from tests.web.hostile_deployment import fill_with_hostile_text, hostile_report
 
+from gatepost.analysis.report import FileSeen
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.report import FileSeen
 from gatepost.store.audit import CLI
 from gatepost.store.lists import NewEntry
 from gatepost.web.registry import PAGES

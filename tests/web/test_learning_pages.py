@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
+from gatepost.analysis.report import Report
 from gatepost.ids import new_id
 from gatepost.learning.proof import Proof, Side
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.store.audit import CLI
 from gatepost.store.learning import ModelLookBack, TaughtMessage
 from gatepost.store.message_records import MessageRecord

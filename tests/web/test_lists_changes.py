@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.list_lookup import HitCount
 from gatepost.store.lists import ListEntry, NewEntry

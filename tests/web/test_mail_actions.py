@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from tests.web.conftest import REPORT
 
+from gatepost.analysis.report import Report
 from gatepost.lists.rulings import Subject
-from gatepost.report import Report
 from gatepost.store import recipient_notices
 from gatepost.store.audit import AuditFilter
 from gatepost.store.recipient_notices import DayLimit

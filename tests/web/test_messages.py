@@ -10,11 +10,11 @@ import pytest
 from tests.store_reading import list_reports
 from tests.web.conftest import REPORT
 
+from gatepost.analysis.report import ListNote
 from gatepost.auth.results import Authentication
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import MessageAction
-from gatepost.report import ListNote
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.message_records import MessageRecord
 

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.policy import condition_process
 from gatepost.policy.conditions import find_fault
 from gatepost.policy.rules import shipped_policy
-from gatepost.report import Report
 from gatepost.store import own_rules
 from gatepost.store.audit import AuditFilter
 from gatepost.web.pages.rules import EXAMPLES, RuleForm

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, Questions
-from gatepost.report import Report
 from gatepost.scanning.spool import BytesBody
 from gatepost.workers import warmup
 from gatepost.workers.jobs import Job, PoolCounters

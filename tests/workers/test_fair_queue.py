@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.node_memory import NodeMemory
+from gatepost.process.node_memory import NodeMemory
 from gatepost.workers import fair_queue, slot_counts
 from gatepost.workers.fair_queue import IDLE_SECONDS, SHARE, FairQueue, Slot
 from gatepost.workers.slot_counts import (

@@ -2,11 +2,11 @@
 
 import pytest
 
+from gatepost.analysis.report import Outcome, Report
+from gatepost.analysis.stages import INDISPENSABLE, STAGES
 from gatepost.mail.message import Envelope
 from gatepost.questions import Dns, DnsAnswer
-from gatepost.report import Outcome, Report
 from gatepost.scanning.spool import BytesBody
-from gatepost.stages import INDISPENSABLE, STAGES
 from gatepost.workers.jobs import MAX_RESTARTS, WHAT_HAPPENED, Job, Reason
 from gatepost.workers.protocol import JUDGE, LARGE
 from gatepost.workers.status_page import StageNames

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from tests.workers.test_pool import PLAIN, SIGNED, Kept, changed, faulty, from_zone, job, kills, running, until
 
+from gatepost.analysis.report import Report, undecided
 from gatepost.questions import Answers, Questions
-from gatepost.report import Report, undecided
 from gatepost.scanning.spool import BytesBody
 from gatepost.workers import jobs, supervisor, warmup
 from gatepost.workers.jobs import MAX_REMEMBERED, MESSAGE_SECONDS, SNAPSHOT_SECONDS, Job, PoisonMemory, Snapshot

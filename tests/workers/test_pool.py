@@ -18,10 +18,10 @@ import psutil
 import pytest
 import uvloop
 
+from gatepost.analysis.report import Report
 from gatepost.policy.layers import override
 from gatepost.policy.rules import OwnRule, shipped_policy
 from gatepost.questions import Answers, Dns, Question, Questions
-from gatepost.report import Report
 from gatepost.scanning.spool import BytesBody
 from gatepost.workers import pool as pool_module
 from gatepost.workers import warmup
@@ -591,8 +591,8 @@ def test_everything_ends_with_guard_even_by_kill_9() -> None:
 
 UNSEALABLE = """
     import errno, struct
-    from gatepost import sandbox
-    from gatepost.sandbox import MACHINE, prctl
+    from gatepost.process import sandbox
+    from gatepost.process.sandbox import MACHINE, prctl
     prctl(38, 1)
     nosys = 0x00050000 | errno.ENOSYS
     calls = [sandbox.MACHINES[MACHINE].seccomp, 444]

@@ -10,11 +10,11 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.kinds import TITLES
+from gatepost.analysis.report import FileSeen, Line, Outcome, PreparedRecord, Report, undecided
+from gatepost.findings.kinds import TITLES
 from gatepost.mail.message import Envelope, Receipt
 from gatepost.policy.rules import title_of_list
 from gatepost.questions import Dns, DnsAnswer
-from gatepost.report import FileSeen, Line, Outcome, PreparedRecord, Report, undecided
 from gatepost.store.evidence import add_queue_id, index_evidence
 from gatepost.store.record_packing import Detail, compress, pack, unpack, unpack_header
 from gatepost.workers import protocol

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.policy.rules import OwnRule, shipped_policy
 from gatepost.questions import Answers, Antivirus, AskAntivirus, Questions
-from gatepost.report import Report
 from gatepost.scanning.spool import BytesBody
 from gatepost.workers import warmup
 from gatepost.workers.jobs import Job

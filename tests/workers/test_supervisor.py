@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, Dns, Questions
-from gatepost.report import Report
 from gatepost.scanning.spool import BytesBody
 from gatepost.workers import protocol, supervisor
 from gatepost.workers.jobs import Job

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.scanning.spool import BytesBody
 from gatepost.workers import process
 from gatepost.workers.jobs import Job

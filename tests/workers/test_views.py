@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, Questions
-from gatepost.report import Report
 from gatepost.scanning.spool import BytesBody
 from gatepost.view import values
 from gatepost.view.message import build_view, draw_picture

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from tests.own_names import replace_in
 
+from gatepost.analysis.report import Report
+from gatepost.analysis.stages import INDISPENSABLE, STAGES, Context
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Asking, Dns, DnsAnswer, Question
-from gatepost.report import Report
-from gatepost.stages import INDISPENSABLE, STAGES, Context
 from gatepost.workers import protocol, worker
 from gatepost.workers.protocol import LARGE, MAX_QUESTIONS, MAX_STEPS, Frame, FrameReader, JobHeader, StepAnswers
 from gatepost.workers.status_page import IDLE, StageNames, StatusPage, WorkerState, new_status_page

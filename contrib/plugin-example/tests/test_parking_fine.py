@@ -3,7 +3,7 @@
 import pytest
 from gatepost_example.checks import PARKING_FINE, parking_fine
 
-from gatepost.findings import Reading
+from gatepost.checks.reading import Reading
 from gatepost.mail.reader import read
 
 

@@ -56,8 +56,8 @@ from gatepost.api.http import (
 from gatepost.api.openapi import LISTS_API, LISTS_BASE, SCANNING, Interface, document
 from gatepost.api.scanning import SystemStatus, encode_scanning
 from gatepost.api.strict_json import decode_json
-from gatepost.node_memory import Tally
 from gatepost.policy.layers import unchanged_policies
+from gatepost.process.node_memory import Tally
 from gatepost.rejudge.dry_run import ListDryRuns
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.spool import Spool

@@ -22,8 +22,8 @@ from starlette.requests import Request
 
 from gatepost.api.call_limits import CallingParty
 from gatepost.api.errors import FORBIDDEN, UNAUTHORIZED, Failure
-from gatepost.logs import Logger
-from gatepost.node_memory import NodeMemory, SharedRecords
+from gatepost.process.logs import Logger
+from gatepost.process.node_memory import NodeMemory, SharedRecords
 from gatepost.settings.keys import StaticApiTokenSettings, TokenPermission
 from gatepost.store.api_keys import ApiKey, ApiKeys
 from gatepost.store.audit import Actor

@@ -28,8 +28,8 @@ from gatepost.api.errors import (
     Failure,
 )
 from gatepost.api.http import ClientLeft, ConnectedClient
-from gatepost.background_work import background
-from gatepost.logs import Logger
+from gatepost.process.background_work import background
+from gatepost.process.logs import Logger
 from gatepost.scanning.held_mail import CarriesOutOrders, HeldMailOrder, NotHeld, ReleaseOrder
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody

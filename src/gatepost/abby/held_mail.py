@@ -50,7 +50,7 @@ from gatepost.api.messages import (
 )
 from gatepost.api.scanning import MessageRelease, encode_scanning
 from gatepost.ids import canonical
-from gatepost.logs import Logger
+from gatepost.process.logs import Logger
 from gatepost.scanning.held_mail import (
     Busy,
     Deleted,

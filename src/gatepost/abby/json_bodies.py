@@ -22,8 +22,8 @@ from gatepost.api.errors import (
 )
 from gatepost.api.http import ClientLeft
 from gatepost.api.strict_json import decode_counted, find_repeated_key, refuse_many_values
-from gatepost.background_work import background
 from gatepost.ids import canonical
+from gatepost.process.background_work import background
 from gatepost.times import milliseconds
 
 MAX_FAULTS_SHOWN, MAX_FAULTS_COUNTED = 20, 1_000

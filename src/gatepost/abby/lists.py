@@ -59,11 +59,11 @@ from gatepost.api.lists import (
     encode_lists,
 )
 from gatepost.api.openapi import NDJSON
-from gatepost.background_work import background
 from gatepost.ids import canonical
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.lists.entries import MAX_ENTRY, ListRefusal
-from gatepost.logs import Logger
+from gatepost.process.background_work import background
+from gatepost.process.logs import Logger
 from gatepost.rejudge.dry_run import ListDryRuns, can_look_back, new_entry, try_adding, try_deleting
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor

@@ -25,6 +25,7 @@ from gatepost.abby.authenticator import Authenticator
 from gatepost.abby.cores import Cores
 from gatepost.abby.json_bodies import BodyReader
 from gatepost.abby.upload import read_parts
+from gatepost.analysis.report import FileSeen, Line, Report
 from gatepost.api.call_limits import CallLimits
 from gatepost.api.errors import INVALID_REQUEST, MESSAGE_NOT_FOUND, MESSAGE_NOT_SHOWN, TENANT_NOT_FOUND, Failure
 from gatepost.api.http import ClientLeft, ConnectedClient, JsonResponse
@@ -66,7 +67,6 @@ from gatepost.auth.results import Authentication
 from gatepost.ids import canonical, new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import MessageAction
-from gatepost.report import FileSeen, Line, Report
 from gatepost.scanning.request import ScanRequest
 from gatepost.scanning.spool import Spool, SpooledBody
 from gatepost.store.audit import AuditRecord

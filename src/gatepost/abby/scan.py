@@ -31,8 +31,8 @@ from gatepost.api.scanning import (
 )
 from gatepost.api.strict_json import decode_json, find_repeated_key, has_too_many_values
 from gatepost.ids import canonical, new_id
-from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
+from gatepost.process.logs import Logger
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool, SpooledBody
 from gatepost.store.tenants import Tenants

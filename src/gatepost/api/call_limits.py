@@ -14,7 +14,7 @@ from typing import Literal, Self, TypeAlias
 import msgspec
 
 from gatepost.api.errors import OVERLOADED, RATE_LIMITED, Failure
-from gatepost.node_memory import Tally
+from gatepost.process.node_memory import Tally
 
 CallKind: TypeAlias = Literal["stream", "dry run", "policy trial", "search", "view", "bulk action"]
 

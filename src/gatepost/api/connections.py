@@ -20,8 +20,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
-from gatepost.logs import Logger
-from gatepost.node_memory import NodeMemory, Tally, fit_cell
+from gatepost.process.logs import Logger
+from gatepost.process.node_memory import NodeMemory, Tally, fit_cell
 
 ACCEPT_PAUSE_SECONDS = 0.1
 # How long a process lets another one go first, and how often.

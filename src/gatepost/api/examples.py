@@ -60,7 +60,7 @@ from gatepost.api.scanning import (
     SystemStatus,
     encode_scanning,
 )
-from gatepost.kinds import URL_TEXT_MISMATCH
+from gatepost.findings.kinds import URL_TEXT_MISMATCH
 
 _GGRID = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
 _TENANT = "0198c5a2-7c11-7d3e-9f00-00000000bb02"

@@ -41,9 +41,9 @@ from gatepost.api.errors import (
     Failure,
 )
 from gatepost.api.scanning import encode_scanning
-from gatepost.background_work import background
 from gatepost.ids import new_id
-from gatepost.logs import Logger
+from gatepost.process.background_work import background
+from gatepost.process.logs import Logger
 from gatepost.store.errors import StorageError
 
 T = TypeVar("T")

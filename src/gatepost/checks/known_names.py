@@ -15,10 +15,10 @@ from pathlib import Path
 
 import msgspec
 
-from gatepost.kept_results import load_kept
+from gatepost.findings.strengths import coefficients
 from gatepost.lists.addresses import ProtectedName
 from gatepost.names import is_icann_suffix, keep_answers, org_domain, skeleton
-from gatepost.strengths import coefficients
+from gatepost.process.kept_results import load_kept
 
 MAX_WORDS = 24
 # So many names of an operator are looked for, the shortest first: to index them takes 0.2 s in each worker, once.

@@ -26,10 +26,10 @@ import ahocorasick_rs
 import msgspec
 
 from gatepost.checks.known_names import read_names
-from gatepost.findings import Reading
-from gatepost.kept_results import load_kept, read_toml
+from gatepost.checks.reading import Reading
 from gatepost.mail.message import Message, Text
 from gatepost.names import remove_accents
+from gatepost.process.kept_results import load_kept, read_toml
 from gatepost.speedups import native, read_native
 
 # `message_phrases.c` has the same: of the subject, and of all texts of one sort together.

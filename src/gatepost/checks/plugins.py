@@ -23,11 +23,11 @@ from typing import Any
 import msgspec
 
 from gatepost.checks.phrases import THEMES, Phrasebook, PhraseError, Phrases, compile_phrases, search_book
+from gatepost.checks.reading import SIGNS, Check, Reading
 from gatepost.checks.triggers import BITS
-from gatepost.findings import SIGNS, Check, Reading
-from gatepost.kinds import MAX_FACT, Finding, Kind
+from gatepost.findings.strengths import take_coefficients
+from gatepost.findings.values import MAX_FACT, Finding, Kind
 from gatepost.plugins import FILE, Plugin, PluginError, find_plugins, read_declaration
-from gatepost.strengths import take_coefficients
 
 MAX_CHECKS = 100
 MAX_FINDINGS = 100

@@ -8,9 +8,9 @@ check of these modules, in their order.
 from gatepost.checks.files import malware, traits
 from gatepost.checks.headers import bulk_mail, fields, replies
 from gatepost.checks.links import hosts, urls
+from gatepost.checks.reading import Check
 from gatepost.checks.sender import authentication, envelope, history, lookalikes, mailboxes, sending_host
 from gatepost.checks.text import advertising, fraud, learned, lures
-from gatepost.findings import Check
 
 _MODULES = (
     *(mailboxes, authentication, envelope, history, lookalikes, sending_host),

@@ -39,6 +39,7 @@ from gatepost.checks.known_names import (
 from gatepost.checks.links.hosts import find_address_in_name
 from gatepost.checks.links.urls import has_odd_form, may_download, may_lure
 from gatepost.checks.phrases import MAX_TEXTS, THEMES, find_phrases
+from gatepost.checks.reading import SIGNS, THEME_SIGN, Check, Reading
 from gatepost.checks.sender.authentication import BAD_SPF
 from gatepost.checks.sender.envelope import MAX_LOOKED_AT, is_malformed_recipient, is_malformed_sender
 from gatepost.checks.sender.lookalikes import find_known_imitation
@@ -48,8 +49,7 @@ from gatepost.checks.text.advertising import GTUBE, GTUBE_TEXTS, may_evade
 from gatepost.checks.text.fraud import MAX_OPENING_TEXT, find_large_sum, has_odd_number
 from gatepost.checks.text.learned import MANY_RECIPIENTS
 from gatepost.checks.text.lures import MAX_NAMED, MAX_PLANTED_TEXT, SHORTEST_PLANTED, begins_with_sum
-from gatepost.findings import SIGNS, THEME_SIGN, Check, Reading
-from gatepost.kinds import Finding
+from gatepost.findings.values import Finding
 from gatepost.mail.message import Field, Link, Message
 from gatepost.names import MAX_DOMAIN, Address, keep_answers, normal_domain, org_domain
 from gatepost.speedups import native

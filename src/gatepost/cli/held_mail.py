@@ -14,13 +14,13 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from gatepost import logs
 from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores, explain_absence
 from gatepost.abby.remote_core import RemoteCore
 from gatepost.cli.commands import BadParameter
 from gatepost.cli.deployment import Deployment
 from gatepost.guard.quarantine.quarantine import DANGEROUS
+from gatepost.process import logs
 from gatepost.scanning.held_mail import (
     Busy,
     Deleted,

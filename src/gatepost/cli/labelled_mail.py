@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 import msgspec
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
+from gatepost.analysis.report import Report
 from gatepost.cli.printing import console, progress_bar
 from gatepost.cli.scanners import messages_in
 from gatepost.cli.sealed_analysis import answer_nothing, open_analyser, open_extractor
@@ -34,7 +35,6 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, DnsAnswer, Questions
-from gatepost.report import Report
 from gatepost.service.data_folder import StartError
 from gatepost.settings.keys import GuardSettings
 from gatepost.textmodel.features import Features

@@ -34,7 +34,7 @@ def doctor(*, place: Deployment, output: Output) -> None:
 
     Exits with 1 if a check fails.
     """
-    from gatepost import logs
+    from gatepost.process import logs
     from gatepost.service.doctor.examination import examine
 
     place.check_target()

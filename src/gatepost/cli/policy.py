@@ -17,6 +17,7 @@ from gatepost.service.data_folder import StartError
 from gatepost.times import now
 
 if TYPE_CHECKING:
+    from gatepost.findings.strengths import Calculation
     from gatepost.mail.message import Envelope
     from gatepost.policy.layers import Effective, Origin, Policies
     from gatepost.policy.rules import KindRule, Policy
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from gatepost.settings.keys import GuardSettings
     from gatepost.store.message_records import MessageRecord
     from gatepost.store.store import Store
-    from gatepost.strengths import Calculation
 
 group = Group("Show, check and try policies: weights of findings, and decisions for verdicts.")
 
@@ -222,7 +222,7 @@ def check(
 
 def _explain_strength(kind: str, policy: "Policy") -> "Sequence[Calculation]":
     """Return the calculation of a kind's strength, from the shipped file or from that of its plug-in."""
-    from gatepost import strengths
+    from gatepost.findings import strengths
     from gatepost.plugins import find_plugin
 
     plugin = next((each.plugin for each in policy.added if kind in each.kinds), "")

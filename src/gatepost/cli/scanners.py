@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from gatepost.abby.messages import describe_message
+from gatepost.analysis.report import undecided
 from gatepost.api.scanning import AnalysedMessage, MessageAnalysisResult, encode_scanning
 from gatepost.cli import ledger
 from gatepost.cli.deployment import Deployment
@@ -40,7 +41,6 @@ from gatepost.client.calls import ApiError
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.questions import Answer, Answers, Dns, Question, Questions
-from gatepost.report import undecided
 from gatepost.settings import files
 from gatepost.settings.keys import GuardSettings
 from gatepost.store.message_records import MessageRecord

@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from gatepost import logs
+from gatepost.analysis.report import Report
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Policy, shipped_policy
+from gatepost.process import logs
 from gatepost.questions import (
     Answer,
     Answers,
@@ -32,7 +33,6 @@ from gatepost.questions import (
     Questions,
     Sightings,
 )
-from gatepost.report import Report
 from gatepost.scanning.spool import BytesBody
 from gatepost.service.data_folder import StartError
 from gatepost.settings.keys import GuardSettings

@@ -23,8 +23,8 @@ from importlib.resources import files
 
 import msgspec
 
+from gatepost.analysis.report import Report, shown_sender
 from gatepost.digests.links import DigestLink, sign_link
-from gatepost.report import Report, shown_sender
 from gatepost.scanning.held_mail import RECIPIENT_VERDICTS
 from gatepost.store.digests import Digest, DigestKey, DigestPreferences
 from gatepost.store.quarantine import HeldMessage

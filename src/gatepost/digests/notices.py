@@ -29,8 +29,8 @@ from gatepost.digests.mail import (
     show,
 )
 from gatepost.digests.run import LONGEST_PAUSE, MAX_ATTEMPTS, MINUTE, SEND_SECONDS, find_own_domains
-from gatepost.logs import Logger
 from gatepost.names import normal_domain
+from gatepost.process.logs import Logger
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.routing import Routing

@@ -12,8 +12,8 @@ import msgspec
 
 from gatepost.digests.mail import DigestPlan, build_digest
 from gatepost.ids import new_id
-from gatepost.logs import Logger
 from gatepost.names import normal_domain, unicode_domain
+from gatepost.process.logs import Logger
 from gatepost.settings.delivery import DigestSettings
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.next_hop import NextHopError

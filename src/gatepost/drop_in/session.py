@@ -16,9 +16,9 @@ from gatepost.drop_in.requests import Answered, Asked, Head, Received, Refusal, 
 from gatepost.drop_in.rspamd import Rspamd
 from gatepost.drop_in.spamd import Spamd
 from gatepost.ids import new_id
-from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
 from gatepost.names import normal_domain
+from gatepost.process.logs import Logger
 from gatepost.scanning.held_mail import ignore_report
 from gatepost.scanning.request import Full, ScanRequest, is_queue_id
 from gatepost.scanning.spool import SpooledBody

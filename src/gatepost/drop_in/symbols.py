@@ -10,7 +10,7 @@ import re
 
 import msgspec
 
-from gatepost.report import Report
+from gatepost.analysis.report import Report
 
 # Where the verdict `suspicious` begins in the policy as it is shipped, and SpamAssassin's own default.
 REQUIRED = 5.0

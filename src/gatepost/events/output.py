@@ -38,7 +38,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gatepost.events.schema import EncodedEvent
-from gatepost.logs import Logger
+from gatepost.process.logs import Logger
 from gatepost.settings.events import Facility, Severity, SyslogSettings
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 300.0

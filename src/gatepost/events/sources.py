@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from gatepost.analysis.report import FileSeen, Report
 from gatepost.events.schema import (
     MAX_FILES,
     MAX_HOSTS,
@@ -35,7 +36,6 @@ from gatepost.events.schema import (
     bound_all,
 )
 from gatepost.ids import canonical
-from gatepost.report import FileSeen, Report
 from gatepost.store.audit import Actor, AuditRecord
 from gatepost.store.message_records import MessageRecord
 

@@ -35,8 +35,8 @@ from gatepost.events.output import (
 from gatepost.events.schema import EventFields, encode_event
 from gatepost.events.sources import describe_change
 from gatepost.events.webhook import WebhookCaller, WebhookOutput
-from gatepost.logs import Logger
-from gatepost.metrics import counter, gauge
+from gatepost.process.logs import Logger
+from gatepost.process.metrics import counter, gauge
 from gatepost.settings.events import (
     EventMailSettings,
     EventsSettings,

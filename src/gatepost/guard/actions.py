@@ -12,16 +12,16 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
-from gatepost.kinds import Finding
-from gatepost.logs import Logger
+from gatepost.analysis.report import Line, Report
+from gatepost.analysis.verdict import judge
+from gatepost.findings.values import Finding
 from gatepost.names import normal_address, normal_domain
 from gatepost.policy.layers import Effective, Policies
 from gatepost.policy.rules import DECISION_OF, RULE, WITH_MAILBOX, MessageAction, Policy, StrippedFile
-from gatepost.report import Line, Report
+from gatepost.process.logs import Logger
 from gatepost.scanning.edits import Cut, Edit, order_edits
 from gatepost.scanning.request import ScanRequest
 from gatepost.smtp.client import Tenancy
-from gatepost.verdict import judge
 
 MAX_PARTS = 100
 MAX_REASONS = 3

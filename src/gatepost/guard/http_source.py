@@ -43,8 +43,8 @@ from gatepost.api.http import (
 )
 from gatepost.api.scanning import MAX_BODY
 from gatepost.guard.service import Guard
-from gatepost.logs import Logger
-from gatepost.metrics import CONTENT_TYPE as METRICS_TYPE
+from gatepost.process.logs import Logger
+from gatepost.process.metrics import CONTENT_TYPE as METRICS_TYPE
 from gatepost.scanning.held_mail import MESSAGE, ORDERS, CarriesOutOrders, NotHeld, read_order
 from gatepost.scanning.request import (
     CONTENT_TYPE,

@@ -16,9 +16,9 @@ from gatepost.events.schema import WARNED
 from gatepost.guard.answers.dns import DnsCounters
 from gatepost.guard.answers.reputation import ZoneCounters
 from gatepost.guard.answers.sender_history import SenderHistoryCounters
-from gatepost.logs import Logger
-from gatepost.metrics import Timed, counter, gauge
-from gatepost.periodic import PeriodicWork
+from gatepost.process.logs import Logger
+from gatepost.process.metrics import Timed, counter, gauge
+from gatepost.process.periodic import PeriodicWork
 from gatepost.scanning.request import Condition, Load
 from gatepost.store.engine import StoreCounters
 from gatepost.store.message_records import MessageRecord

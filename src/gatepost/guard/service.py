@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from gatepost.analysis.report import PreparedRecord, Report, undecided
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.api.scanning import MAX_BODY
 from gatepost.domain_reports import DomainReports
@@ -22,10 +23,9 @@ from gatepost.guard.answers.learnt_models import LearntModelSnapshots
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
 from gatepost.ids import id_order
-from gatepost.logs import Logger
 from gatepost.mail.message import Receipt
-from gatepost.periodic import PeriodicWork
-from gatepost.report import PreparedRecord, Report, undecided
+from gatepost.process.logs import Logger
+from gatepost.process.periodic import PeriodicWork
 from gatepost.scanning.edits import Cut
 from gatepost.scanning.held_mail import HoldsMail, ReportObserver, bytes_ahead, ignore_report
 from gatepost.scanning.request import Condition, Full, Load, ScanRequest, ScanResult, first_received_id

@@ -19,9 +19,9 @@ from importlib.resources import files
 import msgspec
 import numpy as np
 
-from gatepost.kinds import TEXT_LEARNT_UNWANTED, TEXT_LEARNT_WANTED, TEXT_MODEL_PHISHING, TEXT_MODEL_SPAM
+from gatepost.findings.kinds import TEXT_LEARNT_UNWANTED, TEXT_LEARNT_WANTED, TEXT_MODEL_PHISHING, TEXT_MODEL_SPAM
+from gatepost.findings.strengths import calculations
 from gatepost.policy.rules import shipped_policy
-from gatepost.strengths import calculations
 from gatepost.textmodel.learnt import MIN_OF_SIDE, LearntModel, PoolRow, parse_learnt, read_row, train_pool
 
 REFERENCE = "reference.msgpack"

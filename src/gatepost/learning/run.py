@@ -16,13 +16,14 @@ from contextlib import aclosing
 
 import msgspec
 
+from gatepost.analysis.report import Report
+from gatepost.analysis.verdict import judge
+from gatepost.findings.values import Finding
 from gatepost.ids import new_id
-from gatepost.kinds import Finding
 from gatepost.learning.proof import UNWANTED, Proof, points_of
 from gatepost.learning.sealed_training import WALL_SECONDS, Trained, TrainingFailed, TrainingOrder, train_sealed
 from gatepost.policy.layers import Policies
 from gatepost.policy.rules import Policy, shipped_policy
-from gatepost.report import Report
 from gatepost.settings.keys import LearningSettings
 from gatepost.store.audit import Actor
 from gatepost.store.learning import ModelLookBack, PoolReport
@@ -31,7 +32,6 @@ from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.textmodel.learnt import LearntModel, PoolRow, parse_learnt, read_row
 from gatepost.times import now
-from gatepost.verdict import judge
 
 HOUR = 3_600_000
 LOCK = int(WALL_SECONDS * 1000) + 600_000

@@ -8,7 +8,7 @@ pool over one socket and answers with a model and its figures; whoever asked tru
 import msgspec
 
 from gatepost.learning.proof import Proof, prove
-from gatepost.sandbox import SealedProcess, SealedProcessEnded, serve_sealed
+from gatepost.process.sandbox import SealedProcess, SealedProcessEnded, serve_sealed
 from gatepost.textmodel.learnt import MAX_PACKED, PoolRow, parse_learnt
 
 PROCESS = "gatepost.learning.sealed_training"

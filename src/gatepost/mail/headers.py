@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from gatepost import kinds
+from gatepost.findings import kinds
 from gatepost.mail.budget import ReadBudget
 from gatepost.mail.encodings.charset import decode_charset, encode_charset
 from gatepost.mail.encodings.transfer import decode_base64

@@ -21,9 +21,9 @@ from urllib.parse import unquote
 import msgspec
 
 from gatepost.mail.message import Link
+from gatepost.mail.urls import NO_URL, Url, parse_url, read_scheme
 from gatepost.names import MAX_DOMAIN, public_suffix
 from gatepost.speedups import native
-from gatepost.urls import NO_URL, Url, parse_url, read_scheme
 
 MAX_LINKS = 10_000
 MAX_TARGET = 4_096

@@ -21,7 +21,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from msgspec.structs import replace
 
-from gatepost import kinds
+from gatepost.findings import kinds
 from gatepost.mail import headers
 from gatepost.mail.budget import ReadBudget
 from gatepost.mail.encodings.charset import decode_charset

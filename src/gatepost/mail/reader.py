@@ -24,7 +24,7 @@ from itertools import islice
 import msgspec
 from msgspec.structs import replace
 
-from gatepost import kinds
+from gatepost.findings import kinds
 from gatepost.mail import addresses
 from gatepost.mail.budget import DEFAULT_LIMITS, ReadBudget
 from gatepost.mail.encodings import embedded, openpgp, outlook

@@ -13,7 +13,7 @@ from collections import deque
 from html import unescape
 from itertools import islice
 
-from gatepost import kinds
+from gatepost.findings import kinds
 from gatepost.mail import links
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.html import document

@@ -15,9 +15,9 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from gatepost.logs import Logger
 from gatepost.mailboxes.imap import FoundCopy, ImapAccount, ImapMailbox, MailboxError, WantedMessage
 from gatepost.names import normal_domain
+from gatepost.process.logs import Logger
 from gatepost.settings.remediation import MailboxServerSettings, RemediationSettings
 from gatepost.store.audit import Actor
 from gatepost.store.message_records import MessageRecord

@@ -28,10 +28,10 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gatepost.ids import new_id
-from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
 from gatepost.names import normal_domain
-from gatepost.periodic import PeriodicWork
+from gatepost.process.logs import Logger
+from gatepost.process.periodic import PeriodicWork
 from gatepost.scanning.held_mail import HoldsMail
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody

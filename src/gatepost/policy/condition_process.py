@@ -21,7 +21,7 @@ import msgspec
 
 from gatepost.policy import conditions
 from gatepost.policy.conditions import ConditionError
-from gatepost.sandbox import SealedProcess, SealedProcessEnded, serve_sealed
+from gatepost.process.sandbox import SealedProcess, SealedProcessEnded, serve_sealed
 
 PROCESS = "gatepost.policy.condition_process"
 # CPU seconds that one condition may take, and all conditions of a piece of work.

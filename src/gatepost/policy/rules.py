@@ -1,6 +1,6 @@
 """Policy as data: the weight of each finding, groups with a shared cap, and the decision and action for each verdict.
 
-The shipped policy is `gatepost/policy.toml`. A policy file of the operator states only what differs, and is laid
+The shipped policy is `policy/shipped.toml`. A policy file of the operator states only what differs, and is laid
 over the shipped one, value by value (`layers`).
 
 An action is what is done over SMTP with a message besides holding, refusing or dropping it, and belongs to a decision.
@@ -19,9 +19,9 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from gatepost.kept_results import read_toml
-from gatepost.kinds import TITLES
+from gatepost.findings.kinds import TITLES
 from gatepost.names import normal_domain
+from gatepost.process.kept_results import read_toml
 
 ActionName = Literal["tag", "redirect", "copy", "strip"]
 ACTIONS: tuple[ActionName, ...] = get_args(ActionName)
@@ -279,7 +279,7 @@ def title_of_list(name: str) -> str:
 @cache
 def shipped_policy() -> Policy:
     """Return the policy that comes with the package."""
-    return _convert(read_toml(files("gatepost") / "policy.toml", __file__))
+    return _convert(read_toml(files("gatepost.policy") / "shipped.toml", __file__))
 
 
 def unchanged_policy(policy: Policy) -> Policy:
@@ -292,7 +292,7 @@ def parse_shipped(text: str) -> Policy:
     try:
         stated = tomllib.loads(text)
     except tomllib.TOMLDecodeError as fault:
-        raise PolicyError("policy.toml", [PolicyMistake(1, (), str(fault))]) from None
+        raise PolicyError("shipped.toml", [PolicyMistake(1, (), str(fault))]) from None
     return _convert(stated)
 
 
@@ -300,7 +300,7 @@ def _convert(stated: dict[str, Any]) -> Policy:
     try:
         return _check(msgspec.convert(stated, Policy))
     except msgspec.ValidationError as fault:
-        raise PolicyError("policy.toml", [PolicyMistake(1, (), str(fault))]) from None
+        raise PolicyError("shipped.toml", [PolicyMistake(1, (), str(fault))]) from None
 
 
 def _check(policy: Policy) -> Policy:
@@ -311,5 +311,5 @@ def _check(policy: Policy) -> Policy:
         if group and group not in policy.groups:
             wrong.append(PolicyMistake(1, key, f"names {group!r}, but there is no such group"))
     if wrong:
-        raise PolicyError("policy.toml", wrong)
+        raise PolicyError("shipped.toml", wrong)
     return policy

@@ -25,8 +25,8 @@ from typing import TypeVar
 
 import msgspec
 
+from gatepost.analysis.report import Report
 from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
-from gatepost.background_work import background
 from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
 from gatepost.lists.entries import FindingLimit, ListRefusal
 from gatepost.lists.rulings import Match, Ruling, Subject, collect_keys, rule_on, scoped_name
@@ -34,6 +34,7 @@ from gatepost.lists.unkeyed import UnkeyedLists, make_hit
 from gatepost.policy.condition_process import ConditionWork, condition_work
 from gatepost.policy.layers import Effective, Policies
 from gatepost.policy.rules import RULE, Policy
+from gatepost.process.background_work import background
 from gatepost.questions import Hit
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.rejudge.replay import (
@@ -48,7 +49,6 @@ from gatepost.rejudge.replay import (
     rejudge,
     rulings_of,
 )
-from gatepost.report import Report
 from gatepost.store.audit import SYSTEM, Actor
 from gatepost.store.errors import ListFull
 from gatepost.store.lists import NewEntry

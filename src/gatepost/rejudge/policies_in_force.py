@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from gatepost.logs import Logger
-from gatepost.periodic import PeriodicWork
 from gatepost.policy.layers import Effective, Policies, add_rules
 from gatepost.policy.rules import OwnRule, Policy
+from gatepost.process.logs import Logger
+from gatepost.process.periodic import PeriodicWork
 from gatepost.store.errors import StorageError
 from gatepost.store.own_rules import OwnRules
 

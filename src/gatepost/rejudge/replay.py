@@ -14,7 +14,9 @@ from typing import Any
 
 import msgspec
 
-from gatepost.kinds import Finding
+from gatepost.analysis.report import Line, ListNote, Report
+from gatepost.analysis.verdict import Judgement, judge
+from gatepost.findings.values import Finding
 from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
 from gatepost.lists.entries import EntryFinder, FindingLimit, UnkeyedEntry
 from gatepost.lists.links import split_url
@@ -24,8 +26,6 @@ from gatepost.policy.condition_process import evaluate_all, find_storable
 from gatepost.policy.conditions import choose_result, describe_file, make_variables
 from gatepost.policy.rules import RULE, Decision, Policy, Verdict, shipped_policy
 from gatepost.questions import Hit, Scope
-from gatepost.report import Line, ListNote, Report
-from gatepost.verdict import Judgement, judge
 
 # About three seconds on one core. One unit is the comparison of one link; one judgement takes as long as ten of them.
 EFFORT = 300_000

@@ -14,8 +14,8 @@ from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeAlias, TypeV
 
 import msgspec
 
+from gatepost.analysis.report import Report
 from gatepost.api.errors import MALFORMED_REQUEST, Failure
-from gatepost.report import Report
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody
 from gatepost.store.audit import Actor

@@ -12,11 +12,11 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from gatepost.analysis.report import Report
 from gatepost.api.errors import EMPTY_EMAIL, INVALID_PARAMETERS, MALFORMED_REQUEST, PAYLOAD_TOO_LARGE, Failure
 from gatepost.api.scanning import MAX_BODY
 from gatepost.ids import canonical
 from gatepost.mail.message import Envelope, Receipt
-from gatepost.report import Report
 from gatepost.scanning.edits import Edit
 from gatepost.scanning.spool import MessageBody, SpooledBody
 

@@ -272,7 +272,7 @@ def _run(
     started: "OnStart",
 ) -> None:
     """Run what the settings of `folder` say; `local` is the folder of the node's own files."""
-    from gatepost import logs
+    from gatepost.process import logs
     from gatepost.service.certificates import ensure_certificate
     from gatepost.service.doctor.examination import examine_in_child
     from gatepost.service.plan import Plan, bind_ports
@@ -326,7 +326,7 @@ def _serve_plan(plan: "Plan", bound: "Bound", fronts: int, started: "OnStart") -
 
 def log_warnings(folder: Path) -> None:
     """Log what `gatepost config check` warns of: old names, weak tokens, certificates that expire."""
-    from gatepost.logs import Logger
+    from gatepost.process.logs import Logger
 
     for warning in files.find_warnings(folder):
         Logger("gatepost").warning("configuration warning", warning=str(warning))
@@ -408,7 +408,7 @@ def _write_notes(settings: GuardSettings) -> Iterator[str]:
 
 
 async def _log_listening(what: str, hosts: tuple[str, ...], port: int, _store: "Store") -> None:
-    from gatepost.logs import Logger
+    from gatepost.process.logs import Logger
     from gatepost.service.plan import render_address
 
     shown = ", ".join(render_address(host, port) for host in hosts)

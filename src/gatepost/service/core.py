@@ -18,6 +18,7 @@ from gatepost.drop_in.session import DropInPart, DropInSession, build_protocol
 from gatepost.events.schema import RuleStopped
 from gatepost.events.sources import describe_limited_sender, describe_scan
 from gatepost.events.stream import NO_EVENTS, Emits, node_name
+from gatepost.findings.kinds import LIMIT_RULE_FAILED
 from gatepost.guard.actions import ActionPlanner
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.campaigns import Campaigns
@@ -32,11 +33,10 @@ from gatepost.guard.metrics import GuardMetrics, QuarantineMetrics, ReputationMe
 from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine
 from gatepost.guard.quarantine.raw_store import folder_of, open_raw_store
 from gatepost.guard.service import Guard, ScanObserver
-from gatepost.kinds import LIMIT_RULE_FAILED
-from gatepost.logs import Logger
 from gatepost.milter.session import MilterPart, MilterSession
 from gatepost.policy.layers import OUTBOUND
 from gatepost.policy.rules import RULE_STOPPED
+from gatepost.process.logs import Logger
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.service.certificates import build_smtp_tls
 from gatepost.service.data_folder import DataFolder, StartError

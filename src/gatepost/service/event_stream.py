@@ -26,8 +26,8 @@ from gatepost.events.stream import (
     node_name,
     open_stream,
 )
-from gatepost.logs import Logger
-from gatepost.periodic import PeriodicWork
+from gatepost.process.logs import Logger
+from gatepost.process.periodic import PeriodicWork
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings.events import EventMailSettings, EventsSettings, WebAlert
 from gatepost.settings.feeds import WebSettingsError

@@ -21,9 +21,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 
-from gatepost import logs
-from gatepost.logs import Logger
-from gatepost.metrics import Family, flatten, merge, unflatten
+from gatepost.process import logs
+from gatepost.process.logs import Logger
+from gatepost.process.metrics import Family, flatten, merge, unflatten
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.service.certificates import load_certificates
 from gatepost.service.health import HealthWatch, NodeHealth, SmtpCounts, count_source

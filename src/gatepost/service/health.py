@@ -26,8 +26,8 @@ import msgspec
 
 from gatepost.events.schema import WARNED, HealthChanged, HealthComponent, HealthState
 from gatepost.events.stream import Emits
-from gatepost.logs import Logger
-from gatepost.periodic import PeriodicWork
+from gatepost.process.logs import Logger
+from gatepost.process.periodic import PeriodicWork
 from gatepost.scanning.request import Condition
 from gatepost.service.certificates import read_expiry
 from gatepost.service.plan import Plan

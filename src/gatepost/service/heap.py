@@ -24,9 +24,9 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from gatepost.logs import Logger
-from gatepost.periodic import PeriodicWork
-from gatepost.sandbox import give_back_memory
+from gatepost.process.logs import Logger
+from gatepost.process.periodic import PeriodicWork
+from gatepost.process.sandbox import give_back_memory
 
 ARENAS = 2
 # More than what uvloop reads from TLS at once (SSL_READ_MAX_SIZE) with the head of an object.

@@ -21,8 +21,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gatepost.api.connections import AcceptBalance, ConnectionLimits, CountedProtocol, accept_connections
 from gatepost.api.direct import DirectCall, DirectExchange, FindsDirect, RawHeaders
 from gatepost.api.server import JsonHttp, server_config
-from gatepost.logs import Logger
-from gatepost.metrics import counter
+from gatepost.process.logs import Logger
+from gatepost.process.metrics import counter
 from gatepost.service.certificates import check_pair, find_pair
 from gatepost.service.data_folder import StartError
 from gatepost.service.node import SingleProcess

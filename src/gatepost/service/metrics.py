@@ -2,7 +2,7 @@
 and the metrics of a node of several processes: whichever of them is asked answers for all.
 
 Every process writes its figures into a board, a file in memory, once a second; who is asked reads the boards of the
-others and merges them as each metric says (`gatepost.metrics`). A process that ended leaves what it had counted behind,
+others and merges them as each metric says (`process.metrics`). A process that ended leaves what it had counted behind,
 so that no counter of the node ever falls.
 """
 
@@ -22,10 +22,21 @@ from starlette.routing import Route
 
 from gatepost import __version__
 from gatepost.api.errors import Failure
-from gatepost.logs import Logger, LogOutput
-from gatepost.metrics import CONTENT_TYPE, Family, Merged, Timed, counter, exposition, flatten, gauge, merge, unflatten
-from gatepost.node_memory import NodeMemory, fit_cell
-from gatepost.periodic import PeriodicWork
+from gatepost.process.logs import Logger, LogOutput
+from gatepost.process.metrics import (
+    CONTENT_TYPE,
+    Family,
+    Merged,
+    Timed,
+    counter,
+    exposition,
+    flatten,
+    gauge,
+    merge,
+    unflatten,
+)
+from gatepost.process.node_memory import NodeMemory, fit_cell
+from gatepost.process.periodic import PeriodicWork
 from gatepost.smtp.recipients import FINDINGS
 from gatepost.smtp.replies import DEFERRALS
 from gatepost.speedups import native

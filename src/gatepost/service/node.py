@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 
 from gatepost.abby.authenticator import GuessMemories, GuessMemory, SharedGuessMemory
 from gatepost.api.connections import AcceptBalance, ConnectionCells
-from gatepost.metrics import exposition
-from gatepost.node_memory import LocalRecords, NodeMemory, SharedRecords, SharedTally, Tally
+from gatepost.process.metrics import exposition
+from gatepost.process.node_memory import LocalRecords, NodeMemory, SharedRecords, SharedTally, Tally
 from gatepost.service.metrics import MetricBoards, NodeMetrics
 from gatepost.service.watchdogs import Heartbeats
 from gatepost.smtp.hop_answers import HopCells

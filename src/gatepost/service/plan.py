@@ -16,7 +16,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from gatepost.events.stream import NO_EVENTS, Emits
-from gatepost.logs import Logger
+from gatepost.process.logs import Logger
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool

@@ -38,9 +38,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from gatepost.logs import Logger
 from gatepost.names import preload_suffixes
-from gatepost.sandbox import give_back_memory
+from gatepost.process.logs import Logger
+from gatepost.process.sandbox import give_back_memory
 from gatepost.service import systemd
 from gatepost.service.certificates import load_certificates
 from gatepost.service.data_folder import StartError

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from gatepost.logs import Logger
 from gatepost.plugins import find_plugins
+from gatepost.process.logs import Logger
 from gatepost.service import systemd
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.plan import Plan

@@ -16,8 +16,8 @@ from typing import Protocol
 import msgspec
 
 from gatepost import __version__
-from gatepost.logs import Logger
-from gatepost.periodic import PeriodicWork
+from gatepost.process.logs import Logger
+from gatepost.process.periodic import PeriodicWork
 from gatepost.service.data_folder import StartError
 from gatepost.service.generation import Generations
 from gatepost.service.health import NodeHealth

@@ -24,14 +24,14 @@ import uvloop
 from prometheus_client import CollectorRegistry
 
 from gatepost import __version__
-from gatepost.background_work import background
 from gatepost.events.schema import NodeState
 from gatepost.events.stream import Emits, node_name, observe_audit
-from gatepost.logs import Logger
 from gatepost.policy.condition_process import end_all_work
 from gatepost.policy.layers import unchanged_policies
+from gatepost.process.background_work import background
+from gatepost.process.logs import Logger
+from gatepost.process.sandbox import SealedProcess, kill_sealed_processes
 from gatepost.rejudge.policies_in_force import PoliciesInForce
-from gatepost.sandbox import SealedProcess, kill_sealed_processes
 from gatepost.scanning.spool import Spool
 from gatepost.service import systemd
 from gatepost.service.certificates import CertificateWatch

@@ -21,9 +21,9 @@ from prometheus_client.registry import Collector
 from gatepost.digests.notices import NoticeSender
 from gatepost.digests.run import DigestBusy, DigestSender
 from gatepost.guard.answers.dns import Resolver
-from gatepost.logs import Logger
-from gatepost.metrics import counter, gauge
-from gatepost.periodic import PeriodicWork
+from gatepost.process.logs import Logger
+from gatepost.process.metrics import counter, gauge
+from gatepost.process.periodic import PeriodicWork
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.routes import hostname
 from gatepost.settings.domain_reports import SentReportSettings

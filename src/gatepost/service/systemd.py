@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-from gatepost.logs import Logger
+from gatepost.process.logs import Logger
 
 FIRST_DESCRIPTOR = 3
 _WAIT_SECONDS = 1

@@ -20,13 +20,13 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gatepost.background_work import background
-from gatepost.logs import Logger
-from gatepost.metrics import counter, gauge
 from gatepost.names import preload_suffixes
-from gatepost.node_memory import NodeMemory, fit_cell
-from gatepost.periodic import PeriodicWork
-from gatepost.sandbox import give_back_memory, syscall
+from gatepost.process.background_work import background
+from gatepost.process.logs import Logger
+from gatepost.process.metrics import counter, gauge
+from gatepost.process.node_memory import NodeMemory, fit_cell
+from gatepost.process.periodic import PeriodicWork
+from gatepost.process.sandbox import give_back_memory, syscall
 
 LIMIT_SECONDS = 0.005
 SWITCH_SECONDS = 0.0005

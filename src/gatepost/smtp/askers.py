@@ -13,8 +13,8 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from gatepost.api.connections import AcceptBalance
-from gatepost.logs import Logger
-from gatepost.node_memory import Tally
+from gatepost.process.logs import Logger
+from gatepost.process.node_memory import Tally
 from gatepost.smtp.client import Networks, identify_client
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.connection import Connection

@@ -12,8 +12,8 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
-from gatepost.logs import Logger
-from gatepost.periodic import PeriodicWork
+from gatepost.process.logs import Logger
+from gatepost.process.periodic import PeriodicWork
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
 from gatepost.store.errors import StorageError
 from gatepost.store.message_records import MAX_REPLY, Delivery

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
+from gatepost.analysis.report import Report
 from gatepost.domain_reports import DomainReport, DomainReports
-from gatepost.logs import Logger
 from gatepost.names import normal_address, normal_domain, org_domain
-from gatepost.report import Report
+from gatepost.process.logs import Logger
 from gatepost.scanning.request import Full, ScanRequest
 from gatepost.scanning.spool import MessageBody
 from gatepost.smtp import replies

@@ -40,9 +40,9 @@ from gatepost.events.schema import FlowLimited, bound
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.lists.addresses import SENDER, list_sender_keys
 from gatepost.lists.entries import NETWORK, list_network_keys
-from gatepost.logs import Logger
 from gatepost.names import normal_address, normal_domain
-from gatepost.periodic import PeriodicWork
+from gatepost.process.logs import Logger
+from gatepost.process.periodic import PeriodicWork
 from gatepost.settings.scan_sources import FlowControlSettings, FlowRulesSettings, GreylistingSettings
 from gatepost.smtp.client import SmtpClient, is_among, parse_networks
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply, reply

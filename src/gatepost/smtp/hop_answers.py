@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
-from gatepost.node_memory import NodeMemory
+from gatepost.process.node_memory import NodeMemory
 from gatepost.smtp.flow_control import is_unknown_recipient
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply

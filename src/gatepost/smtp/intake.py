@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from gatepost.api.connections import AcceptBalance, ConnectionLimits, accept_connections
-from gatepost.logs import Logger
-from gatepost.node_memory import Tally
+from gatepost.process.logs import Logger
+from gatepost.process.node_memory import Tally
 from gatepost.smtp import replies
 from gatepost.smtp.client import Networks, identify_client
 from gatepost.smtp.connection import Connection

@@ -17,9 +17,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from gatepost.logs import Logger
 from gatepost.names import normal_address
-from gatepost.periodic import PeriodicWork
+from gatepost.process.logs import Logger
+from gatepost.process.periodic import PeriodicWork
 from gatepost.smtp import replies
 from gatepost.smtp.client import OutboundTenants, SenderClaim, SmtpClient, Tenancy
 from gatepost.smtp.flow_control import FLUSH_SECONDS, PURGE_SECONDS, FlowCounters, digest

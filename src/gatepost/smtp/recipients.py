@@ -23,8 +23,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from gatepost.logs import Logger
 from gatepost.names import normal_address, normal_domain
+from gatepost.process.logs import Logger
 from gatepost.smtp import replies
 from gatepost.smtp.flow_control import is_unknown_recipient
 from gatepost.smtp.ldap import LdapDirectory, LdapError

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
-from gatepost.logs import Logger
+from gatepost.analysis.report import Report
 from gatepost.names import normal_address, normal_domain
-from gatepost.report import Report
+from gatepost.process.logs import Logger
 from gatepost.scanning.request import Full, ScanRequest
 from gatepost.scanning.spool import MessageBody
 from gatepost.smtp import replies

@@ -38,9 +38,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gatepost.logs import Logger
 from gatepost.names import normal_domain
-from gatepost.periodic import PeriodicWork
+from gatepost.process.logs import Logger
+from gatepost.process.periodic import PeriodicWork
 from gatepost.smtp import replies
 from gatepost.smtp.hop_answers import HopAnswers, HopCells
 from gatepost.smtp.next_hop import Credentials, NextHop, NextHopError, NextHopTimeouts, authenticate

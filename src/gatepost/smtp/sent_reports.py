@@ -27,6 +27,7 @@ from xml.sax.saxutils import escape
 import msgspec
 
 from gatepost import __version__
+from gatepost.analysis.report import Report
 from gatepost.domain_reports import (
     Disposition,
     ReportUri,
@@ -37,12 +38,11 @@ from gatepost.domain_reports import (
     parse_tags,
 )
 from gatepost.ids import new_id
-from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
 from gatepost.names import normal_domain, org_domain
-from gatepost.periodic import PeriodicWork
+from gatepost.process.logs import Logger
+from gatepost.process.periodic import PeriodicWork
 from gatepost.questions import Dns, DnsAnswer
-from gatepost.report import Report
 from gatepost.settings.domain_reports import SentReportSettings
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.routing import Routing

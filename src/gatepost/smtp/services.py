@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
-from gatepost.logs import Logger
+from gatepost.process.logs import Logger
 from gatepost.scanning.held_mail import HoldsMail, ReportObserver, bytes_ahead
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody, Spool

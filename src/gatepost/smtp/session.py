@@ -24,8 +24,8 @@ from functools import partial
 import msgspec
 
 from gatepost.ids import new_id
-from gatepost.logs import Logger
 from gatepost.names import normal_domain
+from gatepost.process.logs import Logger
 from gatepost.scanning.edits import Edit, apply_edits, order_edits
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import SpooledBody

@@ -19,12 +19,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from gatepost.analysis.report import Report, undecided
 from gatepost.auth.results import format_header
 from gatepost.auth.signing import PrivateKey, SigningKey, hash_body, make_arc_set, make_dkim_signature
-from gatepost.logs import Logger
 from gatepost.mail.message import Envelope, Field
 from gatepost.names import normal_domain
-from gatepost.report import Report, undecided
+from gatepost.process.logs import Logger
 from gatepost.settings.delivery import SigningKeySettings
 from gatepost.smtp.client import SenderClaim, Tenancy
 from gatepost.smtp.trace import MAX_FIELDS, MAX_HEADER, split_header

@@ -18,9 +18,9 @@ from email.utils import formatdate
 
 import msgspec
 
+from gatepost.analysis.report import Report
 from gatepost.auth.results import find_forged, format_header
 from gatepost.mail.message import Field
-from gatepost.report import Report
 from gatepost.scanning.edits import Edit
 from gatepost.scanning.request import ScanResult, received_id
 

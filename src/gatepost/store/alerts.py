@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from gatepost.logs import Logger
+from gatepost.process.logs import Logger
 from gatepost.settings.events import MAX_ALERTS, MAX_ALL_ALERTS, MAX_TENANT_ALERTS, WebAlert
 from gatepost.settings.values import hide_path
 from gatepost.store.audit import SYSTEM, Actor, ChangedValue, write_audit

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gatepost.report import shown_sender
+from gatepost.analysis.report import shown_sender
 from gatepost.store.engine import Row
 from gatepost.store.record_packing import Detail
 from gatepost.store.search_conditions import RecordFacts, fits

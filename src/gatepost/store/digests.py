@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from gatepost.ids import new_id
-from gatepost.logs import Logger
+from gatepost.process.logs import Logger
 from gatepost.store.audit import Actor, ChangedValue, write_audit
 from gatepost.store.engine import (
     Engine,

@@ -9,8 +9,10 @@ from typing import Literal
 
 import msgspec
 
+from gatepost.process.periodic import ExpectedError
 
-class StorageError(Exception):
+
+class StorageError(ExpectedError):
     """Storage cannot be used; the text says what the operator can do about it."""
 
 

@@ -20,9 +20,9 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
+from gatepost.analysis.report import Report
 from gatepost.lists.links import split_url
 from gatepost.names import normal_address, normal_domain, org_domain
-from gatepost.report import Report
 from gatepost.store.record_packing import Detail
 
 MAX_VALUES = 54

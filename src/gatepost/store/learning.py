@@ -17,8 +17,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from gatepost.analysis.report import Report
+from gatepost.analysis.verdict import ATTACKS
 from gatepost.names import org_domain
-from gatepost.report import Report
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.engine import (
     Operations,
@@ -35,7 +36,6 @@ from gatepost.store.engine import (
     write_rows,
 )
 from gatepost.store.message_records import MessageRecord
-from gatepost.verdict import ATTACKS
 
 MAX_PER_DAY = 500
 MAX_POOL = 10_000

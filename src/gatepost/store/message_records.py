@@ -25,9 +25,9 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
+from gatepost.analysis.report import Report
 from gatepost.ids import canonical, id_time
 from gatepost.mail.message import Envelope, Receipt
-from gatepost.report import Report
 from gatepost.store import message_index, traffic
 from gatepost.store.engine import Many, Read, Row, Work, Write, delete_many, in_sqlite, insert_many, now, storable
 from gatepost.store.evidence import add_queue_id, index_evidence

@@ -18,10 +18,10 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from gatepost.background_work import background
 from gatepost.ids import canonical, id_prefix
 from gatepost.lists.links import split_url
 from gatepost.policy.rules import Decision, Verdict
+from gatepost.process.background_work import background
 from gatepost.store import campaign_members, message_index, traffic
 from gatepost.store.audit import AuditRecord, parse_audit
 from gatepost.store.campaign_members import Campaign, CampaignMember, describe_member

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import apsw
 import asyncpg
 
-from gatepost.background_work import background
+from gatepost.process.background_work import background
 from gatepost.store import postgres_days
 from gatepost.store.engine import (
     Bulk,

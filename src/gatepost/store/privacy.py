@@ -28,8 +28,8 @@ from urllib.parse import unquote_plus
 import msgspec
 
 from gatepost.mail.message import Envelope
+from gatepost.mail.sender_history import Facet, facet_key
 from gatepost.names import normal_address, unicode_domain
-from gatepost.sender_history import Facet, facet_key
 from gatepost.store.audit import (
     Actor,
     AuditRecord,

@@ -23,8 +23,8 @@ from typing import TypeVar
 import msgspec
 import zstandard
 
+from gatepost.analysis.report import Report, undecided
 from gatepost.mail.message import Envelope, Receipt
-from gatepost.report import Report, undecided
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from gatepost.logs import Logger
+from gatepost.process.logs import Logger
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.engine import Engine, Operations, Read, Work, Write, change, now, query
 from gatepost.store.errors import StorageError

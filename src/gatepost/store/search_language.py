@@ -21,8 +21,8 @@ from typing import Literal, NoReturn, TypeAlias, get_args
 
 import msgspec
 
+from gatepost.findings.kinds import AUTH_DMARC_FAIL, TITLES
 from gatepost.ids import LEAST_DIGITS, canonical, id_prefix
-from gatepost.kinds import AUTH_DMARC_FAIL, TITLES
 from gatepost.lists.entries import refang
 from gatepost.lists.links import split_url
 from gatepost.policy.rules import Decision, Verdict

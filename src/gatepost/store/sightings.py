@@ -12,9 +12,9 @@ from functools import partial
 
 import msgspec
 
+from gatepost.analysis.report import Report
+from gatepost.mail.sender_history import ALL_MAIL, Facet, facet_key, scope_key
 from gatepost.names import normal_address, org_domain
-from gatepost.report import Report
-from gatepost.sender_history import ALL_MAIL, Facet, facet_key, scope_key
 from gatepost.store.engine import Many, Operations, Read, Work, Write, change, now, query, write_rows
 
 # As many keys as one message has; longer lists are asked for in several statements.

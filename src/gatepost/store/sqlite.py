@@ -37,7 +37,7 @@ import apsw
 import msgspec
 
 from gatepost import SCHEMA
-from gatepost.background_work import background
+from gatepost.process.background_work import background
 from gatepost.store.engine import (
     Bulk,
     Engine,

@@ -25,7 +25,7 @@ from typing import Any
 
 import asyncpg
 
-from gatepost.logs import Logger
+from gatepost.process.logs import Logger
 from gatepost.store.engine import Step, Write
 from gatepost.store.errors import StorageError
 

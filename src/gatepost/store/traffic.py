@@ -24,7 +24,7 @@ from typing import TypeAlias
 import apsw
 import msgspec
 
-from gatepost.kinds import SENDER_FIRST_CONTACT
+from gatepost.findings.kinds import SENDER_FIRST_CONTACT
 from gatepost.lists.links import split_url
 from gatepost.store.engine import (
     Many,

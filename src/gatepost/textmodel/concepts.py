@@ -20,7 +20,7 @@ from pathlib import Path
 import ahocorasick_rs
 import msgspec
 
-from gatepost.kept_results import load_kept
+from gatepost.process.kept_results import load_kept
 from gatepost.speedups import native, read_native
 from gatepost.textmodel.words import fold, split_words
 

@@ -30,7 +30,7 @@ from zlib import crc32
 import msgspec
 
 from gatepost.mail.message import Message
-from gatepost.sender_history import list_organisations
+from gatepost.mail.sender_history import list_organisations
 from gatepost.speedups import native
 from gatepost.textmodel.features import Features, make_features
 from gatepost.textmodel.words import MessageWords

@@ -40,8 +40,8 @@ from zipfile import BadZipFile
 
 import msgspec
 
-from gatepost.kept_results import load_kept
 from gatepost.near_duplicates import MarkedSignatures, Signature, index_marked
+from gatepost.process.kept_results import load_kept
 from gatepost.speedups import native
 from gatepost.textmodel.concepts import BESIDE, CONCEPT, MAX_FOUND, NEAR, load_index
 from gatepost.textmodel.features import (

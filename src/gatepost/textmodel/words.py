@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from gatepost.kept_results import load_kept
 from gatepost.mail.message import Message, Text
 from gatepost.names import remove_accents, skeleton
 from gatepost.near_duplicates import find_smallest_hashes
+from gatepost.process.kept_results import load_kept
 from gatepost.speedups import native
 
 MAX_CHARS = 6_000

@@ -20,7 +20,7 @@ from PIL import Image
 
 from gatepost.files.file_types import identify
 from gatepost.files.pictures import is_image_type, is_too_large, open_image, read_dimensions
-from gatepost.kinds import TITLES
+from gatepost.findings.kinds import TITLES
 from gatepost.mail.message import Field, Link, Message, Part, Text
 from gatepost.mail.reader import read
 from gatepost.view import values

@@ -24,7 +24,7 @@ from gatepost.mail.html.limits import limit_html
 from gatepost.mail.html.style import Appearance, StyleSheets, parse_style, unescape_css
 from gatepost.mail.message import Message, Part
 from gatepost.mail.reader import read
-from gatepost.urls import parse_url
+from gatepost.mail.urls import parse_url
 from gatepost.view import values
 from gatepost.view.message import draw_anew, find_html
 from gatepost.view.values import Ended, HtmlView, NotShown, Opened, Picture, Spot, TextBudget, filter_look

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from gatepost.api.call_limits import RunningCall
-from gatepost.logs import Logger
+from gatepost.process.logs import Logger
 from gatepost.store.bulk_actions import BulkAction, BulkActions
 from gatepost.store.errors import StorageError
 

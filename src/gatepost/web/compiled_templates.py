@@ -18,7 +18,7 @@ import jinja2
 from jinja2.bccache import Bucket, BytecodeCache
 
 import gatepost
-from gatepost.kept_results import KeptResult
+from gatepost.process.kept_results import KeptResult
 
 
 class CompiledTemplates(BytecodeCache):

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.api.lists import csv_line
-from gatepost.background_work import background
+from gatepost.process.background_work import background
 from gatepost.store.paging import Page
 from gatepost.web.context import WebContext
 from gatepost.web.page_responses import download_response

@@ -27,7 +27,7 @@ from starlette.requests import Request
 
 from gatepost.api.errors import INVALID_REQUEST, MALFORMED_REQUEST, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, Failure
 from gatepost.api.http import BodyPace, content_length, parse_boundary
-from gatepost.background_work import background
+from gatepost.process.background_work import background
 from gatepost.web.time_zones import current_zone, local_time
 
 MAX_FORM = 4 << 20

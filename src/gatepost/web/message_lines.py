@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from gatepost.analysis.report import FileSeen, Line, Report
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.entries import Role
 from gatepost.lists.links import split_url
 from gatepost.policy.rules import Policy, collect_titles
-from gatepost.report import FileSeen, Line, Report
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.search_conditions import shape_of

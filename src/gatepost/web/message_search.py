@@ -18,9 +18,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from gatepost.analysis.report import shown_sender
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.api.messages import HELD_CURSOR, MESSAGE_CURSOR
-from gatepost.report import shown_sender
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.paging import MAX_WORDS
 from gatepost.store.quarantine import HeldMessage

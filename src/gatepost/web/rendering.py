@@ -23,9 +23,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup, escape
 from starlette.responses import Response
 
+from gatepost.analysis.report import shown_sender
 from gatepost.api.errors import Failure
 from gatepost.api.http import Headers
-from gatepost.report import shown_sender
 from gatepost.scanning.request import Load
 from gatepost.store.errors import StorageError
 from gatepost.store.store import Store

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import msgspec
 from starlette.requests import Request
 
-from gatepost.logs import Logger
+from gatepost.process.logs import Logger
 from gatepost.store.second_factors import ChallengePurpose, NewSecurityKey, SecurityKey
 from gatepost.store.sessions import WebSession
 from gatepost.store.users import Credentials, User

@@ -40,7 +40,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
-from gatepost.background_work import background
+from gatepost.process.background_work import background
 from gatepost.scanning.request import Load
 from gatepost.workers.protocol import LARGE
 from gatepost.workers.slot_counts import REMEMBERED_SECONDS, Place, RecentTenants, SlotCounts, Tenant, Turns

@@ -20,10 +20,10 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from gatepost.analysis.report import Outcome
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import RULE_STAGE
 from gatepost.questions import Answer, Answers, Question, Questions
-from gatepost.report import Outcome
 from gatepost.scanning.spool import MessageBody
 from gatepost.workers.protocol import JUDGE, LARGE, Purpose
 from gatepost.workers.status_page import IDLE

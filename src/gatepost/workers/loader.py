@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gatepost.kept_results import keep_expressions
-from gatepost.sandbox import die_with_parent, give_back_memory, ignore_signals
+from gatepost.process.kept_results import keep_expressions
+from gatepost.process.sandbox import die_with_parent, give_back_memory, ignore_signals
 from gatepost.workers.protocol import MAX_REASON, Loaded, NotLoaded, Spawn, WorkerStarted
 from gatepost.workers.status_page import StageNames, StatusPage
 
 if TYPE_CHECKING:
+    from gatepost.checks.reading import Check
     from gatepost.files.yara import YaraRules
-    from gatepost.findings import Check
     from gatepost.textmodel.model import DeployedModels
     from gatepost.workers.worker import WorkerData
 
@@ -129,7 +129,7 @@ def main() -> None:
 
 def _load_all(control: socket.socket, rules: str, models: str, plugins: list[str]) -> "tuple[WorkerData, StageNames]":
     """Import and warm up everything that a worker needs."""
-    from gatepost.stages import INDISPENSABLE, STAGES, name_stages
+    from gatepost.analysis.stages import INDISPENSABLE, STAGES, name_stages
     from gatepost.workers.warmup import warm_up
     from gatepost.workers.worker import WorkerData
 

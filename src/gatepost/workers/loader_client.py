@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from gatepost.sandbox import bare_environment
+from gatepost.process.sandbox import bare_environment
 from gatepost.workers.protocol import MAX_LOADED, Loaded, NotLoaded, Spawn, WorkerStarted
 from gatepost.workers.status_page import NO_STAGES, StageNames
 

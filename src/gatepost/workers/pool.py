@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gatepost.logs import Logger
 from gatepost.policy.layers import OUTBOUND
 from gatepost.policy.rules import Policy, collect_titles
+from gatepost.process.logs import Logger
 from gatepost.questions import Answers, Questions
 from gatepost.workers import protocol
 from gatepost.workers.fair_queue import IDLE_SECONDS, ReadyJobs

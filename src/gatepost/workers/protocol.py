@@ -20,12 +20,12 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
 
+from gatepost.analysis.report import Line, Outcome, PreparedRecord, Report, undecided
 from gatepost.domain_reports import DomainReports
-from gatepost.kinds import TITLES
+from gatepost.findings.kinds import TITLES
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import title_of_list
 from gatepost.questions import MAX_SIGNATURE, Answer, Question
-from gatepost.report import Line, Outcome, PreparedRecord, Report, undecided
 from gatepost.scanning.edits import Cuts
 from gatepost.scanning.request import first_received_id, is_queue_id
 from gatepost.store.evidence import are_digests, index_evidence

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeAlias
 
-from gatepost.node_memory import NodeMemory, SharedTally, fit_cell
+from gatepost.process.node_memory import NodeMemory, SharedTally, fit_cell
 
 # A tenant that has sent no mail for so long is not waited for.
 RECENT_SECONDS = 3.0

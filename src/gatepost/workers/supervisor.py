@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Callable
 
-from gatepost.logs import Logger
+from gatepost.process.logs import Logger
 from gatepost.workers import protocol
 from gatepost.workers.loader_client import LoaderClient, LoaderError, WorkerFiles
 from gatepost.workers.process import WorkerProcess

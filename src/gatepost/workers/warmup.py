@@ -30,13 +30,15 @@ from PIL import Image
 
 from gatepost import names
 from gatepost.analysis import analyse
-from gatepost.conditional_findings import load_composites
-from gatepost.findings import Check
-from gatepost.kept_results import load_kept
+from gatepost.analysis.report import Report
+from gatepost.analysis.stages import Context
+from gatepost.checks.composites import load_composites
+from gatepost.checks.reading import Check
 from gatepost.mail import text
 from gatepost.mail.encodings import charset
 from gatepost.mail.message import Envelope
 from gatepost.policy import conditions
+from gatepost.process.kept_results import load_kept
 from gatepost.questions import (
     Answer,
     Answers,
@@ -56,8 +58,6 @@ from gatepost.questions import (
     Reputation,
     Sightings,
 )
-from gatepost.report import Report
-from gatepost.stages import Context
 from gatepost.view.message import build_view, draw_picture
 from gatepost.view.page import build_page
 

@@ -16,24 +16,24 @@ from typing import Any, NoReturn
 import msgspec
 
 from gatepost.analysis import analyse
+from gatepost.analysis.report import Report
+from gatepost.analysis.stages import Context
 from gatepost.checks.phrases import mark_themes, search_message
+from gatepost.checks.reading import Check
 from gatepost.files.documents.saved_messages import find_reported_messages, open_saved_message
 from gatepost.files.report_files import read_domain_reports
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules
-from gatepost.findings import Check
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, compile_lists
 from gatepost.mail.message import Envelope
 from gatepost.mail.part_places import find_parts
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import compute_signature
 from gatepost.policy.rules import Policy
+from gatepost.process.sandbox import SOCKET, give_back_memory, seal
 from gatepost.questions import Analysis, Answer, Question, Questions
-from gatepost.report import Report
-from gatepost.sandbox import SOCKET, give_back_memory, seal
 from gatepost.scanning.edits import MAX_CUTS, Cut, Cuts
-from gatepost.stages import Context
 from gatepost.store.record_packing import HEAD_BYTES
 from gatepost.textmodel.features import extract_features
 from gatepost.textmodel.learnt import NO_MODELS, LearntModels, make_row, parse_learnt_models

@@ -6,10 +6,10 @@ from tests.files.openpgp_formats import ENCRYPTED, armoured, literal, signed
 
 from gatepost.auth.results import Authentication, Dmarc
 from gatepost.checks.files.traits import calendar_invitation, protected_document, traits
+from gatepost.checks.reading import Protected, Reading
 from gatepost.files.values import File, Trait
 from gatepost.files.walk import find_files
-from gatepost.findings import Protected, Reading
-from gatepost.kinds import (
+from gatepost.findings.kinds import (
     FILE_CALENDAR_ORGANIZER,
     FILE_EMBEDDED_OBJECT,
     FILE_EXCEL4_MACRO,
@@ -18,9 +18,9 @@ from gatepost.kinds import (
     FILE_MACRO_CALL,
 )
 from gatepost.mail.message import Message, Part
+from gatepost.mail.sender_history import SenderHistory, Standing
 from gatepost.names import Address
 from gatepost.questions import FacetAge
-from gatepost.sender_history import SenderHistory, Standing
 
 PROVEN = Authentication(dmarc=Dmarc(dkim_aligned=True))
 MET = SenderHistory(True, Standing(FacetAge(5, 60)))

@@ -4,9 +4,9 @@ import pytest
 from tests.files.archive_formats import zipped
 
 from gatepost.checks.files.traits import archives, unreadable_files
+from gatepost.checks.reading import Reading
 from gatepost.files.values import File, Trait, UnreadReason
 from gatepost.files.walk import find_files
-from gatepost.findings import Reading
 from gatepost.mail.reader import read
 
 

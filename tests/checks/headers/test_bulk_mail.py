@@ -5,8 +5,8 @@ from tests.known_senders import SELDOM, know_list, know_sender
 
 from gatepost.auth.results import Authentication, Dkim
 from gatepost.checks.headers.bulk_mail import advertising_label, bulk_mail, bulk_tools, measure_openness
-from gatepost.findings import Reading
-from gatepost.kinds import (
+from gatepost.checks.reading import Reading
+from gatepost.findings.kinds import (
     BULK_DISCUSSION_LIST,
     BULK_MAILING_SERVICE,
     BULK_PRECEDENCE,

@@ -4,14 +4,14 @@ import pytest
 from tests.known_senders import know_list, know_member
 
 from gatepost.checks.headers.fields import clocks, foreign_charset
-from gatepost.findings import Reading
-from gatepost.kinds import (
+from gatepost.checks.reading import Reading
+from gatepost.findings.kinds import (
     HEADER_CLOCKS_DIFFER,
     HEADER_FOREIGN_CHARSET,
     HEADER_FORGED_MESSAGE_ID,
     HEADER_ODD_ZONE,
-    Kind,
 )
+from gatepost.findings.values import Kind
 from gatepost.mail.reader import read
 
 # Both say 27 June 2007, 08:12:29 UTC.

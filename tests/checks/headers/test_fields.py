@@ -10,8 +10,8 @@ from tests.known_senders import SELDOM, know_list, know_member, know_sender
 
 from gatepost.auth.results import Arc, Authentication
 from gatepost.checks.headers.fields import credited_sum, date_field, forged_received, message_id, subject
-from gatepost.findings import Reading
-from gatepost.kinds import (
+from gatepost.checks.reading import Reading
+from gatepost.findings.kinds import (
     HEADER_BAD_MESSAGE_ID,
     HEADER_BORROWED_MESSAGE_ID,
     HEADER_CREDITED_SUM,

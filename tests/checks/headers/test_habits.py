@@ -4,8 +4,8 @@ import pytest
 from tests.known_senders import SELDOM, know_list, know_member, know_sender
 
 from gatepost.checks.headers.fields import desktop_program, field_habits
-from gatepost.findings import Protected, Reading
-from gatepost.kinds import (
+from gatepost.checks.reading import Protected, Reading
+from gatepost.findings.kinds import (
     HEADER_HIGH_PRIORITY,
     HEADER_ODD_DATE,
     HEADER_ODD_FROM,
@@ -13,8 +13,8 @@ from gatepost.kinds import (
     HEADER_RAW_CHARACTERS,
     HEADER_SCRIPT,
     HOST_DESKTOP_PROGRAM,
-    Kind,
 )
+from gatepost.findings.values import Kind
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 

@@ -4,14 +4,14 @@ import pytest
 from tests.known_senders import know_member
 
 from gatepost.checks.headers.fields import hidden_recipients
-from gatepost.findings import Reading
-from gatepost.kinds import (
+from gatepost.checks.reading import Reading
+from gatepost.findings.kinds import (
     HEADER_ADDRESSED_TO_SENDER,
     HEADER_BLIND_COPY_FREEMAIL,
     HEADER_BLIND_COPY_REPLY,
     HEADER_NO_RECIPIENTS,
-    Kind,
 )
+from gatepost.findings.values import Kind
 from gatepost.mail.reader import read
 
 SHOP, FREE = "From: x@shop.example\n", "From: x@gmail.com\n"

@@ -7,10 +7,10 @@ import pytest
 from tests.known_senders import SELDOM, know_list, know_member
 
 from gatepost.checks.headers.replies import fake_bounce, fake_reply, stolen_thread
-from gatepost.findings import Reading
-from gatepost.kinds import HEADER_FAKE_BOUNCE, HEADER_FAKE_REPLY
+from gatepost.checks.reading import Reading
+from gatepost.findings.kinds import HEADER_FAKE_BOUNCE, HEADER_FAKE_REPLY
+from gatepost.mail.sender_history import SenderHistory, Standing
 from gatepost.questions import FacetAge
-from gatepost.sender_history import SenderHistory, Standing
 
 Letter = Callable[..., Reading]
 AWAY = "https://elsewhere.example/x"

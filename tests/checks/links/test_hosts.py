@@ -18,8 +18,8 @@ from gatepost.checks.links.hosts import (
     picture_host,
 )
 from gatepost.checks.links.urls import url_form
-from gatepost.findings import Check, Protected, Reading
-from gatepost.kinds import (
+from gatepost.checks.reading import Check, Protected, Reading
+from gatepost.findings.kinds import (
     SENDER_CHEAP_ENDING,
     SENDER_FREE_HOSTING,
     SENDER_MACHINE_NAME,
@@ -33,9 +33,9 @@ from gatepost.kinds import (
     URL_PICTURE_HOST,
 )
 from gatepost.mail.message import Link, Message
+from gatepost.mail.sender_history import SenderHistory
 from gatepost.names import Address
 from gatepost.questions import FacetAge
-from gatepost.sender_history import SenderHistory
 
 Letter = Callable[..., Reading]
 

@@ -6,15 +6,15 @@ import msgspec
 import pytest
 from tests.known_senders import SELDOM, know_member, know_sender
 
+from gatepost.analysis.verdict import judge
 from gatepost.checks.links.urls import link_text, qr_codes
+from gatepost.checks.reading import Reading
 from gatepost.files.values import File
-from gatepost.findings import Reading
-from gatepost.kinds import TEXT_QR_LURE, URL_QR_CODE, URL_TEXT_MISMATCH
+from gatepost.findings.kinds import TEXT_QR_LURE, URL_QR_CODE, URL_TEXT_MISMATCH
 from gatepost.mail.links import Source
 from gatepost.mail.message import Field, Headers, Link, Message
 from gatepost.names import Address
 from gatepost.policy.rules import shipped_policy
-from gatepost.verdict import judge
 
 Letter = Callable[..., Reading]
 

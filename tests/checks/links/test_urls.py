@@ -7,8 +7,8 @@ import pytest
 from tests.known_senders import SELDOM, know_list, know_member, know_sender
 
 from gatepost.checks.links.urls import brand_in_path, download, recipient_in_link, redirects, shortened_links, url_form
-from gatepost.findings import Check, Reading
-from gatepost.kinds import (
+from gatepost.checks.reading import Check, Reading
+from gatepost.findings.kinds import (
     URL_BRAND_IN_PATH,
     URL_DEEP_SUBDOMAIN,
     URL_DOUBLE_EXTENSION,

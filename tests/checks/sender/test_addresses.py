@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.known_senders import know_member
 
+from gatepost.checks.reading import Reading
 from gatepost.checks.sender.mailboxes import freemail_pose, from_field, measure_randomness, random_name, reply_to
-from gatepost.findings import Reading
-from gatepost.kinds import (
+from gatepost.findings.kinds import (
     SENDER_FREEMAIL_POSE,
     SENDER_INVALID_FROM,
     SENDER_MISSING_FROM,

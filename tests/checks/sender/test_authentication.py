@@ -4,9 +4,9 @@ import pytest
 from tests.known_senders import NEVER, OFTEN, know_list
 
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
+from gatepost.checks.reading import Reading
 from gatepost.checks.sender.authentication import authentication
-from gatepost.findings import Reading
-from gatepost.kinds import (
+from gatepost.findings.kinds import (
     AUTH_DKIM_FAIL,
     AUTH_DKIM_PARTIAL,
     AUTH_DKIM_TESTING,

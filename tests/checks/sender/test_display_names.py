@@ -4,6 +4,8 @@ import msgspec
 import pytest
 from tests.known_senders import NEVER, know_list, know_sender
 
+from gatepost.analysis.verdict import judge
+from gatepost.checks.reading import Protected, Reading
 from gatepost.checks.sender.mailboxes import (
     brand_name,
     decorated_name,
@@ -11,8 +13,7 @@ from gatepost.checks.sender.mailboxes import (
     protected_person,
     shown_domain,
 )
-from gatepost.findings import Protected, Reading
-from gatepost.kinds import (
+from gatepost.findings.kinds import (
     SENDER_BRAND_IMPERSONATION,
     SENDER_DECORATED_NAME,
     SENDER_DISGUISED_NAME,
@@ -24,7 +25,6 @@ from gatepost.kinds import (
 from gatepost.mail.message import Envelope, Field, Headers, Link, Message
 from gatepost.names import Address
 from gatepost.policy.rules import shipped_policy
-from gatepost.verdict import judge
 
 
 # Names that show another address.

@@ -3,17 +3,17 @@
 import pytest
 from tests.known_senders import SELDOM, know_list, know_sender
 
+from gatepost.checks.reading import Reading
 from gatepost.checks.sender.envelope import envelope, is_delivery_report, malformed_envelope
-from gatepost.findings import Reading
-from gatepost.kinds import (
+from gatepost.findings.kinds import (
     ENVELOPE_MALFORMED_RECIPIENT,
     ENVELOPE_MALFORMED_SENDER,
     SENDER_ENVELOPE_FREEMAIL,
     SENDER_ENVELOPE_SCRIPT,
     SENDER_NULL_SENDER,
     SENDER_RETURN_PATH_MISMATCH,
-    Kind,
 )
+from gatepost.findings.values import Kind
 from gatepost.mail.message import Envelope, Field, Headers, Message
 from gatepost.mail.reader import read
 from gatepost.names import Address

@@ -8,18 +8,18 @@ import pytest
 from tests.known_senders import OFTEN, know_list, know_sender
 
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
+from gatepost.checks.reading import Protected, Reading
 from gatepost.checks.sender.history import broken_habit, first_contact, stranger_asks
-from gatepost.findings import Protected, Reading
-from gatepost.kinds import (
+from gatepost.findings.kinds import (
     SENDER_BROKEN_HABIT,
     SENDER_FIRST_CONTACT,
     SENDER_NEW_REPLY_TO,
     SENDER_STRANGER_ASKS,
     URL_NEW_HOST_ASKS,
-    Finding,
 )
+from gatepost.findings.values import Finding
+from gatepost.mail.sender_history import NO_HISTORY, SenderHistory, Standing
 from gatepost.questions import FacetAge
-from gatepost.sender_history import NO_HISTORY, SenderHistory, Standing
 
 Letter = Callable[..., Reading]
 

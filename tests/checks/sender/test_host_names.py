@@ -3,9 +3,9 @@
 import pytest
 
 from gatepost.auth.results import Authentication, Iprev, Spf
+from gatepost.checks.reading import Protected, Reading
 from gatepost.checks.sender.sending_host import carries_address, host_names
-from gatepost.findings import Protected, Reading
-from gatepost.kinds import (
+from gatepost.findings.kinds import (
     HELO_BARE_IP,
     HELO_DYNAMIC_NAME,
     HELO_FREEMAIL,

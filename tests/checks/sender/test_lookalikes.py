@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.checks.known_names import compile_names
+from gatepost.checks.reading import Protected, Reading
 from gatepost.checks.sender.lookalikes import (
     _find_inside,
     _index_labels,
@@ -14,8 +15,7 @@ from gatepost.checks.sender.lookalikes import (
     homograph,
     lookalike,
 )
-from gatepost.findings import Protected, Reading
-from gatepost.kinds import SENDER_HOMOGRAPH, SENDER_LOOKALIKE_DOMAIN, URL_HOMOGRAPH, URL_LOOKALIKE_DOMAIN
+from gatepost.findings.kinds import SENDER_HOMOGRAPH, SENDER_LOOKALIKE_DOMAIN, URL_HOMOGRAPH, URL_LOOKALIKE_DOMAIN
 from gatepost.mail.message import Link, Message
 from gatepost.names import Address, normal_domain
 

@@ -4,9 +4,9 @@ import pytest
 from tests.known_senders import NEVER, know_list, know_sender
 
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
+from gatepost.checks.reading import Protected, Reading
 from gatepost.checks.sender.authentication import own_domain, recipient_domain, self_sent
-from gatepost.findings import Protected, Reading
-from gatepost.kinds import SENDER_OWN_DOMAIN_SPOOF, SENDER_RECIPIENT_DOMAIN, SENDER_SELF_SENT
+from gatepost.findings.kinds import SENDER_OWN_DOMAIN_SPOOF, SENDER_RECIPIENT_DOMAIN, SENDER_SELF_SENT
 from gatepost.mail.message import Envelope, Field, Headers, Message
 from gatepost.names import Address
 

@@ -4,9 +4,9 @@ import pytest
 from tests.known_senders import SELDOM, know_list
 
 from gatepost.auth.results import Authentication, Dkim
+from gatepost.checks.reading import Protected, Reading
 from gatepost.checks.sender.sending_host import provider_absent
-from gatepost.findings import Protected, Reading
-from gatepost.kinds import SENDER_PROVIDER_ABSENT
+from gatepost.findings.kinds import SENDER_PROVIDER_ABSENT
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 

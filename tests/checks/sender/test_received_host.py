@@ -8,9 +8,9 @@ from tests.known_senders import know_list, know_sender
 
 from gatepost.auth.results import Authentication, Dkim, Iprev
 from gatepost.checks.headers.fields import desktop_program
+from gatepost.checks.reading import Reading
 from gatepost.checks.sender.sending_host import MAX_HOPS, find_border_hop, received_host
-from gatepost.findings import Reading
-from gatepost.kinds import (
+from gatepost.findings.kinds import (
     HOST_DESKTOP_PROGRAM,
     HOST_RECORDED_FALSE_NAME,
     HOST_RECORDED_HELO,

@@ -2,10 +2,10 @@
 
 import pytest
 
+from gatepost.checks.reading import Protected, Reading
 from gatepost.checks.sender.history import reputation
 from gatepost.files.values import File
-from gatepost.findings import Protected, Reading
-from gatepost.kinds import (
+from gatepost.findings.kinds import (
     REPUTATION_ALLOWED_HOST,
     REPUTATION_DYNAMIC_HOST,
     REPUTATION_LISTED_ADDRESS,
@@ -19,9 +19,8 @@ from gatepost.kinds import (
     REPUTATION_NO_ANSWER,
     REPUTATION_PHISHING_LINK,
     REPUTATION_PHISHING_SENDER,
-    Finding,
-    Kind,
 )
+from gatepost.findings.values import Finding, Kind
 from gatepost.mail.message import Link, Message
 from gatepost.questions import Listing, Reputation, ReputationSubject
 

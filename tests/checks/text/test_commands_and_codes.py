@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from tests.known_senders import SELDOM, know_list, know_member, know_sender
 
+from gatepost.checks.reading import Check, Reading
 from gatepost.checks.text.fraud import job_offer
 from gatepost.checks.text.lures import consent_lure, device_code, invented_thread, pasted_command
 from gatepost.files.values import File
-from gatepost.findings import Check, Reading
 
 Letter = Callable[..., Reading]
 AWAY = "https://elsewhere.example/x"

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 from tests.known_senders import SELDOM, know_list, know_member, know_sender
 
+from gatepost.checks.reading import Reading
 from gatepost.checks.text.advertising import filter_evasion, image_only, picture_first
-from gatepost.findings import Reading
-from gatepost.kinds import (
+from gatepost.findings.kinds import (
     TEXT_BARE_LINK,
     TEXT_DISGUISED_WORDS,
     TEXT_IMAGE_ONLY,

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.known_senders import SELDOM, know_list, know_member, know_sender
 
+from gatepost.checks.reading import Reading
 from gatepost.checks.text.fraud import (
     MAX_WALLETS_TRIED,
     advance_fee,
@@ -17,8 +18,7 @@ from gatepost.checks.text.fraud import (
     payroll_change,
     sudden_sum,
 )
-from gatepost.findings import Reading
-from gatepost.kinds import (
+from gatepost.findings.kinds import (
     TEXT_ADVANCE_FEE,
     TEXT_CALL_BACK,
     TEXT_ERRAND,

@@ -5,6 +5,7 @@ import pytest
 from tests.known_senders import SELDOM, know_list, know_sender
 
 from gatepost.auth.results import Authentication, Dkim, Dmarc, Result
+from gatepost.checks.reading import Protected, Reading
 from gatepost.checks.text.learned import (
     MANY_RECIPIENTS,
     WANTED_MOST,
@@ -13,8 +14,7 @@ from gatepost.checks.text.learned import (
     learnt_model,
     text_model,
 )
-from gatepost.findings import Protected, Reading
-from gatepost.kinds import (
+from gatepost.findings.kinds import (
     CAMPAIGN_BURST,
     CAMPAIGN_HELD,
     CAMPAIGN_MARKED,

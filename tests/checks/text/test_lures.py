@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 from tests.known_senders import SELDOM, know_member, know_sender
 
+from gatepost.checks.reading import Check, Reading
 from gatepost.checks.text.lures import brand_mention, credential_lure, lures, planted_link, planted_name, urgency
-from gatepost.findings import Check, Reading
-from gatepost.kinds import (
+from gatepost.findings.kinds import (
     TEXT_AUTHORITY_LURE,
     TEXT_BRAND_WITHOUT_LINK,
     TEXT_CREDENTIAL_LURE,
@@ -20,8 +20,8 @@ from gatepost.kinds import (
     TEXT_REFUND_LURE,
     TEXT_SALARY_LURE,
     TEXT_URGENCY,
-    Kind,
 )
+from gatepost.findings.values import Kind
 from gatepost.mail.message import Field, Headers, Message
 from gatepost.names import Address
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from tests.known_senders import know_member, know_sender
 
+from gatepost.checks.reading import Reading
 from gatepost.checks.text.fraud import disguised_number, find_phone_number
-from gatepost.findings import Reading
 
 Letter = Callable[..., Reading]
 CHARGE = "Your subscription has been renewed and $399 will be charged. To cancel, call our helpline at "

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 from tests.known_senders import SELDOM, know_member, know_sender
 
+from gatepost.analysis.verdict import judge
+from gatepost.checks.reading import Reading
 from gatepost.checks.text.advertising import GTUBE, gtube, spam_vocabulary
-from gatepost.findings import Reading
-from gatepost.kinds import TEXT_GTUBE, TEXT_SPAM_EXCUSE, TEXT_SPAM_VOCABULARY
+from gatepost.findings.kinds import TEXT_GTUBE, TEXT_SPAM_EXCUSE, TEXT_SPAM_VOCABULARY
 from gatepost.policy.rules import shipped_policy
-from gatepost.verdict import judge
 
 Letter = Callable[..., Reading]
 

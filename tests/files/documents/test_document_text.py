@@ -12,6 +12,8 @@ from tests.files.letter_formats import LETTER_FORMATS, LetterFormat, docx
 from tests.variants import one_in
 
 from gatepost.analysis import analyse
+from gatepost.analysis.report import Report
+from gatepost.analysis.stages import Context
 from gatepost.files.documents import dispatch
 from gatepost.files.documents.document_text import MAX_SHOWN, is_readable, read_xml_text
 from gatepost.files.documents.old_office import MAX_TEXT as MAX_OLD_TEXT
@@ -23,8 +25,6 @@ from gatepost.files.walk import find_files
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.questions import Antivirus, Dns, DnsAnswer, LookupAnswer
-from gatepost.report import Report
-from gatepost.stages import Context
 
 LETTERS = {
     "text:advance-fee": (

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.guard.answers.answerer import MAX_REMEMBERED, Answerer
 from gatepost.guard.answers.dns import Resolver, TakesAnswer
 from gatepost.guard.answers.lists import ListAnswers
@@ -25,7 +26,6 @@ from gatepost.questions import (
     Questions,
     Sightings,
 )
-from gatepost.report import Report
 from gatepost.scanning.spool import BytesBody
 from gatepost.workers.jobs import Job
 from gatepost.workers.protocol import JUDGE

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.guard.answers.campaigns import MAX_RECIPIENTS, Campaigns
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.near_duplicates import Signature
 from gatepost.questions import AskCampaign, Campaign
-from gatepost.report import Report
 from gatepost.store import open_store
 from gatepost.store.audit import Actor
 from gatepost.store.campaigns import CampaignMark, HeldSignature

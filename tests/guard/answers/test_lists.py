@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from tests.own_names import replace_in
 
-from gatepost.background_work import MAX_REST_SECONDS, BackgroundWork
 from gatepost.guard.answers import lists as list_answers
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.dns import Resolver
@@ -22,6 +21,7 @@ from gatepost.lists.entries import UnkeyedEntry
 from gatepost.lists.unkeyed import UnkeyedLists, compile_lists, pack_lists
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
+from gatepost.process.background_work import MAX_REST_SECONDS, BackgroundWork
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody
 from gatepost.settings.keys import GuardSettings
@@ -185,7 +185,7 @@ def test_comments_are_added_and_nothing_stays_behind(tmp_path: Path) -> None:
 
 
 def test_a_report_without_hits_costs_no_statement(tmp_path: Path) -> None:
-    from gatepost.report import ListNote, Report
+    from gatepost.analysis.report import ListNote, Report
 
     async def run() -> None:
         store = open_store("sqlite:g.db", tmp_path)

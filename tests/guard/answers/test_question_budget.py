@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.guard.answers.answerer import (
     MAX_FOREIGN,
     MAX_HEADER,
@@ -26,7 +27,6 @@ from gatepost.questions import (
     LookupAnswer,
     Questions,
 )
-from gatepost.report import Report
 from gatepost.scanning.spool import BytesBody
 from gatepost.workers.jobs import Job
 from gatepost.workers.protocol import JUDGE

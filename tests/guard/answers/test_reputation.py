@@ -9,6 +9,7 @@ import pytest
 from tests.guard.answers import test_dns
 from tests.guard.answers.test_dns import resolving
 
+from gatepost.analysis.report import Report
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.reputation import (
@@ -31,7 +32,6 @@ from gatepost.questions import (
     ReputationSubject,
     ReputationValue,
 )
-from gatepost.report import Report
 from gatepost.scanning.spool import BytesBody
 from gatepost.settings.keys import ZoneSettings
 from gatepost.workers.jobs import Job

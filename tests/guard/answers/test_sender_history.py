@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gatepost.analysis.report import Report, undecided
 from gatepost.auth.results import Authentication, Dmarc
 from gatepost.guard.answers import sender_history
 from gatepost.guard.answers.answerer import Answerer
@@ -16,12 +17,11 @@ from gatepost.guard.metrics import SenderHistoryMetrics
 from gatepost.guard.service import Guard
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
+from gatepost.mail.sender_history import ALL_MAIL, Facet, facet_key
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import MAX_FACETS, AskSightings, Dns, DnsAnswer, FacetAge, Sightings
-from gatepost.report import Report, undecided
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody
-from gatepost.sender_history import ALL_MAIL, Facet, facet_key
 from gatepost.settings.keys import GuardSettings as Core
 from gatepost.settings.keys import SenderHistorySettings as Settings
 from gatepost.store import open_store

@@ -10,8 +10,8 @@ import pytest
 from tests.guard.quarantine.test_quarantine import RAW, REPORT, Deployment, keeping_guard, request, result
 from tests.waiting_client import WaitingClient
 
-from gatepost import logs
 from gatepost.guard.metrics import QuarantineMetrics
+from gatepost.process import logs
 from gatepost.scanning.held_mail import DeleteOrder, ExportOrder, NotHeld, Released, ReleaseOrder
 from gatepost.scanning.request import ScanResult
 from gatepost.scanning.spool import BytesBody

@@ -7,11 +7,11 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.guard.quarantine.quarantine import Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.scanning.held_mail import (
     Busy,
     Deleted,

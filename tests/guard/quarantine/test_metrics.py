@@ -8,13 +8,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from gatepost.analysis.report import Report
 from gatepost.guard.metrics import QuarantineMetrics
 from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.metrics import exposition
-from gatepost.report import Report
+from gatepost.process.metrics import exposition
 from gatepost.scanning.held_mail import DeleteOrder, NotSent, Released, ReleaseOrder
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody

@@ -19,12 +19,12 @@ import pytest
 
 from gatepost.abby.cores import LocalCore
 from gatepost.abby.held_mail import HeldMailOnCores
+from gatepost.analysis.report import Report
 from gatepost.guard.quarantine import raw_store
 from gatepost.guard.quarantine.quarantine import Cleanup, Quarantine
 from gatepost.guard.quarantine.raw_store import RawObjects
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.scanning.held_mail import Deleted, DeleteOrder, ExportOrder, NotHeld, Released, ReleaseOrder
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool

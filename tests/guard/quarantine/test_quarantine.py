@@ -14,7 +14,7 @@ import pytest
 from tests.guard.test_service import Names, Pool
 from tests.waiting_client import WaitingClient
 
-from gatepost import logs
+from gatepost.analysis.report import Report
 from gatepost.cli.held_mail import HeldMail
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.quarantine import quarantine
@@ -23,7 +23,7 @@ from gatepost.guard.quarantine.raw_store import RawFolder
 from gatepost.guard.service import Guard
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope, Receipt
-from gatepost.report import Report
+from gatepost.process import logs
 from gatepost.scanning.held_mail import (
     Busy,
     DeleteOrder,
@@ -316,7 +316,7 @@ from gatepost.smtp.signing import Signer
 from gatepost.smtp.signing import SigningKeys
 from gatepost.scanning.spool import Spool
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
+from gatepost.analysis.report import Report
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 

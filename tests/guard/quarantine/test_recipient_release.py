@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from gatepost.analysis.report import Report
 from gatepost.guard.quarantine.quarantine import DANGEROUS, NOT_FOR_RECIPIENTS, Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.scanning.held_mail import Busy, NotHeld, NotSent, RecipientReleaseOrder, Released, ReleaseOrder
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody

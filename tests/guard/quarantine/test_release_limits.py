@@ -15,13 +15,13 @@ import pytest
 from tests.guard.test_service import Names, Pool
 from tests.waiting_client import WaitingClient
 
+from gatepost.analysis.report import Report
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.quarantine.quarantine import DANGEROUS, ELSEWHERE, LONG_HEADER, UPLOADED, WRONG_BYTES, Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
 from gatepost.guard.service import Guard
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.report import Report
 from gatepost.scanning.held_mail import NotSent, Released, ReleaseOrder
 from gatepost.scanning.request import ScanRequest, ScanResult, Source
 from gatepost.scanning.spool import BytesBody

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from gatepost.kinds import LIMIT_HTML_SIZE
+from gatepost.findings.kinds import LIMIT_HTML_SIZE
 from gatepost.mail.html.limits import FEW_TAGS, MAX_ATTRIBUTES, MAX_DEPTH, MAX_HTML, MAX_REBUILT, MAX_TAGS, limit_html
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from gatepost.sender_history import ALL_MAIL
+from gatepost.mail.sender_history import ALL_MAIL
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import examination

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from gatepost.checks.plugins import this_plugin
-from gatepost.findings import Reading, check
-from gatepost.kinds import Finding
+from gatepost.checks.reading import Reading, check
+from gatepost.findings.values import Finding
 from gatepost.names import org_domain
 
 PLUGIN = this_plugin(__package__)

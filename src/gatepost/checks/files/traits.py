@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gatepost import kinds
+from gatepost.checks.reading import Reading, check
 from gatepost.files.documents.page_scripts import STALLED
 from gatepost.files.file_types import (
     ARCHIVE_EXTENSIONS,
@@ -20,11 +20,11 @@ from gatepost.files.file_types import (
     promises_archive,
 )
 from gatepost.files.values import UnreadReason
-from gatepost.findings import Reading, check
-from gatepost.kinds import Finding, Kind
+from gatepost.findings import kinds
+from gatepost.findings.strengths import coefficients
+from gatepost.findings.values import Finding, Kind
 from gatepost.mail.message import Part
 from gatepost.names import org_domain
-from gatepost.strengths import coefficients
 
 
 class Stated(msgspec.Struct, frozen=True):

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from gatepost import kinds
 from gatepost.checks.known_names import is_freemail
-from gatepost.findings import Reading, check
-from gatepost.kinds import Finding
+from gatepost.checks.reading import Reading, check
+from gatepost.findings import kinds
+from gatepost.findings.strengths import coefficients
+from gatepost.findings.values import Finding
 from gatepost.names import normal_domain
-from gatepost.strengths import coefficients
 
 # Fields by which mailing services recognise their own campaigns when complaints come back.
 _SERVICE_FIELDS = frozenset(

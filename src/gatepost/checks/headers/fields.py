@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 
-from gatepost import kinds
 from gatepost.checks.known_names import is_freemail, is_under
+from gatepost.checks.reading import Reading, check
 from gatepost.checks.sender.mailboxes import is_written_for
 from gatepost.checks.sender.sending_host import MAX_HOPS, find_border_hop, is_from_stranger
-from gatepost.findings import Reading, check
-from gatepost.kinds import BY_ID, Finding
+from gatepost.findings import kinds
+from gatepost.findings.kinds import BY_ID
+from gatepost.findings.strengths import coefficients
+from gatepost.findings.values import Finding
 from gatepost.mail.budget import DEFECTS
 from gatepost.mail.message import Field
 from gatepost.names import Address, normal_domain, org_domain
-from gatepost.strengths import coefficients
 
 _HOUR = 3_600
 # Clocks are wrong by a time zone often, queues hold mail for up to five days; more than that is no accident.

@@ -3,15 +3,15 @@
 import re
 from collections.abc import Iterator
 
-from gatepost import kinds
 from gatepost.checks.known_names import is_freemail, list_words
 from gatepost.checks.phrases import find_phrases, quote
+from gatepost.checks.reading import Reading, check
 from gatepost.checks.sender.history import is_first_contact
-from gatepost.findings import Reading, check
-from gatepost.kinds import Finding
+from gatepost.findings import kinds
+from gatepost.findings.strengths import coefficients
+from gatepost.findings.values import Finding
 from gatepost.mail.message import Text
 from gatepost.names import Address, find_shown_addresses, normal_address, normal_domain, org_domain
-from gatepost.strengths import coefficients
 
 MAX_TEXT = 12_000
 MAX_QUOTE = 20_000

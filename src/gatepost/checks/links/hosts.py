@@ -6,7 +6,6 @@ from ipaddress import ip_address
 
 import msgspec
 
-from gatepost import kinds
 from gatepost.checks.headers.bulk_mail import measure_openness
 from gatepost.checks.known_names import (
     is_company_host,
@@ -20,11 +19,12 @@ from gatepost.checks.known_names import (
     is_under,
     measure_ending,
 )
-from gatepost.findings import Reading, check
-from gatepost.kinds import Finding
+from gatepost.checks.reading import Reading, check
+from gatepost.findings import kinds
+from gatepost.findings.strengths import coefficients
+from gatepost.findings.values import Finding
 from gatepost.mail.message import Link
 from gatepost.names import is_public_address, normal_domain, org_domain
-from gatepost.strengths import coefficients
 
 _MANY_SITES = 12
 (_MENTION,) = coefficients("among-sites", "mention")

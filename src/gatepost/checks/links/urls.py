@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from gatepost import kinds
 from gatepost.checks.headers.bulk_mail import measure_openness
 from gatepost.checks.known_names import (
     BY_LABEL,
@@ -24,10 +23,11 @@ from gatepost.checks.known_names import (
 )
 from gatepost.checks.links.hosts import measure_mention
 from gatepost.checks.phrases import find_phrases, quote
-from gatepost.findings import Reading, check
-from gatepost.kinds import Finding
+from gatepost.checks.reading import Reading, check
+from gatepost.findings import kinds
+from gatepost.findings.strengths import coefficients
+from gatepost.findings.values import Finding
 from gatepost.names import is_ip, normal_domain, org_domain, public_suffix
-from gatepost.strengths import coefficients
 
 _DEEP_LEVELS = 4
 _MANY_HYPHENS = 4

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from ipaddress import ip_address
 
-from gatepost import kinds
 from gatepost.auth.results import Authentication, Dkim
 from gatepost.checks.known_names import is_company_host, is_freemail, is_tenant, is_under
-from gatepost.findings import Reading, check
-from gatepost.kinds import Finding
+from gatepost.checks.reading import Reading, check
+from gatepost.findings import kinds
+from gatepost.findings.strengths import coefficients
+from gatepost.findings.values import Finding
 from gatepost.names import normal_domain, org_domain
-from gatepost.strengths import coefficients
 
 BAD_SPF = {
     "fail": kinds.AUTH_SPF_FAIL,

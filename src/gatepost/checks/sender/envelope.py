@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from gatepost import kinds
 from gatepost.checks.known_names import is_freemail, is_tenant
-from gatepost.findings import Reading, check
-from gatepost.kinds import Finding
+from gatepost.checks.reading import Reading, check
+from gatepost.findings import kinds
+from gatepost.findings.values import Finding
 from gatepost.names import normal_domain, org_domain
 
 # Addresses that are made for bounces: VERP, SRS and BATV have = or + in them, the others say so.

@@ -9,17 +9,17 @@ operator lets it mean.
 
 from collections.abc import Iterator, Mapping
 
-from gatepost import kinds
 from gatepost.checks.known_names import is_freemail, is_under
 from gatepost.checks.links.hosts import find_link_away, find_new_hosts
 from gatepost.checks.phrases import find_phrases, quote
+from gatepost.checks.reading import Reading, check
 from gatepost.checks.sender.authentication import is_vouched_for
-from gatepost.findings import Reading, check
-from gatepost.kinds import Finding, Kind
+from gatepost.findings import kinds
+from gatepost.findings.strengths import coefficients
+from gatepost.findings.values import Finding, Kind
+from gatepost.mail.sender_history import Standing
 from gatepost.names import normal_domain, org_domain
 from gatepost.questions import Listing
-from gatepost.sender_history import Standing
-from gatepost.strengths import coefficients
 
 
 @check(kinds.SENDER_FIRST_CONTACT, needs={"remembered"})

@@ -5,7 +5,6 @@ from functools import lru_cache
 
 import msgspec
 
-from gatepost import kinds
 from gatepost.checks.known_names import (
     BY_LABEL,
     NEARBY,
@@ -17,11 +16,12 @@ from gatepost.checks.known_names import (
     is_under,
 )
 from gatepost.checks.links.hosts import measure_mention
-from gatepost.findings import Reading, check
-from gatepost.kinds import Finding
+from gatepost.checks.reading import Reading, check
+from gatepost.findings import kinds
+from gatepost.findings.strengths import coefficients
+from gatepost.findings.values import Finding
 from gatepost.lists.addresses import ProtectedName
 from gatepost.names import is_ip, is_mixed_script, keep_answers, normal_domain, org_domain, skeleton, unicode_domain
-from gatepost.strengths import coefficients
 
 _SHORTEST_TYPO = 6
 _SHORTEST_INSIDE = 6

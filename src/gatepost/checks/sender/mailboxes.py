@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TypeAlias
 
-from gatepost import kinds
 from gatepost.checks.known_names import (
     Brand,
     Mention,
@@ -31,8 +30,10 @@ from gatepost.checks.known_names import (
     read_names,
 )
 from gatepost.checks.links.hosts import measure_mention
-from gatepost.findings import Reading, check
-from gatepost.kinds import Finding
+from gatepost.checks.reading import Reading, check
+from gatepost.findings import kinds
+from gatepost.findings.strengths import coefficients
+from gatepost.findings.values import Finding
 from gatepost.names import (
     Address,
     find_shown_addresses,
@@ -45,7 +46,6 @@ from gatepost.names import (
     scripts,
     skeleton,
 )
-from gatepost.strengths import coefficients
 
 _CHEAP_REPLY, _RANDOM_REPLY, _LEAST_REPLY = coefficients(kinds.SENDER_THROWAWAY_REPLY_TO, "ending", "random", "least")
 

@@ -10,15 +10,15 @@ from importlib.resources import files
 
 import msgspec
 
-from gatepost import kinds
 from gatepost.auth.sending_host import find_posting_field
 from gatepost.checks.known_names import ending_exists, is_forwarder, is_under
+from gatepost.checks.reading import Reading, check
 from gatepost.checks.sender.envelope import is_delivery_report
-from gatepost.findings import Reading, check
-from gatepost.kinds import Finding
+from gatepost.findings import kinds
+from gatepost.findings.strengths import coefficients
+from gatepost.findings.values import Finding
 from gatepost.names import is_ip, normal_domain, org_domain
 from gatepost.speedups import native
-from gatepost.strengths import coefficients
 
 _INSIDE = re.compile(
     r"\[?(?:10\.|127\.|192\.168\.|169\.254\.|172\.(?:1[6-9]|2\d|3[01])\.|::1|f[cd]|fe80)", re.IGNORECASE

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterable, Iterator
 from string import ascii_lowercase, digits
 
-from gatepost import kinds
 from gatepost.checks.phrases import MAX_TEXTS, WARES, Phrases, find_phrases, quote
-from gatepost.findings import Reading, check
-from gatepost.kinds import Finding
+from gatepost.checks.reading import Reading, check
+from gatepost.findings import kinds
+from gatepost.findings.strengths import coefficients
+from gatepost.findings.values import Finding
 from gatepost.names import skeleton
 from gatepost.speedups import native
-from gatepost.strengths import coefficients
 
 _NO_WARE = frozenset({"excuse", "pitch"})
 _WARES = tuple(theme for theme in WARES if theme not in _NO_WARE)

@@ -6,15 +6,15 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 
-from gatepost import kinds
 from gatepost.checks.known_names import is_freemail, is_genuine, is_under
 from gatepost.checks.phrases import MAX_TEXTS, Phrases, find_phrases, names_contact, quote
+from gatepost.checks.reading import Reading, check
 from gatepost.checks.sender.history import is_first_contact
-from gatepost.findings import Reading, check
-from gatepost.kinds import Finding
+from gatepost.findings import kinds
+from gatepost.findings.strengths import coefficients
+from gatepost.findings.values import Finding
 from gatepost.names import normal_domain, org_domain
 from gatepost.speedups import native
-from gatepost.strengths import coefficients
 
 MAX_CALL_TEXT = 4_000
 # As such mail writes numbers: (888) 555-0100, +1 888 555 0100, 1-888-555-0100, 0800 555 0100.

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from functools import lru_cache
 
-from gatepost import kinds
 from gatepost.checks.phrases import find_phrases, mark_themes
-from gatepost.findings import Reading, check
-from gatepost.kinds import Finding
+from gatepost.checks.reading import Reading, check
+from gatepost.findings import kinds
+from gatepost.findings.strengths import coefficients
+from gatepost.findings.values import Finding
 from gatepost.names import org_domain
 from gatepost.near_duplicates import sign_words
-from gatepost.strengths import coefficients
 from gatepost.textmodel.features import is_foreign
 from gatepost.textmodel.learnt import LearntModel
 from gatepost.textmodel.model import Hits, ModelScore, lower_score, sigmoid

@@ -8,17 +8,17 @@ from typing import Any
 
 import msgspec
 
-from gatepost import kinds
 from gatepost.checks.headers.bulk_mail import measure_openness
 from gatepost.checks.known_names import Brand, find_imitated, is_under, owns
 from gatepost.checks.links.hosts import LinkAway, find_link_away
 from gatepost.checks.phrases import MAX_TEXTS, Phrases, find_phrases, names_contact, quote
+from gatepost.checks.reading import Reading, check
 from gatepost.checks.sender.history import is_first_contact
 from gatepost.files.documents.page_scripts import find_told_command
-from gatepost.findings import Reading, check
-from gatepost.kinds import Finding, Kind
+from gatepost.findings import kinds
+from gatepost.findings.strengths import coefficients
+from gatepost.findings.values import Finding, Kind
 from gatepost.names import normal_domain, org_domain
-from gatepost.strengths import coefficients
 
 
 class Lure(msgspec.Struct, frozen=True):

@@ -22,10 +22,10 @@ from gatepost.files.file_types import find_last_extensions, identify
 from gatepost.mail.html.active import LITTLE_TEXT, starts_program
 from gatepost.mail.message import Part
 from gatepost.mail.text import TextReader
+from gatepost.mail.urls import parse_url
 from gatepost.pages.effects import ANSWER, SECRET, MadeFile, PageEffects, sort_effects
 from gatepost.pages.page_nodes import PageNodes, PageScript
 from gatepost.pages.runner import PagePixels, choose_left_out, run_opened, run_page
-from gatepost.urls import parse_url
 
 MAX_MADE = 60
 MAX_PAGE_TEXT = 400_000

@@ -15,7 +15,6 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from gatepost import kinds
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.page_scripts import (
     FETCHED,
@@ -27,15 +26,16 @@ from gatepost.files.documents.page_scripts import (
 )
 from gatepost.files.file_types import find_last_extensions
 from gatepost.files.values import File, Trait
+from gatepost.findings import kinds
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.html.large_pages import is_large_page, shorten_page
 from gatepost.mail.html.script import TAIL, read_scripts
 from gatepost.mail.message import Defect, Part
 from gatepost.mail.text import TextReader
+from gatepost.mail.urls import parse_url
 from gatepost.pages.effects import PageEffects
 from gatepost.pages.page_nodes import PageNodes, read_html_nodes
 from gatepost.pages.xml_page import SVG, XHTML, read_xml_page
-from gatepost.urls import parse_url
 
 MAX_PAGE = 16 << 20
 MAX_SCRIPTS_SIZE = 64 << 20  # of a page that is cut down, whose scripts are not

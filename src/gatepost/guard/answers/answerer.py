@@ -22,8 +22,8 @@ from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.reputation import Inquiry, ReputationZones
 from gatepost.guard.answers.sender_history import SenderHistories
-from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
+from gatepost.process.logs import Logger
 from gatepost.questions import (
     Answer,
     Answers,

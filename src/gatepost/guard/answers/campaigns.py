@@ -16,12 +16,12 @@ from zlib import crc32
 
 import msgspec
 
-from gatepost.logs import Logger
+from gatepost.analysis.report import Report
 from gatepost.mail.message import Envelope
 from gatepost.near_duplicates import MAX_COMPARED, NEAR, SIZE, Signature, index_keys, is_near_duplicate
-from gatepost.periodic import PeriodicWork
+from gatepost.process.logs import Logger
+from gatepost.process.periodic import PeriodicWork
 from gatepost.questions import AskCampaign, Campaign, CampaignMarkedAs
-from gatepost.report import Report
 from gatepost.store.campaigns import Burst, CampaignMark, CampaignMarks, HeldSignature
 from gatepost.store.errors import StorageError
 

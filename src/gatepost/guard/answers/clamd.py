@@ -8,7 +8,7 @@ Protocol: clamd(8), command INSTREAM.
 import asyncio
 import contextlib
 
-from gatepost.logs import Logger
+from gatepost.process.logs import Logger
 from gatepost.questions import Antivirus
 from gatepost.scanning.spool import MessageBody
 from gatepost.settings.values import split_address

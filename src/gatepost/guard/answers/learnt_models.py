@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from gatepost.logs import Logger
-from gatepost.periodic import PeriodicWork
+from gatepost.process.logs import Logger
+from gatepost.process.periodic import PeriodicWork
 from gatepost.store.errors import StorageError
 from gatepost.store.learning import Learning
 from gatepost.workers.jobs import EMPTY, Snapshot

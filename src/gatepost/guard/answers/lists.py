@@ -14,13 +14,13 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from gatepost.background_work import MAX_REST_SECONDS, REST, background
+from gatepost.analysis.report import Report
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.unkeyed import NO_ENTRIES, UnkeyedLists, pack_lists
-from gatepost.logs import Logger
-from gatepost.periodic import PeriodicWork
+from gatepost.process.background_work import MAX_REST_SECONDS, REST, background
+from gatepost.process.logs import Logger
+from gatepost.process.periodic import PeriodicWork
 from gatepost.questions import Lookup, LookupAnswer
-from gatepost.report import Report
 from gatepost.store.errors import StorageError
 from gatepost.store.list_lookup import HitCount
 from gatepost.store.store import Store

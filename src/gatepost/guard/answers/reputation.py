@@ -23,8 +23,8 @@ import msgspec
 from gatepost.guard.answers.dns import NEGATIVE_TTL
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.lists.rulings import make_subject
-from gatepost.logs import Logger
 from gatepost.names import is_ip, is_public_address, normal_domain, org_domain
+from gatepost.process.logs import Logger
 from gatepost.questions import (
     AskReputation,
     Dns,
@@ -187,7 +187,7 @@ _LISTS_EVERYTHING = "it lists a value that no zone may list (RFC 5782 section 5)
 # An entry of one of these means that the operator trusts the value: nobody else is asked about it.
 _ALLOWING = frozenset({"allowed-senders", "allowed-ips", "allowed-urls", "allowed-files"})
 
-log = Logger("gatepost.reputation")
+log = Logger("gatepost.analysis.reputation")
 
 
 class ZoneCounters(msgspec.Struct, frozen=True):

@@ -13,11 +13,11 @@ from itertools import islice
 
 import msgspec
 
-from gatepost.logs import Logger
-from gatepost.periodic import PeriodicWork
+from gatepost.analysis.report import Report
+from gatepost.mail.sender_history import ALL_MAIL, SENDER_FACETS, facet_of
+from gatepost.process.logs import Logger
+from gatepost.process.periodic import PeriodicWork
 from gatepost.questions import AskSightings, FacetAge, Sightings
-from gatepost.report import Report
-from gatepost.sender_history import ALL_MAIL, SENDER_FACETS, facet_of
 from gatepost.settings.keys import SenderHistorySettings as Settings
 from gatepost.store.errors import StorageError
 from gatepost.store.sightings import Sighting, SightingBatch, StoredSightings
@@ -35,7 +35,7 @@ MAX_GATHERED = 200_000
 _UNKNOWN = FacetAge()
 _NOT_READY = Sightings()
 
-log = Logger("gatepost.sender_history")
+log = Logger("gatepost.mail.sender_history")
 
 
 class SenderHistoryCounters(msgspec.Struct, frozen=True):

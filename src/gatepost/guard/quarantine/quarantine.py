@@ -24,10 +24,10 @@ from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.guard.metrics import QuarantineMetrics
 from gatepost.guard.quarantine.raw_store import HeldBytes, RawStore
 from gatepost.ids import new_id
-from gatepost.logs import Logger
 from gatepost.mail.message import Envelope
 from gatepost.names import normal_address, normal_domain
-from gatepost.periodic import PeriodicWork
+from gatepost.process.logs import Logger
+from gatepost.process.periodic import PeriodicWork
 from gatepost.scanning.edits import apply_edits
 from gatepost.scanning.held_mail import (
     DANGEROUS_VERDICTS,

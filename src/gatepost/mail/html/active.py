@@ -20,8 +20,8 @@ from importlib.resources import files
 
 import msgspec
 
-from gatepost import kinds
-from gatepost.kinds import Kind
+from gatepost.findings import kinds
+from gatepost.findings.values import Kind
 from gatepost.mail.html.script import ScriptBudget
 from gatepost.mail.html.style import unescape_css
 from gatepost.mail.message import Defect

@@ -37,7 +37,7 @@ import msgspec
 from msgspec.structs import replace
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from gatepost import kinds
+from gatepost.findings import kinds
 from gatepost.mail.html.active import HtmlNotes, has_hidden_handler, has_latent_script
 from gatepost.mail.html.script import read_scripts
 from gatepost.mail.html.style import (
@@ -56,8 +56,8 @@ from gatepost.mail.html.style import (
     parse_style,
 )
 from gatepost.mail.links import MAX_SHOWN, Event, Links, Source, decode_base64_text
+from gatepost.mail.urls import NO_URL, Url, parse_url
 from gatepost.speedups import native
-from gatepost.urls import NO_URL, Url, parse_url
 
 MAX_NESTED_CHARS = 500_000
 MAX_CANDIDATES = 20

@@ -13,8 +13,8 @@ from collections import Counter
 
 import msgspec
 
-from gatepost import kinds
-from gatepost.kinds import Kind
+from gatepost.findings import kinds
+from gatepost.findings.values import Kind
 from gatepost.speedups import native
 
 MAX_HTML = 16_000_000

@@ -34,9 +34,9 @@ import msgspec
 
 import gatepost
 from gatepost import SCHEMA, describe_build
+from gatepost.mail.sender_history import ALL_MAIL
 from gatepost.plugins import PluginError, find_code_fault, find_plugin
 from gatepost.questions import Dns, DnsAnswer, ReputationValue
-from gatepost.sender_history import ALL_MAIL
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.mail_path import check_certificates, check_domain_reports, check_mail_path
 from gatepost.service.doctor.rows import (
@@ -79,7 +79,7 @@ NO_TEST_ENTRY = ""
 # A worker's seal, tried in a process that is thrown away; its socket is descriptor 0 as in a worker.
 SEAL_TEST = """\
 import msgspec, os, socket
-from gatepost.sandbox import seal
+from gatepost.process.sandbox import seal
 connection = socket.socket(fileno=0)
 connection.sendall(msgspec.json.encode(seal(256 << 20)))
 os._exit(0)

@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from gatepost.abby.authenticator import address_of
 from gatepost.api.errors import INVALID_REQUEST, Failure
-from gatepost.logs import Logger
+from gatepost.process.logs import Logger
 from gatepost.store.errors import NotFound
 from gatepost.store.second_factors import MAX_KEY_NAME, MAX_KEYS, KeyNotAdded
 from gatepost.store.sessions import session_source

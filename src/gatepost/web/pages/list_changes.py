@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import msgspec
 from starlette.responses import Response
 
+from gatepost.analysis.report import shown_sender
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.api.http import end_with_client
 from gatepost.api.lists import (
@@ -27,7 +28,6 @@ from gatepost.api.lists import (
     format_of,
     split_comment,
 )
-from gatepost.background_work import background
 from gatepost.feeds.sealed_reading import (
     FILE_SECONDS,
     PIECE,
@@ -40,8 +40,8 @@ from gatepost.feeds.sealed_reading import (
 )
 from gatepost.lists.catalogue import KINDS, ListDefinition
 from gatepost.lists.entries import ListRefusal
+from gatepost.process.background_work import background
 from gatepost.rejudge.dry_run import PAGE_EFFORT, PAGE_MESSAGES, can_look_back, look_back, new_entry, try_adding
-from gatepost.report import shown_sender
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.errors import ListFull
 from gatepost.store.lists import NewEntry

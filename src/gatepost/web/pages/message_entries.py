@@ -14,13 +14,13 @@ from typing import Literal, TypeAlias
 import msgspec
 from starlette.responses import Response
 
+from gatepost.analysis.report import Report
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.api.lists import MAX_COMMENT, NewListEntry
 from gatepost.lists.catalogue import BY_NAME, ListDefinition
 from gatepost.lists.entries import ListRefusal
 from gatepost.rejudge.dry_run import MAX_SHOWN_HITS, EntryEffect, FoundHits, measure_entries, new_entry
 from gatepost.rejudge.replay import Change
-from gatepost.report import Report
 from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
 from gatepost.web.context import Scopes, WebContext, find_scopes

@@ -35,12 +35,12 @@ from starlette.responses import Response
 from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import explain_absence
 from gatepost.abby.messages import describe_timeline
+from gatepost.analysis.report import ListNote, shown_sender
 from gatepost.api.errors import CORE_UNAVAILABLE, INVALID_REQUEST, NOT_FOUND, Failure
 from gatepost.ids import canonical, id_prefix
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.policy.rules import VERDICTS
 from gatepost.rejudge.dry_run import replay_record
-from gatepost.report import ListNote, shown_sender
 from gatepost.scanning.held_mail import ExportOrder, HtmlOrder, NotHeld, PictureOrder, ViewOrder
 from gatepost.store.feedback import Before, Correction
 from gatepost.store.found_values import FoundValues

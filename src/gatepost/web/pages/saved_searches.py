@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from functools import partial
 
+from gatepost.analysis.report import shown_sender
 from gatepost.api.errors import INVALID_REQUEST, Failure
-from gatepost.kinds import TITLES
-from gatepost.report import shown_sender
+from gatepost.findings.kinds import TITLES
 from gatepost.store.messages import MessageSummary, ShownHead
 from gatepost.store.paging import Page
 from gatepost.store.quarantine import HeldMessage

@@ -30,7 +30,7 @@ from starlette.responses import Response
 from gatepost.abby.authenticator import LONGEST_WAIT, address_of
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, OVERLOADED, UNAUTHORIZED, ErrorCode, Failure
 from gatepost.events.schema import UserSignedIn, UserSignInFailed, bound
-from gatepost.logs import Logger
+from gatepost.process.logs import Logger
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
 from gatepost.store.sessions import SignInAttempt, WebSession, address_source, browser_source

@@ -20,8 +20,9 @@ from typing import Any
 
 import msgspec
 
-from gatepost.findings import Reading
-from gatepost.kinds import BY_ID, LIMIT_RULE_FAILED, Finding, Kind
+from gatepost.checks.reading import Reading
+from gatepost.findings.kinds import BY_ID, LIMIT_RULE_FAILED
+from gatepost.findings.values import Finding, Kind
 from gatepost.names import normal_address, normal_domain, org_domain
 from gatepost.policy.conditions import (
     MAX_ITEMS,
@@ -53,7 +54,7 @@ class CompositeError(ValueError):
 @cache
 def load_composites() -> tuple[tuple[Kind, Composite], ...]:
     """Return the composites that come with the package, checked."""
-    return parse_composites((files("gatepost") / _FILE).read_text("utf-8"))
+    return parse_composites((files("gatepost.checks") / _FILE).read_text("utf-8"))
 
 
 def parse_composites(text: str) -> tuple[tuple[Kind, Composite], ...]:

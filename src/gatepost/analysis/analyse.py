@@ -5,15 +5,15 @@ bytes, envelope, context and answers give the same report, so a message can be r
 died can start again in another one. `stages` holds each step.
 """
 
+from gatepost.analysis.report import FileSeen, Outcome, Report, undecided
+from gatepost.analysis.stages import Context, Stages, make_outbound
+from gatepost.analysis.verdict import judge
 from gatepost.checks.known_names import is_company_host
-from gatepost.findings import Reading
+from gatepost.checks.reading import Reading
 from gatepost.lists.lookup import find_subjects
 from gatepost.mail.message import Envelope
 from gatepost.names import normal_domain
 from gatepost.questions import Analysis
-from gatepost.report import FileSeen, Outcome, Report, undecided
-from gatepost.stages import Context, Stages, make_outbound
-from gatepost.verdict import judge
 
 # RFC 5322 section 2.1.1: a line has at most 998 characters, and an id of more than half of that is none.
 MAX_MESSAGE_ID = 500

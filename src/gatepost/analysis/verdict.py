@@ -17,8 +17,10 @@ from typing import Literal
 
 import msgspec
 
-from gatepost import kinds
-from gatepost.kinds import FILE_ENCRYPTED_ARCHIVE, LIMIT_ENCRYPTED, Finding
+from gatepost.analysis.report import Line, ListNote, Outcome
+from gatepost.findings import kinds
+from gatepost.findings.kinds import FILE_ENCRYPTED_ARCHIVE, LIMIT_ENCRYPTED
+from gatepost.findings.values import Finding
 from gatepost.lists.rulings import CLEARED_OF_ATTACKS, NO_RULING, Match, Ruling
 from gatepost.policy.rules import (
     DECISIONS,
@@ -31,7 +33,6 @@ from gatepost.policy.rules import (
     title_of,
     unchanged_policy,
 )
-from gatepost.report import Line, ListNote, Outcome
 
 ATTACKS: frozenset[Verdict] = frozenset({"malware", "phishing", "fraud", "spoofing"})
 LIFTABLE: frozenset[Verdict] = frozenset({"suspicious", "spam", "bulk"})

@@ -11,24 +11,36 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from gatepost.analysis.report import Outcome
+from gatepost.analysis.reputation import collect_file_values, collect_values, join, make_question
 from gatepost.auth.dmarc import authenticate
 from gatepost.auth.dns_names import parse_address
 from gatepost.auth.results import Authentication
+from gatepost.checks.composites import apply_rules, find_composites, leave_out_rules, may_combine
+from gatepost.checks.reading import Check, Protected, Reading
 from gatepost.checks.registry import CHECKS
 from gatepost.checks.triggers import EVERYTHING, Row, compile_triggers, find_signs
-from gatepost.conditional_findings import apply_rules, find_composites, leave_out_rules, may_combine
 from gatepost.files.documents.document_text import collect_texts
 from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import File, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.files.yara import RulesTookTooLong, YaraRules, mark_matches
-from gatepost.findings import Check, Protected, Reading
-from gatepost.kinds import Finding
+from gatepost.findings.values import Finding
 from gatepost.lists.lookup import find_in_texts
 from gatepost.lists.rulings import Ruling, Subject, collect_keys, rule_on
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists
 from gatepost.mail.message import Envelope, Message
 from gatepost.mail.reader import read
+from gatepost.mail.sender_history import (
+    NO_HISTORY,
+    Facets,
+    SenderHistory,
+    add_hosts,
+    collect_facets,
+    list_organisations,
+    make_history_question,
+    read_history,
+)
 from gatepost.near_duplicates import Signature, sign_words
 from gatepost.policy.rules import MAX_RULES, RULE_STAGE, Policy, shipped_policy
 from gatepost.questions import (
@@ -45,18 +57,6 @@ from gatepost.questions import (
     ReputationValue,
     Sightings,
     together,
-)
-from gatepost.report import Outcome
-from gatepost.reputation import collect_file_values, collect_values, join, make_question
-from gatepost.sender_history import (
-    NO_HISTORY,
-    Facets,
-    SenderHistory,
-    add_hosts,
-    collect_facets,
-    list_organisations,
-    make_history_question,
-    read_history,
 )
 from gatepost.textmodel.learnt import NO_MODELS, LearntModels
 from gatepost.textmodel.model import DeployedModels, load_shipped_models

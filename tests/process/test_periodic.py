@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from gatepost import logs
-from gatepost.periodic import PeriodicWork
+from gatepost.process import logs
+from gatepost.process.periodic import PeriodicWork
 from gatepost.store.errors import StorageError
 
 log = logs.Logger("gatepost")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gatepost.node_memory import NodeMemory, SharedRecords, SharedTally, Tally
+from gatepost.process.node_memory import NodeMemory, SharedRecords, SharedTally, Tally
 
 
 def fork(work: Callable[[], None]) -> int:

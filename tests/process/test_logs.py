@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import pytest
 
-from gatepost import logs
-from gatepost.logs import Logger, LogOutput, configure
+from gatepost.process import logs
+from gatepost.process.logs import Logger, LogOutput, configure
 
 Logged = Callable[[], list[str]]
 Start = Callable[..., Logged]

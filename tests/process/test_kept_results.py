@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.kept_results import KeptResult, keep_expressions
+from gatepost.process.kept_results import KeptResult, keep_expressions
 
 
 @pytest.fixture(autouse=True)

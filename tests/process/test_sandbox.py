@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from gatepost.sandbox import ALLOW, KILL, MACHINES, REFUSE, build_filter
+from gatepost.process.sandbox import ALLOW, KILL, MACHINES, REFUSE, build_filter
 
 INSIDE = """
 import ctypes, hashlib, json, mmap, os, resource, socket, threading, time, zlib
-from gatepost.sandbox import syscall
-from gatepost.sandbox import seal
+from gatepost.process.sandbox import syscall
+from gatepost.process.sandbox import seal
 
 guard = socket.socket(fileno=0)
 X86 = os.uname().machine == "x86_64"
@@ -139,7 +139,7 @@ def test_memory_has_an_end(tried: Any) -> None:
 def test_an_open_process_is_told_from_a_sealed_one() -> None:
     result = inside("""
         import json, socket
-        from gatepost.sandbox import find_leaks
+        from gatepost.process.sandbox import find_leaks
         socket.socket(fileno=0).sendall(json.dumps({"leaks": find_leaks()}).encode())
     """)
     assert result["leaks"] == ["open", "socket", "unlink", "kill", "fork", "execve", "shared memory"]

@@ -6,6 +6,8 @@ import hashlib
 import pytest
 
 from gatepost.analysis import analyse
+from gatepost.analysis.report import Report
+from gatepost.analysis.stages import Context
 from gatepost.lists.entries import UnkeyedEntry
 from gatepost.lists.unkeyed import NO_ENTRIES, CompiledLists, UnkeyedLists
 from gatepost.mail.message import Envelope
@@ -20,8 +22,6 @@ from gatepost.questions import (
     Reputation,
     ReputationValue,
 )
-from gatepost.report import Report
-from gatepost.stages import Context
 
 EVERYTHING = ("address", "file:md5", "file:sha256", "host", "link", "sender")
 NOTHING = Reputation()

@@ -1,6 +1,6 @@
 """The vocabulary between reading and judging: a check looks at a `Reading` and yields `Finding`s.
 
-A finding states a fact, and what was seen there. It knows no weight and no action: policy gives those (`policy.toml`).
+A finding states a fact, and what was seen there. It knows no weight and no action: `policy` gives those.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
@@ -11,12 +11,12 @@ import msgspec
 
 from gatepost.auth.results import Authentication
 from gatepost.files.values import File
-from gatepost.kinds import Finding, Kind
+from gatepost.findings.values import Finding, Kind
 from gatepost.lists.addresses import ProtectedName
 from gatepost.mail.message import Envelope, Link, Message, Text
+from gatepost.mail.sender_history import KNOWN_DAYS, NO_HISTORY, SenderHistory
 from gatepost.names import Address, normal_domain, org_domain
 from gatepost.questions import Antivirus, Campaign, Reputation
-from gatepost.sender_history import KNOWN_DAYS, NO_HISTORY, SenderHistory
 from gatepost.textmodel.features import find_marks
 from gatepost.textmodel.learnt import NO_MODELS, LearntModels, make_message_row
 from gatepost.textmodel.model import DeployedModels, load_shipped_models

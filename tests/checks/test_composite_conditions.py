@@ -3,16 +3,16 @@
 import msgspec
 import pytest
 
-from gatepost import conditional_findings
 from gatepost.analysis import analyse
+from gatepost.analysis.report import Report
+from gatepost.analysis.stages import Context
+from gatepost.checks import composites as conditional_findings
 from gatepost.lists.rulings import NO_RULING
 from gatepost.mail.message import Envelope
 from gatepost.policy.layers import Effective, Layer, lay_over, read_policy_file
 from gatepost.policy.rules import MAX_RULES, Policy, rule_of, shipped_policy, title_of
 from gatepost.questions import Dns, DnsAnswer, Lookup, LookupAnswer
 from gatepost.rejudge.replay import rejudge
-from gatepost.report import Report
-from gatepost.stages import Context
 
 RULES = """
 [rules.shortened]

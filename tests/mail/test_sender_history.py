@@ -8,22 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gatepost.analysis import analyse
+from gatepost.analysis.report import Outcome, Report
+from gatepost.analysis.stages import Context
 from gatepost.mail.message import Envelope, Field, Headers, Link, Message
 from gatepost.mail.reader import read
-from gatepost.names import Address
-from gatepost.questions import (
-    MAX_FACETS,
-    Answer,
-    AskSightings,
-    Dns,
-    DnsAnswer,
-    FacetAge,
-    Question,
-    Questions,
-    Sightings,
-)
-from gatepost.report import Outcome, Report
-from gatepost.sender_history import (
+from gatepost.mail.sender_history import (
     ALL_MAIL,
     KNOWN_DAYS,
     MAX_HOSTS,
@@ -39,7 +28,18 @@ from gatepost.sender_history import (
     read_history,
     scope_key,
 )
-from gatepost.stages import Context
+from gatepost.names import Address
+from gatepost.questions import (
+    MAX_FACETS,
+    Answer,
+    AskSightings,
+    Dns,
+    DnsAnswer,
+    FacetAge,
+    Question,
+    Questions,
+    Sightings,
+)
 
 
 def written(header: str, text: str = "") -> Message:

@@ -3,10 +3,11 @@
 import re
 from collections import Counter
 
-from gatepost import kinds
+from gatepost.checks.composites import load_composites
 from gatepost.checks.registry import CHECKS
-from gatepost.conditional_findings import load_composites
-from gatepost.kinds import BY_ID, TITLES, Kind
+from gatepost.findings import kinds
+from gatepost.findings.kinds import BY_ID, TITLES
+from gatepost.findings.values import Kind
 
 
 def test_every_kind_is_found_by_exactly_one_check() -> None:

@@ -7,8 +7,8 @@ import time
 import pytest
 from tests.own_names import replace_in
 
-from gatepost import background_work
-from gatepost.background_work import BURST, MAIL_RATE, MAX_REST_SECONDS, PIECE_SECONDS, SHARE, BackgroundWork
+from gatepost.process import background_work
+from gatepost.process.background_work import BURST, MAIL_RATE, MAX_REST_SECONDS, PIECE_SECONDS, SHARE, BackgroundWork
 
 
 class Clock:

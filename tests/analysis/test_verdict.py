@@ -4,14 +4,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gatepost import kinds
-from gatepost.kinds import Finding
+from gatepost.analysis.report import Outcome
+from gatepost.analysis.verdict import ATTACKS, NEVER_EXCUSED, Judgement, judge
+from gatepost.findings import kinds
+from gatepost.findings.values import Finding
 from gatepost.lists.rulings import Match, Ruling, Subject
 from gatepost.policy.layers import override
 from gatepost.policy.rules import VERDICTS, parse_shipped, shipped_policy
 from gatepost.questions import Hit
-from gatepost.report import Outcome
-from gatepost.verdict import ATTACKS, NEVER_EXCUSED, Judgement, judge
 
 POLICY = parse_shipped("""
 [verdicts]

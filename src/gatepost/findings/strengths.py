@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
-from gatepost.kept_results import read_toml
-from gatepost.kinds import BY_ID, Kind
+from gatepost.findings.kinds import BY_ID
+from gatepost.findings.values import Kind
+from gatepost.process.kept_results import read_toml
 
 FILE = "strengths.toml"
 _FORMULA = "strength"
@@ -72,7 +73,7 @@ def _parse_table(name: str, table: Mapping[str, Any], file: str) -> Calculation:
 @cache
 def calculations() -> Mapping[str, Calculation]:
     """Return every calculation of the shipped file by the name of its table; the file is read at the first call."""
-    return parse_tables(read_toml(files("gatepost").joinpath(FILE), __file__), BY_ID)
+    return parse_tables(read_toml(files("gatepost.findings").joinpath(FILE), __file__), BY_ID)
 
 
 def coefficients(of: Kind | str, *names: str) -> tuple[float, ...]:

@@ -3,15 +3,16 @@
 import msgspec
 import pytest
 
-from gatepost import conditional_findings
-from gatepost.conditional_findings import (
+from gatepost.checks import composites as conditional_findings
+from gatepost.checks.composites import (
     CompositeError,
     find_composites,
     load_composites,
     may_combine,
     parse_composites,
 )
-from gatepost.kinds import BY_ID, Finding
+from gatepost.findings.kinds import BY_ID
+from gatepost.findings.values import Finding
 from gatepost.policy import conditions
 from gatepost.policy.rules import shipped_policy
 

@@ -10,18 +10,19 @@ from pathlib import Path
 import pytest
 
 import gatepost
-from gatepost import kinds, strengths
 from gatepost.checks.registry import CHECKS
-from gatepost.kinds import BY_ID, TEXT_EXTORTION, Kind
-from gatepost.strengths import StrengthsError, calculations, coefficients, parse
+from gatepost.findings import kinds, strengths
+from gatepost.findings.kinds import BY_ID, TEXT_EXTORTION
+from gatepost.findings.strengths import StrengthsError, calculations, coefficients, parse
+from gatepost.findings.values import Kind
 
 CHECK_MODULES = sorted((Path(gatepost.__file__).parent / "checks").rglob("*.py"))
 
 
 NOTES_COEFFICIENTS = """
 import json
-from gatepost import strengths
-from gatepost.kinds import Kind
+from gatepost.findings import strengths
+from gatepost.findings.values import Kind
 
 asked, take = [], strengths.coefficients
 def note(of, *names):

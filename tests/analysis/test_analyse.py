@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.analysis import analyse
+from gatepost.analysis.report import Outcome, Report
+from gatepost.analysis.stages import Context
 from gatepost.checks.files.malware import EICAR_SIGNATURE
-from gatepost.findings import Check, Reading
-from gatepost.kinds import Finding
+from gatepost.checks.reading import Check, Reading
+from gatepost.findings.values import Finding
 from gatepost.lists import file_names
 from gatepost.lists.catalogue import KINDS
 from gatepost.lists.entries import UnkeyedEntry
@@ -33,8 +35,6 @@ from gatepost.questions import (
     Question,
     Questions,
 )
-from gatepost.report import Outcome, Report
-from gatepost.stages import Context
 from gatepost.textmodel.words import MessageWords, read_words
 
 PLAIN = b"From: Ann <ann@shop.example>\r\nTo: bob@example.org\r\nSubject: Minutes\r\n\r\nSee you on Tuesday.\r\n"
@@ -244,8 +244,8 @@ def test_the_words_of_a_message_are_worked_out_once(monkeypatch: pytest.MonkeyPa
         read_once.append(len(message.texts))
         return read_words(message, texts)
 
-    monkeypatch.setattr("gatepost.stages.read_words", counted)
-    monkeypatch.setattr("gatepost.findings.read_words", counted)
+    monkeypatch.setattr("gatepost.analysis.stages.read_words", counted)
+    monkeypatch.setattr("gatepost.checks.reading.read_words", counted)
     monkeypatch.setattr("gatepost.textmodel.features.read_words", counted)
     for campaigns in (False, True):
         steps = list(_steps(PLAIN + b"one two three four five six seven " * 9, Context(now=NOW, campaigns=campaigns)))

@@ -9,8 +9,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from gatepost.ids import new_id
-from gatepost.logs import Logger
-from gatepost.store.errors import StorageError
+from gatepost.process.logs import Logger
+
+
+class ExpectedError(Exception):
+    """A failure that is ordinary, such as storage that does not answer; its text says what could not be done."""
 
 
 class PeriodicWork:
@@ -72,7 +75,7 @@ class PeriodicWork:
         self._is_working = True
         try:
             await self._work()
-        except StorageError as fault:
+        except ExpectedError as fault:
             self._log.warning(self._failed, reason=str(fault))
         except Exception as fault:  # noqa: BLE001  it would end the work for good, and nobody would know
             self._log.error(self._failed, reference=new_id(), exc_info=fault)

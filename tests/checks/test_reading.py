@@ -5,10 +5,10 @@ import pytest
 from tests.known_senders import NEVER, OFTEN, SELDOM, know_list, know_sender
 
 from gatepost.auth.results import Authentication, Dkim, Dmarc
-from gatepost.findings import Reading
+from gatepost.checks.reading import Reading
 from gatepost.mail.message import Field, Headers, Message
+from gatepost.mail.sender_history import SenderHistory, Standing
 from gatepost.questions import FacetAge
-from gatepost.sender_history import SenderHistory, Standing
 
 CLAIMS = {
     "in-reply-to": "<1@house.example>",

@@ -1,0 +1,1 @@
+"""What happens to a message: the stages of its analysis, its verdict and its report."""

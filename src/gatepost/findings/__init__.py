@@ -1,0 +1,1 @@
+"""What can be found: findings, their kinds and their strengths."""

@@ -1,0 +1,1 @@
+"""What keeps a process running: sealing, periodic and background work, logs and metrics."""
