@@ -25,7 +25,7 @@ from statistics import mean, quantiles
 
 from bench import corpus, peers
 from gatepost import names
-from gatepost.analysis import analyse
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
 from gatepost.checks.registry import CHECKS

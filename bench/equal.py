@@ -19,7 +19,7 @@ import msgspec
 import zstandard
 
 from bench.corpus import Mail, mail
-from gatepost.analysis import analyse
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
 from gatepost.mail.message import Envelope

@@ -12,7 +12,7 @@ from html import escape
 
 from bench import corpus
 from gatepost import names
-from gatepost.analysis import analyse
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
 from gatepost.mail import text

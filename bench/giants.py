@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bench.nasty import GIANTS, HEAD, MIB, MIXED
 from bench.texts import HOSTILE
-from gatepost.analysis import analyse
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
 from gatepost.mail.message import Envelope

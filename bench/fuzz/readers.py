@@ -10,7 +10,7 @@ import msgspec
 from selectolax.lexbor import LexborHTMLParser
 
 from gatepost.abby.upload import _ScanParts, split_plain
-from gatepost.analysis import analyse
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.stages import Context
 from gatepost.api.lists import ListFileError, records
 from gatepost.auth import dkim, signature, spf

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.analysis import analyse
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Outcome, Report
 from gatepost.analysis.stages import Context
 from gatepost.checks.files.malware import EICAR_SIGNATURE

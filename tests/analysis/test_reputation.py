@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from gatepost.analysis import analyse
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
 from gatepost.lists.entries import UnkeyedEntry

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gatepost.analysis import analyse
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
 from gatepost.checks import composites as conditional_findings

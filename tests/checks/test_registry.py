@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gatepost.analysis import analyse, stages
+from gatepost.analysis import stages
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.stages import Context
 from gatepost.checks.reading import Check, Reading
 from gatepost.findings.values import Finding

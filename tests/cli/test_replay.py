@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from gatepost.analysis import analyse
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
 from gatepost.cli import main

@@ -108,6 +108,15 @@ def test_a_schema_that_is_too_old_fails(
     assert "upgrade to version 0.1.0 first, then to this one" in capsys.readouterr().err
 
 
+def test_one_of_several_databases_fails(check: Any, data: Path, storage_url: str) -> None:
+    make_old_storage(storage_url, data)
+    run_statements(storage_url, data, "INSERT INTO meta VALUES ('database', 'first 0'), ('database.west', '1')")
+    found = check(data)
+    assert (found.code, found.states["database"]) == (1, "fail")
+    assert "is the first of several databases (also west)" in found.rows["database"]["found"]
+    assert "gatepost tenant move UID first" in found.rows["database"]["advice"]
+
+
 @pytest.mark.parametrize("storage_url", ["sqlite"], indirect=True)
 class TestOnOneMachine:
     def test_too_little_space_for_the_upgrade(

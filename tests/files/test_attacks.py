@@ -4,7 +4,7 @@ letters, made of every form, disguise, container and carrier: none of them is cl
 import pytest
 from tests.files.attacks import BLOCKED, SEED, make_attack, make_letter
 
-from gatepost.analysis import analyse
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
 from gatepost.lists.unkeyed import CompiledLists, UnkeyedLists

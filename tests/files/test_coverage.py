@@ -6,7 +6,7 @@ import pytest
 from tests.files.archive_formats import zipped
 from tests.files.coverage import FORMATS, Format
 
-from gatepost.analysis import analyse
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
 from gatepost.checks.files.malware import EICAR_SIGNATURE

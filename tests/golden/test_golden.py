@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gatepost.report import Line, Report
-from gatepost.sender_history import Facet, facet_key
-from gatepost.stages import Context
 
-from gatepost import stages
-from gatepost.analysis import analyse
+from gatepost.analysis import stages
+from gatepost.analysis.analyse import analyse
+from gatepost.analysis.report import Line, Report
+from gatepost.analysis.stages import Context
 from gatepost.checks.registry import CHECKS
 from gatepost.checks.triggers import EVERYTHING
 from gatepost.lists.entries import UnkeyedEntry
 from gatepost.lists.unkeyed import CompiledLists, UnkeyedLists
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
+from gatepost.mail.sender_history import Facet, facet_key
 from gatepost.questions import (
     Answer,
     Antivirus,

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gatepost.analysis import analyse
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
 from gatepost.checks.files.malware import EICAR_SIGNATURE

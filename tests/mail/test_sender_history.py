@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.analysis import analyse
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Outcome, Report
 from gatepost.analysis.stages import Context
 from gatepost.mail.message import Envelope, Field, Headers, Link, Message

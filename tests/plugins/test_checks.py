@@ -6,7 +6,7 @@ import sys
 import pytest
 from tests.plugins.conftest import DECLARED, EXAMPLE, MakePlugin
 
-from gatepost.analysis import analyse
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
 from gatepost.checks.plugins import load_all

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.analysis import analyse
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import FileSeen, Line, ListNote, Report
 from gatepost.analysis.stages import Context
 from gatepost.auth.results import Authentication, Dmarc

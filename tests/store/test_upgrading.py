@@ -188,6 +188,69 @@ def test_an_older_schema_has_to_pass_through_0_1_0(schema: int, empty_storage_ur
     assert read_catalogue(empty_storage_url, tmp_path) == before
 
 
+@pytest.mark.parametrize(
+    ("notes", "words"),
+    [
+        ({"database": "west 1"}, r"is the database west of several, and not that of storage\.url"),
+        (
+            {"database": "first 0", "database.east": "2", "database.west": "1"},
+            r"is the first of several databases \(also east, west\)",
+        ),
+        (
+            {"database": "first 0", "move.0197a2b4-6f3e-7c1d-9a58-2b6c4d8e0f13": "{}"},
+            "is the first of several databases",
+        ),
+        ({"database": "first 0"}, ""),
+    ],
+)
+def test_one_of_several_databases_is_refused(
+    notes: dict[str, str], words: str, empty_storage_url: str, tmp_path: Path
+) -> None:
+    make_old_storage(empty_storage_url, tmp_path)
+    rows = ", ".join(f"('{key}', '{value}')" for key, value in notes.items())
+    run_statements(empty_storage_url, tmp_path, f"INSERT INTO meta VALUES {rows}")
+    before = read_catalogue(empty_storage_url, tmp_path)
+    if not words:
+        asyncio.run(open_store(empty_storage_url, tmp_path).close())
+        return
+    with pytest.raises(StorageError, match=rf"{words}; .*`gatepost tenant move UID first` of version 0\.1\.0"):
+        open_store(empty_storage_url, tmp_path)
+    assert read_catalogue(empty_storage_url, tmp_path) == before
+    run_statements(empty_storage_url, tmp_path, "DELETE FROM meta WHERE key LIKE 'database%' OR key LIKE 'move.%'")
+    asyncio.run(open_store(empty_storage_url, tmp_path).close())
+
+
+def test_ids_of_messages_from_another_database_go_on(empty_storage_url: str, tmp_path: Path) -> None:
+    """Version 0.1.0 gave messages of another database numbers from 2^48 on, and they kept them when they came back."""
+    make_old_storage(empty_storage_url, tmp_path, filled=True)
+    tables = ("messages", "message_search", "message_recipients", "deliveries")
+    moved = [f"UPDATE {table} SET id = id + {1 << 48}" for table in tables]
+    run_statements(empty_storage_url, tmp_path, *moved)
+
+    async def scenario() -> None:
+        store = open_store(empty_storage_url, tmp_path)
+        try:
+            old = (await store.messages.search(MessageFilter())).rows
+            assert old
+            report = Report("spam", "quarantine", (), 730, "it adds up")
+            record = MessageRecord(
+                new_id(), 1, old[0].completed, Envelope("a@x.example", ("b@y.example",)), 1, "", report
+            )
+            await store.messages.record(record)
+            found: list[str] = []
+            cursor: str | None = None
+            while not found or cursor:
+                page = await store.messages.search(MessageFilter(), cursor, 1)
+                found += [row.ggrid for row in page.rows]
+                cursor = page.next
+            assert sorted(found) == sorted([record.ggrid, *(row.ggrid for row in old)])
+            assert all([await store.messages.find(ggrid) for ggrid in found])
+        finally:
+            await store.close()
+
+    asyncio.run(scenario())
+
+
 def test_messages_from_before_there_was_a_search_are_found_afterwards(
     empty_storage_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

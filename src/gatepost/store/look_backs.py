@@ -11,7 +11,6 @@ entries and wait for nothing.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import get_args
 
 import msgspec
@@ -32,7 +31,7 @@ from gatepost.store.engine import (
 )
 from gatepost.store.learning import ModelLookBack
 from gatepost.store.list_rows import find_list
-from gatepost.store.message_records import MessageLine, find_lines
+from gatepost.store.message_records import find_lines
 
 # Looks back of one list that are kept, and hits of one that are.
 MAX_KEPT = 50
@@ -105,24 +104,9 @@ _keys = msgspec.json.Decoder(tuple[str, ...])
 class LookBacks(Operations):
     """Looks back of each list, and those that wait."""
 
-    async def record(self, scope: str | None, list_name: str, made: LookBack) -> int | None:
-        """Keep a look back of a list, and of the older ones the last 50; returns its number, None without the list."""
-        lines = await self._find_lines([ggrid for ggrid, _ in made.hits]) if made.found else ()
-        return await self._record(scope, list_name, made, lines)
-
-    async def record_of_model(self, version: int, found: ModelLookBack, by: Actor = SYSTEM) -> None:
-        """Keep what a learnt model would have held, and say it."""
-        lines = await self._find_lines(found.hits) if found.found else ()
-        await self._record_of_model(version, found, by, lines)
-
-    async def _find_lines(self, ggrids: Sequence[str]) -> Sequence[MessageLine]:
-        """What is told of the messages that were found."""
-        return await self._engine.search(partial(find_lines, ggrids[:MAX_ANNOUNCED]))
-
     @change
-    def _record(
-        self, scope: str | None, list_name: str, made: LookBack, lines: Sequence[MessageLine]
-    ) -> Work[int | None]:
+    def record(self, scope: str | None, list_name: str, made: LookBack) -> Work[int | None]:
+        """Keep a look back of a list, and of the older ones the last 50; returns its number, None without the list."""
         row = yield from find_list(normalize_scope(scope) or "", storable(list_name), lock=True)
         if row is None:
             return None
@@ -132,18 +116,17 @@ class LookBacks(Operations):
         yield Write(_PRUNE, (row.id, MAX_KEPT))
         kind, _, name = made.actor.partition(":")
         by = Actor(kind if kind in get_args(ActorKind) else "system", name)  # type: ignore[arg-type]
-        yield from _announce(by, scope, list_name, made.found, lines)
+        yield from _announce(by, scope, list_name, made.found, [ggrid for ggrid, _ in made.hits])
         return int(rows[0][0])
 
     @change
-    def _record_of_model(
-        self, version: int, found: ModelLookBack, by: Actor, lines: Sequence[MessageLine]
-    ) -> Work[None]:
+    def record_of_model(self, version: int, found: ModelLookBack, by: Actor = SYSTEM) -> Work[None]:
+        """Keep what a learnt model would have held, and say it."""
         kept = msgspec.structs.replace(found, hits=found.hits[:MAX_HITS])
         yield Write(_SET_OF_MODEL, (version, msgspec.json.encode(kept).decode()))
         rows = yield Read(_SCOPE_OF_MODEL, (version,))
         if rows:
-            yield from _announce(by, rows[0][0] or None, "", found.found, lines, str(version))
+            yield from _announce(by, rows[0][0] or None, "", found.found, found.hits, str(version))
 
     @query
     def of_list(self, scope: str | None, list_name: str, limit: int = MAX_KEPT) -> Work[tuple[LookBack, ...]]:
@@ -210,11 +193,12 @@ def queue_look_back(scope: str | None, list_name: str, keys: Sequence[str], by: 
 
 
 def _announce(
-    by: Actor, scope: str | None, list_name: str, found: int, lines: Sequence[MessageLine], model: str = ""
+    by: Actor, scope: str | None, list_name: str, found: int, ggrids: Sequence[str], model: str = ""
 ) -> Work[None]:
     """Say in the audit trail, and so in the event stream, what a look back has found: messages and recipients."""
     if not found:
         return
+    lines = yield from find_lines(ggrids[:MAX_ANNOUNCED])
     said = [model, *("\n".join((line.ggrid, *line.recipients[:MAX_RECIPIENTS])) for line in lines)]
     owner = normalize_scope(scope)
     yield from write_audit(now(), by, "lookBack.found", owner, storable(list_name), found, said, len(said))

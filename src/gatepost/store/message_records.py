@@ -465,7 +465,6 @@ def insert_held_in_sqlite(connection: apsw.Connection, rows: Sequence[HeldRow]) 
 MAX_REPLY, MAX_HOP, MAX_ID = 300, 200, 100
 # Deliveries of one message that are shown.
 MAX_SHOWN = 100
-DELIVERY_COLUMNS = ("completed", "id", "time", "queue_id", "next_hop", "code", "reply", "node", "released")
 _INSERT_DELIVERIES = insert_many(
     "deliveries",
     "completed bigint, id bigint, time bigint, queue_id text, next_hop text, code bigint, reply text, node text,"

@@ -141,8 +141,6 @@ def _read_node(row: Row) -> NodeRecord:
     return NodeRecord(node, name, seen, found)
 
 
-MAX_DRAFT = 4 << 20
-
 _FIND_DRAFT = "SELECT revision, base, content, modified, modified_by FROM config_draft WHERE id = 1"
 # The change begins with a write of the row, so that two that come at once follow each other on either engine.
 _INSERT_DRAFT = """INSERT INTO config_draft (id, revision, base, content, modified, modified_by)

@@ -498,31 +498,19 @@ class QuarantineRecords(Operations):
         """Count what came into the quarantine of a tenant, or of all (None), and what left it; `since` <= time <
         `until`, which is now."""
         scope = normalize_scope(tenant)
-        held, released = yield from count_period(scope, since, until)
-        return (yield from describe_period(scope, since, until, held, released))
+        counts = []
+        for gone in (0, 1):
+            limits = (MAX_COUNTED + 1, gone, since, until)
+            rows = yield Read(_PERIOD_OF_TENANT, (*limits, scope)) if scope else Read(_IN_ORDER, limits)
+            counts.append(int(rows[0][0]))
+        actions, is_cut = yield from read_actions(scope, since, until)
+        held, released = (min(count, MAX_COUNTED) for count in counts)
+        more = is_cut or max(counts) > MAX_COUNTED
+        return _describe_flow(actions, held, released, since=since, more=more)
 
     @change
     def _delete_undecided(self) -> Work[None]:
         yield Write(_DELETE_UNDECIDED, (now() - UNDECIDED_MILLISECONDS,))
-
-
-def count_period(scope: str | None, since: int, until: int) -> Work[tuple[int, int]]:
-    """How many messages came into the quarantine of a tenant, or of all (None), and are held or were released; each
-    counted up to `MAX_COUNTED` and one more."""
-    counts = []
-    for gone in (0, 1):
-        limits = (MAX_COUNTED + 1, gone, since, until)
-        rows = yield Read(_PERIOD_OF_TENANT, (*limits, scope)) if scope else Read(_IN_ORDER, limits)
-        counts.append(int(rows[0][0]))
-    return counts[0], counts[1]
-
-
-def describe_period(scope: str | None, since: int, until: int, held: int, released: int) -> Work[QuarantineFlow]:
-    """The figures of a period, from what `count_period` counted and from what people did."""
-    actions, is_cut = yield from read_actions(scope, since, until)
-    more = is_cut or max(held, released) > MAX_COUNTED
-    numbers = min(held, MAX_COUNTED), min(released, MAX_COUNTED)
-    return _describe_flow(actions, *numbers, since=since, more=more)
 
 
 def read_actions(scope: str | None, since: int, until: int) -> Work[tuple[Sequence[Row], bool]]:

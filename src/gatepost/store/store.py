@@ -111,16 +111,13 @@ class Store:
     def _make(self, subject: str) -> Any:
         """Make a subject; the annotation says where its class is."""
         module, _, kind = Store.__annotations__[subject].rpartition(".")
-        return getattr(import_module(module), kind)(*self._parts(subject))
-
-    def _parts(self, subject: str) -> tuple[Any, ...]:
-        """Return what a subject is made of."""
+        make = getattr(import_module(module), kind)
         if subject not in _WITH_SECRETS:
-            return (self._engine,)
+            return make(self._engine)
         from gatepost.store.sealed_secrets import KEY_FILE, SecretKey
 
         self._secret_key = self._secret_key or SecretKey(self._data_folder / KEY_FILE)
-        return self._engine, self._secret_key
+        return make(self._engine, self._secret_key)
 
     async def close(self) -> None:
         """Finish what is under way and close the database."""

@@ -28,7 +28,6 @@ from gatepost.store.engine import (
     query,
     snapshot,
     storable,
-    write_rows,
 )
 from gatepost.store.errors import NameTaken, NotFound
 
@@ -67,9 +66,8 @@ def delete_some_hidden() -> Work[int]:
 _MESSAGES = "SELECT completed, id FROM message_search WHERE tenant = $1 LIMIT $2"
 _HELD = "SELECT ggrid FROM held WHERE tenant = $1 ORDER BY ggrid LIMIT $2 FOR UPDATE"
 # What goes in steps and needs nothing but a statement.
-_DELETE_TRAFFIC = """DELETE FROM traffic
-WHERE tenant = $1 AND bucket IN (SELECT bucket FROM traffic WHERE tenant = $1 LIMIT $2)"""
 _DELETE_SOME = (
+    "DELETE FROM traffic WHERE tenant = $1 AND bucket IN (SELECT bucket FROM traffic WHERE tenant = $1 LIMIT $2)",
     "DELETE FROM campaign_marks WHERE id IN (SELECT id FROM campaign_marks WHERE scope = $1 LIMIT $2)",
     "DELETE FROM training_reports WHERE id IN (SELECT id FROM training_reports WHERE scope = $1 LIMIT $2)",
     "DELETE FROM learnt_models WHERE id IN (SELECT id FROM learnt_models WHERE scope = $1 LIMIT $2)",
@@ -85,14 +83,6 @@ _DELETE_SOME = (
 
 def _delete_some_of_tenant(tenant: str) -> Work[int]:
     """Delete some rows of a deleted tenant; the raw bytes of its held mail go when the raw store is tidied."""
-    deleted = yield from delete_some_mail(tenant)
-    for statement in _DELETE_SOME:
-        deleted += yield Write(statement, (tenant, BATCH))
-    return deleted
-
-
-def delete_some_mail(tenant: str) -> Work[int]:
-    """Delete some rows of a tenant's mail, with what was learnt and counted of it; 0 when nothing is left."""
     # Nearly all that is stored has rows of a tenant, and most who read tenants delete none.
     from gatepost.store.message_index import index_old_messages
     from gatepost.store.message_records import delete_messages
@@ -104,7 +94,8 @@ def delete_some_mail(tenant: str) -> Work[int]:
     deleted = yield from delete_messages(_MESSAGES, tenant, BATCH)
     deleted += yield from delete_held(_HELD, tenant, BATCH)
     deleted += yield from delete_tenant_sightings(tenant, BATCH)
-    deleted += yield from write_rows(_DELETE_TRAFFIC, tenant, BATCH)
+    for statement in _DELETE_SOME:
+        deleted += yield Write(statement, (tenant, BATCH))
     return deleted
 
 

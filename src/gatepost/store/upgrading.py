@@ -41,11 +41,19 @@ OLDEST, PASS_THROUGH = 31, "0.1.0"
 # What brings schema 31 to the baseline: statements for both engines, and tables that are made as the baseline has them.
 FROM_31: tuple[str, ...] = ()
 NEW_TABLES: tuple[str, ...] = ()
+# What is to be done with a storage of schema 31 where tenants have their mail in several databases.
+REUNITE = (
+    f"bring every tenant back with `gatepost tenant move UID first` of version {PASS_THROUGH}, and delete its notes of"
+    " other databases (docs/upgrading.md)"
+)
 # The schema that a program has to know to use a storage of this one. It is raised with the schema, unless the change
 # only adds (tables, columns that have a default, indexes): then programs that know this number can use what it makes.
 USABLE_FROM = 32
 
 _META = "SELECT value FROM meta WHERE key = $1"
+# What version 0.1.0 noted of several databases: the name of this one and the names of others, each with its number, and
+# tenants whose mail was being moved to another one.
+_PARTS = "SELECT key, value FROM meta WHERE key LIKE 'database%' OR key LIKE 'move.%' ORDER BY key"
 _SET_META = """INSERT INTO meta (key, value) VALUES ($1, $2)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
 
@@ -53,12 +61,13 @@ ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
 class SchemaState(msgspec.Struct, frozen=True):
     """The schema number that a storage has (0: there is no data yet), the size of the data in bytes, and whether list
     entries have to be brought to the current normal forms. A program has to know the schema `needed` to use the
-    storage as it is."""
+    storage as it is. `part` says that it is one of several databases, as the end of a sentence, where it is."""
 
     present: int
     size: int = 0
     has_old_entries: bool = False
     needed: int = 0
+    part: str = ""
 
     @property
     def is_newer(self) -> bool:
@@ -89,7 +98,7 @@ class SchemaState(msgspec.Struct, frozen=True):
         if self.is_too_old:
             written = f"was written by an older Gatepost (schema {self.present}, this one upgrades {OLDEST} and later)"
             return f"{shown} {written}; upgrade to version {PASS_THROUGH} first, then to this one."
-        return ""
+        return f"{shown} {self.part}; {REUNITE}." if self.part else ""
 
 
 @cache
@@ -113,7 +122,19 @@ def read_state(*, is_empty: bool, size: int = 0) -> Work[SchemaState]:
     # Where nothing says what a program has to know, it is the schema of the storage.
     needed = int(said[0][0]) if said else present
     has_old_entries = OLDEST <= present <= SCHEMA and not (yield from has_current_forms())
-    return SchemaState(present, size, has_old_entries, needed)
+    part = (yield from _describe_part()) if present == OLDEST else ""
+    return SchemaState(present, size, has_old_entries, needed, part)
+
+
+def _describe_part() -> Work[str]:
+    """Say which of several databases this one is; an empty text where it has everything."""
+    noted: dict[str, str] = dict((yield Read(_PARTS)))
+    name = noted.pop("database", "first").partition(" ")[0]
+    if name != "first":
+        return f"is the database {name} of several, and not that of storage.url"
+    others = ", ".join(key.partition(".")[2] for key in noted if not key.startswith("move."))
+    also = f" (also {others})" if others else ""
+    return f"is the first of several databases{also}" if noted else ""
 
 
 def upgrade(engine: str, shown: str, *, is_empty: bool) -> Work[None]:

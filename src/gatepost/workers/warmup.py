@@ -29,7 +29,7 @@ import zxingcpp
 from PIL import Image
 
 from gatepost import names
-from gatepost.analysis import analyse
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
 from gatepost.checks.composites import load_composites

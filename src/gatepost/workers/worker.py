@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from gatepost.analysis import analyse
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
 from gatepost.checks.phrases import mark_themes, search_message

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.files.letter_formats import LETTER_FORMATS, LetterFormat, docx
 from tests.variants import one_in
 
-from gatepost.analysis import analyse
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
 from gatepost.files.documents import dispatch

@@ -61,7 +61,7 @@ from gatepost.speedups import native
 from gatepost.store import read_schema_state
 from gatepost.store.errors import StorageError
 from gatepost.store.sealed_secrets import KEY_FILE, OLD_KEY_FILE
-from gatepost.store.upgrading import OLDEST, PASS_THROUGH, SchemaState
+from gatepost.store.upgrading import OLDEST, PASS_THROUGH, REUNITE, SchemaState
 
 if TYPE_CHECKING:
     from gatepost.guard.answers.reputation import Zone
@@ -655,6 +655,8 @@ def _check_schema(state: SchemaState, url: str) -> DoctorRow:
         found = f"{place} has schema {state.present}; this version upgrades {OLDEST} and later"
         advice = f"upgrade to version {PASS_THROUGH} first, then to this one"
         return DoctorRow("database", "fail", found, advice)
+    if state.part:
+        return DoctorRow("database", "fail", f"{place} {state.part}", REUNITE)
     if not state.present:
         return DoctorRow("database", "ok", f"{place} has no data yet; the first start makes schema {SCHEMA}")
     found = f"{place} has schema {state.present} of {SCHEMA}"
