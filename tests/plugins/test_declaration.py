@@ -45,7 +45,7 @@ def declare(**changed: str) -> str:
 FAULTS = {
     "": "gatepost.toml cannot be read: no such file or directory",
     "namespace = ": "gatepost.toml cannot be used: Invalid value",
-    declare(api="api = 2"): "it is written for version 2 of the interface, and this Gatepost has version 1",
+    declare(api="api = 1"): "it is written for version 1 of the interface, and this Gatepost has version 2",
     declare(api=""): "Object missing required field `api`",
     declare(about='about = ""\ncolour = 1'): "Object contains unknown field `colour`",
     declare(namespace='namespace = "Own"'): "the namespace 'Own' must be 2 to 31 small letters, digits and hyphens",
