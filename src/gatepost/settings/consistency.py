@@ -9,12 +9,14 @@ that cannot deliver: `gatepost config check`, `gatepost doctor` and every start 
 import re
 import socket
 import ssl
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from gatepost.plugins import find_faults
+import msgspec
+
+from gatepost.plugins import find_faults as find_plugin_faults
 from gatepost.settings.delivery import HopSettings, NextHops, list_hops
 from gatepost.settings.document import Key
 from gatepost.settings.events import EventsSettings
@@ -74,74 +76,102 @@ def _is_reached(host: str, listening: str) -> bool:
     return host == listening or ((listening in LOOPBACK | ANY) and is_this_machine(host))
 
 
-def find_guard_faults(guard: GuardSettings) -> Iterator[Disagreement]:
-    """Yield faults across the keys of `guard.yml`."""
-    yield from _find_event_faults(guard.events, has_next_hop=guard.delivery.has_next_hop)
+def find_faults(settings: GuardSettings | AbbySettings) -> Iterator[Disagreement]:
+    """Yield faults across the keys of one file."""
+    yield from ((("plugins", place), sentence) for place, sentence in find_plugin_faults(settings.plugins))
+    has_next_hop = isinstance(settings, GuardSettings) and settings.delivery.has_next_hop
+    yield from _find_event_faults(settings.events, has_next_hop=has_next_hop)
+    yield from _find_guard_faults(settings) if isinstance(settings, GuardSettings) else _find_abby_faults(settings)
+
+
+def _find_guard_faults(guard: GuardSettings) -> Iterator[Disagreement]:
     yield from _find_delivery_faults(guard)
     yield from _find_recipient_faults(guard)
-    rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
-    if rest and smtp and rest.port == smtp.port and _overlap(rest.hosts, smtp.hosts):
-        yield ("scanSources", "smtp", "port"), "is the port of scanSources.restApi as well"
-    yield from _find_asker_faults(guard)
+    yield from _find_shared_addresses(list(_list_listeners(guard)))
     yield from _find_outbound_faults(guard)
     yield from _find_signing_faults(guard)
     if guard.stage_limit > guard.analysis_timeout:
         yield ("stageLimit",), f"is more than analysisTimeout ({guard.analysis_timeout}), so it would never apply"
     if guard.fronts > guard.worker_processes:
         yield ("frontProcesses",), f"is more than workerProcesses ({guard.worker_processes}): each needs a worker"
-    yield from _find_plugin_faults(guard.plugins)
     if guard.yara:
         from gatepost.files.yara import find_rule_faults
 
         yield from ((("yara", "folder"), fault) for fault in find_rule_faults(Path(guard.yara.folder)))
 
 
-def _find_asker_faults(guard: GuardSettings) -> Iterator[Disagreement]:
-    """Yield addresses of sources for mail servers that another source has, or that stand there twice."""
-    taken: list[tuple[str, str, tuple[str, ...], int]] = []
-    for name, hosts, port in _list_ports(guard):
-        if name not in ASKERS:
-            taken.append((name, "", hosts, port))
-    for source, settings in guard.scan_sources.askers.items():
-        for index, address in enumerate(settings.addresses):
-            key: Key = ("scanSources", source, "listen")
-            if not isinstance(settings.listen, str):
-                key = (*key, index)
-                if address in settings.listen[:index]:
-                    yield key, f"names {address} twice"
+class _Listener(msgspec.Struct, frozen=True):
+    """An address that a source of a guard listens on: hosts and a port, or the path of a Unix socket as its host."""
+
+    source: str
+    key: Key
+    hosts: tuple[str, ...]
+    port: int = 0
+
+    def collides(self, hosts: tuple[str, ...], port: int) -> bool:
+        """Would another service that listens there get in the way?"""
+        return port == self.port and (_overlap(hosts, self.hosts) if port else hosts == self.hosts)
+
+
+def _list_listeners(guard: GuardSettings) -> Iterator[_Listener]:
+    rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
+    if rest:
+        yield _Listener("restApi", ("scanSources", "restApi", "port"), rest.hosts, rest.port)
+    if smtp:
+        yield _Listener("smtp", ("scanSources", "smtp", "port"), smtp.hosts, smtp.port)
+    if smtp and smtp.outbound and smtp.outbound.port:
+        key = ("scanSources", "smtp", "outbound", "port")
+        yield _Listener("smtp.outbound", key, smtp.hosts, smtp.outbound.port)
+    for source, asker in guard.scan_sources.askers.items():
+        for index, address in enumerate(asker.addresses):
+            at: Key = ("scanSources", source, "listen")
             host, port = (address, 0) if address.startswith("unix:") else split_address(address, 0)
-            for name, path, hosts, other in taken:
-                if name != source and (address == path or (port and port == other and _overlap((host,), hosts))):
-                    yield key, f"has the {'port' if port else 'socket'} of scanSources.{name}"
-            taken.append((source, address, (host,), port))
+            yield _Listener(source, at if isinstance(asker.listen, str) else (*at, index), (host,), port)
 
 
-def find_abby_faults(abby: AbbySettings) -> Iterator[Disagreement]:
-    """Yield faults across the keys of `abby.yml`."""
-    yield from _find_event_faults(abby.events, has_next_hop=False)
-    yield from _find_plugin_faults(abby.plugins)
-    yield from _find_repeated_tokens(abby)
-    yield from _find_repeated_feeds(abby)
+def _find_shared_addresses(listeners: Sequence[_Listener]) -> Iterator[Disagreement]:
+    """Yield addresses that a source before listens on already."""
+    for index, each in enumerate(listeners):
+        what = "port" if each.port else "socket"
+        for other in listeners[:index]:
+            if other.source != each.source and other.collides(each.hosts, each.port):
+                yield each.key, f"is the {what} of scanSources.{other.source} as well"
+            elif other.source == each.source and (other.hosts, other.port) == (each.hosts, each.port):
+                yield each.key, f"names this {what} twice"
+
+
+def _find_repeats(values: Iterable[Hashable]) -> Iterator[tuple[int, int]]:
+    """Yield the place of each value that was there before, and the place of the first one."""
+    first: dict[Hashable, int] = {}
+    for index, value in enumerate(values):
+        if first.setdefault(value, index) != index:
+            yield index, first[value]
+
+
+def _find_abby_faults(abby: AbbySettings) -> Iterator[Disagreement]:
+    for index, _ in _find_repeats(feed.name for feed in abby.feeds):
+        yield ("feeds", index, "name"), "is the name of another feed as well; their entries could not be told apart"
+    tokens = abby.static_api_tokens
+    for index, _ in _find_repeats(entry.name for entry in tokens):
+        yield ("staticApiTokens", index, "name"), "is the name of another token as well; logs could not tell them apart"
+    for index, first in _find_repeats(entry.digest for entry in tokens):
+        yield ("staticApiTokens", index, "token"), f"is the token of {tokens[first].name} as well"
     if abby.sign_in.openid_connect and abby.public_url is None:
         yield ("signIn", "openidConnect"), "needs publicUrl, the address that the provider sends users back to"
     core = abby.service_providers.core
     at = ("serviceProviders", "core")
     away = [(index, url) for index, url in enumerate(core.hosts) if not is_this_machine(host_and_port(url)[0])]
     if away and abby.storage.url.startswith("sqlite:"):
-        yield ("storage", "url"), _describe_sqlite_fault(away[0][1])
+        need = "abby and guard on different hosts need PostgreSQL"
+        yield ("storage", "url"), f"is SQLite, a file on one machine, but {away[0][1]} is another one: {need}"
     if away and core.secret is None:
         yield at, f"needs a secret, the same as scanSources.restApi.secret on {away[0][1]}"
-    if len(set(map(host_and_port, core.hosts))) < len(core.hosts):
+    if any(_find_repeats(map(host_and_port, core.hosts))):
         yield (*at, "hosts"), "names the same core twice"
     for index, url in enumerate(core.hosts):
         host, port = host_and_port(url)
         if port == abby.listen.port and any(_is_reached(host, each.lower()) for each in abby.listen.hosts):
             yield (*at, "hosts", index), f"names {url}, where abby itself listens; a core listens on a port of its own"
-
-
-def _find_plugin_faults(stated: Sequence[str]) -> Iterator[Disagreement]:
-    """Yield what is wrong with the declarations of plug-ins; their code is not imported here."""
-    return ((("plugins", place), sentence) for place, sentence in find_faults(stated))
 
 
 def _find_delivery_faults(guard: GuardSettings) -> Iterator[Disagreement]:
@@ -179,10 +209,9 @@ def _find_recipient_faults(guard: GuardSettings) -> Iterator[Disagreement]:
 
 
 def _find_outbound_faults(guard: GuardSettings) -> Iterator[Disagreement]:
-    """Yield faults of the outbound direction: nobody would use it, or its port has another use."""
-    rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
-    outbound = smtp.outbound if smtp else None
-    if smtp is None or outbound is None:
+    """Yield faults of the outbound direction: no mail would take it, or one login stands for two tenants."""
+    outbound = guard.scan_sources.smtp.outbound if guard.scan_sources.smtp else None
+    if outbound is None:
         return
     at = ("scanSources", "smtp", "outbound")
     if not outbound.hosts and outbound.port is None:
@@ -194,19 +223,14 @@ def _find_outbound_faults(guard: GuardSettings) -> Iterator[Disagreement]:
         for login in logins:
             if seen.setdefault(login, uid) != uid:
                 yield (*at, "logins", uid), f"names {login}, which belongs to tenant {seen[login]} already"
-    if outbound.port == smtp.port:
-        yield (*at, "port"), "is the port of scanSources.smtp as well"
-    if rest and outbound.port == rest.port and _overlap(rest.hosts, smtp.hosts):
-        yield (*at, "port"), "is the port of scanSources.restApi as well"
     yield from _find_circles(guard, (*at, "nextHop"), outbound.next_hop)
 
 
 def _find_signing_faults(guard: GuardSettings) -> Iterator[Disagreement]:
     """Yield two keys under one name. Whether a key can be read is seen at the start, by the user of the service."""
-    seen: dict[tuple[str, str], int] = {}
-    for index, key in enumerate(guard.dkim.keys):
-        if seen.setdefault((key.domain, key.selector), index) != index:
-            yield ("dkim", "keys", index), f"has domain and selector of the key before: {key.selector}, {key.domain}"
+    for index, _ in _find_repeats((key.domain, key.selector) for key in guard.dkim.keys):
+        key = guard.dkim.keys[index]
+        yield ("dkim", "keys", index), f"has domain and selector of the key before: {key.selector}, {key.domain}"
     if sent := guard.domain_reports.send:
         domain = sent.sender.rpartition("@")[2].lower()
         if not any(domain == key.domain or domain.endswith(f".{key.domain}") for key in guard.dkim.keys):
@@ -224,48 +248,20 @@ def _find_circles(guard: GuardSettings, key: Key, next_hop: NextHops | None) -> 
     """Yield next hops that are a source of this guard itself."""
     for url in list_hops(next_hop)[0] if next_hop else ():
         host, port = _host_and_mail_port(url)
-        for name, hosts, taken in _list_ports(guard) if host else ():
-            if port == taken and any(_is_reached(host, each.lower()) for each in hosts):
-                own = f"names {url}, which is scanSources.{name} of this guard"
-                yield key, f"{own}: {'mail would go in circles' if name.startswith('smtp') else 'it takes no SMTP'}"
+        for each in _list_listeners(guard) if host else ():
+            if port == each.port and any(_is_reached(host, listening.lower()) for listening in each.hosts):
+                what = "mail would go in circles" if each.source.startswith("smtp") else "it takes no SMTP"
+                yield key, f"names {url}, which is scanSources.{each.source} of this guard: {what}"
                 break
 
 
 def _find_event_faults(events: EventsSettings, *, has_next_hop: bool) -> Iterator[Disagreement]:
     if events.mail and not events.mail.server and not has_next_hop:
         yield ("events", "mail"), "needs a server, since there is no delivery.nextHop in this file"
-    urls = [webhook.url for webhook in events.webhooks]
-    if len(set(urls)) < len(urls):
+    if any(_find_repeats(webhook.url for webhook in events.webhooks)):
         yield ("events", "webhooks"), "names the same url twice"
     if events.syslog and events.syslog.ca and not events.syslog.address.startswith("tls:"):
         yield ("events", "syslog", "ca"), "is for an address that starts with tls://"
-
-
-def _describe_sqlite_fault(url: str) -> str:
-    need = "abby and guard on different hosts need PostgreSQL"
-    return f"is SQLite, a file on one machine, but {url} is another one: {need}"
-
-
-def _find_repeated_tokens(abby: AbbySettings) -> Iterator[Disagreement]:
-    seen: dict[bytes, str] = {}
-    names: set[str] = set()
-    for index, entry in enumerate(abby.static_api_tokens):
-        if entry.name in names:
-            yield (
-                ("staticApiTokens", index, "name"),
-                "is the name of another token as well; logs could not tell them apart",
-            )
-        names.add(entry.name)
-        if entry.digest in seen:
-            yield ("staticApiTokens", index, "token"), f"is the token of {seen[entry.digest]} as well"
-        seen.setdefault(entry.digest, entry.name)
-
-
-def _find_repeated_feeds(abby: AbbySettings) -> Iterator[Disagreement]:
-    names = [feed.name for feed in abby.feeds]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            yield ("feeds", index, "name"), "is the name of another feed as well; their entries could not be told apart"
 
 
 def find_shared_faults(guard: GuardSettings, abby: AbbySettings) -> Iterator[Disagreement]:
@@ -288,12 +284,14 @@ def find_shared_faults(guard: GuardSettings, abby: AbbySettings) -> Iterator[Dis
         )
     if source.secret != core.secret and (source.secret is not None or len(core.hosts) == 1):
         yield ("serviceProviders", "core", "secret"), "differs from scanSources.restApi.secret in guard.yml"
-    if abby.policy != PolicySettings() and _resolve_files(abby.policy) != _resolve_files(guard.policy):
-        yield ("policy",), "differs from policy in guard.yml: leave it out to use that one"
-    if abby.plugins and abby.plugins != guard.plugins:
-        yield ("plugins",), "differs from plugins in guard.yml: leave it out to use those"
-    if abby.events != EventsSettings() and abby.events != guard.events:
-        yield ("events",), "differs from events in guard.yml: leave it out to use those"
+    named = {
+        "policy": (_resolve_files(abby.policy), _resolve_files(guard.policy)),
+        "plugins": (abby.plugins, guard.plugins),
+        "events": (abby.events, guard.events),
+    }
+    for key, (own, other) in named.items():
+        if getattr(abby, key) != AbbySettings.model_fields[key].default and own != other:
+            yield (key,), f"differs from {key} in guard.yml: leave it out to use the same"
 
 
 def _misses(url: str, port: int) -> bool:
@@ -309,29 +307,13 @@ def _find_shared_ports(guard: GuardSettings, abby: AbbySettings) -> Iterator[Dis
     at, port = ("listen", "port"), abby.listen.port
     if not port:
         return
-    for name, hosts, taken in _list_ports(guard):
-        if taken == port and _overlap(abby.listen.hosts, hosts):
-            yield at, f"is the port of scanSources.{name} in guard.yml as well"
+    for each in _list_listeners(guard):
+        if each.collides(abby.listen.hosts, port):
+            yield at, f"is the port of scanSources.{each.source} in guard.yml as well"
     for url in _list_next_hops(guard):
         host, taken = _host_and_mail_port(url)
         if taken == port and any(_is_reached(host, each.lower()) for each in abby.listen.hosts):
             yield at, f"is the port of the next hop {url} in guard.yml: mail would be sent to abby, which takes none"
-
-
-def _list_ports(guard: GuardSettings) -> Iterator[tuple[str, tuple[str, ...], int]]:
-    """Yield name, hosts and port of every source of a guard that listens on TCP."""
-    rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
-    if rest:
-        yield "restApi", rest.hosts, rest.port
-    if smtp:
-        yield "smtp", smtp.hosts, smtp.port
-    if smtp and smtp.outbound and smtp.outbound.port:
-        yield "smtp.outbound", smtp.hosts, smtp.outbound.port
-    for name, asker in guard.scan_sources.askers.items():
-        for address in asker.addresses:
-            if not address.startswith("unix:"):
-                host, port = split_address(address, 0)
-                yield name, (host,), port
 
 
 def _list_next_hops(guard: GuardSettings) -> Iterator[str]:
@@ -368,66 +350,50 @@ def _spell_out(hosts: tuple[str, ...]) -> set[str]:
 
 SOON_DAYS = 14
 
-_TLS, _DELIVERY = ("tls",), ("delivery",)
-_CERTIFICATE, _CA = ("tls", "certificate"), ("serviceProviders", "core", "ca")
+_DELIVERY, _CORE = ("delivery",), ("serviceProviders", "core")
 
 
-def find_certificate_faults(abby: AbbySettings) -> Iterator[Disagreement]:
-    """Yield why a certificate or key of `abby.yml` cannot be used."""
-    if isinstance(abby.tls, TlsSettings):
-        yield from _find_pair_faults(_TLS, Path(abby.tls.certificate), Path(abby.tls.key))
-    ca = abby.service_providers.core.ca
+def find_certificate_faults(settings: AbbySettings | GuardSettings) -> Iterator[Disagreement]:
+    """Yield why a certificate, a key or a file of authorities cannot be used."""
+    for above, certificate, key in _list_certificates(settings):
+        if key:
+            yield from _find_pair_faults(above, Path(certificate), Path(key))
+    ca = settings.delivery.ca if isinstance(settings, GuardSettings) else settings.service_providers.core.ca
     if ca is not None and (fault := _find_ca_fault(Path(ca))):
-        yield _CA, fault
+        yield (*(_DELIVERY if isinstance(settings, GuardSettings) else _CORE), "ca"), fault
 
 
-def find_guard_certificate_faults(guard: GuardSettings) -> Iterator[Disagreement]:
-    """Yield why a certificate, key or CA file of `guard.yml` cannot be used."""
-    delivery = guard.delivery
-    if guard.tls:
-        yield from _find_pair_faults(_TLS, Path(guard.tls.certificate), Path(guard.tls.key))
-    if delivery.certificate and delivery.key:
-        yield from _find_pair_faults(_DELIVERY, Path(delivery.certificate), Path(delivery.key))
-    if delivery.ca and (fault := _find_ca_fault(Path(delivery.ca))):
-        yield (*_DELIVERY, "ca"), fault
+def find_expired_certificates(settings: AbbySettings | GuardSettings) -> Iterator[Disagreement]:
+    """Yield certificates that are not valid now, or not for long."""
+    for above, certificate, _ in _list_certificates(settings):
+        yield from _find_expired((*above, "certificate"), certificate)
+    if isinstance(settings, AbbySettings) and (ca := settings.service_providers.core.ca):
+        yield from _find_expired((*_CORE, "ca"), ca)
 
 
-def find_expired_certificates(abby: AbbySettings) -> Iterator[Disagreement]:
-    """Yield certificates of `abby.yml` that are not valid now, or not for long."""
-    named: list[tuple[Key, str]] = []
-    if isinstance(abby.tls, TlsSettings):
-        named.append((_CERTIFICATE, abby.tls.certificate))
-    if ca := abby.service_providers.core.ca:
-        named.append((_CA, ca))
-    yield from _find_expired(named)
+def _list_certificates(settings: AbbySettings | GuardSettings) -> Iterator[tuple[Key, str, str | None]]:
+    """Yield each section with a certificate, the file of that, and the file of its key."""
+    if isinstance(settings.tls, TlsSettings):
+        yield ("tls",), settings.tls.certificate, settings.tls.key
+    if isinstance(settings, GuardSettings) and settings.delivery.certificate:
+        yield _DELIVERY, settings.delivery.certificate, settings.delivery.key
 
 
-def find_expired_guard_certificates(guard: GuardSettings) -> Iterator[Disagreement]:
-    """Yield certificates of `guard.yml` that are not valid now, or not for long."""
-    named: list[tuple[Key, str]] = []
-    if guard.tls:
-        named.append((_CERTIFICATE, guard.tls.certificate))
-    if guard.delivery.certificate:
-        named.append(((*_DELIVERY, "certificate"), guard.delivery.certificate))
-    yield from _find_expired(named)
-
-
-def _find_expired(named: Iterable[tuple[Key, str]]) -> Iterator[Disagreement]:
+def _find_expired(key: Key, file: str) -> Iterator[Disagreement]:
     from cryptography import x509
 
     now = datetime.now(UTC)
-    for key, file in named:
-        try:
-            first = x509.load_pem_x509_certificates(Path(file).read_bytes())[0]
-        except (OSError, ValueError):
-            continue
-        start, end = first.not_valid_before_utc, first.not_valid_after_utc
-        if now > end:
-            yield key, f"expired on {end:%Y-%m-%d}: clients refuse it"
-        elif now < start:
-            yield key, f"is not valid before {start:%Y-%m-%d}: clients refuse it"
-        elif (end - now).days < SOON_DAYS:
-            yield key, f"expires on {end:%Y-%m-%d}, in {(end - now).days} days"
+    try:
+        first = x509.load_pem_x509_certificates(Path(file).read_bytes())[0]
+    except (OSError, ValueError):
+        return
+    start, end = first.not_valid_before_utc, first.not_valid_after_utc
+    if now > end:
+        yield key, f"expired on {end:%Y-%m-%d}: clients refuse it"
+    elif now < start:
+        yield key, f"is not valid before {start:%Y-%m-%d}: clients refuse it"
+    elif (end - now).days < SOON_DAYS:
+        yield key, f"expires on {end:%Y-%m-%d}, in {(end - now).days} days"
 
 
 def _find_pair_faults(above: Key, certificate: Path, key: Path) -> Iterator[Disagreement]:
@@ -521,7 +487,7 @@ def find_guard_warnings(guard: GuardSettings) -> Iterator[Disagreement]:
     if guard.scan_sources.any_source is None:
         yield ("scanSources",), f"has neither restApi nor smtp nor {' nor '.join(ASKERS)}, so no mail reaches this core"
     yield from _find_event_warnings(guard.events)
-    yield from find_expired_guard_certificates(guard)
+    yield from find_expired_certificates(guard)
     if guard.unsealed:
         yield ("unsealed",), "is set: workers that parse hostile mail may reach files and network"
 

@@ -20,12 +20,7 @@ from gatepost.policy.layers import (
 )
 from gatepost.policy.rules import AddedKinds, PolicyError, PolicyMistake, extend_policy, shipped_policy
 from gatepost.settings import consistency
-from gatepost.settings.consistency import (
-    find_abby_warnings,
-    find_certificate_faults,
-    find_guard_certificate_faults,
-    find_guard_warnings,
-)
+from gatepost.settings.consistency import find_abby_warnings, find_certificate_faults, find_guard_warnings
 from gatepost.settings.document import Document, SettingsMistake, parse_document, rename_keys, resolve_references
 from gatepost.settings.faults import ConfigError, Fault, render_key, validate
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
@@ -35,6 +30,7 @@ GUARD_FILE = Path("guard/core/guard.yml")
 ABBY_FILE = Path("abby/abby/abby.yml")
 
 S = TypeVar("S", bound=Section)
+F = TypeVar("F", GuardSettings, AbbySettings)
 
 # CPU time for the rules in all policy files of a deployment, which may have thousands of tenants.
 _POLICY_SECONDS = 600.0
@@ -66,13 +62,9 @@ def load(folder: Path, *, certificates: bool = False) -> Configuration:
     `certificates` has the certificates and keys loaded as well: a service needs them, other commands may not even have
     the right to read them.
     """
-    guard_file, guard, faults = _read_file(folder / GUARD_FILE, GuardSettings)
-    abby_file, abby, more = _read_file(folder / ABBY_FILE, AbbySettings)
+    _, guard, faults = _read_alone(folder / GUARD_FILE, GuardSettings, certificates)
+    abby_file, abby, more = _read_alone(folder / ABBY_FILE, AbbySettings, certificates)
     faults += more
-    if guard:
-        faults += _find_guard_faults(guard_file, guard, certificates)
-    if abby:
-        faults += _find_abby_faults(abby_file, abby, certificates)
     if guard and abby:
         faults += abby_file.disagreements(consistency.find_shared_faults(guard, abby))
     if faults or guard is None or abby is None:
@@ -82,34 +74,29 @@ def load(folder: Path, *, certificates: bool = False) -> Configuration:
 
 def load_guard(folder: Path, *, certificates: bool = False) -> GuardSettings:
     """Read `guard.yml` alone; raises `ConfigError`. `certificates` as in `load`."""
-    file, guard, faults = _read_file(folder / GUARD_FILE, GuardSettings)
-    if guard:
-        faults += _find_guard_faults(file, guard, certificates)
-    if faults or guard is None:
-        raise ConfigError(faults)
-    return guard
+    return _load_alone(folder / GUARD_FILE, GuardSettings, certificates)
 
 
 def load_abby(folder: Path, *, certificates: bool = False) -> AbbySettings:
     """Read `abby.yml` alone; raises `ConfigError`. `certificates` as in `load`."""
-    file, abby, faults = _read_file(folder / ABBY_FILE, AbbySettings)
-    if abby:
-        faults += _find_abby_faults(file, abby, certificates)
-    if faults or abby is None:
+    return _load_alone(folder / ABBY_FILE, AbbySettings, certificates)
+
+
+def _load_alone(path: Path, model: type[F], certificates: bool) -> F:
+    _, settings, faults = _read_alone(path, model, certificates)
+    if faults or settings is None:
         raise ConfigError(faults)
-    return abby
+    return settings
 
 
-def _find_guard_faults(file: _File, guard: GuardSettings, certificates: bool) -> list[Fault]:
-    faults = file.disagreements(consistency.find_guard_faults(guard))
-    faults += find_policy_faults(guard.policy, guard.plugins)
-    return faults + (file.disagreements(find_guard_certificate_faults(guard)) if certificates else [])
-
-
-def _find_abby_faults(file: _File, abby: AbbySettings, certificates: bool) -> list[Fault]:
-    faults = file.disagreements(consistency.find_abby_faults(abby))
-    faults += find_policy_faults(abby.policy, abby.plugins)
-    return faults + (file.disagreements(find_certificate_faults(abby)) if certificates else [])
+def _read_alone(path: Path, model: type[F], certificates: bool) -> tuple[_File, F | None, list[Fault]]:
+    """Read one file, and find all that is wrong in it and in what it names."""
+    file, settings, faults = _read_file(path, model)
+    if settings is not None:
+        faults += file.disagreements(consistency.find_faults(settings))
+        faults += find_policy_faults(settings.policy, settings.plugins)
+        faults += file.disagreements(find_certificate_faults(settings)) if certificates else []
+    return file, settings, faults
 
 
 def _read_file(path: Path, model: type[S]) -> tuple[_File, S | None, list[Fault]]:
