@@ -14,9 +14,9 @@ ROOT = Actor("user", "root", "1")
 def test_of_two_versions_at_once_one_is_published(use: Use) -> None:
     async def scenario(store: Store) -> None:
         content = VersionContent({"guard.yml": {}}, {})
-        both = await asyncio.gather(*(store.publishing.publish_over(0, content, "d", "r", ROOT) for _ in range(3)))
+        both = await asyncio.gather(*(store.publishing.publish(0, content, "r", ROOT) for _ in range(3)))
         assert len([each for each in both if each]) == 1
-        assert await store.publishing.publish_over(0, content, "d", "r", ROOT) is None
+        assert await store.publishing.publish(0, content, "r", ROOT) is None
         assert (await store.publishing.rollout()).wanted == 1
         draft = DraftContent({"guard.yml log.level": "info"}, {"": "text"})
         assert await store.publishing.put_draft(draft, 1, 0, ROOT)

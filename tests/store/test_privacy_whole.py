@@ -134,7 +134,7 @@ async def fill_desk(store: Store, by: Actor) -> None:
     await store.sent_reports.finish(SentReport("dmarc", 1, "example.org", "failed", 1, 0, 1, ANN, f"550 {ANN}: no"))
     made = LookBack(now(), ANN, 1, 30, 1, 1, ((theirs[2], ANN),))
     assert await store.look_backs.record(None, "blocked-senders", made)
-    await store.publishing.publish(VersionContent({}, {}), "digest", f"for {ANN}", by)
+    await store.publishing.publish(0, VersionContent({}, {}), f"for {ANN}", by)
     await store.publishing.put_draft(DraftContent(), 1, 0, by)
 
 

@@ -17,8 +17,10 @@ def test_versions_are_numbered_and_the_last_is_wanted(
 ) -> None:
     async def run(store: Store) -> None:
         assert (await store.publishing.rollout()).wanted == 0
-        first = await store.publishing.publish(CONTENT, "d1", "why", ANN)
-        second = await store.publishing.publish(CONTENT, "d2", "again", ANN, origin=1)
+        first = await store.publishing.publish(0, CONTENT, "why", ANN)
+        second = await store.publishing.publish(1, CONTENT, "again", ANN, origin=1)
+        assert first
+        assert second
         assert (first.number, second.number, second.actor, second.origin) == (1, 2, "cli:ann", 1)
         assert (await store.publishing.rollout()).wanted == 2
         assert [each.number for each in await store.publishing.history()] == [2, 1]
@@ -50,14 +52,14 @@ def test_one_node_has_the_turn_until_it_ends_or_its_time_is_over(
 
 def test_a_version_that_failed_is_no_longer_wanted(use: Callable[[Callable[[Store], Awaitable[None]]], None]) -> None:
     async def run(store: Store) -> None:
-        await store.publishing.publish(CONTENT, "d1", "good", ANN)
-        await store.publishing.publish(CONTENT, "d2", "bad", ANN)
+        await store.publishing.publish(0, CONTENT, "good", ANN)
+        await store.publishing.publish(1, CONTENT, "bad", ANN)
         await store.publishing.take_turn("a", now() + LATER)
         await store.publishing.fail_rollout("a", "A", 2, 1, "it broke")
         rollout = await store.publishing.rollout()
         assert (rollout.wanted, rollout.failed, rollout.failed_reason, rollout.holder) == (1, 2, "it broke", "")
         # One that was published meanwhile stays wanted.
-        await store.publishing.publish(CONTENT, "d3", "mended", ANN)
+        await store.publishing.publish(1, CONTENT, "mended", ANN)
         await store.publishing.fail_rollout("b", "B", 2, 1, "late")
         rollout = await store.publishing.rollout()
         assert (rollout.wanted, rollout.failed) == (3, 0)

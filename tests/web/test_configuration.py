@@ -282,7 +282,7 @@ def test_two_administrators_do_not_overwrite_each_other(node: Any) -> None:
     assert node.went(publish(bob, newer)).endswith("published")
     page = save(ann, **{"guard.yml history.retention": "62"})
     node.run(
-        node.store.publishing.publish(node.run(node.store.publishing.find(1)).content, "x", "from elsewhere", ANYBODY)
+        node.store.publishing.publish(1, node.run(node.store.publishing.find(1)).content, "from elsewhere", ANYBODY)
     )
     assert node.went(publish(ann, page)).endswith("draft-changed"), "the version beneath has changed"
     assert node.run(node.store.publishing.rollout()).wanted == 2

@@ -3,17 +3,16 @@
 A version is the configuration of all nodes, with policies, rules and models. Nodes take it over one after the other.
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gatepost.cli.commands import Argument, BadParameter, Group, Option
-from gatepost.cli.deployment import ABBY_FILE, GUARD_FILE, Deployment, YesOption, find_actor, render_time
+from gatepost.cli.deployment import Deployment, YesOption, find_actor, render_time
 from gatepost.cli.printing import Output, print_json, print_table, print_text
 from gatepost.service.data_folder import StartError
 from gatepost.times import now
 
 if TYPE_CHECKING:
-    from gatepost.store.publishing import NodeRecord, Rollout, Version, VersionInfo
+    from gatepost.store.publishing import NodeRecord, Rollout, Version, VersionContent, VersionInfo
     from gatepost.store.store import Store
     from gatepost.web.configuration import Difference
 
@@ -33,13 +32,15 @@ NumberArgument = Annotated[
 @group.command("check")
 def check(*, place: Deployment, output: Output) -> None:
     """Read both files; print every fault, or the values that differ from their defaults."""
+    from gatepost.service.publishing import check_files
     from gatepost.service.reloading import describe_running
     from gatepost.settings.faults import ConfigError
     from gatepost.settings.files import find_warnings
+    from gatepost.settings.in_force import differing_settings
 
     folder, running = place.config_folder, describe_running(place.data_folder)
     try:
-        values = _differing_values(folder)
+        values = {file: differing_settings(settings) for file, settings in check_files(folder).items()}
     except ConfigError as fault:
         lines = [(each.file, str(each.line), each.key, each.sentence) for each in fault.faults]
         found = {"ok": False, "faults": fault.faults, "running": running}
@@ -57,21 +58,6 @@ def check(*, place: Deployment, output: Output) -> None:
     print_table(("file", "key", "value"), every)
 
 
-def _differing_values(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the values that differ from the defaults, by file; a machine with one service has only its file."""
-    from gatepost.service.publishing import check_files
-    from gatepost.settings.files import load, load_abby, load_guard
-    from gatepost.settings.in_force import differing_settings
-
-    check_files(folder)
-    if (folder / GUARD_FILE).exists() == (folder / ABBY_FILE).exists():
-        both = load(folder, certificates=True)
-        return {GUARD_FILE.name: differing_settings(both.guard), ABBY_FILE.name: differing_settings(both.abby)}
-    if (folder / GUARD_FILE).exists():
-        return {GUARD_FILE.name: differing_settings(load_guard(folder, certificates=True))}
-    return {ABBY_FILE.name: differing_settings(load_abby(folder, certificates=True))}
-
-
 @group.command("publish")
 def publish(*, reason: ReasonOption, wait: WaitOption = False, place: Deployment, output: Output) -> None:
     """Check the files and publish them, with policies, rules and models, as the next version for all nodes."""
@@ -82,11 +68,10 @@ def publish(*, reason: ReasonOption, wait: WaitOption = False, place: Deployment
         history = await store.publishing.history(1)
         last = await store.publishing.find(history[0].number) if history else None
         content = read_content(place.config_folder, place.data_folder, last.content if last else None)
-        digest = digest_content(content)
-        rollout = await store.publishing.rollout()
-        if last and last.info.digest == digest and rollout.wanted == last.info.number:
-            raise StartError(f"Nothing has changed since version {last.info.number}, which all nodes shall run.")
-        return await store.publishing.publish(content, digest, reason, find_actor())
+        running = (await store.publishing.rollout()).wanted
+        if last and last.info.digest == digest_content(content) and running == last.info.number:
+            raise StartError(f"Nothing has changed since version {running}, which all nodes shall run.")
+        return await _publish(store, running, content, reason)
 
     _finish(place.with_store(run, any_node=True), wait, place, output)
 
@@ -171,9 +156,19 @@ def roll_back(
     async def run(store: "Store") -> "VersionInfo":
         found = await _require_version(store, number)
         why = reason or f"back to version {number}"
-        return await store.publishing.publish(found.content, found.info.digest, why, find_actor(), number)
+        running = (await store.publishing.rollout()).wanted
+        return await _publish(store, running, found.content, why, number)
 
     _finish(place.with_store(run, any_node=True), wait, place, output)
+
+
+async def _publish(
+    store: "Store", running: int, content: "VersionContent", reason: str, origin: int = 0
+) -> "VersionInfo":
+    info = await store.publishing.publish(running, content, reason, find_actor(), origin)
+    if info is None:
+        raise StartError("Another version was published meanwhile; gatepost config history shows it. Try again.")
+    return info
 
 
 async def _require_version(store: "Store", number: int) -> "Version":

@@ -114,21 +114,21 @@ def _hash_token(entry: Any) -> Any:
     return entry
 
 
-def check_files(folder: Path) -> None:
-    """Check all that `gatepost config check` checks."""
+def check_files(folder: Path) -> dict[str, Section]:
+    """Check all that `gatepost config check` checks; returns the settings of each file that is there, by its name."""
     has_guard, has_abby = (folder / files.GUARD_FILE).exists(), (folder / files.ABBY_FILE).exists()
     if has_guard == has_abby:
-        _check_plugin_code(files.load(folder, certificates=True).guard)
+        both = files.load(folder, certificates=True)
+        guard, found = both.guard, {files.GUARD_FILE.name: both.guard, files.ABBY_FILE.name: both.abby}
     elif has_guard:
-        _check_plugin_code(files.load_guard(folder, certificates=True))
+        guard = files.load_guard(folder, certificates=True)
+        found = {files.GUARD_FILE.name: guard}
     else:
-        files.load_abby(folder, certificates=True)
-
-
-def _check_plugin_code(guard: GuardSettings) -> None:
-    """Have a child process load the checks of plug-ins; raises `ConfigError` with what is wrong with them."""
+        return {files.ABBY_FILE.name: files.load_abby(folder, certificates=True)}
+    # A child process loads the checks of plug-ins.
     if fault := find_code_fault(guard.plugins):
         raise ConfigError([Fault(files.GUARD_FILE.name, 0, "plugins", fault)])
+    return found
 
 
 def _list_models(data: DataFolder) -> list[Path]:

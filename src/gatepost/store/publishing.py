@@ -119,19 +119,6 @@ _content = msgspec.msgpack.Decoder(VersionContent)
 _details = msgspec.json.Decoder(NodeDetail)
 
 
-def _publish(content: VersionContent, digest: str, reason: str, by: Actor, origin: int) -> Work[VersionInfo]:
-    """Store the next version; the row of the rollout is locked."""
-    last = yield Read(_LAST)
-    moment, number = now(), (last[0][0] if last else 0) + 1
-    info = VersionInfo(number, moment, by.label, storable(reason), origin, digest)
-    packed = msgspec.msgpack.encode(content)
-    yield Write(_INSERT, (number, moment, info.actor, info.reason, origin, digest, packed))
-    yield Write(_WANT, (number,))
-    action = "config.rollback" if origin else "config.publish"
-    yield from write_audit(moment, by, action, None, "", number, [str(number), reason[:200]])
-    return info
-
-
 def _read_node(row: Row) -> NodeRecord:
     node, name, seen, detail = row
     try:
@@ -177,23 +164,23 @@ class Publishing(Operations):
 
     @change
     def publish(
-        self, content: VersionContent, digest: str, reason: str, by: Actor, origin: int = 0
-    ) -> Work[VersionInfo]:
-        """Store the next version and have all nodes take it over."""
-        yield Write(_LOCK)
-        return (yield from _publish(content, digest, reason, by, origin))
-
-    @change
-    def publish_over(
-        self, running: int, content: VersionContent, digest: str, reason: str, by: Actor, origin: int = 0
+        self, running: int, content: VersionContent, reason: str, by: Actor, origin: int = 0
     ) -> Work[VersionInfo | None]:
-        """Publish a content that was made from the version that all nodes run; None where they run another one by now,
-        so that nobody takes back unseen what somebody else has published."""
+        """Store the next version and have all nodes take it over. None where they run another one by now than
+        `running`, from which the content was made, so that nobody takes back unseen what somebody else has
+        published."""
         yield Write(_LOCK)
-        rows = yield Read(_ROLLOUT)
-        if rows[0][0] != running:
+        if (yield Read(_ROLLOUT))[0][0] != running:
             raise Rollback(None)
-        return (yield from _publish(content, digest, reason, by, origin))
+        last, moment = (yield Read(_LAST)), now()
+        number = (last[0][0] if last else 0) + 1
+        info = VersionInfo(number, moment, by.label, storable(reason), origin, digest_content(content))
+        packed = msgspec.msgpack.encode(content)
+        yield Write(_INSERT, (number, moment, info.actor, info.reason, origin, info.digest, packed))
+        yield Write(_WANT, (number,))
+        action = "config.rollback" if origin else "config.publish"
+        yield from write_audit(moment, by, action, None, "", number, [str(number), reason[:200]])
+        return info
 
     @query
     def history(self, limit: int = MAX_HISTORY) -> Work[tuple[VersionInfo, ...]]:

@@ -120,7 +120,9 @@ def test_every_node_has_a_row(tmp_path: Path) -> None:
         nonlocal heard
         store = open_store(read.storage, data.path)
         content = VersionContent({}, {})
-        assert (await store.publishing.publish(content, "d", "new", SYSTEM)).number == 1
+        published = await store.publishing.publish(0, content, "new", SYSTEM)
+        assert published
+        assert published.number == 1
         behind = NodeDetail(error="no such file", waits_for_restart=("metrics.listen",))
         for name, detail in (
             ("good", NodeDetail(version=1)),

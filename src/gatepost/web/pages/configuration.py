@@ -21,7 +21,7 @@ from gatepost.policy.rules import PolicyError
 from gatepost.rejudge.dry_run import PolicyTrial, try_policy
 from gatepost.rejudge.policies_in_force import with_stored_rules
 from gatepost.settings.faults import ConfigError, Fault
-from gatepost.store.publishing import ConfigDraft, DraftContent, Version, VersionContent, digest_content
+from gatepost.store.publishing import ConfigDraft, DraftContent, Version, VersionContent
 from gatepost.web.configuration import (
     DEPLOYMENT,
     MAX_POLICY,
@@ -241,8 +241,7 @@ async def publish_draft(context: WebContext, request: SignedInRequest, publisher
         return await show_draft(context, request, publisher, fault=NO_REASON)
     if not state.is_right:
         return await show_draft(context, request, publisher, fault="the draft has faults, which are named below")
-    digest = digest_content(state.content)
-    if not await context.store.publishing.publish_over(running.number, state.content, digest, reason, request.actor):
+    if not await context.store.publishing.publish(running.number, state.content, reason, request.actor):
         return redirect("/configuration/draft", notice="draft-changed")
     await context.store.publishing.discard_draft(draft.revision, request.actor)
     return redirect("/configuration/versions", notice="published")
@@ -278,9 +277,7 @@ async def roll_back(context: WebContext, request: SignedInRequest, found: tuple[
     version = found[1]
     number, running = version.info.number, whole_number(request.form.text("running"))
     reason = request.form.text("reason", MAX_REASON) or f"back to version {number}"
-    published = await context.store.publishing.publish_over(
-        running, version.content, version.info.digest, reason, request.actor, number
-    )
+    published = await context.store.publishing.publish(running, version.content, reason, request.actor, number)
     return redirect("/configuration/versions", notice="rolled-back" if published else "draft-changed")
 
 
