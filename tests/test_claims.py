@@ -43,7 +43,6 @@ CONNECTING = {
     "guard/answers/dns.py": "DNS",
     "guard/quarantine/raw_store.py": "an object store",
     "mailboxes/imap.py": "IMAP servers",
-    "smtp/ldap.py": "LDAP directories",
     "smtp/routing.py": "next hops",
     "store/": "PostgreSQL",
     "web/openid.py": "OpenID Connect provider",
@@ -161,12 +160,6 @@ CLAIMS = [
     ),
     Claim("verdicts.md", "get the tag `limit:encrypted`, which weighs nothing", encrypted_is_clean),
     Claim("internals/threat-model.md", "such mail is `clean` unless something else is found", encrypted_is_clean),
-    Claim(
-        "troubleshooting.md",
-        "Rate limits and greylisting are there, and off by default",
-        lambda: not GUARD.flow_control.is_on,
-        "smtp/test_flow_control.py::test_it_is_off_by_default",
-    ),
     Claim(
         "troubleshooting.md",
         "`history.headers: false` leaves the header section out",
@@ -444,10 +437,10 @@ CLAIMS += [
         test="service/test_reload.py::test_changed_certificates_are_shown_without_a_signal",
     ),
     Claim(
-        "flow-control.md",
-        "All of it is off until you configure it.",
-        lambda: not GUARD.flow_control.is_on and not GUARD.recipient_verification.rules,
-        test="smtp/test_flow_control.py::test_it_is_off_by_default",
+        "lists.md",
+        "It is off until there is a rule.",
+        lambda: not GUARD.recipient_verification.rules,
+        test="smtp/test_recipients.py::test_rules_are_for_domains_and_tenants",
     ),
     Claim(
         "verdicts.md",
@@ -689,10 +682,6 @@ DEFAULTS = [
     ("feeds.md", "`maxEntries` entries (200,000 by default)", "abby", "feeds.maxEntries", 200000),
     ("feeds.md", "`maxLoss` percent of its entries (50 by default)", "abby", "feeds.maxLoss", 50),
     ("feeds.md", "`maxSize` bytes (64 MiB by default", "abby", "feeds.maxSize", 67108864),
-    ("flow-control.md", "`cache.knownMinutes` (60)", "guard", "recipientVerification.cache.knownMinutes", 60),
-    ("flow-control.md", "`cache.unknownMinutes` (5)", "guard", "recipientVerification.cache.unknownMinutes", 5),
-    ("flow-control.md", "`cache.maximum` (50,000) of each", "guard", "recipientVerification.cache.maximum", 50000),
-    ("flow-control.md", "`startTls`, on by default", "guard", "recipientVerification.rules.ldap.startTls", True),
     (
         "operating.md",
         "`serviceProviders.core.longRequestTimeout` (milliseconds, default 3600000)",

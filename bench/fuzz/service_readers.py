@@ -31,7 +31,6 @@ from gatepost.feeds.formats import (
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.policy.conditions import ConditionError, describe_file, evaluate, find_fault, make_variables
 from gatepost.settings.keys import OpenidConnectSettings
-from gatepost.smtp.ldap import parse_message, read_result
 from gatepost.smtp.sender_rewriting import SenderRewriting
 from gatepost.store.message_index import match_rows, parse_term
 from gatepost.store.search_conditions import MESSAGE_ROWS, needs_record, row_condition
@@ -58,15 +57,6 @@ def read_rewritten(data: bytes) -> tuple[str, str | None, bool]:
     made = rewriting.rewrite(address)
     back = rewriting.reverse(made) if made != address else address
     return made, rewriting.reverse(address), back is not None
-
-
-def read_ldap_answer(data: bytes) -> tuple[int, int, int] | None:
-    """Read one message of a directory, and the result in it."""
-    try:
-        number, operation, content = parse_message(data)
-        return number, operation, read_result(content)
-    except ValueError:
-        return None
 
 
 def read_report_addresses(data: bytes) -> tuple[ReportUri, ...]:

@@ -91,17 +91,6 @@ SERVICE: tuple[Target, ...] = (
         most=600,
     ),
     Target(
-        "ldap-answers",
-        service_readers.read_ldap_answer,
-        lambda: [
-            bytes.fromhex("020101640a0404636e3d783002") + b"\x30\x00",
-            bytes.fromhex("02010165070a010004000400"),
-            bytes.fromhex("02010078070a013404000400a0023000"),
-        ],
-        cheap=True,
-        most=600,
-    ),
-    Target(
         "report-addresses",
         service_readers.read_report_addresses,
         lines(

@@ -255,3 +255,17 @@ def test_a_milter_that_is_away_is_a_temporary_failure(milter: MilterChain) -> No
     shown = ["postcat", "-c", milter.postfix / "etc", "-qh", queued[0]["queue_id"]]
     assert "X-Gatepost-Verdict: malware" in subprocess.run(shown, check=True, capture_output=True, text=True).stdout
     assert not _held(gateway, b"<queue@x>")
+
+
+def test_postfix_knows_the_keys_of_limits_on_strangers(tmp_path: Path) -> None:
+    (tmp_path / "main.cf").write_text(recipe("main.cf", "limits"))
+    (tmp_path / "master.cf").write_text(recipe("master.cf", "limits"))
+    known = subprocess.run(["postconf", "-c", tmp_path, "-d"], check=True, capture_output=True, text=True).stdout
+    stated = subprocess.run(["postconf", "-c", tmp_path, "-n"], check=True, capture_output=True, text=True)
+    names = {line.partition(" = ")[0] for line in known.splitlines()}
+    found = {line.partition(" = ")[0] for line in stated.stdout.splitlines()}
+    assert found <= names
+    assert {f"smtpd_client_{each}_rate_limit" for each in ("connection", "message", "recipient")} < found
+    assert "unused parameter" not in stated.stderr
+    services = subprocess.run(["postconf", "-c", tmp_path, "-M"], check=True, capture_output=True, text=True).stdout
+    assert [line.split()[-1] for line in services.splitlines()] == ["postscreen", "smtpd", "tlsproxy"]

@@ -20,7 +20,6 @@ from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.store import open_store, privacy
 from gatepost.store.audit import CLI
-from gatepost.store.flow_counts import FlowCount
 from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.privacy import Person
@@ -59,9 +58,6 @@ def data(tmp_path: Path) -> Path:
         await store.message_notes.add([(new_id(), None)], "note", f"{ANN} asked for it", CLI)
         work = await store.bulk_actions.create("somebody", "release", [new_id()])
         await store.bulk_actions.add_results(work.id, [f"550 {ANN}: no such user"])
-        limits = [f"sender {ANN}: 5 messages in 60 minutes", f"sender jo{ANN}: 5 messages in 60 minutes"]
-        counts = [FlowCount(number, 0, 5, 1 << 50, label) for number, label in enumerate(limits)]
-        await store.flow_counts.add_counts(counts, [])
 
     with_store(folder, fill)
     save_feedback(folder, b"To: Ann@example.org\r\n\r\nx\r\n", wanted=True)
@@ -89,7 +85,6 @@ def test_export_and_erase(data: Path, tmp_path: Path) -> None:
         "notes": 1,
         "work": 1,
         "recipients": 0,
-        "limits": 1,
         "settings": 0,
         "audit": 3,
     }
@@ -113,7 +108,6 @@ def test_export_and_erase(data: Path, tmp_path: Path) -> None:
     assert done["lists"]["kept"] == done["users"]["kept"] == done["comments"]["changed"] == 1
     assert done["training"]["deleted"] == done["searches"]["deleted"] == done["work"]["changed"] == 1
     assert done["notes"]["deleted"] == 1
-    assert done["limits"]["changed"] == 1
     assert len(list((data / "feedback").rglob("*.eml"))) == 1
 
     text = run(data, "erase", ANN, "--yes", "--lists", "--users", "--held")

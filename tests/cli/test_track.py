@@ -1,9 +1,7 @@
-"""`gatepost messages track` and `gatepost flow`: what is asked for, and what is printed."""
+"""`gatepost messages track`: what is asked for, and what is printed."""
 
-import asyncio
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Self
 
 import pytest
@@ -12,9 +10,6 @@ from tests.command_line import run_command
 from gatepost.api import examples
 from gatepost.api.messages import FoundMessage, Timeline
 from gatepost.cli.api_client import MessageService
-from gatepost.store import open_store
-from gatepost.store.flow_counts import FlowCount
-from gatepost.times import now
 
 
 class Client:
@@ -65,26 +60,3 @@ def test_no_message_and_no_question(client: Client) -> None:
     code, _, err = run_command("messages", "track")
     assert code == 2
     assert "say which message" in err
-
-
-def test_what_is_limited_now(tmp_path: Path) -> None:
-    async def limit() -> None:
-        store = open_store("sqlite:gatepost.db", tmp_path)
-        await store.flow_counts.add_counts(
-            [FlowCount(1, 0, 7, now() + 60_000, "host 192.0.2.1\x1b[2J: 5 messages")], []
-        )
-        await store.flow_counts.record_greylist({1: (1, now() + 60_000)}, {})
-        await store.close()
-
-    (tmp_path / "guard/core").mkdir(parents=True)
-    (tmp_path / "guard/core/guard.yml").write_text("scanSources: {smtp: {}}\n")
-    code, out, err = run_command("flow", "--data", tmp_path)
-    assert (code, out) == (0, "No limit is reached now.\nGreylisting knows 0 senders and networks.\n"), err
-    asyncio.run(limit())
-    code, out, _ = run_command("flow", "--data", tmp_path)
-    assert code == 0
-    assert "\x1b" not in out
-    assert "host 192.0.2.1" in out
-    assert "knows 1 senders" in out
-    code, out, _ = run_command("flow", "--data", tmp_path, "--json")
-    assert json.loads(out)["limits"][0]["counted"] == 7

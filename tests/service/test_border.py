@@ -63,7 +63,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, lasting_next_hop: Any) -> 
     (data / GUARD_FILE).write_text(
         f"workerProcesses: 1\nscanSources:\n  restApi: {{port: {rest}}}\n  smtp: {{port: {smtp}}}\n"
         f'delivery: {{nextHop: "{lasting_next_hop.url}"}}\ndns: {{nameservers: ["127.0.0.1:9"], timeout: 100}}\n'
-        "recipientVerification:\n  rules:\n  - {domains: [y.example], recipientList: true}\n"
+        "recipientVerification:\n  rules:\n  - {domains: [y.example]}\n"
         "domainReports: {addresses: [dmarc@gate.example], domains: [own.example], acceptUnproven: true}\n"
     )
     (data / ABBY_FILE).write_text(

@@ -43,15 +43,6 @@ delivery:
   certificate: own.pem
   key: own.key
   routes: [{{domains: [a.example], nextHop: "smtp://127.0.0.1:9", auth: {{user: a, password: b}}}}]
-flowControl:
-  rateLimits:
-    host: {{messages: 5}}
-    sender: {{messages: 5}}
-    senderDomain: {{messages: 5}}
-    recipient: {{messages: 5}}
-  unknownRecipients: {{maximum: 9}}
-  greylisting: {{}}
-  tenants: {{{tenant}: {{rateLimits: {{host: {{messages: 5}}}}}}}}
 tls: {{certificate: own.pem, key: own.key}}
 publicUrl: https://mail.example.com
 dns: {{nameservers: ["127.0.0.1:9"], timeout: 100}}

@@ -5,7 +5,7 @@ from tests.smtp.conftest import Hop, Housed, Run
 
 from gatepost.process.node_memory import NodeMemory
 from gatepost.smtp import hop_answers
-from gatepost.smtp.hop_answers import SLICE_SECONDS, SLICES, HopAnswers, HopCells, Stage
+from gatepost.smtp.hop_answers import SLICE_SECONDS, SLICES, HopAnswers, HopCells, Stage, is_unknown_recipient
 from gatepost.smtp.replies import SmtpReply, reply
 
 OK, LATER, NEVER = reply(250, "2.1.0 Ok"), reply(451, "4.3.0 Disk of mail is full"), reply(554, "5.7.1 Relay denied")
@@ -134,3 +134,20 @@ def test_a_next_hop_that_takes_no_mail_is_told_at_once(
             assert bad == {(stage, answer)}, "one cause is counted at one stage"
 
     run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (SmtpReply(550, (b"5.1.1 User unknown",)), True),
+        (SmtpReply(550, (b"5.1.10 RESOLVER.ADR.RecipientNotFound",)), True),
+        (SmtpReply(550, (b"Unrouteable address",)), True),
+        (SmtpReply(550, (b"5.7.1 Relaying denied",)), False),
+        (SmtpReply(552, (b"Mailbox full",)), False),
+        (SmtpReply(450, (b"4.1.1 later",)), False),
+        (SmtpReply(250, (b"2.1.5 fine",)), False),
+        (SmtpReply(550, ()), False),
+    ],
+)
+def test_which_replies_say_that_there_is_no_such_recipient(reply: SmtpReply, expected: bool) -> None:
+    assert is_unknown_recipient(reply) is expected

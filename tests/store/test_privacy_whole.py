@@ -20,7 +20,6 @@ from gatepost.policy.rules import OwnRule
 from gatepost.settings.events import WebAlert
 from gatepost.settings.feeds import WebFeed
 from gatepost.store.audit import CLI, Actor
-from gatepost.store.flow_counts import FlowCount
 from gatepost.store.learning import TaughtMessage
 from gatepost.store.lists import NewEntry
 from gatepost.store.look_backs import LookBack
@@ -72,7 +71,6 @@ async def fill(store: Store) -> None:
     await store.users.save_search(user.uid, "/messages", f"to {ANN}", "q=ann%40example.org")
     work = await store.bulk_actions.create(user.uid, "release", [held[0].ggrid])
     await store.bulk_actions.add_results(work.id, [f"550 {ANN}: no such user"])
-    await store.flow_counts.add_counts([FlowCount(1, 0, 5, 1 << 50, f"sender {ANN}: 5 messages")], [])
     await store.secrets.rotate(CLI)
     await store.alerts.put("hers", WebAlert(kinds=("node.state",), recipients=(ANN, "b@x.example")), 0, by)
     await store.feeds.put_definition(
@@ -187,6 +185,7 @@ CANNOT = _name_columns("""
     digest_runs: after_ggrid detail holder scope
     digest_settings: scope
     digest_uses: digest item
+    flow_counts: label
     digests: id scope
     dismissed_items: name
     domain_reports: domain kind scope

@@ -139,13 +139,12 @@ async def _fill_operation(store: Store, text: str) -> dict[str, str]:
     published = info.number
     # Back to the files of the node, which can be edited.
     await store.publishing.fail_rollout("node", text, published, 0, text)
-    item = {"domains": [text, text], "nextHop": {text: text}, "tls": text, "onFailure": text, "ldap": {"base": text}}
+    item = {"domains": [text, text], "nextHop": {text: text}, "tls": text, "tagSeparator": text}
     packed = msgspec.json.encode([item]).decode()
     settings = {
         "guard.yml history.retention": text,
         "guard.yml delivery.routes": packed,
         "guard.yml recipientVerification.rules": packed,
-        "guard.yml flowControl.rateLimits.host": msgspec.json.encode({"messages": text}).decode(),
         "abby.yml signIn.secondFactorTenants": msgspec.json.encode([text]).decode(),
     }
     if earlier := await store.publishing.draft():

@@ -340,7 +340,7 @@ def test_a_route_from_its_form_to_a_version(node: Any) -> None:
     save(visitor, "/configuration/routes", **again)
     page = visitor.get("/configuration/routes").text
     assert "Needs domains or tenants: no mail would take it." in page, "beside the route whose keys are right"
-    assert visitor.post("/configuration/connections", {"page": "routes"}).text.count("Nothing was sent") == 0
+    assert visitor.post("/configuration/connections", {}).text.count("Nothing was sent") == 0
     save(visitor, "/configuration/routes", shown=ROUTES, up=f"{ROUTES}[1]")
     assert json.loads(draft_of(node)[ROUTES])[1]["domains"] == ["example.com", "*.example.org"]
     save(visitor, "/configuration/routes", shown=ROUTES, remove=f"{ROUTES}[0]")
@@ -369,12 +369,12 @@ def test_a_trial_of_routes_connects(node: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     save(visitor, "/configuration/routes", **{HOP: f"smtp://127.0.0.1:{port}"})
-    tried = visitor.post("/configuration/connections", {"page": "routes"}).text
+    tried = visitor.post("/configuration/connections", {}).text
     assert "✗ failed" in tried
     assert f"smtp://127.0.0.1:{port} cannot be reached" in tried.replace("  ", " ") or str(port) in tried
     assert "Nothing was sent" in tried
-    none = visitor.post("/configuration/connections", {"page": "recipients"}).text
-    assert "There is nothing to connect to" in none
+    save(visitor, "/configuration/routes", **{HOP: ""})
+    assert "There is nothing to connect to" in visitor.post("/configuration/connections", {}).text
 
 
 def test_credentials_go_nowhere_else(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,16 +417,17 @@ def test_rules_for_recipients(node: Any) -> None:
     visitor, rules = node.visitor(), "guard.yml recipientVerification.rules"
     fields: dict[str, str | list[str]] = {
         f"{rules}[0].domains": "example.com",
-        f"{rules}[0].recipientList": "true",
         f"{rules}[0].tagSeparator": "",
         "shown": [rules, f"{rules}[0]"],
     }
     page = save(visitor, "/configuration/recipients", **fields)
-    stated = {"domains": ["example.com"], "recipientList": True, "tagSeparator": ""}
+    stated = {"domains": ["example.com"], "tagSeparator": ""}
     assert json.loads(draft_of(node)[rules]) == [stated], "what is the default is not stated"
     assert "has faults" not in page
-    save(visitor, "/configuration/recipients", shown=[rules, f"{rules}[1]"], **{f"{rules}[1].domains": "example.com"})
-    assert "ust have a source" in visitor.get("/configuration/recipients").text
+    save(
+        visitor, "/configuration/recipients", shown=[rules, f"{rules}[1]"], **{f"{rules}[1].domains": "ann@example.com"}
+    )
+    assert "rite its domain alone" in visitor.get("/configuration/recipients").text
 
 
 def test_limits(node: Any) -> None:

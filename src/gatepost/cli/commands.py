@@ -414,7 +414,6 @@ COMMANDS = CommandTree(
         "replay": f"{_CLI}.policy:replay",
         "doctor": f"{_CLI}.maintenance:doctor",
         "nodes": f"{_CLI}.config:nodes",
-        "flow": f"{_CLI}.gateway:flow",
         "restart": f"{_CLI}.config:restart",
         "config": f"{_CLI}.config:group",
         "lists": f"{_CLI}.lists:group",

@@ -1,21 +1,14 @@
-"""`gatepost dkim` and `gatepost flow`: keys that sign mail, and the limits of flow control that are reached now."""
+"""`gatepost dkim`: keys that sign mail."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from gatepost.cli.commands import BadParameter, Group, Option
-from gatepost.cli.deployment import DataOption, Deployment, render_time
-from gatepost.cli.printing import Output, escape, print_json, print_table
+from gatepost.cli.deployment import DataOption, Deployment
+from gatepost.cli.printing import Output
 from gatepost.service.data_folder import StartError
-from gatepost.times import now
-
-if TYPE_CHECKING:
-    from gatepost.store.flow_counts import LimitedNow
-    from gatepost.store.store import Store
 
 dkim = Group("Make and list the keys that sign mail (DKIM and ARC).")
-
-MAX_COUNTED = 100_000
 
 
 @dkim.command("key")
@@ -76,23 +69,3 @@ def show_keys(*, place: Deployment, output: Output) -> None:
     for each in found if not output.json else ():
         if each.state in ("missing", "different"):
             print(f"\n{render_record(each.name, each.record)}")
-
-
-def flow(*, place: Deployment, output: Output) -> None:
-    """Show which hosts, senders and recipients have reached a limit of flowControl, and until when."""
-
-    async def run(store: "Store") -> "tuple[tuple[LimitedNow, ...], int]":
-        return await store.flow_counts.limited_now(now()), await store.flow_counts.greylist_size(MAX_COUNTED)
-
-    found, entries = place.with_store(run, any_node=True)
-    if output.json:
-        limits = [{"limit": each.label, "counted": each.count, "until": render_time(each.expires)} for each in found]
-        print_json({"limits": limits, "greylistEntries": entries})
-        return
-    if found:
-        lines = [(escape(each.label), f"{each.count:,}", render_time(each.expires)) for each in found]
-        print_table(("limit", "counted", "until"), lines)
-    else:
-        print("No limit is reached now.")
-    more = "at least " if entries == MAX_COUNTED else ""
-    print(f"Greylisting knows {more}{entries:,} senders and networks.")

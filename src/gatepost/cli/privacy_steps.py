@@ -33,7 +33,6 @@ KINDS = {
     "notes": "Notes on messages",
     "work": "Results of actions on many messages",
     "recipients": "Digests, releases, requests and entries of recipients",
-    "limits": "Limits of flow control that were reached",
     "settings": "Alerts, names of who changed something, and what servers said",
     "audit": "Records of the audit trail",
 }
@@ -78,7 +77,7 @@ class PersonalData:
     async def go_through(self) -> None:
         """Find everything, and erase it if that was chosen."""
         first = (self._messages, self._held, self._history, self._lists, self._users, self._training)
-        last = (self._searches, self._notes, self._work, self._recipients, self._limits, self._settings, self._audit)
+        last = (self._searches, self._notes, self._work, self._recipients, self._settings, self._audit)
         for step in (*first, *last):
             await step()
 
@@ -195,13 +194,6 @@ class PersonalData:
                 ids = [uid for uid, _ in found]
                 changed = await self._store.privacy.erase_work(self._person, ids, self._choices.pseudonym)
                 self.tallies["work"].changed += changed
-
-    async def _limits(self) -> None:
-        found = await self._store.privacy.limits_about(self._person)
-        for _, _, label in found:
-            self._add("limits", {"limit": label})
-        if found and self._erases:
-            self.tallies["limits"].changed += await self._store.privacy.erase_limits(found)
 
     async def _settings(self) -> None:
         found = await self._store.privacy.settings_about(self._person)

@@ -278,13 +278,12 @@ HealthComponent: TypeAlias = Literal[
     "milter",
     "spamd",
     "rspamd",
-    "recipients",
     "clock",
     "slots",
 ]
 # Parts that are warned of while mail flows.
 WARNED: tuple[HealthComponent, ...] = (
-    *("certificate", "quarantine", "dns", "smtp", "milter", "spamd", "rspamd", "recipients", "clock", "slots"),
+    *("certificate", "quarantine", "dns", "smtp", "milter", "spamd", "rspamd", "clock", "slots"),
 )
 
 
@@ -298,16 +297,6 @@ class HealthChanged(EventFields, tag="health.changed", frozen=True, kw_only=True
     before: Annotated[HealthState, Meta(description="the state before")]
     after: Annotated[HealthState, Meta(description="the state now")]
     reason: Annotated[Text, Meta(description="what was seen")] = ""
-
-
-class FlowLimited(EventFields, tag="flow.limited", frozen=True, kw_only=True):
-    """A limit of `flowControl` was reached for the first time in its window; mail above it is put off. A node tells of
-    at most 60 in a minute."""
-
-    limit: Annotated[Text, Meta(description="`host`, `sender`, `senderDomain`, `recipient` or `unknownRecipients`")]
-    subject: Annotated[Text, Meta(description="the host, sender, domain or recipient")]
-    maximum: Annotated[int, Meta(ge=1, description="the limit")]
-    until: Annotated[str, Meta(description="when counting starts anew; a date-time")]
 
 
 class ThresholdReached(EventFields, tag="threshold.reached", frozen=True, kw_only=True):
@@ -356,7 +345,6 @@ Event: TypeAlias = (
     | KeyRevoked
     | NodeState
     | HealthChanged
-    | FlowLimited
     | ThresholdReached
     | EventsOmitted
     | AuditRecorded

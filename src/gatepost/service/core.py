@@ -43,7 +43,6 @@ from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.health import NodeHealth, Probe, probe_core, state_of
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.routes import (
-    build_recipient_verifier,
     hostname,
     open_outbound_routing,
     open_routing,
@@ -56,14 +55,12 @@ from gatepost.settings.scan_sources import (
     MilterSettings,
     RspamdSettings,
     SmtpSettings,
-    UnknownRecipientsSettings,
 )
 from gatepost.smtp.askers import AskerPart, AskerSession
 from gatepost.smtp.client import OutboundTenants, Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.delivery_log import DeliveryLog
 from gatepost.smtp.domain_reports import DomainReportIntake, ReportIntakes
-from gatepost.smtp.flow_control import FlowControl
 from gatepost.smtp.outbound import HOUR, CountsOfAllNodes, HourlyLimits, Outbound, SenderLimits
 from gatepost.smtp.recipients import RecipientVerifier
 from gatepost.smtp.reporting import ReportIntake
@@ -75,9 +72,6 @@ from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.supervisor import SealError
-
-# Unknown recipients of one host in an hour where recipients are verified and no other limit is set.
-MAX_UNKNOWN = 100
 
 log = Logger("gatepost.guard")
 
@@ -266,8 +260,6 @@ class CoreParts(msgspec.Struct, frozen=True):
     routing: Routing | None
     outbound_routing: Routing | None
     deliveries: DeliveryLog
-    flow: FlowControl | None
-    recipients: RecipientVerifier | None
     sender_counts: CountsOfAllNodes | None
 
     @property
@@ -308,12 +300,8 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
     source = settings.scan_sources.rest_api
     if source and source.keep == "held":
         guard.keep_with(quarantine)
-    flow = _start_flow_control(settings, shared, stack)
-    recipients = build_recipient_verifier(settings, routing, shared.store.list_lookup)
-    if recipients:
-        stack.push_async_callback(recipients.close)
     counts = _start_sender_counts(settings, shared, stack)
-    return CoreParts(settings, guard, quarantine, routing, outbound_routing, deliveries, flow, recipients, counts)
+    return CoreParts(settings, guard, quarantine, routing, outbound_routing, deliveries, counts)
 
 
 def _start_gatherer(settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> ReportGatherer | None:
@@ -324,27 +312,6 @@ def _start_gatherer(settings: GuardSettings, shared: SharedParts, stack: AsyncEx
     gatherer.start()
     stack.push_async_callback(gatherer.stop)
     return gatherer
-
-
-def _start_flow_control(settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> FlowControl | None:
-    """Build and start flow control, if there is a limit and an SMTP source; the stack stops it."""
-    source, rules = settings.scan_sources.smtp, settings.flow_control
-    if settings.recipient_verification.rules and rules.unknown_recipients is None:
-        # Whoever may ask for names without end has the whole directory in the end.
-        rules = rules.model_copy(update={"unknown_recipients": UnknownRecipientsSettings(maximum=MAX_UNKNOWN)})
-    if source is None or not rules.is_on:
-        return None
-    flow = FlowControl(
-        rules,
-        shared.store.flow_counts,
-        shared.store.list_lookup,
-        defers=not source.after_queue,
-        purges=shared.node.is_first,
-        events=shared.events,
-    )
-    flow.start()
-    stack.push_async_callback(flow.stop)
-    return flow
 
 
 def _start_sender_counts(
@@ -463,6 +430,7 @@ def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpP
     source = core.settings.scan_sources.smtp
     if source is None:
         return None
+    rules = core.settings.recipient_verification.rules
     services = Services(
         guard=core.guard,
         handler=MessageHandler(core.guard, core.quarantine, after_queue=source.after_queue),
@@ -472,8 +440,7 @@ def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpP
         hostname=hostname(core.settings),
         reports=_build_report_intakes(core, shared),
         deliveries=core.deliveries,
-        flow=core.flow,
-        recipients=core.recipients,
+        recipients=RecipientVerifier(rules, shared.store.list_lookup) if rules else None,
         outbound=_build_outbound(core, shared),
         signer=build_signer(core.settings, Tenancy(core.settings.tenants, shared.store.tenants.of_domain)),
         limits=_build_smtp_limits(source),

@@ -203,16 +203,6 @@ class Generations(Collector):
             return f"the next hop cannot be reached: {fault}"
         return "; ".join(said for each in part.services.routings if (said := each.trouble))
 
-    def flow_fault(self) -> str:
-        """Return why limits of flow control do not hold; "" if they do or there are none."""
-        part = self._current.smtp if self._current else None
-        return part.services.flow.fault if part and part.services.flow else ""
-
-    def recipients_fault(self) -> str:
-        """Return why recipients cannot be verified; "" if they can or are not to be."""
-        part = self._current.smtp if self._current else None
-        return part.services.recipients.fault if part and part.services.recipients else ""
-
     def dns_counters(self) -> "DnsCounters | None":
         """Return what the resolver of the generation that serves has counted; None without a core."""
         return self._current.core.guard.dns_counters() if self._current and self._current.core else None

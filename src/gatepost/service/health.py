@@ -109,7 +109,7 @@ class ConditionWatch:
     file, for large mail, held mail and events: a file system that met an error of its device takes none, and still has
     room. `next_hop` returns why mail waits
     for a next hop of the SMTP source, "" if none does; the condition asks it whenever it is read, and here it is only
-    logged. `flow` returns why limits of flow control do not hold.
+    logged.
     """
 
     def __init__(
@@ -118,10 +118,9 @@ class ConditionWatch:
         store: Store,
         data: Path,
         next_hop: Callable[[], str],
-        flow: Callable[[], str] = str,
     ) -> None:
         self._condition, self._store, self._data = condition, store, data
-        self._flow, self._delayed_by = flow, ""
+        self._delayed_by = ""
         condition.next_hop, condition.look = next_hop, self.look_if_old
         self._proof = PatientCall(store.prove_writable)
         self._disk = PatientCall(partial(asyncio.to_thread, _make_file, data))
@@ -151,8 +150,6 @@ class ConditionWatch:
 
     async def _look(self) -> None:
         fault = await self._check_disk() or await self._check_storage()
-        if fault and self._flow():
-            fault += "; limits of flow control do not hold"
         self._tell_of_next_hop(self._condition.next_hop())
         condition = self._condition
         # A disk that hangs may be seen as storage that hangs first: the log has each reason, but not each figure in it.
@@ -257,8 +254,8 @@ class DeferralWatch:
     senders keep the mail and come again.
 
     Replies of our own with a 4xx code count (`smtp.replies.DEFERRALS`), and connections for which the port had no room.
-    Greylisting, limits of flow control and of outbound senders are what the operator has asked for, what the next
-    hop answers is counted by its route (`smtp.hop_answers`), and a 5xx reply leaves nothing to wait for.
+    Limits of outbound senders are what the operator has asked for, what the next hop answers is counted by its route
+    (`smtp.hop_answers`), and a 5xx reply leaves nothing to wait for.
     """
 
     def __init__(self, source: str = "SMTP") -> None:
@@ -295,9 +292,9 @@ DNS_QUERIES, DNS_SHARE = 20, 0.5
 
 class HealthWarnings:
     """Looks for warnings for as long as the process serves. `plan` returns the plan in force, `dns` what the resolver
-    has counted, `smtp` what the SMTP source has, None without one, `askers` what the sources for mail servers that ask
-    have, by name, and `recipients` why recipients are not verified; `held_failures` counts messages that
-    could not be held, and `certificates` returns which changed files could not be taken over."""
+    has counted, `smtp` what the SMTP source has, None without one, and `askers` what the sources for mail servers that
+    ask have, by name; `held_failures` counts messages that could not be held, and `certificates` returns which changed
+    files could not be taken over."""
 
     def __init__(
         self,
@@ -306,14 +303,12 @@ class HealthWarnings:
         plan: Callable[[], Plan | None],
         dns: "Callable[[], DnsCounters | None]",
         smtp: Callable[[], SmtpCounts | None] = lambda: None,
-        recipients: Callable[[], str] = str,
         askers: Callable[[], Mapping[str, SmtpCounts]] = dict,
         held_failures: Callable[[], int] = int,
         certificates: Callable[[], str] = str,
     ) -> None:
         self._condition, self._store, self._plan, self._dns = condition, store, plan, dns
-        self._recipients, self._certificates = recipients, certificates
-        self._smtp, self._askers = smtp, askers
+        self._smtp, self._askers, self._certificates = smtp, askers, certificates
         self._deferrals = {"smtp": DeferralWatch(), **{name: DeferralWatch(f"The {name} source") for name in ASKERS}}
         self._asked: tuple[int, int] = (0, 0)
         self._held_failures, self._not_held = held_failures, 0
@@ -329,7 +324,6 @@ class HealthWarnings:
             "dns": self._warn_of_dns(),
             "clock": self._clock.warn(),
             **self._warn_of_deferrals(),
-            "recipients": self._recipients(),
         }
         before = self._condition.warnings.get("clock", "")
         for component, text in found.items():

@@ -37,7 +37,7 @@ from gatepost.process.metrics import (
 )
 from gatepost.process.node_memory import NodeMemory, fit_cell
 from gatepost.process.periodic import PeriodicWork
-from gatepost.smtp.recipients import FINDINGS
+from gatepost.smtp.recipients import ANSWERS
 from gatepost.smtp.replies import DEFERRALS
 from gatepost.speedups import native
 
@@ -45,9 +45,7 @@ if TYPE_CHECKING:
     from gatepost.abby.cores import Cores
     from gatepost.scanning.request import ScanResult
     from gatepost.smtp.askers import AskerIntake
-    from gatepost.smtp.flow_control import FlowControl
     from gatepost.smtp.intake import Intake
-    from gatepost.smtp.recipients import RecipientVerifier
     from gatepost.smtp.routing import Routing
     from gatepost.smtp.services import Services
 
@@ -105,36 +103,11 @@ class GatewayMetrics(Collector):
                 yield rewritten
         if self._services.routings:
             yield from _describe_next_hops(self._services.routings)
-        if self._services.flow:
-            yield from _describe_flow(self._services.flow)
         if self._services.recipients:
-            yield from _describe_recipients(self._services.recipients)
-
-
-def _describe_recipients(recipients: "RecipientVerifier") -> Iterator[Metric]:
-    found = counter("gatepost_recipients_verified", "Recipients that were verified", labels=("finding",))
-    for finding in FINDINGS:
-        found.add_metric((finding,), recipients.found[finding])
-    yield found
-    asked = counter("gatepost_recipient_lookups", "Questions about recipients", labels=("source", "finding"))
-    for (source, finding), count in sorted(recipients.asked.items()):
-        asked.add_metric((source, finding), count)
-    yield asked
-    yield counter("gatepost_recipient_cache_hits", "Recipients that were remembered", recipients.remembered)
-    yield gauge("gatepost_recipient_cache_entries", "Recipients in memory", "sum", recipients.size)
-    failing = float(bool(recipients.fault))
-    yield gauge("gatepost_recipients_unverified", "Whether a source of recipients does not answer", "most", failing)
-
-
-def _describe_flow(flow: "FlowControl") -> Iterator[Metric]:
-    refused = counter("gatepost_flow_put_off", "Recipients and senders put off", labels=("limit",))
-    for limit, count in flow.refused.items():
-        refused.add_metric((limit,), count)
-    yield refused
-    yield gauge("gatepost_flow_counters", "Counters of flow control in memory", "sum", flow.counters.size)
-    looked_up = flow.greylist.looked_up
-    yield counter("gatepost_flow_greylist_lookups", "Look-ups of greylisting", looked_up)
-    yield gauge("gatepost_flow_open", "Whether limits do not hold", "most", float(bool(flow.fault)))
+            found = counter("gatepost_recipients_verified", "Recipients that were verified", labels=("finding",))
+            for finding in ANSWERS:
+                found.add_metric((finding,), self._services.recipients.found[finding])
+            yield found
 
 
 class AskerMetrics(Collector):

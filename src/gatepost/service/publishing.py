@@ -38,7 +38,6 @@ from gatepost.store.publishing import VersionContent
 
 MAX_BYTES = 64 << 20
 # Rules whose sources are asked on request, one after the other; each may take seconds.
-MAX_TRIED_RULES = 10
 # Who reads a hash must not be able to guess the token: 16 random bytes in hex have as many characters.
 MIN_TOKEN = 32
 MODEL_NAMES = ("*.npz", "marked.json")
@@ -423,21 +422,14 @@ class NodePublisher:
             return [Fault("the draft", 0, "", f"cannot be checked: {fault}")]
         return []
 
-    def try_connections(self, content: VersionContent, what: str) -> Sequence[object]:
-        """Return whether the next hops of a content answer, or the sources of recipients, seen from this node."""
-        from gatepost.service.doctor.mail_path import check_next_hops, check_recipient_sources
+    def try_connections(self, content: VersionContent) -> Sequence[object]:
+        """Return whether the next hops of a content answer, seen from this node."""
+        from gatepost.service.doctor.mail_path import check_next_hops
 
         with tempfile.TemporaryDirectory(prefix="gatepost-draft-") as place:
             folder = write_folder(content, 0, self._local, Path(place))
             guard = files.read_settings(folder / files.GUARD_FILE, GuardSettings)
-            if guard is None:
-                return ()
-            if what == "routes":
-                return tuple(check_next_hops(guard, datetime.now(UTC)))
-            few = guard.recipient_verification.model_copy(
-                update={"rules": guard.recipient_verification.rules[:MAX_TRIED_RULES]}
-            )
-            return tuple(check_recipient_sources(guard.model_copy(update={"recipient_verification": few})))
+            return tuple(check_next_hops(guard, datetime.now(UTC))) if guard else ()
 
 
 def _shorten(fault: Fault, folder: Path) -> Fault:

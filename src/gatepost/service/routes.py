@@ -1,28 +1,17 @@
-"""Build the routes of delivered mail from the settings: for SMTP, for mail that is released, for alerts and checks; and
-what verifies recipients, which may ask the next hops of these routes."""
+"""Build the routes of delivered mail from the settings: for SMTP, for mail that is released, for alerts and
+checks."""
 
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from gatepost.policy.layers import OUTBOUND
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings.delivery import HopSettings, NextHops, list_hops
 from gatepost.settings.keys import GuardSettings
-from gatepost.settings.recipients import CallOutSettings, LdapSettings, parse_filter
 from gatepost.smtp.hop_answers import HopCells
-from gatepost.smtp.ldap import LdapDirectory, LdapServer
 from gatepost.smtp.next_hop import Credentials, NextHopTimeouts
-from gatepost.smtp.recipients import (
-    CallOut,
-    DirectoryRecipients,
-    ListedRecipients,
-    RecipientRule,
-    RecipientSource,
-    RecipientVerifier,
-)
 from gatepost.smtp.routing import DEFAULT, HopTls, Relay, Route, RouteRule, Routing, SeenFeatures
-from gatepost.store.list_lookup import ListLookup
 
 
 def hostname(settings: GuardSettings) -> str:
@@ -119,69 +108,3 @@ def _build_route(
     except (OSError, ValueError) as fault:
         raise StartError(f"A certificate of delivery in guard.yml cannot be used: {fault}.") from None
     return Route(name, relays, weights, shared)
-
-
-def build_recipient_verifier(
-    settings: GuardSettings, routing: Routing | None, lists: ListLookup
-) -> RecipientVerifier | None:
-    """Build what verifies recipients; None without a rule. Raises `StartError` if a certificate cannot be used."""
-    stated = settings.recipient_verification
-    if not stated.rules:
-        return None
-    rules = [
-        RecipientRule(
-            tuple(list_recipient_sources(settings, index, routing, lists)),
-            frozenset(rule.domains),
-            frozenset(rule.tenants),
-            accepts_unverified=rule.on_failure == "accept",
-            tag_separator=rule.tag_separator,
-        )
-        for index, rule in enumerate(stated.rules)
-    ]
-    return RecipientVerifier(
-        rules,
-        known_seconds=stated.cache.known_minutes * 60.0,
-        unknown_seconds=stated.cache.unknown_minutes * 60.0,
-        maximum=stated.cache.maximum,
-    )
-
-
-def list_recipient_sources(
-    settings: GuardSettings, index: int, routing: Routing | None, lists: ListLookup | None
-) -> Iterator[RecipientSource]:
-    """Yield the sources of a rule, cheap ones first; without storage, those elsewhere. Raises `StartError`."""
-    rule, name = settings.recipient_verification.rules[index], f"recipientVerification.rules[{index}]"
-    if rule.recipient_list and lists:
-        yield ListedRecipients(lists)
-    if rule.ldap:
-        yield DirectoryRecipients(_build_directory(rule.ldap, name))
-    if rule.call_out:
-        yield _build_call_out(settings, name, rule.call_out, routing)
-
-
-def _build_directory(stated: LdapSettings, name: str) -> LdapDirectory:
-    """Build what asks a directory; raises `StartError` if the authorities cannot be read."""
-    server = LdapServer(
-        tuple(stated.servers),
-        stated.base,
-        parse_filter(stated.filter),
-        stated.user or "",
-        stated.password or "",
-        start_tls=stated.start_tls,
-        ca=stated.ca,
-        verify=stated.verify,
-        seconds=stated.timeout / 1_000,
-    )
-    try:
-        return LdapDirectory(server)
-    except OSError as fault:
-        raise StartError(f"The file {name}.ldap.ca in guard.yml cannot be used: {fault}.") from None
-
-
-def _build_call_out(
-    settings: GuardSettings, name: str, stated: CallOutSettings, routing: Routing | None
-) -> RecipientSource:
-    if stated.next_hop is None:
-        return CallOut(routing.find if routing else lambda _domain, _tenant: None)
-    route = _build_route(name, settings, stated, stated.next_hop, SeenFeatures(None))
-    return CallOut(lambda _domain, _tenant: route, owned=route)

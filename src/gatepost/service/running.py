@@ -147,15 +147,13 @@ def _watch_condition(
     condition, store = shared.condition, shared.store
     sources = (
         generations.smtp_counts,
-        generations.recipients_fault,
         generations.asker_counts,
         generations.held_failures,
         certificates,
     )
     counts = (generations.dns_counters, *sources)
     warnings = HealthWarnings(condition, store, lambda: generations.plan, *counts)
-    faults = (generations.next_hop_fault, generations.flow_fault)
-    return ConditionWatch(condition, store, plan.data.path, *faults), warnings
+    return ConditionWatch(condition, store, plan.data.path, generations.next_hop_fault), warnings
 
 
 def _advise_slots(generations: Generations) -> str:

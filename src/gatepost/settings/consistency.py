@@ -192,13 +192,10 @@ def _find_delivery_faults(guard: GuardSettings) -> Iterator[Disagreement]:
 
 
 def _find_recipient_faults(guard: GuardSettings) -> Iterator[Disagreement]:
-    """Yield rules on recipients that ask nobody, or Gatepost itself, or that no recipient comes to."""
+    """Yield rules on recipients that no recipient comes to."""
     seen: dict[str, int] = {}
     for index, rule in enumerate(guard.recipient_verification.rules):
         at = ("recipientVerification", "rules", index)
-        if rule.call_out and rule.call_out.next_hop is None and not guard.delivery.has_next_hop:
-            yield (*at, "callOut"), "needs a nextHop: delivery has none that could be asked"
-        yield from _find_circles(guard, (*at, "callOut", "nextHop"), rule.call_out.next_hop if rule.call_out else None)
         names = [*rule.domains, *rule.tenants] or ["*"]
         for name in names:
             before = seen.get("*", seen.setdefault(name, index))

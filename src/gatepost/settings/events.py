@@ -53,7 +53,6 @@ EventKind: TypeAlias = Literal[
     "key.revoked",
     "node.state",
     "health.changed",
-    "flow.limited",
     "threshold.reached",
     "events.omitted",
     "audit.recorded",

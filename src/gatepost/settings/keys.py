@@ -25,13 +25,12 @@ from gatepost.settings.delivery import ArcSettings, DeliverySettings, DigestSett
 from gatepost.settings.domain_reports import DomainReportSettings
 from gatepost.settings.events import EventsSettings
 from gatepost.settings.feeds import MAX_FEEDS, FeedSettings
-from gatepost.settings.recipients import RecipientVerificationSettings
 from gatepost.settings.remediation import RemediationSettings
 from gatepost.settings.scan_sources import (
     LISTEN,
     ConnectionSettings,
-    FlowControlSettings,
     ListeningSection,
+    RecipientVerificationSettings,
     ScanSourcesSettings,
     TlsSettings,
 )
@@ -545,11 +544,8 @@ class GuardSettings(Section):
     delivery: DeliverySettings = group(
         DeliverySettings(), description="next hops of delivered mail", form=FormGroup.OTHER_MAIL
     )
-    flow_control: FlowControlSettings = group(
-        FlowControlSettings(), description="rate limits and greylisting of SMTP clients; off by default"
-    )
     recipient_verification: RecipientVerificationSettings = group(
-        RecipientVerificationSettings(), description="refusal of recipients that do not exist; off by default"
+        RecipientVerificationSettings(), description="refusal of recipients that are not on a list; off by default"
     )
     tls: TlsSettings | None = group(
         None,

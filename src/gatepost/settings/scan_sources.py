@@ -1,6 +1,5 @@
 """Keys of `guard.yml` on where mail comes from: the HTTPS source of abby, SMTP with outbound mail, milter and the
-protocols of other filters; what all of them have in common; and the limits of flow control on SMTP clients, which are
-off by default."""
+protocols of other filters; what all of them have in common; and which recipients are verified."""
 
 from typing import Annotated, Literal, Self
 
@@ -10,11 +9,8 @@ from gatepost.names import normal_domain
 from gatepost.settings.delivery import FORMS, MAX_NAMES, HopSettings, NextHops
 from gatepost.settings.values import (
     IN_BYTES,
-    IN_HOURS,
     IN_MILLISECONDS,
-    IN_MINUTES,
     Count,
-    Days,
     Domain,
     FilePath,
     FormGroup,
@@ -23,6 +19,7 @@ from gatepost.settings.values import (
     ListenAddresses,
     Network,
     Port,
+    RouteDomain,
     Secret,
     Section,
     SocketMode,
@@ -342,84 +339,31 @@ class TlsSettings(Section):
     key: FilePath = live(description="PEM file with the private key")
 
 
-# A day at most: counters that live longer would be a record of who writes to whom.
-WindowMinutes = Annotated[int, Field(ge=1, le=1_440), IN_MINUTES]
-DelayMinutes = Annotated[int, Field(ge=1, le=360), IN_MINUTES]
-RetryHours = Annotated[int, Field(ge=1, le=168), IN_HOURS]
-Successes = Annotated[int, Field(ge=1, le=1_000)]
+class RecipientRuleSettings(Section):
+    """Domains and tenants whose recipients are on the list `known-recipients`, that of the tenant or the global one."""
 
-_WINDOW = "minutes after which counting starts anew"
-
-
-class RateLimitSettings(Section):
-    """How much mail is taken in a window of time; what is not set has no limit."""
-
-    messages: Count | None = live(None, description="maximum number of messages")
-    recipients: Count | None = live(None, description="maximum number of recipients of those messages together")
-    window_minutes: WindowMinutes = live(60, description=_WINDOW)
-
-
-class RecipientLimitSettings(Section):
-    """How much mail is taken for one recipient in a window of time."""
-
-    messages: Count = live(description="maximum number of messages")
-    window_minutes: WindowMinutes = live(60, description=_WINDOW)
-
-
-class RateLimitsSettings(Section):
-    """Rate limits by whom mail is from and for; mail above one is answered with 450."""
-
-    host: RateLimitSettings | None = group(None, description="for each sending host (an IPv6 /64); off if not set")
-    sender: RateLimitSettings | None = group(
-        None, description="for each envelope sender, bounces excepted; off if not set"
+    domains: Annotated[list[RouteDomain], Field(max_length=MAX_NAMES)] = live(
+        [],
+        label="Recipient domains",
+        description="recipient domains; `*.example.com` is every domain below that one",
     )
-    sender_domain: RateLimitSettings | None = group(
-        None, description="for each domain of envelope senders; off if not set"
+    tenants: Annotated[list[TenantUid], Field(max_length=MAX_NAMES)] = live(
+        [], label="Tenants", description="tenants, by uid; a rule without domains and tenants is for all recipients"
     )
-    recipient: RecipientLimitSettings | None = group(None, description="for each recipient; off if not set")
-
-
-class UnknownRecipientsSettings(Section):
-    """A limit on recipients that the next hop refuses: whoever tries names one after the other is stopped."""
-
-    maximum: Count = live(
-        description="number of unknown recipients of one host (an IPv6 /64) from which it is answered with 421"
-    )
-    window_minutes: WindowMinutes = live(60, description=_WINDOW)
-
-
-class GreylistingSettings(Section):
-    """Greylisting: the first attempt of an unknown sender from an unknown network is answered with 450."""
-
-    delay_minutes: DelayMinutes = live(5, description="minutes after which the next attempt is accepted")
-    retry_hours: RetryHours = live(48, description="hours within which that attempt must come")
-    pass_days: Days = live(36, description="days for which a sender, or a network, that passed is known")
-    pass_after: Successes = live(
-        5, description="number of senders of a network (IPv4 /24, IPv6 /64) that must pass before all of it may"
+    tag_separator: Annotated[str, Field(max_length=1)] = live(
+        "+",
+        label="Sign before a tag",
+        description="sign before the tag of an address: `ann+shop` is known where `ann` is; empty for none",
     )
 
 
-class FlowRulesSettings(Section):
-    """Limits on what SMTP clients send; each is off if it is not set."""
+class RecipientVerificationSettings(Section):
+    """Recipients that are not on a list are refused with 550 at RCPT; off by default."""
 
-    rate_limits: RateLimitsSettings = group(RateLimitsSettings(), description="rate limits")
-    greylisting: GreylistingSettings | None = group(None, description="greylisting; off if not set")
-
-
-class FlowControlSettings(FlowRulesSettings):
-    """Limits on what SMTP clients send, counted over all nodes; all are off by default."""
-
-    unknown_recipients: UnknownRecipientsSettings | None = group(
-        None, description="limit on recipients that the next hop does not know; off if not set"
+    rules: Annotated[list[RecipientRuleSettings], Field(max_length=200)] = live(
+        [],
+        label="Rule",
+        form=FormGroup.RECIPIENTS,
+        description="whose recipients are listed; the first rule that fits counts, and without one the next hop answers"
+        " RCPT",
     )
-    exempt_hosts: list[Network] = live([], description="addresses and networks of sending hosts without limits")
-    tenants: dict[TenantUid, FlowRulesSettings] = group(
-        {}, description="tenant uid to the limits for mail of that tenant, instead of those above"
-    )
-
-    @property
-    def is_on(self) -> bool:
-        """Whether there is any limit."""
-        rules: tuple[FlowRulesSettings, ...] = (self, *self.tenants.values())
-        any_rule = any(each.greylisting or each.rate_limits != RateLimitsSettings() for each in rules)
-        return bool(self.unknown_recipients or any_rule)

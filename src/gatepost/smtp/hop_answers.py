@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 from gatepost.process.node_memory import NodeMemory
-from gatepost.smtp.flow_control import is_unknown_recipient
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
 
@@ -181,6 +180,14 @@ class HopAnswers:
         place = _SAID + _PLACES[stage, worst]
         packed = next((column[place] for column in (self._columns.own, *self._columns.others) if column[place]), 0)
         return f"answers {_describe_code(packed) or worst} to {stage}, {often}"
+
+
+def is_unknown_recipient(said: SmtpReply) -> bool:
+    """Whether a reply to RCPT says that there is no such mailbox: 5.1.x (RFC 3463 section 3.2), or no status code."""
+    if said.code < 500 or not said.lines:
+        return False
+    status = ENHANCED_STATUS.match(said.lines[0])
+    return said.lines[0].startswith(b"5.1.") if status else said.code in (550, 551, 553)
 
 
 def _classify(stage: Stage, said: SmtpReply | None) -> Answer:

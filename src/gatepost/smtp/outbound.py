@@ -10,6 +10,7 @@ seconds what all nodes have counted. So a limit is passed by at most what other 
 storage is away each node goes by its own counts.
 """
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -22,14 +23,21 @@ from gatepost.process.logs import Logger
 from gatepost.process.periodic import PeriodicWork
 from gatepost.smtp import replies
 from gatepost.smtp.client import OutboundTenants, SenderClaim, SmtpClient, Tenancy
-from gatepost.smtp.flow_control import FLUSH_SECONDS, PURGE_SECONDS, FlowCounters, digest
 from gatepost.smtp.replies import SmtpReply
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.sender_rewriting import SenderRewriting
-from gatepost.store.flow_counts import FlowCounts
+from gatepost.store.errors import StorageError
+from gatepost.store.flow_counts import MAX_KEYS, FlowCount, FlowCounts
 
 HOUR = 3_600
-MINUTES = HOUR // 60
+EXCHANGE_SECONDS, PURGE_SECONDS = 1.0, 60.0
+# Counts of all nodes in memory, some 200 bytes each; above that, those that were not asked for the longest are
+# forgotten.
+MAX_CELLS = 50_000
+# How long the sum of all nodes is believed while nothing is counted here.
+BELIEVED_SECONDS = 5.0
+# A sender who sent once in an hour, which most of what strangers make up does, is not written.
+WRITTEN_FROM = 2
 # Numbers of a sender: the hour, its three counts, those of the hour before, and the hour in which it was told of.
 WIDTH = 8
 
@@ -72,18 +80,36 @@ def _ignore(_sender: LimitedSender) -> None:
     """The default of what is told of a sender over its limit."""
 
 
+class _Cell:
+    """A count of one hour: what all nodes had, what was counted here since, and when the former was read."""
+
+    __slots__ = ("delta", "read", "total")
+
+    def __init__(self) -> None:
+        self.total = self.delta = 0
+        self.read = 0.0
+
+
 class CountsOfAllNodes:
     """What all nodes have counted of senders, as this process knows it. It belongs to one event loop."""
 
     def __init__(self, stored: FlowCounts, *, purges: bool = True, clock: Callable[[], float] = time.time) -> None:
         self._stored, self._clock = stored, clock
-        self._counters = FlowCounters(stored, clock, windows_kept=1)
+        # By the digest of what is counted, and the beginning of its hour in Unix milliseconds.
+        self._cells: dict[tuple[int, int], _Cell] = {}
+        self._touched: dict[tuple[int, int], None] = {}
+        self._is_away = False
         self._periodic = [
-            PeriodicWork(self.exchange, FLUSH_SECONDS, "counts of outbound senders could not be written", log)
+            PeriodicWork(self.exchange, EXCHANGE_SECONDS, "counts of outbound senders could not be written", log)
         ]
         if purges:
             failed = "counts of outbound senders that are over could not be deleted"
             self._periodic.append(PeriodicWork(self._purge, PURGE_SECONDS, failed, log))
+
+    @property
+    def size(self) -> int:
+        """How many counts are in memory."""
+        return len(self._cells)
 
     def start(self) -> None:
         """Write and learn once a second."""
@@ -96,21 +122,85 @@ class CountsOfAllNodes:
             await work.stop()
         await self.exchange()
 
-    async def exchange(self) -> None:
-        """Write what was counted here, and learn what others have counted."""
-        await self._counters.flush()
-
     def add(self, sender: str, what: str, number: int) -> None:
         """Count more of a sender."""
-        self._counters.add(digest("outbound", what, sender), MINUTES, number)
+        name = _digest(what, sender), self._this_hour()
+        self._find(name).delta += number
+        self._touched[name] = None
 
     def read(self, sender: str, what: str) -> tuple[int, int]:
         """Return what was counted of a sender in this hour and in the one before."""
-        key = digest("outbound", what, sender)
-        return self._counters.count(key, MINUTES), self._counters.count(key, MINUTES, windows_ago=1)
+        key, hour = _digest(what, sender), self._this_hour()
+        return self._read((key, hour)), self._read((key, hour - HOUR * 1_000))
+
+    async def exchange(self) -> None:
+        """Write what was counted here, and learn what others have counted."""
+        self._forget()
+        asked = list(self._touched)[:MAX_KEYS]
+        for name in asked:
+            del self._touched[name]
+        if not asked:
+            return
+        now = self._clock()
+        written = {
+            name: FlowCount(*name, cell.delta, name[1] + 2 * HOUR * 1_000)
+            for name in asked
+            if (cell := self._cells[name]).delta and cell.total + cell.delta >= WRITTEN_FROM
+        }
+        keys = [name[0] for name in asked if name not in written]
+        try:
+            counts = list(written.values())
+            totals = await (self._stored.add_counts(counts, keys) if counts else self._stored.counts(keys))
+        except StorageError as fault:
+            if not self._is_away:
+                log.warning("outbound senders are counted by each process alone", reason=str(fault))
+            self._is_away = True
+            self._touched = dict.fromkeys([*asked, *self._touched])
+            return
+        self._is_away = False
+        for name in asked:
+            # One that was forgotten meanwhile begins anew when it is asked for.
+            if (found := self._cells.get(name)) is not None:
+                found.total, found.read = totals.get(name, 0), now
+                found.delta -= written[name].count if name in written else 0
+
+    def _read(self, name: tuple[int, int]) -> int:
+        cell = self._find(name)
+        if self._clock() - cell.read >= BELIEVED_SECONDS:
+            self._touched[name] = None
+        return cell.total + cell.delta
+
+    def _find(self, name: tuple[int, int]) -> _Cell:
+        """Return a count, behind all others in the order in which they are forgotten."""
+        cell = self._cells.pop(name, None)
+        if cell is None:
+            if len(self._cells) >= MAX_CELLS:
+                self._drop(list(self._cells)[: MAX_CELLS // 10])
+            cell = _Cell()
+        self._cells[name] = cell
+        return cell
+
+    def _forget(self) -> None:
+        """Forget counts that are older than the hour before."""
+        oldest = self._this_hour() - HOUR * 1_000
+        self._drop([name for name in self._cells if name[1] < oldest])
+
+    def _drop(self, names: Sequence[tuple[int, int]]) -> None:
+        for name in names:
+            del self._cells[name]
+            self._touched.pop(name, None)
+
+    def _this_hour(self) -> int:
+        return int(self._clock()) // HOUR * HOUR * 1_000
 
     async def _purge(self) -> None:
         await self._stored.purge(int(self._clock() * 1_000))
+
+
+def _digest(what: str, sender: str) -> int:
+    """Return the key of what is counted of a sender, as storage has it."""
+    whole = f"outbound\0{what}\0{sender}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(whole, digest_size=8, person=b"flow").digest(), "little", signed=True)
 
 
 class SenderLimits:

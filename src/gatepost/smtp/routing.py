@@ -500,12 +500,13 @@ class RouteRule(msgspec.Struct, frozen=True):
     domains: frozenset[str] = frozenset()
     tenants: frozenset[str] = frozenset()
 
-    def has_domain(self, domain: str) -> bool:
-        """Whether the route is that of a domain in normal form."""
-        if domain in self.domains:
-            return True
-        labels = domain.split(".")
-        return any(f"*.{'.'.join(labels[start:])}" in self.domains for start in range(1, len(labels)))
+
+def has_domain(domains: frozenset[str], domain: str) -> bool:
+    """Whether a domain in normal form is one of these, or below one that is written as `*.example.com`."""
+    if domain in domains:
+        return True
+    labels = domain.split(".")
+    return any(f"*.{'.'.join(labels[start:])}" in domains for start in range(1, len(labels)))
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -558,7 +559,7 @@ class Routing:
 
     def find(self, domain: str, tenant: str | None) -> Route | None:
         """Return the route of a recipient, whose domain is in normal form."""
-        route = next((rule.route for rule in self._rules if rule.has_domain(domain)), None)
+        route = next((rule.route for rule in self._rules if has_domain(rule.domains, domain)), None)
         if route is None and tenant:
             route = next((rule.route for rule in self._rules if tenant in rule.tenants), None)
         return route or self._default

@@ -19,7 +19,6 @@ from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.content import SpoolSpace
 from gatepost.smtp.delivery_log import DeliveryLog
 from gatepost.smtp.domain_reports import ReportIntakes
-from gatepost.smtp.flow_control import FlowControl
 from gatepost.smtp.outbound import Outbound
 from gatepost.smtp.recipients import RecipientVerifier
 from gatepost.smtp.replies import Deferral, SmtpReply
@@ -143,7 +142,6 @@ class Services:
         tls_required: bool = False,
         reports: ReportIntakes | None = None,
         deliveries: DeliveryLog | None = None,
-        flow: FlowControl | None = None,
         recipients: RecipientVerifier | None = None,
         outbound: Outbound | None = None,
         signer: Signer | None = None,
@@ -152,7 +150,7 @@ class Services:
         self.tenancy, self.spool, self.hostname = tenancy, spool, hostname
         self.limits = limits or SmtpLimits()
         self.tls, self.tls_required = tls, tls_required
-        self.reports, self.deliveries, self.flow = reports, deliveries, flow
+        self.reports, self.deliveries = reports, deliveries
         self.recipients, self.outbound, self.signer = recipients, outbound, signer
         self.space = SpoolSpace(self.limits.spooled)
         self.answers: Counter[str] = Counter()

@@ -19,7 +19,6 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Iterator
-from functools import partial
 
 import msgspec
 
@@ -44,7 +43,6 @@ from gatepost.smtp.commands import (
 )
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError, LineError
 from gatepost.smtp.content import LineEnds, MessageReceiver
-from gatepost.smtp.flow_control import DeliveryAttempt
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.outbound import SendingAccount
 from gatepost.smtp.replies import SmtpReply, pass_on, reply
@@ -473,9 +471,6 @@ class Session:
                 leaves_as = await self._outbound.rewrite_sender(mail.address, mail.domain, tenancy)
             except StorageError:
                 refusal = replies.TRY_LATER
-        if refusal is None and self._services.flow:
-            refusal = self._services.flow.check_client(self._client)
-            self._closing |= refusal is not None and refusal.code == 421
         if refusal is not None:
             self._mail_refused = True
             return refusal
@@ -514,13 +509,12 @@ class Session:
             return replies.OUT_OF_ORDER
         if not fits:
             return replies.SEPARATELY
-        exists = returned is not None
-        if report is None and (refusal := await self._check_recipient(transaction, rcpt, tenant, exists=exists)):
-            return refusal
-        answer = await transaction.add(rcpt, route, report)
-        if isinstance(answer, asyncio.Future) and self._services.flow:
-            answer.add_done_callback(partial(self._services.flow.count_answer, self._client))
-        return answer
+        recipients = self._services.recipients
+        if recipients and not (report or returned or transaction.account):
+            refusal = await recipients.check(rcpt.address, rcpt.domain, tenant)
+            if refusal is not None:
+                return refusal
+        return await transaction.add(rcpt, route, report)
 
     def _find_forwarded(self, transaction: Transaction, rcpt: PathCommand) -> PathCommand | SmtpReply | None:
         """Return whom a bounce to a rewritten sender is for (SRS), or the reply where it is for nobody; None for all
@@ -531,39 +525,7 @@ class Session:
         if not rewriting.is_rewritten(rcpt.address):
             return None
         original = None if transaction.sender else rewriting.reverse(rcpt.address)
-        if original is None:
-            if self._services.flow:
-                self._services.flow.count_unknown(self._client)
-            return replies.UNKNOWN_RECIPIENT
-        return msgspec.structs.replace(rcpt, address=original)
-
-    async def _check_recipient(
-        self, transaction: Transaction, rcpt: PathCommand, tenant: str | None, *, exists: bool = False
-    ) -> SmtpReply | None:
-        """Return the reply to a recipient that does not exist, unless that is known, or that flow control puts off."""
-        flow, recipients = self._services.flow, self._services.recipients
-        if flow and (refusal := flow.check_client(self._client)):
-            self._closing |= refusal.code == 421
-            return refusal
-        if recipients and transaction.account is None and not exists:
-            refusal = await recipients.check(rcpt.address, rcpt.domain, tenant)
-            if refusal is replies.UNKNOWN_RECIPIENT and flow:
-                flow.count_unknown(self._client)
-            if refusal is not None:
-                return refusal
-        return await self._check_flow(transaction, rcpt, tenant)
-
-    async def _check_flow(self, transaction: Transaction, rcpt: PathCommand, tenant: str | None) -> SmtpReply | None:
-        """Return the reply to a recipient that flow control puts off."""
-        flow = self._services.flow
-        if flow is None:
-            return None
-        attempt = DeliveryAttempt(
-            self._client, transaction.sender, rcpt.address, tenant, is_first=not transaction.counted
-        )
-        refusal = await flow.check_recipient(attempt)
-        transaction.counted |= refusal is None
-        return refusal
+        return replies.UNKNOWN_RECIPIENT if original is None else msgspec.structs.replace(rcpt, address=original)
 
     async def _fits(self, transaction: Transaction, tenant: str | None, route: Route | None) -> bool:
         """Whether the transaction can have a recipient of that tenant and route; the first recipient that is accepted

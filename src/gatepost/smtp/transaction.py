@@ -80,8 +80,6 @@ class Transaction:
         self.report: AnyReportAddress | None = None
         self.body: SpooledBody | None = None
         self.refusal: SmtpReply | None = None
-        # Whether flow control has counted the message.
-        self.counted = False
         # Which next hop was sent the message, and what it said; why it said nothing.
         self._sent_to = ""
         self._theirs: SmtpReply | None = None

@@ -215,10 +215,6 @@ _LOCK_RULES = "SELECT rules FROM rule_sets WHERE scope = $1 FOR UPDATE"
 _SET_RULES = "UPDATE rule_sets SET version = version + 1, rules = $2 WHERE scope = $1"
 _REMOVED = "SELECT count(*) FROM removed_mail WHERE mailbox = $1"
 _DELETE_REMOVED = "DELETE FROM removed_mail WHERE mailbox = $1"
-_LIMITS = "SELECT key, start, label FROM flow_counts WHERE label <> '' ORDER BY key, start LIMIT $1"
-_BLANK_LIMIT = "UPDATE flow_counts SET label = '' WHERE key = $1 AND start = $2"
-# Labels of counters that are looked at; they are gone within a day.
-MAX_LIMITS = 200_000
 
 HeldFate: TypeAlias = Literal["deleted", "changed", "kept"]
 
@@ -504,20 +500,6 @@ class Privacy(Operations):
             elif column in _AUTHORED[table]:
                 replaced = person.replace(value, pseudonym)
                 changed += bool((yield Write(_SET_VALUE.format(table, column), (value, replaced))))
-        return changed
-
-    @large_query
-    def limits_about(self, person: Person) -> Work[tuple[tuple[int, int, str], ...]]:
-        """Limits of flow control that were reached for the address: key, beginning of the window, and label."""
-        rows = yield Read(_LIMITS, (MAX_LIMITS,))
-        return tuple((key, start, label) for key, start, label in rows if person.is_in(label))
-
-    @change
-    def erase_limits(self, found: Sequence[tuple[int, int, str]]) -> Work[int]:
-        """Delete the labels of counters; the counts stay, which name nobody."""
-        changed = 0
-        for key, start, _ in found:
-            changed += yield Write(_BLANK_LIMIT, (key, start))
         return changed
 
     @change

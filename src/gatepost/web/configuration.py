@@ -74,14 +74,14 @@ def list_settings(running: VersionContent) -> dict[str, Setting]:
 
 class Publisher(Protocol):
     """What the service knows of versions: the content of this node's files, what is wrong with a content, and whether
-    its next hops and sources of recipients answer, as rows of `gatepost doctor`. It waits for files and hosts, so it
+    its next hops answer, as rows of `gatepost doctor`. It waits for files and hosts, so it
     runs in a thread. `own_content` raises `ConfigError`."""
 
     def own_content(self) -> VersionContent: ...
 
     def find_faults(self, content: VersionContent) -> Sequence[Fault]: ...
 
-    def try_connections(self, content: VersionContent, what: str) -> Sequence[object]: ...
+    def try_connections(self, content: VersionContent) -> Sequence[object]: ...
 
 
 class ShownGroup(msgspec.Struct, frozen=True):

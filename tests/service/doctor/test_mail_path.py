@@ -203,29 +203,6 @@ def test_every_next_hop_of_every_route_has_a_row(next_hop: Any) -> None:
     assert "other next hops" in rows[2].advice
 
 
-def test_sources_of_recipients(next_hop: Any) -> None:
-    """A mail server that takes a made-up name is no help, and one that is away has consequences."""
-    url = next_hop.url
-    rules = [
-        {"domains": ["y.example"], "callOut": {"nextHop": url}},
-        {
-            "tenants": ["0198c5a2-7c11-7d3e-9f00-00000000aa01"],
-            "callOut": {"nextHop": "smtp://127.0.0.1:1"},
-            "onFailure": "accept",
-        },
-        {"ldap": {"servers": ["ldap://127.0.0.1:1"], "base": "dc=y"}},
-    ]
-    settings = GuardSettings.model_validate({"recipientVerification": {"rules": rules}})
-    everybody, away, directory = mail_path.check_recipient_sources(settings)
-    assert (everybody.state, everybody.found) == ("warn", "the mail server knows every recipient, a made-up one too")
-    assert away.state == directory.state == "fail"
-    assert away.found == "the mail server refused the connection"
-    assert away.advice.endswith("until then recipients are left to the next hop")
-    assert directory.found.startswith("the LDAP server ldap://127.0.0.1:1 cannot be reached")
-    assert directory.advice.endswith("until then recipients are answered with 451")
-    assert not list(mail_path.check_recipient_sources(GuardSettings()))
-
-
 def test_reports_that_come_and_go(data: DataFolder) -> None:
     sent = SentReportSettings(organization="X", sender="r@x.example")
     stated = DomainReportSettings(addresses=["dmarc@x.example"], send=sent)

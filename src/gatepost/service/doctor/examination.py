@@ -417,7 +417,7 @@ def check_sealed_secrets(read: ExaminedFiles, data: DataFolder) -> Iterator[Doct
 def check_known_recipients(read: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
     """Say which scopes have an empty list of known recipients although a rule asks it; no row where none has."""
     rules = read.guard.recipient_verification.rules if read.guard else ()
-    asked = {tenant for rule in rules if rule.recipient_list for tenant in rule.tenants or [""]}
+    asked = {tenant for rule in rules for tenant in rule.tenants or [""]}
     if not asked:
         return
 
@@ -429,33 +429,10 @@ def check_known_recipients(read: ExaminedFiles, data: DataFolder) -> Iterator[Do
     empty = ask_storage_if_there(read, data, find_empty)
     if empty:
         whose = ", ".join(f"tenant {each}" if each else "the deployment" for each in empty[:MAX_TENANTS])
-        advice = "fill it (gatepost lists add, or a feed); until then it says nothing about recipients"
+        advice = "fill it (gatepost lists add, or a feed); until then recipients are answered with 451"
         yield DoctorRow("known recipients", "warn", f"the list known-recipients of {whose} is empty", advice)
     elif empty is not None:
         yield DoctorRow("known recipients", "ok", "the lists that are asked have entries")
-
-
-def check_flow_control(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
-    """Say which limits are reached now; no row without a limit, or if storage cannot be read."""
-    from gatepost.smtp.flow_control import MAX_ENTRIES
-
-    if read.guard is None or not read.guard.flow_control.is_on:
-        return
-
-    async def count(store: "Store") -> tuple[int, int]:
-        limited = await store.flow_counts.limited_now(int(now.timestamp() * 1_000))
-        return len(limited), await store.flow_counts.greylist_size(MAX_ENTRIES)
-
-    counted = ask_storage_if_there(read, data, count)
-    if counted is None:
-        return
-    limited, entries = counted
-    found = f"{limited:,} limits are reached now; greylisting knows {entries:,} senders and networks"
-    if entries >= MAX_ENTRIES:
-        advice = "nothing more is greylisted until some expire"
-        yield DoctorRow("flow control", "warn", f"{found}, which is the most", advice)
-    else:
-        yield DoctorRow("flow control", "ok", found)
 
 
 def check_feeds(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
@@ -571,7 +548,7 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
             *check_mail_path(read, data, now),
             *check_certificates(read, data, now),
         ]
-        rows += [*check_sender_history(read, data, now), *check_flow_control(read, data, now)]
+        rows += [*check_sender_history(read, data, now)]
         rows += [*check_known_recipients(read, data), *check_domain_reports(read, data, now)]
         rows += [*check_feeds(read, data, now), *check_nodes(read, data, now), *check_ports(read, data)]
     return tuple(rows)

@@ -95,7 +95,6 @@ def check_mail_path(read: ExaminedFiles, data: DataFolder, now: datetime) -> Ite
     if read.guard:
         yield check_quarantine(read.guard, data)
         yield from check_next_hops(read.guard, now)
-        yield from check_recipient_sources(read.guard)
         yield from check_signing_keys(read.guard)
     if read.abby:
         yield from check_cores(read.abby, read.guard, data)
@@ -201,61 +200,6 @@ def _describe_sent(states: Mapping[str, int]) -> DoctorRow:
     if late > states.get("sent", 0):
         return DoctorRow("reports to others", "warn", said, "gatepost reports sent says why")
     return DoctorRow("reports to others", "ok", f"of the last day: {said}")
-
-
-def check_recipient_sources(settings: GuardSettings) -> Iterator[DoctorRow]:
-    """Check that directories and mail servers that know recipients answer, and that they do not know a made-up name."""
-    stated = settings.recipient_verification.rules
-    if not any(rule.ldap or rule.call_out for rule in stated):
-        return
-    try:
-        found = asyncio.run(_ask_for_made_up(settings))
-    except StartError as fault:
-        yield DoctorRow("recipients", "fail", str(fault), "correct recipientVerification in guard.yml")
-        return
-    for index, source, answer in found:
-        rule = stated[index]
-        what, shown = f"recipients of rules[{index}]", "the directory" if source == "ldap" else "the mail server"
-        if isinstance(answer, str):
-            become = "are left to the next hop" if rule.on_failure == "accept" else "are answered with 451"
-            advice = f"correct recipientVerification.rules; until then recipients {become}"
-            yield DoctorRow(what, "fail", answer, advice)
-        elif answer:
-            advice = "correct the filter, or ask a server that refuses unknown names: nobody is refused now"
-            yield DoctorRow(what, "warn", f"{shown} knows every recipient, a made-up one too", advice)
-        else:
-            yield DoctorRow(what, "ok", f"{shown} answers, and does not know a made-up name")
-
-
-async def _ask_for_made_up(settings: GuardSettings) -> list[tuple[int, str, bool | str]]:
-    """Return, for each source outside of storage, whether it knows a made-up name, or why it does not answer."""
-    from gatepost.service.routes import list_recipient_sources, open_routing
-    from gatepost.smtp.recipients import LookupFailedError, Recipient
-
-    answers: list[tuple[int, str, bool | str]] = []
-    async with open_routing(settings) as routing:
-        for index, rule in enumerate(settings.recipient_verification.rules):
-            named = next((each.removeprefix("*.") for each in rule.domains), "") or next(iter(settings.tenants), "")
-            domain = named or "gatepost.invalid"
-            address = f"gatepost-doctor-{os.urandom(6).hex()}@{domain}"
-            tenant = next(iter(rule.tenants), None)
-            for source in list_recipient_sources(settings, index, routing, None):
-                try:
-                    async with asyncio.timeout(SECONDS):
-                        answers.append(
-                            (
-                                index,
-                                source.name,
-                                await source.knows(Recipient(address, address, address, domain, tenant)),
-                            )
-                        )
-                except LookupFailedError as fault:
-                    answers.append((index, source.name, str(fault)))
-                except TimeoutError:
-                    answers.append((index, source.name, f"no answer in {SECONDS:.0f} s"))
-                finally:
-                    await source.close()
-    return answers
 
 
 def check_signing_keys(settings: GuardSettings) -> Iterator[DoctorRow]:

@@ -340,14 +340,13 @@ async def _show_page(
 
 @for_publisher
 async def try_connections(context: WebContext, request: SignedInRequest, publisher: Publisher) -> PageResult:
-    """Ask the next hops of the draft, or its sources of recipients, whether they answer. Nothing is sent."""
-    page = "recipients" if request.form.text("page", 20) == "recipients" else "routes"
-    await context.store.audit.note("system.examine", request.actor, None, sample=[f"connections of {page}"])
+    """Ask the next hops of the draft whether they answer. Nothing is sent."""
+    await context.store.audit.note("system.examine", request.actor, None, sample=["connections of routes"])
     state = await find_draft(context, publisher)
     rows: Sequence[object] = ()
     if state.is_right:
-        rows = await asyncio.to_thread(publisher.try_connections, state.content, page)
-    return await _show_page(context, request, publisher, page, rows if state.is_right else None)
+        rows = await asyncio.to_thread(publisher.try_connections, state.content)
+    return await _show_page(context, request, publisher, "routes", rows if state.is_right else None)
 
 
 async def show_draft(
