@@ -12,7 +12,7 @@ from gatepost.abby.app import create_app, create_services
 from gatepost.abby.cores import Cores
 from gatepost.api.call_limits import LIMITS, CallingParty, CallKind, CallLimit, CallLimits, RunningCall
 from gatepost.api.errors import OVERLOADED, RATE_LIMITED, Failure
-from gatepost.rejudge.dry_run import ListDryRuns
+from gatepost.rejudge import try_change
 from gatepost.scanning.spool import Spool
 from gatepost.store import open_store
 from gatepost.store.store import Store
@@ -83,15 +83,15 @@ def test_dry_runs_of_one_key_do_not_fill_the_queue(tmp_path: Path, monkeypatch: 
         store = open_store("sqlite:g.db", tmp_path)
         (alpha, alpha_key), (beta, beta_key) = await key_of(store, "alpha"), await key_of(store, "beta")
         may_run, running = asyncio.Event(), 0
-        real = ListDryRuns._run
+        real = try_change.try_change
 
-        async def slow(self: ListDryRuns, *args: Any) -> None:
+        async def slow(*args: Any, **named: Any) -> try_change.Trial:
             nonlocal running
             running += 1
             await may_run.wait()
-            await real(self, *args)
+            return await real(*args, **named)
 
-        monkeypatch.setattr(ListDryRuns, "_run", slow)
+        monkeypatch.setattr(try_change, "try_change", slow)
         services = create_services(store=store, cores=Cores([]), spool=Spool(tmp_path / "spool"))
         transport = httpx.ASGITransport(create_app(services, tokens=()))
         async with httpx.AsyncClient(transport=transport, base_url="http://abby") as client:

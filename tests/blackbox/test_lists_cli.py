@@ -13,7 +13,7 @@ import pytest
 from gatepost.analysis.report import Report
 from gatepost.cli import main
 from gatepost.cli.deployment import Deployment
-from gatepost.cli.look_back import run_waiting_look_backs
+from gatepost.cli.try_change import run_waiting_look_backs
 from gatepost.ids import new_id
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
@@ -200,56 +200,3 @@ def test_entries_of_the_api_wait_for_a_look_back(run: Run, lists: Any, tenant: s
     (kept,) = lists.run(lists.store.look_backs.of_list(tenant, "blocked-urls"))
     assert kept.hits == ((record.ggrid, "q.example"),)
     assert run_waiting_look_backs(Deployment(config=tmp_path, data=lists.folder)) == []
-
-
-def test_a_look_back_of_the_command_line_is_the_only_one(run: Run, lists: Any, tenant: str, tmp_path: Path) -> None:
-    """With `lists.lookBack` the entries wait for the service as well, unless it would go back no further."""
-    (tmp_path / "abby/abby").mkdir(parents=True)
-    core = {"core": {"hosts": ["https://127.0.0.1:9785"]}}
-    stated = {"serviceProviders": core, "storage": {"url": lists.storage}, "lists": {"lookBack": 3}}
-    (tmp_path / "abby/abby/abby.yml").write_text(json.dumps(stated))
-    links = tuple(Subject("link", f"https://{name}.example/", "1") for name in ("once", "far"))
-    envelope = Envelope("x@x.example", ("bob@rcpt.example",), tenant=tenant)
-    report = Report("clean", "deliver", (), 0, "", subject="Hi", subjects=links)
-    lists.run(lists.store.messages.record(MessageRecord(new_id(), now(), now(), envelope, 1, "00" * 32, report)))
-    folders = ("--config", tmp_path, "--data", lists.folder)
-
-    def waiting() -> list[Any]:
-        return [
-            each
-            for each in run_waiting_look_backs(Deployment(config=tmp_path, data=lists.folder))
-            if each["tenantUid"] == tenant
-        ]
-
-    def kept() -> list[str]:
-        return [each.actor for each in lists.run(lists.store.look_backs.of_list(tenant, "blocked-urls"))]
-
-    assert run("add", "blocked-urls", "once.example", "--look-back", 3, *folders)[0] == 0
-    assert (waiting(), kept()) == ([], ["cli"])
-    assert run("add", "blocked-urls", "far.example", "--look-back", 1, *folders)[0] == 0
-    assert [each["found"] for each in waiting()] == [1]
-    assert [each.partition(":")[0] for each in kept()] == ["key", "cli"]
-
-
-def test_looking_back_lists_what_was_delivered(run: Run, lists: Any, tenant: str, tmp_path: Path) -> None:
-    (tmp_path / "abby/abby").mkdir(parents=True)
-    core = {"core": {"hosts": ["https://127.0.0.1:9785"]}}
-    stated = {"serviceProviders": core, "storage": {"url": lists.storage}}
-    (tmp_path / "abby/abby/abby.yml").write_text(json.dumps(stated))
-    report = Report("clean", "deliver", (), 0, "", subject="Hi", subjects=(Subject("link", "https://a.example/", "1"),))
-    envelope = Envelope("x@x.example", ("bob@rcpt.example",), tenant=tenant)
-    record = MessageRecord(new_id(), now(), now(), envelope, 1, "00" * 32, report)
-    lists.run(lists.store.messages.record(record))
-    options = ("--look-back", 3, "--config", tmp_path, "--data", lists.folder)
-    code, printed, _ = run("add", "blocked-urls", "A.example", "--json", "--dry-run", *options)
-    assert (code, json.loads(printed)["lookBack"]["found"]) == (0, 1)
-    code, printed, _ = run("add", "blocked-urls", "A.example", "b.example", *options)
-    assert code == 0
-    assert "would have held 1 of the 1 messages delivered in the last 3 days" in printed
-    assert "bob@rcpt.example" in printed
-    (kept,) = lists.run(lists.store.look_backs.of_list(tenant, "blocked-urls"))
-    assert kept.hits == ((record.ggrid, "a.example"),)
-    code, _, fault = run("add", "allowed-urls", "a.example", *options)
-    assert code == 1
-    assert "only for lists that block" in fault
-    assert names(lists, "allowed-urls", tenant) == []

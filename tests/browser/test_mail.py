@@ -106,7 +106,7 @@ def test_a_message_tells_why_is_judged_again_and_leads_to_the_list(browser: Any,
     expect(page.get_by_role("heading", name="Block zebra.example")).to_be_visible()
     expect(page.get_by_role("textbox", name="Comment")).to_have_value(re.compile(wanted["ggrid"]))
     page.get_by_role("region", name="Effect").get_by_role("link").first.click()
-    expect(page.get_by_role("row").filter(has_text="Zebra crossing reopened")).to_contain_text("would change")
+    expect(page.get_by_role("row").filter(has_text="Zebra crossing reopened")).to_contain_text("→ quarantine")
     page.go_back()
     page.get_by_role("button", name="Block").click()
     expect(page.get_by_text("this message would have been held.")).to_be_visible()

@@ -12,7 +12,7 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.layers import Effective, Layer, lay_over, read_policy_file
 from gatepost.policy.rules import MAX_RULES, Policy, rule_of, shipped_policy, title_of
 from gatepost.questions import Dns, DnsAnswer, Lookup, LookupAnswer
-from gatepost.rejudge.replay import rejudge
+from gatepost.rejudge.judging import rejudge
 
 RULES = """
 [rules.shortened]

@@ -24,12 +24,12 @@ from gatepost.service.data_folder import DataFolder
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "policy.md").read_text("utf-8")
-DEPLOYMENT = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
+DEPLOYMENT, RULES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[:2]
 CONFIGURED = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
 EXAMPLES = [
     line for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) for line in block.splitlines()
 ]
-DOCUMENTED = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
+DOCUMENTED, MESSAGE = "0198c5a2-7c11-7d3e-9f00-00000000aa01", "0198c5a2-7c11-7d3e-9f00-00000000aa02"
 ACME = (
     '[verdicts]\nclean = { decision = "bounce" }\n\n[kinds]\n"url:shortener" = { weight = 9.0, verdict = "phishing" }\n'
 )
@@ -103,21 +103,20 @@ def test_a_tenant_s_policy_changes_the_decision_and_the_ledger_says_so(running: 
     assert str(running.data) not in repr((plain, mine))
 
 
-def test_replay_and_explain_know_the_same_policy(running: Running, tmp_path: Path) -> None:
+def test_trying_and_explaining_know_the_same_policy(running: Running, tmp_path: Path) -> None:
     with client(running) as service:
         ggrid = service.scan(SHORT, recipients=["b@example.com"], tenant=running.tenant).ggrid
-    assert "0 lines of the ledger changed" in gatepost("replay", ggrid, "--data", running.data)
+    assert "0 lines of the ledger changed" in gatepost("try", "--message", ggrid, "--data", running.data)
     said = gatepost("policy", "explain", "url:shortener", "--tenant", running.tenant.upper(), "--data", running.data)
     assert re.search(r"kinds\.url:shortener\.weight +9 +tenant, \S+acme\.toml:5 +0\.5 \(deployment\), 1\.2", said)
     assert re.search(r"groups\.links\.cap +4 +deployment, \S+deployment\.toml:7 +5 \(shipped\)", said)
     milder = tmp_path / "milder.toml"
     milder.write_text('[verdicts.clean]\ndecision = "deliver"\n')
-    tried = gatepost("policy", "try", milder, "--tenant", running.tenant, "--data", running.data)
+    tried = gatepost("try", "--policy", milder, "--tenant", running.tenant, "--data", running.data)
     assert re.search(r"bounce → deliver", tried)
     assert re.search(r"^([1-9]\d*) of \1 decisions would change\.$", tried, re.MULTILINE)
-    assert "0 of " in gatepost(
-        "policy", "try", (running.data / GUARD_FILE).with_name("deployment.toml"), "--data", running.data
-    )
+    same = (running.data / GUARD_FILE).with_name("deployment.toml")
+    assert "0 of " in gatepost("try", "--policy", same, "--data", running.data)
 
 
 def test_a_scan_at_the_keyboard_judges_alike(running: Running, tmp_path: Path) -> None:
@@ -133,7 +132,11 @@ def test_the_page_runs_as_printed(
     running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: str
 ) -> None:
     (tmp_path / "data").symlink_to(running.data)
-    (tmp_path / "deployment.toml").write_text(DEPLOYMENT)
+    for name, text in (("deployment.toml", DEPLOYMENT), ("rules.toml", RULES), ("letter.eml", SHORT.decode())):
+        (tmp_path / name).write_text(text)
+    if MESSAGE in example:
+        with client(running) as service:
+            example = example.replace(MESSAGE, service.scan(SHORT, recipients=["b@example.com"]).ggrid)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GATEPOST_DATA", str(tmp_path / "data"))
     program, *arguments = shlex.split(example.replace(DOCUMENTED, running.tenant))

@@ -11,7 +11,7 @@ from gatepost.lists.catalogue import BY_NAME, ListDefinition, make_custom_list
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.policy.layers import unchanged_policies
-from gatepost.rejudge.dry_run import run_waiting
+from gatepost.rejudge.try_change import run_waiting
 from gatepost.store import look_backs
 from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.lists import NewEntry
@@ -75,25 +75,6 @@ def test_what_a_killed_process_had_taken_comes_back(use: Use, monkeypatch: pytes
     use(scenario)
 
 
-def test_who_added_entries_takes_what_waits_for_them_alone(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        await add(store, "a.example", "b.example")
-        await add(store, "c.example")
-        await add(store, "a.example", scope=None, definition=SENDERS)
-        assert await store.look_backs.take_for(None, URLS.name, ["b.example", "c.example"])
-        assert await store.look_backs.take_for(None, URLS.name, ["c.example"]) is None, "it is taken"
-        assert await store.look_backs.take_for(None, "no-such-list", ["c.example"]) is None
-        mine = await store.look_backs.take_for(None, URLS.name, ["a.example", "b.example", "d.example"])
-        assert mine
-        assert len(mine.rows) == 1
-        await store.look_backs.finish(mine)
-        left = await store.look_backs.take()
-        assert left
-        assert (left.list_name, await store.look_backs.take()) == (SENDERS.name, None)
-
-    use(scenario)
-
-
 def test_what_waits_is_limited(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look_backs, "MAX_WAITING", 3)
     monkeypatch.setattr(look_backs, "MAX_WAITING_IN_SCOPE", 4)
@@ -150,7 +131,7 @@ def test_a_run_that_breaks_off_forgets_nothing(use: Use, monkeypatch: pytest.Mon
         async def broken(*_: Any, **__: Any) -> None:
             raise RuntimeError("killed")
 
-        monkeypatch.setattr("gatepost.rejudge.dry_run.look_back", broken)
+        monkeypatch.setattr("gatepost.rejudge.try_change.look_back", broken)
         with pytest.raises(RuntimeError):
             [each async for each in run_waiting(store, unchanged_policies(), 7)]
         later = now() + look_backs.LEASE + 1

@@ -26,6 +26,7 @@ from gatepost.api import http
 from gatepost.ids import new_id
 from gatepost.policy.layers import MAX_MISTAKES, MAX_SUGGESTIONS
 from gatepost.process import logs
+from gatepost.rejudge.policies_in_force import with_layer
 from gatepost.store.audit import CLI
 from gatepost.store.sessions import ACCOUNT
 from gatepost.web import credentials, forms
@@ -407,13 +408,13 @@ def test_new_hashes_cost_what_the_standard_says(monkeypatch: pytest.MonkeyPatch)
 def test_a_policy_of_mistakes_is_read_off_the_event_loop_and_not_to_its_end(
     site: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, threads = policy._with_layer, []
+    read, threads = with_layer, []
 
     def noted(*arguments: Any) -> Any:
         threads.append(threading.get_ident())
         return read(*arguments)
 
-    monkeypatch.setattr(policy, "_with_layer", noted)
+    monkeypatch.setattr(policy, "with_layer", noted)
     text = "".join(f'[kinds."text:urgenc{number}"]\n' for number in range(3_500))
     answer = site.visitor("auditor", site.new_tenant()).post("/policy", {"text": text})
     assert answer.status_code == 400

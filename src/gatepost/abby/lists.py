@@ -64,7 +64,7 @@ from gatepost.lists.catalogue import ListDefinition
 from gatepost.lists.entries import MAX_ENTRY, ListRefusal
 from gatepost.process.background_work import background
 from gatepost.process.logs import Logger
-from gatepost.rejudge.dry_run import ListDryRuns, can_look_back, new_entry, try_adding, try_deleting
+from gatepost.rejudge.try_change import ListDryRuns, can_look_back, new_entry
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor
 from gatepost.store.errors import ListFull, NotFound
@@ -312,7 +312,7 @@ class ListsApi:
         if isinstance(entries, Failure):
             return entries
         if body.dry_run:
-            return await self._run_within_limits(key, self._try_adding(scope, definition, entries))
+            return await self._run_within_limits(key, self._dry_runs.try_adding(scope, definition, entries))
         # Beside the writer: what does not fit in any case keeps no record of a message waiting.
         if not definition.keyed and (full := await self._store.lists.bytes_left(scope, definition, entries)):
             return _list_full(full)
@@ -332,20 +332,11 @@ class ListsApi:
             return _too_many_entries(len(body.entries))
         keys = await _beside_the_loop(body.entries, definition.key, body.entries)
         if body.dry_run:
-            return await self._run_within_limits(key, self._try_deleting(scope, definition, keys))
+            return await self._run_within_limits(key, self._dry_runs.try_deleting(scope, definition, keys))
         return _change_response(await self._store.lists.remove(scope, definition.name, keys, _actor(key)))
 
-    async def _try_adding(
-        self, scope: str | None, definition: ListDefinition, entries: list[NewEntry]
-    ) -> Response | Failure:
-        dry_run = await try_adding(self._store, self._dry_runs, scope, definition, entries)
-        return _list_full(dry_run) if isinstance(dry_run, ListFull) else _dry_run_response(dry_run)
-
-    async def _try_deleting(self, scope: str | None, definition: ListDefinition, keys: list[str]) -> Response:
-        return _dry_run_response(await try_deleting(self._store, self._dry_runs, scope, definition, keys))
-
     async def _run_within_limits(
-        self, key: ApiKey, dry_run: Coroutine[None, None, Response | Failure]
+        self, key: ApiKey, dry_run: Coroutine[None, None, DryRun | ListFull]
     ) -> Response | Failure:
         """Run a dry run, if as many of this key and its tenant are not running already."""
         call = self._limits.begin("dry run", _party(key))
@@ -353,7 +344,8 @@ class ListsApi:
             dry_run.close()
             return call
         with call:
-            return await dry_run
+            done = await dry_run
+        return _list_full(done) if isinstance(done, ListFull) else JsonResponse(encode_lists(ListChange(0, done)))
 
     async def _lists(self, _key: ApiKey, _body: GetListsRequest, scope: str | None) -> Response:
         infos = tuple(_describe_list(state.definition) for state in await self._store.lists.all(scope))
@@ -404,10 +396,6 @@ def _actor(key: ApiKey) -> Actor:
 
 def _change_response(modified: int) -> Response:
     return JsonResponse(encode_lists(ListChange(modified)))
-
-
-def _dry_run_response(dry_run: DryRun) -> Response:
-    return JsonResponse(encode_lists(ListChange(0, dry_run)))
 
 
 def _describe_list(definition: ListDefinition) -> ListFileInfo:

@@ -411,7 +411,7 @@ COMMANDS = CommandTree(
         "scan": f"{_CLI}.scan:scan",
         "examples": f"{_CLI}.examples:examples",
         "demo": f"{_CLI}.demo:demo",
-        "replay": f"{_CLI}.policy:replay",
+        "try": f"{_CLI}.try_change:try_change",
         "doctor": f"{_CLI}.maintenance:doctor",
         "nodes": f"{_CLI}.config:nodes",
         "restart": f"{_CLI}.config:restart",

@@ -7,13 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from gatepost.cli.commands import Argument, Group, Option
 from gatepost.cli.deployment import Deployment, YesOption, render_time
-from gatepost.cli.printing import Output, console, print_json, print_table, print_text, progress_bar, safe
+from gatepost.cli.printing import (
+    Output,
+    console,
+    print_json,
+    print_table,
+    print_text,
+    progress_bar,
+    render_people,
+    safe,
+)
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
     from gatepost.feeds.run import FeedBusy, FeedOutcome, RunOptions
     from gatepost.settings.feeds import FeedSettings
     from gatepost.store.feeds import FeedState
+    from gatepost.store.look_backs import LookBack
     from gatepost.store.message_records import MessageLine
     from gatepost.store.store import Store
 
@@ -22,6 +32,7 @@ group = Group("Show and run feeds, which fill lists from other sources.")
 NameArgument = Annotated[str, Argument(metavar="NAME", help="The feed's name.")]
 
 REFUSED, BUSY = 2, 3
+MAX_SHOWN = 100
 # The numbers of a run, as they are told to people.
 _COUNTS = {
     "entries": "entries in the feed",
@@ -222,8 +233,6 @@ def _describe_feed(feed: "FeedSettings", state: "FeedState") -> dict[str, Any]:
 
 
 def _describe_outcome(outcome: "FeedOutcome", lines: "Sequence[MessageLine]") -> dict[str, Any]:
-    from gatepost.cli.look_back import describe_look_back
-
     return {
         "feed": outcome.feed,
         "dryRun": outcome.dry_run,
@@ -231,13 +240,11 @@ def _describe_outcome(outcome: "FeedOutcome", lines: "Sequence[MessageLine]") ->
         "message": outcome.message,
         "counts": {name: getattr(outcome.counts, name) for name in outcome.counts.__struct_fields__},
         "rejected": outcome.rejected,
-        "lookBack": describe_look_back(outcome.look_back, lines) if outcome.look_back else None,
+        "lookBack": _describe_look_back(outcome.look_back, lines) if outcome.look_back else None,
     }
 
 
 def _print_outcome(feed: "FeedSettings", outcome: "FeedOutcome", lines: "Sequence[MessageLine]") -> None:
-    from gatepost.cli.look_back import print_look_back
-
     if outcome.result in ("refused", "failed"):
         word = "was refused" if outcome.result == "refused" else "could not be read"
         print_text(f"The feed {feed.name} {word}: {outcome.message}. Nothing was removed.")
@@ -252,4 +259,34 @@ def _print_outcome(feed: "FeedSettings", outcome: "FeedOutcome", lines: "Sequenc
     for each in outcome.rejected:
         console().print(safe(f"Skipped {each.value[:100]!r}: it {each.reason}.", "dim"))
     if outcome.look_back:
-        print_look_back(outcome.look_back, lines)
+        _print_look_back(outcome.look_back, lines)
+
+
+def _describe_look_back(found: "LookBack", lines: "Sequence[MessageLine]") -> dict[str, Any]:
+    entries = dict(found.hits)
+    messages = [
+        {"ggrid": line.ggrid, "completed": render_time(line.completed), "tenantUid": line.tenant, "from": line.sender,
+         "recipients": line.recipients, "subject": line.subject, "entry": entries.get(line.ggrid, "")}
+        for line in lines
+    ]  # fmt: skip
+    numbers = {"days": found.days, "entries": found.entries, "considered": found.considered, "found": found.found}
+    return {**numbers, "reached": render_time(found.reached) or None, "messages": messages}
+
+
+def _print_look_back(found: "LookBack", lines: "Sequence[MessageLine]") -> None:
+    """Print which delivered messages new entries would have held."""
+    looked = f"of the {found.considered:,} messages delivered in the last {found.days} days"
+    if found.reached is not None:
+        since = render_time(found.reached)[:19]
+        looked = f"of the {found.considered:,} messages delivered since {since}, where looking back ended"
+    print_text(f"Delivered before it was known: the new entries would have held {found.found:,} {looked}.")
+    described = _describe_look_back(found, lines[:MAX_SHOWN])["messages"]
+    shown = [
+        (each["completed"][:19], each["from"], render_people(each["recipients"]), each["subject"][:80], each["entry"],
+         each["ggrid"])
+        for each in described
+    ]  # fmt: skip
+    if shown:
+        print_table(("delivered", "from", "recipients", "subject", "entry", "ggrid"), shown)
+    if found.found > len(shown):
+        print(f"And {found.found - len(shown):,} more.")

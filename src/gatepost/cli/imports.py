@@ -103,7 +103,7 @@ def _list_next_steps(plan: "ImportPlan", out: Path) -> list[str]:
         file = out / f"{name}.csv"
         steps += [f"gatepost lists import {name} {file} --dry-run", f"gatepost lists import {name} {file}"]
     if plan.rules:
-        steps += [f"gatepost policy check {out / 'policy.toml'}", f"gatepost policy try {out / 'policy.toml'}"]
+        steps += [f"gatepost policy check {out / 'policy.toml'}", f"gatepost try --policy {out / 'policy.toml'}"]
     if plan.settings:
         steps.append(f"look at {out / 'guard.yml'}, and add its lines to yours")
     if not plan.notes:

@@ -30,21 +30,16 @@ from gatepost.api.lists import (
     encode_lists,
 )
 from gatepost.cli.api_client import ListService
-from gatepost.cli.look_back import describe_look_back, print_look_back
 from gatepost.cli.printing import Output, console, print_json, print_table, print_text, progress_bar
 from gatepost.client import Client
 from gatepost.client.calls import ApiError
 from gatepost.lists import catalogue
 from gatepost.service.data_folder import StartError
-from gatepost.store.look_backs import LookBack
-from gatepost.store.message_records import MessageLine
 
 STANDARD_INPUT = Path("-")
 _REFUSED = re.compile(r"entries\[(\d+)\]\.(?:entry|expires: the entry) ([^;]*)")
 
 Send = Callable[[list[FileRecord]], ListChange]
-Found = tuple[LookBack, Sequence[MessageLine]]
-FindDelivered = Callable[[Sequence[str]], Found | None]
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -192,16 +187,13 @@ class ChangePlan(msgspec.Struct, frozen=True):
     source: Source
 
 
-def change_entries(
-    service: ListService, target: Target, entries: Sequence[NewListEntry], look_back: FindDelivered | None = None
-) -> None:
-    """Change entries of the command line; `look_back` finds the delivered mail that they would have held."""
+def change_entries(service: ListService, target: Target, entries: Sequence[NewListEntry]) -> None:
+    """Change entries of the command line."""
     source = Source(target.name, target.tenant, "the command line")
     records = [FileRecord(number, number, entry) for number, entry in enumerate(entries, 1)]
     with service.connect() as client:
         total = send_all(records, _make_sender(client, target), source, False, lambda _line: None)
-    found = look_back([entry.entry for entry in entries]) if look_back else None
-    _print_total(target, total, found)
+    _print_total(target, total)
 
 
 def import_file(service: ListService, target: Target, plan: ChangePlan) -> None:
@@ -254,10 +246,9 @@ def _show_progress(file: Path) -> Iterator[tuple[Callable[[int], None], Callable
         )
 
 
-def _print_total(target: Target, total: Total, found: Found | None = None) -> None:
+def _print_total(target: Target, total: Total) -> None:
     if target.output.json:
-        described = _describe_total(target, total)
-        print_json({**described, "lookBack": describe_look_back(*found)} if found else described)
+        print_json(_describe_total(target, total))
         return
     for each in total.skipped:
         print(f"Skipped: {each}", file=sys.stderr)
@@ -265,8 +256,6 @@ def _print_total(target: Target, total: Total, found: Found | None = None) -> No
         _print_dry_runs(total.dry_runs)
     else:
         print(f"{total.modified:,} of {total.entries:,} entries {'deleted' if target.delete else 'added or updated'}.")
-    if found:
-        print_look_back(*found)
 
 
 def _describe_total(target: Target, total: Total) -> dict[str, object]:

@@ -1,6 +1,5 @@
 """`gatepost lists`: a client of the List API, and the creation of custom lists, which needs access to storage."""
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +14,7 @@ from gatepost.cli.deployment import (
     render_time,
     require_found,
 )
-from gatepost.cli.printing import Output, print_json, print_text, render_count
+from gatepost.cli.printing import Output, render_count
 from gatepost.service.data_folder import StartError
 from gatepost.store.errors import NameTaken, TooManyLists
 
@@ -59,16 +58,6 @@ def add(
         str | None, Option(metavar="DATE", help="The last day on which the entry counts (UTC), or a date-time.")
     ] = None,
     dry_run: DryRunOption = False,
-    look_back: Annotated[
-        int | None,
-        Option(
-            "--look-back",
-            metavar="DAYS",
-            least=1,
-            most=365,
-            help="List the mail delivered in these days that the entries would have held; needs access to storage.",
-        ),
-    ] = None,
     tenant: TenantOption = None,
     service: ListService,
     output: Output,
@@ -76,34 +65,11 @@ def add(
     """Add entries, or update existing ones."""
     from gatepost.api.lists import NewListEntry
     from gatepost.cli.list_changes import Target, change_entries
-    from gatepost.cli.look_back import find_delivered, require_look_back
 
     until = render_time(parse_moment(expires, "--expires", end=True)) or None
     stated = [NewListEntry(entry, comment or None, until) for entry in _read_entries(entries, name)]
-    uid, find = parse_tenant_uid(tenant), None
-    if look_back:
-        require_look_back(name, uid, service.place)
-        find = partial(find_delivered, name, uid, days=look_back, place=service.place, keep=not dry_run)
-    change_entries(service, Target(name, uid, delete=False, dry_run=dry_run, output=output), stated, find)
-
-
-@group.command("look-back")
-def look_back_now(*, place: Deployment, output: Output) -> None:
-    """Look back at once for entries that came through the List API and wait; the service does so by itself.
-
-    `lists.lookBack` in abby.yml says how many days are looked at. The page of the list shows what was found.
-    """
-    from gatepost.cli.look_back import run_waiting_look_backs
-
-    found = run_waiting_look_backs(place)
-    if output.json:
-        print_json(found)
-        return
-    if not found:
-        print("Nothing waits for a look back.")
-    for each in found:
-        looked = f"{each['found']:,} of {each['considered']:,} delivered messages"
-        print_text(f"{each['list']}: {each['entries']:,} new entries would have held {looked}.")
+    target = Target(name, parse_tenant_uid(tenant), delete=False, dry_run=dry_run, output=output)
+    change_entries(service, target, stated)
 
 
 @group.command("delete")

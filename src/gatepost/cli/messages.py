@@ -22,7 +22,16 @@ from gatepost.cli.deployment import (
     parse_tenant_uid,
     render_time,
 )
-from gatepost.cli.printing import Output, console, escape, print_json, print_table, progress_bar, render_count
+from gatepost.cli.printing import (
+    Output,
+    console,
+    escape,
+    print_json,
+    print_table,
+    progress_bar,
+    render_count,
+    render_people,
+)
 from gatepost.ids import canonical
 
 if TYPE_CHECKING:
@@ -111,12 +120,8 @@ def _render_found(each: "FoundMessage | FoundHeldMessage") -> tuple[str, ...]:
     from gatepost.api.messages import FoundMessage
 
     time, state = (each.completed, each.decision) if isinstance(each, FoundMessage) else (each.held_since, each.state)
-    people = _render_people(each.envelope_recipients)
+    people = render_people(each.envelope_recipients)
     return each.ggrid, time, each.verdict, state, each.envelope_from, people, each.subject
-
-
-def _render_people(recipients: Sequence[str]) -> str:
-    return ", ".join(recipients[:3]) + (", …" if len(recipients) > 3 else "")
 
 
 @group.command("show")
@@ -182,7 +187,7 @@ def track(
 
 def _print_timelines(found: "Sequence[Timeline]") -> None:
     for each in found:
-        people = _render_people(each.envelope_recipients)
+        people = render_people(each.envelope_recipients)
         print(f"{each.ggrid}  {escape(each.subject) or '(no subject)'}")
         print(f"  from {escape(each.envelope_from) or '(empty: a bounce)'} to {escape(people)}")
         for step in each.steps:

@@ -98,6 +98,11 @@ def render_count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
+def render_people(recipients: Sequence[str]) -> str:
+    """Return the first recipients of a message."""
+    return ", ".join(recipients[:3]) + (", …" if len(recipients) > 3 else "")
+
+
 def console() -> "Console":
     """Return standard output; it is wide if it is no terminal, so that no line of a pipe is wrapped."""
     from rich.console import Console

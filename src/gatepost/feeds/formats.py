@@ -40,7 +40,7 @@ from gatepost.api.lists import MAX_COMMENT, NewListEntry
 from gatepost.ids import canonical
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.lists.entries import ListRefusal
-from gatepost.rejudge.dry_run import new_entry
+from gatepost.rejudge.try_change import new_entry
 from gatepost.store.lists import NewEntry
 from gatepost.times import date_time, milliseconds, now
 

@@ -50,7 +50,7 @@ from gatepost.ids import new_id
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.names import is_public_address
 from gatepost.policy.layers import Policies
-from gatepost.rejudge.dry_run import can_look_back, look_back
+from gatepost.rejudge.try_change import can_look_back, look_back
 from gatepost.settings.feeds import PARTWISE, FeedSettings, is_private_host
 from gatepost.store.audit import Actor
 from gatepost.store.errors import ListFull, NotFound, StorageError

@@ -33,7 +33,7 @@ from gatepost.feeds.formats import (
 from gatepost.lists.catalogue import KINDS, LISTS, ListDefinition
 from gatepost.lists.entries import MAX_ENTRY, ListRefusal
 from gatepost.process.sandbox import SealedProcess, SealedProcessEnded, serve_sealed
-from gatepost.rejudge.dry_run import new_entry
+from gatepost.rejudge.try_change import new_entry
 from gatepost.store.lists import NewEntry
 
 PROCESS = "gatepost.feeds.sealed_reading"

@@ -11,24 +11,30 @@ is put in. The work is bounded in days and messages.
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
 from gatepost.analysis.report import Report
-from gatepost.analysis.verdict import judge
 from gatepost.findings.values import Finding
 from gatepost.ids import new_id
 from gatepost.learning.proof import UNWANTED, Proof, points_of
 from gatepost.learning.sealed_training import WALL_SECONDS, Trained, TrainingFailed, TrainingOrder, train_sealed
 from gatepost.policy.layers import Policies
-from gatepost.policy.rules import Policy, shipped_policy
+from gatepost.policy.rules import shipped_policy
+from gatepost.rejudge.try_change import (
+    LOOK_BACK_EFFORT,
+    LOOK_BACK_SECONDS,
+    Change,
+    Messages,
+    Trial,
+    try_change,
+)
 from gatepost.settings.keys import LearningSettings
 from gatepost.store.audit import Actor
 from gatepost.store.learning import ModelLookBack, PoolReport
 from gatepost.store.look_backs import MAX_HITS
-from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.textmodel.learnt import LearntModel, PoolRow, parse_learnt, read_row
 from gatepost.times import now
@@ -116,49 +122,18 @@ async def look_back(
     store: Store, policies: Policies, tenant: str | None, model: LearntModel, days: int, messages: int = MESSAGES
 ) -> ModelLookBack:
     """Look for delivered messages that a model would have held."""
-    search = _Search(model, policies, now() - days * DAY)
+    trial = Trial()
     if days:
-        async with aclosing(store.messages.recent(tenant, messages)) as batches:
-            async for batch in batches:
-                if not await asyncio.to_thread(search.take, batch):
-                    break
-    return ModelLookBack(days, search.considered, search.found, tuple(search.hits))
+        change = Change(finds=partial(find_unwanted, model=model))
+        delivered = Messages(tenant, messages, now() - days * DAY, "delivered")
+        limits = {"effort": LOOK_BACK_EFFORT, "shown": MAX_HITS}
+        trial = await try_change(store, policies, change, delivered, seconds=LOOK_BACK_SECONDS, **limits)
+    return ModelLookBack(days, trial.considered, trial.flipped, tuple(each.ggrid for each in trial.flips))
 
 
-class _Search:
-    """One look back, from the newest message on."""
-
-    def __init__(self, model: LearntModel, policies: Policies, since: int) -> None:
-        self._model, self._policies, self._since = model, policies, since
-        self.considered = self.found = 0
-        self.hits: list[str] = []
-
-    def take(self, batch: Sequence[MessageRecord]) -> bool:
-        """Look at more messages; False when no more are wanted."""
-        for record in batch:
-            if record.completed < self._since:
-                return False
-            report = record.report
-            if report.decision != "deliver" or not report.features:
-                continue
-            self.considered += 1
-            policy = self._policies.of(record.envelope.tenant).policy
-            if would_hold(report, self._model, policy):
-                self.found += 1
-                if len(self.hits) < MAX_HITS:
-                    self.hits.append(record.ggrid)
-        return True
-
-
-def would_hold(report: Report, model: LearntModel, policy: Policy) -> bool:
-    """Whether a delivered message would have been held with what this model finds in it."""
+def find_unwanted(report: Report, model: LearntModel) -> Finding | None:
+    """Return what a model finds in the text of a message, by its feature row."""
+    if not report.features:
+        return None
     strength = points_of(model.score(read_row(report.features))) / shipped_policy().kinds[UNWANTED].weight
-    if not strength or any(note.effect == "allowed" for note in report.lists):
-        return False
-    findings = [
-        Finding(line.kind, line.where, line.facts, line.strength, line.about)
-        for line in report.lines
-        if line.kind != UNWANTED and not line.kind.startswith("list:")
-    ]
-    findings.append(Finding(UNWANTED, "text", {}, strength))
-    return judge(findings, report.outcomes, policy).decision != "deliver"
+    return Finding(UNWANTED, "text", {}, strength) if strength else None

@@ -1,1 +1,1 @@
-"""Judging stored messages again: replay with the policy and lists of today, comparison, and dry runs of changes."""
+"""The policies in force, and what would change if lists or policies were others."""

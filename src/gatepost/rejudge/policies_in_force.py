@@ -7,11 +7,11 @@ Files are read when a service starts or reloads. Rules of the web interface are 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from gatepost.policy.layers import Effective, Policies, add_rules
+from gatepost.policy.layers import OUTBOUND, Effective, Layer, Policies, add_rules, lay_over
 from gatepost.policy.rules import OwnRule, Policy
 from gatepost.process.logs import Logger
 from gatepost.process.periodic import PeriodicWork
@@ -128,6 +128,16 @@ async def with_stored_rules(files: Policies, store: OwnRules) -> Policies:
     in_force = PoliciesInForce(files, store)
     await in_force.refresh()
     return in_force.now
+
+
+def with_layer(files: Policies, scope: str | None, file: str, text: str) -> Policies:
+    """Return the policies with one more layer on top, for a tenant, for outbound mail or for the deployment. Raises
+    `PolicyError`."""
+    level: Literal["deployment", "tenant"] = "deployment" if scope in (None, OUTBOUND) else "tenant"
+    changed = lay_over(files.of(scope), Layer(level, file, text))
+    if scope is None:
+        return Policies(changed, files.tenants)
+    return Policies(files.deployment, {**files.tenants, scope: changed})
 
 
 def with_rule(policies: Policies, scope: str | None, name: str, rule: OwnRule) -> Policies:

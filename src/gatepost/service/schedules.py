@@ -240,7 +240,7 @@ class LookBackSchedule(Schedule):
         self._waiting = await self._store.look_backs.waiting()
         if not self._waiting:
             return
-        command = ("lists", "look-back")
+        command = ("try", "--waiting")
         ended = await run_command(*command, config=self._config, data=self._data, seconds=LOOK_BACK_SECONDS)
         if ended.code is None:
             self._log.warning("look back took too long")

@@ -82,8 +82,6 @@ _FIRST = """SELECT q.list_id, lists.scope, lists.name FROM look_back_queue q JOI
 WHERE q.taken_until <= $1 AND lists.scope <> '-' ORDER BY q.id LIMIT 1"""
 _TAKE = """UPDATE look_back_queue SET taken_until = $3 WHERE list_id = $1 AND taken_until <= $2
 RETURNING id, actor, keys"""
-_WAITING_OF_LIST = "SELECT id, actor, keys FROM look_back_queue WHERE list_id = $1 AND taken_until <= $2 FOR UPDATE"
-_TAKE_ROWS = "UPDATE look_back_queue SET taken_until = $2 WHERE id = ANY($1)"
 _DELETE = "DELETE FROM look_back_queue WHERE id = ANY($1)"
 _WAITING = "SELECT count(*) FROM look_back_queue WHERE taken_until <= $1"
 
@@ -158,21 +156,6 @@ class LookBacks(Operations):
         keys = tuple(dict.fromkeys(key for _, _, stored in rows for key in _keys.decode(stored)))
         actor = rows[-1][1] if rows else ""
         return WaitingLookBack(scope or None, name, keys, actor, tuple(int(row[0]) for row in rows))
-
-    @change
-    def take_for(self, scope: str | None, list_name: str, keys: Sequence[str]) -> Work[WaitingLookBack | None]:
-        """Take what waits for these entries alone: whoever added them looks back right away. None where nothing
-        does, or where somebody has begun with it."""
-        row = yield from find_list(normalize_scope(scope) or "", storable(list_name))
-        if row is None:
-            return None
-        moment, mine = now(), frozenset(keys)
-        waiting = yield Read(_WAITING_OF_LIST, (row.id, moment))
-        taken = tuple(int(each[0]) for each in waiting if mine.issuperset(_keys.decode(each[2])))
-        if not taken:
-            return None
-        yield Write(_TAKE_ROWS, (Many(taken), moment + LEASE))
-        return WaitingLookBack(scope, list_name, tuple(keys), "", taken)
 
     @change
     def finish(self, waiting: WaitingLookBack) -> Work[None]:

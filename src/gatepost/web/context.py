@@ -21,12 +21,14 @@ from gatepost.abby.held_mail import HeldMailOnCores
 from gatepost.abby.lists import Exports
 from gatepost.api.call_limits import CallLimits
 from gatepost.api.errors import Failure
+from gatepost.api.http import end_with_client
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.mailboxes.removal import MailRemover
 from gatepost.policy.condition_process import condition_work
 from gatepost.policy.layers import Policies
-from gatepost.rejudge.dry_run import ListDryRuns
+from gatepost.policy.rules import PolicyError
 from gatepost.rejudge.policies_in_force import PoliciesInForce
+from gatepost.rejudge.try_change import Change, ListDryRuns, Messages, Trial, try_change
 from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
 from gatepost.settings.events import WebAlert
@@ -210,6 +212,21 @@ class WebContext(msgspec.Struct, frozen=True):
                 except asyncio.CancelledError:
                     work.end()
                     raise
+
+    async def try_policies(
+        self, request: SignedInRequest, find: Callable[[], Awaitable[Policies]], messages: Messages
+    ) -> Trial:
+        """Return what other policies would do to messages, or the mistakes of the policies. It ends with its client."""
+
+        async def work() -> Trial:
+            with condition_work():
+                try:
+                    change = Change(policies=await find())
+                except PolicyError as fault:
+                    return Trial(mistakes=tuple(str(fault).splitlines()[:50]))
+                return await try_change(self.store, self.policies, change, messages)
+
+        return await end_with_client(request.http.receive, work())
 
     def now(self) -> int:
         """Unix milliseconds."""

@@ -14,12 +14,9 @@ import msgspec
 from starlette.responses import Response
 
 from gatepost.api.errors import NOT_FOUND, Failure
-from gatepost.api.http import end_with_client
-from gatepost.policy.condition_process import condition_work
-from gatepost.policy.layers import OUTBOUND
-from gatepost.policy.rules import PolicyError
-from gatepost.rejudge.dry_run import PolicyTrial, try_policy
+from gatepost.policy.layers import OUTBOUND, Policies
 from gatepost.rejudge.policies_in_force import with_stored_rules
+from gatepost.rejudge.try_change import Messages, Trial
 from gatepost.settings.faults import ConfigError, Fault
 from gatepost.store.publishing import ConfigDraft, DraftContent, Version, VersionContent
 from gatepost.web.configuration import (
@@ -45,7 +42,6 @@ from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 from gatepost.web.setting_controls import Describing, default_of, find_shape, is_about, is_locked, is_same, read_value
 
 MAX_MESSAGES = 1_000
-MAX_FLIPS_SHOWN = 200
 MAX_DIFFERENCES = 500
 VERSIONS = 50
 MAX_REASON = 200
@@ -207,18 +203,12 @@ async def try_draft(context: WebContext, request: SignedInRequest, publisher: Pu
     await context.store.audit.note("policy.trial", request.actor, None, sample=[f"draft, revision {draft.revision}"])
     running = await find_running(context, publisher)
     content, _ = apply_draft(running.content, draft.content)
-    trial = await end_with_client(request.http.receive, _try(context, content))
+
+    async def read() -> Policies:
+        return await with_stored_rules(await context.read_policy(build_policies, content), context.store.own_rules)
+
+    trial = await context.try_policies(request, read, Messages(last=MAX_MESSAGES))
     return await show_draft(context, request, publisher, trial=trial)
-
-
-async def _try(context: WebContext, content: VersionContent) -> PolicyTrial:
-    with condition_work():
-        try:
-            files = await context.read_policy(build_policies, content)
-        except PolicyError as fault:
-            return PolicyTrial(mistakes=tuple(str(fault).splitlines()[:50]))
-        other = await with_stored_rules(files, context.store.own_rules)
-        return await try_policy(context.store, context.policies, other, None, MAX_MESSAGES)
 
 
 async def discard_draft(context: WebContext, request: SignedInRequest) -> PageResult:
@@ -355,7 +345,7 @@ async def show_draft(
     publisher: Publisher,
     *,
     fault: str = "",
-    trial: PolicyTrial | None = None,
+    trial: Trial | None = None,
 ) -> Response:
     """Show what the draft changes, what a trial of it found, and the form to publish it."""
     state = await find_draft(context, publisher)
@@ -372,7 +362,6 @@ async def show_draft(
         differences=differences[:MAX_DIFFERENCES],
         fault=fault,
         trial=trial,
-        shown_flips=MAX_FLIPS_SHOWN,
     )
     return with_status(page, 400 if fault or (trial and trial.mistakes) else 200)
 

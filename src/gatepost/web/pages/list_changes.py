@@ -41,7 +41,7 @@ from gatepost.feeds.sealed_reading import (
 from gatepost.lists.catalogue import KINDS, ListDefinition
 from gatepost.lists.entries import ListRefusal
 from gatepost.process.background_work import background
-from gatepost.rejudge.dry_run import PAGE_EFFORT, PAGE_MESSAGES, can_look_back, look_back, new_entry, try_adding
+from gatepost.rejudge.try_change import can_look_back, new_entry
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.errors import ListFull
 from gatepost.store.lists import NewEntry
@@ -274,18 +274,7 @@ async def _look_back(
         return None
     keys = tuple(entry.key for entry in found.entries)
     with call:
-        async with context.dry_runs.turn:
-            delivered = await look_back(
-                context.store,
-                context.policies,
-                scope,
-                definition,
-                keys,
-                LOOK_BACK_DAYS,
-                request.actor,
-                messages=PAGE_MESSAGES,
-                effort=PAGE_EFFORT,
-            )
+        delivered = await context.dry_runs.look_back(scope, definition, keys, LOOK_BACK_DAYS, request.actor)
     return await context.store.look_backs.record(scope, definition.name, delivered) if delivered.found else None
 
 
@@ -302,7 +291,7 @@ async def _preview_effect(context: WebContext, scoped_list: ListInScope, found: 
     entries = found.entries
     if not entries:
         return Preview()
-    dry_run = await try_adding(context.store, context.dry_runs, scoped_list.scope, scoped_list.definition, entries)
+    dry_run = await context.dry_runs.try_adding(scoped_list.scope, scoped_list.definition, entries)
     if isinstance(dry_run, ListFull):
         return Preview(fault=explain_refusal(dry_run))
     keys = tuple(entry.key for entry in entries)
@@ -445,9 +434,7 @@ async def check_file(reader: SealedReader) -> CheckedFile:
 
 
 async def _dry_run_file(context: WebContext, scoped_list: ListInScope, checked: CheckedFile) -> ImportOutcome:
-    dry_run = await try_adding(
-        context.store, context.dry_runs, scoped_list.scope, scoped_list.definition, checked.first
-    )
+    dry_run = await context.dry_runs.try_adding(scoped_list.scope, scoped_list.definition, checked.first)
     if isinstance(dry_run, ListFull):
         return ImportOutcome(checked, fault=explain_refusal(dry_run))
     return ImportOutcome(checked, dry_run=dry_run)

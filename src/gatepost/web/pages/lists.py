@@ -28,8 +28,6 @@ from gatepost.lists.catalogue import (
     define_custom_list,
 )
 from gatepost.lists.entries import ListRefusal, NormalForm
-from gatepost.rejudge.dry_run import try_deleting
-from gatepost.rejudge.replay import Change
 from gatepost.store.errors import NameTaken, NotFound, TooManyLists
 from gatepost.store.lists import EntryRow, ListEntry, NewEntry
 from gatepost.store.look_backs import LookBack
@@ -193,7 +191,7 @@ async def delete_entries(context: WebContext, request: SignedInRequest, scoped_l
         changed = ChangeSet(context, scoped_list, request.user, request.actor)
         done = await changed.remove(keys)
         return redirect(scoped_list.path, done, *undo_of(await changed.keep()), notice="deleted")
-    dry_run = await try_deleting(context.store, context.dry_runs, scoped_list.scope, scoped_list.definition, keys)
+    dry_run = await context.dry_runs.try_deleting(scoped_list.scope, scoped_list.definition, keys)
     chosen = tuple(zip(keys, dry_run.entries, strict=True))
     return await context.page(request, "lists-delete.html", scoped_list=scoped_list, dry_run=dry_run, chosen=chosen)
 
@@ -215,7 +213,7 @@ async def show_entry(
         "lists-entry.html",
         scoped_list=scoped_list,
         entry=entry,
-        can_hit=request.may("messages.read") and Change(scoped_list.definition, "global", (), adding=True).countable,
+        can_hit=request.may("messages.read") and scoped_list.definition.is_countable,
         until=format_minute(entry.expires),
         fault=fault,
         longest=MAX_COMMENT,

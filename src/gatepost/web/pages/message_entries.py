@@ -19,8 +19,18 @@ from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.api.lists import MAX_COMMENT, NewListEntry
 from gatepost.lists.catalogue import BY_NAME, ListDefinition
 from gatepost.lists.entries import ListRefusal
-from gatepost.rejudge.dry_run import MAX_SHOWN_HITS, EntryEffect, FoundHits, measure_entries, new_entry
-from gatepost.rejudge.replay import Change
+from gatepost.rejudge.try_change import (
+    MAX_SHOWN,
+    Change,
+    ListEdit,
+    Messages,
+    Trial,
+    TriedMessage,
+    edit_list,
+    new_entry,
+    try_change,
+    try_on,
+)
 from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
 from gatepost.web.context import Scopes, WebContext, find_scopes
@@ -35,6 +45,8 @@ from gatepost.web.routing import PageResult, PageRoute, WebRoute
 
 LISTS = tuple(f"{verb}-{kind}" for verb in ("blocked", "allowed") for kind in ("senders", "ips", "urls", "files"))
 SHOWN = 20
+# Entries that are offered: each is a judgement of the message.
+MAX_OFFERS = 40
 UNKNOWN_LIST = Failure(INVALID_REQUEST, "list: choose a list of blocked or allowed senders, hosts, links or files")
 
 
@@ -68,8 +80,7 @@ class EntryForm(msgspec.Struct, frozen=True):
     @property
     def change(self) -> Change:
         """The change, for a dry run."""
-        keys = (self.entry.key,) if self.entry else ()
-        return Change(self.definition, "tenant" if self.scope else "global", keys, adding=True)
+        return edit_list(self.scope, self.definition, [self.entry.key] if self.entry else [])
 
 
 @for_message
@@ -132,15 +143,17 @@ def _normalise(context: WebContext, form: EntryForm) -> EntryForm:
 
 
 async def _find_warning(context: WebContext, form: EntryForm, scopes: Scopes) -> str:
-    keys = form.change.keys
-    return (await find_warnings(context, scopes, form.scope, form.definition, keys)).get(keys[0], "") if keys else ""
+    if form.entry is None:
+        return ""
+    key = form.entry.key
+    return (await find_warnings(context, scopes, form.scope, form.definition, (key,))).get(key, "")
 
 
 async def _render(
     context: WebContext, request: SignedInRequest, found: MessageOnRecord, form: EntryForm, *, is_asked: bool = False
 ) -> Response:
     scopes = await find_scopes(context, request)
-    hits = await context.dry_runs.find_hits(form.scope, form.change) if form.entry else FoundHits(0, 0, 0)
+    hits = await context.dry_runs.run(form.scope, form.change, shown=SHOWN) if form.entry else Trial()
     effect = await _measure(context, found, form) if form.entry else None
     is_idle = effect is not None and effect.kind in ("idle", "unproven")
     return await context.page(
@@ -152,9 +165,9 @@ async def _render(
         form=form,
         hits=hits,
         effect=effect,
-        offers=await find_offers(context, found.record, form.change, tail_of(request)) if is_idle else (),
+        offers=await find_offers(context, found.record, form, tail_of(request)) if is_idle else (),
         deciding=strongest_lines(found.record.report) if is_idle else (),
-        is_counted=form.change.countable,
+        is_counted=form.definition.is_countable,
         warning=await _find_warning(context, form, scopes),
         is_asked=is_asked,
         scopes=scopes,
@@ -162,21 +175,16 @@ async def _render(
     )
 
 
-def explain_effect(effect: EntryEffect, change: Change, report: Report) -> Explained:
-    """Return the effect of an entry on a message in sentences."""
-    done = DONE.get(effect.now.decision, "held")
-    kind, text = _choose_words(effect, change, report, done)
-    return Explained(kind, text, done)
-
-
-def _choose_words(effect: EntryEffect, change: Change, report: Report, done: str) -> tuple[EffectKind, str]:
-    is_block = change.definition.category == "block"
-    if effect.changes:
+def _choose_words(
+    effect: TriedMessage, definition: ListDefinition, report: Report, done: str
+) -> tuple[EffectKind, str]:
+    is_block = definition.category == "block"
+    if effect.flips:
         before = DONE.get(effect.before.decision, "held")
         return "changes", f"With this entry, this message would have been {done} instead of {before}."
-    if not effect.is_matched:
-        return "idle", f"It would not have changed this message: {_explain_mismatch(change, report)}."
-    if effect.refusal and change.definition.needs_proof and not report.authentication.aligned:
+    if not effect.entries:
+        return "idle", f"It would not have changed this message: {_explain_mismatch(definition, report)}."
+    if effect.refusal and definition.needs_proof and not report.authentication.aligned:
         why = "an allowed sender counts only if it is proven to be the sender, and this one is not"
         return "unproven", (
             f"It would not have changed this message: {why} ({_describe_proof(report)}). "
@@ -191,8 +199,8 @@ def _choose_words(effect: EntryEffect, change: Change, report: Report, done: str
     return "idle", f"{still}: {effect.now.reason.rstrip('.')}.{milder}"
 
 
-def _explain_mismatch(change: Change, report: Report) -> str:
-    if change.definition.name == "allowed-senders" and report.senders:
+def _explain_mismatch(definition: ListDefinition, report: Report) -> str:
+    if definition.name == "allowed-senders" and report.senders:
         return f"allowed senders are compared with the sender that readers see, {report.senders[0]}"
     return "nothing in it matches the entry"
 
@@ -214,20 +222,22 @@ class Offer(msgspec.Struct, frozen=True):
     path: str
 
 
-async def find_offers(context: WebContext, record: MessageRecord, tried: Change, place: str) -> tuple[Offer, ...]:
+async def find_offers(context: WebContext, record: MessageRecord, form: EntryForm, place: str) -> tuple[Offer, ...]:
     """Return the entries that can be made from a message, of the same sort as one that was tried, and that would change
-    the decision on it."""
-    is_block = tried.definition.category == "block"
-    offers, changes = list[Offer](), list[Change]()
+    the decision on it by themselves."""
+    offers, edits = list[Offer](), list[ListEdit]()
+    tried = form.definition.name, form.entry.key if form.entry else ""
     for what, entry, lists in dict.fromkeys(entry_candidates(record.report)):
-        definition = BY_NAME[lists[0] if is_block else lists[1]]
+        definition = BY_NAME[lists[0] if form.is_block else lists[1]]
         made = new_entry(NewListEntry(entry), definition)
-        if isinstance(made, ListRefusal) or (definition.name == tried.definition.name and made.key in tried.keys):
+        if isinstance(made, ListRefusal) or (definition.name, made.key) == tried:
             continue
         offers.append(Offer(what, entry, entry_form_path(record.ggrid, definition.name, entry, place)))
-        changes.append(Change(definition, tried.scope, (made.key,), adding=True))
-    effects = await measure_entries(context.store, context.policies, record, changes)
-    return tuple(offer for offer, effect in zip(offers, effects, strict=False) if effect.changes)
+        edits += edit_list(form.scope, definition, [made.key]).lists
+    change, named = Change(tuple(edits[:MAX_OFFERS])), Messages(records=(record,))
+    flips = (await try_change(context.store, context.policies, change, named)).entry_flips
+    places = ((edit.definition.name, edit.scope, edit.keys[0]) for edit in change.lists)
+    return tuple(offer for offer, place in zip(offers, places, strict=False) if flips.get(place))
 
 
 async def _measure(context: WebContext, found: MessageOnRecord, form: EntryForm) -> Explained:
@@ -235,8 +245,10 @@ async def _measure(context: WebContext, found: MessageOnRecord, form: EntryForm)
     if form.scope and form.scope != found.record.envelope.tenant:
         done = DONE.get(found.record.report.decision, "held")
         return Explained("idle", "It would not have changed this message, which is not of that tenant.", done)
-    (effect,) = await measure_entries(context.store, context.policies, found.record, [form.change])
-    return explain_effect(effect, form.change, found.record.report)
+    effect = await try_on(context.store, context.policies, form.change, found.record)
+    done = DONE.get(effect.now.decision, "held")
+    kind, text = _choose_words(effect, form.definition, found.record.report, done)
+    return Explained(kind, text, done)
 
 
 @for_list
@@ -245,14 +257,13 @@ async def show_hits(context: WebContext, request: SignedInRequest, scoped_list: 
     made = new_entry(NewListEntry(request.query.text("entry", 1_000)), scoped_list.definition)
     if isinstance(made, ListRefusal):
         return Failure(INVALID_REQUEST, f"the entry {made.reason}")
-    change = Change(scoped_list.definition, "tenant" if scoped_list.scope else "global", (made.key,), adding=True)
+    change = edit_list(scoped_list.scope, scoped_list.definition, [made.key])
     return await context.page(
         request,
         "lists-hits.html",
         scoped_list=scoped_list,
         entry=made,
-        hits=await context.dry_runs.find_hits(scoped_list.scope, change),
-        most=MAX_SHOWN_HITS,
+        hits=await context.dry_runs.run(scoped_list.scope, change, shown=MAX_SHOWN),
     )
 
 

@@ -40,7 +40,7 @@ from gatepost.api.errors import CORE_UNAVAILABLE, INVALID_REQUEST, NOT_FOUND, Fa
 from gatepost.ids import canonical, id_prefix
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.policy.rules import VERDICTS
-from gatepost.rejudge.dry_run import replay_record
+from gatepost.rejudge.try_change import NOTHING, try_on
 from gatepost.scanning.held_mail import ExportOrder, HtmlOrder, NotHeld, PictureOrder, ViewOrder
 from gatepost.store.feedback import Before, Correction
 from gatepost.store.found_values import FoundValues
@@ -363,10 +363,8 @@ async def show_html(context: WebContext, request: SignedInRequest, found: Messag
 @for_message
 async def show_reevaluation(context: WebContext, request: SignedInRequest, found: MessageOnRecord) -> PageResult:
     """Compare the decision on record with the one that the policy and the lists of today would lead to."""
-    comparison = await replay_record(context.store, found.record, context.policies)
-    return await context.page(
-        request, "replay.html", record=found.record, comparison=comparison, place=tail_of(request)
-    )
+    tried = await try_on(context.store, context.policies, NOTHING, found.record)
+    return await context.page(request, "replay.html", record=found.record, tried=tried, place=tail_of(request))
 
 
 @for_message

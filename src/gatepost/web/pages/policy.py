@@ -2,25 +2,16 @@
 the table, which go into the draft of the configuration."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from functools import partial
+from typing import Any, TypeAlias, get_args
 
 from starlette.responses import Response
 
 from gatepost.api.errors import Failure
-from gatepost.api.http import end_with_client
-from gatepost.policy.condition_process import condition_work
-from gatepost.policy.layers import (
-    MOST_POINTS,
-    OUTBOUND,
-    Effective,
-    Layer,
-    Policies,
-    lay_over,
-    read_policy_file,
-    write_value,
-)
+from gatepost.policy.layers import MOST_POINTS, OUTBOUND, Effective, Policies, read_policy_file, write_value
 from gatepost.policy.rules import RULE, Chosen, PolicyError, collect_titles, describe_rule_action, rule_of, title_of
-from gatepost.rejudge.dry_run import PolicyTrial, try_policy
+from gatepost.rejudge.policies_in_force import with_layer
+from gatepost.rejudge.try_change import Messages, Trial
 from gatepost.store.publishing import DraftContent
 from gatepost.web.configuration import DEPLOYMENT, build_policies, list_policies
 from gatepost.web.context import WebContext, find_scopes
@@ -32,7 +23,6 @@ from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 
 MAX_MESSAGES = 1_000
 MAX_TEXT = 100_000
-MAX_FLIPS_SHOWN = 200
 TYPED_LAYER = "your changes"
 
 
@@ -70,30 +60,12 @@ async def try_policy_change(context: WebContext, request: SignedInRequest, scope
     """Re-evaluate the last messages with the typed layer on top of the policy in force. Nothing is changed."""
     text = request.form.raw_text("text")[:MAX_TEXT]
     await context.store.audit.note("policy.trial", request.actor, None if scope == OUTBOUND else scope, sample=[text])
-    dry_run = await end_with_client(request.http.receive, _dry_run_change(context, request, scope, text))
-    page = await show_policy(context, request, scope, text=text, dry_run=dry_run)
-    return with_status(page, 400 if dry_run.mistakes else 200)
-
-
-async def _dry_run_change(context: WebContext, request: SignedInRequest, scope: str | None, text: str) -> PolicyTrial:
-    owner, only_outbound = None if scope == OUTBOUND else request.user.tenant or scope, scope == OUTBOUND
-    with condition_work():
-        try:
-            other = await context.read_policy(_with_layer, context.policies, scope, text)
-        except PolicyError as fault:
-            return PolicyTrial(mistakes=tuple(str(fault).splitlines()[:50]))
-        return await try_policy(
-            context.store, context.policies, other, owner, MAX_MESSAGES, only_outbound=only_outbound
-        )
-
-
-def _with_layer(policies: Policies, scope: str | None, text: str) -> Policies:
-    """Return the policies with one more layer on top, for a tenant, for outbound mail or for the deployment."""
-    if scope is None:
-        return Policies(lay_over(policies.deployment, Layer("deployment", TYPED_LAYER, text)), policies.tenants)
-    level: Literal["deployment", "tenant"] = "deployment" if scope == OUTBOUND else "tenant"
-    changed = lay_over(policies.of(scope), Layer(level, TYPED_LAYER, text))
-    return Policies(policies.deployment, {**policies.tenants, scope: changed})
+    owner = request.user.tenant or scope
+    last = Messages(owner, MAX_MESSAGES) if scope != OUTBOUND else Messages(last=MAX_MESSAGES, only="outbound")
+    read = partial(context.read_policy, with_layer, context.policies, scope, TYPED_LAYER, text)
+    trial = await context.try_policies(request, read, last)
+    page = await show_policy(context, request, scope, text=text, trial=trial)
+    return with_status(page, 400 if trial.mistakes else 200)
 
 
 async def show_policy(
@@ -102,7 +74,7 @@ async def show_policy(
     scope: str | None,
     *,
     text: str = "",
-    dry_run: PolicyTrial | None = None,
+    trial: Trial | None = None,
     typed: Form | None = None,
     faults: Sequence[str] = (),
 ) -> Response:
@@ -140,10 +112,9 @@ async def show_policy(
         is_outbound=scope == OUTBOUND,
         has_own=scope is None or scope in context.policies.tenants,
         text=text,
-        dry_run=dry_run,
+        trial=trial,
         search=search,
         last=MAX_MESSAGES,
-        shown_flips=MAX_FLIPS_SHOWN,
         state=state,
         may_edit=may_edit,
         is_edited=is_edited,

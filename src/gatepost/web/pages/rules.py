@@ -22,8 +22,8 @@ from gatepost.policy.condition_process import condition_work, find_storable
 from gatepost.policy.conditions import MAX_CONDITION, VARIABLES, find_place
 from gatepost.policy.layers import MAX_TITLE, WEB, Effective, check_rule
 from gatepost.policy.rules import RULE, VERDICTS, OwnRule, Policy
-from gatepost.rejudge.dry_run import PolicyTrial, try_policies_on, try_policy
 from gatepost.rejudge.policies_in_force import with_rule
+from gatepost.rejudge.try_change import Change, Messages, Trial, try_change, try_on
 from gatepost.store.errors import NotFound
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.own_rules import MAX_CHARACTERS, MAX_OF_DEPLOYMENT, MAX_OF_TENANT, RuleSet, StoredRule
@@ -251,7 +251,6 @@ def _show_place(condition: str, sentence: str) -> str:
 TRIED_MESSAGES = 1_000
 HIT_DAYS = 7
 MAX_HITS = 1_000
-SHOWN = 100
 NO_RULE = Failure(NOT_FOUND, "there is no such rule here; rules in policy files are changed in the file")
 REFUSALS = {
     "changed": "The rules were changed meanwhile. Compare your rule with them, and save it again.",
@@ -431,15 +430,17 @@ def _find_mistakes(context: WebContext, scope: str | None, form: RuleForm) -> tu
     return found
 
 
-async def _try(context: WebContext, request: SignedInRequest, scope: str | None, form: RuleForm) -> PolicyTrial | None:
+async def _try(context: WebContext, request: SignedInRequest, scope: str | None, form: RuleForm) -> Trial | None:
     """Try a rule on the last messages; None where it reads what is not stored with them."""
     with condition_work():
         if not all(await context.read_policy(find_storable, [form.when])):
             return None
-        policies = context.policies
-        other = with_rule(policies, scope, form.name, form.rule)
-        owner = request.user.tenant or scope
-        return await try_policy(context.store, policies, other, owner, TRIED_MESSAGES, rule=form.name)
+        last = Messages(request.user.tenant or scope, TRIED_MESSAGES)
+        return await try_change(context.store, context.policies, _change(context, scope, form), last)
+
+
+def _change(context: WebContext, scope: str | None, form: RuleForm) -> Change:
+    return Change(policies=with_rule(context.policies, scope, form.name, form.rule), rule=form.name)
 
 
 async def _find_message(context: WebContext, request: SignedInRequest, ggrid: str) -> MessageRecord | None:
@@ -470,8 +471,7 @@ async def _try_on_message(
         said = "The message that it was made from is not of this tenant, so the rule does not count for it."
         return RuleEffect(said, "rule-saved-idle", done)
     with condition_work():
-        other = with_rule(context.policies, scope, form.name, form.rule)
-        found = await try_policies_on(context.store, record, context.policies, other)
+        found = await try_on(context.store, context.policies, _change(context, scope, form), record)
     before, now = DONE.get(found.before.decision, "held"), DONE.get(found.now.decision, "held")
     if not found.has_now(f"{RULE}{form.name}"):
         said = "The condition does not hold for the message that it was made from, so that message stays as it is."
@@ -492,7 +492,7 @@ async def _render_form(
     version: int,
     *,
     mistakes: tuple[FormMistake, ...] = (),
-    trial: PolicyTrial | None = None,
+    trial: Trial | None = None,
     on_message: str = "",
     fault: str = "",
 ) -> Response:
@@ -513,7 +513,6 @@ async def _render_form(
         trial=trial,
         on_message=on_message,
         tried=TRIED_MESSAGES,
-        shown=SHOWN,
         groups=context.policies.of(scope).policy.groups,
         verdicts=RULE_VERDICTS,
         variables=VARIABLES,

@@ -1,6 +1,7 @@
 """What stored findings lead to with other lists, without the message."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,14 +10,18 @@ from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import FileSeen, Line, ListNote, Report
 from gatepost.analysis.stages import Context
 from gatepost.auth.results import Authentication, Dmarc
-from gatepost.lists.catalogue import BY_NAME, ListDefinition, make_custom_list
+from gatepost.ids import new_id
+from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.lists.entries import UnkeyedEntry
-from gatepost.lists.rulings import Subject
+from gatepost.lists.rulings import Ruling, Subject
 from gatepost.lists.unkeyed import CompiledLists, UnkeyedLists
 from gatepost.mail.message import Envelope
+from gatepost.policy.layers import unchanged_policies
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import DnsAnswer, Hit, Lookup, LookupAnswer
-from gatepost.rejudge.replay import Change, EntryDryRun, rejudge, rulings_of
+from gatepost.rejudge.judging import lists_then, rejudge, rule_by
+from gatepost.rejudge.try_change import EFFORT, Change, ListEdit, Messages, Trying
+from gatepost.store.message_records import MessageRecord
 
 POLICY = shipped_policy()
 MAIL = (
@@ -55,7 +60,8 @@ def analysed(*hits: Hit, unkeyed: UnkeyedLists | None = None) -> Report:
         return report
 
 
-CUSTOM = {"tenant:ioc": make_custom_list("ioc", "url", "block", "", "", 5)}
+IOC = make_custom_list("ioc", "url", "block", "", "", 5)
+CUSTOM = {"tenant:ioc": IOC.counts_as}
 PHRASE = UnkeyedEntry("blocked-phrases", "global", "wire it today", "wire it today")
 
 
@@ -73,7 +79,7 @@ PHRASE = UnkeyedEntry("blocked-phrases", "global", "wire it today", "wire it tod
     ],
 )
 def test_judging_again_gives_the_same(report: Report) -> None:
-    again = rejudge(report, POLICY, rulings_of(report, CUSTOM))
+    again = rejudge(report, POLICY, ruling_then(report))
     assert (again.verdict, again.decision, again.tags, again.score) == (
         report.verdict,
         report.decision,
@@ -85,6 +91,11 @@ def test_judging_again_gives_the_same(report: Report) -> None:
     assert [line.counted for line in again.lines] == [line.counted for line in report.lines]
 
 
+def ruling_then(report: Report) -> Ruling:
+    standing = lists_then(report, CUSTOM)
+    return rule_by(report, standing.matches, standing.custom)
+
+
 def stored(
     verdict: Any = "clean", lines: tuple[Line, ...] = (), notes: tuple[ListNote, ...] = (), **more: Any
 ) -> Report:
@@ -94,15 +105,33 @@ def stored(
     return Report(verdict, decision, (), 0, "", lines, lists=notes, **fields)
 
 
-def tried(change: Change, *reports: Report, known: Mapping[str, ListDefinition] | None = None) -> EntryDryRun:
-    trial = EntryDryRun(change, POLICY)
-    for report in reports:
-        trial.consider(report, known or {})
-    return trial
+class Tried:
+    """What a change of one list did to reports, one after the other; entries by their keys."""
+
+    def __init__(self, edit: ListEdit, *reports: Report, custom: Mapping[str, str] = {}, effort: int = EFFORT) -> None:
+        self.trying = Trying(Change((edit,)), unchanged_policies(), Messages(), effort)
+        self._ask = partial(lists_then, custom=custom)
+        for report in reports:
+            self.consider(report)
+
+    def consider(self, report: Report) -> None:
+        record = MessageRecord(new_id(), 1, 2, Envelope(), 1, "00" * 32, report)
+        self.trying.take([record], [self._ask])
+        trial = self.trying.finish()
+        self.considered, self.hit, self.flipped = trial.considered, trial.hit, trial.flipped
+        self.hits = {key: count for (_, _, key), count in trial.hits.items()}
+        self.flips = {key: count for (_, _, key), count in trial.entry_flips.items()}
+
+    @property
+    def exhausted(self) -> bool:
+        return self.trying.effort <= 0
 
 
-def adding(name: str, *keys: str, scope: Any = "global") -> Change:
-    return Change(BY_NAME[name], scope, keys, adding=True)
+tried = Tried
+
+
+def adding(name: str, *keys: str, scope: Any = "global") -> ListEdit:
+    return ListEdit(BY_NAME[name], scope, keys)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +157,7 @@ def adding(name: str, *keys: str, scope: Any = "global") -> Change:
 )
 def test_what_an_entry_would_have_done(name: str, key: str, hits: int, flips: int) -> None:
     trial = tried(adding(name, key), stored())
-    assert (trial.hits[key], trial.flips[key], trial.hit, trial.flipped) == (hits, flips, hits, flips)
+    assert (trial.hits.get(key, 0), trial.flips.get(key, 0), trial.hit, trial.flipped) == (hits, flips, hits, flips)
     assert trial.considered == 1
 
 
@@ -142,7 +171,7 @@ def test_an_allow_flips_what_it_may_lift() -> None:
 
 def test_entries_count_alone_and_together() -> None:
     both = tried(adding("blocked-urls", "evil.example", "evil.example/a", "absent.example"), stored(), stored())
-    assert (both.hits["evil.example"], both.hits["evil.example/a"], both.hits["absent.example"]) == (2, 2, 0)
+    assert (both.hits["evil.example"], both.hits["evil.example/a"], both.hits.get("absent.example", 0)) == (2, 2, 0)
     assert (both.hit, both.flipped) == (2, 2)
 
 
@@ -159,19 +188,19 @@ def test_what_is_blocked_already_does_not_flip() -> None:
 
 
 def test_a_deletion_flips_what_only_that_entry_held() -> None:
-    change = Change(BY_NAME["blocked-senders"], "global", ("sender.example",), adding=False)
+    change = ListEdit(BY_NAME["blocked-senders"], "global", ("sender.example",), adding=False)
     assert tried(change, stored("policy", notes=(BLOCKED,))).flipped == 1
     assert tried(change, stored()).flipped == 1, "as if it had been there all the time"
     other = ListNote("blocked-ips", "global", "192.0.2.1", "blocked", "sending host")
     phrase = ListNote("blocked-phrases", "global", "wire it", "blocked", "text")
     custom = ListNote("ioc", "tenant", "evil.example", "blocked", "html")
     for note in (other, phrase, custom):
-        trial = tried(change, stored("policy", notes=(BLOCKED, note)), known=CUSTOM)
+        trial = tried(change, stored("policy", notes=(BLOCKED, note)), custom=CUSTOM)
         assert (trial.hit, trial.flipped) == (1, 0), note
 
 
 def test_a_custom_list_counts_for_its_kind() -> None:
-    change = Change(CUSTOM["tenant:ioc"], "tenant", ("evil.example",), adding=True)
+    change = ListEdit(IOC, "tenant", ("evil.example",))
     assert (tried(change, stored()).hit, tried(change, stored()).flipped) == (1, 1)
 
 
@@ -188,10 +217,10 @@ def test_what_stored_keys_can_tell(name: str, countable: bool) -> None:
 def test_names_that_patterns_block_already_do_not_flip() -> None:
     note = ListNote("blocked-file-names", "global", "setup*.exe", "blocked", "1.2/a.zip/Setup 7.PDF.exe")
     held = stored("policy", notes=(note,))
-    assert rulings_of(held, {}).blocks[0].hit.key == "setup*.exe"
+    assert ruling_then(held).blocks[0].hit.key == "setup*.exe"
     trial = tried(adding("blocked-file-names", "setup*.exe", "*.pdf.exe"), held)
     assert (trial.hit, trial.flipped) == (1, 0)
-    change = Change(BY_NAME["blocked-file-names"], "global", ("setup*.exe",), adding=False)
+    change = ListEdit(BY_NAME["blocked-file-names"], "global", ("setup*.exe",), adding=False)
     assert (tried(change, held).hit, tried(change, held).flipped) == (1, 1)
 
 
@@ -199,8 +228,7 @@ def test_the_comparison_of_names_is_bounded() -> None:
     names = tuple("a" * 400 + str(number) for number in range(2_000))
     report = stored(files=(FileSeen("1.2", "zip", 9, "ab" * 32, names),))
     patterns = (f"*{'a' * (3 + number % 90)}b*{'a' * (3 + number // 90)}*" for number in range(500))
-    trial = EntryDryRun(adding("blocked-file-names", *patterns), POLICY, effort=20_000)
-    trial.consider(report, {})
+    trial = tried(adding("blocked-file-names", *patterns), report, effort=20_000)
     assert trial.exhausted
 
 
@@ -208,10 +236,10 @@ def test_the_work_is_bounded() -> None:
     """Two thousand links and five hundred entries that each cover another one: it stops, and says how far it came."""
     links = tuple(Subject("link", f"https://h{number}.example/", "html") for number in range(2_000))
     report = stored(subjects=links)
-    trial = EntryDryRun(adding("blocked-urls", *(f"h{number}.example" for number in range(500))), POLICY, effort=20_000)
+    trial = tried(adding("blocked-urls", *(f"h{number}.example" for number in range(500))), effort=20_000)
     seen = 0
     while not trial.exhausted:
-        trial.consider(report, {})
+        trial.consider(report)
         seen += 1
     assert 1 <= seen == trial.considered <= 3
     assert trial.hits["h7.example"] == seen
