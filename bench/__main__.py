@@ -41,7 +41,6 @@ BENCHMARKS = (
     "web",
     "tasks",
     "searches",
-    "domain_reports",
     "model",
     "evasion",
     "poisoning",

@@ -75,12 +75,6 @@ def _choose(page: Page) -> None:
     page.get_by_text("Nothing is saved yet").wait_for()
 
 
-def _notify(page: Page) -> None:
-    page.get_by_label("Select all").check()
-    page.locator("summary:visible", has_text="Notify").click()
-    _press("Notify recipients")(page)
-
-
 # Every page that there is, by a name for its picture.
 PAGES: dict[str, Opened] = {
     "overview": at("/"),
@@ -89,8 +83,6 @@ PAGES: dict[str, Opened] = {
     "messages-found": at("/messages?q=verdict:phishing+OR+verdict:malware"),
     "messages-wrong": at("/messages?q=invoice+form:ann"),
     "messages-compact": at("/messages?columns=time&columns=ip&columns=hosts&columns=tags&density=compact"),
-    "messages-notify": _after("/messages?q=subject:payslip", _notify),
-    "campaign": at("/campaigns/{held}"),
     "messages-none": at("/messages?subject=nothing+has+these+words"),
     "message-held": at("/messages/{held}"),
     "message-content": at("/messages/{held}#tab-content"),
@@ -108,9 +100,6 @@ PAGES: dict[str, Opened] = {
     "quarantine": at("/quarantine"),
     "quarantine-none": at("/quarantine?subject=nothing+has+these+words"),
     "requests": at("/requests"),
-    "accuracy": at("/accuracy"),
-    "domain-reports": at("/domain-reports"),
-    "accuracy-of-tenant": at("/accuracy?span=quarter&tenant={tenant}"),
     "scan": at("/scan"),
     "lists": at("/lists?scope=global"),
     "lists-of-tenant": at("/lists?scope={tenant}"),

@@ -88,16 +88,8 @@ async def _measure(data: Path) -> str:
 
 
 async def _count(store: Store) -> str:
-    (row,) = (await store.messages.search(MessageFilter(), None, 1)).rows
-    seed = await store.messages.find(row.ggrid)
-    assert seed
-    campaign = await store.messages.campaign(seed)
-    spent = await _time(lambda: store.messages.campaign(seed))
     totals = await store.quarantine.totals()
-    said = f"The campaign page of a message with {len(campaign.members)} copies near it takes {spent:.0f} ms."
-    return (
-        f"{said} {MESSAGES:,} messages, {totals[0]:,} held. Load of the machine at the end: {os.getloadavg()[0]:.1f}."
-    )
+    return f"{MESSAGES:,} messages, {totals[0]:,} held. Load of the machine at the end: {os.getloadavg()[0]:.1f}."
 
 
 async def _time(call: Callable[[], Awaitable[object]]) -> float:

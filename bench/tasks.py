@@ -1,4 +1,4 @@
-"""Thirty tasks of people who look after mail, done in a real browser: how many clicks, characters and pages each takes.
+"""Tasks of people who look after mail, done in a real browser: how many clicks, characters and pages each takes.
 
 Each task begins at the overview of the sample in `bench/sample.py`, signed in, and ends when the page shows that it is
 done, which is checked. Seconds are those of a practised user by the keystroke-level model (Card, Moran, Newell 1980:
@@ -225,19 +225,10 @@ def _block_hosts_of_found(walk: Walk) -> None:
     walk.sees("Entries saved")
 
 
-def _notify(walk: Walk) -> None:
-    walk.search("subject:payslip")
-    walk.select_all()
-    walk.unfold("Notify, note …")
-    walk.button("Notify recipients…")
-    walk.button("Notify")
-    walk.sees("Waiting")
-
-
-def _note_and_assign(walk: Walk) -> None:
+def _note(walk: Walk) -> None:
     walk.search("subject:parcel")
     walk.select_all()
-    walk.unfold("Notify, note …")
+    walk.unfold("Note …")
     walk.type("Note", "ticket 4711")
     walk.button("Write note")
     walk.sees("Note written")
@@ -256,20 +247,20 @@ def _campaign(walk: Walk) -> None:
     walk.search("subject:parcel")
     walk.first_row()
     walk.link("Campaign")
-    walk.sees("What joins its messages")
+    walk.sees("campaign:")
 
 
 def _delete_campaign(walk: Walk) -> None:
     _campaign(walk)
+    walk.select_all()
     walk.button("Delete held")
-    walk.click(walk.main.get_by_role("button", name="Delete").first, opens=True)
     walk.sees("deleted")
 
 
 def _compare(walk: Walk) -> None:
     walk.search("subject:parcel")
     walk.select_first(2)
-    walk.unfold("Notify, note …")
+    walk.unfold("Note …")
     walk.button("Compare two")
     walk.sees("things are the same")
 
@@ -377,8 +368,7 @@ TASKS: dict[str, Task] = {
     "learn why allowing a sender would not help": _allow_unproven,
     "block the sender of a message": _block_sender,
     "block the link hosts of all mail found": _block_hosts_of_found,
-    "notify the recipients of delivered mail": _notify,
-    "write a note on all mail found": _note_and_assign,
+    "write a note on all mail found": _note,
     "export what was found, with hosts and tenant": _export,
     "see the campaign of a message": _campaign,
     "compare two messages": _compare,

@@ -646,13 +646,13 @@ CLAIMS += [
         test="mailboxes/test_removal.py::test_deleting_touches_nothing_that_was_marked_before",
     ),
     Claim(
-        "domain-reports.md",
+        "dmarc-reports.md",
         "When a day (UTC) is over, one node sends them by the next hop of outbound mail, signed with your key.",
         test="smtp/test_sent_reports.py::test_another_node_that_sends_is_left_alone",
     ),
     Claim(
         "troubleshooting.md",
-        "[Reports to other domains](domain-reports.md#sending-reports) are off by default",
+        "[Reports to other domains](dmarc-reports.md#sending-reports) are off by default",
         lambda: GUARD.domain_reports.send is None,
     ),
     Claim(
@@ -674,7 +674,6 @@ CLAIMS += [
 
 # Values that a key has where a file does not set it: page, sentence, file, key, value.
 DEFAULTS = [
-    ("domain-reports.md", "`domainReports.retention` (400 days)", "guard", "domainReports.retention", 400),
     ("events.md", "`maxSize` (100 MiB)", "guard", "events.file.maxSize", 104857600),
     ("events.md", "`maxSpool` (256 MiB) on disk", "guard", "events.webhooks.maxSpool", 268435456),
     ("feeds.md", "`fullEvery` days (7 by default)", "abby", "feeds.fullEvery", 7),
@@ -704,7 +703,6 @@ DEFAULTS = [
     ("privacy.md", "`quarantine.retention`, 30 days", "guard", "quarantine.retention", 30),
     ("privacy.md", "`learning.retention`, 180 days", "guard", "learning.retention", 180),
     ("privacy.md", "`senderHistory.retention`, 180 days", "guard", "senderHistory.retention", 180),
-    ("privacy.md", "`domainReports.retention`, 400 days", "guard", "domainReports.retention", 400),
     ("smtp-replies.md", "over `maxMessageSize` (50 MiB)", "guard", "scanSources.smtp.maxMessageSize", 52428800),
     ("smtp-replies.md", "more than `maxHops` (100) `Received` fields", "guard", "scanSources.smtp.maxHops", 100),
     ("drop-in.md", 'spamd: {listen: "127.0.0.1:1783"}', "guard", "scanSources.spamd.listen", "127.0.0.1:1783"),

@@ -19,20 +19,6 @@ def _file(kind: str, *extensions: str, name: str = "", made: Seeds | None = None
 
 
 FILES: tuple[Target, ...] = (
-    Target(
-        "domain-reports",
-        readers.read_reports,
-        lines(
-            '<?xml version="1.0"?><feedback><report_metadata><org_name>a</org_name><report_id>1</report_id><date_range>'
-            "<begin>1</begin><end>2</end></date_range></report_metadata><policy_published><domain>b.example</domain>"
-            "<p>none</p></policy_published><record><row><source_ip>192.0.2.1</source_ip><count>2</count>"
-            "<policy_evaluated><disposition>none</disposition><dkim>pass</dkim></policy_evaluated></row></record></feedback>",
-            '{"organization-name": "a", "date-range": {"start-datetime": "2025-11-16T00:00:00Z", "end-datetime":'
-            ' "2025-11-16T23:59:59Z"}, "policies": [{"policy": {"policy-domain": "b.example"}, "summary":'
-            ' {"total-successful-session-count": 1}, "failure-details": [{"result-type": "x"}]}]}',
-        ),
-        most=4_000,
-    ),
     _file("zip", "zip", "jar", "docx"),
     _file("7z", "7z"),
     _file("rar", "rar"),

@@ -1,6 +1,5 @@
 """The readers of hostile bytes, each as a function of bytes that returns a value which can be compared."""
 
-import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -15,14 +14,12 @@ from gatepost.analysis.stages import Context
 from gatepost.api.lists import ListFileError, records
 from gatepost.auth import dkim, signature, spf
 from gatepost.auth.dmarc import authenticate
-from gatepost.domain_reports import DomainReport
 from gatepost.files import svg_drawing
 from gatepost.files.archives import unpack
 from gatepost.files.archives.passwords import PasswordCandidates
 from gatepost.files.documents import dispatch, page_scripts
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.qr_codes import find_qr_codes
-from gatepost.files.report_files import UnreadableReport, parse_aggregate, parse_tls_report
 from gatepost.files.values import File, UnpackBudget
 from gatepost.guard.answers.dns import build_question, is_reply, read_reply
 from gatepost.lists.catalogue import LISTS
@@ -71,16 +68,6 @@ from gatepost.workers import protocol
 Run = Callable[[bytes], object]
 NOW = 1_794_302_520.0
 MAX_MEMBER = 1 << 20
-
-
-def read_reports(data: bytes) -> list[DomainReport]:
-    """Read a file as a DMARC report and as a TLS report."""
-    found: list[DomainReport] = []
-    with contextlib.suppress(UnreadableReport):
-        found.append(parse_aggregate(data))
-    with contextlib.suppress(UnreadableReport):
-        found += parse_tls_report(data)
-    return found
 
 
 def decode_text(data: bytes) -> str:

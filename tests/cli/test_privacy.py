@@ -55,7 +55,7 @@ def data(tmp_path: Path) -> Path:
         await store.lists.add(None, BY_NAME["blocked-senders"], [NewEntry(ANN, ANN, f"asked by {ANN}")], CLI)
         await store.users.create(ANN, "analyst", None, "hash", CLI)
         await store.users.save_search("somebody", "/messages", "hers", "q=ann%40example.org")
-        await store.message_notes.add([(new_id(), None)], "note", f"{ANN} asked for it", CLI)
+        await store.message_notes.add([(new_id(), None)], f"{ANN} asked for it", CLI)
         work = await store.bulk_actions.create("somebody", "release", [new_id()])
         await store.bulk_actions.add_results(work.id, [f"550 {ANN}: no such user"])
 

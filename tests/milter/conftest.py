@@ -16,7 +16,6 @@ from gatepost.service.plan import bind, port_of
 from gatepost.smtp.askers import AskerIntake
 from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
-from gatepost.smtp.domain_reports import ReportIntakes
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.services import MessageHandler, Services
 
@@ -125,7 +124,7 @@ class MilterHouse:
             spool=Spool(self.folder / "spool"),
             hostname="gate.example",
             limits=self.limits,
-            reports=ReportIntakes(self.reports, None) if self.reports else None,
+            reports=self.reports,
         )
         return MilterPart(services, most, parse_networks(allowed), quarantine=self.holding, in_queue=in_queue)
 

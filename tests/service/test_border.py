@@ -1,12 +1,10 @@
-"""A real service that verifies recipients and takes reports about its domains."""
+"""A real service that verifies recipients."""
 
-import json
 import signal
 import smtplib
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ import pytest
 from bench.ports import free_ports
 from bench.processes import await_output
 from tests.command_line import run_command
-from tests.files.report_samples import DAY, aggregate, gzipped, mail
 
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 
@@ -64,7 +61,6 @@ def running(tmp_path_factory: pytest.TempPathFactory, lasting_next_hop: Any) -> 
         f"workerProcesses: 1\nscanSources:\n  restApi: {{port: {rest}}}\n  smtp: {{port: {smtp}}}\n"
         f'delivery: {{nextHop: "{lasting_next_hop.url}"}}\ndns: {{nameservers: ["127.0.0.1:9"], timeout: 100}}\n'
         "recipientVerification:\n  rules:\n  - {domains: [y.example]}\n"
-        "domainReports: {addresses: [dmarc@gate.example], domains: [own.example], acceptUnproven: true}\n"
     )
     (data / ABBY_FILE).write_text(
         f"listen: {{host: 127.0.0.1, port: {api}}}\n"
@@ -94,26 +90,3 @@ def test_unknown_recipients_are_refused_before_the_message(running: Running) -> 
     assert running.send(LETTER, "anybody@z.example")[0] == 250, "no rule is for this domain"
     assert len(running.sink.mail) == before + 2
     assert running.metric('gatepost_recipients_verified_total{finding="unknown"}') == 1
-
-
-def test_a_report_by_mail_is_read_in_a_worker_and_listed(running: Running) -> None:
-    today = int(time.time()) // DAY * DAY
-    text = aggregate(domain="own.example", begin=today, end=today + DAY - 1)
-    raw = mail(("r.example!own.example!1!2.xml.gz", "application/gzip", gzipped(text)))
-    before = len(running.sink.mail)
-    code, said = running.send(raw, "dmarc@gate.example")
-    assert (code, said[:18]) == (250, "2.6.0 Report taken")
-    assert running.send(raw, "dmarc@gate.example")[0] == 250
-    other = raw.replace(b"own.example", b"foe.example")
-    assert running.send(other, "dmarc@gate.example")[0] == 250, "the content decides, and it is the same"
-    assert running.send(LETTER, "dmarc@gate.example") == (
-        550,
-        "5.6.0 No report about a domain could be read in this message",
-    )
-    foreign = mail(("r.xml", "text/xml", aggregate(domain="foe.example", begin=today, end=today + DAY - 1).encode()))
-    assert running.send(foreign, "dmarc@gate.example") == (550, "5.7.1 Reports about this domain are not taken here")
-    (found,) = json.loads(running.command("reports", "list", "--json"))
-    assert (found["domain"], found["messages"], found["passed"]) == ("own.example", 1, 1)
-    assert len(running.sink.mail) == before, "no report is delivered"
-    assert running.metric('gatepost_smtp_domain_reports_total{kind="dmarc",outcome="kept"}') == 1
-    assert running.metric('gatepost_smtp_domain_reports_total{kind="dmarc",outcome="known"}') == 2

@@ -9,7 +9,6 @@ from gatepost.auth.results import Authentication, Dmarc
 from gatepost.scanning.request import Full, Load, ScanRequest
 from gatepost.scanning.spool import MessageBody
 from gatepost.smtp.client import Tenancy, parse_networks
-from gatepost.smtp.domain_reports import ReportIntakes
 from gatepost.smtp.reporting import ReportIntake, ReportReading
 from gatepost.store.errors import StorageError
 from gatepost.store.feedback import MailReport, ReportedMessage
@@ -50,8 +49,9 @@ def intake(gate: Any, reports: Reports, hosts: tuple[str, ...] = ()) -> None:
     tenancy = Tenancy({"acme.example": ACME, "other.example": OTHER}, gate.domains.tenant_of)
     gate.services.tenancy = tenancy
     addresses = {SPAM: True, HAM: False, "spam@nobody.example": True}
-    intake = ReportIntake(addresses, parse_networks(hosts), reports.read_report, reports.report_mail, tenancy)
-    gate.services.reports = ReportIntakes(intake, None)
+    gate.services.reports = ReportIntake(
+        addresses, parse_networks(hosts), reports.read_report, reports.report_mail, tenancy
+    )
 
 
 async def send(client: Any, recipient: str = SPAM) -> str:

@@ -1,5 +1,5 @@
-"""Reports to others, from the message that is counted to the mail that carries them: our own reader reads them, our own
-verifier proves them, and they go only where they are wanted."""
+"""Reports to others, from the message that is counted to the mail that carries them: their files say what was counted,
+our own verifier proves them, and they go only where they are wanted."""
 
 import asyncio
 import gzip
@@ -19,7 +19,6 @@ from gatepost.auth import dkim
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
 from gatepost.auth.signature import SignedMessage
 from gatepost.domain_reports import ReportUri, SeenMail, SeenSession, parse_report_uris
-from gatepost.files.report_files import read_domain_reports
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.questions import Dns, DnsAnswer
@@ -59,6 +58,10 @@ ENVELOPE = Envelope("<evil>&@bounce.esp.example", ("b@y.example",), "203.0.113.7
 
 def judged(decision: str = "deliver", found: Authentication = FOUND) -> Report:
     return Report("clean", decision, (), 0, "", authentication=found)  # type: ignore[arg-type]
+
+
+def text_of(element: ET.Element, path: str) -> str | None:
+    return element.findtext("/".join(f"{{{NAMESPACE}}}{step}" for step in path.split("/")))
 
 
 def change(**fields: Any) -> Authentication:
@@ -289,7 +292,7 @@ def run(tmp_path: Path, scenario: Callable[[Deployment], Any]) -> None:
     asyncio.run(whole())
 
 
-def test_messages_of_a_day_become_one_report_that_our_own_reader_reads(tmp_path: Path) -> None:
+def test_messages_of_a_day_become_one_report_that_says_what_was_counted(tmp_path: Path) -> None:
     async def scenario(made: Deployment) -> None:
         gatherer = made.gatherer()
         for _ in range(3):
@@ -304,19 +307,22 @@ def test_messages_of_a_day_become_one_report_that_our_own_reader_reads(tmp_path:
         assert "RCPT TO:<rua@x.example>" in made.hop.lines
         assert made.proves(raw) == ["pass gate.example"]
         mail = message_from_bytes(raw, policy=default)
-        (report,) = read_domain_reports(raw).reports
-        assert (
-            mail["Subject"]
-            == f"Report Domain: x.example Submitter: gate.example Report-ID: <{report.report_id}@gate.example>"
-        )
-        assert (mail["Auto-Submitted"], mail["From"]) == ("auto-generated", "reports@gate.example")
         attached = next(part for part in mail.walk() if part.get_filename())
         assert attached.get_content_type() == "application/gzip"
-        assert (report.domain, report.reporter, report.policy) == ("x.example", "Gate & Post", "reject")
-        assert (report.begins, report.passed, report.failed) == ((TODAY - 1) * 86_400, 1, 3)
-        assert [(row.source, row.count, row.dkim, row.result) for row in report.rows] == [
-            ("203.0.113.7", 3, False, "reject"),
-            ("2001:db8::5", 1, True, "pass"),
+        report = ET.fromstring(gzip.decompress(attached.get_content()))
+        report_id = text_of(report, "report_metadata/report_id")
+        subject = f"Report Domain: x.example Submitter: gate.example Report-ID: <{report_id}@gate.example>"
+        assert mail["Subject"] == subject
+        assert (mail["Auto-Submitted"], mail["From"]) == ("auto-generated", "reports@gate.example")
+        assert text_of(report, "policy_published/domain") == "x.example"
+        assert text_of(report, "policy_published/p") == "reject"
+        assert text_of(report, "report_metadata/org_name") == "Gate & Post"
+        assert text_of(report, "report_metadata/date_range/begin") == str((TODAY - 1) * 86_400)
+        evaluated = "row/policy_evaluated"
+        shown = ("row/source_ip", "row/count", f"{evaluated}/dkim", f"{evaluated}/spf", f"{evaluated}/disposition")
+        assert [[text_of(row, path) for path in shown] for row in report.iter(f"{{{NAMESPACE}}}record")] == [
+            ["203.0.113.7", "3", "fail", "fail", "reject"],
+            ["2001:db8::5", "1", "pass", "fail", "pass"],
         ]
         listed = {each.domain: (each.state, each.messages) for each in await made.store.sent_reports.listed(0)}
         assert listed == {"x.example": ("sent", 4), "silent.example": ("unwanted", 1)}
@@ -424,9 +430,19 @@ def test_a_tls_report_has_one_entry_for_each_policy(tmp_path: Path) -> None:
         assert attached.get_content_type() == "application/tlsrpt+gzip"
         assert (attached.get_filename() or "").endswith(".json.gz")
         assert made.proves(raw) == ["pass gate.example"]
-        none, sts = read_domain_reports(raw).reports
-        assert (none.policy, none.passed, none.failed) == ("no-policy-found", 1, 0)
-        assert (sts.policy, sts.passed, sts.failed) == ("sts", 4, 1)
-        assert [(row.source, row.result, row.count) for row in sts.rows] == [("mx.x.example", "certificate-expired", 1)]
+        none, sts = msgspec.json.decode(gzip.decompress(attached.get_content()))["policies"]
+        assert (none["policy"]["policy-type"], none["summary"]) == (
+            "no-policy-found",
+            {"total-successful-session-count": 1, "total-failure-session-count": 0},
+        )
+        assert (sts["policy"]["policy-type"], sts["summary"]) == (
+            "sts",
+            {"total-successful-session-count": 4, "total-failure-session-count": 1},
+        )
+        (failure,) = sts["failure-details"]
+        assert (failure["receiving-mx-hostname"], failure["result-type"], failure["failed-session-count"]) == (
+            *("mx.x.example", "certificate-expired"),
+            1,
+        )
 
     run(tmp_path, scenario)

@@ -12,7 +12,6 @@ from tests.store.test_second_factors import run_sql
 
 from gatepost.analysis.report import Report
 from gatepost.cli.privacy_steps import Choices, PersonalData
-from gatepost.domain_reports import DomainReport, SourceRow
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.mail.message import Envelope
@@ -26,7 +25,6 @@ from gatepost.store.look_backs import LookBack
 from gatepost.store.message_records import Delivery, MessageRecord
 from gatepost.store.privacy import Person
 from gatepost.store.publishing import DraftContent, VersionContent
-from gatepost.store.recipient_notices import MessageToTell
 from gatepost.store.recipients import RequestFilter
 from gatepost.store.record_packing import compress, decompress
 from gatepost.store.removed_mail import RemovedCopy, digest_mailbox
@@ -103,14 +101,9 @@ async def fill_desk(store: Store, by: Actor) -> None:
     await store.quarantine.mark_released_to(theirs[2], "dora@x.example", by, "release")
     await store.quarantine.mark_released_to(theirs[2], ANN, Actor("user", "root"), "release")
     await store.feedback.report_wrong(theirs[2], "should have been delivered", by)
-    begins = now() // 1_000
-    row = SourceRow("192.0.2.1", 1, details=(f"named {ANN}",))
-    reported = DomainReport("dmarc", "example.org", ANN, f"<{ANN}>", begins, begins, rows=(row,))
-    assert await store.reported_domains.keep(None, reported) == "kept"
     mine = [(theirs[2], None)]
-    await store.message_notes.add(mine, "note", f"ask {ANN}", Actor("user", "root"))
-    await store.message_notes.add(mine, "note", "seen", by)
-    await store.message_notes.add(mine, "assign", ANN, Actor("user", "root"))
+    await store.message_notes.add(mine, f"ask {ANN}", Actor("user", "root"))
+    await store.message_notes.add(mine, "seen", by)
     copies = [
         RemovedCopy(theirs[2], digest_mailbox(ANN), None, "moved", f"Users/{ANN}"),
         RemovedCopy(theirs[2], digest_mailbox("carol@x.example"), None, "failed", "", f"NO {ANN} may not"),
@@ -126,8 +119,6 @@ async def fill_desk(store: Store, by: Actor) -> None:
     await store.recipients.ask_for_release(theirs[2], None, ANN, "mine")
     await store.recipients.put_entry(None, ANN, "shop@x.example", "allow", by)
     await store.recipients.put_entry(None, "carol@x.example", ANN, "block", by)
-    told = [MessageToTell(theirs[2], None, (ANN, "carol@x.example"))]
-    await store.recipient_notices.plan(told, f"{ANN} found them", by, "work")
     await store.sent_reports.count([ReportCount("dmarc", 1, "example.org", "{}", 1)])
     await store.sent_reports.finish(SentReport("dmarc", 1, "example.org", "failed", 1, 0, 1, ANN, f"550 {ANN}: no"))
     made = LookBack(now(), ANN, 1, 30, 1, 1, ((theirs[2], ANN),))
@@ -188,7 +179,6 @@ CANNOT = _name_columns("""
     flow_counts: label
     digests: id scope
     dismissed_items: name
-    domain_reports: domain kind scope
     feeds: detail holder name
     held: core ggrid holder sender_domain sha256 state tenant verdict
     held_bytes: ggrid
@@ -199,22 +189,18 @@ CANNOT = _name_columns("""
     learnt_models: data figures look_back scope state
     list_prefixes: prefix
     lists: category kind name scope
-    message_notes: ggrid id kind scope work
+    message_notes: ggrid id scope work
     message_search: decision evidence sender_domain tags tenant verdict
     messages: decision ggrid sha256 tags tenant verdict
     meta: key value
     nodes: detail id name
     recipient_entries: says scope
-    recipient_notices: id items scope work
     recipient_releases: ggrid
     recipient_requests: ggrid id kind scope state
     recovery_codes: digest user_uid
     removed_mail: ggrid mailbox scope state
     report_counts: detail domain kind
     report_runs: holder kind
-    reported_days: domain kind scope
-    reported_domains: domain kind policy published scope
-    reported_sources: domain kind result scope source
     rollout: failed_node failed_reason holder
     rule_sets: scope
     saved_searches: id page shared user_uid
@@ -295,8 +281,6 @@ def find_traces(url: str) -> set[str]:
 
 def test_nothing_is_left_of_an_address(use: Use, storage_url: str, tmp_path: Path) -> None:
     use(fill)
-    # Notices wait for a while before one can fail.
-    run_sql(storage_url, f"UPDATE recipient_notices SET fault = '550 {ANN}: no such user'")
     before = find_traces(storage_url)
     known = before | LEFT | WITH_ROW | CANNOT
     assert set(list_text_columns(storage_url)) - known == set(), "can it have an address? `fill` it, or say why not"

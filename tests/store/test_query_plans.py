@@ -28,8 +28,6 @@ REASONS = {
     "campaigns._LATEST": "the newest marks, by their number, for a process that starts",
     "copy._COLUMNS": "the schema of an empty database",
     "digests._COUNTS": "the page of digests counts those of a scope",
-    "domain_reports._DOMAINS": "administrators of the deployment list the domains of all tenants, each bounded",
-    "domain_reports._TOTALS_OF_ALL": "one row a domain and day, for administrators of the deployment",
     "learning._POOLS": "the page of pools; reports of a scope are bounded",
     "lists._LIST_WITH_EXPIRED": "the purge looks for the next list, every five minutes",
     "look_backs._FIRST": "the next entry in the order of their numbers, one process at a time",

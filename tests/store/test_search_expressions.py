@@ -13,7 +13,6 @@ from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.near_duplicates import compute_signature
 from gatepost.store import quarantine
-from gatepost.store.audit import CLI
 from gatepost.store.engine import Write
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import MessageRecord
@@ -216,38 +215,3 @@ def test_a_campaign_is_joined_by_text_file_or_subject(use: Use) -> None:
         assert isinstance(await store.messages.read_search(f"campaign:{new_id()}", PLACE, None), SearchFault)
 
     use(scenario)
-
-
-def test_messages_are_found_by_whom_they_are_assigned_to(use: Use) -> None:
-    async def work(store: Store) -> None:
-        chance = random.Random(7)
-        moment = 1_800_000_000_000
-        records = []
-        for number in range(12):
-            made = msgspec.structs.replace(make_record(number, chance), created=moment, completed=moment + number)
-            records.append(msgspec.structs.replace(made, ggrid=new_id((moment + number) * 1_000_000)))
-            await store.messages.record(records[-1])
-        some = [(each.ggrid, each.envelope.tenant) for each in records]
-        await store.message_notes.add(some[:6], "assign", "Maria", CLI)
-        await store.message_notes.add(some[3:5], "assign", "Tomas", CLI)
-        await store.message_notes.add(some[5:6], "assign", "", CLI)
-
-        async def find(text: str, tenant: str | None = None) -> set[str]:
-            place = SearchPlace(moment + 60_000)
-            query = await store.messages.read_search(text, place, tenant)
-            assert not isinstance(query, SearchFault)
-            wanted = MessageFilter(tenant=tenant, query=query)
-            rows = (await store.messages.search(wanted)).rows
-            assert (await store.messages.count(wanted)).messages == len(rows)
-            return {row.ggrid for row in rows}
-
-        assert await find("assignee:maria") == {each.ggrid for each in records[:3]}
-        assert await find("assignee:Tomas") == {each.ggrid for each in records[3:5]}
-        assert await find("assignee:nobody") == set()
-        assert await find("NOT assignee:maria") == {each.ggrid for each in records[3:]}
-        assert await find("assignee:maria OR assignee:tomas") == {each.ggrid for each in records[:5]}
-        mine = {each.ggrid for each in records[:3] if each.envelope.tenant == MINE}
-        assert await find("assignee:maria", MINE) == mine
-        assert not isinstance(parse_search("assignee:maria", msgspec.structs.replace(PLACE, is_held=True)), SearchFault)
-
-    use(work)

@@ -48,27 +48,6 @@ def test_the_most_frequent(use: Use, new_record: NewRecord, monkeypatch: pytest.
     use(scenario)
 
 
-def test_findings_of_held_mail_are_counted_as_far_as_they_reach(
-    use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(traffic, "COUNTED", 5)
-
-    async def scenario(store: Store) -> None:
-        for number in range(4):
-            made = new_record(completed=1_000 + number)
-            decision = "deliver" if number == 3 else "quarantine"
-            report = msgspec.structs.replace(made.report, decision=decision, tags=("url:shortener", f"x:{number}"))
-            await store.messages.record(msgspec.structs.replace(made, report=report))
-        found = await store.traffic.held_findings(None, 0, 3_000)
-        assert (found.counted, found.more, found.held, found.findings["url:shortener"]) == (4, False, 3, 3)
-        assert "x:3" not in found.findings, "it was delivered"
-        monkeypatch.setattr(traffic, "COUNTED", 2)
-        found = await store.traffic.held_findings(None, 0, 3_000)
-        assert (found.counted, found.more, found.reached, found.held) == (2, True, 1_002, 1)
-
-    use(scenario)
-
-
 def test_link_hosts_follow_the_period(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only some records are read for links; what is counted is the whole period."""
     monkeypatch.setattr(traffic, "READ_FOR_LINKS", 4)

@@ -9,7 +9,6 @@ import time
 import msgspec
 
 from gatepost.analysis.report import FileSeen, Line, ListNote, Outcome, Report
-from gatepost.domain_reports import DomainReport, SourceRow
 from gatepost.ids import new_id
 from gatepost.learning.proof import Proof, Side
 from gatepost.lists.catalogue import BY_NAME
@@ -58,11 +57,10 @@ async def fill_with_hostile_text(store: Store, text: str, user: str) -> dict[str
     tenant = await store.tenants.create(f"tenant {text} {new_id()}")
     assert isinstance(tenant, Tenant)
     ggrid = await _hold(store, text)
-    await _report_domain(store, text)
     await store.users.create(f"user {text} {new_id()}", "analyst", tenant.uid, "hash", CLI)
     await store.api_keys.create(f"key {text}", tenant.uid, False, None)
     work = await store.bulk_actions.create(user, "release", [ggrid])
-    await store.message_notes.add([(ggrid, None)], "note", f"note {text}", CLI)
+    await store.message_notes.add([(ggrid, None)], f"note {text}", CLI)
     await store.users.save_search(user, "/messages", f"search {text}", "q=x")
     await store.users.save_search(user, "/quarantine", f"search {text}", "q=x")
     return {
@@ -74,19 +72,7 @@ async def fill_with_hostile_text(store: Store, text: str, user: str) -> dict[str
         "kind": KIND,
         "index": "0",
         "id": work.id,
-        "domain": "hostile.example",
     }
-
-
-async def _report_domain(store: Store, text: str) -> None:
-    """A report with the text in every name that a reporter can write."""
-    day = int(time.time()) // 86_400 * 86_400
-    rows = (
-        SourceRow(text, 2, True, False, text, (text,) * 4),
-        SourceRow(f"192.0.2.{text}", 1, False, False, text, (text,) * 4),
-    )
-    report = DomainReport("dmarc", "hostile.example", text, new_id(), day, day, text, text, 2, 1, rows)
-    assert await store.reported_domains.keep(None, report) == "kept"
 
 
 async def _hold(store: Store, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Actions on many messages, from the list of messages: delete, report, block, note and assign, and take back."""
+"""Actions on many messages, from the list of messages: delete, report, block and note, and take back."""
 
 import html
 import re
@@ -10,9 +10,7 @@ from tests.web.conftest import REPORT
 
 from gatepost.analysis.report import Report
 from gatepost.lists.rulings import Subject
-from gatepost.store import recipient_notices
 from gatepost.store.audit import AuditFilter
-from gatepost.store.recipient_notices import DayLimit
 from gatepost.web.pages.audit import join_steps
 
 HASH = "cd" * 32
@@ -110,7 +108,7 @@ def test_reports_are_taken_back_and_say_so(site: Any, tenant: str, ggrids: list[
 def test_where_a_release_is_offered_it_is_said_that_it_stands(site: Any, tenant: str, ggrids: list[str]) -> None:
     visitor = site.visitor("analyst", tenant)
     place = visitor.post("/quarantine", {"action": "release", "ggrid": ggrids[:1]}).headers["location"]
-    for path in ("/quarantine", "/messages", f"/messages/{ggrids[0]}", f"/campaigns/{ggrids[0]}", place):
+    for path in ("/quarantine", "/messages", f"/messages/{ggrids[0]}", f"/messages?q=campaign:{ggrids[0]}", place):
         assert re.search("(release|This) cannot be taken back", visitor.get(path).text), path
 
 
@@ -136,9 +134,8 @@ def test_blocking_is_previewed_and_comes_back(
     assert len(site.run(site.store.lists.find(tenant, name, [entry]))) == 1
 
 
-def test_notes_and_assignments_are_one_step_that_can_be_taken_back(site: Any, tenant: str, ggrids: list[str]) -> None:
+def test_notes_are_one_step_that_can_be_taken_back(site: Any, tenant: str, ggrids: list[str]) -> None:
     visitor = site.visitor("analyst", tenant)
-    colleague = site.new_user("analyst", tenant)
     went = site.went(visitor.post("/messages", {"action": "note", "note": "ask <b>Ann</b>", "ggrid": ggrids}))
     assert went.startswith("/messages mail-noted~3~")
     page = visitor.get(f"/messages/{ggrids[0]}").text
@@ -146,19 +143,13 @@ def test_notes_and_assignments_are_one_step_that_can_be_taken_back(site: Any, te
     (record,) = actions(site, tenant, "message.note")
     assert (record.count, record.sample[1]) == (3, "ask <b>Ann</b>")
     assert record.sample[0] in ggrids
-    for person in (colleague, visitor.who):
-        went = site.went(visitor.post("/messages", {"action": "assign", "assignee": person, "ggrid": ggrids[:2]}))
-        assert went.startswith("/messages mail-assigned~2~")
-    assert f"Assigned to <strong>{visitor.who}</strong>" in visitor.get(f"/messages/{ggrids[0]}").text
+    assert site.went(visitor.post("/messages", {"action": "note", "note": "asked", "ggrid": ggrids[:2]}))
     # The notice with its button is shown once, on the page after the change.
-    assert site.went(visitor.post("/messages", {"action": "assign", "assignee": "", "ggrid": ggrids[:2]}))
     assert "mail-written-back~2" in undo(site, visitor)
-    assert f"Assigned to <strong>{visitor.who}</strong>" in visitor.get(f"/messages/{ggrids[0]}").text
+    assert [each.said for each in site.run(site.store.message_notes.of(ggrids[0]))] == ["ask <b>Ann</b>"]
     own = f"/messages/{ggrids[2]}/notes"
     assert "mail-noted~1~" in site.went(visitor.post(own, {"action": "note", "note": "mine"}))
     assert visitor.post(own, {"action": "note", "note": ""}).status_code == 400
-    assert visitor.post(own, {"action": "assign", "assignee": "nobody of ours"}).status_code == 400
-    assert visitor.post(own, {"action": "delete"}).status_code == 404
 
 
 def test_other_tenants_and_auditors_change_nothing(site: Any, tenant: str, ggrids: list[str]) -> None:
@@ -173,72 +164,4 @@ def test_other_tenants_and_auditors_change_nothing(site: Any, tenant: str, ggrid
     assert 'name="ggrid"' not in auditor.get("/messages").text
     assert [state(site, each) for each in ggrids] == ["held", "held", ""]
     assert actions(site, tenant, "message.") == []
-    assert site.run(site.store.message_notes.of(ggrids)) == ()
-
-
-def test_recipients_are_notified_after_a_look_and_it_is_taken_back(site: Any, tenant: str, ggrids: list[str]) -> None:
-    visitor = site.visitor("analyst", tenant)
-    answer = visitor.post("/messages?q=prize", {"action": "notify", "ggrid": ggrids})
-    place = answer.headers["location"]
-    page = visitor.get(place).text
-    assert "of 3 messages?" in page
-    assert "Prize 3" in page, "the mail is shown as the first recipient gets it"
-    notices = site.store.recipient_notices
-    found = re.search(r"[0-9a-f-]{36}", place)
-    assert found
-    work = found[0]
-    assert site.run(notices.counts(work)).all == 0, "nothing was done yet"
-    start = re.search(r'action="(/quarantine/work/[^"]*/start[^"]*)"', page)
-    assert start
-    for _ in range(2):
-        site.went(visitor.post(html.unescape(start[1]), {"said": "Call 4711 <b>"}))
-    counts = site.run(notices.counts(work))
-    assert counts.all > 0
-    assert counts.waiting == counts.all
-    page = visitor.get(place).text
-    assert f"0 of {counts.all}" in page
-    assert "Call 4711 &lt;b&gt;" in visitor.get(f"/messages/{ggrids[2]}").text, "a note on the message says so"
-    (record,) = actions(site, tenant, "message.notify")
-    assert (record.count, record.sample[1]) == (counts.all, "Call 4711 <b>")
-    found = re.search(r'action="(/quarantine/work/[0-9a-f-]{36}/undo[^"]*)"', page)
-    assert found
-    assert f"notices-taken-back~{counts.all}~0" in site.went(visitor.post(html.unescape(found[1])))
-    assert site.run(notices.counts(work)).all == 0
-    assert "it was taken back" in visitor.get(place).text
-    stranger = site.visitor("analyst", site.new_tenant())
-    assert stranger.get(place).status_code == 404, "a step is its user's own"
-    gone = visitor.post("/messages", {"action": "notify", "ggrid": [WORK_OF_NOBODY]}).headers["location"]
-    assert "nobody to notify" in visitor.get(gone).text
-
-
-def test_notices_of_a_day_are_bounded_and_trials_left_out(
-    site: Any, tenant: str, ggrids: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    visitor = site.visitor("analyst", tenant)
-    trial = site.message(tenant, report("Tried"), source="page")
-    place = visitor.post("/messages", {"action": "notify", "ggrid": [*ggrids, trial]}).headers["location"]
-    page = visitor.get(place).text
-    assert "of 3 messages?" in page
-    assert "1 message of the scan page is left out: nobody got it." in page
-    assert "A tenant can have 10,000 notices within 24 hours." in page
-    alone = visitor.post("/messages", {"action": "notify", "ggrid": [trial]}).headers["location"]
-    assert "there is nobody to notify" in visitor.get(alone).text
-
-    def find_limit(_grouped: object, _per_day: int):  # type: ignore[no-untyped-def]
-        yield from ()
-        return DayLimit(tenant, 0, 1)
-
-    monkeypatch.setattr(recipient_notices, "_find_limit", find_limit)
-    said = (
-        "Your tenant can have 10,000 notices within 24 hours (notices.perDay in abby.yml), over all steps of all users"
-    )
-    assert f"{said}, and 0 of them are left; this step has 1. Narrow" in visitor.get(place).text
-    start = re.search(r'action="(/quarantine/work/[^"]*/start[^"]*)"', page)
-    assert start
-    answer = visitor.post(html.unescape(start[1]), {"said": ""})
-    assert (answer.status_code, said in answer.text) == (400, True)
-    assert said in visitor.get(place).text, "the page of the step says why nothing was sent"
-    assert actions(site, tenant, "message.notify") == []
-
-
-WORK_OF_NOBODY = "018f0000-0000-7000-8000-0000000000aa"
+    assert [site.run(site.store.message_notes.of(each)) for each in ggrids] == [(), (), ()]

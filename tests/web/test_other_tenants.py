@@ -12,7 +12,6 @@ import pytest
 from tests.store_reading import list_reports
 from tests.web.conftest import REPORT
 
-from gatepost.domain_reports import DomainReport
 from gatepost.learning.proof import Proof, Side
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.policy.rules import OwnRule
@@ -23,7 +22,6 @@ from gatepost.store.held_search import HeldFilter
 from gatepost.store.lists import NewEntry
 from gatepost.store.recipients import RequestFilter
 from gatepost.store.second_factors import NewSecurityKey
-from gatepost.times import now
 from gatepost.web.registry import PAGES
 from gatepost.web.routing import PublicRoute, UploadRoute
 
@@ -61,7 +59,7 @@ def theirs(site: Any) -> Property:
     ggrid = site.message(scope, msgspec.structs.replace(REPORT, subject=SECRET), held=True)
     work = site.run(site.store.bulk_actions.create(user.uid, "delete", [ggrid])).id
     site.run(site.store.users.save_search(user.uid, "/messages", SECRET, "q=x", shared=True, tenant=scope))
-    site.run(site.store.message_notes.add([(ggrid, scope)], "note", SECRET, CLI))
+    site.run(site.store.message_notes.add([(ggrid, scope)], SECRET, CLI))
     watched = WebAlert(search=SECRET, count=5, minutes=5, url="https://a.example/x", tenant=scope)
     assert not isinstance(site.run(site.store.alerts.put(key_of("theirs", scope), watched, 0, CLI)), str)
     rule = OwnRule('spf == "fail"', SECRET, "spam")
@@ -71,9 +69,6 @@ def theirs(site: Any) -> Property:
     asked = site.run(site.store.recipients.requests(RequestFilter(tenant=scope))).rows[0].id
     made = NewSecurityKey(scope, "mail.example.com", b"", 0, "theirs")
     security_key = site.run(site.store.second_factors.add_security_key(user.uid, made, CLI, keep=session.id)).id
-    begins = now() // 1_000
-    report = DomainReport("dmarc", "theirs.example", "r.example", "1", begins, begins)
-    assert site.run(site.store.reported_domains.keep(scope, report)) == "kept"
     return Property(scope, ggrid, key.id, user.uid, session.id, version, record, work, search, asked, security_key)
 
 
@@ -107,7 +102,7 @@ def everything(site: Any, theirs: Property) -> Any:
         run(store.users.saved_searches(theirs.uid)),
         run(store.recipients.find_request(theirs.request)),
         run(store.second_factors.security_keys(theirs.uid)),
-        run(store.message_notes.of([theirs.ggrid])),
+        run(store.message_notes.of(theirs.ggrid)),
         [each for each in run(store.alerts.all()) if each.alert.tenant == theirs.scope],
         run(store.own_rules.find(theirs.scope)),
     )
@@ -209,7 +204,6 @@ def test_nor_is_what_is_of_the_deployment(site: Any, stranger: Any, row: Any) ->
     "path",
     [
         *("/?tenant={0}", "/overview/live?tenant={0}", "/messages?tenant={0}", "/quarantine?tenant={0}"),
-        *("/domain-reports?tenant={0}", "/domain-reports/theirs.example?tenant={0}"),
         *("/audit?scope={0}", "/policy?scope={0}", "/lists?scope={0}", "/policy/file:eicar?scope={0}"),
         *("/messages?tenant=global", "/lists?scope=global", "/policy?scope=global", "/audit?scope=global"),
     ],

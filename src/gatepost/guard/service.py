@@ -7,14 +7,12 @@ is kept. Where the record cannot be written there is no answer but an error, so 
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TypeVar
 
 import msgspec
 
 from gatepost.analysis.report import PreparedRecord, Report, undecided
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.api.scanning import MAX_BODY
-from gatepost.domain_reports import DomainReports
 from gatepost.guard.actions import ActionPlanner, Planned
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.campaigns import Campaigns
@@ -31,7 +29,6 @@ from gatepost.scanning.held_mail import HoldsMail, ReportObserver, bytes_ahead, 
 from gatepost.scanning.request import Condition, Full, Load, ScanRequest, ScanResult, first_received_id
 from gatepost.scanning.spool import MessageBody
 from gatepost.settings.keys import GuardSettings as Settings
-from gatepost.smtp.domain_reports import DomainReportReading
 from gatepost.smtp.reporting import ReportReading
 from gatepost.store.errors import StorageError
 from gatepost.store.feedback import ReportedMessage
@@ -42,9 +39,7 @@ from gatepost.view.values import NotShown
 from gatepost.workers.fair_queue import FairQueue, QueueCounters, Slot
 from gatepost.workers.jobs import EMPTY, Job, Snapshot
 from gatepost.workers.pool import WorkerPool
-from gatepost.workers.protocol import ATTACHED, DOMAIN_REPORTS, FEATURES, JUDGE, STRIP, Extracted, Purpose
-
-T = TypeVar("T")
+from gatepost.workers.protocol import ATTACHED, FEATURES, JUDGE, STRIP, Extracted
 
 PURGE_SECONDS = 3_600.0
 DAY_MILLISECONDS = 86_400_000
@@ -214,29 +209,6 @@ class Guard:
 
     async def read_report(self, request: ScanRequest, body: MessageBody) -> ReportReading | Full:
         """Read a report by mail: judge the mail that carries it, and read what is attached to it. Nothing is kept."""
-        mail = await self._judge_and_read(request, body, ATTACHED)
-        if isinstance(mail, Full):
-            return mail
-        carrier, found = mail
-        if isinstance(found, NotShown):
-            return ReportReading(undecided("it could not be read"))
-        read = (ReportedMessage(each.sha256, each.row, each.signature, each.sender) for each in found.messages)
-        return ReportReading(carrier, tuple(each for each in read if each.features))
-
-    async def read_domain_reports(self, request: ScanRequest, body: MessageBody) -> DomainReportReading | Full:
-        """Read a mail with reports about domains: judge it, and read the files in it. Nothing is kept."""
-        mail = await self._judge_and_read(request, body, DOMAIN_REPORTS)
-        if isinstance(mail, Full):
-            return mail
-        carrier, found = mail
-        if isinstance(found, NotShown):
-            return DomainReportReading(carrier, DomainReports((), (found.reason,)))
-        return DomainReportReading(carrier, found)
-
-    async def _judge_and_read(
-        self, request: ScanRequest, body: MessageBody, purpose: Purpose[T]
-    ) -> tuple[Report, T] | Full:
-        """Judge a mail that is for Gatepost itself, and read what is attached to it. Nothing is kept."""
         slot = None if self._stopping else self._queue.enter(request.envelope.tenant)
         if slot is None:
             return Full(self.load())
@@ -246,10 +218,14 @@ class Guard:
             # Twenty people who report the same mail are no burst of it.
             message = (request.ggrid, request.envelope, body, self._clock())
             carrier = await self.pool.run(Job(JUDGE, *message, is_trial=True))
-            return carrier, await self.pool.run(Job(purpose, *message))
+            found = await self.pool.run(Job(ATTACHED, *message))
         finally:
             self._answerer.forget(request.ggrid)
             self._end(slot)
+        if isinstance(found, NotShown):
+            return ReportReading(undecided("it could not be read"))
+        read = (ReportedMessage(each.sha256, each.row, each.signature, each.sender) for each in found.messages)
+        return ReportReading(carrier, tuple(each for each in read if each.features))
 
     def _enter_at_once(self, tenant: str | None) -> Slot | None:
         """Return a slot if nobody has to be waited for, as a rule."""
@@ -419,10 +395,6 @@ class Guard:
         before = moment - self._settings.history.retention * DAY_MILLISECONDS
         limits = await self._store.tenants.retention_limits("history", moment)
         await self._store.message_notes.purge(before)
-        await self._store.recipient_notices.purge(before)
         await self._store.removed_mail.purge(before)
         if deleted := await self._store.messages.purge(before, limits):
             log.info("history purged", count=deleted)
-        oldest = moment // DAY_MILLISECONDS - self._settings.domain_reports.retention
-        if deleted := await self._store.reported_domains.purge(oldest):
-            log.info("reports about domains purged", count=deleted)

@@ -39,8 +39,8 @@ from gatepost.smtp import replies
 from gatepost.smtp.askers import AskerPart, read_path
 from gatepost.smtp.client import SmtpClient, identify_client, parse_address
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError
-from gatepost.smtp.domain_reports import AnyReportAddress
 from gatepost.smtp.replies import SmtpReply
+from gatepost.smtp.reporting import ReportAddress
 from gatepost.smtp.services import MessageHandler, Services
 from gatepost.smtp.trace import AUTHENTICATION, MAX_FIELDS, MAX_HEADER, PREFIX, build_result_fields, is_claim
 from gatepost.smtp.transaction import digest_message
@@ -284,7 +284,7 @@ class MilterMessage:
         self.body = services.spool.new()
         self.tenants: dict[str, str | None] = {}
         self.tenant: str | None = None
-        self.report: AnyReportAddress | None = None
+        self.report: ReportAddress | None = None
         self.refusal: SmtpReply | None = None
 
     @property
@@ -292,13 +292,13 @@ class MilterMessage:
         """How many recipients it has."""
         return len(self._recipients)
 
-    def fits(self, tenant: str | None, report: AnyReportAddress | None) -> bool:
+    def fits(self, tenant: str | None, report: ReportAddress | None) -> bool:
         """Whether a recipient of that tenant can be added; a reporting address has a message of its own."""
         if not self._recipients:
             return True
         return tenant == self.tenant and report is None and self.report is None
 
-    def add_recipient(self, address: str, tenant: str | None, report: AnyReportAddress | None) -> None:
+    def add_recipient(self, address: str, tenant: str | None, report: ReportAddress | None) -> None:
         """Add a recipient who fits."""
         self._recipients.append(address)
         self.tenant, self.report = tenant, report

@@ -113,7 +113,6 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Cor
         openid=_build_openid(settings),
         public_url=settings.public_url,
         remover=MailRemover(settings.remediation, shared.store.removed_mail) if settings.remediation else None,
-        notices_per_day=settings.notices.per_day,
     )
     app = create_app(
         services,

@@ -60,7 +60,6 @@ from gatepost.smtp.askers import AskerPart, AskerSession
 from gatepost.smtp.client import OutboundTenants, Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.delivery_log import DeliveryLog
-from gatepost.smtp.domain_reports import DomainReportIntake, ReportIntakes
 from gatepost.smtp.outbound import HOUR, CountsOfAllNodes, HourlyLimits, Outbound, SenderLimits
 from gatepost.smtp.recipients import RecipientVerifier
 from gatepost.smtp.reporting import ReportIntake
@@ -365,26 +364,15 @@ class SmtpPart(msgspec.Struct, frozen=True):
     settings: SmtpSettings
 
 
-def _build_report_intakes(core: CoreParts, shared: SharedParts) -> ReportIntakes | None:
-    """Build what takes reports by mail, on messages and on domains, where there are addresses for them."""
-    learning, stated = core.settings.learning, core.settings.domain_reports
+def _build_report_intake(core: CoreParts, shared: SharedParts) -> ReportIntake | None:
+    """Build what takes reports on messages by mail, where there are addresses for them."""
+    learning = core.settings.learning
+    if not learning.report_addresses:
+        return None
+    addresses = {each.address: each.says == "unwanted" for each in learning.report_addresses}
     tenancy = Tenancy(core.settings.tenants, shared.store.tenants.of_domain)
-    messages, domains = None, None
-    if learning.report_addresses:
-        addresses = {each.address: each.says == "unwanted" for each in learning.report_addresses}
-        keep = shared.store.feedback.report_mail
-        hosts = parse_networks(learning.report_hosts)
-        messages = ReportIntake(addresses, hosts, core.guard.read_report, keep, tenancy)
-    if stated.addresses:
-        domains = DomainReportIntake(
-            stated.addresses,
-            stated.domains,
-            core.guard.read_domain_reports,
-            shared.store.reported_domains.keep,
-            tenancy,
-            accepts_unproven=stated.accept_unproven,
-        )
-    return ReportIntakes(messages, domains) if messages or domains else None
+    keep = shared.store.feedback.report_mail
+    return ReportIntake(addresses, parse_networks(learning.report_hosts), core.guard.read_report, keep, tenancy)
 
 
 def _build_smtp_limits(source: SmtpSettings) -> SmtpLimits:
@@ -438,7 +426,7 @@ def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpP
         tenancy=Tenancy(core.settings.tenants, shared.store.tenants.of_domain),
         spool=shared.spool,
         hostname=hostname(core.settings),
-        reports=_build_report_intakes(core, shared),
+        reports=_build_report_intake(core, shared),
         deliveries=core.deliveries,
         recipients=RecipientVerifier(rules, shared.store.list_lookup) if rules else None,
         outbound=_build_outbound(core, shared),
@@ -488,7 +476,7 @@ def _build_asker_source(name: str, source: AskerSettings, core: CoreParts, share
         spool=shared.spool,
         hostname=source.hostname or hostname(core.settings),
         limits=build_asker_limits(source),
-        reports=_build_report_intakes(core, shared),
+        reports=_build_report_intake(core, shared),
     )
     common = (services, source.max_connections, parse_networks(source.allowed_hosts))
     if isinstance(source, MilterSettings):

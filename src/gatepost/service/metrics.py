@@ -136,11 +136,6 @@ def _describe_intake(source: str, sessions: str, intake: "Intake", services: "Se
     for reason in sorted(set(DEFERRALS.values())):
         put_off.add_metric((reason,), services.deferred[reason])
     yield put_off
-    if services.reports and services.reports.domains:
-        taken = counter(f"gatepost_{source}_domain_reports", "Reports about domains", labels=("kind", "outcome"))
-        for (kind, outcome), count in sorted(services.reports.domains.taken.items()):
-            taken.add_metric((kind, outcome), count)
-        yield taken
 
 
 def _describe_next_hops(routings: "Sequence[Routing]") -> Iterator[Metric]:

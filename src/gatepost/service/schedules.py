@@ -18,7 +18,6 @@ import msgspec
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gatepost.digests.notices import NoticeSender
 from gatepost.digests.run import DigestBusy, DigestSender
 from gatepost.guard.answers.dns import Resolver
 from gatepost.process.logs import Logger
@@ -379,45 +378,6 @@ class DigestSchedule(Schedule):
             self._log.info("digests sent", tenant=scope, sent=record.sent, failed=record.failed, reason=record.message)
 
 
-NOTICE_POLL_SECONDS = 20.0
-NO_NEXT_HOP = "guard.yml has no next hop (delivery.nextHop); the notice waits until it has one"
-
-
-def build_notice_sender(settings: GuardSettings, store: Store, routing: Routing) -> NoticeSender:
-    """Return what sends notices to recipients."""
-    sender = settings.digests.sender or f"postmaster@{hostname(settings)}"
-    tenancy = Tenancy(settings.tenants, store.tenants.of_domain)
-    return NoticeSender(store, routing, tenancy, sender, settings.tenants, settings.digests.per_minute)
-
-
-class NoticeSchedule(Schedule):
-    """Sends notices to recipients that somebody has asked for in the web interface. Without a sender it only says so,
-    where whoever asked looks."""
-
-    def __init__(self, store: Store, sender: NoticeSender | None) -> None:
-        super().__init__(NOTICE_POLL_SECONDS, "gatepost.notices", "notices to recipients cannot be sent")
-        self._store, self._sender = store, sender
-        self._sent: Counter[str] = Counter()
-
-    def collect(self) -> Iterator[Metric]:
-        sent = counter("gatepost_recipient_notices", "Notices to recipients by this process", labels=("result",))
-        for result, count in self._sent.items():
-            sent.add_metric((result,), count)
-        yield sent
-
-    async def look(self) -> None:
-        """Send what is due."""
-        if self._sender is None:
-            if await self._store.recipient_notices.due(1):
-                await self._store.recipient_notices.explain_waiting(NO_NEXT_HOP)
-            return
-        sent, failed = await self._sender.run()
-        self._sent["sent"] += sent
-        self._sent["failed"] += failed
-        if sent or failed:
-            self._log.info("notices to recipients sent", sent=sent, failed=failed)
-
-
 REPORT_POLL_SECONDS = 300.0
 DAY_SECONDS = 86_400
 
@@ -474,7 +434,6 @@ def build_schedules(plan: Plan, shared: SharedParts, core: "CoreParts | None") -
         found.append(LearningSchedule(store, plan.guard.learning, config, data))
     if plan.guard:
         found.append(DigestSchedule(store, build_sender(plan.guard, store, routing) if routing else None))
-        found.append(NoticeSchedule(store, build_notice_sender(plan.guard, store, routing) if routing else None))
         if sent := plan.guard.domain_reports.send:
             found.append(ReportSchedule(store, plan.guard, sent, core.outbound_routing if core else None))
     return found

@@ -1,16 +1,12 @@
-"""Keys of `guard.yml` on reports about domains: where those of others are taken, how long what they say is kept, and
-what is reported to others."""
+"""Keys of `guard.yml` on reports to others about their domains."""
 
 from typing import Annotated
 
 from pydantic import Field
 
-from gatepost.settings.values import IN_DAYS, Count, Domain, MailAddress, Section, group, live
+from gatepost.settings.values import Count, Domain, MailAddress, Section, group, live
 
-MAX_ADDRESSES, MAX_DOMAINS = 50, 1_000
-
-ReportDays = Annotated[int, Field(ge=30, le=1_830), IN_DAYS]
-
+MAX_DOMAINS = 1_000
 
 OneLine = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[ -~]+$")]
 PerMinute = Annotated[int, Field(ge=1, le=6_000)]
@@ -33,24 +29,8 @@ class SentReportSettings(Section):
 
 
 class DomainReportSettings(Section):
-    """Reports of others about mail of our domains: DMARC aggregate and failure reports, and TLS reports."""
+    """Reports about domains: those to others."""
 
-    addresses: Annotated[list[MailAddress], Field(max_length=MAX_ADDRESSES)] = live(
-        [],
-        description="addresses for reports, as DMARC records name them in `rua` and `ruf`, and TLS records in `rua`:"
-        " mail to them is read and not delivered",
-    )
-    domains: Annotated[list[Domain], Field(max_length=MAX_DOMAINS)] = live(
-        [],
-        description="domains that belong to no tenant and whose reports are taken, names below them included; those of"
-        " tenants always are",
-    )
-    accept_unproven: bool = live(
-        False,
-        description="whether reports are taken whose sender neither SPF nor DKIM proves, so that anybody could have"
-        " written them",
-    )
     send: SentReportSettings | None = group(
         None, description="reports to others about their domains, DMARC and TLS; off if not set"
     )
-    retention: ReportDays = live(400, description="days for which what was reported is kept")

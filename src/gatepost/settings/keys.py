@@ -575,7 +575,7 @@ class GuardSettings(Section):
         LearningSettings(), description="models that reports on mail teach", form=FormGroup.LEARNING
     )
     domain_reports: DomainReportSettings = group(
-        DomainReportSettings(), description="reports of others about mail of our domains: DMARC and TLS"
+        DomainReportSettings(), description="reports to others about their domains: DMARC and TLS"
     )
     yara: YaraSettings | None = group(None, description="YARA rules of the operator; off if not set")
     clamd: ClamdSettings | None = group(None, description="ClamAV; off if not set")
@@ -710,14 +710,6 @@ class ListSettings(Section):
     )
 
 
-class NoticeSettings(Section):
-    """Mail to recipients of messages that somebody found."""
-
-    per_day: Count = live(
-        10_000, description="maximum number of notices to recipients of one tenant within 24 hours, over all steps"
-    )
-
-
 class AbbySettings(Section):
     """`abby/abby/abby.yml`: the API service."""
 
@@ -750,9 +742,6 @@ class AbbySettings(Section):
     )
     lists: ListSettings = group(
         ListSettings(), description="what happens besides when a list is changed", form=FormGroup.LEARNING
-    )
-    notices: NoticeSettings = group(
-        NoticeSettings(), description="mail to recipients of messages that somebody found in the web interface"
     )
     remediation: RemediationSettings | None = group(
         None, description="taking delivered mail out of mailboxes; off if not set"

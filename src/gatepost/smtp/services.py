@@ -18,10 +18,10 @@ from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.content import SpoolSpace
 from gatepost.smtp.delivery_log import DeliveryLog
-from gatepost.smtp.domain_reports import ReportIntakes
 from gatepost.smtp.outbound import Outbound
 from gatepost.smtp.recipients import RecipientVerifier
 from gatepost.smtp.replies import Deferral, SmtpReply
+from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.signing import Signer
 from gatepost.store.errors import StorageError
@@ -140,7 +140,7 @@ class Services:
         limits: SmtpLimits | None = None,
         tls: ssl.SSLContext | None = None,
         tls_required: bool = False,
-        reports: ReportIntakes | None = None,
+        reports: ReportIntake | None = None,
         deliveries: DeliveryLog | None = None,
         recipients: RecipientVerifier | None = None,
         outbound: Outbound | None = None,

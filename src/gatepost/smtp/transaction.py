@@ -22,11 +22,11 @@ from gatepost.smtp import replies
 from gatepost.smtp.client import SmtpClient, Tenancy
 from gatepost.smtp.commands import PathCommand, encode_xtext
 from gatepost.smtp.delivery_log import find_queue_id, render_reply
-from gatepost.smtp.domain_reports import AnyReportAddress
 from gatepost.smtp.hop_answers import Stage
 from gatepost.smtp.next_hop import NextHop, NextHopError
 from gatepost.smtp.outbound import SendingAccount
 from gatepost.smtp.replies import SmtpReply, pass_on
+from gatepost.smtp.reporting import ReportAddress
 from gatepost.smtp.routing import Relay, Route, Routing
 from gatepost.smtp.trace import Arrival
 from gatepost.store.message_records import Delivery
@@ -77,7 +77,7 @@ class Transaction:
         self._recipients: list[tuple[str, Pending]] = []
         self._tenants: dict[str, str | None] = {}
         self.tenant: str | None = None
-        self.report: AnyReportAddress | None = None
+        self.report: ReportAddress | None = None
         self.body: SpooledBody | None = None
         self.refusal: SmtpReply | None = None
         # Which next hop was sent the message, and what it said; why it said nothing.
@@ -96,7 +96,7 @@ class Transaction:
         same = tenant == self.tenant and (self.routing is None or route is self._route)
         return same and not (self._link is not None and self._link.lmtp)
 
-    async def add(self, recipient: PathCommand, route: Route | None, report: AnyReportAddress | None = None) -> Pending:
+    async def add(self, recipient: PathCommand, route: Route | None, report: ReportAddress | None = None) -> Pending:
         """Handle RCPT for a recipient who fits, or who is the first that could be accepted; a reporting address is none
         of the next hop's."""
         self.report = report

@@ -8,14 +8,13 @@ the report holds again, and no figure counts it. Whoever reports is told what th
 report can be taken back.
 """
 
-from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from gatepost.store.audit import MESSAGE_REPORTED, REPORT_TAKEN_BACK, Actor, write_audit
 from gatepost.store.campaigns import MarkSays, mark_message, take_mark_back
-from gatepost.store.engine import Operations, Read, Work, change, large_query, normalize_scope, now, query, storable
+from gatepost.store.engine import Operations, Read, Work, change, normalize_scope, now, query, storable
 from gatepost.store.learning import (
     TaughtMessage,
     count_by_mail,
@@ -26,7 +25,7 @@ from gatepost.store.learning import (
     teach_record,
 )
 from gatepost.store.message_records import MessageRecord, find_message
-from gatepost.store.quarantine import DELETED, RELEASED, RESTORED, find_held, read_actions, without_taken_back
+from gatepost.store.quarantine import find_held
 from gatepost.store.recipients import add_request
 
 _SELECT_SAID = """SELECT says, created FROM campaign_marks
@@ -88,20 +87,6 @@ class MailReport(msgspec.Struct, frozen=True):
     unwanted: bool
     messages: tuple[ReportedMessage, ...]
     is_certain: bool = False
-
-
-class Corrections(msgspec.Struct, frozen=True):
-    """What people of a tenant, or of all, said of messages in a period. `said` has the last report on each message:
-    whether it should have been held. `mailed` are numbers of messages that were forwarded as unwanted and as wanted:
-    nobody knows which results they belong to. `since` is where the period begins, later than asked for where the trail
-    is too long."""
-
-    since: int
-    said: Mapping[str, bool] = {}
-    released: frozenset[str] = frozenset()
-    deleted: frozenset[str] = frozenset()
-    mailed: tuple[int, int] = (0, 0)
-    reporters: int = 0
 
 
 class FeedbackReports(Operations):
@@ -177,34 +162,6 @@ class FeedbackReports(Operations):
         yield from take_mark_back(owner, record.ggrid, mark, before.mark, record.report.signature, moment)
         yield from take_lesson_back(owner, by, record, before.taught, unwanted=mark == "unwanted")
         return True
-
-    @large_query
-    def corrections(self, tenant: str | None, since: int, until: int) -> Work[Corrections]:
-        """What people did and said about mail in a period: reports, releases, deletions."""
-        actions, is_cut = yield from read_actions(normalize_scope(tenant), since, until)
-        said: dict[str, bool] = {}
-        released, reporters = set[str](), set[tuple[str, str]]()
-        # The last deletion or restoration of each message says what holds.
-        deleted: dict[str, bool] = {}
-        mailed = {True: 0, False: 0}
-        for action, kind, sample, name, count, _ in without_taken_back(actions):
-            if action not in (MESSAGE_REPORTED, RELEASED, DELETED, RESTORED, BY_MAIL):
-                continue
-            ggrid, *rest = _samples.decode(sample)
-            if action == MESSAGE_REPORTED:
-                said.setdefault(ggrid, _HELD in rest[:1])
-            elif action == BY_MAIL:
-                mailed[_HELD in rest[:1]] += count
-            elif action == RELEASED:
-                released.add(ggrid)
-            else:
-                deleted.setdefault(ggrid, action == DELETED)
-                continue
-            reporters.add((kind, name))
-        start = actions[-1][5] if is_cut else since
-        both = (mailed[True], mailed[False])
-        gone = frozenset(ggrid for ggrid, is_deleted in deleted.items() if is_deleted)
-        return Corrections(start, said, frozenset(released), gone, both, len(reporters))
 
     @query
     def state(self, ggrid: str, tenant: str | None = None) -> Work[tuple[str, int] | None]:

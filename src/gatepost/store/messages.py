@@ -22,9 +22,8 @@ from gatepost.ids import canonical, id_prefix
 from gatepost.lists.links import split_url
 from gatepost.policy.rules import Decision, Verdict
 from gatepost.process.background_work import background
-from gatepost.store import campaign_members, message_index, traffic
+from gatepost.store import message_index, traffic
 from gatepost.store.audit import AuditRecord, parse_audit
-from gatepost.store.campaign_members import Campaign, CampaignMember, describe_member
 from gatepost.store.change_groups import ChangeGroups, WritingState
 from gatepost.store.engine import (
     Engine,
@@ -47,7 +46,6 @@ from gatepost.store.message_days import by_keys, read_by_ggrid, read_by_ggrids
 from gatepost.store.message_index import TESTED as TESTED_FOR_WORDS
 from gatepost.store.message_index import Term, domain_of, match_rows, parse_term
 from gatepost.store.message_records import (
-    TRIAL_TAG,
     Delivery,
     MessageLine,
     MessageRecord,
@@ -85,8 +83,6 @@ from gatepost.store.search_conditions import (
     AddressPattern,
     MessageFilter,
     RecordFacts,
-    describe_campaign,
-    expand_assignees,
     expand_campaigns,
     fits,
     fits_filter,
@@ -103,7 +99,6 @@ from gatepost.store.search_conditions import (
 from gatepost.store.search_language import (
     EVERYTHING,
     Both,
-    Either,
     Expression,
     Leaf,
     SearchFault,
@@ -140,9 +135,6 @@ _SELECT_DETAILS = f"SELECT id, ggrid, detail FROM messages WHERE id = ANY($1){_I
 _SELECT_PACKED = f"SELECT ggrid, detail FROM messages WHERE ggrid = ANY($1){_IN_DAYS}"  # noqa: S608
 _SELECT_GGRID = f"{_SELECT} WHERE ggrid = $1{_IN_DAYS}"
 _SELECT_GGRIDS = f"SELECT ggrid, {_SELECT.removeprefix('SELECT ')} WHERE ggrid = ANY($1){_IN_DAYS}"
-_ARE_TRIALS = f"""SELECT m.ggrid, strpos(s.tags, '\n{TRIAL_TAG}\n') FROM messages AS m
-JOIN message_search AS s ON s.completed = m.completed AND s.id = m.id
-WHERE m.ggrid = ANY($1) AND m.completed::bigint >= $2 AND m.completed::bigint <= $3"""  # noqa: S608
 _SELECT_GGRID_OF = "SELECT ggrid FROM messages WHERE id = $1 AND completed::bigint = $2"
 _DELIVERED_AS = f"SELECT id FROM deliveries WHERE id = ANY($1){_IN_DAYS} AND queue_id = $4"  # noqa: S608
 
@@ -152,11 +144,6 @@ COVERED_REACH = 4.0
 _INDEX = "message_search"
 _RECIPIENTS = "message_recipients AS r"
 _RECIPIENTS_AND_INDEX = "message_recipients AS r CROSS JOIN message_search AS s"
-# The last assignment of a message holds; ids of entries are in the order of time.
-MAX_ASSIGNED = 500
-_ASSIGNED = """SELECT n.ggrid FROM message_notes AS n WHERE n.kind = 'assign' AND lower(n.said) = lower($1)
-AND ($2 = '' OR n.scope = $2) AND NOT EXISTS (SELECT 1 FROM message_notes AS o
-WHERE o.ggrid = n.ggrid AND o.kind = 'assign' AND o.id > n.id) ORDER BY n.id DESC LIMIT $3"""
 _DELIVERIES = "deliveries AS r"
 _DELIVERIES_AND_INDEX = "deliveries AS r CROSS JOIN message_search AS s"
 _MESSAGES_AND_INDEX = "messages AS r CROSS JOIN message_search AS s"
@@ -324,16 +311,7 @@ class Messages(Operations):
                 if record is None or tenant not in (None, record.envelope.tenant):
                     return SearchFault(leaf.start, leaf.end, "There is no message of this id on record.")
                 details[leaf.value] = record.detail
-        names = {leaf.value for leaf in leaves(found) if leaf.field == "assignee"}
-        if names:
-            found = expand_assignees(found, {name: await self._assigned(name, tenant) for name in names})
         return expand_campaigns(found, details) if details else found
-
-    @query
-    def _assigned(self, name: str, tenant: str | None) -> Work[tuple[str, ...]]:
-        """The ids of the messages that are assigned to a user now, the newest assignments first."""
-        rows = yield Read(_ASSIGNED, (storable(name), normalize_scope(tenant) or "", MAX_ASSIGNED))
-        return tuple(row[0] for row in rows)
 
     @large_query
     def search(self, wanted: MessageFilter, before: str | None = None, limit: int = 100) -> Work[Page[MessageSummary]]:
@@ -410,55 +388,9 @@ class Messages(Operations):
         return count_values(newest[:COUNTED], [row[2] for row in packed], more=more)
 
     @large_query
-    def campaign(self, seed: MessageRecord, tenant: str | None = None) -> Work[Campaign]:
-        """The messages, of one tenant or of all, that something joins to this one, within some days of it."""
-        joints = describe_campaign(seed.detail)
-        span = campaign_members.DAYS * 86_400_000
-        since, until = seed.completed - span, seed.completed + span
-        wanted = MessageFilter(tenant=normalize_scope(tenant), query=Either(tuple(joints.values())))
-        sides = ((since, seed.completed + 1, True), (seed.completed + 1, until, False))
-        members: dict[str, CampaignMember] = {}
-        more = False
-        for first, last, descending in sides if joints else ():
-            side = hoist(make_storable(msgspec.structs.replace(wanted, since=first, until=last)))
-            (plan,) = plan_search(side, None, None)
-            keys = yield from find_page(
-                msgspec.structs.replace(plan, descending=descending), campaign_members.MAX_COMPARED
-            )
-            if keys.next is not None:
-                more = True
-                since, until = (keys.next[0], until) if descending else (since, keys.next[0])
-            found = tuple((row[0], row[1]) for row in keys.rows)
-            times = {uid: time for time, uid in found}
-            for uid, ggrid, packed in (yield Read(_SELECT_DETAILS, by_keys(found))) if found else ():
-                background.rest_between_steps()
-                completed = times[uid]
-                detail = unpack(packed)
-                hosts = ShownHead(
-                    links=tuple(each.value for each in detail.report.subjects if each.role == "link")
-                ).hosts
-                if member := describe_member((ggrid, completed), detail, joints, hosts[:MAX_HEAD_LINKS]):
-                    members[ggrid] = member
-        newest = sorted(members.values(), key=lambda each: (-each.completed, each.ggrid))
-        counts = {name: sum(name in each.joined_by for each in newest) for name in joints}
-        return Campaign(counts, tuple(newest), since, until, more)
-
-    @large_query
     def lines(self, ggrids: Sequence[str]) -> Work[tuple[MessageLine, ...]]:
         """Those of these messages that are still on record, the newest first."""
         return (yield from find_lines(ggrids))
-
-    @large_query
-    def trials(self, ggrids: Sequence[str]) -> Work[frozenset[str]]:
-        """Those of these messages that came through the scan page: nobody got them."""
-        rows = yield from read_by_ggrids(_ARE_TRIALS, tuple(map(storable, ggrids)))
-        return frozenset(ggrid for ggrid, place in rows if place)
-
-    @large_query
-    def summaries(self, ggrids: Sequence[str]) -> Work[tuple[MessageSummary, ...]]:
-        """The results of these messages that are still on record, the newest first."""
-        rows = yield from read_by_ggrids(_SELECT_GGRIDS, tuple(map(storable, ggrids)))
-        return tuple(sorted((_summary(row[1:]) for row in rows), key=lambda one: (-one.completed, one.ggrid)))
 
     @large_query
     def timeline(self, ggrid: str, tenant: str | None = None) -> Work[MessageTimeline | None]:

@@ -172,7 +172,6 @@ _SET_WORK = "UPDATE bulk_actions SET results = $2 WHERE id = $1"
 # Where recipients of held mail are on record, with what is shown of each row.
 _OF_RECIPIENT: dict[str, str] = {
     "digests": "CAST(coalesce(sent, 0) AS TEXT)",
-    "recipient_notices": "items",
     "recipient_releases": "ggrid",
     "recipient_requests": "said",
     "recipient_entries": "sender",
@@ -190,7 +189,6 @@ _AUTHORED: dict[str, tuple[str, ...]] = {
     "feed_definitions": ("modified_by",),
     "digest_settings": ("modified_by",),
     "digests": ("fault",),
-    "domain_reports": ("reporter", "report_id"),
     "config_versions": ("actor", "reason"),
     "config_draft": ("modified_by",),
     "held": ("deleted_by",),
@@ -198,10 +196,8 @@ _AUTHORED: dict[str, tuple[str, ...]] = {
     "look_back_queue": ("actor", "keys"),
     "message_notes": ("by_name",),
     "recipient_requests": ("said", "decided_by", "note"),
-    "recipient_notices": ("said", "by_name", "fault"),
     "recipient_releases": ("released_by",),
     "removed_mail": ("reason", "by_name"),
-    "reported_sources": ("details",),
     "sent_reports": ("destinations", "reason"),
     "training_reports": ("reporter", "mailbox"),
 }

@@ -16,7 +16,6 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from gatepost.ids import id_time
 from gatepost.lists.links import split_url
 from gatepost.near_duplicates import Signature, is_near_duplicate
 from gatepost.store.engine import storable
@@ -37,7 +36,7 @@ from gatepost.store.record_packing import Detail
 from gatepost.store.search_language import Both, Either, Expression, Leaf, Negated, conjuncts, leaves
 
 # Terms of an expression that only the store writes: the text of a message, the form of its subject, and some ids.
-TEXT, SHAPE, AMONG = "~text", "~shape", "~among"
+TEXT, SHAPE = "~text", "~shape"
 # A row that is compared with more values than this counts for more than one.
 CHEAP_VALUES = 12
 # The columns that conditions are on, besides the time.
@@ -94,8 +93,8 @@ class TextCondition(SqlCondition, frozen=True):
 
 class RowSource(msgspec.Struct, frozen=True):
     """Narrow rows: the column of their time, the points as a value, and the tests that a row, which is called `looked`,
-    has a whole recipient, however many there are, that its id begins so, and that it is among some. How an id of a
-    message on record begins is never tested in a row: an index leads to it, and a second one contradicts it.
+    has a whole recipient, however many there are, and that its id begins so. How an id of a message on record begins is
+    never tested in a row: an index leads to it, and a second one contradicts it.
     `has_texts` is the test that texts in a table of their own fit, which is read once; "" where a row comes with its
     texts."""
 
@@ -103,7 +102,6 @@ class RowSource(msgspec.Struct, frozen=True):
     score: str
     has_recipient: str
     has_id: str
-    is_among: str
     has_texts: str = ""
 
 
@@ -115,15 +113,12 @@ MESSAGE_ROWS = RowSource(
     """EXISTS (SELECT 1 FROM message_recipients AS r WHERE r.address = {}
     AND r.completed = looked.completed AND r.id = looked.id)""",
     "{} = ''",
-    """EXISTS (SELECT 1 FROM messages AS m WHERE m.id = looked.id AND m.completed::bigint = looked.completed
-    AND strpos({}, m.ggrid) > 0)""",
 )
 HELD_ROWS = RowSource(
     "kept",
     "score",
     "looked.ggrid IN (SELECT r.ggrid FROM held_recipients AS r WHERE r.address = {})",
     "strpos(looked.ggrid, {}) = 1",
-    "strpos({}, looked.ggrid) > 0",
 )
 
 # The same rows without their texts.
@@ -253,8 +248,6 @@ def join_tests(conditions: Sequence[SqlCondition], source: RowSource) -> SqlCond
 
 def row_condition(expression: Expression, source: RowSource, *, exact: bool = False) -> SqlCondition:
     """The condition on a narrow row for an expression: what may fit, or with `exact` what must."""
-    if isinstance(expression, Leaf) and expression.field == AMONG:
-        return SqlCondition(source.is_among, (expression.value,))
     if isinstance(expression, Leaf):
         return _join([_meaning_condition(each, source, exact=exact) for each in meanings(expression)], " OR ", source)
     if isinstance(expression, Negated):
@@ -375,10 +368,7 @@ _MEANINGS: dict[str, Callable[[Leaf], tuple[MessageFilter, ...]]] = {
     "after": lambda leaf: (MessageFilter(since=int(leaf.value)),),
     "before": lambda leaf: (MessageFilter(until=int(leaf.value)),),
     "state": lambda _leaf: (_NOTHING,),
-    # Never in the fields of a filter: rows are compared with all of the ids at once.
-    AMONG: lambda _leaf: (),
-    "assignee": lambda _leaf: (),
-    # A campaign that was not looked up, or whose message is gone, has no messages.
+    # A campaign that was not looked up, or whose message nothing is joined to, has no messages.
     "campaign": lambda _leaf: (MessageFilter(score=1, below=0),),
     TEXT: lambda leaf: (MessageFilter(signature=tuple(map(int, leaf.value.split()))),),
 }
@@ -470,32 +460,13 @@ def _merge_evidence(before: Evidence, added: Evidence) -> Evidence | None:
     return msgspec.structs.replace(before, **stated)
 
 
-def expand_assignees(expression: Expression, assigned: Mapping[str, Sequence[str]]) -> Expression:
-    """Return an expression with the ids of messages in place of the users whom they are assigned to, and with the time
-    in which those messages came, which ids of version 7 tell (RFC 9562 section 5.7)."""
-    if isinstance(expression, Leaf):
-        if expression.field != "assignee":
-            return expression
-        ggrids = assigned.get(expression.value, ())
-        times = [id_time(each) for each in ggrids] or [0]
-        period = (("after", min(times) - ASSIGNED_EARLIER), ("before", max(times) + ASSIGNED_LATER))
-        return Both((Leaf(AMONG, " ".join(ggrids)), *(Leaf(field, str(value)) for field, value in period)))
-    if isinstance(expression, Negated):
-        return Negated(expand_assignees(expression.part, assigned))
-    parts = tuple(expand_assignees(part, assigned) for part in expression.parts)
-    return Both(parts) if isinstance(expression, Both) else Either(parts)
-
-
-# An id is made when a message comes; it is put on record after its analysis, and held mail may be kept still later.
-ASSIGNED_EARLIER, ASSIGNED_LATER = 60_000, 3_600_000
-
-
 def expand_campaigns(expression: Expression, records: Mapping[str, Detail]) -> Expression:
     """Return an expression with what joins the messages of a campaign in place of its message: a text that is nearly
     the same, a file, or the same subject (but for digits) from the same sender or with links to the same host."""
     if isinstance(expression, Leaf):
         known = records.get(expression.value) if expression.field == "campaign" else None
-        return expression if known is None else Either(tuple(describe_campaign(known).values()))
+        joints = tuple(_list_joints(known)) if known else ()
+        return Either(joints) if joints else expression
     if isinstance(expression, Negated):
         return Negated(expand_campaigns(expression.part, records))
     parts = tuple(expand_campaigns(part, records) for part in expression.parts)
@@ -507,14 +478,14 @@ _COMMON_FILES = frozenset({"text", "html", "png", "jpeg", "gif", "webp", "bmp", 
 MAX_JOINING = 5
 
 
-def describe_campaign(detail: Detail) -> dict[str, Expression]:
-    """Return what joins other messages to this one, each with its name."""
-    report, found = detail.report, dict[str, Expression]()
+def _list_joints(detail: Detail) -> Iterator[Expression]:
+    """Yield what joins other messages to this one."""
+    report = detail.report
     if report.signature:
-        found["nearly the same text"] = Leaf(TEXT, " ".join(map(str, report.signature)))
+        yield Leaf(TEXT, " ".join(map(str, report.signature)))
     files = [file.sha256 for file in report.files if file.type not in _COMMON_FILES and file.sha256]
     if files:
-        found["the same file"] = Either(tuple(Leaf("sha256", each) for each in dict.fromkeys(files[:MAX_JOINING])))
+        yield Either(tuple(Leaf("sha256", each) for each in dict.fromkeys(files[:MAX_JOINING])))
     shape = shape_of(report.subject)
     hosts = dict.fromkeys(
         parts[0] for each in report.subjects if each.role == "link" and (parts := split_url(each.value))
@@ -522,14 +493,11 @@ def describe_campaign(detail: Detail) -> dict[str, Expression]:
     senders = report.senders[:1] or ((detail.envelope.sender,) if detail.envelope.sender else ())
     beside = [*(Leaf("host", host) for host in list(hosts)[:MAX_JOINING]), *(Leaf("from", each) for each in senders)]
     if shape and beside:
-        found["the same subject, and sender or link host"] = Both((Leaf(SHAPE, shape), Either(tuple(beside))))
-    return found
+        yield Both((Leaf(SHAPE, shape), Either(tuple(beside))))
 
 
 def fits(expression: Expression, facts: RecordFacts) -> bool:
     """Whether a record is what an expression asks for."""
-    if isinstance(expression, Leaf) and expression.field == AMONG:
-        return facts.ggrid in expression.value.split()
     if isinstance(expression, Leaf):
         return any(fits_filter(each, facts) for each in meanings(expression))
     if isinstance(expression, Negated):

@@ -64,7 +64,6 @@ FIELDS: dict[str, Field] = {
     "before": Field("until then", "2026-11-01", ("24h", "7d", "30d", "today")),
     "tenant": Field("the tenant, by name", "Sales"),
     "campaign": Field("mail of the same campaign as this message", "its id"),
-    "assignee": Field("mail that is assigned to this user", "maria"),
     "sender": Field("the envelope sender alone", "bounce@example.org"),
     "id": Field("the id of the message (ggrid), or its beginning", "0199f0d2"),
     "message-id": Field("the Message-ID field", "<x@example.org>"),
@@ -438,7 +437,7 @@ def _read_id(leaf: Leaf, value: str, _place: SearchPlace) -> str:
 def _read_campaign(leaf: Leaf, value: str, _place: SearchPlace) -> str:
     found = canonical(value)
     if not found:
-        _refuse(leaf.start, leaf.end, "campaign: takes the whole id of a message; its page has a link to the campaign.")
+        _refuse(leaf.start, leaf.end, "campaign: takes the whole id of a message; its page leads to the campaign.")
     return found
 
 

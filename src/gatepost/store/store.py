@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import gatepost.store.bulk_actions
     import gatepost.store.campaigns
     import gatepost.store.digests
-    import gatepost.store.domain_reports
     import gatepost.store.feedback
     import gatepost.store.feeds
     import gatepost.store.flow_counts
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     import gatepost.store.privacy
     import gatepost.store.publishing
     import gatepost.store.quarantine
-    import gatepost.store.recipient_notices
     import gatepost.store.recipients
     import gatepost.store.removed_mail
     import gatepost.store.sealed_secrets
@@ -68,12 +66,10 @@ class Store:
     bulk_actions: gatepost.store.bulk_actions.BulkActions
     message_notes: gatepost.store.message_notes.MessageNotes
     recipients: gatepost.store.recipients.Recipients
-    recipient_notices: gatepost.store.recipient_notices.RecipientNotices
     removed_mail: gatepost.store.removed_mail.RemovedMail
     digests: gatepost.store.digests.Digests
     feedback: gatepost.store.feedback.FeedbackReports
     learning: gatepost.store.learning.Learning
-    reported_domains: gatepost.store.domain_reports.ReportedDomains
     sent_reports: gatepost.store.sent_reports.SentReports
     tenants: gatepost.store.tenants.Tenants
     lists: gatepost.store.lists.Lists

@@ -72,12 +72,7 @@ _DELETE_SOME = (
     "DELETE FROM training_reports WHERE id IN (SELECT id FROM training_reports WHERE scope = $1 LIMIT $2)",
     "DELETE FROM learnt_models WHERE id IN (SELECT id FROM learnt_models WHERE scope = $1 LIMIT $2)",
     "DELETE FROM learning_runs WHERE scope IN (SELECT scope FROM learning_runs WHERE scope = $1 LIMIT $2)",
-    "DELETE FROM recipient_notices WHERE id IN (SELECT id FROM recipient_notices WHERE scope = $1 LIMIT $2)",
     "DELETE FROM removed_mail WHERE ggrid IN (SELECT ggrid FROM removed_mail WHERE scope = $1 LIMIT $2)",
-    *(
-        f"DELETE FROM {table} WHERE scope = $1 AND day IN (SELECT day FROM {table} WHERE scope = $1 LIMIT $2)"  # noqa: S608
-        for table in ("reported_sources", "reported_days", "domain_reports", "reported_domains")
-    ),
 )
 
 

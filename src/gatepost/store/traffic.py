@@ -87,17 +87,6 @@ _TAKE_HOUR = f"""DELETE FROM traffic
 WHERE tenant = $1 AND bucket >= $2 AND bucket < $3 RETURNING {", ".join(COLUMNS)}"""  # noqa: S608
 
 
-_SELECT_DECIDED = """SELECT bucket / $4::bigint * $4::bigint, verdict, decision, CAST(sum(messages) AS BIGINT)
-FROM traffic WHERE tenant = $1 AND bucket >= $2 AND bucket < $3 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"""
-
-
-class DecidedStep(msgspec.Struct, frozen=True):
-    """How many messages got each verdict with each decision from `start` on, for one step."""
-
-    start: int
-    results: Mapping[tuple[str, str], int] = {}
-
-
 class TrafficBucket(msgspec.Struct, frozen=True):
     """What was analysed from `start` on, for one step. `duration` is the sum and `longest` the longest, in ms."""
 
@@ -231,9 +220,6 @@ WHERE completed >= $1 AND completed < $2{} ORDER BY completed DESC, id DESC LIMI
 _EARLIER_OF_ALL, _EARLIER_OF_TENANT = _EARLIER.format(""), _EARLIER.format(" AND tenant = $4")
 _EARLIER_MILLISECONDS = 7 * 86_400_000
 _REPLIES = "SELECT code FROM deliveries WHERE completed >= $1 AND completed < $2 ORDER BY completed DESC LIMIT $3"
-_DECIDED_ROWS = """SELECT decision, tags, completed FROM message_search
-WHERE completed >= $1 AND completed < $2{} ORDER BY completed DESC, id DESC LIMIT $3"""
-_DECIDED_OF_ALL, _DECIDED_OF_TENANT = _DECIDED_ROWS.format(""), _DECIDED_ROWS.format(" AND tenant = $4")
 _GGRIDS = "SELECT id, ggrid FROM messages WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigint < $3"
 _DETAILS = "SELECT id, detail FROM messages WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigint < $3"
 
@@ -270,17 +256,6 @@ class Replies(msgspec.Struct, frozen=True):
     more: bool = False
 
 
-class FindingCounts(msgspec.Struct, frozen=True):
-    """How many of the newest messages of a period were held, and with which findings. `counted` messages were looked
-    at; with `more` the period has others, which are older than `reached`."""
-
-    counted: int = 0
-    more: bool = False
-    reached: int = 0
-    held: int = 0
-    findings: Mapping[str, int] = {}
-
-
 class Traffic(Operations):
     """How many messages were analysed, with which results, and what is most frequent in them."""
 
@@ -295,27 +270,6 @@ class Traffic(Operations):
         for start, *row in (yield Read(_SELECT, (normalize_scope(tenant) or ALL_TENANTS, first, last, width))):
             found.setdefault(start, []).append(tuple(row))
         return tuple(_sum_bucket(start, found.get(start, ())) for start in range(first, last, width))
-
-    @large_query
-    def decided(self, tenant: str | None, since: int, until: int, step: int) -> Work[tuple[DecidedStep, ...]]:
-        """Verdicts and decisions of every step of a time span, in the same steps as `buckets`."""
-        first, last, width = _divide(since, until, step)
-        found: dict[int, dict[tuple[str, str], int]] = {start: {} for start in range(first, last, width)}
-        rows = yield Read(_SELECT_DECIDED, (normalize_scope(tenant) or ALL_TENANTS, first, last, width))
-        for start, verdict, decision, messages in rows:
-            found[start][verdict, decision] = messages
-        return tuple(DecidedStep(start, results) for start, results in found.items())
-
-    @large_query
-    def held_findings(self, tenant: str | None, since: int, until: int) -> Work[FindingCounts]:
-        """Count the findings of held mail among the newest messages of a period, of a tenant or of all (None)."""
-        scope = normalize_scope(tenant)
-        limits = (since, until, COUNTED + 1)
-        found = yield Read(_DECIDED_OF_TENANT, (*limits, scope)) if scope else Read(_DECIDED_OF_ALL, limits)
-        rows = [row for row in found[:COUNTED] if _TRIAL not in row[1]]
-        held = [row[1] for row in rows if row[0] != "deliver"]
-        findings = Counter(tag for tags in held for tag in _lines(tags))
-        return FindingCounts(len(rows), len(found) > COUNTED, rows[-1][2] if rows else since, len(held), findings)
 
     @large_query
     def top_values(self, tenant: str | None, since: int, until: int) -> Work[TopValues]:

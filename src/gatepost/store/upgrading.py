@@ -39,7 +39,17 @@ Progress: TypeAlias = Callable[[int, int], None]
 # The oldest schema that is upgraded, and the version that brings older ones to it.
 OLDEST, PASS_THROUGH = 31, "0.1.0"
 # What brings schema 31 to the baseline: statements for both engines, and tables that are made as the baseline has them.
-FROM_31: tuple[str, ...] = ()
+FROM_31: tuple[str, ...] = (
+    "DROP TABLE IF EXISTS domain_reports",
+    "DROP TABLE IF EXISTS reported_domains",
+    "DROP TABLE IF EXISTS reported_days",
+    "DROP TABLE IF EXISTS reported_sources",
+    "DROP TABLE IF EXISTS recipient_notices",
+    "DELETE FROM bulk_actions WHERE action IN ('assign', 'notify')",
+    "DELETE FROM message_notes WHERE kind = 'assign'",
+    "DROP INDEX IF EXISTS message_notes_by_assignee",
+    "ALTER TABLE message_notes DROP COLUMN kind",
+)
 NEW_TABLES: tuple[str, ...] = ()
 # What is to be done with a storage of schema 31 where tenants have their mail in several databases.
 REUNITE = (

@@ -148,7 +148,6 @@ class WebContext(msgspec.Struct, frozen=True):
     renderer: PageRenderer
     installation: Installation
     scan_seconds: float
-    notices_per_day: int = 10_000
     bulk_work: BulkWork = msgspec.field(default_factory=BulkWork)
     sign_in: SignInRules = SignInRules()
     openid: OpenidClient | None = None

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from markupsafe import Markup
 
 from gatepost.store.found_values import Facet, FoundValues
 from gatepost.store.search_conditions import MessageFilter
@@ -85,14 +84,6 @@ async def describe_found(
         "steps": [Step(bar.label, bar.total, bar.path) for bar in bars if bar.total],
         "facets": [line for line in facets if line.values],
     }
-
-
-def draw_times(found: FoundValues, search: Search, now: int) -> tuple[Markup | str, list[Step]]:
-    """Return a chart of messages by time and verdict, and its bars as a table has them."""
-    columns = _count_times(found, MessageFilter(), now)
-    bars = [_draw_column(start, parts, width, search) for start, width, parts in columns]
-    chart = draw_stacked_bars(bars, VERDICT_ORDER, "Messages by time and verdict", STRIP) if bars else ""
-    return chart, [Step(bar.label, bar.total, bar.path) for bar in bars if bar.total]
 
 
 async def _find_steps(

@@ -6,6 +6,7 @@ them; the ledger has them.
 """
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
 import msgspec
@@ -185,6 +186,17 @@ def _list_comparable(record: MessageRecord) -> list[tuple[str, list[str]]]:
         ("Message-ID", [report.message_id]),
     ]
     return [(name, list(dict.fromkeys(value.strip() for value in found if value.strip()))) for name, found in values]
+
+
+# How long before and after a message its copies are looked for.
+COPIES_DAYS = timedelta(days=7)
+
+
+def copies_path(record: MessageRecord) -> str:
+    """Return the address of the search for the messages of the same campaign as this one."""
+    came = datetime.fromtimestamp(record.completed / 1_000, UTC)
+    period = f"after:{came - COPIES_DAYS:%Y-%m-%d} before:{came + COPIES_DAYS:%Y-%m-%d}"
+    return f"/messages?{urlencode({'q': f'campaign:{record.ggrid} {period}'})}"
 
 
 class MailGroup(msgspec.Struct, frozen=True):

@@ -241,7 +241,6 @@ async def describe_search(context: WebContext, request: SignedInRequest, search:
     known = COLUMNS[search.path]
     chosen = [name for name in search.form.all("columns") if name in known]
     return {
-        "people": await find_people(context, request) if request.may("quarantine.act") else (),
         "columns": chosen or [name for name, (_, is_usual) in known.items() if is_usual],
         "known_columns": {name: title for name, (title, _) in known.items() if name != "tenant" or scopes.tenants},
         "is_compact": search.form.text("density", 20) == "compact",
@@ -255,12 +254,6 @@ async def describe_search(context: WebContext, request: SignedInRequest, search:
         "searches": [each for each in saved if each.page == search.path],
         "narrowed": bool(search.text),
     }
-
-
-async def find_people(context: WebContext, request: SignedInRequest) -> tuple[str, ...]:
-    """Return the names of the users whom messages can be assigned to: those of the same tenant, or of all tenants."""
-    known = await context.store.users.all(request.user.tenant)
-    return tuple(each.name for each in known if each.tenant == request.user.tenant and not each.disabled)
 
 
 # How many messages are sorted by something else than time, or grouped.

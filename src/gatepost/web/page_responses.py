@@ -100,10 +100,7 @@ NOTICES = {
     "mail-removed": "{0} taken out of mailboxes.",
     "mail-put-back": "{0} put back into mailboxes.",
     "mail-noted": "Note written on {0}.",
-    "mail-assigned": "Assignment of {0} changed.",
     "mail-written-back": "Taken back for {0}.",
-    "notices-taken-back": "Taken back: {0} notices were not sent.",
-    "notices-sent-already": "{0} notices were taken back; {1} were sent already, or are being sent.",
     "none-held": "None of these messages is held; nothing was changed.",
     "two-needed": "Select exactly two messages to compare them.",
     "none-selected": "Nothing is selected; nothing was changed.",
@@ -119,9 +116,7 @@ NOTICES = {
 }
 # Notices of changes that can be taken back: where to post to, with the last value of the cookie in it.
 UNDO = {
-    **dict.fromkeys(
-        ("mail-deleted", "mail-removed", "mail-reported", "mail-noted", "mail-assigned"), "/quarantine/work/{}/undo"
-    ),
+    **dict.fromkeys(("mail-deleted", "mail-removed", "mail-reported", "mail-noted"), "/quarantine/work/{}/undo"),
     **dict.fromkeys(("added", "deleted", "entry-saved", "blocked"), "/list-changes/{}/undo"),
 }
 

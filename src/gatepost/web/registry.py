@@ -18,14 +18,11 @@ from gatepost.web.openid import OpenidClient
 from gatepost.web.page_responses import Assets
 from gatepost.web.pages import (
     account,
-    accuracy,
     alerts,
     api_credentials,
     audit,
-    campaigns,
     configuration,
     digests,
-    domain_reports,
     feeds,
     learning,
     list_changes,
@@ -59,13 +56,10 @@ PAGES: tuple[WebRoute, ...] = (
     *sign_in.PAGES,
     *account.PAGES,
     *overview.PAGES,
-    *accuracy.PAGES,
-    *domain_reports.PAGES,
     *saved_searches.PAGES,
     *messages.PAGES,
     *message_entries.PAGES,
     *mail_actions.PAGES,
-    *campaigns.PAGES,
     *quarantine.PAGES,
     *digests.PAGES,
     *scan.PAGES,
@@ -114,11 +108,10 @@ def build_site(
     openid: OpenidClient | None = None,
     public_url: str | None = None,
     remover: MailRemover | None = None,
-    notices_per_day: int = 10_000,
 ) -> Site:
     """Return all pages over the store, cores and policies that the APIs use; `events` is told of sign-ins, `rules`
-    say who may sign in, `openid` is the way through a provider, `public_url` the address that people use, `remover`
-    what takes mail out of mailboxes, and `notices_per_day` how many notices a tenant can have."""
+    say who may sign in, `openid` is the way through a provider, `public_url` the address that people use, and
+    `remover` what takes mail out of mailboxes."""
     assets, environment = _assets_and_environment()
     checks, condition = SlowChecks(), (installation or Installation()).condition
 
@@ -140,7 +133,6 @@ def build_site(
         renderer=renderer,
         installation=installation or Installation(),
         scan_seconds=services.scan_seconds,
-        notices_per_day=notices_per_day,
         sign_in=rules or SignInRules(),
         openid=openid,
         public_url=public_url,

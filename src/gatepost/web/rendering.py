@@ -32,7 +32,7 @@ from gatepost.store.store import Store
 from gatepost.times import date_time
 from gatepost.view.values import escape_block
 from gatepost.web.compiled_templates import CompiledTemplates
-from gatepost.web.message_lines import attachments, links_by_host, short_reason
+from gatepost.web.message_lines import attachments, copies_path, links_by_host, short_reason
 from gatepost.web.page_responses import html_response, read_notice
 from gatepost.web.request import PagePermission, SignedInRequest
 from gatepost.web.time_zones import current_zone_name, format_ago, format_brief, format_moment, times_in
@@ -129,8 +129,6 @@ NAVIGATION = (
     NavigationLink("Quarantine", "/quarantine", "quarantine.read"),
     NavigationLink("Requests", "/requests", "quarantine.read"),
     NavigationLink("Scan", "/scan", "messages.scan"),
-    NavigationLink("Accuracy", "/accuracy", "messages.read"),
-    NavigationLink("Domain reports", "/domain-reports", "overview.read"),
     NavigationLink("Lists", "/lists", "lists.read", "Configure"),
     NavigationLink("Feeds", "/feeds", "feeds.read", "Configure"),
     NavigationLink("Policy", "/policy", "policy.read", "Configure"),
@@ -253,6 +251,7 @@ def build_environment(assets: Mapping[str, str]) -> Environment:
         short_reason=short_reason,
         attachments=attachments,
         links_by_host=links_by_host,
+        copies_path=copies_path,
         form_value=escape,
     )
     return created

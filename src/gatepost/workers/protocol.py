@@ -21,7 +21,6 @@ from typing import Annotated, Generic, Literal, TypeVar
 import msgspec
 
 from gatepost.analysis.report import Line, Outcome, PreparedRecord, Report, undecided
-from gatepost.domain_reports import DomainReports
 from gatepost.findings.kinds import TITLES
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import title_of_list
@@ -34,7 +33,7 @@ from gatepost.view.values import MAX_NAME, HtmlView, NotShown, Picture, View
 from gatepost.workers.status_page import StageNames
 
 T = TypeVar("T")
-PurposeName = Literal["judge", "view", "picture", "page", "features", "report", "strip", "domain-reports"]
+PurposeName = Literal["judge", "view", "picture", "page", "features", "report", "strip"]
 
 # Bytes above which a message has its worker alone.
 LARGE = 1 << 20
@@ -179,7 +178,6 @@ _picture: msgspec.msgpack.Decoder[Picture | NotShown] = msgspec.msgpack.Decoder(
 _page: msgspec.msgpack.Decoder[HtmlView | NotShown] = msgspec.msgpack.Decoder(HtmlView | NotShown)
 _attached: msgspec.msgpack.Decoder[AttachedMessages | NotShown] = msgspec.msgpack.Decoder(AttachedMessages | NotShown)
 _cuts: msgspec.msgpack.Decoder[Cuts | NotShown] = msgspec.msgpack.Decoder(Cuts | NotShown)
-_domain_reports: msgspec.msgpack.Decoder[DomainReports | NotShown] = msgspec.msgpack.Decoder(DomainReports | NotShown)
 _features: msgspec.msgpack.Decoder[Extracted | NotShown] = msgspec.msgpack.Decoder(Extracted | NotShown)
 _job = msgspec.msgpack.Decoder(JobHeader)
 _given = msgspec.msgpack.Decoder(StepAnswers)
@@ -345,9 +343,6 @@ PAGE: Purpose[HtmlView | NotShown] = Purpose("page", read_page, _not_shown)
 FEATURES: Purpose[Extracted | NotShown] = Purpose("features", partial(_decode, _features), _not_shown)
 ATTACHED: Purpose[AttachedMessages | NotShown] = Purpose("report", partial(_decode, _attached), _not_shown)
 STRIP: Purpose[Cuts | NotShown] = Purpose("strip", partial(_decode, _cuts), _not_shown)
-DOMAIN_REPORTS: Purpose[DomainReports | NotShown] = Purpose(
-    "domain-reports", partial(_decode, _domain_reports), _not_shown
-)
 
 
 def read_job(body: bytes) -> JobHeader:

@@ -21,7 +21,6 @@ from gatepost.analysis.stages import Context
 from gatepost.checks.phrases import mark_themes, search_message
 from gatepost.checks.reading import Check
 from gatepost.files.documents.saved_messages import find_reported_messages, open_saved_message
-from gatepost.files.report_files import read_domain_reports
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules
@@ -282,7 +281,6 @@ _READERS: dict[PurposeName, Callable[[bytes, JobHeader], msgspec.Struct]] = {
     "features": _extract,
     "report": lambda raw, _job: AttachedMessages(tuple(map(_read_attached, find_reported_messages(raw)))),
     "strip": _find_places,
-    "domain-reports": lambda raw, _job: read_domain_reports(raw),
 }
 
 

@@ -6,14 +6,13 @@ The doctor warns a month before a certificate expires, so that mail does not sto
 import asyncio
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from gatepost.domain_reports import DomainFigures
 from gatepost.service import certificates
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles, ask_storage_if_there
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 
 RENEW_DAYS = 30
-# Reporters send a report each day; a domain without any for so long is not named in DNS, or sends no mail.
-REPORT_DAYS = 7
 DAY_MILLISECONDS = 86_400_000
 
 
@@ -164,33 +161,14 @@ def check_next_hops(settings: GuardSettings, now: datetime) -> Iterator[DoctorRo
 
 
 def check_domain_reports(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
-    """Check that reports about own domains come, and that reports to others leave; no row for what is off, or if
-    storage cannot be read."""
+    """Check that reports to others leave; no row if none are sent, or if storage cannot be read."""
     guard, moment = read.guard, int(now.timestamp() * 1_000)
     if guard is None:
         return
-    today = moment // DAY_MILLISECONDS
-    if guard.domain_reports.addresses:
-        found = ask_storage_if_there(
-            read, data, lambda store: store.reported_domains.domains("dmarc", today - REPORT_DAYS, None, every=True)
-        )
-        if found is not None:
-            yield _describe_taken(found, moment)
     if guard.domain_reports.send:
         states = ask_storage_if_there(read, data, lambda store: store.sent_reports.states(moment - DAY_MILLISECONDS))
         if states is not None:
             yield _describe_sent(states)
-
-
-def _describe_taken(found: Sequence[DomainFigures], moment: int) -> DoctorRow:
-    """Say when the last DMARC report came."""
-    last = max((each.seen for each in found), default=0)
-    if last < moment - REPORT_DAYS * DAY_MILLISECONDS:
-        said = f"no DMARC report came in {REPORT_DAYS} days"
-        advice = "name an address of domainReports.addresses in rua= of the DMARC records, see docs/domain-reports.md"
-        return DoctorRow("domain reports", "warn", said, advice)
-    hours = max(0, moment - last) // 3_600_000
-    return DoctorRow("domain reports", "ok", f"on {len(found):,} domains; the last one came {hours} hours ago")
 
 
 def _describe_sent(states: Mapping[str, int]) -> DoctorRow:

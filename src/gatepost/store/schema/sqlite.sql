@@ -124,7 +124,6 @@ CREATE TABLE message_notes (
     id TEXT PRIMARY KEY,
     ggrid TEXT NOT NULL,
     scope TEXT NOT NULL,
-    kind TEXT NOT NULL,
     said TEXT NOT NULL,
     by_name TEXT NOT NULL,
     created INTEGER NOT NULL,
@@ -134,8 +133,6 @@ CREATE INDEX message_notes_by_message ON message_notes (ggrid, id);
 CREATE INDEX message_notes_by_scope ON message_notes (scope, id);
 CREATE INDEX message_notes_by_work ON message_notes (work);
 CREATE INDEX message_notes_by_age ON message_notes (created);
--- Who a message is assigned to, for searches by `assignee:`, without reading the notes of everybody.
-CREATE INDEX message_notes_by_assignee ON message_notes (lower(said), id) WHERE kind = 'assign';
 
 -- Copies of delivered messages that were taken out of mailboxes. `mailbox` is a digest of the recipient, whose address
 -- the record of the message has; `folder` is where the copy was. `state` is moved, deleted, restored, absent or failed.
@@ -347,29 +344,6 @@ CREATE TABLE recipient_entries (
     PRIMARY KEY (scope, address, sender)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX recipient_entries_by_address ON recipient_entries (address);
-
--- Mail to recipients about messages that somebody found, one for each recipient of a step. `items` are the ggrids, as a
--- JSON array; `number` counts those that are not listed too. A notice waits while `sent` is NULL.
-CREATE TABLE recipient_notices (
-    id TEXT PRIMARY KEY,
-    work TEXT NOT NULL,
-    scope TEXT NOT NULL,
-    address TEXT NOT NULL,
-    items TEXT NOT NULL,
-    number INTEGER NOT NULL,
-    said TEXT NOT NULL,
-    by_name TEXT NOT NULL,
-    created INTEGER NOT NULL,
-    attempts INTEGER NOT NULL,
-    next_try INTEGER NOT NULL,
-    fault TEXT NOT NULL,
-    sent INTEGER
-) STRICT;
-CREATE INDEX recipient_notices_due ON recipient_notices (next_try) WHERE sent IS NULL;
-CREATE INDEX recipient_notices_by_work ON recipient_notices (work);
-CREATE INDEX recipient_notices_by_scope ON recipient_notices (scope, id);
-CREATE INDEX recipient_notices_by_address ON recipient_notices (address);
-CREATE INDEX recipient_notices_by_time ON recipient_notices (created);
 
 -- What a tenant, or '' for mail without one, wants of digests, as a JSON object.
 CREATE TABLE digest_settings (
@@ -645,69 +619,7 @@ CREATE TABLE greylist (
 ) STRICT;
 CREATE INDEX greylist_by_expiry ON greylist (expires);
 
--- Reports about domains, received and sent ----------------------------------------------------------------------------
-
--- What others report about mail of a domain: DMARC (`dmarc`), TLS (`tls`) and single failures (`failure`). A day is the
--- number of days since 1970. `domain_reports` knows which reports were read, so that none counts twice.
-CREATE TABLE domain_reports (
-    scope TEXT NOT NULL,
-    domain TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    reporter TEXT NOT NULL,
-    report_id TEXT NOT NULL,
-    received INTEGER NOT NULL,
-    day INTEGER NOT NULL,
-    messages INTEGER NOT NULL,
-    failed INTEGER NOT NULL,
-    PRIMARY KEY (scope, domain, kind, reporter, report_id)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX domain_reports_by_day ON domain_reports (day);
-CREATE INDEX domain_reports_by_receipt ON domain_reports (scope, domain, received);
-
--- The domains, with the policy that the newest report saw.
-CREATE TABLE reported_domains (
-    scope TEXT NOT NULL,
-    domain TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    policy TEXT NOT NULL,
-    published TEXT NOT NULL,
-    day INTEGER NOT NULL,
-    seen INTEGER NOT NULL,
-    PRIMARY KEY (scope, domain, kind)
-) STRICT, WITHOUT ROWID;
-
--- The sums of each day.
-CREATE TABLE reported_days (
-    scope TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    day INTEGER NOT NULL,
-    domain TEXT NOT NULL,
-    messages INTEGER NOT NULL,
-    passed INTEGER NOT NULL,
-    dkim INTEGER NOT NULL,
-    spf INTEGER NOT NULL,
-    quarantined INTEGER NOT NULL,
-    rejected INTEGER NOT NULL,
-    PRIMARY KEY (scope, kind, day, domain)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX reported_days_by_day ON reported_days (day);
-CREATE INDEX reported_days_by_domain ON reported_days (scope, domain, kind, day);
-
--- Messages that are alike, on one day. `details` is a JSON list of names.
-CREATE TABLE reported_sources (
-    scope TEXT NOT NULL,
-    domain TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    day INTEGER NOT NULL,
-    source TEXT NOT NULL,
-    dkim INTEGER NOT NULL,
-    spf INTEGER NOT NULL,
-    result TEXT NOT NULL,
-    details TEXT NOT NULL,
-    count INTEGER NOT NULL,
-    PRIMARY KEY (scope, domain, kind, day, source, dkim, spf, result, details)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX reported_sources_by_day ON reported_sources (day);
+-- Reports to other domains ---------------------------------------------------------------------------------------------
 
 -- What is to be reported to others: results of DMARC (`dmarc`) and of TLS towards their mail servers (`tls`), added up
 -- by day (days since 1970), policy domain and `detail`, a JSON list; '' stands for all that were too many to tell

@@ -255,7 +255,7 @@ async def add_entries(context: WebContext, request: SignedInRequest, scoped_list
         return with_status(await _render_preview(context, request, scoped_list, refused), 409)
     number = await _look_back(context, request, scoped_list, pasted)
     back = request.form.text("back", 5_000)
-    if back.startswith(("/messages", "/quarantine", "/campaigns/")) and back.isprintable():
+    if back.startswith(("/messages", "/quarantine")) and back.isprintable():
         return redirect(back, applied.modified, *undo_of(kept), notice="blocked")
     path = f"{scoped_list.path}/look-back?id={number}" if number and request.may("messages.read") else scoped_list.path
     return redirect(path, applied.modified, *undo_of(kept), notice="added")

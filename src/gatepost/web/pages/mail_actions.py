@@ -5,9 +5,8 @@ Deleting, releasing and restoring is for mail that is held; of messages on recor
 release cannot be taken back, and neither what concerns all that match is begun at once: a page says first how many
 messages of which verdicts it is about. Work on many messages goes on in the background, with progress, a result for
 each, and undo. A report is such work too, also that of one message: taken back, what was said before holds again.
-Blocking leads to the preview of a list, with what the messages have as entries. Notes and assignments are written at
-once, and taken back at once. Recipients are notified by mail, which a page asks for first. Every step is one record of
-`bulk_actions`.
+Blocking leads to the preview of a list, with what the messages have as entries. Notes are written at once, and taken
+back at once. Every step is one record of `bulk_actions`.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -34,16 +33,15 @@ from gatepost.scanning.held_mail import (
 )
 from gatepost.store.bulk_actions import BEFORE, MAX_ITEMS, BulkAction
 from gatepost.store.feedback import Before
-from gatepost.store.message_notes import MAX_NOTE, NoteKind
+from gatepost.store.message_notes import MAX_NOTE
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.quarantine import HeldMessage
 from gatepost.web.bulk_work import AT_ONCE
 from gatepost.web.context import WebContext
-from gatepost.web.message_search import SORTED_ROWS, Search, find_people, for_held, for_messages, tail_of
+from gatepost.web.message_search import SORTED_ROWS, Search, for_held, for_messages, tail_of
 from gatepost.web.page_responses import redirect
 from gatepost.web.pages.list_changes import BLOCKED, preview_blocking
 from gatepost.web.pages.messages import MessageOnRecord, for_message, report_wrong_decision, take_report_back
-from gatepost.web.pages.recipient_notices import plan_notices, show_notices
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 
@@ -51,12 +49,11 @@ MAX_SHOWN = 100
 # Pages of a search that are read for all that match: a search that finds little reads much for each.
 MAX_PAGES = 50
 NO_NOTE = Failure(INVALID_REQUEST, "write a note first; nothing was saved")
-NO_PERSON = Failure(INVALID_REQUEST, "choose somebody who can sign in here, or nobody; nothing was saved")
 
 
 def list_path(back: str) -> str:
     """Return the address of the list that an action was taken on; a query alone is that of the quarantine."""
-    is_whole = back.startswith(("/messages", "/quarantine", "/campaigns/"))
+    is_whole = back.startswith(("/messages", "/quarantine"))
     return (back if is_whole else f"/quarantine?{back}").rstrip("?")
 
 
@@ -79,7 +76,7 @@ async def _act(context: WebContext, request: SignedInRequest, search: Search, ba
     if word == "none" or (word in REMOVAL and not request.may("messages.remove")):
         return redirect(list_path(back))
     chosen = await _find_all(context, search) if is_all else _parse_selected(request)
-    if word not in (*ACTIONS, *BLOCKED, *WRITTEN, "notify", "compare") or word in UNDOING or not chosen:
+    if word not in (*ACTIONS, *BLOCKED, "note", "compare") or word in UNDOING or not chosen:
         return redirect(list_path(back), notice="none-selected")
     if word == "compare":
         if len(chosen) != 2:
@@ -87,15 +84,15 @@ async def _act(context: WebContext, request: SignedInRequest, search: Search, ba
         return redirect(f"/messages/{chosen[0]}/compare?with={chosen[1]}")
     if word in BLOCKED:
         return await preview_blocking(context, request, chosen, BLOCKED[word], list_path(back))
-    if word in WRITTEN:
-        return await _write_down(context, request, word, chosen, list_path(back))
+    if word == "note":
+        return await _write_note(context, request, chosen, list_path(back))
     if word in OF_HELD and search.path == "/messages":
         held = await context.store.quarantine.needed_among(chosen)
         chosen = [ggrid for ggrid in chosen if ggrid in held]
         if not chosen:
             return redirect(list_path(back), notice="none-held")
     work = await context.store.bulk_actions.create(request.user.uid, word, chosen)
-    if word in ("release", "remove", "notify") or is_all:
+    if word in ("release", "remove") or is_all:
         return redirect(f"/quarantine/work/{work.id}?{urlencode({'back': back})}")
     return await run_work(context, request, work, back)
 
@@ -124,24 +121,19 @@ async def _find_all(context: WebContext, search: Search) -> list[str]:
     return found[:MAX_ITEMS]
 
 
-async def _write_down(
-    context: WebContext, request: SignedInRequest, word: str, ggrids: Sequence[str], then: str
-) -> PageResult:
-    """Write a note on messages, or assign them, in one step that can be taken back."""
-    kind, notice = WRITTEN[word]
-    said = request.form.text("note", MAX_NOTE) if kind == "note" else request.form.text("assignee", 200)
-    if kind == "note" and not said:
+async def _write_note(context: WebContext, request: SignedInRequest, ggrids: Sequence[str], then: str) -> PageResult:
+    """Write a note on messages, in one step that can be taken back."""
+    said = request.form.text("note", MAX_NOTE)
+    if not said:
         return NO_NOTE
-    if kind == "assign" and said and said not in await find_people(context, request):
-        return NO_PERSON
     visible = await _find_visible(context, request, ggrids)
     if not visible:
         return redirect(then, notice="none-selected")
-    work = await context.store.bulk_actions.create(request.user.uid, word, [ggrid for ggrid, _ in visible])
-    await context.store.message_notes.add(visible, kind, said, request.actor, work.id)
+    work = await context.store.bulk_actions.create(request.user.uid, "note", [ggrid for ggrid, _ in visible])
+    await context.store.message_notes.add(visible, said, request.actor, work.id)
     if await context.store.bulk_actions.claim(work.id):
         await context.store.bulk_actions.add_results(work.id, [""] * len(work.items))
-    return redirect(then, len(visible), work.id, notice=notice)
+    return redirect(then, len(visible), work.id, notice="mail-noted")
 
 
 async def _find_visible(
@@ -158,10 +150,9 @@ async def _find_visible(
 
 @for_message
 async def write_on_message(context: WebContext, request: SignedInRequest, found: MessageOnRecord) -> PageResult:
-    """Write a note on one message, or assign it."""
-    word = request.form.text("action", 20)
+    """Write a note on one message."""
     path = f"/messages/{found.record.ggrid}{tail_of(request)}"
-    return await _write_down(context, request, word, [found.record.ggrid], path) if word in WRITTEN else NOT_VISIBLE
+    return await _write_note(context, request, [found.record.ggrid], path)
 
 
 @for_message
@@ -256,8 +247,6 @@ UNDONE_BY = {"delete": "restore", "remove": "put-back", "report": "unreport", "m
 UNDOING = frozenset({"unreport", "unmissed"})
 # The names of what a report says, in the records of work.
 WANTED, UNWANTED = "wanted", "unwanted"
-# What is written down about all messages at once, with the notice.
-WRITTEN: dict[str, tuple[NoteKind, str]] = {"note": ("note", "mail-noted"), "assign": ("assign", "mail-assigned")}
 
 
 def explain_failure(outcome: Released | Deleted | NotHeld | NotSent | Busy | Down, request: SignedInRequest) -> str:
@@ -315,21 +304,14 @@ async def show_live_work(context: WebContext, request: SignedInRequest, work: Bu
 @for_work
 async def start_work(context: WebContext, request: SignedInRequest, work: BulkAction) -> PageResult:
     """Begin work that was confirmed, or continue work that was interrupted."""
-    if work.action == "notify":
-        page = f"/quarantine/work/{work.id}?{urlencode({'back': request.query.raw_text('back')})}"
-        return await plan_notices(context, request, work, page)
     return await run_work(context, request, work, request.query.raw_text("back"))
 
 
 @for_work
 async def undo_work(context: WebContext, request: SignedInRequest, work: BulkAction) -> PageResult:
     """Restore the messages that a work has deleted, put back those that it took out of mailboxes, or take back what it
-    has reported, written down or not sent yet."""
-    if work.action == "notify":
-        taken, left = await context.store.recipient_notices.take_back(work.id, request.actor)
-        back = list_path(request.query.raw_text("back") or "/messages")
-        return redirect(back, taken, left, notice="notices-taken-back" if not left else "notices-sent-already")
-    if work.action in WRITTEN:
+    has reported or written down."""
+    if work.action == "note":
         number = await context.store.message_notes.take_back(work.id, request.actor)
         return redirect(list_path(request.query.raw_text("back") or "/messages"), number, notice="mail-written-back")
     if work.action not in UNDONE_BY:
@@ -342,9 +324,6 @@ async def undo_work(context: WebContext, request: SignedInRequest, work: BulkAct
 
 
 async def _render_work(context: WebContext, request: SignedInRequest, work: BulkAction, template: str) -> Response:
-    if work.action == "notify":
-        back = request.query.raw_text("back")
-        return await show_notices(context, request, work, back, list_path(back))
     begun, now = work.lease > 0, context.now()
     shown = [ggrid for ggrid, _ in work.failed] if begun else list(work.items)
     mails: dict[str, HeldMessage] = {}

@@ -44,7 +44,6 @@ from gatepost.rejudge.try_change import NOTHING, try_on
 from gatepost.scanning.held_mail import ExportOrder, HtmlOrder, NotHeld, PictureOrder, ViewOrder
 from gatepost.store.feedback import Before, Correction
 from gatepost.store.found_values import FoundValues
-from gatepost.store.message_notes import find_assignee
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.messages import MessageSummary
 from gatepost.store.paging import MessageCount, Page
@@ -71,7 +70,6 @@ from gatepost.web.message_search import (
     Search,
     describe_search,
     find_neighbours,
-    find_people,
     for_messages,
     list_of,
     tail_of,
@@ -257,7 +255,6 @@ async def show_message(
     if isinstance(view, View):
         await context.store.audit.note_view(record.ggrid, record.envelope.tenant, request.actor)
     way = await context.store.messages.timeline(record.ggrid, request.user.tenant)
-    written = await context.store.message_notes.of([record.ggrid])
     reasons = strongest_lines(report)
     told = any(line.verdict == report.verdict for line in reasons)
     page = await context.page(
@@ -277,9 +274,7 @@ async def show_message(
         defang=defang,
         said=await context.store.feedback.state(record.ggrid, request.user.tenant),
         neighbours=await find_neighbours(context, request, found.held) if found.held else None,
-        notes_written=written,
-        assignee=find_assignee(written),
-        people=await find_people(context, request) if request.may("messages.report") else (),
+        notes_written=await context.store.message_notes.of(record.ggrid),
         place=tail_of(request),
         list_path=list_of(request),
         timeline=describe_timeline(way, shows_hosts=request.user.tenant is None) if way else None,
