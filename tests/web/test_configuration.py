@@ -430,6 +430,17 @@ def test_rules_for_recipients(node: Any) -> None:
     assert "rite its domain alone" in visitor.get("/configuration/recipients").text
 
 
+def test_a_rule_for_all_recipients_has_nothing_but_defaults(node: Any) -> None:
+    visitor, rules = node.visitor(), "guard.yml recipientVerification.rules"
+    shown: dict[str, str | list[str]] = {"shown": [rules, f"{rules}[0]"], f"{rules}[0].tagSeparator": "+"}
+    assert "There is no draft" in save(visitor, "/configuration/recipients", **shown), "nothing was added"
+    save(visitor, "/configuration/recipients", add=f"{rules}[0]", **shown)
+    assert json.loads(draft_of(node)[rules]) == [{}]
+    assert "defaults only" in visitor.get("/configuration/recipients").text
+    save(visitor, "/configuration/recipients", **shown)
+    assert json.loads(draft_of(node)[rules]) == [{}], "it stays until it is removed"
+
+
 def test_limits(node: Any) -> None:
     visitor = node.visitor()
     page = visitor.get("/configuration/limits").text

@@ -216,8 +216,7 @@ def _build_items(above: Control, file: str, before: list[Any], items: Any, said:
             "",
             Shape("item"),
             text="; ".join(each for each in stated if each not in ("none", "off")),
-            is_default=not item,
-            is_changed=bool(item) and item not in before,
+            is_changed=index < len(sections) and item not in before,
             faults=tuple(
                 each.sentence for each in wrong if not any(is_about(each, file, control.key) for control in inner)
             ),
@@ -363,15 +362,15 @@ def _read_number(shape: Shape, form: Form, name: str, _before: Any) -> Any:
 
 
 def _read_items(shape: Shape, form: Form, name: str, before: Any) -> Any:
-    """Return the sections of a list: those that the page has shown as it sends them, another one where something is
-    stated in it, and all in the order that a button asks for."""
+    """Return the sections of a list: those that the page has shown as it sends them, and another one where something is
+    stated in it. A button removes one, moves it up, or adds one that has nothing but defaults."""
     assert shape.section
     known, shown = (before if isinstance(before, list) else []), form.all("shown")
     items: list[Any] = []
     for index, item in enumerate([*known, {}]):
         at = f"{name}[{index}]"
         stated = _read_section(shape.section, form, at, item) if at in shown else item
-        if stated and form.text("remove") != at:
+        if stated or form.text("add") == at if index == len(known) else form.text("remove") != at:
             items.insert(max(0, len(items) - 1) if form.text("up") == at else len(items), stated)
     return items
 
