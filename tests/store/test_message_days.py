@@ -227,8 +227,6 @@ KNOWN = [
     *((messages._SELECT_DETAILS, (UIDS, *DAY), 1), (messages._SELECT_PACKED, ([ID], *SPAN), 2)),
     *((messages._SELECT_GGRID, (ID, *SPAN), 2), (messages._SELECT_GGRID_OF, (1, noon(TODAY)), 1)),
     *((messages._DELIVERED_AS, (UIDS, *DAY, "q"), 1), (messages._SELECT_ATTEMPTS, (UIDS, *DAY), 1)),
-    (message_records._REWRITE, (1, "", "", "", b"", noon(TODAY)), 1),
-    (message_records._BLANK_REPLIES, (noon(TODAY), 1), 1),
     (message_records._SELECT_DELIVERIES, (noon(TODAY), 1, 5), 1),
 ]
 

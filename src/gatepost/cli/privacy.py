@@ -80,7 +80,7 @@ def erase(
     place: Deployment,
     output: Output,
 ) -> None:
-    """Erase an address from everything that is stored; what must stay gets a pseudonym in its place.
+    """Delete every record that names an address; what must stay gets a pseudonym in its place.
 
     Asks for confirmation on a terminal unless --yes is given. An erasure that was interrupted is resumed by starting it
     again.

@@ -12,7 +12,7 @@ import msgspec
 from gatepost.abby.messages import describe_message
 from gatepost.store.audit import CLI
 from gatepost.store.errors import LastAdministrator
-from gatepost.store.privacy import FoundEntry, FoundRows, Person
+from gatepost.store.privacy import TEXTS, FoundRows, Person, Texts
 from gatepost.store.store import Store
 from gatepost.store.users import User
 from gatepost.textmodel.model import FEEDBACK_FOLDER
@@ -36,8 +36,8 @@ KINDS = {
     "settings": "Alerts, names of who changed something, and what servers said",
     "audit": "Records of the audit trail",
 }
-# How many results are changed in one transaction, for which scans may have to wait.
-CHANGED_TOGETHER = 50
+# How many results are deleted in one transaction, for which scans may have to wait.
+DELETED_TOGETHER = 50
 # Called for every item that is found, with its kind.
 Show: TypeAlias = Callable[[str, Any], object]
 
@@ -67,7 +67,8 @@ class PersonalData:
     """Everything about one address; `tallies` counts it while it is gone through."""
 
     def __init__(self, store: Store, data: Path, person: Person, choices: Choices, show: Show) -> None:
-        self._store, self._data, self._person, self._choices, self._show = store, data, person, choices, show
+        self._store, self._privacy, self._data = store, store.privacy, data
+        self._person, self._choices, self._show = person, choices, show
         self.tallies = {kind: Tally() for kind in KINDS}
 
     @property
@@ -76,85 +77,67 @@ class PersonalData:
 
     async def go_through(self) -> None:
         """Find everything, and erase it if that was chosen."""
-        first = (self._messages, self._held, self._history, self._lists, self._users, self._training)
-        last = (self._searches, self._notes, self._work, self._recipients, self._settings, self._audit)
-        for step in (*first, *last):
+        for step in (self._messages, self._held, self._history, self._lists, self._users, self._training):
+            await step()
+        for texts in TEXTS:
+            await self._texts(texts)
+        for step in (self._recipients, self._settings, self._audit):
             await step()
 
     async def _pages(
-        self, find: Callable[[Person, A], Awaitable[tuple[tuple[T, ...], A | None]]], start: A
-    ) -> AsyncIterator[tuple[T, ...]]:
-        """Yield what is found, page by page; `find` returns a page and where the next one begins."""
-        after: A | None = start
-        while after is not None:
-            found, after = await find(self._person, after)
-            yield found
-
-    def _looked(
         self, kind: str, find: Callable[[Person, A], Awaitable[FoundRows[T, A]]], start: A
     ) -> AsyncIterator[tuple[T, ...]]:
-        """The same of records that may be damaged; counts those that cannot be read."""
-
-        async def find_and_count(person: Person, after: A) -> tuple[tuple[T, ...], A | None]:
-            looked = await find(person, after)
-            self.tallies[kind].unreadable += looked.unreadable
-            return looked.found, looked.after
-
-        return self._pages(find_and_count, start)
+        """Yield what is found, page by page, and count records that cannot be read."""
+        after: A | None = start
+        while after is not None:
+            found, after, unreadable = await find(self._person, after)
+            self.tallies[kind].unreadable += unreadable
+            if found:
+                yield found
 
     async def _messages(self) -> None:
-        tally = self.tallies["messages"]
-        async for found in self._looked("messages", self._store.privacy.messages_about, 0):
+        async for found in self._pages("messages", self._privacy.messages_about, 0):
             for _, record in found:
                 self._add("messages", describe_message(record))
-            for some in (found[at : at + CHANGED_TOGETHER] for at in range(0, len(found), CHANGED_TOGETHER)):
-                if self._erases:
-                    keys = [(record.completed, uid) for uid, record in some]
-                    deleted, changed = await self._store.privacy.erase_messages(
-                        self._person, keys, self._choices.pseudonym
-                    )
-                    tally.deleted, tally.changed = tally.deleted + deleted, tally.changed + changed
+            keys = [(record.completed, uid) for uid, record in found] if self._erases else []
+            for start in range(0, len(keys), DELETED_TOGETHER):
+                deleted = await self._privacy.delete_messages(keys[start : start + DELETED_TOGETHER])
+                self.tallies["messages"].deleted += deleted
 
     async def _held(self) -> None:
         tally = self.tallies["held"]
-        async for found in self._looked("held", self._store.privacy.held_about, ""):
+        async for found in self._pages("held", self._privacy.held_about, ""):
             for mail in found:
                 shown = {"state": mail.state, "heldSince": date_time(mail.kept)}
                 self._add("held", {**shown, "message": describe_message(mail.record)})
                 if self._erases:
-                    fate = await self._store.privacy.erase_held(
-                        self._person, mail.record.ggrid, self._choices.pseudonym, CLI, delete=self._choices.held
-                    )
+                    ggrid = mail.record.ggrid
+                    fate = await self._privacy.erase_held(self._person, ggrid, CLI, delete=self._choices.held)
                     setattr(tally, fate, getattr(tally, fate) + 1)
 
     async def _history(self) -> None:
-        found = await self._store.privacy.history_about(self._person)
+        found = await self._privacy.history_about(self._person)
         for each in found:
             self._add("history", each)
         if found and self._erases:
-            self.tallies["history"].deleted = await self._store.privacy.erase_history(found)
+            self.tallies["history"].deleted = await self._privacy.erase_history(found)
 
     async def _lists(self) -> None:
-        async for found in self._pages(self._store.privacy.entries_about, (0, "")):
+        lists, comments = self.tallies["lists"], self.tallies["comments"]
+        async for found in self._pages("lists", self._privacy.entries_about, (0, "")):
             entries = [each for each in found if each.is_entry]
             noted = [each for each in found if self._person.is_in(f"{each.comment}\n{each.modified_by}")]
             for each in entries:
                 self._add("lists", each)
+                if self._erases and self._choices.lists:
+                    lists.deleted += await self._store.lists.remove(each.scope, each.list, [each.key], CLI)
+                elif self._erases:
+                    lists.kept += 1
             for each in noted:
                 self._add("comments", each)
-            if self._erases:
-                await self._erase_entries(entries, noted)
-
-    async def _erase_entries(self, entries: list[FoundEntry], noted: list[FoundEntry]) -> None:
-        if not self._choices.lists:
-            self.tallies["lists"].kept += len(entries)
-        else:
-            for each in entries:
-                deleted = await self._store.lists.remove(each.scope, each.list, [each.key], CLI)
-                self.tallies["lists"].deleted += deleted
-        if noted:
-            changed = await self._store.privacy.erase_comments(self._person, noted, self._choices.pseudonym)
-            self.tallies["comments"].changed += changed
+            if noted and self._erases:
+                pseudonym = self._choices.pseudonym
+                comments.changed += await self._privacy.erase_comments(self._person, noted, pseudonym)
 
     async def _users(self) -> None:
         tally = self.tallies["users"]
@@ -163,45 +146,13 @@ class PersonalData:
             subject = (user.external or "").partition(" ")[2]
             if not self._person.is_address(user.name) and not self._person.is_address(subject):
                 continue
-            sessions = await self._store.privacy.session_traces(user.uid)
-            self._add("users", {"user": user, "sessions": sessions})
+            self._add("users", {"user": user, "sessions": await self._privacy.session_traces(user.uid)})
             if self._erases and self._choices.users:
                 deleted = await self._store.users.delete(user.uid, CLI)
                 tally.deleted += isinstance(deleted, User)
                 tally.kept += isinstance(deleted, LastAdministrator)
             elif self._erases:
                 tally.kept += 1
-
-    async def _searches(self) -> None:
-        async for found in self._pages(self._store.privacy.searches_about, ""):
-            for _, name, query in found:
-                self._add("searches", {"name": name, "query": query})
-            if found and self._erases:
-                self.tallies["searches"].deleted += await self._store.privacy.erase_searches([uid for uid, *_ in found])
-
-    async def _notes(self) -> None:
-        async for found in self._pages(self._store.privacy.notes_about, ""):
-            for _, said in found:
-                self._add("notes", {"note": said})
-            if found and self._erases:
-                self.tallies["notes"].deleted += await self._store.privacy.erase_notes([uid for uid, _ in found])
-
-    async def _work(self) -> None:
-        async for found in self._pages(self._store.privacy.work_about, ""):
-            for uid, results in found:
-                self._add("work", {"id": uid, "results": results})
-            if found and self._erases:
-                ids = [uid for uid, _ in found]
-                changed = await self._store.privacy.erase_work(self._person, ids, self._choices.pseudonym)
-                self.tallies["work"].changed += changed
-
-    async def _settings(self) -> None:
-        found = await self._store.privacy.settings_about(self._person)
-        for table, column, value in found:
-            self._add("settings", {"table": table, "column": column, "value": value})
-        if found and self._erases:
-            changed = await self._store.privacy.erase_settings(self._person, found, self._choices.pseudonym)
-            self.tallies["settings"].changed += changed
 
     async def _training(self) -> None:
         for file in list_training_mail(self._data, self._person):
@@ -210,18 +161,38 @@ class PersonalData:
                 file.unlink(missing_ok=True)
                 self.tallies["training"].deleted += 1
 
+    async def _texts(self, texts: Texts) -> None:
+        found = await self._privacy.texts_about(self._person, texts)
+        for row in found:
+            self._add(texts.kind, texts.describe(row))
+        if found and self._erases:
+            count = await self._privacy.erase_texts(self._person, texts, found, self._choices.pseudonym)
+            tally = self.tallies[texts.kind]
+            if texts.stays:
+                tally.changed += count
+            else:
+                tally.deleted += count
+
     async def _recipients(self) -> None:
-        for table, shown in await self._store.privacy.recipient_data_about(self._person):
+        for table, shown in await self._privacy.recipient_data_about(self._person):
             self._add("recipients", {"table": table, "value": shown})
         if self._erases:
-            self.tallies["recipients"].deleted = await self._store.privacy.erase_recipient_data(self._person)
+            self.tallies["recipients"].deleted = await self._privacy.erase_recipient_data(self._person)
+
+    async def _settings(self) -> None:
+        found = await self._privacy.settings_about(self._person)
+        for table, column, value in found:
+            self._add("settings", {"table": table, "column": column, "value": value})
+        if found and self._erases:
+            changed = await self._privacy.erase_settings(self._person, found, self._choices.pseudonym)
+            self.tallies["settings"].changed += changed
 
     async def _audit(self) -> None:
-        async for records in self._pages(self._store.privacy.audit_about, 0):
+        async for records in self._pages("audit", self._privacy.audit_about, 0):
             for record in records:
                 self._add("audit", record)
-            if records and self._erases:
-                changed = await self._store.privacy.erase_audit(self._person, records, self._choices.pseudonym)
+            if self._erases:
+                changed = await self._privacy.erase_audit(self._person, records, self._choices.pseudonym)
                 self.tallies["audit"].changed += changed
 
     def _add(self, kind: str, item: object) -> None:

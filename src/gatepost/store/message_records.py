@@ -87,8 +87,6 @@ _INSERT = f"""WITH given AS (
     GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
     {traffic.ADD_ON_CONFLICT}
 ) SELECT ggrid FROM kept"""  # noqa: S608
-_REWRITE = """UPDATE messages SET sender = $2, recipients = $3, subject = $4, detail = $5, header = NULL
-WHERE id = $1 AND completed::bigint = $6"""
 _SELECT_LINES = """SELECT ggrid, completed, tenant, sender, recipients, subject FROM messages
 WHERE ggrid = ANY($1) AND completed::bigint >= $2 AND completed::bigint <= $3"""
 _SELECT_KEYS = """SELECT ggrid, completed, id FROM messages
@@ -139,11 +137,10 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class MessageRecord(msgspec.Struct, frozen=True):
-    """One analysis as it is stored. A release is added to it, and an address can be erased from it; nothing else ever
-    changes. `source` is that of the scan request; "" where the record is older than this field, as `receipt` is None.
-    `header` is the header section of a new record as it is stored (`record_packing.compress`); records that are read
-    come without it (`Messages.header`). With `holding`, a new record is that of a message which is held by the same
-    commit."""
+    """One analysis as it is stored. A release is added to it; nothing else ever changes. `source` is that of the scan
+    request; "" where the record is older than this field, as `receipt` is None. `header` is the header section of a new
+    record as it is stored (`record_packing.compress`); records that are read come without it (`Messages.header`). With
+    `holding`, a new record is that of a message which is held by the same commit."""
 
     ggrid: str
     created: int
@@ -276,19 +273,6 @@ def find_lines(ggrids: Sequence[str]) -> Work[tuple[MessageLine, ...]]:
         MessageLine(ggrid, completed, tenant, sender, _strings.decode(recipients), subject)
         for ggrid, completed, tenant, sender, recipients, subject in sorted(rows, key=lambda row: (-row[1], row[0]))
     )
-
-
-def rewrite_message(uid: int, before: MessageRecord, detail: Detail) -> Work[None]:
-    """Replace envelope and report of a result, as the erasure of an address does; its index row follows. The header
-    section goes, and so do the texts of replies: an address can be written there in too many ways to be sure of."""
-    record = msgspec.structs.replace(before, envelope=detail.envelope, report=detail.report, receipt=detail.receipt)
-    row = dict(zip(COLUMNS, _row(record, pack(record.detail)), strict=True))
-    texts = [storable(str(row[column])) for column in ("sender", "recipients", "subject")]
-    recipients = _json.encode([each[:MAX_TEXT] for each in before.envelope.recipients[:MAX_RECIPIENTS]]).decode()
-    yield from message_index.remove_from_index([(uid, before.completed, recipients)])
-    yield Write(_BLANK_REPLIES, (before.completed, uid))
-    yield Write(_REWRITE, (uid, *texts, row["detail"], before.completed))
-    yield from message_index.insert([_index_message(uid, prepare_row(record))])
 
 
 def delete_beside(messages: Sequence[Row]) -> Work[None]:
@@ -473,7 +457,6 @@ _INSERT_DELIVERIES = insert_many(
 _DELETE_DELIVERIES = delete_many("deliveries", "completed bigint, id bigint")
 _SELECT_DELIVERIES = """SELECT time, next_hop, code, reply, queue_id, node, released FROM deliveries
 WHERE completed = $1 AND id = $2 ORDER BY time LIMIT $3"""
-_BLANK_REPLIES = "UPDATE deliveries SET reply = '' WHERE completed = $1 AND id = $2"
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -515,12 +498,6 @@ def find_deliveries(ggrid: str) -> Work[tuple[Delivery, ...]]:
         Delivery(ggrid.lower(), time, next_hop, code, reply, queue_id, node, bool(released))
         for time, next_hop, code, reply, queue_id, node, released in rows
     )
-
-
-def blank_replies(ggrid: str) -> Work[None]:
-    """Delete the texts of replies, as the erasure of an address does: a reply can name the recipient."""
-    for key in (yield from _find_keys((ggrid,))).values():
-        yield Write(_BLANK_REPLIES, key)
 
 
 def _find_keys(ggrids: Sequence[str]) -> Work[dict[str, Row]]:

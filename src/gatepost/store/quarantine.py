@@ -68,15 +68,13 @@ from gatepost.store.held_search import (
     with_texts,
 )
 from gatepost.store.learning import digest_of, teach_record
-from gatepost.store.message_index import Term, domain_of, fold, parse_term
+from gatepost.store.message_index import Term, parse_term
 from gatepost.store.message_records import (
     MAX_CONTENT,
-    MAX_SUBJECT,
     Delivery,
     Holding,
     MessageRecord,
     Release,
-    blank_replies,
     held_texts,
     insert_deliveries,
     insert_held,
@@ -100,7 +98,7 @@ from gatepost.store.paging import (
     find_page,
     read_rows,
 )
-from gatepost.store.record_packing import Detail, pack, unpack
+from gatepost.store.record_packing import pack, unpack
 from gatepost.store.search_conditions import has_content
 from gatepost.store.sightings import note_release
 
@@ -136,8 +134,7 @@ AND messages.completed::bigint >= held.completed - 86400000
 AND messages.completed::bigint <= held.completed + 86400000))){}
 ORDER BY kept LIMIT $3 FOR UPDATE"""
 _OTHER_TENANTS = " AND (tenant IS NULL OR NOT tenant = ANY($4))"
-_REWRITE = """UPDATE held SET sender = $2, sender_domain = $3, subject = $4, detail = $5,
-released_by = coalesce($6, released_by), released_to = coalesce($7, released_to) WHERE ggrid = $1"""
+_SET_DETAIL = "UPDATE held SET detail = $2 WHERE ggrid = $1"
 _NEEDED = "SELECT ggrid FROM held WHERE ggrid = ANY($1) AND state <> 'released'"
 _STATES = "SELECT ggrid, state FROM held WHERE ggrid = ANY($1)"
 _TOTALS = "SELECT count(size), CAST(coalesce(sum(size), 0) AS BIGINT) FROM held WHERE state <> 'released'"
@@ -541,17 +538,18 @@ def find_held(ggrid: str, tenant: str | None) -> Work[HeldMessage | None]:
     return message if message and tenant in (None, message.record.envelope.tenant) else None
 
 
-def rewrite_held(ggrid: str, detail: Detail, release: Release | None = None) -> Work[None]:
-    """Replace envelope and report of held or released mail, as the erasure of an address does."""
-    sender = normalize_address(detail.envelope.sender)
-    subject = fold(detail.report.subject[:MAX_SUBJECT])[:MAX_SUBJECT]
-    released = (release.by, msgspec.json.encode(release.recipients).decode()) if release else (None, None)
-    yield from blank_replies(ggrid)
-    yield Write(_REWRITE, (ggrid, sender, domain_of(sender), subject, pack(detail), *released))
+def keep_recipients(mail: HeldMessage, recipients: Sequence[str]) -> Work[None]:
+    """Let held mail go to these of its recipients only, as the erasure of an address does. A record that cannot be read
+    stays as it is."""
+    ggrid, detail = mail.record.ggrid, mail.record.detail
     yield Write(_DELETE[0], (Many((ggrid,)),))
-    yield from insert_recipients(recipient_rows(ggrid, detail.envelope.recipients))
-    yield Write(_DELETE_TEXTS, (ggrid,))
-    yield from insert_held_texts([held_texts(ggrid, detail)])
+    yield from insert_recipients(recipient_rows(ggrid, recipients))
+    if detail.envelope.recipients:
+        envelope = msgspec.structs.replace(detail.envelope, recipients=tuple(recipients))
+        detail = msgspec.structs.replace(detail, envelope=envelope)
+        yield Write(_SET_DETAIL, (ggrid, pack(detail)))
+        yield Write(_DELETE_TEXTS, (ggrid,))
+        yield from insert_held_texts([held_texts(ggrid, detail)])
 
 
 def index_held(after: str) -> Work[str | None]:
