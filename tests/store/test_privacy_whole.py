@@ -176,7 +176,6 @@ CANNOT = _name_columns("""
     digest_runs: after_ggrid detail holder scope
     digest_settings: scope
     digest_uses: digest item
-    flow_counts: label
     digests: id scope
     dismissed_items: name
     feeds: detail holder name

@@ -22,7 +22,7 @@ USES_FORGOTTEN = 10
 
 _ADD = insert_many(
     "flow_counts",
-    "key bigint, start bigint, count bigint, expires bigint, label text",
+    "key bigint, start bigint, count bigint, expires bigint",
     "(key, start) DO UPDATE SET count = flow_counts.count + excluded.count",
 )
 _COUNTS = "SELECT key, start, count FROM flow_counts WHERE key = ANY($1)"
@@ -48,7 +48,7 @@ class FlowCounts(Operations):
         """Add to counters; returns what all nodes have counted, of these keys too."""
         if counts:
             # One order for all writers.
-            yield _ADD.of(sorted((each.key, each.start, each.count, each.expires, "") for each in counts))
+            yield _ADD.of(sorted((each.key, each.start, each.count, each.expires) for each in counts))
         return (yield from _read_counts([*(each.key for each in counts), *keys]))
 
     @query
@@ -64,7 +64,7 @@ class FlowCounts(Operations):
     @change
     def note_use(self, name: str, now: int, expires: int) -> Work[None]:
         """Note that a name that works once was used, and forget a few whose time is over."""
-        yield _ADD.of([(_name_key(name), 0, 1, expires, "")])
+        yield _ADD.of([(_name_key(name), 0, 1, expires)])
         yield Write(_DELETE, (now, USES_FORGOTTEN))
 
     async def purge(self, now: int) -> int:

@@ -49,6 +49,9 @@ FROM_31: tuple[str, ...] = (
     "DELETE FROM message_notes WHERE kind = 'assign'",
     "DROP INDEX IF EXISTS message_notes_by_assignee",
     "ALTER TABLE message_notes DROP COLUMN kind",
+    "DROP TABLE IF EXISTS greylist",
+    "DROP INDEX IF EXISTS flow_counts_limited",
+    "ALTER TABLE flow_counts DROP COLUMN label",
 )
 NEW_TABLES: tuple[str, ...] = ()
 # What is to be done with a storage of schema 31 where tenants have their mail in several databases.
