@@ -19,7 +19,7 @@ from tests.source_trees import ROOT, parse_source, walk_source
 from gatepost.findings.kinds import TITLES
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("speedups", "ids", "times", "questions", "domain_reports"),
+    ("speedups", "ids", "times", "questions"),
     ("process",),
     ("names", "near_duplicates", "findings"),
     ("policy",),
@@ -53,7 +53,7 @@ PARSERS = ("checks", "files", "pages", "textmodel", "analysis", "mail", "auth", 
 PLAIN_DATA = {"mail", "mail.message", "mail.sender_history", "auth", "auth.results", "view", "view.values"}
 PLAIN_DATA |= {"analysis", "analysis.report", "analysis.verdict"}  # values, and judging by findings and lists
 # Hashes of bytes, and signatures over them: they are made where the keys are, and no worker has those.
-PLAIN_DATA |= {"auth.signature", "auth.signing"}
+PLAIN_DATA |= {"auth.signature", "auth.signing", "auth.dmarc_record"}
 PLAIN_DATA |= {"checks", "checks.known_names"}  # lists of names, and pure functions of a name
 # The worker's own modules: guard starts them in other processes and never imports them.
 WORKER = {"workers.worker", "workers.loader", "workers.warmup"}

@@ -3,7 +3,7 @@
 from bench.fuzz import native_twins, readers, seeds
 from bench.fuzz.seeds import formats, lines
 from bench.fuzz.target import Target
-from gatepost.auth import dmarc, results
+from gatepost.auth import dmarc_record, results
 from gatepost.auth.sending_host import _read_hop
 from gatepost.files.documents.saved_messages import find_reported_messages, open_saved_message
 from gatepost.mail.addresses import parse_addresses
@@ -152,7 +152,7 @@ AUTHENTICATION: tuple[Target, ...] = (
     ),
     Target(
         "dmarc",
-        lambda data: dmarc.parse_record(data.decode("latin-1")),
+        lambda data: dmarc_record.parse_record(data.decode("latin-1")),
         lines("v=DMARC1; p=reject; sp=none; np=quarantine; adkim=s; rua=mailto:a@b!1m; t=y; psd=n"),
         cheap=True,
         most=1_000,

@@ -12,7 +12,7 @@ from joserfc.jwk import ECKey
 from bench.fuzz.readers import NOW, Run, decode_text
 from gatepost.abby import lists, message_bodies
 from gatepost.abby.scan import read_parameters
-from gatepost.domain_reports import ReportUri, parse_report_uris
+from gatepost.auth.dmarc_record import ReportUri, parse_report_uris
 from gatepost.drop_in.requests import Head, Refusal
 from gatepost.drop_in.rspamd import Rspamd
 from gatepost.drop_in.spamd import Spamd

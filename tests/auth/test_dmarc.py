@@ -8,19 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatepost.auth import dmarc
 from gatepost.auth.dmarc import (
     MAX_AUTHORS,
     MAX_SIGNERS,
     MAX_WALK,
-    DmarcRecord,
     discover,
     evaluate,
     list_author_domains,
     list_walk,
 )
+from gatepost.auth.dmarc_record import DmarcRecord, is_dmarc, parse_record
 from gatepost.auth.results import Dkim, Dmarc, Spf
-from gatepost.domain_reports import is_dmarc
 from gatepost.questions import Asking, DnsAnswer
 
 NO_SPF = Spf()
@@ -55,7 +53,7 @@ def judged(author: str, spf: Spf = NO_SPF, dkim: tuple[Dkim, ...] = ()) -> Askin
 )
 def test_reading(text: str, record: DmarcRecord) -> None:
     assert is_dmarc(text)
-    assert dmarc.parse_record(text) == record
+    assert parse_record(text) == record
 
 
 @pytest.mark.parametrize(
@@ -191,4 +189,4 @@ def test_no_answer_makes_it_raise(data: st.DataObject, authors: list[str], spf: 
 
 @given(st.text())
 def test_any_text_is_read(text: str) -> None:
-    assert isinstance(dmarc.parse_record(text), DmarcRecord)
+    assert isinstance(parse_record(text), DmarcRecord)

@@ -23,6 +23,9 @@ GUARD = {
     "domainReports.domains": "domainReports:\n  domains: [example.com]",
     "domainReports.acceptUnproven": "domainReports:\n  acceptUnproven: true",
     "domainReports.retention": "domainReports:\n  retention: 400",
+    "domainReports.send.dmarc": (
+        "domainReports:\n  send: {organization: Example, sender: dmarc@example.com, dmarc: true}"
+    ),
     "domainReports.send.tls": ("domainReports:\n  send: {organization: Example, sender: dmarc@example.com, tls: true}"),
     "flowControl": "\nflowControl: {greylisting: {}}",
     "recipientVerification.rules.ldap": (

@@ -1,6 +1,7 @@
 """The next hop: what is passed through, what is kept open, and that its failures are never ours to swallow."""
 
 import asyncio
+import contextlib
 import ssl
 from typing import Any
 
@@ -182,6 +183,35 @@ def test_connections_are_kept_and_checked(deployment: Any, hop: Any, run: Any, m
             await client.up_to_data()
             assert (await client.say(STUFFED)).startswith("250")
             assert next_hop.connections == 2
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "says", [{"NOOP": "502 5.5.1 no"}, {"NOOP": "stall"}, {"EHLO": "stall"}, {"STARTTLS": "stall"}], ids=repr
+)
+def test_a_connection_that_is_not_lent_after_all_is_closed(
+    says: dict[str, str], hop: Any, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gatepost.smtp.routing.UNCHECKED_SECONDS", 0.0)
+
+    async def test() -> None:
+        next_hop = hop((*hop().features, *(["STARTTLS"] if "STARTTLS" in says else [])))
+        relay = Relay(f"smtp://127.0.0.1:{await next_hop.start()}", "opportunistic", "gate.example")
+        try:
+            if "NOOP" in says:
+                relay.give_back(await relay.borrow())
+            next_hop.says = says
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    relay.give_back(await relay.borrow())
+            await relay.close()
+            for _ in range(200):
+                if next_hop._open:
+                    await asyncio.sleep(0.01)
+            assert not next_hop._open
+        finally:
+            await next_hop.stop()
 
     run(test())
 

@@ -16,28 +16,27 @@ from tests.smtp.conftest import Hop
 
 from gatepost.analysis.report import Report
 from gatepost.auth import dkim
+from gatepost.auth.dmarc_record import ReportUri, parse_report_uris
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
 from gatepost.auth.signature import SignedMessage
-from gatepost.domain_reports import ReportUri, SeenMail, SeenSession, parse_report_uris
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.questions import Dns, DnsAnswer
 from gatepost.service.signing import make_record, write_key
-from gatepost.settings.delivery import SigningKeySettings
-from gatepost.settings.domain_reports import SentReportSettings
+from gatepost.settings.delivery import SentReportSettings, SigningKeySettings
 from gatepost.smtp import sent_reports
 from gatepost.smtp.routing import Relay, Routing
 from gatepost.smtp.sent_reports import (
     NAMESPACE,
     ReportGatherer,
     ReportSender,
+    SeenMail,
     build_aggregate,
     describe_mail,
     find_destinations,
 )
 from gatepost.smtp.signing import SigningKeys
 from gatepost.store import open_store
-from gatepost.store.sent_reports import SentKind
 from gatepost.store.store import Store
 from gatepost.times import now
 
@@ -189,7 +188,7 @@ OUTSIDE = "v=DMARC1; p=none; rua=mailto:a@other.example"
 def test_destinations_elsewhere_have_to_agree(
     records: dict[str, str], uris: tuple[ReportUri, ...], is_open: bool
 ) -> None:
-    found = asyncio.run(find_destinations("dmarc", "x.example", answer(records)))
+    found = asyncio.run(find_destinations("x.example", answer(records)))
     assert (found.uris, found.is_open) == (uris, is_open)
 
 
@@ -252,7 +251,7 @@ class Deployment:
     def gatherer(self, settings: SentReportSettings = SETTINGS) -> ReportGatherer:
         return ReportGatherer(self.store.sent_reports, settings, lambda: (TODAY - 1) * 86_400.0)
 
-    async def send(self, kind: SentKind = "dmarc", settings: SentReportSettings = SETTINGS) -> dict[str, int]:
+    async def send(self, settings: SentReportSettings = SETTINGS) -> dict[str, int]:
         async def no_pause(_seconds: float) -> None:
             return None
 
@@ -264,7 +263,7 @@ class Deployment:
             answer(self.records),
             pause=no_pause,
         )
-        return dict[str, int]((await sender.run(kind)).items())
+        return dict[str, int]((await sender.run()).items())
 
     def proves(self, raw: bytes) -> list[str]:
         """The results of the signatures of a mail, by a verifier with our key in DNS."""
@@ -369,8 +368,8 @@ def test_limits_hold(tmp_path: Path) -> None:
         assert [line for line in made.hop.lines if line.startswith("RCPT")] == ["RCPT TO:<b@x.example>"], (
             "a takes 100 bytes"
         )
-        assert await made.store.sent_reports.rows("dmarc", TODAY - 1, "quiet.example") == ()
-        assert len(await made.store.sent_reports.rows("dmarc", TODAY - 1, "z.example")) == 1
+        assert await made.store.sent_reports.rows(TODAY - 1, "quiet.example") == ()
+        assert len(await made.store.sent_reports.rows(TODAY - 1, "z.example")) == 1
 
     run(tmp_path, scenario)
 
@@ -380,9 +379,9 @@ def test_another_node_that_sends_is_left_alone(tmp_path: Path) -> None:
         gatherer = made.gatherer()
         gatherer.note_mail(judged(), ENVELOPE)
         await gatherer.flush()
-        assert await made.store.sent_reports.take("dmarc", "another", now() + 60_000)
+        assert await made.store.sent_reports.take("another", now() + 60_000)
         assert await made.send() == {}
-        await made.store.sent_reports.leave("dmarc", "another")
+        await made.store.sent_reports.leave("another")
         assert await made.send() == {"sent": 1}
 
     run(tmp_path, scenario)
@@ -401,48 +400,8 @@ def test_a_process_counts_within_bounds(tmp_path: Path, monkeypatch: pytest.Monk
         await gatherer.flush()
         gatherer.note_mail(judged(found=change(dkim=long, host="203.0.113.9")), ENVELOPE)
         await gatherer.flush()
-        rows = await made.store.sent_reports.rows("dmarc", TODAY - 1, "x.example")
+        rows = await made.store.sent_reports.rows(TODAY - 1, "x.example")
         assert sorted(count for _, count in rows) == [1, 1, 2]
         assert max(len(detail) for detail, _ in rows) <= sent_reports.MAX_DETAIL
-
-    run(tmp_path, scenario)
-
-
-def test_a_tls_report_has_one_entry_for_each_policy(tmp_path: Path) -> None:
-    lines = ("version: STSv1", "mode: enforce", "mx: mx.x.example", "max_age: 86400")
-    policy = ("sts", lines, ("mx.x.example",))
-
-    async def scenario(made: Deployment) -> None:
-        made.records["_smtp._tls.x.example"] = "v=TLSRPTv1; rua=mailto:tls@elsewhere.example"
-        gatherer = made.gatherer()
-        for _ in range(4):
-            gatherer.note_session("x.example", SeenSession(*policy))
-        failed = SeenSession(*policy, "mx.x.example", "203.0.113.4", "certificate-expired", "has expired")
-        gatherer.note_session("x.example", failed)
-        gatherer.note_session("x.example", SeenSession("no-policy-found"))
-        await gatherer.flush()
-        assert await made.send("tls") == {"sent": 1}
-        (raw,) = made.hop.messages
-        mail = message_from_bytes(raw, policy=default)
-        assert (mail["TLS-Report-Domain"], mail["TLS-Report-Submitter"]) == ("x.example", "gate.example")
-        assert (mail.get_content_type(), mail.get_param("report-type")) == ("multipart/report", "tlsrpt")
-        attached = next(part for part in mail.walk() if part.get_filename())
-        assert attached.get_content_type() == "application/tlsrpt+gzip"
-        assert (attached.get_filename() or "").endswith(".json.gz")
-        assert made.proves(raw) == ["pass gate.example"]
-        none, sts = msgspec.json.decode(gzip.decompress(attached.get_content()))["policies"]
-        assert (none["policy"]["policy-type"], none["summary"]) == (
-            "no-policy-found",
-            {"total-successful-session-count": 1, "total-failure-session-count": 0},
-        )
-        assert (sts["policy"]["policy-type"], sts["summary"]) == (
-            "sts",
-            {"total-successful-session-count": 4, "total-failure-session-count": 1},
-        )
-        (failure,) = sts["failure-details"]
-        assert (failure["receiving-mx-hostname"], failure["result-type"], failure["failed-session-count"]) == (
-            *("mx.x.example", "certificate-expired"),
-            1,
-        )
 
     run(tmp_path, scenario)

@@ -119,8 +119,8 @@ async def fill_desk(store: Store, by: Actor) -> None:
     await store.recipients.ask_for_release(theirs[2], None, ANN, "mine")
     await store.recipients.put_entry(None, ANN, "shop@x.example", "allow", by)
     await store.recipients.put_entry(None, "carol@x.example", ANN, "block", by)
-    await store.sent_reports.count([ReportCount("dmarc", 1, "example.org", "{}", 1)])
-    await store.sent_reports.finish(SentReport("dmarc", 1, "example.org", "failed", 1, 0, 1, ANN, f"550 {ANN}: no"))
+    await store.sent_reports.count([ReportCount(1, "example.org", "{}", 1)])
+    await store.sent_reports.finish(SentReport(1, "example.org", "failed", 1, 0, 1, ANN, f"550 {ANN}: no"))
     made = LookBack(now(), ANN, 1, 30, 1, 1, ((theirs[2], ANN),))
     assert await store.look_backs.record(None, "blocked-senders", made)
     await store.publishing.publish(0, VersionContent({}, {}), f"for {ANN}", by)
@@ -198,14 +198,14 @@ CANNOT = _name_columns("""
     recipient_requests: ggrid id kind scope state
     recovery_codes: digest user_uid
     removed_mail: ggrid mailbox scope state
-    report_counts: detail domain kind
+    report_counts: detail domain
     report_runs: holder kind
     rollout: failed_node failed_reason holder
     rule_sets: scope
     saved_searches: id page shared user_uid
     scopes: scope
     security_keys: credential id public_key rp_id transports user_uid
-    sent_reports: domain kind state
+    sent_reports: domain state
     sessions: address challenge csrf digest id provider_session user_uid
     sign_in_attempts: source user_uid
     tenant_domains: domain tenant
@@ -213,7 +213,6 @@ CANNOT = _name_columns("""
     token_uses: address name
     traffic: decision tenant verdict
     training_reports: domain features mailbox message scope source
-    transport_policies: domain id policy
     undecided: digest
     users: password role tenant totp_secret uid zone
 """)

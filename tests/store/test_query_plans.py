@@ -43,8 +43,6 @@ REASONS = {
     "sealed_secrets._ANY_SEALED_TOTP": "the first one ends it, where a secret is stored",
     "sealed_secrets._TOTP": "at a start, and when an administrator replaces the key",
     "second_factors._LAST_USES": "administrators list users",
-    "sent_reports._POLICIES": "gatepost doctor; the number of policies is bounded",
-    "sent_reports._POLICY_COUNT": "a policy that is fetched is kept; their number is bounded",
     "sent_reports._WAITING": "every five minutes, from the key: the counts of days that are over",
     "sessions._DELETE_OVER": "at a sign-in; what was idle for two hours goes with it, so that the table stays small",
     "sessions._OF_PROVIDER": "a provider ends its session, with a token that it has signed",

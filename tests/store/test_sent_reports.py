@@ -4,7 +4,7 @@ import pytest
 from tests.store.conftest import Use
 
 from gatepost.store import sent_reports
-from gatepost.store.sent_reports import KeptPolicy, ReportCount, SentReport, WaitingReport
+from gatepost.store.sent_reports import ReportCount, SentReport, WaitingReport
 from gatepost.store.store import Store
 from gatepost.times import now
 
@@ -12,7 +12,7 @@ DAY = now() // 86_400_000 - 1
 
 
 def count(detail: str, times: int = 1, domain: str = "x.example", day: int = DAY) -> ReportCount:
-    return ReportCount("dmarc", day, domain, detail, times)
+    return ReportCount(day, domain, detail, times)
 
 
 def test_counts_add_up_and_go_with_the_outcome(use: Use) -> None:
@@ -20,25 +20,24 @@ def test_counts_add_up_and_go_with_the_outcome(use: Use) -> None:
         stored = store.sent_reports
         await stored.count([count("[1]", 2), count("[2]"), count("[1]", 5, "y.example"), count("[1]", 9, day=DAY + 1)])
         await stored.count([count("[1]", 3)])
-        assert await stored.rows("dmarc", DAY, "x.example") == (("[1]", 5), ("[2]", 1))
+        assert await stored.rows(DAY, "x.example") == (("[1]", 5), ("[2]", 1))
         due = (WaitingReport(DAY, "x.example", 0), WaitingReport(DAY, "y.example", 0))
-        assert await stored.waiting("dmarc", DAY + 1, 10) == due
-        assert await stored.waiting("dmarc", DAY + 1, 1) == due[:1]
-        assert await stored.waiting("tls", DAY + 1, 10) == ()
-        later = SentReport("dmarc", DAY, "x.example", "waiting", 1, now() + 60_000, 6, "", "DNS")
+        assert await stored.waiting(DAY + 1, 10) == due
+        assert await stored.waiting(DAY + 1, 1) == due[:1]
+        later = SentReport(DAY, "x.example", "waiting", 1, now() + 60_000, 6, "", "DNS")
         await stored.finish(later)
-        assert await stored.waiting("dmarc", DAY + 1, 10) == due[1:]
-        await stored.finish(SentReport("dmarc", DAY, "x.example", "waiting", 1, now() - 1, 6))
-        assert await stored.waiting("dmarc", DAY + 1, 10) == (WaitingReport(DAY, "x.example", 1), due[1])
-        await stored.finish(SentReport("dmarc", DAY, "x.example", "sent", 2, 0, 6, "a@x.example"))
-        assert await stored.rows("dmarc", DAY, "x.example") == ()
-        assert await stored.sent_since("dmarc", now() - 60_000) == 1
+        assert await stored.waiting(DAY + 1, 10) == due[1:]
+        await stored.finish(SentReport(DAY, "x.example", "waiting", 1, now() - 1, 6))
+        assert await stored.waiting(DAY + 1, 10) == (WaitingReport(DAY, "x.example", 1), due[1])
+        await stored.finish(SentReport(DAY, "x.example", "sent", 2, 0, 6, "a@x.example"))
+        assert await stored.rows(DAY, "x.example") == ()
+        assert await stored.sent_since(now() - 60_000) == 1
         assert await stored.states(0) == {"sent": 1}
         (listed,) = await stored.listed(0)
         assert (listed.state, listed.attempts, listed.destinations) == ("sent", 2, "a@x.example")
         assert await stored.purge(DAY + 1) == 2
         assert await stored.listed(0) == ()
-        assert await stored.rows("dmarc", DAY + 1, "x.example") == (("[1]", 9),)
+        assert await stored.rows(DAY + 1, "x.example") == (("[1]", 9),)
 
     use(scenario)
 
@@ -49,8 +48,8 @@ def test_rows_beyond_the_limit_of_a_day_are_added_up(use: Use, monkeypatch: pyte
     async def scenario(store: Store) -> None:
         await store.sent_reports.count([count("[1]"), count("[2]"), count("[3]", 4)])
         await store.sent_reports.count([count("[1]"), count("[4]", 3), count("[1]", domain="y.example")])
-        assert dict(await store.sent_reports.rows("dmarc", DAY, "x.example")) == {"": 7, "[1]": 2, "[2]": 1}
-        assert await store.sent_reports.rows("dmarc", DAY, "y.example") == (("[1]", 1),)
+        assert dict(await store.sent_reports.rows(DAY, "x.example")) == {"": 7, "[1]": 2, "[2]": 1}
+        assert await store.sent_reports.rows(DAY, "y.example") == (("[1]", 1),)
 
     use(scenario)
 
@@ -58,33 +57,13 @@ def test_rows_beyond_the_limit_of_a_day_are_added_up(use: Use, monkeypatch: pyte
 def test_one_process_sends_until_its_time_is_over(use: Use) -> None:
     async def scenario(store: Store) -> None:
         stored = store.sent_reports
-        assert await stored.take("dmarc", "a", now() + 60_000)
-        assert await stored.take("dmarc", "a", now() + 60_000), "it keeps what it has"
-        assert not await stored.take("dmarc", "b", now() + 60_000)
-        assert await stored.take("tls", "b", now() + 60_000)
-        await stored.leave("dmarc", "b")
-        assert not await stored.take("dmarc", "b", now() + 60_000)
-        await stored.leave("dmarc", "a")
-        assert await stored.take("dmarc", "b", now() - 1)
-        assert await stored.take("dmarc", "a", now() + 1), "whoever died has it no longer"
-
-    use(scenario)
-
-
-def test_policies_are_kept_up_to_a_limit(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sent_reports, "MAX_POLICIES", 2)
-
-    async def scenario(store: Store) -> None:
-        stored = store.sent_reports
-        first, old = KeptPolicy("a.example", "1", "{}", 1, now() + 60_000), KeptPolicy("b.example", "1", "{}", 2, 5)
-        third = KeptPolicy("c.example", "1", "{}", 3, now() + 60_000)
-        for each in (first, old, third):
-            await stored.keep_transport_policy(each)
-        assert await stored.transport_policies() == (third, first), "what is over goes first"
-        await stored.keep_transport_policy(KeptPolicy("d.example", "1", "{}", 4, now() + 60_000))
-        assert await stored.transport_policy("d.example") is None
-        renewed = KeptPolicy("a.example", "2", "[]", 5, now() + 90_000)
-        await stored.keep_transport_policy(renewed)
-        assert await stored.transport_policy("a.example") == renewed
+        assert await stored.take("a", now() + 60_000)
+        assert await stored.take("a", now() + 60_000), "it keeps what it has"
+        assert not await stored.take("b", now() + 60_000)
+        await stored.leave("b")
+        assert not await stored.take("b", now() + 60_000)
+        await stored.leave("a")
+        assert await stored.take("b", now() - 1)
+        assert await stored.take("a", now() + 1), "whoever died has it no longer"
 
     use(scenario)

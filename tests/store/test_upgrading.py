@@ -140,6 +140,9 @@ def test_data_of_schema_31_are_read(empty_storage_url: str, tmp_path: Path) -> N
         assert {user.name for user in await store.users.all()} == {row["name"] for row in rows["users"]}
         assert [(key.name, key.tenant) for key in await store.api_keys.all()] == [("k", tenant.uid)]
         assert len((await store.audit.page(AuditFilter(), limit=100)).rows) == len(rows["audit"])
+        assert await store.sent_reports.rows(1, "x") == (("{}", 1),)
+        (sent,) = await store.sent_reports.listed(0)
+        assert (sent.domain, sent.state, sent.destinations) == ("example.org", "failed", "ann@example.org")
         # New rows have numbers that are free.
         assert await store.lists.add(tenant.uid, BY_NAME["blocked-urls"], [NewEntry("b", "b")], CLI) == 1
         await store.messages.record(RECORD)

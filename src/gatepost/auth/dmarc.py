@@ -4,78 +4,28 @@
 which others state results (Authentication-Results, Received-SPF, X-Spam-*) are never read: anyone can write them. DMARC
 asks whether the domain in From is proven by SPF or DKIM, and if not, what its owner wants.
 
-In a policy record only the version must be right; an unknown or faulty tag is ignored in favour of its default
-(sections 4.7 and 4.8). The exception is a faulty `p`, `sp` or `np`: then the record counts as `p=none` if its owner
-wants reports, and as asking for nothing if not (section 4.10.1). `pct`, `rf` and `ri` of RFC 7489 are unknown tags now.
-
 Organisational domains are found by walking up the DNS tree (section 4.10), at most 8 names for one domain. The names of
 a walk are known beforehand, so everything above the first name is asked in one round trip, and all walks of one message
 share their answers. An identifier that is not below the author's organisational domain cannot align, so foreign signers
 cost no question.
 """
 
-import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from gatepost.auth import arc
 from gatepost.auth.dkim import verify as verify_dkim
+from gatepost.auth.dmarc_record import DmarcRecord, Policy, is_dmarc, parse_record
 from gatepost.auth.dns_names import is_domain, is_queryable
 from gatepost.auth.results import Authentication, Dkim, Dmarc, Spf
 from gatepost.auth.sending_host import AddressSet, find_sending_host, verify_iprev
 from gatepost.auth.signature import SignedMessage
 from gatepost.auth.spf import verify as verify_spf
-from gatepost.domain_reports import is_dmarc, parse_tags
 from gatepost.mail.message import Envelope, Message
 from gatepost.names import normal_domain, org_domain
 from gatepost.questions import Asking, Dns, together
-
-Policy = Literal["none", "quarantine", "reject"]
-
-_BLANK = " \t"
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[!-+\--~]+")
-_POLICIES: dict[str, Policy] = {"none": "none", "quarantine": "quarantine", "reject": "reject"}
-_LOWER: dict[Policy, Policy] = {"reject": "quarantine", "quarantine": "none", "none": "none"}
-
-
-class DmarcRecord(msgspec.Struct, frozen=True):
-    """What an owner asks for. `applies` is False where nothing can be made of its policy tags."""
-
-    policy: Policy = "none"
-    subdomains: Policy = "none"
-    nonexistent: Policy = "none"
-    strict_dkim: bool = False
-    strict_spf: bool = False
-    psd: Literal["y", "n", "u"] = "u"
-    testing: bool = False
-    applies: bool = True
-
-    def soften(self, policy: Policy) -> Policy:
-        """Return the policy to apply: one step milder while its owner tests it (`t=y`)."""
-        return _LOWER[policy] if self.testing else policy
-
-
-def parse_record(text: str) -> DmarcRecord:
-    """Parse a record that `is_dmarc`. It never raises: a faulty tag is left out."""
-    tags = parse_tags(text)
-    named = {name: _POLICIES.get(tags[name].lower()) for name in ("p", "sp", "np") if name in tags}
-    faulty = None in named.values()
-    policy = (None if faulty else named.get("p")) or "none"
-    subdomains = (None if faulty else named.get("sp")) or policy
-    psd = tags.get("psd", "").lower()
-    return DmarcRecord(
-        policy=policy,
-        subdomains=subdomains,
-        nonexistent=(None if faulty else named.get("np")) or subdomains,
-        strict_dkim=tags.get("adkim", "").lower() == "s",
-        strict_spf=tags.get("aspf", "").lower() == "s",
-        psd="y" if psd == "y" else "n" if psd == "n" else "u",
-        testing=tags.get("t", "").lower() == "y",
-        applies=not faulty or any(_URI.fullmatch(uri.strip(_BLANK)) for uri in tags.get("rua", "").split(",")),
-    )
-
 
 MAX_WALK = 8
 # A From with more domains than this is an attack or an accident; RFC 9989 section 11.5 asks for a limit.

@@ -27,7 +27,6 @@ def show_sent(*, days: DaysOption = 7, place: Deployment, output: Output) -> Non
     found = place.with_store(run, any_node=True)
     lines = [
         (
-            each.kind,
             render_time(each.day * DAY)[:10],
             escape(each.domain),
             each.state,
@@ -37,4 +36,4 @@ def show_sent(*, days: DaysOption = 7, place: Deployment, output: Output) -> Non
         )
         for each in found
     ]
-    output.show_table(found, ("kind", "day", "domain", "state", "messages", "sent to", "reason"), lines)
+    output.show_table(found, ("day", "domain", "state", "messages", "sent to", "reason"), lines)

@@ -25,7 +25,7 @@ from gatepost.process.metrics import counter, gauge
 from gatepost.process.periodic import PeriodicWork
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.routes import hostname
-from gatepost.settings.domain_reports import SentReportSettings
+from gatepost.settings.delivery import SentReportSettings
 from gatepost.settings.feeds import FeedSettings, WebSettingsError, build_feed
 from gatepost.settings.keys import GuardSettings, LearningSettings
 from gatepost.smtp.client import Tenancy
@@ -35,7 +35,6 @@ from gatepost.smtp.signing import SigningKeys
 from gatepost.store.digests import DigestRun
 from gatepost.store.feeds import FeedState
 from gatepost.store.learning import LearningRun, PoolSummary
-from gatepost.store.sent_reports import SENT_KINDS
 from gatepost.store.store import Store
 from gatepost.times import now
 
@@ -391,12 +390,12 @@ class ReportSchedule(Schedule):
         super().__init__(REPORT_POLL_SECONDS, "gatepost.reports", "reports cannot be sent")
         self._store, self._settings, self._stated, self._routing = store, settings, sent, routing
         self._keys = SigningKeys(settings.dkim.keys)
-        self._sent: Counter[tuple[str, str]] = Counter()
+        self._sent: Counter[str] = Counter()
 
     def collect(self) -> Iterator[Metric]:
-        sent = counter("gatepost_sent_reports", "Reports to others by this process", labels=("kind", "state"))
-        for labels, count in self._sent.items():
-            sent.add_metric(labels, count)
+        sent = counter("gatepost_sent_reports", "Reports to others by this process", labels=("state",))
+        for state, count in self._sent.items():
+            sent.add_metric((state,), count)
         yield sent
 
     async def look(self) -> None:
@@ -406,9 +405,7 @@ class ReportSchedule(Schedule):
         resolver = Resolver(self._settings.dns.nameservers, self._settings.dns.timeout / 1_000)
         sender = ReportSender(self._store.sent_reports, self._routing, self._keys, self._stated, resolver.ask)
         try:
-            for kind in SENT_KINDS:
-                for state, count in (await sender.run(kind)).items():
-                    self._sent[kind, state] += count
+            self._sent += await sender.run()
         finally:
             await resolver.close()
         await self._store.sent_reports.purge(now() // 1_000 // DAY_SECONDS - REPORT_KEPT_DAYS)

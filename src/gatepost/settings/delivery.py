@@ -1,4 +1,5 @@
-"""Keys of `guard.yml` on mail that leaves: next hops and routes, signatures, and digests of held mail.
+"""Keys of `guard.yml` on mail that leaves: next hops and routes, signatures, digests of held mail,
+and reports to others.
 
 A route inherits nothing from `delivery`: credentials that are meant for one server are not shown to another. Files
 stand once, in `delivery`, since they belong to the machine and not to a route. The same holds for the private keys of
@@ -186,4 +187,30 @@ class DigestSettings(Section):
     )
     per_minute: Count = live(
         300, label="Digests in a minute", description="maximum number of digests that are sent in a minute"
+    )
+
+
+OneLine = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[ -~]+$")]
+PerMinute = Annotated[int, Field(ge=1, le=6_000)]
+
+
+class SentReportSettings(Section):
+    """DMARC aggregate reports to others about their domains. They leave by the next hop of outbound mail, signed with
+    the DKIM key of the sender's domain."""
+
+    organization: OneLine = live(description="name of this organisation, as reports give it")
+    sender: MailAddress = live(description="address that reports come from; `dkim.keys` needs a key of its domain")
+    contact: OneLine | None = live(None, description="further contact, such as the address of a web page")
+    exclude: Annotated[list[Domain], Field(max_length=MAX_NAMES)] = live(
+        [], description="policy domains that nothing is reported on"
+    )
+    max_per_day: Count = live(5_000, description="maximum number of reports in a day")
+    per_minute: PerMinute = live(60, description="maximum number of reports that are sent in a minute")
+
+
+class DomainReportSettings(Section):
+    """DMARC reports."""
+
+    send: SentReportSettings | None = group(
+        None, description="DMARC aggregate reports to others about their domains; off if not set"
     )

@@ -21,8 +21,7 @@ from pydantic.alias_generators import to_camel
 
 from gatepost.policy.layers import OUTBOUND
 from gatepost.questions import ReputationSubject
-from gatepost.settings.delivery import ArcSettings, DeliverySettings, DigestSettings, DkimSettings
-from gatepost.settings.domain_reports import DomainReportSettings
+from gatepost.settings.delivery import ArcSettings, DeliverySettings, DigestSettings, DkimSettings, DomainReportSettings
 from gatepost.settings.events import EventsSettings
 from gatepost.settings.feeds import MAX_FEEDS, FeedSettings
 from gatepost.settings.remediation import RemediationSettings
@@ -575,7 +574,7 @@ class GuardSettings(Section):
         LearningSettings(), description="models that reports on mail teach", form=FormGroup.LEARNING
     )
     domain_reports: DomainReportSettings = group(
-        DomainReportSettings(), description="reports to others about their domains: DMARC and TLS"
+        DomainReportSettings(), description="DMARC reports to others about their domains"
     )
     yara: YaraSettings | None = group(None, description="YARA rules of the operator; off if not set")
     clamd: ClamdSettings | None = group(None, description="ClamAV; off if not set")

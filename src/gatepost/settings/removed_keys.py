@@ -25,6 +25,7 @@ REMOVED: dict[str, str] = {
     "domainReports.domains": "was removed: deliver reports to a mailbox, and read them with parsedmarc",
     "domainReports.acceptUnproven": "was removed: deliver reports to a mailbox, and read them with parsedmarc",
     "domainReports.retention": "was removed: deliver reports to a mailbox, and read them with parsedmarc",
+    "domainReports.send.dmarc": "was removed: DMARC reports are sent where domainReports.send is set",
     "domainReports.send.tls": "was removed: the mail server that delivers by MX sends TLS reports",
     "flowControl": "was removed: use postscreen and smtpd_client_message_rate_limit of Postfix, or the like of your"
     " mail server. Limits of outbound mail are scanSources.smtp.outbound.senderLimits",

@@ -188,9 +188,12 @@ class Connection(asyncio.Protocol):
                 ssl_handshake_timeout=seconds,
                 ssl_shutdown_timeout=FAREWELL_SECONDS,
             )
-        except (OSError, ssl.SSLError, ConnectionError, asyncio.CancelledError):
+        except OSError:
             self.abort()
             return False
+        except asyncio.CancelledError:
+            self.abort()
+            raise
         if secure is None:
             return False
         self._transport = secure

@@ -277,13 +277,16 @@ class Relay:
 
     async def reset(self, link: NextHop) -> None:
         """End a transaction that is not to be completed, and take the connection back."""
+        ended = False
         try:
-            if (await link.ask(b"RSET")).positive:
-                self.give_back(link)
-                return
+            ended = (await link.ask(b"RSET")).positive
         except NextHopError:
             pass
-        link.close()
+        finally:
+            if ended:
+                self.give_back(link)
+            else:
+                link.close()
 
     async def send(self, link: NextHop, sender: str, recipients: Sequence[str], raw: bytes) -> SmtpReply:
         """Send a whole message over a borrowed connection, to all recipients or to none, and take the connection back;
@@ -308,16 +311,17 @@ class Relay:
                 link.close()
 
     async def _is_sound(self, link: NextHop) -> bool:
-        idle = asyncio.get_running_loop().time() - link.last_used
-        if not link.usable or idle > IDLE_SECONDS:
-            link.close()
-            return False
-        if idle < UNCHECKED_SECONDS:
-            return True
+        """Whether a connection that lay idle can be used; one that cannot is closed."""
+        idle, sound = asyncio.get_running_loop().time() - link.last_used, False
         try:
-            return (await link.ask(b"NOOP", self._timeouts.connect)).positive
+            if link.usable and idle <= IDLE_SECONDS:
+                sound = idle < UNCHECKED_SECONDS or (await link.ask(b"NOOP", self._timeouts.connect)).positive
         except NextHopError:
-            return False
+            pass
+        finally:
+            if not sound:
+                link.close()
+        return sound
 
     async def _connect(self) -> NextHop:
         try:
@@ -334,21 +338,7 @@ class Relay:
             self._tried.set()
 
     async def _negotiate(self) -> NextHop:
-        link = await self._open()
-        encrypt = self._context is not None and "STARTTLS" in link.features
-        if not encrypt and self.tls in ("required", "verified"):
-            link.close()
-            raise NextHopError("does not offer STARTTLS")
-        if encrypt and self._context is not None:
-            try:
-                await link.start_tls(self._context, self._address.name, self._hostname)
-            except NextHopError:
-                link.close()
-                if self.tls != "opportunistic":
-                    raise
-                # Better in clear than not at all (RFC 7435); the next connection tries TLS again.
-                log.warning("next hop's TLS does not work; going on in clear", next_hop=self.url)
-                link = await self._open()
+        link = await self._open_secured()
         if self._credentials is not None:
             try:
                 await authenticate(link, self._credentials)
@@ -364,6 +354,23 @@ class Relay:
         self.on_change()
         self.opened += 1
         return link
+
+    async def _open_secured(self) -> NextHop:
+        """Connect, and go over to TLS as the settings say. Raises as `_open` does."""
+        link = await self._open()
+        try:
+            if self._context is not None and "STARTTLS" in link.features:
+                await link.start_tls(self._context, self._address.name, self._hostname)
+            elif self.tls in ("required", "verified"):
+                raise NextHopError("does not offer STARTTLS")
+            return link
+        except BaseException as fault:
+            link.close()
+            if not isinstance(fault, NextHopError) or self.tls != "opportunistic":
+                raise
+        # Better in clear than not at all (RFC 7435); the next connection tries TLS again.
+        log.warning("next hop's TLS does not work; going on in clear", next_hop=self.url)
+        return await self._open()
 
     async def _open(self) -> NextHop:
         """Connect, and learn what the server can. Raises `NextHopError`, `OSError` and `TimeoutError`."""
@@ -445,11 +452,6 @@ class Route:
             return own
         names = ", ".join(relay.url for relay in self.relays)
         return f"{names} cannot be reached, as another process of this node saw"
-
-    @property
-    def trouble(self) -> str:
-        """What its next hops answer instead of taking mail; "" where they take most of it."""
-        return self.answers.trouble
 
     def start(self) -> None:
         """Keep looking at every next hop."""
@@ -549,7 +551,7 @@ class Routing:
     @property
     def trouble(self) -> str:
         """Which route's next hop can be reached and does not take mail, and what it answers; "" if there is none."""
-        found = ((route.name, route.trouble) for route in self.routes)
+        found = ((route.name, route.answers.trouble) for route in self.routes)
         return "; ".join(f"the next hop of route {name} {said}" for name, said in found if said)
 
     def relays(self) -> Iterator[tuple[Route, Relay]]:

@@ -9,8 +9,9 @@ A change of the schema is written into both files, and `FROM_31` says how a stor
 compares the two. A table that goes is deleted from both files and gets `DROP TABLE IF EXISTS name` in `FROM_31`; its
 indexes and triggers go with it. A column gets `ALTER TABLE name DROP COLUMN column`, after `DROP INDEX IF EXISTS` for
 an index that has the column; an index by itself gets `DROP INDEX IF EXISTS`. These statements are the same on both
-engines. A table that is new is named in `NEW_TABLES`, and is made as the files have it. Once a version with schema 32
-is released, the next change is 33: it changes the baseline too, and its steps from 32 on stand beside `FROM_31`, or in
+engines. A table that is new is named in `NEW_TABLES`, and is made as the files have it. A column of a primary key goes
+with its table, whose rows wait in a table of another name (`REFILLED`). Once a version with schema 32 is released, the
+next change is 33: it changes the baseline too, and its steps from 32 on stand beside `FROM_31`, or in
 `schema/33.postgres.sql` and `schema/33.sqlite.sql` where they are long.
 
 Entries of lists are compared by their normal form, so an entry that was stored under an older form would no longer be
@@ -52,8 +53,16 @@ FROM_31: tuple[str, ...] = (
     "DROP TABLE IF EXISTS greylist",
     "DROP INDEX IF EXISTS flow_counts_limited",
     "ALTER TABLE flow_counts DROP COLUMN label",
+    "DROP TABLE IF EXISTS transport_policies",
+    "CREATE TABLE report_counts_31 AS SELECT day, domain, detail, count FROM report_counts WHERE kind = 'dmarc'",
+    "DROP TABLE IF EXISTS report_counts",
+    """CREATE TABLE sent_reports_31 AS SELECT day, domain, state, attempts, next_try, messages, destinations, reason,
+modified FROM sent_reports WHERE kind = 'dmarc'""",
+    "DROP TABLE IF EXISTS sent_reports",
 )
-NEW_TABLES: tuple[str, ...] = ()
+NEW_TABLES: tuple[str, ...] = ("report_counts", "sent_reports")
+# New tables that get the rows which `FROM_31` has put into a table of this name with `_31` behind it.
+REFILLED: tuple[str, ...] = ("report_counts", "sent_reports")
 # What is to be done with a storage of schema 31 where tenants have their mail in several databases.
 REUNITE = (
     f"bring every tenant back with `gatepost tenant move UID first` of version {PASS_THROUGH}, and delete its notes of"
@@ -165,6 +174,9 @@ def upgrade(engine: str, shown: str, *, is_empty: bool) -> Work[None]:
     elif state.present < SCHEMA:
         for statement in (*FROM_31, *(make_table(engine, table) for table in NEW_TABLES)):
             yield Script(statement)
+        for table in REFILLED:
+            yield Script(f"INSERT INTO {table} SELECT * FROM {table}_31")  # noqa: S608
+            yield Script(f"DROP TABLE {table}_31")
     yield from renew_normal_forms()
     if state.present < SCHEMA:
         yield Write(_SET_META, ("schema", str(SCHEMA)))

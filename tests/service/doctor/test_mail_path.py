@@ -16,8 +16,7 @@ from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import mail_path
 from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles, read_files
-from gatepost.settings.delivery import DeliverySettings
-from gatepost.settings.domain_reports import DomainReportSettings, SentReportSettings
+from gatepost.settings.delivery import DeliverySettings, DomainReportSettings, SentReportSettings
 from gatepost.settings.keys import GuardSettings, QuarantineSettings
 from gatepost.settings.scan_sources import ScanSourcesSettings, SmtpSettings
 from gatepost.store import open_store
@@ -215,7 +214,7 @@ def test_reports_that_go(data: DataFolder) -> None:
 
     async def fill() -> None:
         store = open_store(files.storage, data.path)
-        await store.sent_reports.finish(SentReport("dmarc", 1, "y.example", "failed", reason="gone"))
+        await store.sent_reports.finish(SentReport(1, "y.example", "failed", reason="gone"))
         await store.close()
 
     async def make() -> None:

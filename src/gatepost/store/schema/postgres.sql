@@ -658,21 +658,18 @@ CREATE INDEX flow_counts_by_expiry ON flow_counts (expires);
 
 -- Reports to other domains ---------------------------------------------------------------------------------------------
 
--- What is to be reported to others: results of DMARC (`dmarc`) and of TLS towards their mail servers (`tls`), added up
--- by day (days since 1970), policy domain and `detail`, a JSON list; '' stands for all that were too many to tell
--- apart.
+-- What is to be reported to others: results of DMARC, added up by day (days since 1970), policy domain and `detail`, a
+-- JSON list; '' stands for all that were too many to tell apart.
 CREATE TABLE report_counts (
-    kind TEXT COLLATE "C" NOT NULL,
     day BIGINT NOT NULL,
     domain TEXT COLLATE "C" NOT NULL,
     detail TEXT COLLATE "C" NOT NULL,
     count BIGINT NOT NULL,
-    PRIMARY KEY (kind, day, domain, detail)
+    PRIMARY KEY (day, domain, detail)
 );
 
 -- Reports that were sent, are tried again or were given up. `state` is sent, unwanted, waiting or failed.
 CREATE TABLE sent_reports (
-    kind TEXT COLLATE "C" NOT NULL,
     day BIGINT NOT NULL,
     domain TEXT COLLATE "C" NOT NULL,
     state TEXT COLLATE "C" NOT NULL,
@@ -682,10 +679,9 @@ CREATE TABLE sent_reports (
     destinations TEXT COLLATE "C" NOT NULL,
     reason TEXT COLLATE "C" NOT NULL,
     modified BIGINT NOT NULL,
-    PRIMARY KEY (kind, day, domain)
+    PRIMARY KEY (day, domain)
 );
 CREATE INDEX sent_reports_by_time ON sent_reports (modified);
-CREATE INDEX sent_reports_by_day ON sent_reports (day);
 
 -- The one process that sends.
 CREATE TABLE report_runs (
@@ -693,16 +689,6 @@ CREATE TABLE report_runs (
     holder TEXT COLLATE "C" NOT NULL,
     locked_until BIGINT NOT NULL
 );
-
--- Policies of other domains for TLS towards their mail servers (RFC 8461). `policy` is JSON.
-CREATE TABLE transport_policies (
-    domain TEXT COLLATE "C" PRIMARY KEY,
-    id TEXT COLLATE "C" NOT NULL,
-    policy TEXT COLLATE "C" NOT NULL,
-    fetched BIGINT NOT NULL,
-    expires BIGINT NOT NULL
-);
-CREATE INDEX transport_policies_by_end ON transport_policies (expires);
 
 -- Users, sessions and keys --------------------------------------------------------------------------------------------
 

@@ -610,21 +610,18 @@ CREATE INDEX flow_counts_by_expiry ON flow_counts (expires);
 
 -- Reports to other domains ---------------------------------------------------------------------------------------------
 
--- What is to be reported to others: results of DMARC (`dmarc`) and of TLS towards their mail servers (`tls`), added up
--- by day (days since 1970), policy domain and `detail`, a JSON list; '' stands for all that were too many to tell
--- apart.
+-- What is to be reported to others: results of DMARC, added up by day (days since 1970), policy domain and `detail`, a
+-- JSON list; '' stands for all that were too many to tell apart.
 CREATE TABLE report_counts (
-    kind TEXT NOT NULL,
     day INTEGER NOT NULL,
     domain TEXT NOT NULL,
     detail TEXT NOT NULL,
     count INTEGER NOT NULL,
-    PRIMARY KEY (kind, day, domain, detail)
+    PRIMARY KEY (day, domain, detail)
 ) STRICT, WITHOUT ROWID;
 
 -- Reports that were sent, are tried again or were given up. `state` is sent, unwanted, waiting or failed.
 CREATE TABLE sent_reports (
-    kind TEXT NOT NULL,
     day INTEGER NOT NULL,
     domain TEXT NOT NULL,
     state TEXT NOT NULL,
@@ -634,10 +631,9 @@ CREATE TABLE sent_reports (
     destinations TEXT NOT NULL,
     reason TEXT NOT NULL,
     modified INTEGER NOT NULL,
-    PRIMARY KEY (kind, day, domain)
+    PRIMARY KEY (day, domain)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX sent_reports_by_time ON sent_reports (modified);
-CREATE INDEX sent_reports_by_day ON sent_reports (day);
 
 -- The one process that sends.
 CREATE TABLE report_runs (
@@ -645,16 +641,6 @@ CREATE TABLE report_runs (
     holder TEXT NOT NULL,
     locked_until INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-
--- Policies of other domains for TLS towards their mail servers (RFC 8461). `policy` is JSON.
-CREATE TABLE transport_policies (
-    domain TEXT PRIMARY KEY,
-    id TEXT NOT NULL,
-    policy TEXT NOT NULL,
-    fetched INTEGER NOT NULL,
-    expires INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE INDEX transport_policies_by_end ON transport_policies (expires);
 
 -- Users, sessions and keys --------------------------------------------------------------------------------------------
 
