@@ -126,9 +126,10 @@ def test_the_server_speaks_for_itself(fault: str, server: OwnPostgres, tmp_path:
 
 @pytest.mark.variant
 def test_what_the_page_prints_works(tmp_path: Path) -> None:
-    """The statements of the page, in their order: those before a service has started, and those that look at it."""
+    """The statements of the pages, in their order: those before a service has started, those that look at it, and what
+    ends the notes of other databases."""
     blocks = [block.code for block in blocks_of("sql")]
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     with own_postgres(roles=False) as server:
         for code in blocks[:2]:
             database = "postgres" if "CREATE DATABASE" in code else "gatepost"
@@ -137,12 +138,18 @@ def test_what_the_page_prints_works(tmp_path: Path) -> None:
         async def use() -> None:
             store = open_store(server.url(password="correct-horse-battery"), tmp_path)
             await store.tenants.create("a")
-            for code in blocks[2:]:
+            for code in blocks[2:4]:
                 connection = await asyncpg.connect(server.socket_url("postgres"))
                 rows = await connection.fetch(code)
                 await connection.close()
                 assert rows, code
             await store.close()
+            notes = "INSERT INTO meta VALUES ('database', 'first 0'), ('database.west', '1')"
+            connection = await asyncpg.connect(server.socket_url("postgres"))
+            await connection.execute(f"{notes};{blocks[4]}")
+            assert await connection.fetchval("SELECT count(*) FROM meta WHERE key LIKE 'data%'") == 0
+            assert await connection.fetchval("SELECT count(*) FROM meta") == 3
+            await connection.close()
 
         asyncio.run(use())
 
