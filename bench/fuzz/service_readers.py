@@ -16,18 +16,8 @@ from gatepost.auth.dmarc_record import ReportUri, parse_report_uris
 from gatepost.drop_in.requests import Head, Refusal
 from gatepost.drop_in.rspamd import Rspamd
 from gatepost.drop_in.spamd import Spamd
-from gatepost.feeds.formats import (
-    FeedFault,
-    FeedItems,
-    FeedPlan,
-    PartKind,
-    PartSaid,
-    TaxiiPage,
-    read_event,
-    read_misp,
-    read_part,
-    read_taxii,
-)
+from gatepost.feeds import formats
+from gatepost.feeds.formats import FeedFault, FeedItems, FeedPlan
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.policy.conditions import ConditionError, describe_file, evaluate, find_fault, make_variables
 from gatepost.settings.keys import OpenidConnectSettings
@@ -96,21 +86,7 @@ def _new_items() -> Iterator[FeedItems]:
 
 def _read_feed(data: bytes, items: FeedItems, kind: str) -> None:
     plan = FeedPlan(BY_NAME["blocked-urls"], "feed", 500, kind, header=len(data) % 2 == 1, field="a.entry")
-
-    async def read(what: PartKind, body: bytes, since: int) -> PartSaid:
-        return read_part(plan, items, what, body, since)
-
-    if kind == "taxii":
-        _run(read_taxii("https://a.example/x", lambda _: _answer(TaxiiPage(data)), read, ""))
-    elif kind == "misp":
-        read_event(data, items)
-        _run(read_misp(lambda _: _answer(data), read, 0))
-    else:
-        read_part(plan, items, "whole", data, 0)
-
-
-async def _answer(value: Any) -> Any:
-    return value
+    formats.read_feed(plan, items, data)
 
 
 def read_feed(*kinds: str) -> Run:
@@ -124,7 +100,7 @@ def read_feed(*kinds: str) -> Run:
                     _read_feed(data, items, kind)
                 except FeedFault as fault:
                     found.append(str(fault))
-                found.append((sorted(items.entries), sorted(items.revoked), items.invalid, items.rejected))
+                found.append((sorted(items.entries), items.invalid, items.rejected))
         return found
 
     return run

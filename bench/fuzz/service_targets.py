@@ -239,19 +239,6 @@ SERVICE: tuple[Target, ...] = (
         ),
         most=2_000,
     ),
-    Target(
-        "feeds-of-indicators",
-        service_readers.read_feed("stix", "taxii", "misp"),
-        lines(
-            '{"type": "bundle", "more": false, "objects": [{"type": "indicator", "pattern_type": "stix", "pattern": '
-            "\"[url:value = 'http://a.example/' OR domain-name:value IN ('b.example', 'c\\\\'d')]\", "
-            '"valid_until": "2030-01-31T12:00:00Z", "revoked": false, "modified": "2026-01-01", "name": "x"}]}',
-            '{"Event": {"info": "x","Attribute": [{"type": "domain|ip", "value": "a.example|192.0.2.1", "to_ids": "1"}'
-            '], "Object": [{"Attribute":[{"type": "filename|sha256", "value":"a|' + "0" * 64 + '", "to_ids":true}]}]}}',
-            '{"018f0000-0000-7000-8000-000000000001": {"timestamp": "17"}, "../x": {"timestamp": 1}}',
-        ),
-        most=2_000,
-    ),
     Target("provider-tokens", service_readers.read_token, service_readers.claims, most=2_000),
     Target(
         "api-bodies",

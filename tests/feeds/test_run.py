@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -255,48 +254,6 @@ def test_files_and_streams(sqlite_url: str, tmp_path: Path) -> None:
         assert not isinstance(outcome, FeedBusy)
         assert outcome.counts.added == 1
         assert await keys(store, "blocked-senders") == ["ann@evil.example"]
-
-    use(sqlite_url, tmp_path, scenario)
-
-
-def _indicator(value: str, **fields: Any) -> dict[str, Any]:
-    return {"type": "indicator", "pattern": f"[domain-name:value = '{value}']", "pattern_type": "stix", **fields}
-
-
-def test_taxii_reads_what_is_new_and_everything_once_in_a_while(
-    storage_url: str, tmp_path: Path, served: Any, feed: Feed
-) -> None:
-    async def scenario(store: Store, runner: FeedRunner) -> None:
-        settings = feed("/api/collections/1", format="taxii", credentials={"user": "u", "password": "p"})
-        path, last = "/api/collections/1/objects/", "X-TAXII-Date-Added-Last"
-        both = [_indicator("a.example"), _indicator("b.example")]
-        served.answers[path] = (200, {last: "2026-01-01T00:00:00Z"}, json.dumps({"objects": both}).encode())
-        assert (await ran(runner, settings)).counts.added == 2
-        # Only what is new is told: nothing vanishes, and what is revoked goes.
-        more = [_indicator("c.example"), _indicator("a.example", revoked=True)]
-        served.answers[path] = (200, {last: "2026-01-02T00:00:00Z"}, json.dumps({"objects": more}).encode())
-        outcome = await ran(runner, settings)
-        assert (outcome.counts.added, outcome.counts.removed) == (1, 1)
-        assert await keys(store) == ["b.example", "c.example"]
-        assert "added_after=2026-01-01" in served.requests[-1][0]
-        served.answers[path] = (200, {}, b"{}")
-        assert (await ran(runner, settings)).result == "unchanged"
-        assert "added_after=2026-01-02" in served.requests[-1][0]
-        assert (await store.feeds.state("test")).record.position == "2026-01-02T00:00:00Z"
-
-    use(storage_url, tmp_path, scenario)
-
-
-def test_a_misp_feed(sqlite_url: str, tmp_path: Path, served: Any, feed: Feed) -> None:
-    async def scenario(store: Store, runner: FeedRunner) -> None:
-        uid = new_id()
-        attributes = [{"type": "hostname", "value": "a.example", "to_ids": True}]
-        served.say("/misp/manifest.json", json.dumps({uid: {"timestamp": "5"}}))
-        served.say(f"/misp/{uid}.json", json.dumps({"Event": {"info": "x", "Attribute": attributes}}))
-        assert (await ran(runner, feed("/misp/", format="misp"))).counts.added == 1
-        assert (await ran(runner, feed("/misp/", format="misp"))).result == "unchanged"
-        assert [path for path, _ in served.requests].count(f"/misp/{uid}.json") == 1
-        assert await keys(store) == ["a.example"]
 
     use(sqlite_url, tmp_path, scenario)
 

@@ -1,12 +1,14 @@
 """Settings of feeds: what is refused, with its key, and what is never shown."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from gatepost.settings.feeds import FeedSettings
+from gatepost.settings.feeds import FeedSettings, WebFeed, WebSettingsError, build_feed
 from gatepost.settings.in_force import settings_in_force
+from gatepost.settings.removed_keys import REMOVED
 
 GOOD = {"name": "f", "listName": "blocked-urls", "url": "https://feeds.example/list?k=1"}
 
@@ -35,8 +37,6 @@ def test_defaults() -> None:
         ({"url": "https://feeds.example/\n"}, "must be a URL"),
         ({"url": "https://bücher.example/"}, "must be a URL"),
         ({"file": "/x"}, "either url or file"),
-        ({"format": "taxii", "url": None}, "needs a url"),
-        ({"format": "misp", "url": None}, "needs a url or the folder"),
         ({"delimiter": ",,"}, "one character"),
         ({"column": 0}, "greater than or equal to 1"),
         ({"every": 1}, "greater than or equal to 5"),
@@ -71,5 +71,11 @@ def test_secrets_are_not_shown() -> None:
 
 def test_what_decides_about_entries_changes_the_fingerprint() -> None:
     assert make().fingerprint == make(every=5, maxLoss=10).fingerprint
-    others = [make(column=2), make(listName="x"), make(url="https://b.example/"), make(format="stix")]
+    others = [make(column=2), make(listName="x"), make(url="https://b.example/"), make(format="csv")]
     assert len({make().fingerprint, *(each.fingerprint for each in others)}) == 5
+
+
+def test_a_feed_of_the_web_interface_in_a_format_that_was_removed_says_what_to_use(tmp_path: Path) -> None:
+    with pytest.raises(WebSettingsError) as caught:
+        build_feed("old", WebFeed("blocked-urls", url="https://feeds.example/", format="misp"), tmp_path)
+    assert caught.value.mistakes == (("format", REMOVED["feeds.format: misp"]),)

@@ -43,8 +43,6 @@ _COUNTS = {
     "kept": "of others, left alone",
     "repeated": "repeated",
     "invalid": "invalid, skipped",
-    "expired": "expired, skipped",
-    "other": "of other kinds, skipped",
 }
 
 
@@ -154,10 +152,7 @@ def _run(
     from gatepost.cli.list_changes import STANDARD_INPUT, open_file
     from gatepost.feeds.run import FeedBusy, FeedRunner
     from gatepost.rejudge.policies_in_force import with_stored_rules
-    from gatepost.settings.feeds import PARTWISE
 
-    if input_file is not None and feed.format in PARTWISE:
-        raise StartError(f"A {feed.format} feed consists of many parts, so it cannot be read from one file.")
     policies = place.load_policies()
     wanted = input_file or (None if feed.is_scheduled else STANDARD_INPUT)
 

@@ -35,23 +35,14 @@ from msgspec.structs import replace
 
 from gatepost import __version__
 from gatepost.api.lists import MAX_ENTRIES
-from gatepost.feeds.formats import (
-    MEDIA_TYPE,
-    FeedFault,
-    FeedPlan,
-    RejectedValue,
-    TaxiiPage,
-    date_header,
-    read_misp,
-    read_taxii,
-)
-from gatepost.feeds.sealed_reading import FeedCount, ReadingFailed, SealedReader, read_sealed
+from gatepost.feeds.formats import FeedFault, FeedPlan, RejectedValue
+from gatepost.feeds.sealed_reading import FeedCount, ReadingFailed, read_sealed
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.names import is_public_address
 from gatepost.policy.layers import Policies
 from gatepost.rejudge.try_change import can_look_back, look_back
-from gatepost.settings.feeds import PARTWISE, FeedSettings, is_private_host
+from gatepost.settings.feeds import FeedSettings, is_private_host
 from gatepost.store.audit import Actor
 from gatepost.store.errors import ListFull, NotFound, StorageError
 from gatepost.store.feeds import FeedCounts, FeedRecord, FeedResult, FeedState
@@ -285,21 +276,17 @@ def _explain(fault: Exception) -> str:
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What a run read. `is_full` is False where the source told only what is new; then nothing that is absent has
-    vanished. `is_unchanged`: the source says that nothing has changed since the last run."""
+    """What a run read. `is_unchanged`: the source says that nothing has changed since the last run."""
 
     count: FeedCount = FeedCount()
     entries: dict[str, NewEntry] = {}
-    revoked: frozenset[str] = frozenset()
-    is_full: bool = True
     is_unchanged: bool = False
     etag: str = ""
     last_modified: str = ""
-    position: str = ""
 
 
 async def read_source(
-    settings: FeedSettings, definition: ListDefinition, known: FeedRecord, moment: int, stream: BinaryIO | None = None
+    settings: FeedSettings, definition: ListDefinition, known: FeedRecord, stream: BinaryIO | None = None
 ) -> Reading:
     """Read a feed: a stream where one is given, else its URL or file. `known` is what is remembered of its last run;
     raises `FeedFault`."""
@@ -320,64 +307,35 @@ async def read_source(
             open_client(settings) as client,
             read_sealed(plan, settings.max_size, seconds) as reader,
         ):
-            if settings.format in PARTWISE:
-                reading = await _read_parts(settings, client, reader, known, moment)
-            else:
-                reading = await _read_whole(settings, client, reader, known, stream)
-            if reading.is_unchanged:
-                return reading
-            count, entries = await reader.count(), await reader.feed_entries()
-            return replace(reading, count=count, entries=entries, revoked=await reader.revoked_keys())
+            fetched = await _fetch(settings, client, known, stream)
+            if fetched.body is None:
+                return Reading(is_unchanged=True)
+            count = await reader.read_feed(fetched.body)
+            return Reading(
+                count,
+                await reader.feed_entries(),
+                etag=fetched.headers.get("etag", "")[:500],
+                last_modified=fetched.headers.get("last-modified", "")[:100],
+            )
     except TimeoutError:
         raise FeedFault(f"reading took longer than {settings.timeout:,} ms (timeout)") from None
     except ReadingFailed as fault:
         raise FeedFault(f"the feed {fault}", refused=True) from None
 
 
-async def _read_whole(
-    settings: FeedSettings, client: FeedClient, reader: SealedReader, known: FeedRecord, stream: BinaryIO | None
-) -> Reading:
-    headers: dict[str, str] = {}
+async def _fetch(settings: FeedSettings, client: FeedClient, known: FeedRecord, stream: BinaryIO | None) -> Fetched:
+    """Return what the source says now; without a body where that is what it said last."""
     if stream is not None:
-        body: bytes | None = client.unpack(await asyncio.to_thread(_read_stream, stream, settings.max_size))
-    elif settings.url:
-        fetched = await client.get(settings.url, conditions=_conditions(known))
-        body, headers = fetched.body, fetched.headers
-    elif settings.file:
-        state = _file_state(Path(settings.file))
-        if state and state == known.etag:
-            return Reading(is_unchanged=True)
-        body, headers = client.unpack(await _read_file(Path(settings.file), settings.max_size)), {"etag": state}
-    else:
+        return Fetched(client.unpack(await asyncio.to_thread(_read_stream, stream, settings.max_size)), {})
+    if settings.url:
+        return await client.get(settings.url, conditions=_conditions(known))
+    if not settings.file:
         raise FeedFault("the feed has neither url nor file: hand it over at standard input")
-    if body is None:
-        return Reading(is_unchanged=True)
-    await reader.read_part("whole", body)
-    return Reading(etag=headers.get("etag", "")[:500], last_modified=headers.get("last-modified", "")[:100])
-
-
-async def _read_parts(
-    settings: FeedSettings, client: FeedClient, reader: SealedReader, known: FeedRecord, moment: int
-) -> Reading:
-    """Read a source of many parts: all of it once in a while, else what is new."""
-    is_full = not known.position or moment - known.full_read >= settings.full_every * DAY
-    if settings.format == "taxii":
-
-        async def get(url: str) -> TaxiiPage:
-            fetched = await client.get(url, accept=MEDIA_TYPE)
-            return TaxiiPage(fetched.body or b"", date_header(fetched.headers))
-
-        position = await read_taxii(settings.url or "", get, reader.read_part, "" if is_full else known.position)
-        return Reading(is_full=is_full, position=position)
-
-    async def part(name: str) -> bytes:
-        if settings.file:
-            return await _read_file(Path(settings.file, name), settings.max_size)
-        base = (settings.url or "").removesuffix("manifest.json").rstrip("/")
-        return (await client.get(f"{base}/{name}")).body or b""
-
-    since = int(known.position) if known.position.isdigit() and not is_full else 0
-    return Reading(is_full=is_full, position=str(await read_misp(part, reader.read_part, since)))
+    path = Path(settings.file)
+    state = _file_state(path)
+    if state and state == known.etag:
+        return Fetched(None, {})
+    return Fetched(client.unpack(await _read_file(path, settings.max_size)), {"etag": state})
 
 
 def _conditions(known: FeedRecord) -> dict[str, str]:
@@ -464,7 +422,6 @@ class _Changes(msgspec.Struct, frozen=True):
     put: tuple[NewEntry, ...] = ()
     fresh: tuple[str, ...] = ()
     vanished: tuple[str, ...] = ()
-    revoked: tuple[str, ...] = ()
 
 
 class FeedRunner:
@@ -533,7 +490,7 @@ class _Run:
 
     async def _apply(self, before: FeedRecord, known: FeedRecord) -> tuple[FeedOutcome, FeedRecord]:
         settings, definition = self._settings, await self._find_list()
-        reading = await read_source(settings, definition, known, now(), self._stream)
+        reading = await read_source(settings, definition, known, self._stream)
         if reading.is_unchanged:
             counts = replace(known.counts, added=0, updated=0, removed=0, expiring=0)
             return FeedOutcome(settings.name, "unchanged", counts=counts), known
@@ -552,9 +509,7 @@ class _Run:
             known,
             etag=reading.etag,
             last_modified=reading.last_modified,
-            position=reading.position,
-            full_read=known.started if reading.is_full else known.full_read,
-            present=len(reading.entries) - counts.kept if reading.is_full else known.present,
+            present=len(reading.entries) - counts.kept,
         )
         rejected, result = reading.count.rejected, _name_result(bool(is_changed))
         return FeedOutcome(settings.name, result, "", counts, rejected, found, number), record
@@ -564,7 +519,7 @@ class _Run:
         settings = self._settings
         try:
             definition = await self._find_list()
-            reading = await read_source(settings, definition, FeedRecord(), now(), self._stream)
+            reading = await read_source(settings, definition, FeedRecord(), self._stream)
             changes = await self._compare(reading, _forget_other(state.record, settings))
         except FeedFault as fault:
             return replace(self._describe_fault(fault), dry_run=True)
@@ -572,7 +527,7 @@ class _Run:
         would = FeedCounts(
             added=len(changes.fresh),
             updated=len(changes.put) - len(changes.fresh),
-            removed=len(changes.revoked) + (0 if settings.keep_vanished else gone),
+            removed=0 if settings.keep_vanished else gone,
             expiring=gone if settings.keep_vanished else 0,
         )
         found = await self._look_back(definition, changes.fresh)
@@ -603,12 +558,12 @@ class _Run:
 
     async def _change(self, definition: ListDefinition, changes: "_Changes") -> FeedCounts:
         settings, feeds, by = self._settings, self._store.feeds, self._by
-        total = len(changes.put) + len(changes.vanished) + len(changes.revoked)
+        total = len(changes.put) + len(changes.vanished)
         done = put = removed = expiring = 0
         for entries in _split(changes.put):
             put += _require(await feeds.put_entries(settings.tenant, definition, entries, by))
             done = self._note_progress(done + len(entries), total)
-        for keys in _split((*changes.revoked, *(() if settings.keep_vanished else changes.vanished))):
+        for keys in _split(() if settings.keep_vanished else changes.vanished):
             removed += await feeds.delete_entries(settings.tenant, definition.name, keys, by)
             done = self._note_progress(done + len(keys), total)
         until = now() + settings.keep_vanished * DAY
@@ -680,16 +635,15 @@ def _compare(
         )
     base = min(known.present, len(own))
     lost = base - sum(1 for key in entries if key in own)
-    if reading.is_full and not force and base and lost * 100 > base * settings.max_loss:
+    if not force and base and lost * 100 > base * settings.max_loss:
         raise FeedFault(
             f"the feed has lost {lost:,} of its {base:,} entries, more than {settings.max_loss} % (maxLoss);"
             " gatepost feeds run --force accepts that once",
             refused=True,
         )
     put = tuple(entry for key, entry in entries.items() if key not in own or own[key] != entry.expires)
-    vanished = tuple(sorted(own.keys() - entries.keys())) if reading.is_full else ()
-    revoked = () if reading.is_full else tuple(sorted(reading.revoked & own.keys()))
-    return _Changes(put, tuple(entry.key for entry in put if entry.key not in own), vanished, revoked)
+    vanished = tuple(sorted(own.keys() - entries.keys()))
+    return _Changes(put, tuple(entry.key for entry in put if entry.key not in own), vanished)
 
 
 def _count(reading: Reading, done: FeedCounts, moved: int) -> FeedCounts:
@@ -699,8 +653,6 @@ def _count(reading: Reading, done: FeedCounts, moved: int) -> FeedCounts:
         read=items.read,
         entries=len(reading.entries),
         invalid=items.invalid,
-        expired=items.expired,
-        other=items.other,
         repeated=items.repeated,
         removed=done.removed + moved,
     )

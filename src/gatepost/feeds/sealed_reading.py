@@ -25,10 +25,8 @@ from gatepost.feeds.formats import (
     FeedItems,
     FeedPlan,
     Number,
-    PartKind,
-    PartSaid,
     RejectedValue,
-    read_part,
+    read_feed,
 )
 from gatepost.lists.catalogue import KINDS, LISTS, ListDefinition
 from gatepost.lists.entries import MAX_ENTRY, ListRefusal
@@ -83,21 +81,12 @@ class _Piece(msgspec.Struct, frozen=True, tag="piece"):
     data: bytes
 
 
-class _Part(msgspec.Struct, frozen=True, tag="part"):
-    """All bytes of a part of a feed have come: read it. The answer is a `_PartAnswer`."""
-
-    what: PartKind
-    since: int = 0
-
-
-class _Summary(msgspec.Struct, frozen=True, tag="summary"):
-    """The feed has no more parts: say what was counted. The answer is a `FeedCount`."""
+class _FeedEnd(msgspec.Struct, frozen=True, tag="end"):
+    """All bytes of the feed have come: read it. The answer is a `_FeedAnswer`."""
 
 
 class _FeedEntries(msgspec.Struct, frozen=True, tag="entries"):
-    """The next entries of the feed, or the next that were taken back. The answer is a tuple, empty at the end."""
-
-    revoked: bool = False
+    """The next entries of the feed. The answer is a tuple, empty at the end."""
 
 
 class _FileStart(msgspec.Struct, frozen=True, tag="start"):
@@ -108,13 +97,7 @@ class _FileBatch(msgspec.Struct, frozen=True, tag="batch"):
     """The next entries of the file. The answer is a `Batch`, or None at the end."""
 
 
-_Order: TypeAlias = FeedPlan | FilePlan | _Piece | _Part | _Summary | _FeedEntries | _FileStart | _FileBatch
-
-
-class _PartAnswer(msgspec.Struct, frozen=True):
-    said: PartSaid = PartSaid()
-    fault: str = ""
-    refused: bool = False
+_Order: TypeAlias = FeedPlan | FilePlan | _Piece | _FeedEnd | _FeedEntries | _FileStart | _FileBatch
 
 
 class FeedCount(msgspec.Struct, frozen=True):
@@ -122,17 +105,19 @@ class FeedCount(msgspec.Struct, frozen=True):
 
     read: Number = 0
     invalid: Number = 0
-    expired: Number = 0
-    other: Number = 0
     repeated: Number = 0
     rejected: tuple[RejectedValue, ...] = ()
 
 
+class _FeedAnswer(msgspec.Struct, frozen=True):
+    count: FeedCount = FeedCount()
+    fault: str = ""
+    refused: bool = False
+
+
 _done = msgspec.msgpack.Decoder(bool)
-_part_answers = msgspec.msgpack.Decoder(_PartAnswer)
-_counts = msgspec.msgpack.Decoder(FeedCount)
+_feed_answers = msgspec.msgpack.Decoder(_FeedAnswer)
 _entries = msgspec.msgpack.Decoder(tuple[NewEntry, ...])
-_keys = msgspec.msgpack.Decoder(tuple[str, ...])
 _batches: msgspec.msgpack.Decoder[Batch | None] = msgspec.msgpack.Decoder(Batch | None)
 
 
@@ -155,17 +140,13 @@ class SealedReader:
             for start in range(0, len(piece), PIECE):
                 await self._ask(_Piece(piece[start : start + PIECE]), _done)
 
-    async def read_part(self, what: PartKind, body: bytes, since: int = 0) -> PartSaid:
-        """Have a part of a feed read; raises `FeedFault` where it is none."""
+    async def read_feed(self, body: bytes) -> FeedCount:
+        """Have a feed read, and return what was counted; raises `FeedFault`."""
         await self.put(body[start : start + PIECE] for start in range(0, len(body), PIECE))
-        answer = await self._ask(_Part(what, since), _part_answers)
+        answer = await self._ask(_FeedEnd(), _feed_answers)
         if answer.fault:
             raise FeedFault(answer.fault[:2_000], refused=answer.refused)
-        return answer.said
-
-    async def count(self) -> FeedCount:
-        """Return what was counted in all parts of a feed."""
-        return await self._ask(_Summary(), _counts)
+        return answer.count
 
     async def feed_entries(self) -> dict[str, NewEntry]:
         """Return the entries of a feed, by key; once."""
@@ -174,22 +155,9 @@ class SealedReader:
         while batch := await self._ask(_FeedEntries(), _entries):
             _check_entries(batch)
             found.update((entry.key, entry) for entry in batch)
-            self._check_number(len(found))
+            if len(found) > self._plan.max_entries:
+                raise ReadingFailed(f"has more than {self._plan.max_entries:,} entries")
         return found
-
-    async def revoked_keys(self) -> frozenset[str]:
-        """Return the keys that a feed has taken back; once."""
-        found: set[str] = set()
-        while batch := await self._ask(_FeedEntries(revoked=True), _keys):
-            if any(len(key) > MAX_ENTRY or "\0" in key for key in batch):
-                raise ReadingFailed("could not be read: its reader answered what is no entry")
-            found.update(batch)
-            self._check_number(len(found))
-        return frozenset(found)
-
-    def _check_number(self, number: int) -> None:
-        if isinstance(self._plan, FeedPlan) and number > self._plan.max_entries:
-            raise ReadingFailed(f"has more than {self._plan.max_entries:,} entries")
 
     async def batches(self) -> AsyncIterator[Batch]:
         """Yield the entries of a file, from its first line on; as often as wanted."""
@@ -308,10 +276,8 @@ class _Reading:
     def __init__(self) -> None:
         self._data = bytearray()
         self._plan: ReadingPlan | None = None
-        self._items = FeedItems(LISTS[0], "", 0)
         self._batches: Iterator[Batch] = iter(())
-        self._entries: Iterator[NewEntry] | None = None
-        self._revoked: Iterator[str] | None = None
+        self._entries: Iterator[NewEntry] = iter(())
 
     def answer(self, raw: bytes) -> bytes:
         """Do what an order says."""
@@ -321,37 +287,27 @@ class _Reading:
         plan = self._plan
         if isinstance(order, FeedPlan | FilePlan):
             self._plan = order
-            if isinstance(order, FeedPlan):
-                self._items = FeedItems(order.definition, order.source, order.max_entries)
         elif isinstance(order, _Piece):
             self._data += order.data
-        elif isinstance(order, _Part) and isinstance(plan, FeedPlan):
-            return self._read_part(plan, order)
-        elif isinstance(order, _Summary):
-            items = self._items
-            rejected = tuple(items.rejected)
-            return FeedCount(items.read, items.invalid, items.expired, items.other, items.repeated, rejected)
+        elif isinstance(order, _FeedEnd) and isinstance(plan, FeedPlan):
+            return self._read_feed(plan)
         elif isinstance(order, _FeedEntries):
-            return self._take(revoked=order.revoked)
+            return tuple(islice(self._entries, MAX_ENTRIES))
         elif isinstance(order, _FileStart) and isinstance(plan, FilePlan):
             self._batches = read_batches(self._chunks(), plan.kind, plan.definition)
         elif isinstance(order, _FileBatch):
             return next(self._batches, None)
         return True
 
-    def _read_part(self, plan: FeedPlan, order: _Part) -> _PartAnswer:
+    def _read_feed(self, plan: FeedPlan) -> _FeedAnswer:
         body, self._data = bytes(self._data), bytearray()
+        items = FeedItems(plan.definition, plan.source, plan.max_entries)
         try:
-            return _PartAnswer(read_part(plan, self._items, order.what, body, order.since))
+            read_feed(plan, items, body)
         except FeedFault as fault:
-            return _PartAnswer(fault=str(fault), refused=fault.refused)
-
-    def _take(self, *, revoked: bool) -> tuple[object, ...]:
-        if revoked:
-            self._revoked = self._revoked or iter(self._items.revoked)
-            return tuple(islice(self._revoked, MAX_ENTRIES))
-        self._entries = self._entries or iter(self._items.entries.values())
-        return tuple(islice(self._entries, MAX_ENTRIES))
+            return _FeedAnswer(fault=str(fault), refused=fault.refused)
+        self._entries = iter(items.entries.values())
+        return _FeedAnswer(FeedCount(items.read, items.invalid, items.repeated, tuple(items.rejected)))
 
     def _chunks(self) -> Iterator[bytes]:
         return (bytes(self._data[start : start + MAX_LINE]) for start in range(0, len(self._data), MAX_LINE))
@@ -363,16 +319,14 @@ def main() -> None:
     for definition in LISTS:
         for kind in FORMATS:
             _try(FilePlan(definition, kind), _FileStart(), _FileBatch())
-        for form in ("plain", "csv", "jsonl", "stix"):
-            _try(FeedPlan(definition, "", 10, form), _Part("whole"), _Summary(), _FeedEntries())
+        for form in ("plain", "csv", "jsonl"):
+            _try(FeedPlan(definition, "", 10, form), _FeedEnd(), _FeedEntries())
     serve_sealed(_Reading().answer, int(sys.argv[2]), MAX_ORDER)
 
 
 _SPECIMENS = (
     b'b\xc3\xbccher.example\nann@b.example\n192.0.2.0/24\n2001:db8::1\n*.exe\nAnn B. <ann@b.example>\n"x","y"\n',
-    b'{"entry": "https://b\xc3\xbccher.example/x", "expires": "2999-01-01T00:00:00Z"}\n{"entry": 5}\n',
-    b"""{"type": "bundle", "objects": [{"type": "indicator", "pattern": "[url:value = 'a.example']"}]}\n\xff\n""",
-    b'{"type": "bundle", "objects": [{"type": "indicator", "valid_until": "2999-01-01T00:00:00Z", "pattern": ""}]}',
+    b'{"entry": "https://b\xc3\xbccher.example/x", "expires": "2999-01-01T00:00:00Z"}\n{"entry": 5}\n\xff\n',
 )
 
 

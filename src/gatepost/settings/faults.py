@@ -83,6 +83,8 @@ def _describe_error(model: type[Section], key: Key, error: Any) -> str:
     kind, context, value = error["type"], error.get("ctx", {}), error["input"]
     if kind == "extra_forbidden":
         return find_removed(key) or "is not a known key" + _suggest_key(model, key)
+    if kind == "literal_error" and (removed := find_removed(key, value)):
+        return removed
     say = _SENTENCES.get(kind)
     return say(context, value) if say else f"is not right: {error['msg']}"
 

@@ -23,6 +23,7 @@ import msgspec
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, ValidationInfo, model_validator
 
 from gatepost.names import is_public_address
+from gatepost.settings.removed_keys import find_removed
 from gatepost.settings.values import (
     FilePath,
     Milliseconds,
@@ -36,11 +37,9 @@ from gatepost.settings.values import (
     resolve_path,
 )
 
-FeedFormat = Literal["plain", "csv", "jsonl", "misp", "stix", "taxii"]
+FeedFormat = Literal["plain", "csv", "jsonl"]
 
 MAX_FEEDS = 50
-# Formats that are read in many parts, of which a run may take only those that are new.
-PARTWISE: tuple[FeedFormat, ...] = ("misp", "taxii")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}\Z")
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,100}\Z")
 _LOCAL_NAMES = ("localhost", "localhost.")
@@ -115,12 +114,11 @@ class FeedSettings(Section):
         None, description="where the feed is fetched; redirects are followed on the same host only"
     )
     file: Annotated[str, AfterValidator(_check_path)] | None = live(
-        None, description="instead of `url`: a file, or for `misp` a folder; without both, `feeds run` reads its input"
+        None, description="instead of `url`: a file; without both, `feeds run` reads its input"
     )
     format: FeedFormat = live(
         "plain",
-        description="`plain` (one entry per line), `csv`, `jsonl` (one JSON object per line), `misp` (the folder of a"
-        " manifest), `stix` (a STIX 2.1 bundle) or `taxii` (the URL of a TAXII 2.1 collection)",
+        description="`plain` (one entry per line), `csv` or `jsonl` (one JSON object per line)",
     )
     column: Column = live(1, description="for `csv`: number of the column, or its name in the header")
     delimiter: Delimiter = live(",", description="for `csv`: the delimiter")
@@ -130,9 +128,6 @@ class FeedSettings(Section):
     )
     every: Annotated[int, Field(ge=5, le=43_200)] = live(
         60, description="minutes between two runs; a random twentieth is added or taken away"
-    )
-    full_every: Annotated[int, Field(ge=1, le=365)] = live(
-        7, description="for `misp` and `taxii`: days between two runs that read everything; others read what is new"
     )
     credentials: FeedCredentialsSettings | None = group(None, description="how to authenticate to the source")
     ca: FilePath | None = live(
@@ -191,10 +186,6 @@ class FeedSettings(Section):
             raise ValueError("must have either url or file")
         if self.url and self.url.startswith("http:") and not self.allow_http:
             raise ValueError("has a url without TLS; use https, or set allowHttp")
-        if self.format == "taxii" and not self.url:
-            raise ValueError("needs a url: TAXII is a protocol over HTTPS")
-        if self.format == "misp" and not self.is_scheduled:
-            raise ValueError("needs a url or the folder of a MISP feed as file")
         return self
 
 
@@ -222,13 +213,12 @@ class WebFeed(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     list_name: str = ""
     tenant: str | None = None
     url: str = ""
-    format: FeedFormat = "plain"
+    format: str = "plain"
     column: str = "1"
     delimiter: str = ","
     header: bool = False
     field: str = "entry"
     every: int = 60
-    full_every: int = 7
     max_loss: int = 50
     keep_vanished: int = 0
     look_back: int = 7
@@ -327,6 +317,8 @@ def _describe(error: Any) -> tuple[str, str]:
     field = re.sub(r"([A-Z])", lambda match: f"_{match.group(1).lower()}", place[0]) if place else "url"
     if field == "credentials":
         field = {"header": "credentials_header", "user": "credentials_user"}.get(place[-1], "credentials_file")
+    if field == "format" and (removed := find_removed(("feeds", "format"), error["input"])):
+        return field, removed
     message = str(error["msg"])
     if message.startswith(_VALUE_ERROR):
         return field, message.removeprefix(_VALUE_ERROR)

@@ -39,14 +39,15 @@ REMOVED: dict[str, str] = {
     "recipientVerification.cache": "was removed: every rule reads the list known-recipients, which holds at once",
     "events.alerts": "was removed: an alert is an output of events with a filter, such as events.mail or"
     " events.webhooks with minSeverity and maxPerHour",
-    "feeds.format: misp": "was removed: run contrib/feeds/misp.py, which writes through the List API",
-    "feeds.format: stix": "was removed: run contrib/feeds/taxii.py, which writes through the List API",
-    "feeds.format: taxii": "was removed: run contrib/feeds/taxii.py, which writes through the List API",
+    "feeds.format: misp": "was removed: run contrib/feeds/indicators.py, which writes through the List API",
+    "feeds.format: stix": "was removed: run contrib/feeds/indicators.py, which writes through the List API",
+    "feeds.format: taxii": "was removed: run contrib/feeds/indicators.py, which writes through the List API",
     "feeds.fullEvery": "was removed with the formats misp and taxii: every run reads the whole feed",
     "notices": "was removed: Gatepost does not write to recipients about mail that was delivered to them",
 }
 
 
-def find_removed(key: "Key") -> str | None:
-    """Return what to use instead of a key that earlier versions had; None for any other key."""
-    return REMOVED.get(".".join(step for step in key if isinstance(step, str)))
+def find_removed(key: "Key", value: object = None) -> str | None:
+    """Return what to use instead of a key, or of a value of a key, that earlier versions had; None for any other."""
+    name = ".".join(step for step in key if isinstance(step, str))
+    return REMOVED.get(name if value is None else f"{name}: {value}")

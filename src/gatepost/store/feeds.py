@@ -64,15 +64,12 @@ FeedResult = Literal["", "changed", "unchanged", "refused", "failed"]
 class FeedCounts(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The numbers of one run: what the source said, what of it the list refused, and what changed.
 
-    `other` are values that are none for this kind of list, such as addresses in a feed for links; `kept` are entries
-    of the feed that belong to a person or another program.
+    `kept` are entries of the feed that belong to a person or another program.
     """
 
     read: int = 0
     entries: int = 0
     invalid: int = 0
-    expired: int = 0
-    other: int = 0
     repeated: int = 0
     added: int = 0
     updated: int = 0
@@ -82,16 +79,13 @@ class FeedCounts(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
 
 
 class FeedRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What is remembered of a feed. `position` is how far a source that is read in parts was read; `present` is how
-    many entries it had at its last full reading."""
+    """What is remembered of a feed. `present` is how many entries it had when it was last read."""
 
     scope: str | None = None
     list_name: str = ""
     fingerprint: str = ""
     etag: str = ""
     last_modified: str = ""
-    position: str = ""
-    full_read: int = 0
     present: int = 0
     started: int = 0
     finished: int = 0

@@ -22,8 +22,8 @@ from gatepost.web.request import GLOBAL, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 
 MAX_NAME = 63
-FORMATS: tuple[FeedFormat, ...] = ("plain", "csv", "jsonl", "misp", "stix", "taxii")
-NUMBERS = ("every", "full_every", "max_loss", "keep_vanished", "look_back")
+FORMATS: tuple[FeedFormat, ...] = ("plain", "csv", "jsonl")
+NUMBERS = ("every", "max_loss", "keep_vanished", "look_back")
 NO_FEED = Failure(NOT_FOUND, "there is no such feed here; feeds of abby.yml are changed in the file")
 NOT_RUN = Failure(INVALID_REQUEST, "this feed is paused or read by hand; nothing was done")
 LABELS = {
@@ -36,7 +36,6 @@ LABELS = {
     "delimiter": "The delimiter",
     "field": "The field",
     "every": "The interval",
-    "full_every": "The interval of full runs",
     "max_loss": "The largest loss",
     "keep_vanished": "The days for which dropped entries count",
     "look_back": "The days to look back",
