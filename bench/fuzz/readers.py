@@ -57,10 +57,10 @@ from gatepost.scanning.request import first_received_id
 from gatepost.settings.document import parse_document
 from gatepost.settings.faults import validate
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.smtp.askers import read_path
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.content import DotStream, DotStuffer, normalise_line_ends
-from gatepost.smtp.delivery_log import find_queue_id, render_reply
+from gatepost.smtp.hop_answers import find_queue_id, render_reply
+from gatepost.smtp.intake import read_path
 from gatepost.smtp.replies import ReplyReader, pass_on
 from gatepost.smtp.trace import read_header
 from gatepost.workers import protocol

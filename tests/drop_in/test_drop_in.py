@@ -23,9 +23,9 @@ from gatepost.drop_in.spamd import Spamd
 from gatepost.drop_in.symbols import DECISION, REQUIRED, read_scores
 from gatepost.scanning.spool import Spool
 from gatepost.service.plan import bind, port_of
-from gatepost.smtp.askers import AskerIntake
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import SmtpLimits
+from gatepost.smtp.intake import AskerIntake
 from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store.errors import StorageError
 

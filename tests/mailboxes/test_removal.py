@@ -25,7 +25,7 @@ from gatepost.mailboxes import imap
 from gatepost.mailboxes.imap import FoundCopy, ImapAccount, ImapMailbox, MailboxError, WantedMessage
 from gatepost.mailboxes.removal import CopyOutcome, MailRemover, explain, open_mailbox
 from gatepost.service.certificates import sign_certificate
-from gatepost.settings.remediation import MailboxServerSettings, RemediationSettings
+from gatepost.settings.delivery import MailboxServerSettings, RemediationSettings
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.message_records import MessageRecord

@@ -13,9 +13,9 @@ from tests.smtp.conftest import run as run_fixture
 from gatepost.milter.session import MilterPart, MilterSession
 from gatepost.scanning.spool import Spool
 from gatepost.service.plan import bind, port_of
-from gatepost.smtp.askers import AskerIntake
 from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
+from gatepost.smtp.intake import AskerIntake
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.services import MessageHandler, Services
 

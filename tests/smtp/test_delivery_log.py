@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gatepost.smtp import delivery_log
-from gatepost.smtp.delivery_log import DeliveryLog, find_queue_id, render_reply
+from gatepost.smtp import hop_answers
+from gatepost.smtp.hop_answers import DeliveryLog, find_queue_id, render_reply
 from gatepost.smtp.replies import SmtpReply
 from gatepost.store.errors import StorageError
 from gatepost.store.message_records import MAX_REPLY, Delivery
@@ -64,8 +64,8 @@ class Store:
 
 
 def test_what_storage_does_not_take_waits_in_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery_log, "MAX_WAITING", 5)
-    monkeypatch.setattr(delivery_log, "BATCH", 2)
+    monkeypatch.setattr(hop_answers, "MAX_WAITING", 5)
+    monkeypatch.setattr(hop_answers, "BATCH", 2)
 
     async def test() -> None:
         store = Store()

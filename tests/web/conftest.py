@@ -44,9 +44,9 @@ from gatepost.scanning.request import Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.publishing import NodePublisher
+from gatepost.settings.delivery import RemediationSettings
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.keys import OpenidConnectSettings
-from gatepost.settings.remediation import RemediationSettings
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.message_records import MessageRecord

@@ -12,7 +12,7 @@ from tests.web.conftest import REPORT, Site
 
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.mailboxes.imap import FoundCopy, MailboxError, WantedMessage
-from gatepost.settings.remediation import MailboxServerSettings, RemediationSettings
+from gatepost.settings.delivery import MailboxServerSettings, RemediationSettings
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.lists import NewEntry
 from gatepost.store.look_backs import LookBack

@@ -11,7 +11,7 @@ from gatepost.times import now
 
 if TYPE_CHECKING:
     from gatepost.mailboxes.removal import CopyOutcome, MailRemover
-    from gatepost.settings.remediation import RemediationSettings
+    from gatepost.settings.delivery import RemediationSettings
     from gatepost.store.message_records import MessageRecord
     from gatepost.store.removed_mail import RemovedCopy
     from gatepost.store.store import Store

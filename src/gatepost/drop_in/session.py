@@ -23,8 +23,8 @@ from gatepost.scanning.held_mail import ignore_report
 from gatepost.scanning.request import Full, ScanRequest, is_queue_id
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
-from gatepost.smtp.askers import AskerPart, read_path
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError
+from gatepost.smtp.intake import AskerPart, read_path
 from gatepost.smtp.replies import SmtpReply
 from gatepost.store.errors import StorageError
 
@@ -141,7 +141,12 @@ class DropInSession:
             return envelope
         queue_id = asked.queue_id if is_queue_id(asked.queue_id) else ""
         request = ScanRequest(
-            *(new_id(), int(time.time() * 1_000), envelope, asked.source), client=asked.address or "", queue_id=queue_id
+            ggrid=new_id(),
+            created=int(time.time() * 1_000),
+            envelope=envelope,
+            source=asked.source,
+            client=asked.address or "",
+            queue_id=queue_id,
         )
         try:
             result = await services.guard.scan(request, body, ignore_report)

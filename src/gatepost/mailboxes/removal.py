@@ -18,7 +18,7 @@ import msgspec
 from gatepost.mailboxes.imap import FoundCopy, ImapAccount, ImapMailbox, MailboxError, WantedMessage
 from gatepost.names import normal_domain
 from gatepost.process.logs import Logger
-from gatepost.settings.remediation import MailboxServerSettings, RemediationSettings
+from gatepost.settings.delivery import MailboxServerSettings, RemediationSettings
 from gatepost.store.audit import Actor
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.removed_mail import RemovalState, RemovedCopy, RemovedMail, digest_mailbox

@@ -36,9 +36,9 @@ from gatepost.scanning.held_mail import HoldsMail
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody
 from gatepost.smtp import replies
-from gatepost.smtp.askers import AskerPart, read_path
 from gatepost.smtp.client import SmtpClient, identify_client, parse_address
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError
+from gatepost.smtp.intake import AskerPart, read_path
 from gatepost.smtp.replies import SmtpReply
 from gatepost.smtp.reporting import ReportAddress
 from gatepost.smtp.services import MessageHandler, Services
@@ -649,7 +649,10 @@ class MilterSession:
             return _name_refusal(message.refusal), self._refuse(message.refusal)
         queue_id = self._macros.get(QUEUE_ID, "")
         request = ScanRequest(
-            *(new_id(), int(time.time() * 1_000), message.envelope(), "milter"),
+            ggrid=new_id(),
+            created=int(time.time() * 1_000),
+            envelope=message.envelope(),
+            source="milter",
             client=self._client.address,
             queue_id=queue_id,
         )

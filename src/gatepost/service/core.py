@@ -56,10 +56,10 @@ from gatepost.settings.scan_sources import (
     RspamdSettings,
     SmtpSettings,
 )
-from gatepost.smtp.askers import AskerPart, AskerSession
 from gatepost.smtp.client import OutboundTenants, Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
-from gatepost.smtp.delivery_log import DeliveryLog
+from gatepost.smtp.hop_answers import DeliveryLog
+from gatepost.smtp.intake import AskerPart, AskerSession
 from gatepost.smtp.outbound import HOUR, CountsOfAllNodes, HourlyLimits, Outbound, SenderLimits
 from gatepost.smtp.recipients import RecipientVerifier
 from gatepost.smtp.reporting import ReportIntake
@@ -288,7 +288,7 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
     outbound_routing = await stack.enter_async_context(opened_outbound)
     guard = build_guard(plan, settings, shared, gatherer)
     opened = open_quarantine(
-        *(settings, shared.store, plan.data, routing, outbound_routing), shared=shared, viewer=guard.pool
+        settings, shared.store, plan.data, routing, outbound_routing, shared=shared, viewer=guard.pool
     )
     quarantine = await stack.enter_async_context(opened)
     try:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gatepost.guard.answers.dns import DnsCounters
     from gatepost.service.api_service import ApiParts
     from gatepost.service.core import CoreParts, SmtpPart
-    from gatepost.smtp.askers import AskerPart
+    from gatepost.smtp.intake import AskerPart
     from gatepost.workers.fair_queue import QueueCounters
 
 # How long the generation before the last one may go on with what it has once another reload waits for it.

@@ -31,8 +31,7 @@ from gatepost.settings.scan_sources import ConnectionSettings
 
 if TYPE_CHECKING:
     from gatepost.service.core import SmtpPart
-    from gatepost.smtp.askers import AskerIntake, AskerPart
-    from gatepost.smtp.intake import Intake
+    from gatepost.smtp.intake import AskerIntake, AskerPart, Intake
 
 
 log = Logger("gatepost")
@@ -328,7 +327,10 @@ class Listeners:
         certificate, key = pair or (None, None)
         is_counted = name not in METRICS_PORTS
         counted = ConnectionLimits(
-            *(limits.maximum, limits.per_address, limits.reserved, limits.listed_hosts),
+            limits.maximum,
+            limits.per_address,
+            limits.reserved,
+            limits.listed_hosts,
             trusts_loopback=True,
             tally=self._node.connections(name) if is_counted else None,
         )
@@ -365,7 +367,7 @@ class Listeners:
     def asker_intake(self, name: str, part: "AskerPart") -> "AskerIntake[Any]":
         """Return the server of a source for mail servers that ask for verdicts; the first generation builds it."""
         from gatepost.service.core import ASKER_SESSIONS
-        from gatepost.smtp.askers import AskerIntake
+        from gatepost.smtp.intake import AskerIntake
 
         if name not in self._askers:
             tally, balance = self._node.connections(name), self._node.balance(name)

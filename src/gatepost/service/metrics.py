@@ -44,8 +44,7 @@ from gatepost.speedups import native
 if TYPE_CHECKING:
     from gatepost.abby.cores import Cores
     from gatepost.scanning.request import ScanResult
-    from gatepost.smtp.askers import AskerIntake
-    from gatepost.smtp.intake import Intake
+    from gatepost.smtp.intake import AskerIntake, Intake
     from gatepost.smtp.routing import Routing
     from gatepost.smtp.services import Services
 

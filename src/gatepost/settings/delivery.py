@@ -1,5 +1,5 @@
-"""Keys of `guard.yml` on mail that leaves: next hops and routes, signatures, digests of held mail,
-and reports to others.
+"""Keys on mail that leaves: next hops and routes, signatures, digests of held mail and reports to others in `guard.yml`;
+in `abby.yml`, the mailboxes out of which mail is taken that was delivered.
 
 A route inherits nothing from `delivery`: credentials that are meant for one server are not shown to another. Files
 stand once, in `delivery`, since they belong to the machine and not to a route. The same holds for the private keys of
@@ -7,8 +7,9 @@ DKIM and ARC. How digests are sent is set here; whether a tenant wants them is s
 """
 
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from gatepost.settings.values import (
     IN_DAYS,
@@ -28,7 +29,7 @@ from gatepost.settings.values import (
     live,
 )
 
-MAX_HOPS, MAX_ROUTES, MAX_NAMES = 16, 200, 1_000
+MAX_HOPS, MAX_ROUTES, MAX_MAILBOX_SERVERS, MAX_NAMES = 16, 200, 100, 1_000
 
 Weight = Annotated[int, Field(ge=1, le=1_000)]
 
@@ -214,3 +215,69 @@ class DomainReportSettings(Section):
     send: SentReportSettings | None = group(
         None, description="DMARC aggregate reports to others about their domains; off if not set"
     )
+
+
+def _check_imap(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        fits = (
+            parts.scheme in ("imaps", "imap") and bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
+        )
+    except ValueError:
+        fits = False
+    if not fits or parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError("must be of the form imaps://host:port, or imap://host:port for STARTTLS")
+    return text
+
+
+def _check_user(text: str) -> str:
+    if "{address}" not in text and "{local}" not in text:
+        raise ValueError("must have {address} or {local} in it, which stands for the recipient")
+    return text
+
+
+ImapServer = Annotated[str, AfterValidator(_check_imap)]
+MailboxUser = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[ -~]+$"), AfterValidator(_check_user)]
+FolderName = Annotated[str, Field(min_length=1, max_length=100, pattern=r'^[^"\\*%&\x00-\x1f\x7f-\U0010ffff]+$')]
+
+
+class MailboxServerSettings(Section):
+    """An IMAP server, and whose mailboxes it has."""
+
+    domains: Annotated[list[Domain], Field(max_length=MAX_NAMES)] = live(
+        [], description="domains of recipients whose mailboxes are here"
+    )
+    tenants: Annotated[list[TenantUid], Field(max_length=MAX_NAMES)] = live(
+        [], description="uids of tenants whose mailboxes are here; a server that names the domain goes before"
+    )
+    server: ImapServer = live(description="`imaps://host:port`, or `imap://host:port`, which must offer STARTTLS")
+    user: MailboxUser = live(
+        description="name that opens a mailbox; `{address}` and `{local}` stand for the recipient:"
+        " `{address}*gatepost` is a master user of Dovecot"
+    )
+    password: Secret = live(description="password of that user; `${env:NAME}` and `${file:PATH}` are replaced")
+    ca: FilePath | None = live(
+        None, description="PEM file with the authorities that the certificate is checked with", local=True
+    )
+    folder: FolderName = live(
+        "Removed by Gatepost", description="folder of the mailbox that messages are moved to; it is made if need be"
+    )
+
+
+class RemediationSettings(Section):
+    """Taking delivered mail out of mailboxes."""
+
+    servers: Annotated[list[MailboxServerSettings], Field(min_length=1, max_length=MAX_MAILBOX_SERVERS)] = live(
+        description="where mailboxes are; the first that names the recipient's domain, else the tenant, counts"
+    )
+    removes: Literal["move", "delete"] = live(
+        "move", description="`move` to the folder, which can be undone, or `delete`, which cannot"
+    )
+    only_exact: bool = live(
+        False,
+        description="whether a copy must end with the very bytes that were scanned; else Message-ID and size do",
+    )
+    max_per_hour: Count = live(
+        1_000, description="maximum number of copies that are removed in an hour, for each tenant"
+    )
+    timeout: Milliseconds = live(30_000, description="milliseconds to wait for an answer of the server")

@@ -21,10 +21,16 @@ from pydantic.alias_generators import to_camel
 
 from gatepost.policy.layers import OUTBOUND
 from gatepost.questions import ReputationSubject
-from gatepost.settings.delivery import ArcSettings, DeliverySettings, DigestSettings, DkimSettings, DomainReportSettings
+from gatepost.settings.delivery import (
+    ArcSettings,
+    DeliverySettings,
+    DigestSettings,
+    DkimSettings,
+    DomainReportSettings,
+    RemediationSettings,
+)
 from gatepost.settings.events import EventsSettings
 from gatepost.settings.feeds import MAX_FEEDS, FeedSettings
-from gatepost.settings.remediation import RemediationSettings
 from gatepost.settings.scan_sources import (
     LISTEN,
     ConnectionSettings,

@@ -1,4 +1,5 @@
-"""What the next hops of a route answer to mail: counted by stage, and judged by the share of the last minutes.
+"""What the next hops of a route answer to mail: counted by stage, judged by the share of the last minutes, and kept for
+those who track a message, with the id in it.
 
 A next hop that can be reached may still take nothing: a full mailbox store, a database that is away behind it, a relay
 right that was lost. Its answers to MAIL, RCPT and DATA are the client's, so nothing fails here, and only these counts
@@ -11,17 +12,30 @@ a larger share than temporary ones, because a next hop refuses senders and messa
 The processes of a node judge together: each counts in cells of its own, which all of them read (`HopCells`). So the
 share is that of the node, whichever process is asked, and a process that saw no mail of a route knows what the others
 were answered, and whether they could reach it.
+
+The reply to a message comes after the record of the message is on disk, and the client waits for it to be passed on.
+Writing it down must not make the client wait for one more commit: replies are gathered and written once a second, all
+in one transaction. A process that is killed loses those of the last second; their messages then have no delivery on
+record, which is what storage says of them. The log line of each message has the reply too. While storage is away,
+replies wait in memory, up to `MAX_WAITING`; the oldest are dropped first.
 """
 
 import asyncio
+import re
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, TypeAlias
 
+from gatepost.process.logs import Logger
 from gatepost.process.node_memory import NodeMemory
+from gatepost.process.periodic import PeriodicWork
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
+from gatepost.store.errors import StorageError
+from gatepost.store.message_records import MAX_REPLY, Delivery
+
+log = Logger("gatepost.guard")
 
 Stage: TypeAlias = Literal["MAIL", "RCPT", "DATA"]
 Answer: TypeAlias = Literal["2xx", "4xx", "5xx", "unknownRecipient", "none"]
@@ -216,3 +230,90 @@ def _describe_code(packed: int) -> str:
     if not status:
         return str(code) if code else ""
     return f"{code} {status // 1_000_000}.{status // 1_000 % 1_000}.{status % 1_000}"
+
+
+FLUSH_SECONDS = 1.0
+MAX_WAITING = 20_000
+# Deliveries of one transaction: other changes wait for it.
+BATCH = 500
+
+# An id is one word; what else a reply says is not one.
+_ID = r"([A-Za-z0-9][A-Za-z0-9._+/-]{3,99})"
+_FORMS = tuple(
+    re.compile(form, re.ASCII | re.IGNORECASE)
+    for form in (
+        rf"\bqueued as {_ID}",  # Postfix, amavis, rspamd
+        rf"\bid={_ID}",  # Exim: OK id=1tAbCd-00000001234-5xYz
+        rf"\[InternalId={_ID}",  # Exchange
+        rf"\breference {_ID}",  # Gatepost
+        rf"\b(?:with|queue) id:? {_ID}",  # Stalwart, MailEnable
+        rf"\bqueued \({_ID}\)",  # Haraka
+        rf"^{_ID} Message accepted for delivery",  # sendmail, OpenSMTPD
+        rf"^<[^<>]{{1,320}}> {_ID} Saved",  # Dovecot over LMTP
+        rf"^ok:? +Message {_ID} accepted",  # Cisco
+        r"^ok +(\d{6,12} qp \d{1,10})\b",  # qmail
+        rf"^ok +\d{{6,12}} {_ID} - gsmtp",  # Google
+    )
+)
+_ODD = re.compile(r"[^ -~]")
+
+
+def render_reply(reply: SmtpReply) -> str:
+    """Return the text of a reply on one line, cut, and without characters that a terminal would obey."""
+    text = b" ".join(reply.lines)[: MAX_REPLY * 2].decode("utf-8", "replace")
+    return _ODD.sub("?", text)[:MAX_REPLY].strip()
+
+
+def find_queue_id(reply: SmtpReply) -> str:
+    """Return the id that a server gave a message that it has accepted; "" if its reply names none."""
+    if not reply.positive:
+        return ""
+    for line in reply.lines[:5]:
+        text = ENHANCED_STATUS.sub(b"", line[:MAX_REPLY].strip(), count=1).decode("ascii", "replace").strip()
+        for form in _FORMS:
+            if found := form.search(text):
+                return found[1].rstrip(".")
+    return ""
+
+
+class DeliveryLog:
+    """Gathers replies, and writes them with `record` from `start` to `stop`. It belongs to one event loop."""
+
+    def __init__(self, record: Callable[[Sequence[Delivery]], Awaitable[None]]) -> None:
+        self._record = record
+        self._waiting: deque[Delivery] = deque()
+        failed = "replies of next hops could not be written"
+        self._writing = PeriodicWork(self.flush, FLUSH_SECONDS, failed, log, waits_first=True)
+        self._failing = False
+        self.written = self.dropped = 0
+
+    def note(self, delivery: Delivery) -> None:
+        """Keep a reply; it is written within a second."""
+        if len(self._waiting) >= MAX_WAITING:
+            self._waiting.popleft()
+            self.dropped += 1
+        self._waiting.append(delivery)
+
+    def start(self) -> None:
+        """Write from now on."""
+        self._writing.start()
+
+    async def stop(self) -> None:
+        """Write what is left, and end."""
+        await self._writing.finish()
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Write what was noted; what storage does not take now is tried again."""
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+            try:
+                await self._record(batch)
+            except StorageError as fault:
+                self._waiting.extendleft(reversed(batch))
+                if not self._failing:
+                    log.warning("replies of next hops wait to be written", count=len(batch), reason=str(fault))
+                self._failing = True
+                return
+            self.written += len(batch)
+            self._failing = False

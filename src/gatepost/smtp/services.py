@@ -17,7 +17,7 @@ from gatepost.smtp import replies
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.content import SpoolSpace
-from gatepost.smtp.delivery_log import DeliveryLog
+from gatepost.smtp.hop_answers import DeliveryLog
 from gatepost.smtp.outbound import Outbound
 from gatepost.smtp.recipients import RecipientVerifier
 from gatepost.smtp.replies import Deferral, SmtpReply

@@ -97,7 +97,11 @@ async def answer_message(services: Services, transaction: Transaction, how: Subm
     now = time.time()
     unfit = refusal.text if refusal else account.excess if account else ""
     request = ScanRequest(
-        *(new_id(), int(now * 1_000), transaction.envelope(), "smtp", unfit),
+        ggrid=new_id(),
+        created=int(now * 1_000),
+        envelope=transaction.envelope(),
+        source="smtp",
+        unfit=unfit,
         client=how.client.address,
         queue_id=how.client.queue_id(header.queue_id),
         can_act=True,

@@ -21,8 +21,7 @@ from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
 from gatepost.smtp.client import SmtpClient, Tenancy
 from gatepost.smtp.commands import PathCommand, encode_xtext
-from gatepost.smtp.delivery_log import find_queue_id, render_reply
-from gatepost.smtp.hop_answers import Stage
+from gatepost.smtp.hop_answers import Stage, find_queue_id, render_reply
 from gatepost.smtp.next_hop import NextHop, NextHopError
 from gatepost.smtp.outbound import SendingAccount
 from gatepost.smtp.replies import SmtpReply, pass_on

@@ -6,7 +6,7 @@ with one statement for each table, on PostgreSQL with one for all of it.
 
 A delivery is what a next hop answered to a message, when, and the id that it gave it. A reply is known only after the
 record of its message is on disk, so it has a row of its own. Rows are written in batches beside the path of the mail
-(see `smtp.delivery_log`), and a message without one says nothing of its delivery: what a kill took with it is missing,
+(see `smtp.hop_answers`), and a message without one says nothing of its delivery: what a kill took with it is missing,
 never wrong. A release writes its rows in the transaction that marks the message as released. A row belongs to the
 record of its message and is deleted with it. The index of ids leads from "queued as 4XyZ" in the log of the next hop to
 the message.

@@ -52,7 +52,7 @@ from gatepost.scanning.spool import BytesBody, MessageBody
 from gatepost.smtp.client import SenderClaim, Tenancy
 from gatepost.smtp.commands import PathCommand, SmtpLimits, parse_command
 from gatepost.smtp.content import is_sound, normalise_line_ends
-from gatepost.smtp.delivery_log import find_queue_id, render_reply
+from gatepost.smtp.hop_answers import find_queue_id, render_reply
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
 from gatepost.smtp.routing import Routing
