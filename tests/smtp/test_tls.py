@@ -74,6 +74,21 @@ def test_a_handshake_that_does_not_come_ends_the_session(deployment: Any, hop: A
     run(test())
 
 
+def test_a_session_that_is_cancelled_in_its_handshake_is_cancelled(deployment: Any, hop: Any, run: Any) -> None:
+    async def test() -> None:
+        async with deployment(hop()) as gate:
+            client = await gate.connect()
+            await client.say("EHLO c")
+            assert (await client.say("STARTTLS")).startswith("220")
+            ((task, _, _),) = gate.intake._sessions.values()
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+            assert await client.closed()
+
+    run(test())
+
+
 def test_nonsense_instead_of_a_handshake_ends_the_session(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
         async with deployment(hop()) as gate:
