@@ -426,7 +426,7 @@ COMMANDS = CommandTree(
         "events": f"{_CLI}.events:group",
         "policy": f"{_CLI}.policy:group",
         "plugins": f"{_CLI}.plugins:group",
-        "dkim": f"{_CLI}.gateway:dkim",
+        "dkim": f"{_CLI}.dkim:dkim",
         "reports": f"{_CLI}.reports:group",
         "model": f"{_CLI}.model:group",
         "learn": f"{_CLI}.learn:group",

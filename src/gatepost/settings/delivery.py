@@ -1,5 +1,5 @@
-"""Keys on mail that leaves: next hops and routes, signatures, digests of held mail and reports to others in `guard.yml`;
-in `abby.yml`, the mailboxes out of which mail is taken that was delivered.
+"""Keys on mail that leaves: next hops and routes, signatures, digests of held mail and reports to others, all in
+`guard.yml`; and in `abby.yml`, the mailboxes out of which delivered mail is taken.
 
 A route inherits nothing from `delivery`: credentials that are meant for one server are not shown to another. Files
 stand once, in `delivery`, since they belong to the machine and not to a route. The same holds for the private keys of
