@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools.diagrams import find_catch_rate
+from tools.labelled_mail import Rate
+from tools.training import family_of
 
 from bench import corpus
-from gatepost.cli.labelled_mail import Rate
-from gatepost.textmodel.training import family_of
 
 ALL = 1_000_000
 CUTOFF = 0.99

@@ -17,12 +17,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
+from tools.labelled_mail import NOW, LabelledMail, read_labelled, read_samples, train_model
+from tools.training import UNWANTED as UNWANTED_LABELS
+from tools.training import family_of
 
 from bench import corpus
 from gatepost.analysis.report import Report
 from gatepost.analysis.verdict import judge
 from gatepost.checks.text import learned
-from gatepost.cli.labelled_mail import NOW, LabelledMail, read_labelled, read_samples, train_model
 from gatepost.cli.sealed_analysis import answer_nothing, start_pool
 from gatepost.findings.values import Finding
 from gatepost.ids import new_id
@@ -33,8 +35,6 @@ from gatepost.questions import Answers, DnsAnswer, Questions
 from gatepost.scanning.spool import BytesBody
 from gatepost.settings.keys import GuardSettings
 from gatepost.textmodel.learnt import LearntModel, PoolRow, read_row
-from gatepost.textmodel.training import UNWANTED as UNWANTED_LABELS
-from gatepost.textmodel.training import family_of
 from gatepost.workers.jobs import Job
 from gatepost.workers.protocol import JUDGE
 

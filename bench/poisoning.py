@@ -12,10 +12,10 @@ reporter.
 import random
 
 import msgspec
+from tools.labelled_mail import Sample, read_samples, train_model
 
 from bench import corpus
 from gatepost.checks.text import learned
-from gatepost.cli.labelled_mail import Sample, read_samples, train_model
 from gatepost.learning.proof import prove
 from gatepost.textmodel.learnt import LearntModel, PoolRow, list_features, pack_row, read_row
 from gatepost.textmodel.model import FEEDBACK_FOLDER as FEEDBACK

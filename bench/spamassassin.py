@@ -16,11 +16,11 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 from tools.diagrams import find_catch_rate
+from tools.labelled_mail import LabelledMail, read_labelled, read_samples, score_report, train_model
+from tools.training import UNWANTED, family_of
 
 from bench import corpus, peers
 from bench.learning import find_folder, judge_mail, unwatched
-from gatepost.cli.labelled_mail import LabelledMail, read_labelled, read_samples, score_report, train_model
-from gatepost.textmodel.training import UNWANTED, family_of
 
 SAMPLE = 150
 SEED = 9

@@ -13,7 +13,6 @@ from gatepost.near_duplicates import (
     SIZE,
     compute_signature,
     index_keys,
-    index_marked,
     is_near_duplicate,
 )
 
@@ -52,16 +51,6 @@ def test_a_short_note_has_no_signature() -> None:
     assert compute_signature(TEXT[: MIN_WORDS - 1]) == ()
     assert compute_signature(["4711"] * 100) == ()
     assert not is_near_duplicate((), ())
-
-
-def test_marked_texts_are_found_among_many() -> None:
-    dice = random.Random(3)
-    many = [compute_signature(dice.choices(WORDS, k=100)) for _ in range(500)]
-    known = index_marked([*many, compute_signature(TEXT)])
-    assert known.has_near_duplicate(compute_signature(["hello", *TEXT]))
-    assert not known.has_near_duplicate(compute_signature(OTHER))
-    assert not known.has_near_duplicate(())
-    assert not index_marked([]).has_near_duplicate(compute_signature(TEXT))
 
 
 @given(st.lists(st.text(max_size=8), max_size=80))

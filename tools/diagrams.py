@@ -6,7 +6,7 @@ from html import escape
 
 import msgspec
 
-from gatepost.cli.labelled_mail import Rate
+from tools.labelled_mail import Rate
 
 
 class Point(msgspec.Struct, frozen=True):

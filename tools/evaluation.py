@@ -4,7 +4,7 @@
 
 `leave-out` judges every collection with a model that was trained without it: the figure for unknown mail, and the
 headline of `docs/accuracy.md`. `folds` judges every message with a model that has seen its collection but not its
-campaign. `as-is` uses a model as it is, as `gatepost model evaluate` does. The policy is the same throughout and was
+campaign. `as-is` uses a model as it is, such as a deployment's own. The policy is the same throughout and was
 fixed beforehand.
 
 A random split puts the thousandth copy of an advertisement into the test after the model has learnt the other 999. So
@@ -25,7 +25,11 @@ from zlib import crc32
 
 import msgspec
 
-from gatepost.cli.labelled_mail import (
+from gatepost.near_duplicates import smallest_hashes
+from gatepost.textmodel.features import SUBJECT, Features
+from gatepost.textmodel.model import Model, ModelError, load_model, load_shipped_model
+from tools.diagrams import Point, compute_curve, find_catch_rate
+from tools.labelled_mail import (
     Judged,
     LabelledMail,
     Rate,
@@ -37,11 +41,7 @@ from gatepost.cli.labelled_mail import (
     show_steps,
     train_model,
 )
-from gatepost.near_duplicates import smallest_hashes
-from gatepost.textmodel.features import SUBJECT, Features
-from gatepost.textmodel.model import Model, load_model, load_shipped_model
-from gatepost.textmodel.training import family_of
-from tools.diagrams import Point, compute_curve, find_catch_rate
+from tools.training import family_of
 
 Mode: TypeAlias = Literal["leave-out", "folds", "as-is"]
 
@@ -223,11 +223,14 @@ def main() -> None:
     parser.add_argument("--html", type=Path, help="write the evaluation as one page of HTML to this file")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     wanted = parser.parse_args()
+    try:
+        model = load_model(wanted.model) if wanted.model else load_shipped_model()
+    except ModelError as fault:
+        parser.error(f"{wanted.model} cannot be used: {fault}")
     with show_steps() as step:
         chosen = read_samples(wanted.corpus, wanted.without, step)
         if not chosen:
             parser.error("there is no mail to evaluate")
-        model = load_model(wanted.model) if wanted.model else load_shipped_model()
         found = measure_mail(wanted.corpus, chosen, wanted.mode, model, wanted.seed, step)
     if wanted.out:
         report.write_files(found, wanted.out)

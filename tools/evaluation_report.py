@@ -10,7 +10,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from gatepost.cli.labelled_mail import (
+from tools.diagrams import compute_reliability, draw_reliability, draw_roc
+from tools.evaluation import Measured, catch_at_fixed_alarms, trace_corpus_curves, trace_curve
+from tools.labelled_mail import (
     FEW,
     HELD,
     MISSED,
@@ -25,8 +27,6 @@ from gatepost.cli.labelled_mail import (
     render_table,
     show_foreign,
 )
-from tools.diagrams import compute_reliability, draw_reliability, draw_roc
-from tools.evaluation import Measured, catch_at_fixed_alarms, trace_corpus_curves, trace_curve
 
 MAX_POINTS = 200
 

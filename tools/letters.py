@@ -32,7 +32,7 @@ from zlib import crc32
 
 import msgspec
 
-from gatepost.cli.labelled_mail import LabelledMail, read_labelled
+from tools.labelled_mail import LabelledMail, read_labelled
 
 LETTERS = Path(__file__).parents[1] / "letters"
 COLLECTIONS = "abcd"

@@ -5,14 +5,11 @@ hashes are kept (Broder, 1997): two texts that share most of their runs share mo
 between. Texts of a few words have none: "thanks, see you tomorrow" is no campaign.
 """
 
-from collections.abc import Iterable, Mapping
 from heapq import nsmallest
-from itertools import accumulate, islice, repeat
+from itertools import accumulate, repeat
 from operator import add
 from typing import Protocol, TypeAlias
 from zlib import crc32
-
-import msgspec
 
 from gatepost.speedups import native
 
@@ -79,23 +76,3 @@ def index_keys(signature: Signature) -> Signature:
     these alone takes half of the memory.
     """
     return tuple(sorted(signature)[: SIZE - NEAR + 1])
-
-
-class MarkedSignatures(msgspec.Struct, frozen=True):
-    """Signatures that an operator marked as unwanted, by their `index_keys`."""
-
-    by_hash: Mapping[int, tuple[Signature, ...]] = {}
-
-    def has_near_duplicate(self, mine: Signature) -> bool:
-        """Return whether one of the marked signatures is a near-duplicate of this one."""
-        found = dict.fromkeys(other for each in index_keys(mine) for other in self.by_hash.get(each, ()))
-        return any(is_near_duplicate(mine, other) for other in islice(found, MAX_COMPARED))
-
-
-def index_marked(signatures: Iterable[Signature]) -> MarkedSignatures:
-    """Index signatures by their `index_keys`."""
-    by_hash: dict[int, list[Signature]] = {}
-    for each in signatures:
-        for one in index_keys(each):
-            by_hash.setdefault(one, []).append(each)
-    return MarkedSignatures({one: tuple(those) for one, those in by_hash.items()})

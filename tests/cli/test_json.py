@@ -87,11 +87,6 @@ def test_storage(run: Run, tmp_path: Path) -> None:
     assert run("restore", kept, "--force") == restored
 
 
-def test_feedback(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "a.eml").write_text("Subject: x\n\nhello\n")
-    assert run("model", "feedback", "--ham", tmp_path / "a.eml") == {"label": "ham", "recorded": 1}
-
-
 def started(data: Path, config: Path, *, takes_scans: bool = True) -> Started:
     return Started("https://127.0.0.1:1", DataFolder(data), config, None, None, None, (), takes_scans)
 

@@ -95,15 +95,9 @@ def test_the_metadata_describe_it(metadata: Message) -> None:
     assert not re.search(r"\]\(", str(metadata.get_payload()))
 
 
-def test_every_extra_exists_and_is_named(metadata: Message) -> None:
-    extras = set(metadata.get_all("Provides-Extra") or ())
-    assert extras == {"train"}
-    needed = [Requirement(text) for text in metadata.get_all("Requires-Dist") or ()]
-    assert [each.name for each in needed if each.marker and each.marker.evaluate({"extra": "train"})] == [
-        "scikit-learn"
-    ]
-    names = set(re.findall(r"gatepost\[(\w+)\]", (ROOT / "docs/install.md").read_text("utf-8")))
-    assert names <= extras
+def test_there_is_no_extra(metadata: Message) -> None:
+    assert not metadata.get_all("Provides-Extra")
+    assert not re.search(r"gatepost\[(\w+)\]", (ROOT / "docs/install.md").read_text("utf-8"))
 
 
 def test_users_get_none_of_the_tools(metadata: Message) -> None:

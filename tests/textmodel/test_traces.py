@@ -53,7 +53,7 @@ def test_a_header_field_of_the_way_changes_nothing_at_all(name: str) -> None:
 @pytest.mark.skipif(find_spec("sklearn") is None, reason="not run: scikit-learn is not installed")
 def test_a_model_of_traces_alone_cannot_tell_collections_apart() -> None:
     """The same letters in two collections, all of one side wanted and all of the other unwanted."""
-    from gatepost.textmodel.training import Example, learn
+    from tools.training import Example, learn
 
     letters = [BODY.replace("second", word) for word in ("third", "fourth", "fifth", "sixth")]
     one = [seen(text, Date="Mon, 12 Feb 2007 10:00:00 +0100", X_Mailer="Old") for text in letters]

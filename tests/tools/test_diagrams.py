@@ -3,8 +3,7 @@
 import xml.etree.ElementTree as ET
 
 from tools.diagrams import compute_curve, compute_reliability, draw_reliability, draw_roc, find_catch_rate
-
-from gatepost.cli.labelled_mail import Rate
+from tools.labelled_mail import Rate
 
 
 def test_caught_at_a_fixed_rate_of_alarms() -> None:

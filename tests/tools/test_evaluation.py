@@ -1,13 +1,14 @@
 """Evaluations by models that have not seen the mail: the collections and campaigns that are left out, and the page."""
 
+import json
 import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tests.cli.test_model import mail
-from tools import evaluation
+from tests.tools.test_train_model import mail
+from tools import evaluation, train_model
 from tools.evaluation import group_campaigns, guess_language
 
 from gatepost.textmodel.features import Features
@@ -39,6 +40,8 @@ def test_every_message_is_counted(
     assert "| ham | all | 40 * |" in said
     assert "| unwanted | all | 40 * |" in said
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"roc.svg", "reliability.svg", "wrong.tsv"}
+    if mode == "as-is":
+        assert "| ham | all | 20 * |" in evaluate(monkeypatch, capsys, *corpora, "--mode", mode, "--without", "two")
 
 
 @pytest.mark.variant
@@ -84,3 +87,55 @@ def test_near_duplicates_share_a_campaign_and_others_do_not() -> None:
 )
 def test_the_language_is_guessed(text: str, language: str) -> None:
     assert guess_language(text.split()) == language
+
+
+@pytest.mark.variant
+@pytest.mark.process
+def test_an_evaluation_uses_the_model_that_is_named(
+    mail: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model that was taught the wrong way round names the wanted mail."""
+    for corpus in mail:
+        ham, spam = sorted(corpus.iterdir())
+        ham.rename(corpus / "other")
+        spam.rename(ham)
+        (corpus / "other").rename(spam)
+    model = tmp_path / "m.npz"
+    train_model.main(["--corpus", str(mail[0]), "--corpus", str(mail[1]), "--out", str(model)])
+    capsys.readouterr()
+    wanted = ("--corpus", mail[0], "--mode", "as-is", "--json")
+    found, shipped = (json.loads(evaluate(monkeypatch, capsys, *wanted, *more)) for more in (("--model", model), ()))
+    points = [sum(each["score"] for each in one["worst"]["held"]) for one in (found, shipped)]
+    assert points[0] < points[1]
+
+
+def test_what_is_no_model_is_not_evaluated(
+    mail: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.npz").write_bytes(b"no model")
+    with pytest.raises(SystemExit):
+        evaluate(monkeypatch, capsys, "--corpus", mail[0], "--mode", "as-is", "--model", tmp_path / "m.npz")
+    assert "m.npz cannot be used" in capsys.readouterr().err
+
+
+@pytest.mark.process
+def test_an_evaluation_is_written_for_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A stranger's subject does not turn what follows around."""
+    folder = tmp_path / "mine"
+    (folder / "ham").mkdir(parents=True)
+    (folder / "spam").mkdir()
+    hostile = "Subject: \N{RIGHT-TO-LEFT OVERRIDE}gpj.exe\nFrom: a@b.example\n\nHello\n"
+    (folder / "ham" / "1.eml").write_bytes(hostile.encode())
+    (folder / "spam" / "1.eml").write_bytes(b"Subject: Win\nFrom: x@y.example\n\nYou won\n")
+    wanted = ("--corpus", folder, "--mode", "as-is")
+    found = json.loads(evaluate(monkeypatch, capsys, *wanted, "--json"))
+    assert found["messages"] == 2
+    assert [row["of"] for row in found["tables"]["corpus"]] == [1, 1, 1, 1]
+    assert found["worst"]["held"][0]["path"] == "ham/1.eml"
+    assert found["worst"]["missed"][0]["subject"] == "Win"
+    assert found["milliseconds"]["mean"] > 0
+    plain = evaluate(monkeypatch, capsys, *wanted)
+    assert "Other mail with the most points:" in plain
+    assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in plain

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.variants import one_in
+from tools.labelled_mail import read_labelled
 from tools.letters import COLLECTIONS, Way, choose_way, list_books, read_letters, read_ways, write_corpus, write_message
 
-from gatepost.cli.labelled_mail import read_labelled
 from gatepost.mail.reader import read
 from gatepost.names import is_ip
 

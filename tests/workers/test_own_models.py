@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gatepost.textmodel.model import MARKS, load_shipped_model, load_shipped_models, save_mark
+from gatepost.textmodel.model import load_shipped_model, load_shipped_models
 from gatepost.workers import loader
 
 
@@ -13,16 +13,13 @@ def test_without_a_folder_the_shipped_model_speaks(tmp_path: Path) -> None:
     assert loader._load_models(str(tmp_path / "none")) == load_shipped_models()
 
 
-def test_own_models_and_marks_are_taken(tmp_path: Path) -> None:
+def test_own_models_are_taken(tmp_path: Path) -> None:
     (tmp_path / "own.npz").write_bytes(load_shipped_model().to_bytes())
-    save_mark(tmp_path, {"a.eml": tuple(range(8))})
     models = loader._load_models(str(tmp_path))
     assert len(models.all_tenants.models) == 2
-    assert models.marked.has_near_duplicate(tuple(range(8)))
 
 
-@pytest.mark.parametrize("name", ["own.npz", MARKS])
-def test_a_broken_file_stops_the_start(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_bytes(b"nonsense")
+def test_a_broken_file_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "own.npz").write_bytes(b"nonsense")
     with pytest.raises(SystemExit, match="text models"):
         loader._load_models(str(tmp_path))

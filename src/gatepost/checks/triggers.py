@@ -165,7 +165,7 @@ def _look_at_sources(reading: Reading) -> int:
         bits |= ANTIVIRUS
     if reading.learnt.models:
         bits |= LEARNT
-    if said.marked or said.recipients >= MANY_RECIPIENTS or reading.models.marked.by_hash:
+    if said.marked or said.recipients >= MANY_RECIPIENTS:
         bits |= CAMPAIGN
     return bits
 

@@ -428,7 +428,6 @@ COMMANDS = CommandTree(
         "plugins": f"{_CLI}.plugins:group",
         "dkim": f"{_CLI}.dkim:dkim",
         "reports": f"{_CLI}.reports:group",
-        "model": f"{_CLI}.model:group",
         "learn": f"{_CLI}.learn:group",
         "messages": f"{_CLI}.messages:group",
         "quarantine": f"{_CLI}.quarantine:group",

@@ -1,7 +1,7 @@
 """Analyses of the command line, in a sealed worker as the service has them.
 
 A message that is scanned from a file is as hostile as one that arrives by SMTP, and the readers of archives, pictures
-and pages are partly native code. So `gatepost scan`, `try` and `model` hand every message to a worker with the
+and pages are partly native code. So `gatepost scan`, `learn` and `try` hand every message to a worker with the
 limits of the configuration. A message that breaks its worker is `unscannable`, and the next one gets a new worker.
 """
 

@@ -40,7 +40,6 @@ MAX_BYTES = 64 << 20
 # Rules whose sources are asked on request, one after the other; each may take seconds.
 # Who reads a hash must not be able to guess the token: 16 random bytes in hex have as many characters.
 MIN_TOKEN = 32
-MODEL_NAMES = ("*.npz", "marked.json")
 RULE_ENDINGS = frozenset({".yar", ".yara"})
 DOCUMENTS: dict[str, tuple[Path, type[Section]]] = {
     "guard.yml": (files.GUARD_FILE, GuardSettings),
@@ -131,7 +130,7 @@ def check_files(folder: Path) -> dict[str, Section]:
 
 
 def _list_models(data: DataFolder) -> list[Path]:
-    return sorted(path for pattern in MODEL_NAMES for path in data.models.glob(pattern) if path.is_file())
+    return sorted(path for path in data.models.glob("*.npz") if path.is_file())
 
 
 def _take_shared(model: type[Section], data: Any, above: Key) -> dict[str, Any]:

@@ -20,8 +20,8 @@ A deployment may have several: the shipped one, the operator's own, and those of
 each model weighing the same: a model of few messages is unsure by itself, because it was regularised, so it moves the
 shipped one a little; one that has seen much of the operator's mail moves it a lot.
 
-Beside the models lie the signatures that an operator marked, and the messages that were reported as wrongly judged,
-kept for the next training: one file each, by the hash of its bytes. Reported messages are stored without parsing them.
+Beside the models lie the messages that were reported as wrongly judged, kept for the next training: one file each, by
+the hash of its bytes. Reported messages are stored without parsing them.
 """
 
 import hashlib
@@ -40,7 +40,6 @@ from zipfile import BadZipFile
 
 import msgspec
 
-from gatepost.near_duplicates import MarkedSignatures, Signature, index_marked
 from gatepost.process.kept_results import load_kept
 from gatepost.speedups import native
 from gatepost.textmodel.concepts import BESIDE, CONCEPT, MAX_FOUND, NEAR, load_index
@@ -452,8 +451,6 @@ def _keep_parts(model: Model) -> KeptModel:
 
 
 OWN = "own.npz"
-MARKS = "marked.json"
-FOLDER = "models"
 
 
 class ModelBlend(msgspec.Struct, frozen=True):
@@ -495,12 +492,10 @@ class ModelBlend(msgspec.Struct, frozen=True):
 
 
 class DeployedModels(msgspec.Struct, frozen=True):
-    """The models of a deployment: one blend for all tenants, and one for each tenant that has a model of its own.
-    `marked` are the signatures of texts that the operator marked."""
+    """The models of a deployment: one blend for all tenants, and one for each tenant that has a model of its own."""
 
     all_tenants: ModelBlend
     tenants: Mapping[str, ModelBlend] = {}
-    marked: MarkedSignatures = MarkedSignatures()
 
     def for_tenant(self, tenant: str | None) -> ModelBlend:
         """Return the models that speak about a tenant's mail."""
@@ -520,26 +515,7 @@ def load_models(folder: Path) -> DeployedModels:
     base = (load_shipped_model(), *((load_model(folder / OWN),) if (folder / OWN).is_file() else ()))
     files = sorted(path for path in folder.glob("*.npz") if path.name != OWN)
     tenants = {path.stem.lower(): ModelBlend((*base, load_model(path))) for path in files}
-    return DeployedModels(ModelBlend(base), tenants, index_marked(load_marks(folder).values()))
-
-
-def load_marks(folder: Path) -> dict[str, Signature]:
-    """Return the signatures that an operator marked, by the hash of the message each is from."""
-    try:
-        return msgspec.json.decode((folder / MARKS).read_bytes(), type=dict[str, Signature])
-    except FileNotFoundError:
-        return {}
-    except (OSError, msgspec.DecodeError):
-        raise ModelError(f"{MARKS} cannot be read") from None
-
-
-def save_mark(folder: Path, changes: Mapping[str, Signature]) -> None:
-    """Add signatures, or take those away that are empty."""
-    kept = {name: each for name, each in {**load_marks(folder), **changes}.items() if each}
-    folder.mkdir(parents=True, exist_ok=True)
-    fresh = folder / f"{MARKS}.new"
-    fresh.write_bytes(msgspec.json.encode(kept))
-    fresh.replace(folder / MARKS)
+    return DeployedModels(ModelBlend(base), tenants)
 
 
 FEEDBACK_FOLDER = "feedback"

@@ -28,12 +28,10 @@ from gatepost.findings.kinds import (
 )
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
-from gatepost.near_duplicates import compute_signature, index_marked
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Campaign, CampaignMarkedAs
 from gatepost.textmodel.learnt import LearntModels, ModelScope, PoolRow, train_pool
-from gatepost.textmodel.model import DeployedModels, ModelBlend, load_shipped_models
-from gatepost.textmodel.words import list_body_words
+from gatepost.textmodel.model import DeployedModels, ModelBlend
 
 # The model speaks with degrees, for and against a mail, and not about returned mail.
 OFFER = (
@@ -163,7 +161,7 @@ def test_the_form_of_a_report_excuses_nothing() -> None:
     assert model_strength(report("")) == model_strength(report("a@b.example")) > 0
 
 
-# Near-copies of what an operator marked, and bursts; lists, newsletters and the own domain make none.
+# Near-copies of what people reported, and bursts; lists, newsletters and the own domain make none.
 OFFERED_WORK = (
     "Our company looks for a representative in your region who works from home for a few hours each week and receives "
     "payments of our customers for us. No experience is needed, you keep ten percent of every transfer as your wage. "
@@ -182,21 +180,6 @@ def work_mail(name: str = "Ann", *fields: str) -> bytes:
 def campaign_kinds(raw: bytes, burst: Campaign = Campaign(), **more: object) -> list[str]:  # noqa: B008
     reading = Reading(read(raw), Envelope("a@b.example"), campaign=burst, **more)  # type: ignore[arg-type]
     return [finding.kind for finding in campaign(reading)]
-
-
-@pytest.fixture(scope="module")
-def models() -> DeployedModels:
-    known = index_marked([compute_signature(list_body_words(read(work_mail()).texts))])
-    return DeployedModels(load_shipped_models().all_tenants, marked=known)
-
-
-def test_a_near_copy_of_marked_mail_is_found(models: DeployedModels) -> None:
-    assert campaign_kinds(work_mail("Bob"), models=models) == [CAMPAIGN_MARKED.id]
-    assert campaign_kinds(work_mail("Bob")) == []
-
-
-def test_other_mail_is_not(models: DeployedModels) -> None:
-    assert campaign_kinds(b"From: a@b.example\r\n\r\nSee you at noon.\r\n", models=models) == []
 
 
 @pytest.mark.parametrize(

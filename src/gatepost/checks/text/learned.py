@@ -9,7 +9,6 @@ from gatepost.findings import kinds
 from gatepost.findings.strengths import coefficients
 from gatepost.findings.values import Finding
 from gatepost.names import org_domain
-from gatepost.near_duplicates import sign_words
 from gatepost.textmodel.features import is_foreign
 from gatepost.textmodel.learnt import LearntModel
 from gatepost.textmodel.model import Hits, ModelScore, lower_score, sigmoid
@@ -149,11 +148,10 @@ def campaign(reading: Reading) -> Iterator[Finding]:
     notes to all staff are campaigns too, so mail that names itself as bulk, and that of the operator's own domains,
     makes no burst where its sender or list is known. Nor do copies of mail that people said should have been delivered.
     """
-    marked = reading.models.marked
     said = reading.campaign.marked
     if said == "wanted":
         return
-    if said == "unwanted" or (marked.by_hash and marked.has_near_duplicate(sign_words(reading.written))):
+    if said == "unwanted":
         yield kinds.CAMPAIGN_MARKED.at("text")
     elif said == "held":
         yield kinds.CAMPAIGN_HELD.at("text")

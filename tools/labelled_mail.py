@@ -12,7 +12,6 @@ So every rate is given with that interval.
 import asyncio
 import csv
 import math
-import shlex
 import sys
 import time
 import unicodedata
@@ -35,13 +34,12 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, DnsAnswer, Questions
-from gatepost.service.data_folder import StartError
 from gatepost.settings.keys import GuardSettings
 from gatepost.textmodel.features import Features
 from gatepost.textmodel.model import FEEDBACK_FOLDER as FEEDBACK
 from gatepost.textmodel.model import Model
-from gatepost.textmodel.training import UNWANTED, Example, TrainingError, family_of, learn
 from gatepost.workers.jobs import Job
+from tools.training import UNWANTED, Example, TrainingError, family_of, learn
 
 LABELS = ("ham", "spam", "phish", "fraud", "bounce")
 INDEX = "INDEX.tsv"
@@ -90,12 +88,12 @@ def _read_indexed(folder: Path) -> Iterator[LabelledMail]:
     with (folder / INDEX).open(encoding="utf-8", newline="") as index:
         rows = csv.DictReader(index, delimiter="\t", quoting=csv.QUOTE_NONE)
         if not {"path", "corpus", "label"} <= set(rows.fieldnames or ()):
-            raise StartError(f"{folder / INDEX} needs the columns path, corpus and label.")
+            raise SystemExit(f"{folder / INDEX} needs the columns path, corpus and label.")
         for row in rows:
             # "ham_template" is a kind of ham.
             label = row["label"].partition("_")[0]
             if label not in LABELS:
-                raise StartError(f"{folder / INDEX}: there is no label {row['label']!r}; use {', '.join(LABELS)}.")
+                raise SystemExit(f"{folder / INDEX}: there is no label {row['label']!r}; use {', '.join(LABELS)}.")
             raw = (folder / row["path"]).read_bytes()
             envelope = _read_envelope(row, raw, label)
             yield LabelledMail(raw, row["path"], row["corpus"], label, row.get("year") or "", envelope)
@@ -120,14 +118,14 @@ def _find_author(raw: bytes) -> str:
 def _find_label_folders(folder: Path) -> list[Path]:
     """Return the folders and mailboxes of a corpus that are named after a label."""
     if not folder.is_dir():
-        raise StartError(f"{folder} is not a folder.")
+        raise SystemExit(f"{folder} is not a folder.")
     return sorted(place for place in folder.iterdir() if place.stem.lower() in LABELS)
 
 
 def _read_sorted(folder: Path) -> Iterator[LabelledMail]:
     places = _find_label_folders(folder)
     if not places:
-        raise StartError(f"{folder} has neither an {INDEX} nor folders or mailboxes named {', '.join(LABELS)}.")
+        raise SystemExit(f"{folder} has neither an {INDEX} nor folders or mailboxes named {', '.join(LABELS)}.")
     for place in places:
         for mail in messages_in([place]):
             name = mail.name.removeprefix(f"{folder}/")
@@ -189,10 +187,7 @@ def train_model(chosen: Sequence[Sample], seed: int, step: Step) -> Model:
     try:
         model = learn([sample.example for sample in chosen], seed, step)
     except TrainingError as fault:
-        raise StartError(f"No model can be trained from this mail: {fault}.") from None
-    except ModuleNotFoundError as fault:
-        install = f"{shlex.quote(sys.executable)} -m pip install 'scikit-learn>=1.7'"
-        raise StartError(f"Training needs {fault.name}, which is not installed. Install it with: {install}") from None
+        raise SystemExit(f"No model can be trained from this mail: {fault}.") from None
     sizes: dict[str, dict[str, int]] = {}
     for sample in chosen:
         labels = sizes.setdefault(sample.corpus, {})

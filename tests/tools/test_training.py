@@ -6,11 +6,7 @@ from importlib.util import find_spec
 import msgspec
 import numpy as np
 import pytest
-
-from gatepost.textmodel.features import Features, see_as_foreign
-from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
-from gatepost.textmodel.model import parse_model
-from gatepost.textmodel.training import (
+from tools.training import (
     Example,
     TrainingError,
     build_matrix,
@@ -24,6 +20,10 @@ from gatepost.textmodel.training import (
     select_spread,
     write_model_card,
 )
+
+from gatepost.textmodel.features import Features, see_as_foreign
+from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
+from gatepost.textmodel.model import parse_model
 
 pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="not run: scikit-learn is not installed")
 
@@ -129,7 +129,7 @@ def test_the_card_says_where_it_came_from_and_how_to_do_without() -> None:
     model.about["sources"] = {"phishing_pot": {"phish": 3}, "mine": {"ham": 2}}
     card = write_model_card(model, (), ["mail"])
     assert "CC BY-NC" in card
-    assert "gatepost model train --corpus mail --seed 1 --without phishing_pot" in card
+    assert "python -m tools.train_model --corpus mail --seed 1 --without phishing_pot" in card
     assert "| mine | ham 2 | not known" in card
 
 

@@ -10,7 +10,7 @@ is dropped afterwards: most collections are of one side only, so that any word o
 with the constant words learn mostly the difference inside of collections. Marks of a mail's build only accuse, since a
 sender chooses how a mail is built. Honest figures need mail from people whose mail was not in the training, so nothing
 here trusts a random split: the calibration is fitted on scores that each collection got from a model which had not seen
-it, as a new mailbox will. Training needs scikit-learn, which the service does not: `pip install gatepost[train]`.
+it, as a new mailbox will. Training needs scikit-learn, which the service does not.
 
 Collections are labelled spam or phishing by where they came from, and a third of a phishing collection may be plain
 spam. So the kind is derived from what the text asks for: money by a story or a threat is fraud, credentials are
@@ -28,8 +28,8 @@ The model card says what a model was made of, under which licences, what it can 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib.resources import files
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -39,6 +39,8 @@ from numpy.typing import NDArray
 from gatepost.textmodel.features import MARK, NAME, SUBJECT, Features, normalise_word, see_as_foreign
 from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
 from gatepost.textmodel.model import MARK_SCALE, Model, find_rows, make_pair_keys, silence_assurances
+
+CARD = Path(__file__).with_name("model_card.md")
 
 T = TypeVar("T", str, int)
 Floats: TypeAlias = NDArray[np.float32]
@@ -442,16 +444,12 @@ PLAINLY = "phishing_pot is licensed CC BY-NC 4.0 (no commercial use). To train a
 def write_model_card(model: Model, without: Sequence[str], folders: Sequence[str]) -> str:
     """Return the card of a model."""
     rows = list(find_heaviest(model, 30))
-    return (
-        (files("gatepost.textmodel") / "model_card.md")
-        .read_text("utf-8")
-        .format(
-            words=len(model.words),
-            pairs=len(model.pairs),
-            sources="\n".join(_write_sources(model, without, folders)),
-            unwanted=", ".join(f"`{name}`" for name, weight in rows if weight > 0),
-            wanted=", ".join(f"`{name}`" for name, weight in rows if weight <= 0),
-        )
+    return CARD.read_text("utf-8").format(
+        words=len(model.words),
+        pairs=len(model.pairs),
+        sources="\n".join(_write_sources(model, without, folders)),
+        unwanted=", ".join(f"`{name}`" for name, weight in rows if weight > 0),
+        wanted=", ".join(f"`{name}`" for name, weight in rows if weight <= 0),
     )
 
 
@@ -470,7 +468,7 @@ def _write_sources(model: Model, without: Sequence[str], folders: Sequence[str])
     for corpus, labels in sources.items():
         counts = ", ".join(f"{label} {count:,}" for label, count in labels.items())
         yield f"| {corpus} | {counts} | {LICENCES.get(corpus.partition('_')[0], UNKNOWN)} |"
-    command = "gatepost model train " + " ".join(f"--corpus {folder}" for folder in folders)
+    command = "python -m tools.train_model " + " ".join(f"--corpus {folder}" for folder in folders)
     command += "".join(f" --without {name}" for name in without) + f" --seed {model.about.get('seed', 1)}"
     yield f"\n{CAVEAT}\n"
     yield f"Trained by `{command}`; the same seed and mail give the same model."
