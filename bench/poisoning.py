@@ -1,8 +1,8 @@
 """What wrong reports do to a text model that learns them: spam called wanted, and wanted mail called spam.
 
 One collection, trec07p, plays the mailbox of an operator: the model is made without it, and then once more with reports
-from it, as `gatepost model feedback` keeps them, which are false. The table counts other messages of that mailbox which
-the model calls unwanted (even odds or more). The rules do not learn and are not part of this.
+from it, as a deployment keeps them in its folder `feedback`, which are false. The table counts other messages of that
+mailbox which the model calls unwanted (even odds or more). The rules do not learn and are not part of this.
 
 The second table is of training pools, the way that reports of people go: the model stays the one that was made without
 the mailbox, and a learnt model of the pool, if it is proved, quietens it by a bounded amount. The lies come from one
