@@ -20,7 +20,7 @@ from gatepost.lists.catalogue import BY_NAME, ListDefinition
 from gatepost.lists.entries import ListRefusal
 from gatepost.settings.events import WebAlert
 from gatepost.store.audit import Actor
-from gatepost.store.digests import DigestPreferences, DigestRecord
+from gatepost.store.digests import DIGEST, DigestPreferences, DigestRecord
 from gatepost.store.errors import NameTaken, NotFound
 from gatepost.store.feedback import Correction
 from gatepost.store.lists import NewEntry
@@ -242,14 +242,15 @@ async def open_digest(store: Store, ggrid: str) -> str:
     seen = (await store.digests.scope(scope)).modified
     wanted = DigestPreferences(enabled=True, own_entries=True, domains=(domain,))
     await store.digests.put_preferences(scope, wanted, seen, MARIA)
-    now, holder = int(time.time() * 1000), new_id()
-    await store.digests.take(scope, holder, now + DAY)
-    await store.digests.begin_planning(scope, holder, now, now + DAY)
-    while await store.digests.plan(scope, holder, (domain,)):
-        pass
+    now = int(time.time() * 1000)
+    async with store.jobs.take(DIGEST, scope) as held:
+        assert held
+        await store.digests.begin_planning(held.job, now, now + DAY)
+        while await store.digests.plan(held.job, (domain,)):
+            pass
+        await held.finish(detail=msgspec.json.encode(DigestRecord(now, 1)).decode())
     digest = next(each for each in await store.digests.waiting(scope, 1_000) if each.address == address)
     await store.digests.mark_sent(digest.id, now + DAY)
-    await store.digests.finish(scope, holder, DigestRecord(now, 1))
     key = await store.digests.current_key(DAY)
     return f"/digest/{sign_link(DigestLink(digest.id, mail.record.ggrid, now + DAY), key)}"
 

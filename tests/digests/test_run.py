@@ -19,7 +19,7 @@ from gatepost.settings.delivery import DigestSettings
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.routing import Relay, Routing
 from gatepost.store.audit import CLI, Actor
-from gatepost.store.digests import DigestPreferences, DigestRecord
+from gatepost.store.digests import DIGEST, DigestPreferences, DigestRecord
 from gatepost.store.errors import StorageError
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
@@ -139,12 +139,13 @@ def test_planning_goes_on_where_it_was_killed(use: Use, next_hop: Any, monkeypat
         for number in range(6):
             await deployment.hold(f"r{number}@example.com")
         store, tenant = deployment.store, deployment.tenant
-        assert await store.digests.take(tenant, "dead", now() + 60_000)
-        assert await store.digests.begin_planning(tenant, "dead", now(), now() + 86_400_000)
-        assert await store.digests.plan(tenant, "dead", ["example.com"]) == 4
+        dead = await store.jobs.hold(DIGEST, tenant, "dead", now() + 60_000)
+        assert dead
+        assert await store.digests.begin_planning(dead, now(), now() + 86_400_000)
+        assert await store.digests.plan(dead, ["example.com"]) == 4
         assert isinstance(await deployment.sender().run(tenant), DigestBusy), "the lock still stands"
-        assert await store.digests.plan(tenant, "another", ["example.com"]) == 0
-        assert await store.digests.keep(tenant, "dead", now() - 1)
+        assert await store.digests.plan(msgspec.structs.replace(dead, holder="another"), ["example.com"]) == 0
+        assert await store.jobs.renew(dead, now() - 1)
         await DigestSchedule(store, deployment.sender()).look()
         assert len(next_hop.mail) == 6
 

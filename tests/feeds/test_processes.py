@@ -18,6 +18,7 @@ from gatepost.process.metrics import exposition
 from gatepost.service.schedules import FeedSchedule
 from gatepost.settings.files import load_abby
 from gatepost.store import open_store
+from gatepost.store.feeds import FEED
 from gatepost.times import now
 
 Served = Any
@@ -114,7 +115,7 @@ def test_a_schedule_runs_what_is_due(folder: Path, served: Served, storage_url: 
 
     async def scenario() -> None:
         store = open_store(storage_url, folder)
-        schedule = FeedSchedule(store, load_abby(folder).feeds, folder, folder, poll=0.05)
+        schedule = FeedSchedule(store, load_abby(folder).feeds, folder, folder, seconds=0.05)
         registry = CollectorRegistry()
         registry.register(schedule)
         schedule.periodic.start()
@@ -151,15 +152,15 @@ def test_a_run_that_is_killed_is_completed_by_the_next(folder: Path, served: Ser
                 await asyncio.sleep(0)
         process.kill()
         finish(process)
-        state = await store.feeds.state("test")
+        job = await store.jobs.find(FEED, "test")
         size = next(each.size for each in await store.lists.all(None) if each.definition.name == "blocked-urls")
         # What was acknowledged are whole calls, and their number is right.
         assert size % 500 == 0
         assert len([entry async for batch in store.lists.stream(None, "blocked-urls") for entry in batch]) == size
-        if state.holder:
-            # Its lock would expire by itself.
-            assert not await store.feeds.take("test", "me", now())
-            assert await store.feeds.keep("test", state.holder, 0)
+        if job.holder:
+            # Its lease would run out by itself.
+            assert not await store.jobs.hold(FEED, "test", "me", now())
+            assert await store.jobs.renew(job, 0)
         await store.close()
 
     asyncio.run(scenario())

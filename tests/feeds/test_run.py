@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.feeds.running import keys, ran, use
 
 from gatepost.analysis.report import Report
@@ -19,6 +20,7 @@ from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.settings.feeds import FeedSettings
 from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.feeds import FEED
 from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
@@ -117,7 +119,7 @@ def test_what_is_not_plausible_changes_nothing(sqlite_url: str, tmp_path: Path, 
             assert await keys(store) == everything
         state = await store.feeds.state("test")
         assert (state.record.failures, state.record.result, state.record.counts.entries) == (4, "refused", 3)
-        assert state.holder == ""
+        assert (await store.jobs.find(FEED, "test")).holder == ""
         served.say("/list", "x", 503)
         assert (await ran(runner, feed())).result == "failed"
         # The operator looks, and accepts it once.
@@ -192,33 +194,34 @@ def test_one_process_runs_a_feed_at_a_time(
 ) -> None:
     async def scenario(store: Store, runner: FeedRunner) -> None:
         served.say("/list", "a.example\n")
-        assert await store.feeds.take("test", "other:1:x", now() + 60_000)
+        other = await store.jobs.hold(FEED, "test", "other:1:x", now() + 60_000)
+        assert other
         busy = await runner.run(feed())
         assert isinstance(busy, FeedBusy)
         assert busy.holder == "other:1:x"
         assert served.requests == []
-        assert await store.feeds.keep("test", "other:1:x", now() - 1)
-        assert not await store.feeds.keep("test", "me", now() + 60_000)
+        assert await store.jobs.renew(other, now() - 1)
+        assert not await store.jobs.renew(replace(other, holder="me"), now() + 60_000)
         # The lock of a process that died has expired.
         assert (await ran(runner, feed())).result == "changed"
-        assert not await store.feeds.keep("test", "other:1:x", now() + 60_000)
+        assert not await store.jobs.renew(other, now() + 60_000)
         # It has just run, so it is not due, and whoever waits for that does not run it.
         assert isinstance(await runner.run(feed(), RunOptions(only_due=True)), FeedBusy)
         state = await store.feeds.state("test")
         assert 56 * 60_000 < state.next_run - state.record.finished < 64 * 60_000
         # Another process takes the feed over while it runs: the run ends at its next call, and remembers nothing.
-        monkeypatch.setattr(feed_run, "LOCK_MILLISECONDS", -1)
+        monkeypatch.setattr(feed_run, "LEASE_SECONDS", -1.0)
         served.gate = threading.Event()
         served.asked.clear()
         served.say("/list", "".join(f"h{number}.example\n" for number in range(800)) + "a.example\n")
         taken = asyncio.create_task(runner.run(feed()))
         assert await asyncio.to_thread(served.asked.wait, 60)
-        assert await store.feeds.take("test", "thief", now() + 60_000)
+        assert await store.jobs.hold(FEED, "test", "thief", now() + 60_000)
         served.gate.set()
         lost = await taken
         assert not isinstance(lost, FeedBusy)
         assert "took the feed over" in lost.message
-        assert (await store.feeds.state("test")).holder == "thief"
+        assert (await store.jobs.find(FEED, "test")).holder == "thief"
 
     use(storage_url, tmp_path, scenario)
 

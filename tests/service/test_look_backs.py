@@ -33,7 +33,7 @@ def test_what_waits_is_looked_back_for_by_a_process_of_its_own(tmp_path: Path) -
 
     async def scenario() -> None:
         store = open_store("sqlite:g.db", tmp_path)
-        schedule = LookBackSchedule(store, tmp_path, tmp_path, poll=0.05)
+        schedule = LookBackSchedule(store, tmp_path, tmp_path, seconds=0.05)
         try:
             report = Report("clean", "deliver", (), 0, "", subjects=(Subject("link", "https://a.example/", "1"),))
             record = MessageRecord(

@@ -15,6 +15,7 @@ from gatepost.rejudge.try_change import run_waiting
 from gatepost.store import look_backs
 from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.lists import NewEntry
+from gatepost.store.look_backs import LOOK_BACK
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
@@ -44,33 +45,37 @@ def test_calls_on_a_list_are_looked_back_for_together(use: Use) -> None:
         await add(store, "x@y.example", definition=SENDERS)
         await add(store, "b.example", "c.example")
         assert await store.look_backs.waiting() == 3
-        first = await store.look_backs.take()
+        first = await store.look_backs.first()
         assert first is not None
         assert (first.list_name, first.keys, first.actor) == (
             "blocked-urls",
             ("a.example", "b.example", "c.example"),
             "key:playbook",
         )
-        # What is taken nobody else takes; what comes meanwhile waits for the next.
+        # What comes while one looks back waits for the next.
         await add(store, "d.example")
-        second, third = await store.look_backs.take(), await store.look_backs.take()
-        assert second is not None
-        assert third is not None
-        assert {second.list_name, third.list_name} == {"blocked-senders", "blocked-urls"}
-        assert await store.look_backs.take() is None
         await store.look_backs.finish(first)
+        left = []
+        while waiting := await store.look_backs.first():
+            left.append((waiting.list_name, waiting.keys))
+            await store.look_backs.finish(waiting)
+        assert left == [("blocked-senders", ("x@y.example",)), ("blocked-urls", ("d.example",))]
         assert await store.look_backs.waiting() == 0
 
     use(scenario)
 
 
-def test_what_a_killed_process_had_taken_comes_back(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_process_looks_back_at_a_time(use: Use) -> None:
     async def scenario(store: Store) -> None:
         await add(store, "a.example")
-        taken = await store.look_backs.take()
-        later = now() + look_backs.LEASE + 1
-        monkeypatch.setattr(look_backs, "now", lambda: later)
-        assert await store.look_backs.take() == taken
+        job = await store.jobs.hold(LOOK_BACK, None, "dead", now() + 60_000)
+        assert job
+        assert [each async for each in run_waiting(store, unchanged_policies(), 7)] == []
+        assert await store.look_backs.waiting() == 1
+        # The lease of a process that was killed runs out.
+        assert await store.jobs.renew(job, now() - 1)
+        assert len([each async for each in run_waiting(store, unchanged_policies(), 7)]) == 1
+        assert await store.look_backs.waiting() == 0
 
     use(scenario)
 
@@ -96,7 +101,7 @@ def test_nothing_waits_without_being_asked_for_or_for_a_list_that_is_gone(use: U
         await store.lists.create(None, own, CLI)
         await add(store, "a.example", definition=own)
         await store.lists.delete(None, "own", CLI)
-        assert await store.look_backs.take() is None
+        assert await store.look_backs.first() is None
         await store.lists.purge_expired(now())
         assert await store.look_backs.waiting() == 0
 
@@ -134,8 +139,7 @@ def test_a_run_that_breaks_off_forgets_nothing(use: Use, monkeypatch: pytest.Mon
         monkeypatch.setattr("gatepost.rejudge.try_change.look_back", broken)
         with pytest.raises(RuntimeError):
             [each async for each in run_waiting(store, unchanged_policies(), 7)]
-        later = now() + look_backs.LEASE + 1
-        monkeypatch.setattr(look_backs, "now", lambda: later)
         assert await store.look_backs.waiting() == 1
+        assert not (await store.jobs.find(LOOK_BACK)).holder
 
     use(scenario)

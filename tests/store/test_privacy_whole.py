@@ -132,9 +132,10 @@ async def fill_digests(store: Store, by: Actor) -> None:
     moment = now()
     preferences = msgspec.structs.replace((await store.digests.scope(None)).preferences, enabled=True)
     await store.digests.put_preferences(None, preferences, (await store.digests.scope(None)).modified, by)
-    assert await store.digests.take(None, "holder", moment + 60_000)
-    assert await store.digests.begin_planning(None, "holder", moment + 60_000, moment)
-    while await store.digests.plan(None, "holder", ["example.org"]):
+    job = await store.jobs.hold("digest", None, "holder", moment + 60_000)
+    assert job
+    assert await store.digests.begin_planning(job, moment + 60_000, moment)
+    while await store.digests.plan(job, ["example.org"]):
         pass
     (digest,) = await store.digests.waiting(None)
     assert digest.address == ANN
@@ -173,18 +174,17 @@ CANNOT = _name_columns("""
     deliveries: next_hop node queue_id
     departed: tenant
     digest_keys: secret
-    digest_runs: after_ggrid detail holder scope
+    digest_runs: after_ggrid scope
     digest_settings: scope
     digest_uses: digest item
     digests: id scope
     dismissed_items: name
-    feeds: detail holder name
     held: core ggrid holder sender_domain sha256 state tenant verdict
     held_bytes: ggrid
     held_recipients: domain ggrid
     held_search: decision evidence ggrid sender_domain tags
+    jobs: detail holder kind outcome scope
     known_browsers: digest user_uid
-    learning_runs: holder outcome scope
     learnt_models: data figures look_back scope state
     list_prefixes: prefix
     lists: category kind name scope
@@ -199,8 +199,7 @@ CANNOT = _name_columns("""
     recovery_codes: digest user_uid
     removed_mail: ggrid mailbox scope state
     report_counts: detail domain
-    report_runs: holder kind
-    rollout: failed_node failed_reason holder
+    rollout: failed_node failed_reason
     rule_sets: scope
     saved_searches: id page shared user_uid
     scopes: scope

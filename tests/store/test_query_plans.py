@@ -20,7 +20,7 @@ from gatepost.store.sqlite import open_file
 # One row for each tenant, node, feed, model or alert, or fewer; administrators of the deployment make them.
 SMALL_TABLES = {
     *("alert_definitions", "config_versions", "departed", "digest_keys", "digest_runs", "digest_settings"),
-    *("dismissed_items", "feed_definitions", "feeds", "learning_runs", "learnt_models", "nodes", "rule_sets", "scopes"),
+    *("dismissed_items", "feed_definitions", "jobs", "learnt_models", "nodes", "rule_sets", "scopes"),
     *("meta", "tenant_domains", "tenants", "token_uses", "unsearched"),
 }
 REASONS = {

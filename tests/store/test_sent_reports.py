@@ -52,18 +52,3 @@ def test_rows_beyond_the_limit_of_a_day_are_added_up(use: Use, monkeypatch: pyte
         assert await store.sent_reports.rows(DAY, "y.example") == (("[1]", 1),)
 
     use(scenario)
-
-
-def test_one_process_sends_until_its_time_is_over(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        stored = store.sent_reports
-        assert await stored.take("a", now() + 60_000)
-        assert await stored.take("a", now() + 60_000), "it keeps what it has"
-        assert not await stored.take("b", now() + 60_000)
-        await stored.leave("b")
-        assert not await stored.take("b", now() + 60_000)
-        await stored.leave("a")
-        assert await stored.take("b", now() - 1)
-        assert await stored.take("a", now() + 1), "whoever died has it no longer"
-
-    use(scenario)

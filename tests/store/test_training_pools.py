@@ -167,21 +167,6 @@ def test_models_are_taken_refused_and_rolled_back(use: Use) -> None:
     use(scenario)
 
 
-def test_one_process_trains_a_pool(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        later = now() + 60_000
-        assert await store.learning.take_pool(None, "one", later, only_due=True)
-        assert not await store.learning.take_pool(None, "two", later, only_due=False)
-        assert not await store.learning.finish_pool(None, "two", later, "stolen")
-        assert await store.learning.finish_pool(None, "one", later, "taken: better")
-        assert not await store.learning.take_pool(None, "two", later, only_due=True)
-        assert await store.learning.take_pool(None, "two", later, only_due=False)
-        (run,) = await store.learning.runs()
-        assert (run.tenant, run.outcome) == (None, "taken: better")
-
-    use(scenario)
-
-
 def test_a_deleted_tenant_leaves_no_pool(use: Use) -> None:
     async def scenario(store: Store) -> None:
         tenant = await store.tenants.create("Ours", CLI)

@@ -18,8 +18,10 @@ from gatepost.lists.catalogue import BY_NAME
 from gatepost.mail.message import Envelope
 from gatepost.store import message_index, open_store, upgrading
 from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.engine import Read
 from gatepost.store.errors import StorageError
 from gatepost.store.held_search import HeldFilter
+from gatepost.store.jobs import Job
 from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.search_conditions import MessageFilter
@@ -143,6 +145,14 @@ def test_data_of_schema_31_are_read(empty_storage_url: str, tmp_path: Path) -> N
         assert await store.sent_reports.rows(1, "x") == (("{}", 1),)
         (sent,) = await store.sent_reports.listed(0)
         assert (sent.domain, sent.state, sent.destinations) == ("example.org", "failed", "ann@example.org")
+        # When jobs are due, what came of them and how far digests were planned goes on; leases do not.
+        assert await store.jobs.find("feed", "x") == Job("feed", "x", next_run=1)
+        assert await store.jobs.find("learning", "x") == Job("learning", "x", next_run=1, finished=1, outcome="x")
+        (run,) = rows["digest_runs"]
+        assert await store.jobs.find("digest") == Job("digest", "", next_run=run["next_run"])
+        read = lambda: (yield Read("SELECT planned_until, after_kept, after_ggrid FROM digest_runs"))  # noqa: E731
+        (planned,) = await store._engine.query(read)
+        assert tuple(planned) == (run["planned_until"], run["after_kept"], run["after_ggrid"])
         # New rows have numbers that are free.
         assert await store.lists.add(tenant.uid, BY_NAME["blocked-urls"], [NewEntry("b", "b")], CLI) == 1
         await store.messages.record(RECORD)

@@ -19,7 +19,7 @@ from gatepost.settings.events import WebAlert
 from gatepost.settings.feeds import WebFeed
 from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.digests import DigestPreferences
-from gatepost.store.feeds import FeedRecord
+from gatepost.store.feeds import FEED, FeedRecord
 from gatepost.store.lists import NewEntry
 from gatepost.store.look_backs import LookBack
 from gatepost.store.message_records import Delivery, MessageRecord
@@ -102,9 +102,10 @@ async def _fill_lists(store: Store, text: str, ggrid: str) -> dict[str, str]:
     changed = (await store.audit.page(AuditFilter(action="entries.add", list=definition.name))).rows[0]
     name, feed = f"feed-{new_id()[-8:]}", WebFeed(definition.name, url=f"https://x.invalid/{text}", column=text)
     await store.feeds.put_definition(name, feed, 0, Actor("user", text), paused=True)
-    await store.feeds.take(name, "test", 1 << 50)
     record = FeedRecord(None, definition.name, result="failed", message=text)
-    await store.feeds.finish(name, "test", record, 1 << 50, audited=True)
+    async with store.jobs.take(FEED, name) as held:
+        assert held
+        await store.feeds.finish(held.job, record, 1 << 50, audited=True)
     return {"name": definition.name, "entry": "hostile.example", "number": str(changed.id)}
 
 

@@ -13,7 +13,7 @@ from gatepost.digests.links import DigestLink, sign_link
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store.audit import CLI, AuditFilter
-from gatepost.store.digests import DigestPreferences
+from gatepost.store.digests import DIGEST, DigestPreferences
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.recipients import MAX_OF_RECIPIENT, MAX_OPEN_OF_RECIPIENT, RequestFilter
 
@@ -57,15 +57,14 @@ class Mailbox:
     def digest(self, address: str = BOB) -> str:
         """The id of a digest that waits for a recipient with held mail."""
         store, run = self.site.store, self.site.run
-        holder = new_id()
-        assert run(store.digests.take(self.tenant, holder, now() + DAY))
-        assert run(store.digests.begin_planning(self.tenant, holder, now(), now() + DAY))
-        while run(store.digests.plan(self.tenant, holder, ["example.com"])):
+        job = run(store.jobs.hold(DIGEST, self.tenant, new_id(), now() + DAY))
+        assert run(store.digests.begin_planning(job, now(), now() + DAY))
+        while run(store.digests.plan(job, ["example.com"])):
             pass
         waiting = run(store.digests.waiting(self.tenant, 1000))
         for each in waiting:
             run(store.digests.mark_sent(each.id, now() + DAY))
-        run(store.digests.finish(self.tenant, holder, run(store.digests.runs())[0].record))
+        run(store.jobs.finish(job, None, "", job.detail))
         return str(next(each.id for each in waiting if each.address == address))
 
     def link(self, digest: str, item: str, *, ends: int = DAY, key: Any = None) -> str:

@@ -8,7 +8,7 @@ from gatepost.ids import new_id
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.store.audit import AuditFilter
-from gatepost.store.feeds import FeedCounts, FeedRecord
+from gatepost.store.feeds import FEED, FeedCounts, FeedRecord
 from gatepost.store.message_records import MessageRecord
 from gatepost.times import now
 
@@ -76,8 +76,8 @@ def test_feeds_are_shown_where_they_fill_lists(site: Any, tenant: str) -> None:
     )
 
     async def remember() -> None:
-        assert await site.store.feeds.take("test-feed", "me", now() + 1_000)
-        assert await site.store.feeds.finish("test-feed", "me", record, now(), audited=True)
+        async with site.store.jobs.take(FEED, "test-feed") as held:
+            assert await site.store.feeds.finish(held.job, record, now(), audited=True)
 
     site.run(remember())
     administrator = site.visitor()

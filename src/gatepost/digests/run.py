@@ -1,6 +1,6 @@
 """A run: the digests of a scope are planned when they are due, and sent through the next hop.
 
-One process works on a scope at a time, under a lock in storage that it renews. What could not be sent is tried again,
+One process works on a scope at a time (`store.jobs`). What could not be sent is tried again,
 with growing pauses; what the next hop refuses for good is given up, and the status says so.
 """
 
@@ -11,20 +11,19 @@ from email.message import EmailMessage
 import msgspec
 
 from gatepost.digests.mail import DigestPlan, build_digest
-from gatepost.ids import new_id
 from gatepost.names import normal_domain, unicode_domain
 from gatepost.process.logs import Logger
 from gatepost.settings.delivery import DigestSettings
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.routing import Routing
-from gatepost.store.digests import Digest, DigestPreferences, DigestRecord, DigestRun
+from gatepost.store.digests import DIGEST, Digest, DigestPreferences, DigestRecord
+from gatepost.store.jobs import HeldJob
 from gatepost.store.store import Store
 from gatepost.times import now
 
 DAY = 86_400_000
 MINUTE = 60_000
-LOCK_MILLISECONDS = 15 * MINUTE
 SEND_SECONDS = 120.0
 # A message gets its time before its record can be seen.
 MARGIN = MINUTE
@@ -58,33 +57,30 @@ class DigestSender:
 
     async def run(self, scope: str | None, *, at_once: bool = False) -> DigestRecord | DigestBusy:
         """Plan the digests of a scope if they are due, or `at_once`, and send those that wait."""
-        holder = new_id()
-        run = await self._store.digests.take(scope, holder, now() + LOCK_MILLISECONDS)
-        if run is None:
-            return DigestBusy()
-        record = DigestRecord(finished=now(), message="it was interrupted")
-        try:
-            record = await self._work(run, holder, at_once=at_once)
-        finally:
-            await self._store.digests.finish(scope, holder, record)
-        return record
+        async with self._store.jobs.take(DIGEST, scope) as held:
+            if held is None:
+                return DigestBusy()
+            record = DigestRecord(finished=now(), message="it was interrupted")
+            try:
+                record = await self._work(held, at_once=at_once)
+            finally:
+                await held.finish(detail=msgspec.json.encode(record).decode())
+            return record
 
-    async def _work(self, run: DigestRun, holder: str, *, at_once: bool) -> DigestRecord:
-        scope, moment = run.scope, now()
+    async def _work(self, held: HeldJob, *, at_once: bool) -> DigestRecord:
+        scope, moment = held.job.scope or None, now()
         preferences = (await self._store.digests.scope(scope)).preferences
         if not preferences.enabled:
             return DigestRecord(finished=moment, message="digests are switched off")
         domains = await self.find_domains(scope, preferences)
         if not domains:
             return DigestRecord(finished=moment, message="no domain of recipients is known")
-        if at_once or run.next_run <= moment:
+        if at_once or held.job.next_run <= moment:
             until = moment if at_once else moment - MARGIN
-            next_run = preferences.next_time(moment)
-            await self._store.digests.begin_planning(scope, holder, until, next_run)
-        while await self._store.digests.plan(scope, holder, domains):
-            if not await self._keep(scope, holder):
-                return DigestRecord(finished=now(), message="another process took over")
-        record = await self._send_waiting(scope, holder, preferences)
+            await self._store.digests.begin_planning(held.job, until, preferences.next_time(moment))
+        while await self._store.digests.plan(held.job, domains):
+            pass
+        record = await self._send_waiting(held, preferences)
         await self._store.digests.purge(moment)
         return record
 
@@ -102,13 +98,13 @@ class DigestSender:
         plan = DigestPlan(self._sender, self._base, key, now() + lifetime)
         return await asyncio.to_thread(build_digest, digest, found, max(0, count - len(found)), preferences, plan)
 
-    async def _send_waiting(self, scope: str | None, holder: str, preferences: DigestPreferences) -> DigestRecord:
+    async def _send_waiting(self, held: HeldJob, preferences: DigestPreferences) -> DigestRecord:
         sent = failed = 0
         message = ""
-        while digests := await self._store.digests.waiting(scope, BATCH):
-            if not await self._keep(scope, holder):
-                return DigestRecord(now(), sent, failed, "another process took over")
+        while digests := await self._store.digests.waiting(held.job.scope, BATCH):
             for digest in digests:
+                if held.is_lost:
+                    return DigestRecord(now(), sent, failed, "another process took over")
                 if sent + failed >= self._settings.max_recipients:
                     return DigestRecord(now(), sent, failed, "more digests wait; they follow", is_cut=True)
                 fault, is_over = await self._send(digest, preferences)
@@ -152,9 +148,6 @@ class DigestSender:
             pause = min(LONGEST_PAUSE, 5 * MINUTE << min(digest.attempts, 10))
             await self._store.digests.mark_failed(digest.id, now() + pause, fault)
         return fault
-
-    async def _keep(self, scope: str | None, holder: str) -> bool:
-        return await self._store.digests.keep(scope, holder, now() + LOCK_MILLISECONDS)
 
 
 async def find_own_domains(

@@ -16,9 +16,7 @@ steps and count by what they become.
 """
 
 import asyncio
-import contextlib
 import ipaddress
-import os
 import random
 import socket
 import ssl
@@ -37,15 +35,15 @@ from gatepost import __version__
 from gatepost.api.lists import MAX_ENTRIES
 from gatepost.feeds.formats import FeedFault, FeedPlan, RejectedValue
 from gatepost.feeds.sealed_reading import FeedCount, ReadingFailed, read_sealed
-from gatepost.ids import new_id
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.names import is_public_address
 from gatepost.policy.layers import Policies
 from gatepost.rejudge.try_change import can_look_back, look_back
 from gatepost.settings.feeds import FeedSettings, is_private_host
 from gatepost.store.audit import Actor
-from gatepost.store.errors import ListFull, NotFound, StorageError
-from gatepost.store.feeds import FeedCounts, FeedRecord, FeedResult, FeedState
+from gatepost.store.errors import ListFull, NotFound
+from gatepost.store.feeds import FEED, FeedCounts, FeedRecord, FeedResult, FeedState, feed_state
+from gatepost.store.jobs import HeldJob
 from gatepost.store.lists import NewEntry
 from gatepost.store.look_backs import LookBack
 from gatepost.store.store import Store
@@ -376,7 +374,7 @@ def _file_state(path: Path) -> str:
 
 MINUTE = 60_000
 # How long a killed run blocks its feed, and how often a living one says that it lives.
-LOCK_MILLISECONDS, RENEW_SECONDS = 2 * MINUTE, 20.0
+LEASE_SECONDS = 120.0
 JITTER = 0.05
 FIRST_RETRY_MINUTES = 5
 
@@ -437,14 +435,11 @@ class FeedRunner:
         run = _Run(self._store, self._policies, self._advance, settings, options, stream)
         if options.dry_run:
             return await run.try_out(await self._store.feeds.state(settings.name))
-        holder = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}"
-        until = now() + LOCK_MILLISECONDS
-        state = await self._store.feeds.take(settings.name, holder, until, only_due=options.only_due)
-        if state is None:
-            other = await self._store.feeds.state(settings.name)
-            return FeedBusy(other.holder, other.locked_until)
-        async with run.keep_lock(holder):
-            return await run.carry_out(state, holder)
+        async with self._store.jobs.take(FEED, settings.name, seconds=LEASE_SECONDS, only_due=options.only_due) as job:
+            if job is None:
+                other = await self._store.jobs.find(FEED, settings.name)
+                return FeedBusy(other.holder, other.locked_until)
+            return await run.carry_out(job)
 
     async def clear(self, name: str, scope: str | None, list_name: str) -> int:
         """Delete all entries of a feed from a list; returns how many."""
@@ -452,7 +447,7 @@ class FeedRunner:
 
 
 class _Run:
-    """One run of one feed. `lost` is set once another process has taken the feed over."""
+    """One run of one feed."""
 
     def __init__(
         self,
@@ -466,11 +461,12 @@ class _Run:
         self._store, self._policies, self._advance = store, policies, advance
         self._settings, self._options, self._stream = settings, options, stream
         self._by = Actor("feed", settings.name)
-        self._lost = asyncio.Event()
+        self._held: HeldJob | None = None
 
-    async def carry_out(self, state: FeedState, holder: str) -> FeedOutcome:
+    async def carry_out(self, held: HeldJob) -> FeedOutcome:
         """Read the source, change what differs, and remember what came of it."""
-        settings, before, started = self._settings, state.record, now()
+        self._held = held
+        settings, before, started = self._settings, feed_state(held.job).record, now()
         try:
             outcome, record = await self._apply(before, replace(_forget_other(before, settings), started=started))
         except FeedFault as fault:
@@ -484,7 +480,7 @@ class _Run:
             record = replace(record, counts=outcome.counts, succeeded=moment, failures=0)
         audited = outcome.result == "changed" or (not is_good and outcome.message != before.message)
         next_run = moment + _pause(settings, record.failures)
-        if not await self._store.feeds.finish(settings.name, holder, record, next_run, audited=audited):
+        if not await self._store.feeds.finish(held.job, record, next_run, audited=audited):
             return replace(outcome, message="another process took the feed over meanwhile")
         return outcome
 
@@ -579,7 +575,7 @@ class _Run:
     def _note_progress(self, done: int, total: int) -> int:
         """Tell how far the run is, and end it where the feed was taken over."""
         self._advance(done, total)
-        if self._lost.is_set():
+        if self._held and self._held.is_lost:
             raise FeedFault("another process took the feed over meanwhile")
         return done
 
@@ -588,25 +584,6 @@ class _Run:
         if not days or not can_look_back(definition) or not (keys or self._options.dry_run):
             return None
         return await look_back(self._store, self._policies, self._settings.tenant, definition, keys, days, self._by)
-
-    @contextlib.asynccontextmanager
-    async def keep_lock(self, holder: str) -> AsyncIterator[None]:
-        """Renew the lock for as long as the run takes."""
-
-        async def renew() -> None:
-            with contextlib.suppress(StorageError):
-                is_held = True
-                while is_held:
-                    is_held = await self._store.feeds.keep(self._settings.name, holder, now() + LOCK_MILLISECONDS)
-                    await asyncio.sleep(RENEW_SECONDS if is_held else 0)
-            self._lost.set()
-
-        task = asyncio.create_task(renew())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
 
 async def _clear(store: Store, by: Actor, scope: str | None, list_name: str) -> int:

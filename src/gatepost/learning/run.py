@@ -1,7 +1,7 @@
 """A run of learning for one pool: lock it, read it, have it trained, keep what came of it, and look back.
 
-One process of all nodes trains a pool at a time, under a lock in storage that outlasts the longest training. A run that
-is killed leaves the lock to run out, and the model that took part before takes part still.
+One process of all nodes trains a pool at a time (`store.jobs`). After a run that was killed, the model that took part
+before takes part still.
 
 Looking back finds the messages, delivered in the last days, that a new model would have held. Records have the findings
 and the feature row of each message, so those messages can be judged again without their text. Only what the model adds
@@ -9,8 +9,6 @@ is put in. The work is bounded in days and messages.
 """
 
 import asyncio
-import os
-import socket
 from collections.abc import Callable
 from functools import partial
 
@@ -18,9 +16,8 @@ import msgspec
 
 from gatepost.analysis.report import Report
 from gatepost.findings.values import Finding
-from gatepost.ids import new_id
 from gatepost.learning.proof import UNWANTED, Proof, points_of
-from gatepost.learning.sealed_training import WALL_SECONDS, Trained, TrainingFailed, TrainingOrder, train_sealed
+from gatepost.learning.sealed_training import Trained, TrainingFailed, TrainingOrder, train_sealed
 from gatepost.policy.layers import Policies
 from gatepost.policy.rules import shipped_policy
 from gatepost.rejudge.try_change import (
@@ -33,15 +30,14 @@ from gatepost.rejudge.try_change import (
 )
 from gatepost.settings.keys import LearningSettings
 from gatepost.store.audit import Actor
-from gatepost.store.learning import ModelLookBack, PoolReport
+from gatepost.store.learning import LEARNING, ModelLookBack, PoolReport
 from gatepost.store.look_backs import MAX_HITS
 from gatepost.store.store import Store
 from gatepost.textmodel.learnt import LearntModel, PoolRow, parse_learnt, read_row
 from gatepost.times import now
 
 HOUR = 3_600_000
-LOCK = int(WALL_SECONDS * 1000) + 600_000
-LEARNING = Actor("system", "learning")
+LEARNER = Actor("system", "learning")
 
 Trainer = Callable[[TrainingOrder], Trained | TrainingFailed]
 
@@ -72,17 +68,15 @@ async def learn_pool(
     trainer: Trainer = train_sealed,
 ) -> LearningOutcome | PoolBusy:
     """Train the model of one pool, and let it take part if it may."""
-    holder = f"{socket.gethostname()}:{os.getpid()}:{new_id()}"
-    if not await store.learning.take_pool(tenant, holder, now() + LOCK, only_due=only_due):
-        return PoolBusy()
-    outcome = LearningOutcome(tenant, "failed", "it was stopped")
-    try:
-        outcome = await _learn(store, policies, settings, tenant, trainer)
-    finally:
-        await store.learning.finish_pool(
-            tenant, holder, now() + settings.interval * HOUR, f"{outcome.result}: {outcome.reason}"
-        )
-    return outcome
+    async with store.jobs.take(LEARNING, tenant, only_due=only_due) as job:
+        if job is None:
+            return PoolBusy()
+        outcome = LearningOutcome(tenant, "failed", "it was stopped")
+        try:
+            outcome = await _learn(store, policies, settings, tenant, trainer)
+        finally:
+            await job.finish(now() + settings.interval * HOUR, outcome=f"{outcome.result}: {outcome.reason}")
+        return outcome
 
 
 async def _learn(
@@ -96,11 +90,11 @@ async def _learn(
         return LearningOutcome(tenant, "failed", trained.reason)
     model = parse_learnt(trained.model)
     data = msgspec.structs.replace(model, scope="tenant" if tenant else "deployment").to_bytes() if model else b""
-    version = await store.learning.keep_model(tenant, msgspec.json.encode(trained.proof), data, LEARNING)
+    version = await store.learning.keep_model(tenant, msgspec.json.encode(trained.proof), data, LEARNER)
     if model is None:
         return LearningOutcome(tenant, "refused", trained.proof.reason, version, trained.proof)
     found = await look_back(store, policies, tenant, model, settings.look_back)
-    await store.look_backs.record_of_model(version, found, LEARNING)
+    await store.look_backs.record_of_model(version, found, LEARNER)
     return LearningOutcome(tenant, "taken", trained.proof.reason, version, trained.proof, found)
 
 

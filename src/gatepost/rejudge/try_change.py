@@ -60,7 +60,7 @@ from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.store.audit import SYSTEM, Actor
 from gatepost.store.errors import ListFull
 from gatepost.store.lists import NewEntry
-from gatepost.store.look_backs import MAX_HITS, LookBack, WaitingLookBack
+from gatepost.store.look_backs import LOOK_BACK, MAX_HITS, LookBack, WaitingLookBack
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.times import milliseconds, now
@@ -611,18 +611,19 @@ async def run_waiting(store: Store, policies: Policies, days: int) -> AsyncItera
     """Look back for all entries that came through the List API and wait; yield each list with what was found.
 
     That is kept and told as every look back is, and only then forgotten here: a kill repeats one and loses none."""
-    for _ in range(MAX_LISTS):
-        waiting = await store.look_backs.take()
-        if waiting is None:
-            return
-        definition = await store.lists.definition(waiting.scope, waiting.list_name)
-        if definition and can_look_back(definition) and days and waiting.keys:
-            keys = waiting.keys[:MAX_KEYS]
-            found = await look_back(store, policies, waiting.scope, definition, keys, days, _actor_of(waiting))
-            if found.found:
-                await store.look_backs.record(waiting.scope, waiting.list_name, found)
-            yield waiting, found
-        await store.look_backs.finish(waiting)
+    async with store.jobs.take(LOOK_BACK) as held:
+        for _ in range(MAX_LISTS):
+            waiting = await store.look_backs.first() if held and not held.is_lost else None
+            if waiting is None:
+                return
+            definition = await store.lists.definition(waiting.scope, waiting.list_name)
+            if definition and can_look_back(definition) and days and waiting.keys:
+                keys = waiting.keys[:MAX_KEYS]
+                found = await look_back(store, policies, waiting.scope, definition, keys, days, _actor_of(waiting))
+                if found.found:
+                    await store.look_backs.record(waiting.scope, waiting.list_name, found)
+                yield waiting, found
+            await store.look_backs.finish(waiting)
 
 
 def _actor_of(waiting: WaitingLookBack) -> Actor:

@@ -1,8 +1,9 @@
 """What a node does by itself every so many seconds: run feeds, look back, train pools, send digests and reports.
 
-Every node looks whether something is due; locks in storage let one of them do it. What came of it is in storage as
-well, so all nodes report the same figures to Prometheus. Feeds, trainings and looking back are commands of `gatepost`
-in processes of their own, so that neither their computing nor their memory is felt by mail that is being scanned.
+Every node looks whether something is due; a lease in storage (`store.jobs`) lets one of them do it. What came of it is
+in storage as well, so all nodes report the same figures to Prometheus. Feeds, trainings and looking back are commands
+of `gatepost` in processes of their own, so that neither their computing nor their memory is felt by mail that is being
+scanned.
 """
 
 import asyncio
@@ -32,9 +33,12 @@ from gatepost.smtp.client import Tenancy
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.sent_reports import ReportSender
 from gatepost.smtp.signing import SigningKeys
-from gatepost.store.digests import DigestRun
-from gatepost.store.feeds import FeedState
-from gatepost.store.learning import LearningRun, PoolSummary
+from gatepost.store.digests import DIGEST, digest_run
+from gatepost.store.feeds import FEED, FeedRecord, feed_state
+from gatepost.store.jobs import Job
+from gatepost.store.learning import LEARNING, PoolSummary
+from gatepost.store.look_backs import LOOK_BACK
+from gatepost.store.sent_reports import REPORT
 from gatepost.store.store import Store
 from gatepost.times import now
 
@@ -45,18 +49,84 @@ if TYPE_CHECKING:
 MAX_OUTPUT = 1 << 20
 
 
-class Schedule(Collector):
-    """Calls `look` every `poll` seconds while its `periodic` work runs. While storage does not answer, the log of this
-    name says so with `fault`, and the next look comes as usual. Who stops it has a command that is under way killed;
-    what that had begun is done after its lock has run out."""
+class JobKind(msgspec.Struct, frozen=True):
+    """A kind of jobs: how often a node looks whether one is due, the log that says with `fault` why that failed, and
+    the metric that counts runs."""
 
-    def __init__(self, poll: float, name: str, fault: str) -> None:
-        self._log = Logger(name)
-        self.periodic = PeriodicWork(self.look, poll, fault, self._log)
+    seconds: float
+    log: str
+    fault: str
+    metric: str
+    said: str
+    labels: tuple[str, ...] = ("result",)
+
+
+KINDS: dict[str, JobKind] = {
+    FEED: JobKind(
+        seconds=15,
+        log="gatepost.feeds",
+        fault="feeds cannot be run",
+        metric="gatepost_feed_runs",
+        said="Runs of feeds by this process",
+        labels=("feed", "result"),
+    ),
+    LOOK_BACK: JobKind(
+        seconds=20,
+        log="gatepost.lists",
+        fault="cannot look back",
+        metric="gatepost_look_back_runs",
+        said="Runs that look back, by this process",
+    ),
+    LEARNING: JobKind(
+        seconds=60,
+        log="gatepost.learning",
+        fault="pools cannot be trained",
+        metric="gatepost_learning_runs",
+        said="Trainings of pools by this process",
+    ),
+    DIGEST: JobKind(
+        seconds=60,
+        log="gatepost.digests",
+        fault="digests cannot be sent",
+        metric="gatepost_digests",
+        said="Digests of held mail by this process",
+    ),
+    REPORT: JobKind(
+        seconds=300,
+        log="gatepost.reports",
+        fault="reports cannot be sent",
+        metric="gatepost_sent_reports",
+        said="Reports to others by this process",
+        labels=("state",),
+    ),
+}
+
+
+class Schedule(Collector):
+    """Looks whether jobs of a kind are due, and does them, while its `periodic` work runs. While storage does not
+    answer, the log says so, and the next look comes as usual. Who stops it has a command that is under way killed; what
+    that had begun is done after its lease has run out."""
+
+    def __init__(self, kind: str, store: Store, seconds: float | None = None) -> None:
+        self._kind, self._store = KINDS[kind], store
+        self._log = Logger(self._kind.log)
+        self._runs: Counter[tuple[str, ...]] = Counter()
+        self.periodic = PeriodicWork(self.look, seconds or self._kind.seconds, self._kind.fault, self._log)
 
     @abstractmethod
     async def look(self) -> None:
         """Do what is due."""
+
+    def gauges(self) -> Iterator[Metric]:
+        """Yield what is known of jobs of this kind beside the runs."""
+        yield from ()
+
+    def collect(self) -> Iterator[Metric]:
+        runs = counter(self._kind.metric, self._kind.said, labels=self._kind.labels)
+        for labels, count in self._runs.items():
+            runs.add_metric(labels, count)
+        yield runs
+        yield from self.gauges()
 
 
 class CommandResult(msgspec.Struct, frozen=True):
@@ -96,7 +166,6 @@ async def _read_some(stream: asyncio.StreamReader | None) -> str:
     return kept.decode("utf-8", "replace")
 
 
-FEED_POLL_SECONDS = 15.0
 # What a run may take beyond the time for reading: comparing, changing, and looking back.
 FEED_MORE_SECONDS = 900.0
 # How long somebody waits for a dry run in the web interface.
@@ -134,21 +203,16 @@ class FeedSchedule(Schedule):
     foreign data in any amount."""
 
     def __init__(
-        self, store: Store, feeds: Sequence[FeedSettings], config: Path, data: Path, poll: float = FEED_POLL_SECONDS
+        self, store: Store, feeds: Sequence[FeedSettings], config: Path, data: Path, seconds: float | None = None
     ) -> None:
-        super().__init__(poll, "gatepost.feeds", "feeds cannot be run")
-        self._store, self._config, self._data = store, config, data
+        super().__init__(FEED, store, seconds)
+        self._config, self._data = config, data
         self._of_files = {feed.name: feed for feed in feeds}
         self._feeds = {name: feed for name, feed in self._of_files.items() if feed.is_scheduled}
         self._faults: dict[str, str] = {}
-        self._states: dict[str, FeedState] = {}
-        self._runs: Counter[tuple[str, str]] = Counter()
+        self._jobs: dict[str, Job] = {}
 
-    def collect(self) -> Iterator[Metric]:
-        runs = counter("gatepost_feed_runs", "Runs of feeds by this process", labels=("feed", "result"))
-        for labels, count in self._runs.items():
-            runs.add_metric(labels, count)
-        yield runs
+    def gauges(self) -> Iterator[Metric]:
         gauges = {
             "gatepost_feed_entries": "Entries that the feed had when it was last read",
             "gatepost_feed_invalid": "Values among them that its list refused",
@@ -157,7 +221,7 @@ class FeedSchedule(Schedule):
         }
         families = [gauge(name, text, "most", labels=("feed",)) for name, text in gauges.items()]
         for name in self._feeds:
-            record = self._states.get(name, FeedState(name)).record
+            record = self._record(name)
             figures = (record.counts.entries, record.counts.invalid, record.failures, record.succeeded / 1000)
             for family, figure in zip(families, figures, strict=True):
                 family.add_metric((name,), figure)
@@ -166,14 +230,13 @@ class FeedSchedule(Schedule):
     async def look(self) -> None:
         """Run the feeds that are due."""
         await self._load_feeds()
-        await self._load_states()
+        await self._load_jobs()
         for name, feed in self._feeds.items():
-            state = self._states.get(name, FeedState(name))
-            moment = now()
-            is_other = state.record.fingerprint not in ("", feed.fingerprint)
-            if state.locked_until <= moment and (state.next_run <= moment or (is_other and not state.record.failures)):
+            job, record, moment = self._jobs.get(name, Job(FEED, name)), self._record(name), now()
+            is_other = record.fingerprint not in ("", feed.fingerprint)
+            if job.locked_until <= moment and (job.next_run <= moment or (is_other and not record.failures)):
                 await self._run(feed, only_due=not is_other)
-                await self._load_states()
+                await self._load_jobs()
 
     async def _load_feeds(self) -> None:
         """Find all feeds that are run: those of the files, and those of the web interface that are not paused."""
@@ -184,8 +247,11 @@ class FeedSchedule(Schedule):
         self._faults = faults
         self._feeds = {feed.name: feed for feed in (*self._of_files.values(), *feeds) if feed.is_scheduled}
 
-    async def _load_states(self) -> None:
-        self._states = {state.name: state for state in await self._store.feeds.states()}
+    async def _load_jobs(self) -> None:
+        self._jobs = {job.scope: job for job in await self._store.jobs.of_kind(FEED)}
+
+    def _record(self, name: str) -> FeedRecord:
+        return feed_state(self._jobs.get(name, Job(FEED, name))).record
 
     async def _run(self, feed: FeedSettings, *, only_due: bool) -> None:
         command = ("feeds", "run", feed.name, *(("--scheduled",) if only_due else ()))
@@ -194,8 +260,7 @@ class FeedSchedule(Schedule):
 
     async def _report(self, feed: FeedSettings, ended: CommandResult) -> None:
         record = (await self._store.feeds.state(feed.name)).record
-        before = self._states.get(feed.name, FeedState(feed.name)).record
-        if record.finished == before.finished:
+        if record.finished == self._record(feed.name).finished:
             # The child ended before it had an outcome, or another node runs the feed.
             if ended.code != 0:
                 self._runs[feed.name, "failed"] += 1
@@ -212,43 +277,37 @@ class FeedSchedule(Schedule):
             )  # fmt: skip
 
 
-LOOK_BACK_POLL_SECONDS = 20.0
 # How long one run may take; what it has not reached waits for the next.
 LOOK_BACK_SECONDS = 900.0
 
 
 class LookBackSchedule(Schedule):
     """Looks back for entries that were added over the List API, where `lists.lookBack` is on. The child that is started
-    takes the calls that wait, so that no other child does; it reads and judges the records itself."""
+    takes the job, so that no other child does; it reads and judges the records itself."""
 
-    def __init__(self, store: Store, config: Path, data: Path, poll: float = LOOK_BACK_POLL_SECONDS) -> None:
-        super().__init__(poll, "gatepost.lists", "cannot look back")
-        self._store, self._config, self._data = store, config, data
-        self._waiting = self._runs = self._failed = 0
+    def __init__(self, store: Store, config: Path, data: Path, seconds: float | None = None) -> None:
+        super().__init__(LOOK_BACK, store, seconds)
+        self._config, self._data = config, data
+        self._waiting = 0
+        self._runs.update({("done",): 0, ("failed",): 0})
 
-    def collect(self) -> Iterator[Metric]:
+    def gauges(self) -> Iterator[Metric]:
         yield gauge("gatepost_look_backs_waiting", "List API calls not looked back for", "most", self._waiting)
-        runs = counter("gatepost_look_back_runs", "Runs that look back, by this process", labels=("result",))
-        runs.add_metric(("done",), self._runs - self._failed)
-        runs.add_metric(("failed",), self._failed)
-        yield runs
 
     async def look(self) -> None:
         """Look back for the calls that wait, if there are any."""
         self._waiting = await self._store.look_backs.waiting()
-        if not self._waiting:
+        if not self._waiting or (await self._store.jobs.find(LOOK_BACK)).locked_until > now():
             return
         command = ("try", "--waiting")
         ended = await run_command(*command, config=self._config, data=self._data, seconds=LOOK_BACK_SECONDS)
         if ended.code is None:
             self._log.warning("look back took too long")
-        self._runs += 1
-        self._failed += ended.code != 0
         result = "failed" if ended.code != 0 else "done"
+        self._runs[result,] += 1
         self._log.info("look back for new entries ended", calls=self._waiting, result=result)
 
 
-LEARNING_POLL_SECONDS = 60.0
 LEARNING_SECONDS = 1_800.0
 DAY = 86_400_000
 # A pool that was never trained begins when it can teach something.
@@ -261,17 +320,12 @@ class LearningSchedule(Schedule):
     (`learning.sealed_training`). Reports that are too old are forgotten here, too."""
 
     def __init__(self, store: Store, settings: LearningSettings, config: Path, data: Path) -> None:
-        super().__init__(LEARNING_POLL_SECONDS, "gatepost.learning", "pools cannot be trained")
-        self._store, self._settings, self._config, self._data = store, settings, config, data
+        super().__init__(LEARNING, store)
+        self._settings, self._config, self._data = settings, config, data
         self._pools: tuple[PoolSummary, ...] = ()
         self._models = 0
-        self._runs: Counter[str] = Counter()
 
-    def collect(self) -> Iterator[Metric]:
-        runs = counter("gatepost_learning_runs", "Trainings of pools by this process", labels=("result",))
-        for result, count in self._runs.items():
-            runs.add_metric((result,), count)
-        yield runs
+    def gauges(self) -> Iterator[Metric]:
         reports = gauge("gatepost_learning_reports", "Reports in training pools", "most", labels=("pools", "says"))
         for name, pools in (
             ("deployment", [pool for pool in self._pools if pool.tenant is None]),
@@ -286,9 +340,9 @@ class LearningSchedule(Schedule):
         """Train the pools that are due, and forget reports that are too old."""
         self._pools = await self._store.learning.pools()
         self._models = len(await self._store.learning.current_models())
-        runs = {run.tenant: run for run in await self._store.learning.runs()}
+        jobs = {job.scope: job for job in await self._store.jobs.of_kind(LEARNING)}
         for pool in self._pools:
-            if is_training_due(pool, runs.get(pool.tenant), now()):
+            if is_training_due(pool, jobs.get(pool.tenant or ""), now()):
                 await self._run(pool.tenant)
         await self._store.learning.purge_reports(now() - self._settings.retention * DAY)
 
@@ -298,18 +352,17 @@ class LearningSchedule(Schedule):
         result = "failed" if ended.code is None else _LEARNING_RESULTS.get(ended.code, "failed")
         if ended.code is None:
             self._log.warning("training of a pool took too long", tenant=tenant)
-        self._runs[result] += 1
+        self._runs[result,] += 1
         self._log.info("pool trained", tenant=tenant, result=result)
 
 
-def is_training_due(pool: PoolSummary, run: LearningRun | None, moment: int) -> bool:
+def is_training_due(pool: PoolSummary, job: Job | None, moment: int) -> bool:
     """Whether a pool has reports that no training has seen, and may be trained again."""
-    if run is None:
+    if job is None:
         return pool.unwanted + pool.wanted >= LEARNING_MIN_REPORTS
-    return run.next_run <= moment and run.locked_until <= moment and pool.newest > run.finished
+    return job.next_run <= moment and job.locked_until <= moment and pool.newest > job.finished
 
 
-DIGEST_POLL_SECONDS = 60.0
 # How long a scope rests after a run that sent as many digests as one run may.
 DIGEST_REST_MILLISECONDS = 3_600_000
 
@@ -327,17 +380,12 @@ class DigestSchedule(Schedule):
     """Sends digests that are due or wait, scope by scope. Without a sender it only says so."""
 
     def __init__(self, store: Store, sender: DigestSender | None) -> None:
-        super().__init__(DIGEST_POLL_SECONDS, "gatepost.digests", "digests cannot be sent")
-        self._store, self._sender = store, sender
-        self._sent: Counter[str] = Counter()
+        super().__init__(DIGEST, store)
+        self._sender = sender
         self._waiting = 0
         self._warned = False
 
-    def collect(self) -> Iterator[Metric]:
-        sent = counter("gatepost_digests", "Digests of held mail by this process", labels=("result",))
-        for result, count in self._sent.items():
-            sent.add_metric((result,), count)
-        yield sent
+    def gauges(self) -> Iterator[Metric]:
         yield gauge("gatepost_digests_waiting", "Digests that wait to be sent", "most", self._waiting)
 
     async def look(self) -> None:
@@ -350,34 +398,33 @@ class DigestSchedule(Schedule):
                 self._log.warning("digests cannot be sent: guard.yml needs publicUrl and delivery.nextHop")
             self._warned = True
             return
-        runs = [run for run in await self._store.digests.runs() if run.scope in enabled]
-        self._waiting = sum([(await self._store.digests.counts(run.scope)).waiting for run in runs])
-        for run in runs:
-            if await self._is_due(run):
-                await self._run(self._sender, run.scope)
+        jobs = [job for job in await self._store.jobs.of_kind(DIGEST) if (job.scope or None) in enabled]
+        self._waiting = sum([(await self._store.digests.counts(job.scope)).waiting for job in jobs])
+        for job in jobs:
+            if await self._is_due(job):
+                await self._run(self._sender, job.scope or None)
 
-    async def _is_due(self, run: DigestRun) -> bool:
-        moment = now()
-        if run.locked_until > moment:
+    async def _is_due(self, job: Job) -> bool:
+        moment, record = now(), digest_run(job).record
+        if job.locked_until > moment:
             return False
-        if run.next_run <= moment or run.holder:
-            # A lock that has run out is that of a process that died at its work.
+        if job.next_run <= moment or job.holder:
+            # A lease that has run out is that of a process that died at its work.
             return True
-        if run.record.is_cut and moment - run.record.finished < DIGEST_REST_MILLISECONDS:
+        if record.is_cut and moment - record.finished < DIGEST_REST_MILLISECONDS:
             return False
-        return bool(await self._store.digests.waiting(run.scope, 1))
+        return bool(await self._store.digests.waiting(job.scope, 1))
 
     async def _run(self, sender: DigestSender, scope: str | None) -> None:
         record = await sender.run(scope)
         if isinstance(record, DigestBusy):
             return
-        self._sent["sent"] += record.sent
-        self._sent["failed"] += record.failed
+        self._runs["sent",] += record.sent
+        self._runs["failed",] += record.failed
         if record.sent or record.failed:
             self._log.info("digests sent", tenant=scope, sent=record.sent, failed=record.failed, reason=record.message)
 
 
-REPORT_POLL_SECONDS = 300.0
 DAY_SECONDS = 86_400
 
 
@@ -387,25 +434,20 @@ class ReportSchedule(Schedule):
     def __init__(
         self, store: Store, settings: GuardSettings, sent: SentReportSettings, routing: Routing | None
     ) -> None:
-        super().__init__(REPORT_POLL_SECONDS, "gatepost.reports", "reports cannot be sent")
-        self._store, self._settings, self._stated, self._routing = store, settings, sent, routing
+        super().__init__(REPORT, store)
+        self._settings, self._stated, self._routing = settings, sent, routing
         self._keys = SigningKeys(settings.dkim.keys)
-        self._sent: Counter[str] = Counter()
-
-    def collect(self) -> Iterator[Metric]:
-        sent = counter("gatepost_sent_reports", "Reports to others by this process", labels=("state",))
-        for state, count in self._sent.items():
-            sent.add_metric((state,), count)
-        yield sent
 
     async def look(self) -> None:
         """Send what is due, and forget what is old."""
         if self._routing is None:
             return
         resolver = Resolver(self._settings.dns.nameservers, self._settings.dns.timeout / 1_000)
-        sender = ReportSender(self._store.sent_reports, self._routing, self._keys, self._stated, resolver.ask)
+        store = self._store
+        sender = ReportSender(store.sent_reports, store.jobs, self._routing, self._keys, self._stated, resolver.ask)
         try:
-            self._sent += await sender.run()
+            for state, count in (await sender.run()).items():
+                self._runs[state,] += count
         finally:
             await resolver.close()
         await self._store.sent_reports.purge(now() // 1_000 // DAY_SECONDS - REPORT_KEPT_DAYS)

@@ -30,7 +30,6 @@ import msgspec
 from gatepost import __version__
 from gatepost.analysis.report import Report
 from gatepost.auth.dmarc_record import ReportUri, is_dmarc, parse_report_uris, parse_tags
-from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.names import normal_domain, org_domain
 from gatepost.process.logs import Logger
@@ -40,8 +39,10 @@ from gatepost.settings.delivery import SentReportSettings
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.signing import KeyFileError, SigningKeys, sign_own_mail
+from gatepost.store.jobs import Jobs
 from gatepost.store.sent_reports import (
     MAX_ROWS,
+    REPORT,
     ReportCount,
     SentReport,
     SentReports,
@@ -57,7 +58,6 @@ MAX_GATHERED, MAX_DOMAINS = 20_000, 20_000
 MAX_SIGNATURES, MAX_DETAIL = 4, 1_500
 # A day is over when every process has written its counts.
 MARGIN_SECONDS = 600
-LOCK_MILLISECONDS = 900_000
 BATCH = 100
 MAX_ATTEMPTS = 12
 RETRY_MILLISECONDS = 2 * 3_600_000
@@ -382,6 +382,7 @@ class ReportSender:
     def __init__(
         self,
         stored: SentReports,
+        jobs: Jobs,
         routing: Routing,
         keys: SigningKeys,
         settings: SentReportSettings,
@@ -390,9 +391,9 @@ class ReportSender:
         clock: Callable[[], float] = time.time,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._stored, self._routing, self._keys, self._settings = stored, routing, keys, settings
+        self._stored, self._jobs, self._routing = stored, jobs, routing
+        self._keys, self._settings = keys, settings
         self._ask, self._clock, self._pause = ask, clock, pause
-        self._holder = new_id()
 
     async def run(self) -> Counter[SentState]:
         """Send what is due; return how many reports ended in which way. Nothing happens while another node sends."""
@@ -402,18 +403,14 @@ class ReportSender:
         room = self._settings.max_per_day - await self._stored.sent_since(today * DAY_SECONDS * 1_000)
         if room <= 0 or not await self._stored.waiting(today, 1):
             return outcomes
-        if not await self._stored.take(self._holder, now() + LOCK_MILLISECONDS):
-            return outcomes
-        try:
-            while outcomes["sent"] < room and (found := await self._stored.waiting(today, BATCH)):
+        async with self._jobs.take(REPORT) as held:
+            while held and outcomes["sent"] < room and (found := await self._stored.waiting(today, BATCH)):
                 for each in found:
+                    if held.is_lost:
+                        return outcomes
                     if outcomes["sent"] >= room:
                         break
                     outcomes[await self._handle(each)] += 1
-                if not await self._stored.take(self._holder, now() + LOCK_MILLISECONDS):
-                    break
-        finally:
-            await self._stored.leave(self._holder)
         return outcomes
 
     async def _handle(self, waiting: WaitingReport) -> SentState:

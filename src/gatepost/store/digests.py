@@ -6,7 +6,7 @@ kill loses no digest: what was planned waits in storage. A digest counts as sent
 is recorded; a process that dies in between sends that one digest twice, since it is better to repeat it than to lose it
 (RFC 1047 describes the same moment).
 
-One process works on a scope at a time: it has a lock with an end, as feeds do.
+One process works on a scope at a time: its digests are a job (`jobs`).
 
 Preferences are what a tenant wants of digests: whether, when, in which language, with which words, and what recipients
 may do. The scope None has the preferences for mail without a tenant. Digests go to recipients in the domains of the
@@ -39,6 +39,7 @@ from gatepost.store.engine import (
     storable,
 )
 from gatepost.store.errors import StorageError
+from gatepost.store.jobs import Job, is_held, plan_job, read_jobs
 from gatepost.store.list_rows import raise_versions
 from gatepost.store.message_records import normalize_address
 from gatepost.store.quarantine import HeldMessage, find_held
@@ -51,14 +52,11 @@ KEY_MILLISECONDS = 30 * 86_400_000
 
 log = Logger("gatepost.store")
 
-_RUN = "scope, holder, locked_until, next_run, planned_until, after_kept, after_ggrid, detail"
-_RUNS = f"SELECT {_RUN} FROM digest_runs ORDER BY scope"  # noqa: S608
-_ONE_RUN = f"SELECT {_RUN} FROM digest_runs WHERE scope = $1"  # noqa: S608
-_TAKE = """UPDATE digest_runs SET holder = $2, locked_until = $3 WHERE scope = $1 AND locked_until <= $4"""
-_KEEP = "UPDATE digest_runs SET locked_until = $3 WHERE scope = $1 AND holder = $2"
-_BEGIN = "UPDATE digest_runs SET planned_until = $3, next_run = $4 WHERE scope = $1 AND holder = $2"
-_ADVANCE = "UPDATE digest_runs SET after_kept = $3, after_ggrid = $4 WHERE scope = $1 AND holder = $2"
-_FINISH = "UPDATE digest_runs SET holder = '', locked_until = 0, detail = $3 WHERE scope = $1 AND holder = $2"
+DIGEST = "digest"
+
+_PLANNING = "SELECT planned_until, after_kept, after_ggrid FROM digest_runs WHERE scope = $1"
+_BEGIN = "UPDATE digest_runs SET planned_until = $2 WHERE scope = $1"
+_ADVANCE = "UPDATE digest_runs SET after_kept = $2, after_ggrid = $3 WHERE scope = $1"
 _HELD_OF_TENANT = """SELECT kept, ggrid FROM held WHERE gone = 0 AND tenant = $1
 AND (kept, ggrid) > ($2, $3) AND kept <= $4 ORDER BY kept, ggrid LIMIT $5"""
 _HELD_OF_NOBODY = """SELECT kept, ggrid FROM held WHERE gone = 0 AND tenant IS NULL AND $1 = ''
@@ -108,16 +106,10 @@ class DigestRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
 
 
 class DigestRun(msgspec.Struct, frozen=True):
-    """The work on the digests of a scope. Mail up to (`after_kept`, `after_ggrid`) was planned; planning goes on to
-    `planned_until`."""
+    """The work on the digests of a scope: when it is due, and what came of it last."""
 
     scope: str | None
-    holder: str
-    locked_until: int
     next_run: int
-    planned_until: int
-    after_kept: int
-    after_ggrid: str
     record: DigestRecord = DigestRecord()
 
 
@@ -155,10 +147,9 @@ class DigestKey(msgspec.Struct, frozen=True):
 _records = msgspec.json.Decoder(DigestRecord)
 
 
-def _run(row: Row) -> DigestRun:
-    scope, holder, locked_until, next_run, planned_until, after_kept, after_ggrid, detail = row
-    record = _records.decode(detail)
-    return DigestRun(scope or None, holder, locked_until, next_run, planned_until, after_kept, after_ggrid, record)
+def digest_run(job: Job) -> DigestRun:
+    """Return what is known of the work on the digests of a scope."""
+    return DigestRun(job.scope or None, job.next_run, _records.decode(job.detail))
 
 
 def _digest(row: Row) -> Digest:
@@ -188,9 +179,8 @@ _ONE = _SELECT_PREFERENCES + " WHERE scope = $1"
 _PUT = """INSERT INTO digest_settings (scope, settings, modified, modified_by) VALUES ($1, $2, $3, $4)
 ON CONFLICT (scope) DO UPDATE SET settings = excluded.settings, modified = excluded.modified,
 modified_by = excluded.modified_by"""
-_SCHEDULE = """INSERT INTO digest_runs
-(scope, holder, locked_until, next_run, planned_until, after_kept, after_ggrid, detail)
-VALUES ($1, '', 0, $2, 0, $3, '', '{}') ON CONFLICT (scope) DO UPDATE SET next_run = excluded.next_run"""
+_START = """INSERT INTO digest_runs (scope, planned_until, after_kept, after_ggrid) VALUES ($1, 0, $2, '')
+ON CONFLICT (scope) DO NOTHING"""
 _SKIP = "UPDATE digest_runs SET after_kept = $2, after_ggrid = '' WHERE scope = $1 AND after_kept < $2"
 
 
@@ -267,7 +257,8 @@ class Digests(Operations):
         values = (owner, storable(msgspec.json.encode(wanted).decode()), moment, storable(by.label))
         yield Write(_PUT, values)
         if wanted.enabled:
-            yield Write(_SCHEDULE, (owner, wanted.next_time(moment), moment - DAY))
+            yield from plan_job(DIGEST, owner, wanted.next_time(moment))
+            yield Write(_START, (owner, moment - DAY))
             if not before.preferences.enabled:
                 yield Write(_SKIP, (owner, moment - DAY))
         if wanted.own_entries != before.preferences.own_entries:
@@ -283,43 +274,30 @@ class Digests(Operations):
     @query
     def runs(self) -> Work[tuple[DigestRun, ...]]:
         """The runs of all scopes that ever wanted digests."""
-        return tuple(map(_run, (yield Read(_RUNS))))
+        return tuple(map(digest_run, (yield from read_jobs(DIGEST))))
 
     @change
-    def take(self, scope: str | None, holder: str, until: int) -> Work[DigestRun | None]:
-        """Lock the digests of a scope; None where another process has them."""
-        owner = normalize_scope(scope) or ""
-        if not (yield Write(_TAKE, (owner, holder, until, now()))):
-            return None
-        return _run((yield Read(_ONE_RUN, (owner,)))[0])
+    def begin_planning(self, job: Job, until: int, next_run: int) -> Work[bool]:
+        """Have mail up to a time planned, and the next run be due then; False where the job was lost."""
+        if not (yield from is_held(job)):
+            return False
+        yield Write(_BEGIN, (job.scope, until))
+        yield from plan_job(job.kind, job.scope, next_run)
+        return True
 
     @change
-    def keep(self, scope: str | None, holder: str, until: int) -> Work[bool]:
-        """Renew the lock; False where another process has taken it."""
-        return bool((yield Write(_KEEP, (normalize_scope(scope) or "", holder, until))))
-
-    @change
-    def finish(self, scope: str | None, holder: str, record: DigestRecord) -> Work[bool]:
-        """Remember a run and give the lock back; False where the lock was lost."""
-        detail = storable(msgspec.json.encode(record).decode())
-        return bool((yield Write(_FINISH, (normalize_scope(scope) or "", holder, detail))))
-
-    @change
-    def begin_planning(self, scope: str | None, holder: str, until: int, next_run: int) -> Work[bool]:
-        """Have mail up to a time planned, and the next run be due then."""
-        return bool((yield Write(_BEGIN, (normalize_scope(scope) or "", holder, until, next_run))))
-
-    @change
-    def plan(self, scope: str | None, holder: str, domains: Sequence[str]) -> Work[int]:
+    def plan(self, job: Job, domains: Sequence[str]) -> Work[int]:
         """Plan digests for the recipients of the next held messages, in these domains; returns how many messages were
-        read. Nothing is done without the lock."""
-        owner = normalize_scope(scope) or ""
-        rows = yield Read(_ONE_RUN + " FOR UPDATE", (owner,))
-        run = _run(rows[0]) if rows else None
-        if run is None or run.holder != holder or not domains:
+        read. Nothing is done where the job was lost."""
+        owner = job.scope
+        if not domains or not (yield from is_held(job)):
             return 0
+        planning = yield Read(_PLANNING, (owner,))
+        if not planning:
+            return 0
+        until, after_kept, after_ggrid = planning[0]
         held = _HELD_OF_TENANT if owner else _HELD_OF_NOBODY
-        read = yield Read(held, (owner, run.after_kept, run.after_ggrid, run.planned_until, PLAN_STEP))
+        read = yield Read(held, (owner, after_kept, after_ggrid, until, PLAN_STEP))
         if not read:
             return 0
         kept = {ggrid: int(moment) for moment, ggrid in read}
@@ -329,13 +307,10 @@ class Digests(Operations):
             first[address] = min(first.get(address, kept[ggrid]), kept[ggrid])
         if first:
             yield _PLAN.of(
-                [
-                    (new_id(), owner, address, since - 1, run.planned_until, 0, 0, "", 0)
-                    for address, since in first.items()
-                ]
+                [(new_id(), owner, address, since - 1, until, 0, 0, "", 0) for address, since in first.items()]
             )
         moment, ggrid = read[-1]
-        yield Write(_ADVANCE, (owner, holder, int(moment), ggrid))
+        yield Write(_ADVANCE, (owner, int(moment), ggrid))
         return len(read)
 
     @query

@@ -1,7 +1,4 @@
-"""Feeds: what is remembered of each, the lock under which one process runs it, and changes of its own entries.
-
-The lock is a row with a holder and a time. Whoever finds it expired may take it, so a killed process blocks a feed for
-no longer than that; a process that works renews it, and learns there if it has lost it.
+"""Feeds: what is remembered of each, which is a job (`jobs`), and changes of its own entries.
 
 An entry belongs to a feed if that feed changed it last (`modified_by` is `feed:NAME`). A feed never touches another's
 entries, so what people or other programs wrote stays; an entry that a person changes is that person's from then on.
@@ -34,21 +31,13 @@ from gatepost.store.engine import (
     storable,
 )
 from gatepost.store.errors import ListFull, NotFound
+from gatepost.store.jobs import Job, finish_job, forget_job, plan_job, read_job, read_jobs
 from gatepost.store.list_rows import find_list, raise_unkeyed_version
 from gatepost.store.lists import NewEntry, add_to_list, delete_from_list
 
 PAGE = 2_000
+FEED = "feed"
 
-_COLUMNS = "name, holder, locked_until, next_run, detail"
-_SELECT_ALL = f"SELECT {_COLUMNS} FROM feeds ORDER BY name"  # noqa: S608
-_SELECT = f"SELECT {_COLUMNS} FROM feeds WHERE name = $1"  # noqa: S608
-_TAKE = """INSERT INTO feeds (name, holder, locked_until, next_run, detail) VALUES ($1, $2, $3, 0, '{}')
-ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, locked_until = excluded.locked_until
-WHERE feeds.locked_until <= $4 AND feeds.next_run <= $5"""
-_KEEP = "UPDATE feeds SET locked_until = $3 WHERE name = $1 AND holder = $2"
-_FINISH = """UPDATE feeds SET holder = '', locked_until = 0, next_run = $3, detail = $4
-WHERE name = $1 AND holder = $2"""
-_FORGET = "DELETE FROM feeds WHERE name = $1"
 # A range of pairs: with an equality of `modified_by`, SQLite would read the whole list by its keys.
 # What follows the entries of the feed are those of the next one, and is cut off.
 _OWN = """SELECT key, expires, modified_by FROM entries WHERE list_id = $1 AND substr(modified_by, 1, 5) = 'feed:'
@@ -56,8 +45,6 @@ AND (modified_by, key) > ($2, $3) ORDER BY modified_by, key LIMIT $4"""
 _OWN_AMONG = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2) AND modified_by = $3"
 _EXPIRE = """UPDATE entries SET expires = $4, modified = $5
 WHERE list_id = $1 AND key = ANY($2) AND modified_by = $3 AND (expires IS NULL OR expires > $4)"""
-_NEVER_DUE = 1 << 62
-
 FeedResult = Literal["", "changed", "unchanged", "refused", "failed"]
 
 
@@ -97,11 +84,9 @@ class FeedRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
 
 
 class FeedState(msgspec.Struct, frozen=True):
-    """A feed as storage knows it. `holder` runs it now if `locked_until` has not passed."""
+    """A feed as storage knows it: what is remembered, and when it is due."""
 
     name: str
-    holder: str = ""
-    locked_until: int = 0
     next_run: int = 0
     record: FeedRecord = FeedRecord()
 
@@ -109,13 +94,13 @@ class FeedState(msgspec.Struct, frozen=True):
 _records = msgspec.json.Decoder(FeedRecord)
 
 
-def _state(row: Row) -> FeedState:
-    name, holder, locked_until, next_run, detail = row
+def feed_state(job: Job) -> FeedState:
+    """Return what is remembered of a feed."""
     try:
-        record = _records.decode(detail)
+        record = _records.decode(job.detail)
     except (msgspec.DecodeError, UnicodeDecodeError):
         record = FeedRecord()
-    return FeedState(name, holder, locked_until, next_run, record)
+    return FeedState(job.scope, job.next_run, record)
 
 
 _DEFINITION_COLUMNS = "name, settings, paused, modified, modified_by"
@@ -125,8 +110,6 @@ _PUT = """INSERT INTO feed_definitions (name, settings, paused, modified, modifi
 ON CONFLICT (name) DO UPDATE SET settings = excluded.settings, paused = excluded.paused,
 modified = excluded.modified, modified_by = excluded.modified_by"""
 _DELETE = "DELETE FROM feed_definitions WHERE name = $1"
-_REQUEST = """INSERT INTO feeds (name, holder, locked_until, next_run, detail) VALUES ($1, '', 0, 0, '{}')
-ON CONFLICT (name) DO UPDATE SET next_run = 0"""
 
 DefinitionRefusal: TypeAlias = Literal["changed", "full", "unknown"]
 
@@ -147,46 +130,30 @@ class Feeds(Operations):
     @query
     def states(self) -> Work[tuple[FeedState, ...]]:
         """Every feed that ever ran, by name."""
-        return tuple(map(_state, (yield Read(_SELECT_ALL))))
+        return tuple(map(feed_state, (yield from read_jobs(FEED))))
 
     @query
     def state(self, name: str) -> Work[FeedState]:
         """What is remembered of one feed; nothing where it never ran."""
-        rows = yield Read(_SELECT, (name,))
-        return _state(rows[0]) if rows else FeedState(name)
+        return feed_state((yield from read_job(FEED, name)))
 
     @change
-    def take(self, name: str, holder: str, until: int, *, only_due: bool = False) -> Work[FeedState | None]:
-        """Lock a feed for a holder; None where another one has it, or where it is not due and only that counts."""
-        moment = now()
-        taken = yield Write(_TAKE, (name, holder, until, moment, moment if only_due else _NEVER_DUE))
-        if not taken:
-            return None
-        return _state((yield Read(_SELECT, (name,)))[0])
-
-    @change
-    def keep(self, name: str, holder: str, until: int) -> Work[bool]:
-        """Renew the lock; False where another one has taken it."""
-        return bool((yield Write(_KEEP, (name, holder, until))))
-
-    @change
-    def finish(self, name: str, holder: str, record: FeedRecord, next_run: int, *, audited: bool) -> Work[bool]:
-        """Remember a run and give the lock back; False where the lock was lost, and nothing is remembered."""
-        detail = msgspec.json.encode(record).decode()
-        finished = yield Write(_FINISH, (name, holder, next_run, storable(detail)))
+    def finish(self, job: Job, record: FeedRecord, next_run: int, *, audited: bool) -> Work[bool]:
+        """Remember a run and give the job back; False where it was lost, and nothing is remembered."""
+        finished = yield from finish_job(job, next_run, detail=msgspec.json.encode(record).decode())
         if finished and audited:
             counts = record.counts
             changes = counts.added + counts.updated + counts.removed + counts.expiring
             sample = [record.message[:200]] if record.message else ()
             action = "feed.run" if record.result == "changed" else f"feed.{record.result}"
-            by = Actor("feed", name)
+            by = Actor("feed", job.scope)
             yield from write_audit(now(), by, action, record.scope, record.list_name, changes, sample)
-        return bool(finished)
+        return finished
 
     @change
     def forget(self, name: str) -> Work[bool]:
         """Forget a feed, so that its next run reads everything."""
-        return bool((yield Write(_FORGET, (name,))))
+        return (yield from forget_job(FEED, name))
 
     @large_query
     def entries(
@@ -270,7 +237,7 @@ class Feeds(Operations):
     @change
     def request_run(self, name: str, scope: str | None, list_name: str, by: Actor) -> Work[None]:
         """Make a feed due, so that the next node that looks runs it."""
-        yield Write(_REQUEST, (storable(name),))
+        yield from plan_job(FEED, storable(name), 0)
         yield from write_audit(now(), by, "feed.requested", scope, storable(list_name), 1, (storable(name),))
 
 

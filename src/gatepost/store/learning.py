@@ -196,14 +196,7 @@ _FORMER = "SELECT id FROM learnt_models WHERE scope = $1 AND state = 'former' OR
 _RESTORE = "UPDATE learnt_models SET state = 'current' WHERE id = $1"
 _PRUNE_MODELS = """DELETE FROM learnt_models WHERE scope = $1 AND state <> 'current' AND id NOT IN
 (SELECT id FROM learnt_models WHERE scope = $1 ORDER BY id DESC LIMIT $2)"""
-_TAKE = """INSERT INTO learning_runs (scope, holder, locked_until, next_run, finished, outcome)
-VALUES ($1, $2, $3, 0, 0, '') ON CONFLICT (scope) DO UPDATE
-SET holder = excluded.holder, locked_until = excluded.locked_until
-WHERE learning_runs.locked_until <= $4 AND learning_runs.next_run <= $5"""
-_FINISH = """UPDATE learning_runs SET holder = '', locked_until = 0, next_run = $3, finished = $4, outcome = $5
-WHERE scope = $1 AND holder = $2"""
-_RUNS = "SELECT scope, locked_until, next_run, finished, outcome FROM learning_runs ORDER BY scope"
-_NEVER_DUE = 1 << 62
+LEARNING = "learning"
 
 
 class ModelLookBack(msgspec.Struct, frozen=True, rename="camel"):
@@ -225,16 +218,6 @@ class StoredModel(msgspec.Struct, frozen=True):
     created: int
     figures: bytes
     look_back: ModelLookBack | None = None
-
-
-class LearningRun(msgspec.Struct, frozen=True):
-    """When a pool was trained last, what came of it, and when it is due again."""
-
-    tenant: str | None
-    locked_until: int
-    next_run: int
-    finished: int
-    outcome: str
 
 
 class Learning(Operations):
@@ -320,24 +303,6 @@ class Learning(Operations):
         sample = (str(withdrawn), *([str(restored)] if restored else ()))
         yield from write_audit(moment, by, "model.rolledBack", scope or None, "", 1, sample)
         return withdrawn, restored
-
-    @change
-    def take_pool(self, tenant: str | None, holder: str, until: int, *, only_due: bool) -> Work[bool]:
-        """Lock a pool for training; False where another one trains it, or where it is not due and only that counts."""
-        moment = now()
-        values = (normalize_scope(tenant) or "", holder, until, moment, moment if only_due else _NEVER_DUE)
-        return bool((yield Write(_TAKE, values)))
-
-    @change
-    def finish_pool(self, tenant: str | None, holder: str, next_run: int, outcome: str) -> Work[bool]:
-        """Give the lock of a pool back, with what came of its training."""
-        values = (normalize_scope(tenant) or "", holder, next_run, now(), storable(outcome))
-        return bool((yield Write(_FINISH, values)))
-
-    @query
-    def runs(self) -> Work[tuple[LearningRun, ...]]:
-        """Every pool that was ever trained."""
-        return tuple(LearningRun(row[0] or None, *row[1:]) for row in (yield Read(_RUNS)))
 
 
 def _model(row: Row) -> StoredModel:

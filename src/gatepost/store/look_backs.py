@@ -5,9 +5,9 @@ they are gone when the messages are.
 
 Entries that were added through the List API wait for their look back, in one row for each call that added some. A row
 is written in the transaction that adds the entries, so a kill loses none. All rows of a list are taken together:
-however many calls a program makes, the list is looked back for once. Rows that were taken come back when the time of
-whoever took them has run out. What may wait is limited for each list and each scope; calls beyond that add their
-entries and wait for nothing.
+however many calls a program makes, the list is looked back for once. One process works on them at a time (`jobs`), and
+a row goes when its look back is done. What may wait is limited for each list and each scope; calls beyond that add
+their entries and wait for nothing.
 """
 
 from collections.abc import Sequence
@@ -72,18 +72,17 @@ _hits = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 
 # Calls that can wait for one list, and for all lists of a scope.
 MAX_WAITING, MAX_WAITING_IN_SCOPE = 200, 1_000
-LEASE = 15 * 60_000
+LOOK_BACK = "lookBack"
 
 _COUNT = "SELECT count(*) FROM look_back_queue WHERE list_id = $1"
 _COUNT_IN_SCOPE = """SELECT count(*) FROM look_back_queue
 WHERE list_id IN (SELECT id FROM lists WHERE scope = $1)"""
 _QUEUE = "INSERT INTO look_back_queue (list_id, time, actor, keys) VALUES ($1, $2, $3, $4)"
 _FIRST = """SELECT q.list_id, lists.scope, lists.name FROM look_back_queue q JOIN lists ON lists.id = q.list_id
-WHERE q.taken_until <= $1 AND lists.scope <> '-' ORDER BY q.id LIMIT 1"""
-_TAKE = """UPDATE look_back_queue SET taken_until = $3 WHERE list_id = $1 AND taken_until <= $2
-RETURNING id, actor, keys"""
+WHERE lists.scope <> '-' ORDER BY q.id LIMIT 1"""
+_WAITING_OF_LIST = "SELECT id, actor, keys FROM look_back_queue WHERE list_id = $1 ORDER BY id"
 _DELETE = "DELETE FROM look_back_queue WHERE id = ANY($1)"
-_WAITING = "SELECT count(*) FROM look_back_queue WHERE taken_until <= $1"
+_WAITING = "SELECT count(*) FROM look_back_queue"
 
 
 class WaitingLookBack(msgspec.Struct, frozen=True):
@@ -141,18 +140,17 @@ class LookBacks(Operations):
 
     @query
     def waiting(self) -> Work[int]:
-        """How many calls wait for a look back that nobody has begun with."""
-        return int((yield Read(_WAITING, (now(),)))[0][0])
+        """How many calls wait for a look back, or have one under way."""
+        return int((yield Read(_WAITING))[0][0])
 
-    @change
-    def take(self) -> Work[WaitingLookBack | None]:
-        """Take all that waits for one list, the longest waiting first; None where nothing waits."""
-        moment = now()
-        lists = yield Read(_FIRST, (moment,))
+    @query
+    def first(self) -> Work[WaitingLookBack | None]:
+        """All that waits for one list, the longest waiting first; None where nothing waits."""
+        lists = yield Read(_FIRST)
         if not lists:
             return None
         list_id, scope, name = lists[0]
-        rows = sorted((yield Read(_TAKE, (list_id, moment, moment + LEASE))))
+        rows = yield Read(_WAITING_OF_LIST, (list_id,))
         keys = tuple(dict.fromkeys(key for _, _, stored in rows for key in _keys.decode(stored)))
         actor = rows[-1][1] if rows else ""
         return WaitingLookBack(scope or None, name, keys, actor, tuple(int(row[0]) for row in rows))

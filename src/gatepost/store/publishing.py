@@ -1,8 +1,8 @@
 """Published versions, the rollout of the one that is wanted, and the nodes that run one.
 
-A version is a row that is never changed. The rollout is one row: which version all nodes shall run, and whose turn it
-is to take it over. A turn is a lease: it ends when its holder gives it back or when its time has passed, so that a node
-that was killed blocks the others for no longer than that. There is no other coordination between nodes.
+A version is a row that is never changed. The rollout is one row: which version all nodes shall run. Whose turn it is to
+take it over is a job (`jobs`) that a node holds, also while it starts again. There is no other coordination between
+nodes.
 
 There is one draft of the next version, for all administrators. It is a row that is replaced as a whole. `revision`
 counts its changes: a change that was made from an older revision is refused, so that of two administrators who edit at
@@ -16,8 +16,10 @@ import msgspec
 
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.engine import Operations, Read, Rollback, Row, Work, Write, change, now, query, storable
+from gatepost.store.jobs import hold_job, read_job, release_job
 
 MAX_HISTORY = 200
+ROLLOUT = "rollout"
 # A node says every two seconds how it is.
 SILENT_MILLISECONDS = 15_000
 
@@ -27,18 +29,16 @@ _COLUMNS = "number, time, actor, reason, origin, digest"
 _HISTORY = f"SELECT {_COLUMNS} FROM config_versions ORDER BY number DESC LIMIT $1"  # noqa: S608
 _LAST = f"SELECT {_COLUMNS} FROM config_versions ORDER BY number DESC LIMIT 1"  # noqa: S608
 _FIND = f"SELECT {_COLUMNS}, content FROM config_versions WHERE number = $1"  # noqa: S608
-_ROLLOUT = """SELECT wanted, restart, holder, held_until, failed, failed_node, failed_reason, failed_time
+_ROLLOUT = """SELECT wanted, restart, failed, failed_node, failed_reason, failed_time
 FROM rollout WHERE id = 1"""
 # Such a change begins with a write of the row, so that two that come at once follow each other on either engine.
 _LOCK = """INSERT INTO rollout
-(id, wanted, restart, holder, held_until, failed, failed_node, failed_reason, failed_time)
-VALUES (1, 0, 0, '', 0, 0, '', '', 0) ON CONFLICT (id) DO UPDATE SET id = 1"""
+(id, wanted, restart, failed, failed_node, failed_reason, failed_time)
+VALUES (1, 0, 0, 0, '', '', 0) ON CONFLICT (id) DO UPDATE SET id = 1"""
 _WANT = "UPDATE rollout SET wanted = $1, failed = 0, failed_node = '', failed_reason = '', failed_time = 0 WHERE id = 1"
 _RESTART = "UPDATE rollout SET restart = restart + 1 WHERE id = 1"
-_TAKE = "UPDATE rollout SET holder = $1, held_until = $2 WHERE id = 1 AND (holder = $1 OR held_until <= $3)"
-_GIVE_BACK = "UPDATE rollout SET holder = '', held_until = 0 WHERE id = 1 AND holder = $1"
-_FAIL = """UPDATE rollout SET wanted = $1, failed = $2, failed_node = $3, failed_reason = $4, failed_time = $5,
-holder = '', held_until = 0 WHERE id = 1 AND wanted = $2"""
+_FAIL = """UPDATE rollout SET wanted = $1, failed = $2, failed_node = $3, failed_reason = $4, failed_time = $5
+WHERE id = 1 AND wanted = $2"""
 _PUT_NODE = """INSERT INTO nodes (id, name, seen, detail) VALUES ($1, $2, $3, $4)
 ON CONFLICT (id) DO UPDATE SET name = excluded.name, seen = excluded.seen, detail = excluded.detail"""
 _NODES = "SELECT id, name, seen, detail FROM nodes ORDER BY name, id"
@@ -76,12 +76,11 @@ class Rollout(msgspec.Struct, frozen=True):
 
     wanted: int = 0
     restart: int = 0
-    holder: str = ""
-    held_until: int = 0
     failed: int = 0
     failed_node: str = ""
     failed_reason: str = ""
     failed_time: int = 0
+    holder: str = ""
 
 
 class NodeDetail(msgspec.Struct, frozen=True, rename="camel"):
@@ -200,7 +199,8 @@ class Publishing(Operations):
     def rollout(self) -> Work[Rollout]:
         """What all nodes shall run."""
         rows = yield Read(_ROLLOUT)
-        return Rollout(*rows[0]) if rows else Rollout()
+        turn = yield from read_job(ROLLOUT, None)
+        return msgspec.structs.replace(Rollout(*rows[0]) if rows else Rollout(), holder=turn.holder)
 
     @change
     def restart_all(self, by: Actor) -> Work[int]:
@@ -214,13 +214,14 @@ class Publishing(Operations):
     @change
     def take_turn(self, node: str, until: int) -> Work[bool]:
         """Take the turn for a node, or keep it; False where another one has it."""
-        yield Write(_LOCK)
-        return bool((yield Write(_TAKE, (node, until, now()))))
+        return (yield from hold_job(ROLLOUT, None, node, until)) is not None
 
     @change
     def end_turn(self, node: str, name: str, version: int, said: str) -> Work[None]:
         """Give the turn back: the node runs a version and is healthy, or has restarted."""
-        if (yield Write(_GIVE_BACK, (node,))):
+        if (yield from release_job(ROLLOUT, "", node)):
+            # Nodes that listen learn that it is their turn.
+            yield Write(_LOCK)
             yield from write_audit(now(), Actor("system", name), "config.takeOver", None, "", version, [name, said])
 
     @change
@@ -228,7 +229,7 @@ class Publishing(Operations):
         """Stop a version that a node could not run: all nodes go back to the one before."""
         moment, said = now(), storable(reason[:2_000])
         yield Write(_FAIL, (back_to, version, storable(name), said, moment))
-        yield Write(_GIVE_BACK, (node,))
+        yield from release_job(ROLLOUT, "", node)
         yield from write_audit(moment, Actor("system", name), "config.fail", None, "", version, [name, said[:200]])
 
     @change

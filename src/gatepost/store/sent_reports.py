@@ -3,7 +3,7 @@ what became of each DMARC aggregate report (RFC 9990).
 
 Nothing of this is in the way of mail: processes count in memory and add their counts here every so often. Who sends
 mail is a stranger, so a domain has so many different rows in a day; what is beyond is added up in one row without a
-detail. One process of all nodes sends at a time, under a lock with an end. Counts are deleted when their report has
+detail. One process of all nodes sends at a time (`jobs`). Counts are deleted when their report has
 an outcome; a process that dies before that sends the report again under the same id, by which readers know it.
 """
 
@@ -32,6 +32,7 @@ MAX_ROWS = 1_000
 MAX_LISTED = 500
 PURGE_BATCH = 2_000
 
+REPORT = "report"
 SentState: TypeAlias = Literal["sent", "unwanted", "waiting", "failed"]
 
 _ADD = insert_many(
@@ -46,9 +47,6 @@ _WAITING = """SELECT c.day, c.domain, coalesce(s.attempts, 0) FROM
 LEFT JOIN sent_reports AS s ON s.day = c.day AND s.domain = c.domain
 WHERE s.next_try IS NULL OR s.next_try <= $2 ORDER BY c.day, c.domain LIMIT $3"""
 _ROWS = "SELECT detail, count FROM report_counts WHERE day = $1 AND domain = $2 ORDER BY count DESC, detail"
-_ENSURE = "INSERT INTO report_runs (kind, holder, locked_until) VALUES ($1, '', 0) ON CONFLICT (kind) DO NOTHING"
-_TAKE = "UPDATE report_runs SET holder = $2, locked_until = $3 WHERE kind = $1 AND (locked_until <= $4 OR holder = $2)"
-_LEAVE = "UPDATE report_runs SET holder = '', locked_until = 0 WHERE kind = $1 AND holder = $2"
 _PUT = """INSERT INTO sent_reports
 (day, domain, state, attempts, next_try, messages, destinations, reason, modified)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (day, domain) DO UPDATE SET
@@ -132,17 +130,6 @@ class SentReports(Operations):
         """What was counted for one report: JSON and count, most first."""
         rows = yield Read(_ROWS, (day, storable(domain)))
         return tuple((row[0], int(row[1])) for row in rows)
-
-    @change
-    def take(self, holder: str, until: int) -> Work[bool]:
-        """Take or keep the right to send; False while another process has it."""
-        yield Write(_ENSURE, ("dmarc",))
-        return bool((yield Write(_TAKE, ("dmarc", holder, until, now()))))
-
-    @change
-    def leave(self, holder: str) -> Work[None]:
-        """Give the right to send back."""
-        yield Write(_LEAVE, ("dmarc", holder))
 
     @change
     def finish(self, report: SentReport) -> Work[None]:

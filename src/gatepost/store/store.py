@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import gatepost.store.feedback
     import gatepost.store.feeds
     import gatepost.store.flow_counts
+    import gatepost.store.jobs
     import gatepost.store.learning
     import gatepost.store.list_lookup
     import gatepost.store.lists
@@ -69,6 +70,7 @@ class Store:
     removed_mail: gatepost.store.removed_mail.RemovedMail
     digests: gatepost.store.digests.Digests
     feedback: gatepost.store.feedback.FeedbackReports
+    jobs: gatepost.store.jobs.Jobs
     learning: gatepost.store.learning.Learning
     sent_reports: gatepost.store.sent_reports.SentReports
     tenants: gatepost.store.tenants.Tenants

@@ -71,7 +71,6 @@ _DELETE_SOME = (
     "DELETE FROM campaign_marks WHERE id IN (SELECT id FROM campaign_marks WHERE scope = $1 LIMIT $2)",
     "DELETE FROM training_reports WHERE id IN (SELECT id FROM training_reports WHERE scope = $1 LIMIT $2)",
     "DELETE FROM learnt_models WHERE id IN (SELECT id FROM learnt_models WHERE scope = $1 LIMIT $2)",
-    "DELETE FROM learning_runs WHERE scope IN (SELECT scope FROM learning_runs WHERE scope = $1 LIMIT $2)",
     "DELETE FROM removed_mail WHERE ggrid IN (SELECT ggrid FROM removed_mail WHERE scope = $1 LIMIT $2)",
 )
 
@@ -124,6 +123,7 @@ _DELETE = (
     "DELETE FROM digest_uses WHERE digest IN (SELECT id FROM digests WHERE scope = $1)",
     "DELETE FROM digests WHERE scope = $1",
     "DELETE FROM digest_runs WHERE scope = $1",
+    "DELETE FROM jobs WHERE kind IN ('digest', 'learning') AND scope = $1",
     "DELETE FROM digest_settings WHERE scope = $1",
     "DELETE FROM recipient_entries WHERE scope = $1",
     "DELETE FROM recipient_requests WHERE scope = $1",

@@ -41,6 +41,16 @@ Progress: TypeAlias = Callable[[int, int], None]
 OLDEST, PASS_THROUGH = 31, "0.1.0"
 # What brings schema 31 to the baseline: statements for both engines, and tables that are made as the baseline has them.
 FROM_31: tuple[str, ...] = (
+    # Leases are not carried over: nobody works while storage is upgraded.
+    """CREATE TABLE jobs_31 AS
+SELECT 'feed' AS kind, name AS scope, '' AS holder, 0 AS locked_until, next_run, 0 AS finished, '' AS outcome, detail
+FROM feeds UNION ALL
+SELECT 'learning', scope, '', 0, next_run, finished, outcome, '{}' FROM learning_runs UNION ALL
+SELECT 'digest', scope, '', 0, next_run, 0, '', detail FROM digest_runs""",
+    *(f"DROP TABLE IF EXISTS {table}" for table in ("feeds", "learning_runs", "report_runs")),
+    *(f"ALTER TABLE digest_runs DROP COLUMN {column}" for column in ("holder", "locked_until", "next_run", "detail")),
+    *(f"ALTER TABLE rollout DROP COLUMN {column}" for column in ("holder", "held_until")),
+    "ALTER TABLE look_back_queue DROP COLUMN taken_until",
     "DROP TABLE IF EXISTS domain_reports",
     "DROP TABLE IF EXISTS reported_domains",
     "DROP TABLE IF EXISTS reported_days",
@@ -60,9 +70,9 @@ FROM_31: tuple[str, ...] = (
 modified FROM sent_reports WHERE kind = 'dmarc'""",
     "DROP TABLE IF EXISTS sent_reports",
 )
-NEW_TABLES: tuple[str, ...] = ("report_counts", "sent_reports")
+NEW_TABLES: tuple[str, ...] = ("jobs", "report_counts", "sent_reports")
 # New tables that get the rows which `FROM_31` has put into a table of this name with `_31` behind it.
-REFILLED: tuple[str, ...] = ("report_counts", "sent_reports")
+REFILLED: tuple[str, ...] = ("jobs", "report_counts", "sent_reports")
 # What is to be done with a storage of schema 31 where tenants have their mail in several databases.
 REUNITE = (
     f"bring every tenant back with `gatepost tenant move UID first` of version {PASS_THROUGH}, and delete its notes of"

@@ -17,7 +17,7 @@ from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.keys import SenderHistorySettings
 from gatepost.store import open_store
 from gatepost.store.audit import SYSTEM
-from gatepost.store.feeds import FeedCounts, FeedRecord
+from gatepost.store.feeds import FEED, FeedCounts, FeedRecord
 from gatepost.store.publishing import NodeDetail, VersionContent
 from gatepost.store.sealed_secrets import KEY_FILE
 from gatepost.store.sightings import SightingBatch
@@ -93,8 +93,9 @@ def test_feeds_that_were_not_read_lately(tmp_path: Path) -> None:
     async def fill() -> None:
         store = open_store(read.storage, data.path)
         for name, record in records.items():
-            assert await store.feeds.take(name, "me", 0)
-            assert await store.feeds.finish(name, "me", record, 0, audited=False)
+            async with store.jobs.take(FEED, name) as held:
+                assert held
+                assert await store.feeds.finish(held.job, record, 0, audited=False)
         await store.close()
 
     asyncio.run(fill())

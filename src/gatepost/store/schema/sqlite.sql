@@ -353,16 +353,26 @@ CREATE TABLE digest_settings (
     modified_by TEXT NOT NULL
 ) STRICT;
 
--- Who works on the digests of a scope, when they are due, and up to which message digests were planned.
-CREATE TABLE digest_runs (
-    scope TEXT PRIMARY KEY,
+-- Jobs that one process at a time does: `holder` has one until `locked_until`. When it is due, and what came of it last;
+-- `detail` is JSON.
+CREATE TABLE jobs (
+    kind TEXT NOT NULL,
+    scope TEXT NOT NULL,
     holder TEXT NOT NULL,
     locked_until INTEGER NOT NULL,
     next_run INTEGER NOT NULL,
+    finished INTEGER NOT NULL,
+    outcome TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    PRIMARY KEY (kind, scope)
+) STRICT, WITHOUT ROWID;
+
+-- Up to which message the digests of a scope were planned.
+CREATE TABLE digest_runs (
+    scope TEXT PRIMARY KEY,
     planned_until INTEGER NOT NULL,
     after_kept INTEGER NOT NULL,
-    after_ggrid TEXT NOT NULL,
-    detail TEXT NOT NULL
+    after_ggrid TEXT NOT NULL
 ) STRICT;
 
 -- A digest lists what was held after `since`, up to `until`. It waits while `sent` is NULL; a recipient has at most one
@@ -454,15 +464,6 @@ CREATE INDEX entries_by_expiry ON entries (list_id, expires) WHERE expires IS NO
 -- The entries of a feed are those that it changed last.
 CREATE INDEX entries_by_feed ON entries (list_id, modified_by, key) WHERE substr(modified_by, 1, 5) = 'feed:';
 
--- What is remembered of a feed, and who runs it at this moment: `holder` until `locked_until`. `detail` is JSON.
-CREATE TABLE feeds (
-    name TEXT PRIMARY KEY,
-    holder TEXT NOT NULL,
-    locked_until INTEGER NOT NULL,
-    next_run INTEGER NOT NULL,
-    detail TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-
 -- Feeds that were defined in the web interface. `settings` is a JSON object with the keys of `feeds` in abby.yml.
 CREATE TABLE feed_definitions (
     name TEXT PRIMARY KEY,
@@ -488,14 +489,13 @@ CREATE TABLE look_backs (
 CREATE INDEX look_backs_by_list ON look_backs (list_id, id);
 
 -- Entries that were added through the List API and for which delivered mail is still to be looked at. `keys` is a JSON
--- array; `taken_until` is the time until which a process that has begun with it may take.
+-- array.
 CREATE TABLE look_back_queue (
     id INTEGER PRIMARY KEY,
     list_id INTEGER NOT NULL,
     time INTEGER NOT NULL,
     actor TEXT NOT NULL,
-    keys TEXT NOT NULL,
-    taken_until INTEGER NOT NULL DEFAULT 0
+    keys TEXT NOT NULL
 ) STRICT;
 CREATE INDEX look_back_queue_by_list ON look_back_queue (list_id, id);
 
@@ -585,16 +585,6 @@ CREATE TABLE learnt_models (
 CREATE UNIQUE INDEX learnt_models_current ON learnt_models (scope) WHERE state = 'current';
 CREATE INDEX learnt_models_by_scope ON learnt_models (scope, id);
 
--- When a pool was trained, when it is due again, and who trains it at this moment: `holder` until `locked_until`.
-CREATE TABLE learning_runs (
-    scope TEXT PRIMARY KEY,
-    holder TEXT NOT NULL,
-    locked_until INTEGER NOT NULL,
-    next_run INTEGER NOT NULL,
-    finished INTEGER NOT NULL,
-    outcome TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-
 -- Counts of all nodes -------------------------------------------------------------------------------------------------
 
 -- What senders of outbound mail have sent in the hour that begins at `start`, and names that work once, which have the
@@ -635,12 +625,6 @@ CREATE TABLE sent_reports (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX sent_reports_by_time ON sent_reports (modified);
 
--- The one process that sends.
-CREATE TABLE report_runs (
-    kind TEXT PRIMARY KEY,
-    holder TEXT NOT NULL,
-    locked_until INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
 
 -- Users, sessions and keys --------------------------------------------------------------------------------------------
 
@@ -820,14 +804,12 @@ CREATE TABLE config_draft (
     modified_by TEXT NOT NULL
 ) STRICT;
 
--- One row: the version that all nodes shall run, the number of the last restart of all, the node whose turn it is, and
--- the last version that a node could not run.
+-- One row: the version that all nodes shall run, the number of the last restart of all, and the last version that a node
+-- could not run.
 CREATE TABLE rollout (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     wanted INTEGER NOT NULL,
     restart INTEGER NOT NULL,
-    holder TEXT NOT NULL,
-    held_until INTEGER NOT NULL,
     failed INTEGER NOT NULL,
     failed_node TEXT NOT NULL,
     failed_reason TEXT NOT NULL,

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gatepost.api.errors import NOT_FOUND, Failure
-from gatepost.store.learning import StoredModel
+from gatepost.store.learning import LEARNING, StoredModel
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import whole_number
 from gatepost.web.page_responses import redirect
@@ -31,7 +31,7 @@ async def show_learning(context: WebContext, request: SignedInRequest) -> PageRe
     tenant, store = request.user.tenant, context.store
     pools = [pool for pool in await store.learning.pools() if tenant in (None, pool.tenant)]
     models = await store.learning.models(tenant, every=tenant is None)
-    runs = {run.tenant: run for run in await store.learning.runs()}
+    runs = {job.scope or None: job for job in await store.jobs.of_kind(LEARNING)}
     return await context.page(
         request,
         "learning.html",
