@@ -211,7 +211,7 @@ def test_a_custom_list_counts_for_its_kind() -> None:
      ("protected-people", False), ("protected-names", False), ("trusted-relays", False)],
 )  # fmt: skip
 def test_what_stored_keys_can_tell(name: str, countable: bool) -> None:
-    assert adding(name).countable is countable
+    assert BY_NAME[name].is_countable is countable
 
 
 def test_names_that_patterns_block_already_do_not_flip() -> None:

@@ -86,11 +86,6 @@ class ListEdit(msgspec.Struct, frozen=True):
     keys: tuple[str, ...]
     adding: bool = True
 
-    @property
-    def countable(self) -> bool:
-        """Whether stored keys and findings can tell what it would do."""
-        return self.definition.is_countable
-
 
 class Change(msgspec.Struct, frozen=True):
     """What might be changed: entries of lists, the policies, or what a text model finds. `rule` is the name of the rule
@@ -308,7 +303,7 @@ class Trying:
             self._custom[scoped_name(scope, name)] = definition.counts_as
         if not edit.adding:
             self._removed.update((name, scope, key) for key in edit.keys)
-        if not edit.countable:
+        if not edit.definition.is_countable:
             return
         if make_finder:
             self._finders.append((make_finder(UnkeyedEntry(name, scope, key, key) for key in edit.keys), definition))
@@ -489,7 +484,7 @@ class ListDryRuns:
     async def run(self, scope: str | None, change: Change, *, shown: int = 0) -> Trial:
         """Return what a change of lists would do to the last messages; nothing is considered where it cannot be
         told."""
-        if not any(edit.countable for edit in change.lists):
+        if not any(edit.definition.is_countable for edit in change.lists):
             return Trial()
         messages = Messages(scope, DRY_RUN_MESSAGES)
         async with self.turn:
@@ -533,7 +528,7 @@ class ListDryRuns:
         """Return the dry run as the API has it. `shown` are all entries by key; the change has those that can have an
         effect."""
         (edit,) = change.lists
-        if not edit.countable:
+        if not edit.definition.is_countable:
             return DryRun(0, modified, None, None, tuple(TriedEntry(entry, None, None) for entry in shown.values()))
         trial, (name, owner) = await self.run(scope, change), (edit.definition.name, edit.scope)
         entries = (
