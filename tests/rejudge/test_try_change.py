@@ -10,13 +10,14 @@ from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import FileSeen, Line, ListNote, Report
 from gatepost.analysis.stages import Context
 from gatepost.auth.results import Authentication, Dmarc
+from gatepost.findings.values import Finding
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.lists.entries import UnkeyedEntry
 from gatepost.lists.rulings import Ruling, Subject
 from gatepost.lists.unkeyed import CompiledLists, UnkeyedLists
 from gatepost.mail.message import Envelope
-from gatepost.policy.layers import unchanged_policies
+from gatepost.policy.layers import Effective, Policies, override, unchanged_policies
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import DnsAnswer, Hit, Lookup, LookupAnswer
 from gatepost.rejudge.judging import lists_then, rejudge, rule_by
@@ -243,3 +244,19 @@ def test_the_work_is_bounded() -> None:
         seen += 1
     assert 1 <= seen == trial.considered <= 3
     assert trial.hits["h7.example"] == seen
+
+
+def test_what_a_model_finds_takes_the_place_of_what_it_found_then() -> None:
+    kind = "text:learnt-unwanted"
+    line = Line(kind, "It reads like mail that was reported", "text", {}, 45, 45, "spam", strength=0.1)
+    heavier = override(POLICY, f'[kinds."{kind}"]\nweight = 20.0\n[groups.learnt]\ncap = 20.0\n')
+    policies = Policies(Effective(heavier))
+    change = Change(finds=lambda report: Finding(kind, "text", {}, 1.0) if report.subject else None)
+    trying = Trying(change, policies, Messages())
+    reports = (stored(subject="a"), stored(subject="b", lines=(line,)), stored(lines=(line,)))
+    records = [MessageRecord(new_id(), 1, 2, Envelope(), 1, "00" * 32, report) for report in reports]
+    trying.take(records, [partial(lists_then, custom={})] * 3)
+    trial = trying.finish()
+    assert (trial.considered, trial.flipped) == (3, 2)
+    for tried in trial.flips:
+        assert [each.weight[1] for each in tried.lines if each.tag == kind and each.weight[1] is not None] == [20.0]
