@@ -9,6 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from msgspec import to_builtins
+
 from gatepost.cli.commands import Argument, BadParameter, Option, Options
 from gatepost.cli.deployment import Deployment, parse_tenant_uid, render_time
 from gatepost.cli.printing import Output, print_json, print_table, print_text, render_people
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
 DAY = 86_400_000
 MAX_LISTED = 1_000
-MAX_NAMED = 10_000
 
 
 class ChangeOptions(Options, frozen=True, kw_only=True):
@@ -52,7 +53,12 @@ class MessageOptions(Options, frozen=True, kw_only=True):
         list[str] | None, Option("--message", metavar="GGRID", help="This message on record; repeatable.")
     ] = None
     search: Annotated[
-        str, Option("--search", metavar="QUERY", help="Messages that a search of the web interface finds.")
+        str,
+        Option(
+            "--search",
+            metavar="QUERY",
+            help="What a search of the web interface finds, 1,000 messages at most.",
+        ),
     ] = ""
     days: Annotated[int | None, Option(metavar="DAYS", least=1, most=3650, help="Only mail of these days.")] = None
     last: Annotated[int, Option(metavar="COUNT", least=1, help="Count of messages, back from the newest.")] = 10_000
@@ -119,7 +125,7 @@ def try_change(
     if trial.mistakes:
         raise StartError("\n".join(trial.mistakes))
     if output.json:
-        print_json(describe_trial(trial))
+        print_json(_describe_trial(trial))
     elif is_one:
         _print_message(trial.messages[0])
     else:
@@ -167,22 +173,21 @@ async def _choose_messages(
 ) -> "Messages":
     from gatepost.rejudge.try_change import Messages
 
-    since = now() - chosen.days * DAY if chosen.days else 0
-    if chosen.search:
-        found = await _search(store, chosen.search, uid, since, min(chosen.last, MAX_NAMED))
-        return Messages(ggrids=found)
-    records = list(analysed)
+    since, records = now() - chosen.days * DAY if chosen.days else 0, list(analysed)
     for text in chosen.ggrids or ():
         record = await store.messages.find(canonical(text) or "")
         if record is None or uid not in (None, record.envelope.tenant):
             raise StartError(f"There is no message {text} on record{' of this tenant' if uid else ''}.")
         records.append(record)
-    if records:
+    if chosen.search:
+        found = await _search(store, chosen.search, uid, since, min(chosen.last, MAX_LISTED))
+        records += [record for ggrid in found if (record := await store.messages.find(ggrid))]
+    if records or chosen.search:
         return Messages(records=tuple(records))
     return Messages(uid, chosen.last, since)
 
 
-async def _search(store: "Store", query: str, uid: str | None, since: int, most: int) -> tuple[str, ...]:
+async def _search(store: "Store", query: str, uid: str | None, since: int, most: int) -> list[str]:
     from gatepost.store.search_conditions import MessageFilter
     from gatepost.store.search_language import SearchFault, SearchPlace, by_name_and_id
 
@@ -190,14 +195,8 @@ async def _search(store: "Store", query: str, uid: str | None, since: int, most:
     asked = await store.messages.read_search(query, SearchPlace(now(), tenants=tenants), uid)
     if isinstance(asked, SearchFault):
         raise BadParameter(f"{asked.message} (characters {asked.start + 1} to {asked.end})", "--search")
-    wanted, found, before = MessageFilter(tenant=uid, since=since or None, query=asked), list[str](), None
-    while len(found) < most:
-        page = await store.messages.search(wanted, before, min(most - len(found), 1_000))
-        found += [row.ggrid for row in page.rows]
-        before = page.next
-        if before is None:
-            break
-    return tuple(found)
+    page = await store.messages.search(MessageFilter(tenant=uid, since=since or None, query=asked), None, most)
+    return [row.ggrid for row in page.rows]
 
 
 def _analyse(
@@ -225,32 +224,14 @@ def _analyse(
     return found
 
 
-def describe_trial(trial: "Trial") -> dict[str, Any]:
-    """Return a trial as JSON."""
-    return {
-        "considered": trial.considered,
-        "hit": trial.hit,
-        "flipped": trial.flipped,
-        "reached": render_time(trial.reached) or None,
-        "entries": [
-            {"listName": place[0], "entry": place[2], "hit": hit, "flipped": trial.entry_flips.get(place, 0)}
-            for place, hit in trial.hits.items()
-        ],
-        "messages": [
-            {
-                "ggrid": each.ggrid,
-                "completed": render_time(each.completed),
-                "from": each.sender.address,
-                "recipients": each.recipients,
-                "subject": each.subject,
-                "before": each.before,
-                "now": each.now,
-                "entries": each.entries,
-                "lines": each.lines,
-            }
-            for each in trial.messages
-        ],
-    }
+def _describe_trial(trial: "Trial") -> dict[str, Any]:
+    entries = [
+        {"listName": place[0], "entry": place[2], "hit": hit, "flipped": trial.entry_flips.get(place, 0)}
+        for place, hit in trial.hits.items()
+    ]
+    messages = [{**to_builtins(each), "completed": render_time(each.completed)} for each in trial.messages]
+    counts = {"considered": trial.considered, "hit": trial.hit, "flipped": trial.flipped}
+    return {**counts, "reached": render_time(trial.reached) or None, "entries": entries, "messages": messages}
 
 
 def _print_trial(trial: "Trial") -> None:
@@ -258,8 +239,8 @@ def _print_trial(trial: "Trial") -> None:
     if shown:
         lines = [
             (each.ggrid, render_time(each.completed)[:19], each.sender.address, render_people(each.recipients),
-             each.subject[:80], arrow(each.before.decision, each.now.decision),
-             arrow(each.before.verdict, each.now.verdict), arrow(f"{each.before.score:g}", f"{each.now.score:g}"))
+             each.subject[:80], _arrow(each.before.decision, each.now.decision),
+             _arrow(each.before.verdict, each.now.verdict), _arrow(f"{each.before.score:g}", f"{each.now.score:g}"))
             for each in shown
         ]  # fmt: skip
         print_table(("message", "completed", "from", "to", "subject", "decision", "verdict", "score"), lines)
@@ -311,10 +292,9 @@ def run_waiting_look_backs(place: Deployment) -> list[dict[str, Any]]:
     return place.with_store(work)
 
 
-def arrow(before: str, after: str) -> str:
-    """Return a value, or what it was and what it becomes."""
+def _arrow(before: str, after: str) -> str:
     return before if before == after else f"{before} → {after}"
 
 
 def _pair(values: tuple[float | None, float | None]) -> str:
-    return arrow(*("–" if value is None else f"{value:g}" for value in values))
+    return _arrow(*("–" if value is None else f"{value:g}" for value in values))

@@ -2,7 +2,7 @@
 
 `try_change(messages, change)` is the one way to ask that. A change adds or removes list entries, has other policies (a
 layer, a rule, a whole draft), or both; `NOTHING` compares what was decided with what the policy and the lists of today
-lead to. Messages are the last ones of a tenant, or some by id, or records that were just made of files. The answer is
+lead to. Messages are the last ones of a tenant, or records: of single messages, or just made of files. The answer is
 one `Trial`: the counts, the messages with both judgements, and what each entry would do. Replay, the trial of a policy,
 of a rule and of a draft, previews of lists, `dryRun` of the List API and looking back are all this question.
 
@@ -75,7 +75,6 @@ LOOKS = 100
 LIST_SECONDS, LOOK_BACK_SECONDS = 60.0, 300.0
 # Messages that a trial names, of those that change and of the others.
 MAX_SHOWN = 200
-MESSAGES_AT_ONCE = 50
 
 
 class ListEdit(msgspec.Struct, frozen=True):
@@ -106,20 +105,19 @@ def edit_list(scope: str | None, definition: ListDefinition, keys: Sequence[str]
 
 
 class Messages(msgspec.Struct, frozen=True):
-    """The messages that are judged: the `last` ones of a tenant, none older than `since`; or those that are named, by
-    id or as records."""
+    """The messages that are judged: the `last` ones of a tenant, none older than `since`; or those of these records,
+    which are named."""
 
     tenant: str | None = None
     last: int = 0
     since: int = 0
     only: Literal["all", "outbound", "delivered"] = "all"
-    ggrids: tuple[str, ...] = ()
     records: tuple[MessageRecord, ...] = ()
 
     @property
     def are_named(self) -> bool:
         """Whether it is known which messages these are."""
-        return bool(self.ggrids or self.records)
+        return bool(self.records)
 
     def wants(self, record: MessageRecord) -> bool:
         """Whether a message is one of these."""
@@ -131,9 +129,6 @@ class Messages(msgspec.Struct, frozen=True):
         """Yield the messages in batches, the last ones newest first."""
         if self.records:
             yield self.records
-        for start in range(0, len(self.ggrids), MESSAGES_AT_ONCE):
-            found = [await store.messages.find(each) for each in self.ggrids[start : start + MESSAGES_AT_ONCE]]
-            yield [record for record in found if record]
         if self.last:
             async with aclosing(store.messages.recent(self.tenant, self.last)) as batches:
                 async for batch in batches:
