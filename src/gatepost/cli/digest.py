@@ -13,7 +13,7 @@ from gatepost.service.data_folder import StartError
 from gatepost.times import now
 
 if TYPE_CHECKING:
-    from gatepost.digests.run import DigestBusy, DigestSender
+    from gatepost.digests.run import DigestSender
     from gatepost.settings.keys import GuardSettings
     from gatepost.store.digests import DigestRecord
     from gatepost.store.store import Store
@@ -71,18 +71,16 @@ def send_digests(*, tenant: TenantOption = None, place: Deployment, output: Outp
 
     The exit code is 3 if another process sends them.
     """
-    from gatepost.digests.run import DigestBusy
-
     uid, settings = parse_tenant_uid(tenant), place.load_guard()
 
-    async def work(store: "Store") -> "DigestRecord | DigestBusy":
+    async def work(store: "Store") -> "DigestRecord | None":
         if not (await store.digests.scope(uid)).preferences.enabled:
             raise StartError("Digests are switched off here; the page Digests of the web interface switches them on.")
         async with _open_sender(settings, place, store) as sender:
             return await sender.run(uid, at_once=True)
 
     outcome = place.with_store(work)
-    if isinstance(outcome, DigestBusy):
+    if outcome is None:
         print("Another process sends these digests.", file=sys.stderr)
         raise SystemExit(BUSY)
     reason = f": {outcome.message}" if outcome.message else ""

@@ -102,17 +102,17 @@ def learn_now(
 
     The exit code is 0 if the model takes part, 2 if not, 3 if another process trains the pool.
     """
-    from gatepost.learning.run import PoolBusy, learn_pool
+    from gatepost.learning.run import learn_pool
     from gatepost.rejudge.policies_in_force import with_stored_rules
 
     uid, settings, policies = parse_tenant_uid(tenant), place.load_guard_if_any().learning, place.load_policies()
 
-    async def work(store: "Store") -> "LearningOutcome | PoolBusy":
+    async def work(store: "Store") -> "LearningOutcome | None":
         in_force = await with_stored_rules(policies, store.own_rules)
         return await learn_pool(store, in_force, settings, uid, only_due=scheduled)
 
     outcome = place.with_store(work)
-    if isinstance(outcome, PoolBusy):
+    if outcome is None:
         if scheduled:
             return
         print("Another process trains this pool.", file=sys.stderr)

@@ -34,10 +34,6 @@ BATCH = 50
 log = Logger("gatepost.digests")
 
 
-class DigestBusy(msgspec.Struct, frozen=True):
-    """Another process works on the digests of this scope."""
-
-
 class DigestSender:
     """Sends digests. `base` is `publicUrl`, `sender` the address in From, `pause` what waits between two mails."""
 
@@ -55,11 +51,12 @@ class DigestSender:
         self._store, self._routing, self._tenancy, self._settings = store, routing, tenancy, settings
         self._base, self._sender, self._tenants, self._pause = base, sender, tenants, pause
 
-    async def run(self, scope: str | None, *, at_once: bool = False) -> DigestRecord | DigestBusy:
-        """Plan the digests of a scope if they are due, or `at_once`, and send those that wait."""
+    async def run(self, scope: str | None, *, at_once: bool = False) -> DigestRecord | None:
+        """Plan the digests of a scope if they are due, or `at_once`, and send those that wait; None where another
+        process does."""
         async with self._store.jobs.take(DIGEST, scope) as held:
             if held is None:
-                return DigestBusy()
+                return None
             record = DigestRecord(finished=now(), message="it was interrupted")
             try:
                 record = await self._work(held, at_once=at_once)

@@ -54,10 +54,6 @@ class LearningOutcome(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     look_back: ModelLookBack | None = None
 
 
-class PoolBusy(msgspec.Struct, frozen=True):
-    """Another process trains the pool, or it is not due."""
-
-
 async def learn_pool(
     store: Store,
     policies: Policies,
@@ -66,11 +62,12 @@ async def learn_pool(
     *,
     only_due: bool = False,
     trainer: Trainer = train_sealed,
-) -> LearningOutcome | PoolBusy:
-    """Train the model of one pool, and let it take part if it may."""
+) -> LearningOutcome | None:
+    """Train the model of one pool, and let it take part if it may; None where another process trains it, or where it
+    is not due and only that counts."""
     async with store.jobs.take(LEARNING, tenant, only_due=only_due) as job:
         if job is None:
-            return PoolBusy()
+            return None
         outcome = LearningOutcome(tenant, "failed", "it was stopped")
         try:
             outcome = await _learn(store, policies, settings, tenant, trainer)

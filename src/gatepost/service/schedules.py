@@ -19,7 +19,7 @@ import msgspec
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gatepost.digests.run import DigestBusy, DigestSender
+from gatepost.digests.run import DigestSender
 from gatepost.guard.answers.dns import Resolver
 from gatepost.process.logs import Logger
 from gatepost.process.metrics import counter, gauge
@@ -50,8 +50,8 @@ MAX_OUTPUT = 1 << 20
 
 
 class JobKind(msgspec.Struct, frozen=True):
-    """A kind of jobs: how often a node looks whether one is due, the log that says with `fault` why that failed, and
-    the metric that counts runs."""
+    """A kind of jobs: after how many seconds a node looks whether one is due, the log that says why that failed and how
+    it begins, and the metric that counts runs, with its text and its labels."""
 
     seconds: float
     log: str
@@ -63,41 +63,24 @@ class JobKind(msgspec.Struct, frozen=True):
 
 KINDS: dict[str, JobKind] = {
     FEED: JobKind(
-        seconds=15,
-        log="gatepost.feeds",
-        fault="feeds cannot be run",
-        metric="gatepost_feed_runs",
-        said="Runs of feeds by this process",
-        labels=("feed", "result"),
+        15, "feeds", "feeds cannot be run", "gatepost_feed_runs", "Runs of feeds by this process", ("feed", "result")
     ),
     LOOK_BACK: JobKind(
-        seconds=20,
-        log="gatepost.lists",
-        fault="cannot look back",
-        metric="gatepost_look_back_runs",
-        said="Runs that look back, by this process",
+        20, "lists", "cannot look back", "gatepost_look_back_runs", "Runs that look back, by this process"
     ),
     LEARNING: JobKind(
-        seconds=60,
-        log="gatepost.learning",
-        fault="pools cannot be trained",
-        metric="gatepost_learning_runs",
-        said="Trainings of pools by this process",
+        60, "learning", "pools cannot be trained", "gatepost_learning_runs", "Trainings of pools by this process"
     ),
     DIGEST: JobKind(
-        seconds=60,
-        log="gatepost.digests",
-        fault="digests cannot be sent",
-        metric="gatepost_digests",
-        said="Digests of held mail by this process",
+        60, "digests", "digests cannot be sent", "gatepost_digests", "Digests of held mail by this process"
     ),
     REPORT: JobKind(
-        seconds=300,
-        log="gatepost.reports",
-        fault="reports cannot be sent",
-        metric="gatepost_sent_reports",
-        said="Reports to others by this process",
-        labels=("state",),
+        300,
+        "reports",
+        "reports cannot be sent",
+        "gatepost_sent_reports",
+        "Reports to others by this process",
+        ("state",),
     ),
 }
 
@@ -109,7 +92,7 @@ class Schedule(Collector):
 
     def __init__(self, kind: str, store: Store, seconds: float | None = None) -> None:
         self._kind, self._store = KINDS[kind], store
-        self._log = Logger(self._kind.log)
+        self._log = Logger(f"gatepost.{self._kind.log}")
         self._runs: Counter[tuple[str, ...]] = Counter()
         self.periodic = PeriodicWork(self.look, seconds or self._kind.seconds, self._kind.fault, self._log)
 
@@ -417,7 +400,7 @@ class DigestSchedule(Schedule):
 
     async def _run(self, sender: DigestSender, scope: str | None) -> None:
         record = await sender.run(scope)
-        if isinstance(record, DigestBusy):
+        if record is None:
             return
         self._runs["sent",] += record.sent
         self._runs["failed",] += record.failed
