@@ -28,12 +28,11 @@ from gatepost.lists.links import list_url_keys
 from gatepost.mail.encodings import charset, embedded, outlook, transfer
 from gatepost.mail.html import large_pages
 from gatepost.mail.html.style import StyleSheets, parse_style
-from gatepost.mail.links import unwrap
+from gatepost.mail.links import parse_url, unwrap
 from gatepost.mail.message import Envelope, Message, Part
 from gatepost.mail.part_places import find_parts
 from gatepost.mail.reader import read
 from gatepost.mail.text import TextReader
-from gatepost.mail.urls import parse_url
 from gatepost.milter.session import (
     Command,
     Frame,

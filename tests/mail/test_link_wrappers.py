@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.links import CODECS, MAX_LAYERS, Wrapper, _load_index, find_carried_url, unwrap
-from gatepost.mail.urls import NO_URL, parse_url
+from gatepost.mail.links import CODECS, MAX_LAYERS, NO_URL, Wrapper, _load_index, find_carried_url, parse_url, unwrap
 
 INNER = "https://evil.test/a?b=1"
 QUOTED = "https%3A%2F%2Fevil.test%2Fa%3Fb%3D1"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.urls import MAX_DATA, MAX_URL, NO_URL, parse_url, read_scheme
+from gatepost.mail.links import MAX_DATA, MAX_URL, NO_URL, parse_url, read_scheme
 
 
 @pytest.mark.parametrize(

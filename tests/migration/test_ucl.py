@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.migration.ucl import MAX_DEPTH, UclError, UclObject, parse_ucl
+from gatepost.migration.rspamd import MAX_DEPTH, UclError, UclObject, parse_ucl
 
 DOCUMENT = """
 # a comment

@@ -9,8 +9,7 @@ import pytest
 
 from gatepost.pages.effects import PageEffects, sort_effects
 from gatepost.pages.page_nodes import read_html_nodes
-from gatepost.pages.runner import ScriptTime, run_page
-from gatepost.pages.source import LateFile, list_members, load_browser, read_late_files
+from gatepost.pages.runner import LateFile, ScriptTime, list_members, load_browser, read_late_files, run_page
 
 LATE = read_late_files()
 FOLDER = files("gatepost.pages").joinpath("browser")

@@ -22,9 +22,9 @@ from gatepost.files.pictures import read_dimensions
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.html.limits import limit_html
 from gatepost.mail.html.style import Appearance, StyleSheets, parse_style, unescape_css
+from gatepost.mail.links import parse_url
 from gatepost.mail.message import Message, Part
 from gatepost.mail.reader import read
-from gatepost.mail.urls import parse_url
 from gatepost.view import values
 from gatepost.view.message import draw_anew, find_html
 from gatepost.view.values import Ended, HtmlView, NotShown, Opened, Picture, Spot, TextBudget, filter_look

@@ -20,9 +20,9 @@ from PIL import Image
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.file_types import find_last_extensions, identify
 from gatepost.mail.html.active import LITTLE_TEXT, starts_program
+from gatepost.mail.links import parse_url
 from gatepost.mail.message import Part
 from gatepost.mail.text import TextReader
-from gatepost.mail.urls import parse_url
 from gatepost.pages.effects import ANSWER, SECRET, MadeFile, PageEffects, sort_effects
 from gatepost.pages.page_nodes import PageNodes, PageScript
 from gatepost.pages.runner import PagePixels, choose_left_out, run_opened, run_page

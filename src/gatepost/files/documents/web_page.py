@@ -30,9 +30,9 @@ from gatepost.findings import kinds
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.html.large_pages import is_large_page, shorten_page
 from gatepost.mail.html.script import TAIL, read_scripts
+from gatepost.mail.links import parse_url
 from gatepost.mail.message import Defect, Part
 from gatepost.mail.text import TextReader
-from gatepost.mail.urls import parse_url
 from gatepost.pages.effects import PageEffects
 from gatepost.pages.page_nodes import PageNodes, read_html_nodes
 from gatepost.pages.xml_page import SVG, XHTML, read_xml_page

@@ -187,7 +187,7 @@ _LISTS_EVERYTHING = "it lists a value that no zone may list (RFC 5782 section 5)
 # An entry of one of these means that the operator trusts the value: nobody else is asked about it.
 _ALLOWING = frozenset({"allowed-senders", "allowed-ips", "allowed-urls", "allowed-files"})
 
-log = Logger("gatepost.analysis.reputation")
+log = Logger("gatepost.analysis.stages")
 
 
 class ZoneCounters(msgspec.Struct, frozen=True):

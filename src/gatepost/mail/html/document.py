@@ -55,8 +55,7 @@ from gatepost.mail.html.style import (
     parse_packed_style,
     parse_style,
 )
-from gatepost.mail.links import MAX_SHOWN, Event, Links, Source, decode_base64_text
-from gatepost.mail.urls import NO_URL, Url, parse_url
+from gatepost.mail.links import MAX_SHOWN, NO_URL, Event, Links, Source, Url, decode_base64_text, parse_url
 from gatepost.speedups import native
 
 MAX_NESTED_CHARS = 500_000
