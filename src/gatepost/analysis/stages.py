@@ -4,9 +4,9 @@ Each stage is announced through `Context.mark` before it starts, so that guard, 
 stalled worker was doing and can have the message analysed again without that stage. A stage that crashes is recorded
 as an `Outcome` and the analysis goes on with what it has; only reading, lists and judging cannot be left out.
 
-Reputation zones are asked about the host of a message, the sites of its links, its senders and its files. guard says which
-of these any zone lists (`wanted`), so that nothing else is collected, and a deployment without zones
-pays nothing. Own domains are never asked about. guard builds the names that DNS is asked for.
+Reputation zones are asked about the host of a message, the sites of its links, its senders and its files. guard says
+which of these any zone lists (`wanted`), so that nothing else is collected, and a deployment without zones pays
+nothing. Own domains are never asked about. guard builds the names that DNS is asked for.
 """
 
 import hashlib
