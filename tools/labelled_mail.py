@@ -172,10 +172,11 @@ def read_samples(folders: Sequence[Path], without: Sequence[str], step: Step) ->
         while batch := list(islice(wanted, BATCH)):
             number += len(batch)
             step("reading", number, total)
-            for mail, seen in zip(batch, extractor.extract_features([mail.raw for mail in batch]), strict=True):
-                if seen is None:
+            for mail, row in zip(batch, extractor.extract_rows([mail.raw for mail in batch]), strict=True):
+                if row is None:
                     unread += 1
                 else:
+                    seen = msgspec.msgpack.decode(row.data, type=Features)
                     found.append(Sample(mail.path, mail.corpus, mail.label, mail.year, len(mail.raw), seen))
     if unread:
         print(f"{unread} messages could not be read and are left out.", file=sys.stderr)

@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-import msgspec
-
 from gatepost.analysis.report import Report
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
@@ -36,7 +34,6 @@ from gatepost.questions import (
 from gatepost.scanning.spool import BytesBody
 from gatepost.service.data_folder import StartError
 from gatepost.settings.keys import GuardSettings
-from gatepost.textmodel.features import Features
 from gatepost.view.values import NotShown
 from gatepost.workers.jobs import EMPTY, Job, Snapshot
 from gatepost.workers.loader_client import LoaderError
@@ -79,10 +76,6 @@ class SealedAnalyser:
         """Return the report on one message; `now` is the time by which it is judged."""
         return self._runner.run(self._pool.run(Job(JUDGE, ggrid, envelope, BytesBody(raw), now, lists=lists)))
 
-    def extract_features(self, raws: Sequence[bytes]) -> list[Features | None]:
-        """Return what a text model sees of each of these messages; None for one that cannot be read."""
-        return [_decode_features(found) if found else None for found in self.extract_rows(raws)]
-
     def extract_rows(self, raws: Sequence[bytes]) -> list[Extracted | None]:
         """Return what a report on each of these messages teaches; None for one that cannot be read."""
 
@@ -91,13 +84,6 @@ class SealedAnalyser:
             return await asyncio.gather(*map(self._pool.run, jobs))
 
         return [None if isinstance(found, NotShown) else found for found in self._runner.run(extract_all())]
-
-
-def _decode_features(found: Extracted) -> Features | None:
-    try:
-        return msgspec.msgpack.decode(found.data, type=Features)
-    except msgspec.DecodeError:
-        return None
 
 
 async def start_pool(

@@ -82,8 +82,17 @@ class DigestSender:
         return record
 
     async def find_domains(self, scope: str | None, preferences: DigestPreferences) -> tuple[str, ...]:
-        """Return the domains whose recipients get digests."""
-        return await find_own_domains(self._store, self._tenancy, self._tenants, scope, preferences.domains)
+        """Return the domains whose recipients get digests: those of the tenant, of which some may be named, or those
+        that were named where there is no tenant. Mail can be addressed to anybody, and digests go to one's own people
+        only."""
+        wanted: Sequence[str] = preferences.domains
+        if scope:
+            tenant = await self._store.tenants.find(scope)
+            own = [domain for domain, uid in self._tenants.items() if uid == scope]
+            own += tenant.domains if tenant else ()
+            wanted = [each for each in wanted if each in own] if wanted else own
+        names = [domain for domain in map(normal_domain, wanted) if await self._tenancy.tenant_of(domain) == scope]
+        return tuple(dict.fromkeys(each for name in names for each in (name, unicode_domain(name))))
 
     async def build(self, digest: Digest, preferences: DigestPreferences) -> EmailMessage | None:
         """Return the mail of a digest; None where nothing of it is held any more."""
@@ -145,19 +154,3 @@ class DigestSender:
             pause = min(LONGEST_PAUSE, 5 * MINUTE << min(digest.attempts, 10))
             await self._store.digests.mark_failed(digest.id, now() + pause, fault)
         return fault
-
-
-async def find_own_domains(
-    store: Store, tenancy: Tenancy, tenants: Mapping[str, str], scope: str | None, named: Sequence[str]
-) -> tuple[str, ...]:
-    """Return the domains whose recipients get mail of ours: those of the tenant, of which some may be named, or those
-    that were named where there is no tenant. Mail can be addressed to anybody, and this goes to one's own people
-    only. `tenants` are those of domains in `guard.yml`."""
-    if scope:
-        tenant = await store.tenants.find(scope)
-        own = [*(domain for domain, uid in tenants.items() if uid == scope), *(tenant.domains if tenant else ())]
-        wanted = [each for each in named if each in own] if named else own
-    else:
-        wanted = list(named)
-    names = [domain for domain in map(normal_domain, wanted) if await tenancy.tenant_of(domain) == scope]
-    return tuple(dict.fromkeys(each for name in names for each in (name, unicode_domain(name))))

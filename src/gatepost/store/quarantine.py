@@ -174,7 +174,7 @@ _PERIOD_OF_TENANT = _COUNT_PERIOD.format(
     "(gone, tenant, kept) >= ($2, $5, $3) AND (gone, tenant, kept) < ($2, $5, $4)",
     "gone DESC, tenant DESC, kept DESC",
 )
-_ACTIONS = "SELECT action, actor_kind, sample, actor_name, count, time FROM audit WHERE {} ORDER BY {} LIMIT $1"
+_ACTIONS = "SELECT action, actor_kind, sample FROM audit WHERE {} ORDER BY {} LIMIT $1"
 _ACTIONS_OF_ALL = _ACTIONS.format("time >= $2 AND time < $3", "time DESC, id DESC")
 _ACTIONS_OF_TENANT = _ACTIONS.format(
     "(scope, time) >= ($4, $2) AND (scope, time) < ($4, $3)", "scope DESC, time DESC, id DESC"
@@ -500,27 +500,20 @@ class QuarantineRecords(Operations):
             limits = (MAX_COUNTED + 1, gone, since, until)
             rows = yield Read(_PERIOD_OF_TENANT, (*limits, scope)) if scope else Read(_IN_ORDER, limits)
             counts.append(int(rows[0][0]))
-        actions, is_cut = yield from read_actions(scope, since, until)
+        period = (EXAMINED_ACTIONS + 1, since, until)
+        actions = yield Read(_ACTIONS_OF_TENANT, (*period, scope)) if scope else Read(_ACTIONS_OF_ALL, period)
         held, released = (min(count, MAX_COUNTED) for count in counts)
-        more = is_cut or max(counts) > MAX_COUNTED
-        return _describe_flow(actions, held, released, since=since, more=more)
+        more = len(actions) > EXAMINED_ACTIONS or max(counts) > MAX_COUNTED
+        return _describe_flow(actions[:EXAMINED_ACTIONS], held, released, since=since, more=more)
 
     @change
     def _delete_undecided(self) -> Work[None]:
         yield Write(_DELETE_UNDECIDED, (now() - UNDECIDED_MILLISECONDS,))
 
 
-def read_actions(scope: str | None, since: int, until: int) -> Work[tuple[Sequence[Row], bool]]:
-    """The newest records of the audit trail of a period, and whether there are older ones: action, kind of actor, what
-    it is about, name of the actor, number and time of each."""
-    period = (EXAMINED_ACTIONS + 1, since, until)
-    actions = yield Read(_ACTIONS_OF_TENANT, (*period, scope)) if scope else Read(_ACTIONS_OF_ALL, period)
-    return actions[:EXAMINED_ACTIONS], len(actions) > EXAMINED_ACTIONS
-
-
-def without_taken_back(actions: Sequence[Row]) -> Iterator[Row]:
-    """The records of `read_actions` without reports that were taken back: each takes away the last one before it that
-    said the same of its message."""
+def _without_taken_back(actions: Sequence[Row]) -> Iterator[Row]:
+    """The records, newest first, without reports that were taken back: each takes away the last one before it that said
+    the same of its message."""
     taken = Counter[str]()
     for row in actions:
         if row[0] == REPORT_TAKEN_BACK:
@@ -680,7 +673,7 @@ def _describe_flow(actions: Sequence[Row], held: int, released_rows: int, *, sin
     released, by_recipients, reported, deleted = set[str](), set[str](), set[str](), set[str]()
     # Those whose last deletion or restoration was seen: it says what holds.
     settled = set[str]()
-    for action, kind, sample, *_ in without_taken_back(actions):
+    for action, kind, sample in _without_taken_back(actions):
         if action not in (RELEASED, DELETED, RESTORED, MESSAGE_REPORTED):
             continue
         ggrid, *said = _samples.decode(sample)
