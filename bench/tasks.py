@@ -247,7 +247,7 @@ def _campaign(walk: Walk) -> None:
     walk.search("subject:parcel")
     walk.first_row()
     walk.link("Campaign")
-    walk.sees("campaign:")
+    walk.sees("At a glance")
 
 
 def _delete_campaign(walk: Walk) -> None:
