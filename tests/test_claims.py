@@ -156,7 +156,7 @@ CLAIMS = [
     Claim(
         "verdicts.md",
         "near-copies of it are judged by the report",
-        test="checks/text/test_learned.py::test_a_near_copy_of_marked_mail_is_found",
+        test="checks/text/test_learned.py::test_what_people_said_of_a_copy",
     ),
     Claim("verdicts.md", "get the tag `limit:encrypted`, which weighs nothing", encrypted_is_clean),
     Claim("internals/threat-model.md", "such mail is `clean` unless something else is found", encrypted_is_clean),
