@@ -293,7 +293,7 @@ CLAIMS += [
     Claim(
         "backup.md",
         "by a later version, which first brings a copy of the file to its own schema",
-        test="store/test_backup.py::test_an_old_backup_is_brought_to_this_schema",
+        test="store/test_backup.py::test_a_backup_of_schema_31_is_brought_to_this_schema",
     ),
     Claim(
         "backup.md",
@@ -424,12 +424,12 @@ CLAIMS += [
     Claim(
         "versioning.md",
         "any version opens the data of all older versions, and upgrades them",
-        test="store/test_upgrading.py::test_every_schema_of_0_1_0_is_upgraded",
+        test="store/test_upgrading.py::test_a_storage_of_schema_31_becomes_the_same_as_a_new_one",
     ),
     Claim(
         "versioning.md",
         "any version opens the data of all older versions",
-        test="store/test_upgrading.py::test_every_schema_of_0_1_0_is_upgraded_on_postgresql",
+        test="store/test_upgrading.py::test_data_of_schema_31_are_read",
     ),
     Claim(
         "operating.md",
