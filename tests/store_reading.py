@@ -4,6 +4,7 @@ from functools import partial
 
 from gatepost.store.audit import MESSAGE_REPORTED, AuditFilter, AuditRecord
 from gatepost.store.engine import Engine, Read, Work
+from gatepost.store.sql import compose
 from gatepost.store.store import Store
 
 
@@ -19,7 +20,9 @@ async def read_attempts(store: Store, user_uid: str) -> dict[str, tuple[int, int
 
 
 def _read_attempts(user_uid: str) -> Work[dict[str, tuple[int, int]]]:
-    rows = yield Read("SELECT source, failures, locked_until FROM sign_in_attempts WHERE user_uid = $1", (user_uid,))
+    rows = yield Read(
+        compose("SELECT source, failures, locked_until FROM sign_in_attempts WHERE user_uid = $1"), (user_uid,)
+    )
     return {source: (failures, locked_until) for source, failures, locked_until in rows}
 
 

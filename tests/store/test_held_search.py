@@ -14,7 +14,7 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Verdict
 from gatepost.store import open_store, paging, quarantine
 from gatepost.store.audit import CLI
-from gatepost.store.engine import Read, Work, in_sqlite
+from gatepost.store.engine import Read, Work
 from gatepost.store.held_search import HeldFilter, prepare_filter
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.quarantine import HeldCounts
@@ -223,8 +223,7 @@ def test_what_is_not_there_costs_few_look_ups(
     assert [each.parameters[1] for each in looked_up] == [20], "rows whose texts are looked up"
     *_, last = reads
     plan = [
-        str(row[3])
-        for row in connection.execute(f"EXPLAIN QUERY PLAN {in_sqlite(last.statement)}", list(last.parameters))
+        str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {last.statement.sqlite}", list(last.parameters))
     ]
     assert [line for line in plan if "SEARCH t" in line] == [], plan
     assert sum(line.startswith("SCAN t") for line in plan) == 1, "texts are read once"

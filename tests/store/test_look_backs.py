@@ -6,7 +6,6 @@ from pathlib import Path
 from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.store import feeds
 from gatepost.store.audit import CLI, Actor, AuditFilter
-from gatepost.store.engine import in_sqlite
 from gatepost.store.learning import ModelLookBack
 from gatepost.store.lists import NewEntry
 from gatepost.store.look_backs import MAX_HITS, MAX_KEPT, LookBack
@@ -59,7 +58,7 @@ def test_what_was_found_is_told_with_its_recipients(use: Use, new_record: Callab
 
 def test_entries_of_a_feed_are_found_by_their_index(tmp_path: Path) -> None:
     connection = open_file(tmp_path / "g.db")
-    plan = connection.execute(f"EXPLAIN QUERY PLAN {in_sqlite(feeds._OWN)}", (1, "feed:a", "", 10)).fetchall()
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {feeds._OWN.sqlite}", (1, "feed:a", "", 10)).fetchall()
     assert "entries_by_feed (list_id=? AND (modified_by,key)>(?,?))" in str(plan[0][3])
     connection.close()
 

@@ -18,6 +18,7 @@ from gatepost.store.engine import DAY_MILLISECONDS, Read, now
 from gatepost.store.message_days import day_of
 from gatepost.store.message_records import Delivery, MessageRecord
 from gatepost.store.search_conditions import MessageFilter
+from gatepost.store.sql import Sql
 from gatepost.store.store import Store
 
 Run = Callable[[Callable[[Store, Any], Awaitable[None]]], None]
@@ -233,7 +234,7 @@ KNOWN = [
 
 @pytest.mark.parametrize(("statement", "parameters", "most"), KNOWN)
 def test_a_statement_reads_the_days_that_are_known(
-    run: Run, statement: str, parameters: tuple[Any, ...], most: int
+    run: Run, statement: Sql, parameters: tuple[Any, ...], most: int
 ) -> None:
     async def scenario(_store: Store, connection: Any) -> None:
         for table, read in (await read_partitions(connection, statement, parameters)).items():
@@ -267,10 +268,10 @@ def test_a_search_of_a_day_reads_that_day(run: Run, wanted: MessageFilter) -> No
     run(scenario)
 
 
-async def read_partitions(connection: Any, statement: str, parameters: tuple[Any, ...]) -> dict[str, set[str]]:
+async def read_partitions(connection: Any, statement: Sql, parameters: tuple[Any, ...]) -> dict[str, set[str]]:
     """The partitions that the generic plan of a statement reads, by table."""
     values = ", ".join(map(_literal, parameters))
-    await connection.execute(f"PREPARE looked AS {statement}")
+    await connection.execute(f"PREPARE looked AS {statement.postgres}")
     try:
         rows = await connection.fetch(f"EXPLAIN EXECUTE looked ({values})")
     finally:

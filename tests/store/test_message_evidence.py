@@ -18,6 +18,7 @@ from gatepost.store.evidence import Evidence, index_evidence
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.search_conditions import MessageFilter
+from gatepost.store.sql import compose
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]
@@ -100,7 +101,7 @@ def test_messages_that_were_stored_before_there_were_digests(use: Use, new_recor
         names = await store_four(store, new_record())
 
         def forget():  # type: ignore[no-untyped-def]
-            yield Write("UPDATE message_search SET evidence = NULL")
+            yield Write(compose("UPDATE message_search SET evidence = NULL"))
 
         await store._engine.change(forget)
         for evidence, expected in CASES:

@@ -18,6 +18,7 @@ from gatepost.store.errors import StorageError
 from gatepost.store.lists import NewEntry
 from gatepost.store.postgres import MAX_STREAMS, PostgresEngine
 from gatepost.store.postgres_faults import public_url
+from gatepost.store.sql import compose
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 
@@ -71,10 +72,10 @@ def test_a_stream_that_is_cut_says_so(postgres_url: str, tmp_path: Path) -> None
 
 
 def _crossing(first: str, second: str, met: asyncio.Event) -> Work[int]:
-    yield Write("UPDATE tenants SET created = created + 1 WHERE name = $1", (first,))
+    yield Write(compose("UPDATE tenants SET created = created + 1 WHERE name = $1"), (first,))
     met.set()
-    yield Read("SELECT pg_sleep(0.1)")
-    changed: int = yield Write("UPDATE tenants SET created = created + 1 WHERE name = $1", (second,))
+    yield Read(compose("SELECT pg_sleep(0.1)"))
+    changed: int = yield Write(compose("UPDATE tenants SET created = created + 1 WHERE name = $1"), (second,))
     return changed
 
 

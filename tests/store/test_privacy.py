@@ -14,7 +14,7 @@ from gatepost.mail.message import Envelope, Receipt
 from gatepost.mail.sender_history import Facet, facet_key
 from gatepost.store import privacy
 from gatepost.store.audit import CLI, Actor, AuditFilter
-from gatepost.store.engine import Many, Read, Row, Work, Write
+from gatepost.store.engine import Many, Read, Work, Write
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
@@ -22,6 +22,7 @@ from gatepost.store.privacy import TEXTS, FoundEntry, Person, new_pseudonym
 from gatepost.store.record_packing import compress
 from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.sightings import SightingBatch
+from gatepost.store.sql import Row, compose
 from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]
@@ -199,12 +200,14 @@ def test_records_that_cannot_be_read(use: Use, new_record: NewRecord, damage: by
 
         def break_them() -> Work[None]:
             for table in ("messages", "held"):
-                yield Write(f"UPDATE {table} SET detail = $2 WHERE ggrid = ANY($1)", (Many(damaged), damage))
+                yield Write(
+                    compose(f"UPDATE {table} SET detail = $2 WHERE @one_of(ggrid, $1)"), (Many(damaged), damage)
+                )
 
         def stored(ggrid: str) -> Work[tuple[Row, ...]]:
-            of_held = yield Read("SELECT sender, subject, detail FROM held WHERE ggrid = $1", (ggrid,))
+            of_held = yield Read(compose("SELECT sender, subject, detail FROM held WHERE ggrid = $1"), (ggrid,))
             statement = "SELECT tenant, verdict, sender, recipients, subject, detail, header FROM messages"
-            return (*(yield Read(f"{statement} WHERE ggrid = $1", (ggrid,))), *of_held)
+            return (*(yield Read(compose(f"{statement} WHERE ggrid = $1"), (ggrid,))), *of_held)
 
         await mail_engine(store).change(break_them)
         before = await mail_engine(store).change(lambda: stored(other.ggrid))
@@ -328,7 +331,7 @@ def test_the_audit_trail_takes_no_other_change(use: Use) -> None:
         ):
 
             def work(statement: str = statement):  # type: ignore[no-untyped-def]
-                yield Write(statement)
+                yield Write(compose(statement))
 
             with pytest.raises(Exception, match="only grows"):
                 await store._engine.change(work)

@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 from gatepost import store
-from gatepost.store.engine import in_sqlite
+from gatepost.store.sql import Sql
 from gatepost.store.sqlite import open_file
 
 # One row for each tenant, node, feed, model or alert, or fewer; administrators of the deployment make them.
@@ -26,19 +26,17 @@ SMALL_TABLES = {
 REASONS = {
     "api_keys._SELECT_ALL": "administrators of the deployment list all keys",
     "campaigns._LATEST": "the newest marks, by their number, for a process that starts",
-    "copy._COLUMNS": "the schema of an empty database",
     "digests._COUNTS": "the page of digests counts those of a scope",
     "learning._POOLS": "the page of pools; reports of a scope are bounded",
     "lists._LIST_WITH_EXPIRED": "the purge looks for the next list, every five minutes",
     "look_backs._FIRST": "the next entry in the order of their numbers, one process at a time",
     "look_backs._WAITING": "a metric; the queue of a scope is bounded",
-    "messages._SELECT": "the beginning of statements",
+    "messages._RECENT": "the newest results, in the order of the key, up to a limit",
     "privacy._LISTS": "an administrator looks for an address",
     "privacy._DELETE_REMOVED": "an administrator erases an address",
     "privacy._REMOVED": "an administrator looks for an address",
     "privacy._SIGHTINGS": "an administrator looks for an address",
     "quarantine._COUNT_TEXTS": "both counts end at a limit, and only SQLite asks for them",
-    "quarantine._SELECT": "the beginning of statements",
     "quarantine._TOTALS": "the size of the quarantine, from an index, for its limit, health and metrics",
     "sealed_secrets._ANY_SEALED_TOTP": "the first one ends it, where a secret is stored",
     "sealed_secrets._TOTP": "at a start, and when an administrator replaces the key",
@@ -46,23 +44,21 @@ REASONS = {
     "sent_reports._WAITING": "every five minutes, from the key: the counts of days that are over",
     "sessions._DELETE_OVER": "at a sign-in; what was idle for two hours goes with it, so that the table stays small",
     "sessions._OF_PROVIDER": "a provider ends its session, with a token that it has signed",
-    "sessions._SELECT": "the beginning of statements",
     "sightings._SIZES": "the purge of sightings, from an index",
     "upgrading._LISTS": "once after an upgrade",
     "users._SELECT_ALL": "administrators of the deployment list all users",
 }
-_STATEMENT = re.compile(r"\s*(?:SELECT|UPDATE|DELETE|INSERT|WITH)\b")
 _SCAN = re.compile(r"SCAN (\w+)(?!.*VIRTUAL TABLE)")
 # Results of subqueries and constants.
-_DERIVED = {"CONSTANT", "counted", "listed", "waiting", "found"}
+_DERIVED = {"CONSTANT", "open", "counted", "listed", "waiting", "found"}
 
 
 def statements() -> Iterator[tuple[str, str]]:
     for module in pkgutil.iter_modules(store.__path__):
         if module.name != "postgres":
             for name, value in vars(importlib.import_module(f"gatepost.store.{module.name}")).items():
-                if isinstance(value, str) and _STATEMENT.match(value):
-                    yield f"{module.name}.{name}", in_sqlite(value)
+                if isinstance(value, Sql):
+                    yield f"{module.name}.{name}", value.sqlite
 
 
 def plan(connection: apsw.Connection, statement: str) -> list[str] | None:

@@ -15,6 +15,7 @@ from gatepost.store.errors import NotFound
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.search_conditions import MessageFilter
+from gatepost.store.sql import compose
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 
@@ -94,7 +95,7 @@ def test_held_mail(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPa
             await store.quarantine.hold(record)
 
             def age(ggrid: str = record.ggrid, days: int = days):  # type: ignore[no-untyped-def]
-                yield Write("UPDATE held SET kept = $2 WHERE ggrid = $1", (ggrid, NOW - days * DAY))
+                yield Write(compose("UPDATE held SET kept = $2 WHERE ggrid = $1"), (ggrid, NOW - days * DAY))
 
             await mail_engine(store).change(age)
             kept |= {record.ggrid} if stays else set()

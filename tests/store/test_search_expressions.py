@@ -18,6 +18,7 @@ from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.search_conditions import MessageFilter, RecordFacts, fits
 from gatepost.store.search_language import Expression, SearchFault, SearchPlace, parse_search
+from gatepost.store.sql import Sql
 from gatepost.store.store import Store
 
 Use = Callable[[Callable[[Store], Awaitable[None]]], None]
@@ -104,8 +105,8 @@ async def held(store: Store, expression: Expression, limit: int) -> list[str]:
 
 
 def forget_digests():  # type: ignore[no-untyped-def]
-    yield Write("UPDATE message_search SET evidence = NULL, score = NULL WHERE id % 3 = 0")
-    yield Write("DELETE FROM held_search WHERE strpos(ggrid, '1') = 36")
+    yield Write(Sql("UPDATE message_search SET evidence = NULL, score = NULL WHERE id % 3 = 0"))
+    yield Write(Sql("DELETE FROM held_search WHERE substr(ggrid, 36) = '1'"))
 
 
 @pytest.mark.parametrize(

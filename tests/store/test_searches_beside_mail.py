@@ -9,6 +9,7 @@ from gatepost.store.audit import CLI
 from gatepost.store.engine import Operations, Read, Work, large_query
 from gatepost.store.lists import NewEntry
 from gatepost.store.postgres import SEARCHES
+from gatepost.store.sql import compose
 from gatepost.store.sqlite import SEARCHERS
 from gatepost.store.store import Store
 
@@ -28,7 +29,7 @@ class Endless(Operations):
     def look(self) -> Work[int]:
         self.begun += 1
         self._going.wait(180)
-        rows = yield Read("SELECT 1")
+        rows = yield Read(compose("SELECT 1"))
         self.ended += 1
         return len(rows)
 

@@ -21,6 +21,7 @@ from gatepost.store import open_store, table_watch
 from gatepost.store.audit import CLI
 from gatepost.store.engine import Read, Write
 from gatepost.store.lists import NewEntry
+from gatepost.store.sql import compose
 from gatepost.store.store import Store
 from gatepost.store.table_watch import is_watched
 from gatepost.store.tenants import Tenant
@@ -187,8 +188,8 @@ def test_where_notices_do_not_arrive_each_message_asks(
 
 
 def test_which_steps_are_announced() -> None:
-    assert is_watched(Write("UPDATE scopes SET unkeyed_bytes = $2"))
-    assert is_watched(Write("INSERT INTO scopes (scope) VALUES ($1)"))
-    assert is_watched(Write("DELETE FROM scopes WHERE scope = $1"))
-    assert not is_watched(Read("SELECT unkeyed FROM scopes"))
-    assert not is_watched(Write("UPDATE lists SET size = 1 WHERE scope IN (SELECT scope FROM scopes)"))
+    assert is_watched(Write(compose("UPDATE scopes SET unkeyed_bytes = $2")))
+    assert is_watched(Write(compose("INSERT INTO scopes (scope) VALUES ($1)")))
+    assert is_watched(Write(compose("DELETE FROM scopes WHERE scope = $1")))
+    assert not is_watched(Read(compose("SELECT unkeyed FROM scopes")))
+    assert not is_watched(Write(compose("UPDATE lists SET size = 1 WHERE scope IN (SELECT scope FROM scopes)")))

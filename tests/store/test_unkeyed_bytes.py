@@ -13,6 +13,7 @@ from gatepost.store.engine import Many, Read, Work, Write, now
 from gatepost.store.errors import ListFull
 from gatepost.store.list_rows import find_lists
 from gatepost.store.lists import NewEntry
+from gatepost.store.sql import compose
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 from gatepost.store.upgrading import renew_normal_forms
@@ -109,11 +110,11 @@ def test_a_sum_of_another_version_is_not_believed(use: Use) -> None:
 
 
 def raise_alone(scope: str) -> Work[None]:
-    yield Write("UPDATE scopes SET unkeyed = unkeyed + 1 WHERE scope = $1", (scope,))
+    yield Write(compose("UPDATE scopes SET unkeyed = unkeyed + 1 WHERE scope = $1"), (scope,))
 
 
 def forget_forms() -> Work[None]:
-    yield Write("DELETE FROM meta WHERE key = 'normal_forms'")
+    yield Write(compose("DELETE FROM meta WHERE key = 'normal_forms'"))
 
 
 def test_expired_entries_give_their_place(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from gatepost.store.jobs import Job
 from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.search_conditions import MessageFilter
+from gatepost.store.sql import Sql
 
 pytestmark = pytest.mark.usefixtures("own_schema")
 
@@ -150,7 +151,7 @@ def test_data_of_schema_31_are_read(empty_storage_url: str, tmp_path: Path) -> N
         assert await store.jobs.find("learning", "x") == Job("learning", "x", next_run=1, finished=1, outcome="x")
         (run,) = rows["digest_runs"]
         assert await store.jobs.find("digest") == Job("digest", "", next_run=run["next_run"])
-        read = lambda: (yield Read("SELECT planned_until, after_kept, after_ggrid FROM digest_runs"))  # noqa: E731
+        read = lambda: (yield Read(Sql("SELECT planned_until, after_kept, after_ggrid FROM digest_runs")))  # noqa: E731
         (planned,) = await store._engine.query(read)
         assert tuple(planned) == (run["planned_until"], run["after_kept"], run["after_ggrid"])
         # New rows have numbers that are free.

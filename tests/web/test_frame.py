@@ -14,6 +14,7 @@ from tests.web.conftest import PASSWORD
 
 from gatepost.store.audit import CLI
 from gatepost.store.engine import Write
+from gatepost.store.sql import compose
 from gatepost.web.charts import CARD, Column, draw_stacked_bars
 from gatepost.web.forms import Form, Period, parse_period, parse_time
 from gatepost.web.rendering import NAVIGATION
@@ -190,7 +191,7 @@ def test_only_forms_of_this_site_are_sent_again(site: Any, path: str) -> None:
 
 async def _age(store: Any, session: str, seen: int) -> None:
     def work() -> Any:
-        yield Write("UPDATE sessions SET seen = $2 WHERE id = $1", (session, seen))
+        yield Write(compose("UPDATE sessions SET seen = $2 WHERE id = $1"), (session, seen))
 
     await store._engine.change(work)
 

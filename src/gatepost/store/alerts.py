@@ -16,17 +16,18 @@ from gatepost.process.logs import Logger
 from gatepost.settings.events import MAX_ALERTS, MAX_ALL_ALERTS, MAX_TENANT_ALERTS, WebAlert
 from gatepost.settings.values import hide_path
 from gatepost.store.audit import SYSTEM, Actor, ChangedValue, write_audit
-from gatepost.store.engine import Engine, Operations, Read, Row, Work, Write, change, now, query, storable
+from gatepost.store.engine import Engine, Operations, Read, Work, Write, change, now, query, storable
 from gatepost.store.errors import StorageError
 from gatepost.store.sealed_secrets import SecretKey, Secrets, alert_purpose
+from gatepost.store.sql import Row, sql
 
 _COLUMNS = "name, settings, modified, modified_by"
-_SELECT = f"SELECT {_COLUMNS} FROM alert_definitions ORDER BY name"  # noqa: S608
-_LOCK = f"SELECT {_COLUMNS} FROM alert_definitions ORDER BY name FOR UPDATE"  # noqa: S608
-_PUT = """INSERT INTO alert_definitions (name, settings, modified, modified_by) VALUES ($1, $2, $3, $4)
+_SELECT = sql(f"SELECT {_COLUMNS} FROM alert_definitions ORDER BY name")  # noqa: S608
+_LOCK = sql(f"SELECT {_COLUMNS} FROM alert_definitions ORDER BY name @lock(UPDATE)")  # noqa: S608
+_PUT = sql("""INSERT INTO alert_definitions (name, settings, modified, modified_by) VALUES ($1, $2, $3, $4)
 ON CONFLICT (name) DO UPDATE SET settings = excluded.settings, modified = excluded.modified,
-modified_by = excluded.modified_by"""
-_DELETE = "DELETE FROM alert_definitions WHERE name = $1"
+modified_by = excluded.modified_by""")
+_DELETE = sql("DELETE FROM alert_definitions WHERE name = $1")
 
 log = Logger("gatepost.store")
 

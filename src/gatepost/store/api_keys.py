@@ -20,20 +20,9 @@ import msgspec
 
 from gatepost.ids import new_id
 from gatepost.store.audit import CLI, Actor, write_audit
-from gatepost.store.engine import (
-    Engine,
-    Operations,
-    Read,
-    Row,
-    Work,
-    Write,
-    change,
-    normalize_scope,
-    now,
-    query,
-    storable,
-)
+from gatepost.store.engine import Engine, Operations, Read, Work, Write, change, normalize_scope, now, query, storable
 from gatepost.store.errors import NotFound, StorageError, TenantFull
+from gatepost.store.sql import Row, sql
 from gatepost.store.tenants import tenant_exists
 
 PREFIX = "gp_"
@@ -43,19 +32,19 @@ MAX_ADDRESS = 300
 # Of a tenant: keys that can be used, and revoked ones that are still shown.
 MAX_OF_TENANT, MAX_REVOKED = 500, 500
 
-_COUNT = "SELECT count(*) FROM api_keys WHERE tenant = $1 AND revoked IS NULL"
-_DELETE_REVOKED = """DELETE FROM api_keys WHERE tenant = $1 AND revoked IS NOT NULL AND revoked <= (SELECT revoked
-FROM api_keys WHERE tenant = $1 AND revoked IS NOT NULL ORDER BY revoked DESC LIMIT 1 OFFSET $2)"""
+_COUNT = sql("SELECT count(*) FROM api_keys WHERE tenant = $1 AND revoked IS NULL")
+_DELETE_REVOKED = sql("""DELETE FROM api_keys WHERE tenant = $1 AND revoked IS NOT NULL AND revoked <= (SELECT revoked
+FROM api_keys WHERE tenant = $1 AND revoked IS NOT NULL ORDER BY revoked DESC LIMIT 1 OFFSET $2)""")
 _COLUMNS = "id, name, tenant, read_only, created, expires, revoked, last_used, last_address"
-_INSERT = """INSERT INTO api_keys (id, hash, name, tenant, read_only, created, expires)
-VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING"""
-_SELECT_HASH = f"SELECT {_COLUMNS} FROM api_keys WHERE hash = $1"  # noqa: S608
-_SELECT_ALL = f"SELECT {_COLUMNS} FROM api_keys ORDER BY created, id"  # noqa: S608
-_SELECT_TENANT = f"SELECT {_COLUMNS} FROM api_keys WHERE tenant = $1 ORDER BY created, id"  # noqa: S608
-_LOCK = f"SELECT {_COLUMNS} FROM api_keys WHERE id = $1 FOR UPDATE"  # noqa: S608
-_REVOKE = "UPDATE api_keys SET revoked = $2 WHERE id = $1"
-_SET_USED = """UPDATE api_keys SET last_used = $2, last_address = $3
-WHERE id = $1 AND (last_used IS NULL OR last_used < $2)"""
+_INSERT = sql("""INSERT INTO api_keys (id, hash, name, tenant, read_only, created, expires)
+VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING""")
+_SELECT_HASH = sql(f"SELECT {_COLUMNS} FROM api_keys WHERE hash = $1")  # noqa: S608
+_SELECT_ALL = sql(f"SELECT {_COLUMNS} FROM api_keys ORDER BY created, id")  # noqa: S608
+_SELECT_TENANT = sql(f"SELECT {_COLUMNS} FROM api_keys WHERE tenant = $1 ORDER BY created, id")  # noqa: S608
+_LOCK = sql(f"SELECT {_COLUMNS} FROM api_keys WHERE id = $1 @lock(UPDATE)")  # noqa: S608
+_REVOKE = sql("UPDATE api_keys SET revoked = $2 WHERE id = $1")
+_SET_USED = sql("""UPDATE api_keys SET last_used = $2, last_address = $3
+WHERE id = $1 AND (last_used IS NULL OR last_used < $2)""")
 
 
 class ApiKey(msgspec.Struct, frozen=True):
@@ -92,9 +81,10 @@ def _api_key(row: Row) -> ApiKey:
 
 MAX_TOKEN_NAME = 300
 
-_SET_USE = """INSERT INTO token_uses AS kept (name, last_used, address) VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE
-SET last_used = excluded.last_used, address = excluded.address WHERE kept.last_used < excluded.last_used"""
-_SELECT_USES = "SELECT name, last_used, address FROM token_uses"
+_SET_USE = sql("""INSERT INTO token_uses AS kept (name, last_used, address) VALUES ($1, $2, $3)
+ON CONFLICT (name) DO UPDATE SET last_used = excluded.last_used, address = excluded.address
+WHERE kept.last_used < excluded.last_used""")
+_SELECT_USES = sql("SELECT name, last_used, address FROM token_uses")
 
 
 class TokenUse(msgspec.Struct, frozen=True):

@@ -18,7 +18,6 @@ from gatepost.store.engine import (
     Many,
     Operations,
     Read,
-    Row,
     Work,
     change,
     large_query,
@@ -28,6 +27,7 @@ from gatepost.store.engine import (
     storable,
 )
 from gatepost.store.paging import Page, PageQuery, SqlCondition, find_page, key_range, parse_time_cursor
+from gatepost.store.sql import Row, sql
 
 # Enough to recognise a call by; the entries themselves are in the lists.
 SAMPLE = 5
@@ -36,11 +36,11 @@ SAMPLE = 5
 MAX_CHANGES = 1_000
 MAX_VALUE = 500
 
-_INSERT = """INSERT INTO audit (time, actor_kind, actor_name, actor_id, action, scope, list, count, sample, changes)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"""
+_INSERT = sql("""INSERT INTO audit (time, actor_kind, actor_name, actor_id, action, scope, list, count, sample, changes)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)""")
 _SELECT = "SELECT id, time, actor_kind, actor_name, actor_id, action, scope, list, count, sample, changes IS NOT NULL"
-_SELECT_IDS = _SELECT + " FROM audit WHERE id = ANY($1)"
-_SELECT_CHANGES = _SELECT + ", changes FROM audit WHERE id = $1"
+_SELECT_IDS = sql(_SELECT + " FROM audit WHERE @one_of(id, $1)")
+_SELECT_CHANGES = sql(_SELECT + ", changes FROM audit WHERE id = $1")
 
 
 # What people report of a decision (see `feedback`), which the figures of the quarantine count.
@@ -168,8 +168,8 @@ def _tests(wanted: AuditFilter) -> list[SqlCondition]:
     if wanted.actor is not None:
         tests.append(_is_by(storable(wanted.actor)))
     if wanted.action is not None:
-        is_group = wanted.action.endswith(".")
-        tests.append(SqlCondition("strpos(action, {}) = 1" if is_group else "action = {}", (storable(wanted.action),)))
+        action = "substr(action, 1, length({0}))" if wanted.action.endswith(".") else "action"
+        tests.append(SqlCondition(f"{action} = {{0}}", (storable(wanted.action),)))
     if wanted.list is not None:
         tests.append(SqlCondition("list = {}", (storable(wanted.list),)))
     return tests

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from gatepost.ids import new_id
-from gatepost.store.engine import Operations, Read, Row, Work, Write, change, now, query, storable
+from gatepost.store.engine import Operations, Read, Work, Write, change, now, query, storable
+from gatepost.store.sql import Row, sql
 
 MAX_ITEMS = 10_000
 # Records of one user; of more, the oldest go.
@@ -23,17 +24,18 @@ KEPT_MILLISECONDS = 30 * 86_400_000
 BEFORE = "before="
 
 _COLUMNS = "id, user_uid, action, items, results, created, finished, lease"
-_INSERT = f"INSERT INTO bulk_actions ({_COLUMNS}) VALUES ($1, $2, $3, $4, '[]', $5, NULL, 0)"  # noqa: S608
-_SELECT = f"SELECT {_COLUMNS} FROM bulk_actions WHERE id = $1 AND user_uid = $2"  # noqa: S608
-_OPEN = """SELECT id, action, created FROM bulk_actions
-WHERE user_uid = $1 AND strpos(action, $2) = 1 AND finished IS NULL AND lease = 0 ORDER BY id DESC LIMIT $3"""
-_CLAIM = "UPDATE bulk_actions SET lease = $3 WHERE id = $1 AND lease < $2 AND finished IS NULL"
-_LOCK = "SELECT items, results FROM bulk_actions WHERE id = $1 AND finished IS NULL FOR UPDATE"
-_STORE = "UPDATE bulk_actions SET results = $2, lease = $3, finished = $4 WHERE id = $1"
-_DELETE_OLD = "DELETE FROM bulk_actions WHERE created < $1"
+_INSERT = sql(f"INSERT INTO bulk_actions ({_COLUMNS}) VALUES ($1, $2, $3, $4, '[]', $5, NULL, 0)")  # noqa: S608
+_SELECT = sql(f"SELECT {_COLUMNS} FROM bulk_actions WHERE id = $1 AND user_uid = $2")  # noqa: S608
+_OPEN = sql("""SELECT id, action, created FROM bulk_actions
+WHERE user_uid = $1 AND substr(action, 1, length($2)) = $2 AND finished IS NULL AND lease = 0
+ORDER BY id DESC LIMIT $3""")
+_CLAIM = sql("UPDATE bulk_actions SET lease = $3 WHERE id = $1 AND lease < $2 AND finished IS NULL")
+_LOCK = sql("SELECT items, results FROM bulk_actions WHERE id = $1 AND finished IS NULL @lock(UPDATE)")
+_STORE = sql("UPDATE bulk_actions SET results = $2, lease = $3, finished = $4 WHERE id = $1")
+_DELETE_OLD = sql("DELETE FROM bulk_actions WHERE created < $1")
 # Ids are in the order of time.
-_DELETE_MANY = """DELETE FROM bulk_actions WHERE user_uid = $1 AND lease < $2
-AND id <= (SELECT id FROM bulk_actions WHERE user_uid = $1 ORDER BY id DESC LIMIT 1 OFFSET $3)"""
+_DELETE_MANY = sql("""DELETE FROM bulk_actions WHERE user_uid = $1 AND lease < $2
+AND id <= (SELECT id FROM bulk_actions WHERE user_uid = $1 ORDER BY id DESC LIMIT 1 OFFSET $3)""")
 
 _strings = msgspec.json.Decoder(tuple[str, ...])
 

@@ -12,41 +12,31 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from gatepost.near_duplicates import Signature
-from gatepost.store.engine import (
-    Operations,
-    Read,
-    Row,
-    Work,
-    Write,
-    change,
-    insert_many,
-    normalize_scope,
-    query,
-    write_rows,
-)
+from gatepost.store.engine import Operations, Read, Work, Write, change, normalize_scope, query, write_rows
+from gatepost.store.sql import Row, insert_many, sql
 
 MarkSays: TypeAlias = Literal["unwanted", "wanted", "held", "withdrawn"]
 MAX_PAGE = 2_000
 PURGE_BATCH = 2_000
 
-_FORGET = "DELETE FROM campaign_marks WHERE scope = $1 AND ggrid = $2"
-_MARK = """INSERT INTO campaign_marks (scope, ggrid, says, signature, created)
-VALUES ($1, $2, $3, $4, $5::bigint)"""
-_HELD = insert_many("campaign_marks", "scope text, ggrid text, says text, signature bytea, created bigint")
-_SAID = "SELECT says FROM campaign_marks WHERE scope = $1 AND ggrid = $2"
-_MARKS = "SELECT id, scope, ggrid, says, signature FROM campaign_marks WHERE id > $1 ORDER BY id LIMIT $2"
-_LATEST = "SELECT id FROM campaign_marks ORDER BY id DESC LIMIT 1 OFFSET $1"
-_PURGE_MARKS = """DELETE FROM campaign_marks WHERE id IN
-(SELECT id FROM campaign_marks WHERE created < $1 ORDER BY created LIMIT $2)"""
+_FORGET = sql("DELETE FROM campaign_marks WHERE scope = $1 AND ggrid = $2")
+_MARK = sql("""INSERT INTO campaign_marks (scope, ggrid, says, signature, created)
+VALUES ($1, $2, $3, $4, $5)""")
+_HELD = insert_many("campaign_marks", "scope, ggrid, says, signature, created")
+_SAID = sql("SELECT says FROM campaign_marks WHERE scope = $1 AND ggrid = $2")
+_MARKS = sql("SELECT id, scope, ggrid, says, signature FROM campaign_marks WHERE id > $1 ORDER BY id LIMIT $2")
+_LATEST = sql("SELECT id FROM campaign_marks ORDER BY id DESC LIMIT 1 OFFSET $1")
+_PURGE_MARKS = sql("""DELETE FROM campaign_marks WHERE id IN
+(SELECT id FROM campaign_marks WHERE created < $1 ORDER BY created LIMIT $2)""")
 _COUNT_BURSTS = insert_many(
     "campaign_bursts",
-    "process text, campaign bigint, signature bytea, copies bigint, recipients bigint, updated bigint",
+    "process, campaign, signature, copies, recipients, updated",
     """(process, campaign) DO UPDATE SET
     copies = excluded.copies, recipients = excluded.recipients, updated = excluded.updated""",
 )
-_BURSTS = """SELECT process, campaign, signature, copies, recipients, updated FROM campaign_bursts
-WHERE process <> $1 AND updated >= $2 ORDER BY updated LIMIT $3"""
-_PURGE_BURSTS = "DELETE FROM campaign_bursts WHERE updated < $1"
+_BURSTS = sql("""SELECT process, campaign, signature, copies, recipients, updated FROM campaign_bursts
+WHERE process <> $1 AND updated >= $2 ORDER BY updated LIMIT $3""")
+_PURGE_BURSTS = sql("DELETE FROM campaign_bursts WHERE updated < $1")
 
 
 class CampaignMark(msgspec.Struct, frozen=True):

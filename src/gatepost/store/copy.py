@@ -28,11 +28,12 @@ import apsw
 import msgspec
 
 from gatepost.store import check_postgres, name_storage, sqlite_file_of
-from gatepost.store.engine import Row, storable
+from gatepost.store.engine import storable
 from gatepost.store.errors import StorageError
 from gatepost.store.message_days import day_of
+from gatepost.store.sql import Row, tables
 from gatepost.store.sqlite import APPLICATION_ID, explain_errors, open_file, open_reader
-from gatepost.store.upgrading import Progress, baseline
+from gatepost.store.upgrading import Progress
 
 BATCH = 2_000
 # How many pages are copied before progress is reported.
@@ -41,8 +42,6 @@ PAGES = 2_000
 # The head of an SQLite file, and where its application id stands in it.
 _MAGIC, _HEADER_SIZE, _OWNER = b"SQLite format 3\0", 100, slice(68, 72)
 
-_COLUMNS = """SELECT tables.name, columns.name FROM sqlite_schema AS tables, pragma_table_info(tables.name) AS columns
-WHERE tables.type = 'table' AND tables.name NOT LIKE 'sqlite_%' AND tables.name <> 'meta'"""
 # A server tests conditions in the order that it likes, and the function raises for a table without that column.
 _NUMBERED = """SELECT table_name FROM information_schema.columns WHERE CASE WHEN table_schema = current_schema()
 AND column_name = 'id' THEN pg_get_serial_sequence(quote_ident(table_name), 'id') END IS NOT NULL"""
@@ -52,12 +51,7 @@ _SET_SEQUENCE = "SELECT setval(pg_get_serial_sequence('{0}', 'id'), COALESCE(max
 @cache
 def list_tables() -> dict[str, tuple[str, ...]]:
     """Every table with its columns, which are the same on both engines, but `meta`, which says which schema this is."""
-    with closing(apsw.Connection(":memory:")) as connection:
-        connection.execute(baseline("sqlite"))
-        found: dict[str, tuple[str, ...]] = {}
-        for table, column in connection.execute(_COLUMNS):
-            found[table] = (*found.get(table, ()), column)
-    return found
+    return {table: tuple(columns) for table, columns in tables().items() if table != "meta"}
 
 
 async def copy(source_url: str, target_url: str, data: Path, progress: Progress, *, force: bool = False) -> int:

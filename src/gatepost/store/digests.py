@@ -28,11 +28,9 @@ from gatepost.store.engine import (
     Many,
     Operations,
     Read,
-    Row,
     Work,
     Write,
     change,
-    insert_many,
     normalize_scope,
     now,
     query,
@@ -44,6 +42,7 @@ from gatepost.store.list_rows import raise_versions
 from gatepost.store.message_records import normalize_address
 from gatepost.store.quarantine import HeldMessage, find_held
 from gatepost.store.sealed_secrets import DIGEST_KEY, SecretKey, Secrets
+from gatepost.store.sql import Row, insert_many, sql
 
 # Messages that are read in one step of planning; each may have a thousand recipients.
 PLAN_STEP = 100
@@ -54,44 +53,43 @@ log = Logger("gatepost.store")
 
 DIGEST = "digest"
 
-_PLANNING = "SELECT planned_until, after_kept, after_ggrid FROM digest_runs WHERE scope = $1"
-_BEGIN = "UPDATE digest_runs SET planned_until = $2 WHERE scope = $1"
-_ADVANCE = "UPDATE digest_runs SET after_kept = $2, after_ggrid = $3 WHERE scope = $1"
-_HELD_OF_TENANT = """SELECT kept, ggrid FROM held WHERE gone = 0 AND tenant = $1
-AND (kept, ggrid) > ($2, $3) AND kept <= $4 ORDER BY kept, ggrid LIMIT $5"""
-_HELD_OF_NOBODY = """SELECT kept, ggrid FROM held WHERE gone = 0 AND tenant IS NULL AND $1 = ''
-AND (kept, ggrid) > ($2, $3) AND kept <= $4 ORDER BY kept, ggrid LIMIT $5"""
-_RECIPIENTS = "SELECT ggrid, address FROM held_recipients WHERE ggrid = ANY($1) AND domain = ANY($2)"
+_PLANNING = sql("SELECT planned_until, after_kept, after_ggrid FROM digest_runs WHERE scope = $1")
+_BEGIN = sql("UPDATE digest_runs SET planned_until = $2 WHERE scope = $1")
+_ADVANCE = sql("UPDATE digest_runs SET after_kept = $2, after_ggrid = $3 WHERE scope = $1")
+_HELD_OF_TENANT = sql("""SELECT kept, ggrid FROM held WHERE gone = 0 AND tenant = $1
+AND (kept, ggrid) > ($2, $3) AND kept <= $4 ORDER BY kept, ggrid LIMIT $5""")
+_HELD_OF_NOBODY = sql("""SELECT kept, ggrid FROM held WHERE gone = 0 AND tenant IS NULL AND $1 = ''
+AND (kept, ggrid) > ($2, $3) AND kept <= $4 ORDER BY kept, ggrid LIMIT $5""")
+_RECIPIENTS = sql("SELECT ggrid, address FROM held_recipients WHERE @one_of(ggrid, $1) AND @one_of(domain, $2)")
 _PLAN = insert_many(
     "digests",
-    "id text, scope text, address text, since bigint, until bigint, attempts bigint, next_try bigint, fault text,"
-    " expires bigint",
+    "id, scope, address, since, until, attempts, next_try, fault, expires",
     "(scope, address) WHERE sent IS NULL DO UPDATE SET until = excluded.until",
 )
 _DIGEST = "id, scope, address, since, until, attempts, next_try, fault, sent, expires"
-_WAITING = f"""SELECT {_DIGEST} FROM digests WHERE scope = $1 AND sent IS NULL AND next_try <= $2
-ORDER BY next_try, id LIMIT $3"""  # noqa: S608
-_SELECT = f"SELECT {_DIGEST} FROM digests WHERE id = $1"  # noqa: S608
-_MESSAGES = """SELECT r.ggrid FROM held_recipients AS r JOIN held AS h ON h.ggrid = r.ggrid
+_WAITING = sql(f"""SELECT {_DIGEST} FROM digests WHERE scope = $1 AND sent IS NULL AND next_try <= $2
+ORDER BY next_try, id LIMIT $3""")  # noqa: S608
+_SELECT = sql(f"SELECT {_DIGEST} FROM digests WHERE id = $1")  # noqa: S608
+_MESSAGES = sql("""SELECT r.ggrid FROM held_recipients AS r JOIN held AS h ON h.ggrid = r.ggrid
 WHERE r.address = $1 AND h.gone = 0 AND h.kept > $2 AND h.kept <= $3 AND coalesce(h.tenant, '') = $4
 AND NOT EXISTS (SELECT 1 FROM recipient_releases AS had WHERE had.ggrid = r.ggrid AND had.address = r.address)
-ORDER BY r.ggrid DESC LIMIT $5"""
-_COUNT_MESSAGES = f"SELECT count(*) FROM ({_MESSAGES}) AS listed"  # noqa: S608
-_SENT = "UPDATE digests SET sent = $2, expires = $3, fault = $4 WHERE id = $1"
-_FAILED = "UPDATE digests SET attempts = attempts + 1, next_try = $2, fault = $3 WHERE id = $1"
-_DROP = "DELETE FROM digests WHERE id = $1"
-_USE = "INSERT INTO digest_uses (digest, item, used) VALUES ($1, $2, $3) ON CONFLICT (digest, item) DO NOTHING"
-_IS_USED = "SELECT 1 FROM digest_uses WHERE digest = $1 AND item = $2"
-_KEYS = "SELECT number, secret, created FROM digest_keys ORDER BY number DESC"
-_ADD_KEY = "INSERT INTO digest_keys (number, secret, created) VALUES ($1, $2, $3) ON CONFLICT (number) DO NOTHING"
+ORDER BY r.ggrid DESC LIMIT $5""")
+_COUNT_MESSAGES = sql(f"SELECT count(*) FROM ({_MESSAGES}) AS listed")  # noqa: S608
+_SENT = sql("UPDATE digests SET sent = $2, expires = $3, fault = $4 WHERE id = $1")
+_FAILED = sql("UPDATE digests SET attempts = attempts + 1, next_try = $2, fault = $3 WHERE id = $1")
+_DROP = sql("DELETE FROM digests WHERE id = $1")
+_USE = sql("INSERT INTO digest_uses (digest, item, used) VALUES ($1, $2, $3) ON CONFLICT (digest, item) DO NOTHING")
+_IS_USED = sql("SELECT 1 FROM digest_uses WHERE digest = $1 AND item = $2")
+_KEYS = sql("SELECT number, secret, created FROM digest_keys ORDER BY number DESC")
+_ADD_KEY = sql("INSERT INTO digest_keys (number, secret, created) VALUES ($1, $2, $3) ON CONFLICT (number) DO NOTHING")
 _PURGE = (
-    "DELETE FROM digest_uses WHERE digest IN (SELECT id FROM digests WHERE sent IS NOT NULL AND expires < $1)",
-    "DELETE FROM digests WHERE sent IS NOT NULL AND expires < $1",
+    sql("DELETE FROM digest_uses WHERE digest IN (SELECT id FROM digests WHERE sent IS NOT NULL AND expires < $1)"),
+    sql("DELETE FROM digests WHERE sent IS NOT NULL AND expires < $1"),
 )
-_PURGE_KEYS = "DELETE FROM digest_keys WHERE created < $1"
-_REVOKE = "DELETE FROM digest_keys WHERE number < $1"
-_COUNTS = """SELECT count(*), coalesce(sum(CASE WHEN sent IS NULL THEN 1 ELSE 0 END), 0),
-coalesce(sum(CASE WHEN sent IS NOT NULL AND fault <> '' THEN 1 ELSE 0 END), 0) FROM digests WHERE scope = $1"""
+_PURGE_KEYS = sql("DELETE FROM digest_keys WHERE created < $1")
+_REVOKE = sql("DELETE FROM digest_keys WHERE number < $1")
+_COUNTS = sql("""SELECT count(*), coalesce(sum(CASE WHEN sent IS NULL THEN 1 ELSE 0 END), 0),
+coalesce(sum(CASE WHEN sent IS NOT NULL AND fault <> '' THEN 1 ELSE 0 END), 0) FROM digests WHERE scope = $1""")
 
 
 class DigestRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -175,13 +173,15 @@ MAX_DOMAINS = 1_000
 DAY = 86_400_000
 
 _SELECT_PREFERENCES = "SELECT scope, settings, modified, modified_by FROM digest_settings"
-_ONE = _SELECT_PREFERENCES + " WHERE scope = $1"
-_PUT = """INSERT INTO digest_settings (scope, settings, modified, modified_by) VALUES ($1, $2, $3, $4)
+_PREFERENCES = sql(_SELECT_PREFERENCES + " ORDER BY scope")
+_ONE = sql(_SELECT_PREFERENCES + " WHERE scope = $1")
+_LOCK_ONE = sql(_ONE + " @lock(UPDATE)")
+_PUT = sql("""INSERT INTO digest_settings (scope, settings, modified, modified_by) VALUES ($1, $2, $3, $4)
 ON CONFLICT (scope) DO UPDATE SET settings = excluded.settings, modified = excluded.modified,
-modified_by = excluded.modified_by"""
-_START = """INSERT INTO digest_runs (scope, planned_until, after_kept, after_ggrid) VALUES ($1, 0, $2, '')
-ON CONFLICT (scope) DO NOTHING"""
-_SKIP = "UPDATE digest_runs SET after_kept = $2, after_ggrid = '' WHERE scope = $1 AND after_kept < $2"
+modified_by = excluded.modified_by""")
+_START = sql("""INSERT INTO digest_runs (scope, planned_until, after_kept, after_ggrid) VALUES ($1, 0, $2, '')
+ON CONFLICT (scope) DO NOTHING""")
+_SKIP = sql("UPDATE digest_runs SET after_kept = $2, after_ggrid = '' WHERE scope = $1 AND after_kept < $2")
 
 
 class DigestPreferences(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -233,7 +233,7 @@ class Digests(Operations):
     @query
     def scopes(self) -> Work[tuple[DigestScope, ...]]:
         """Every scope that has preferences."""
-        return tuple(map(_scope, (yield Read(_SELECT_PREFERENCES + " ORDER BY scope"))))
+        return tuple(map(_scope, (yield Read(_PREFERENCES))))
 
     @query
     def scope(self, scope: str | None) -> Work[DigestScope]:
@@ -249,7 +249,7 @@ class Digests(Operations):
         """Set the preferences of a scope; None where somebody changed them since `seen`. The first digest covers the
         day before."""
         owner = normalize_scope(scope) or ""
-        rows = yield Read(_ONE + " FOR UPDATE", (owner,))
+        rows = yield Read(_LOCK_ONE, (owner,))
         before = _scope(rows[0]) if rows else DigestScope(None, DigestPreferences())
         if before.modified != seen:
             return None

@@ -3,10 +3,6 @@
 A piece of work is a generator: it yields a statement and is sent its result. So the rules (what counts, what is full,
 what is audited) stand in one place, while SQLite runs them in its writer thread and PostgreSQL over the network.
 
-Statements are written as PostgreSQL has them. `in_sqlite` replaces the few words that SQLite spells otherwise: `$1` is
-`?1`, `= ANY($1)` is `IN carray(?1)`, `unnest($1)` is `carray(?1)`; casts and row locks, which SQLite does not need, are
-dropped.
-
 Every store operation is declared once, as a method of its subject's class that yields statements. The decorator says
 how an engine has to run it: `change` in one transaction that is durable when the call returns, `query` for reading,
 `snapshot` for reading several times as of one moment, `large_query` for reading that may take long. Operations that
@@ -14,11 +10,10 @@ need more than one piece of work, or none, call the engine themselves.
 """
 
 import asyncio
-import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
-from functools import lru_cache, partial, wraps
+from functools import partial, wraps
 from itertools import starmap
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
@@ -26,13 +21,12 @@ import apsw
 import msgspec
 
 from gatepost.store.errors import StorageError
+from gatepost.store.sql import Bulk, Row, Sql
 
 A = TypeVar("A")
 T = TypeVar("T")
 P = ParamSpec("P")
 S = TypeVar("S", bound="Operations")
-
-Row: TypeAlias = tuple[Any, ...]
 
 
 class Many(msgspec.Struct, frozen=True):
@@ -44,14 +38,14 @@ class Many(msgspec.Struct, frozen=True):
 class Read(msgspec.Struct, frozen=True):
     """A statement whose result is its rows."""
 
-    statement: str
+    statement: Sql
     parameters: Row = ()
 
 
 class Write(msgspec.Struct, frozen=True):
     """A statement whose result is the number of rows that it changed."""
 
-    statement: str
+    statement: Sql
     parameters: Row = ()
 
 
@@ -59,21 +53,6 @@ class AnnouncedWrite(Write, frozen=True, kw_only=True):
     """A write that the observer of the store is told of, as `news`, once its transaction is durable."""
 
     news: Any
-
-
-class Bulk(msgspec.Struct, frozen=True):
-    """The same change for many rows; its result is the number of rows that it changed.
-
-    SQLite takes the rows one by one, PostgreSQL as one array for each column.
-    """
-
-    sqlite: str
-    postgres: str
-    rows: Sequence[Row] = ()
-
-    def of(self, rows: Sequence[Row]) -> "Bulk":
-        """The same change for these rows."""
-        return Bulk(self.sqlite, self.postgres, rows)
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -95,55 +74,8 @@ Work: TypeAlias = Generator[Step, Any, T]
 
 DAY_MILLISECONDS = 86_400_000
 
-_SPELLINGS = (
-    # It is named for the sake of partitions alone (`message_days`); the sign keeps SQLite from choosing an index by it.
-    (re.compile(r"((?:\b\w+\.)?\bcompleted)::bigint"), r"+\1"),
-    (re.compile(r"::[a-z]+(\[\])?"), ""),
-    (re.compile(r"= ANY\(\$(\d+)\)"), r"IN carray(?\1)"),
-    (re.compile(r"\bunnest\(\$(\d+)\)"), r"carray(?\1)"),
-    (re.compile(r"\$(\d+)"), r"?\1"),
-    (re.compile(r" FOR (?:UPDATE|KEY SHARE)\b"), ""),
-    (re.compile(r"\bGREATEST\("), "max("),
-    (re.compile(r"\bstrpos\("), "instr("),
-    (re.compile(r"\boctet_length\((\w+)\)"), r"length(CAST(\1 AS BLOB))"),
-)
 
-
-@lru_cache(256)
-def in_sqlite(statement: str) -> str:
-    """A statement in SQLite's spelling."""
-    for pattern, spelling in _SPELLINGS:
-        statement = pattern.sub(spelling, statement)
-    return statement
-
-
-def insert_many(table: str, columns: str, on_conflict: str = "DO NOTHING") -> Bulk:
-    """Insert rows that have these columns, each named with its type: `key bigint, label text`."""
-    names, arrays = _parse_columns(columns)
-    into, conflict = f"INSERT INTO {table} ({', '.join(names)})", f"ON CONFLICT {on_conflict}"
-    return Bulk(
-        f"{into} VALUES ({', '.join('?' * len(names))}) {in_sqlite(conflict)}",
-        f"{into} SELECT * FROM {arrays} {conflict}",  # noqa: S608
-    )
-
-
-def delete_many(table: str, columns: str) -> Bulk:
-    """Delete the rows that have these values in their columns, which are named as for `insert_many`."""
-    names, arrays = _parse_columns(columns)
-    is_same = " AND ".join(f"{table}.{name} = gone.{name}" for name in names)
-    return Bulk(
-        f"DELETE FROM {table} WHERE {' AND '.join(f'{name} = ?' for name in names)}",  # noqa: S608
-        f"DELETE FROM {table} USING {arrays} AS gone ({', '.join(names)}) WHERE {is_same}",  # noqa: S608
-    )
-
-
-def _parse_columns(columns: str) -> tuple[tuple[str, ...], str]:
-    """Return the names of columns, and how PostgreSQL makes rows of an array for each."""
-    names, types = zip(*(column.split() for column in columns.split(", ")), strict=True)
-    return names, f"unnest({', '.join(f'${number}::{kind}[]' for number, kind in enumerate(types, 1))})"
-
-
-def write_rows(statement: str, *parameters: object) -> Work[int]:
+def write_rows(statement: Sql, *parameters: object) -> Work[int]:
     """One write as a whole piece of work; returns how many rows it changed."""
     changed: int = yield Write(statement, parameters)
     return changed
@@ -155,18 +87,6 @@ def storable(text: str) -> str:
         return text.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in text else text
     plain = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return plain.replace("\0", "\N{REPLACEMENT CHARACTER}")
-
-
-def insert_rows(
-    connection: apsw.Connection, table: str, columns: tuple[str, ...], rows: Sequence[Row], conflict: str = ""
-) -> None:
-    """Insert rows into SQLite with one statement that stays prepared; `conflict` is the ON CONFLICT clause."""
-    connection.executemany(_insert_statement(table, columns, conflict), rows)
-
-
-@lru_cache(64)
-def _insert_statement(table: str, columns: tuple[str, ...], conflict: str) -> str:
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) {conflict}"  # noqa: S608
 
 
 class StoreCounters(msgspec.Struct, frozen=True):
@@ -325,54 +245,31 @@ def _collect_news(work: Callable[[], Work[Any]]) -> Work[Any]:
         return _Announced(stop.value, tuple(announced))
 
 
-def change(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """An operation that changes something, in one transaction; it returns when the change is durable."""
+def _declare(
+    way: Callable[[Engine], Callable[[Callable[[], Work[Any]]], Coroutine[Any, Any, Any]]],
+) -> Callable[[Callable[Concatenate[S, P], Work[T]]], Callable[Concatenate[S, P], Coroutine[Any, Any, T]]]:
+    """Return a decorator for operations whose work an engine does in this way."""
 
-    @wraps(work)
-    def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        return self._engine.change(partial(work, self, *args, **kwargs))
+    def declare(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+        @wraps(work)
+        def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+            return way(self._engine)(partial(work, self, *args, **kwargs))
 
-    return run
+        return run
 
-
-def mail_change(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """An operation that a message waits for, in one transaction; it returns when the change is durable."""
-
-    @wraps(work)
-    def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        return self._engine.change_for_mail(partial(work, self, *args, **kwargs))
-
-    return run
+    return declare
 
 
-def query(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """An operation that only reads."""
-
-    @wraps(work)
-    def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        return self._engine.query(partial(work, self, *args, **kwargs))
-
-    return run
-
-
-def snapshot(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """An operation that reads several times and sees one moment throughout."""
-
-    @wraps(work)
-    def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        return self._engine.query_once(partial(work, self, *args, **kwargs))
-
-    return run
-
-
-def large_query(work: Callable[Concatenate[S, P], Work[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """An operation that may read very many rows, and sees one moment throughout."""
-
-    @wraps(work)
-    def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        return self._engine.search(partial(work, self, *args, **kwargs))
-
-    return run
+# An operation that changes something, in one transaction; it returns when the change is durable.
+change = _declare(lambda engine: engine.change)
+# A change that a message waits for.
+mail_change = _declare(lambda engine: engine.change_for_mail)
+# An operation that only reads.
+query = _declare(lambda engine: engine.query)
+# An operation that reads several times and sees one moment throughout.
+snapshot = _declare(lambda engine: engine.query_once)
+# An operation that may read very many rows, and sees one moment throughout.
+large_query = _declare(lambda engine: engine.search)
 
 
 def convert_each(make: Callable[..., T], rows: Sequence[Row]) -> list[T]:

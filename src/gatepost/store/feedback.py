@@ -27,9 +27,10 @@ from gatepost.store.learning import (
 from gatepost.store.message_records import MessageRecord, find_message
 from gatepost.store.quarantine import find_held
 from gatepost.store.recipients import add_request
+from gatepost.store.sql import sql
 
-_SELECT_SAID = """SELECT says, created FROM campaign_marks
-WHERE scope = $2 AND ggrid = $1 AND says IN ('wanted', 'unwanted')"""
+_SELECT_SAID = sql("""SELECT says, created FROM campaign_marks
+WHERE scope = $2 AND ggrid = $1 AND says IN ('wanted', 'unwanted')""")
 
 Correction: TypeAlias = Literal["should have been delivered", "should have been held"]
 

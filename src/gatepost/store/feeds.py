@@ -20,7 +20,6 @@ from gatepost.store.engine import (
     Many,
     Operations,
     Read,
-    Row,
     Work,
     Write,
     change,
@@ -34,17 +33,18 @@ from gatepost.store.errors import ListFull, NotFound
 from gatepost.store.jobs import Job, finish_job, forget_job, plan_job, read_job, read_jobs
 from gatepost.store.list_rows import find_list, raise_unkeyed_version
 from gatepost.store.lists import NewEntry, add_to_list, delete_from_list
+from gatepost.store.sql import Row, sql
 
 PAGE = 2_000
 FEED = "feed"
 
 # A range of pairs: with an equality of `modified_by`, SQLite would read the whole list by its keys.
 # What follows the entries of the feed are those of the next one, and is cut off.
-_OWN = """SELECT key, expires, modified_by FROM entries WHERE list_id = $1 AND substr(modified_by, 1, 5) = 'feed:'
-AND (modified_by, key) > ($2, $3) ORDER BY modified_by, key LIMIT $4"""
-_OWN_AMONG = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2) AND modified_by = $3"
-_EXPIRE = """UPDATE entries SET expires = $4, modified = $5
-WHERE list_id = $1 AND key = ANY($2) AND modified_by = $3 AND (expires IS NULL OR expires > $4)"""
+_OWN = sql("""SELECT key, expires, modified_by FROM entries WHERE list_id = $1 AND substr(modified_by, 1, 5) = 'feed:'
+AND (modified_by, key) > ($2, $3) ORDER BY modified_by, key LIMIT $4""")
+_OWN_AMONG = sql("SELECT key FROM entries WHERE list_id = $1 AND @one_of(key, $2) AND modified_by = $3")
+_EXPIRE = sql("""UPDATE entries SET expires = $4, modified = $5
+WHERE list_id = $1 AND @one_of(key, $2) AND modified_by = $3 AND (expires IS NULL OR expires > $4)""")
 FeedResult = Literal["", "changed", "unchanged", "refused", "failed"]
 
 
@@ -104,12 +104,12 @@ def feed_state(job: Job) -> FeedState:
 
 
 _DEFINITION_COLUMNS = "name, settings, paused, modified, modified_by"
-_SELECT_DEFINITIONS = f"SELECT {_DEFINITION_COLUMNS} FROM feed_definitions ORDER BY name"  # noqa: S608
-_LOCK = f"SELECT {_DEFINITION_COLUMNS} FROM feed_definitions ORDER BY name FOR UPDATE"  # noqa: S608
-_PUT = """INSERT INTO feed_definitions (name, settings, paused, modified, modified_by) VALUES ($1, $2, $3, $4, $5)
+_SELECT_DEFINITIONS = sql(f"SELECT {_DEFINITION_COLUMNS} FROM feed_definitions ORDER BY name")  # noqa: S608
+_LOCK = sql(f"SELECT {_DEFINITION_COLUMNS} FROM feed_definitions ORDER BY name @lock(UPDATE)")  # noqa: S608
+_PUT = sql("""INSERT INTO feed_definitions (name, settings, paused, modified, modified_by) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (name) DO UPDATE SET settings = excluded.settings, paused = excluded.paused,
-modified = excluded.modified, modified_by = excluded.modified_by"""
-_DELETE = "DELETE FROM feed_definitions WHERE name = $1"
+modified = excluded.modified, modified_by = excluded.modified_by""")
+_DELETE = sql("DELETE FROM feed_definitions WHERE name = $1")
 
 DefinitionRefusal: TypeAlias = Literal["changed", "full", "unknown"]
 

@@ -12,7 +12,8 @@ from functools import partial
 
 import msgspec
 
-from gatepost.store.engine import Many, Operations, Read, Work, Write, change, insert_many, query, write_rows
+from gatepost.store.engine import Many, Operations, Read, Work, Write, change, query, write_rows
+from gatepost.store.sql import insert_many, sql
 
 PURGE_BATCH = 2_000
 # As many as a node writes or asks for at once.
@@ -22,13 +23,13 @@ USES_FORGOTTEN = 10
 
 _ADD = insert_many(
     "flow_counts",
-    "key bigint, start bigint, count bigint, expires bigint",
+    "key, start, count, expires",
     "(key, start) DO UPDATE SET count = flow_counts.count + excluded.count",
 )
-_COUNTS = "SELECT key, start, count FROM flow_counts WHERE key = ANY($1)"
-_USED = "SELECT 1 FROM flow_counts WHERE key = $1 AND start = 0 AND expires > $2"
-_DELETE = """DELETE FROM flow_counts WHERE (key, start) IN
-(SELECT key, start FROM flow_counts WHERE expires <= $1 ORDER BY expires LIMIT $2)"""
+_COUNTS = sql("SELECT key, start, count FROM flow_counts WHERE @one_of(key, $1)")
+_USED = sql("SELECT 1 FROM flow_counts WHERE key = $1 AND start = 0 AND expires > $2")
+_DELETE = sql("""DELETE FROM flow_counts WHERE (key, start) IN
+(SELECT key, start FROM flow_counts WHERE expires <= $1 ORDER BY expires LIMIT $2)""")
 
 
 class FlowCount(msgspec.Struct, frozen=True):

@@ -14,9 +14,9 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from gatepost.lists.links import split_url
-from gatepost.store.engine import Row
 from gatepost.store.evidence import EvidenceKind, digest
 from gatepost.store.record_packing import read_packed
+from gatepost.store.sql import Row
 
 # How many messages are counted, and of how many the records are read.
 COUNTED = 5_000

@@ -37,6 +37,7 @@ from gatepost.store.search_conditions import (
     word_condition,
 )
 from gatepost.store.search_language import Expression
+from gatepost.store.sql import sql
 
 # Once for each message, however many of its recipients have the domain.
 _FIRST_OF_DOMAIN = SqlCondition(
@@ -108,12 +109,12 @@ VALUE_COLUMNS = tuple(f"{'h' if column in _OWN_COLUMNS else 's'}.{column}" for c
 
 
 # The same of mail that was found already, by its ids.
-SELECT_VALUES = f"SELECT h.ggrid, {', '.join(VALUE_COLUMNS)} FROM {_HELD_AND_TEXTS} WHERE h.ggrid = ANY($1)"  # noqa: S608
+SELECT_VALUES = sql(f"SELECT h.ggrid, {', '.join(VALUE_COLUMNS)} FROM {_HELD_AND_TEXTS} WHERE @one_of(h.ggrid, $1)")  # noqa: S608
 
 
 # The columns of values that held mail has itself, and the others, by ids.
 OWN_VALUES = ("h.kept", "h.tenant", "h.verdict")
-SELECT_TEXTS = f"""SELECT ggrid, {", ".join(COLUMNS[2:])} FROM held_search WHERE ggrid = ANY($1)"""  # noqa: S608
+SELECT_TEXTS = sql(f"""SELECT ggrid, {", ".join(COLUMNS[2:])} FROM held_search WHERE @one_of(ggrid, $1)""")  # noqa: S608
 
 
 def needs_texts(plan: PageQuery) -> bool:

@@ -15,28 +15,29 @@ import msgspec
 
 from gatepost.ids import new_id
 from gatepost.process.logs import Logger
-from gatepost.store.engine import Operations, Read, Row, Work, Write, change, normalize_scope, now, query, storable
+from gatepost.store.engine import Operations, Read, Work, Write, change, normalize_scope, now, query, storable
 from gatepost.store.errors import StorageError
+from gatepost.store.sql import Row, sql
 
 LEASE_SECONDS = 900.0
 # A lease is renewed three times before it ends.
 RENEWALS = 3
 
 _COLUMNS = "kind, scope, holder, locked_until, next_run, finished, outcome, detail"
-_SELECT = f"SELECT {_COLUMNS} FROM jobs WHERE kind = $1 AND scope = $2"  # noqa: S608
-_OF_KIND = f"SELECT {_COLUMNS} FROM jobs WHERE kind = $1 ORDER BY scope"  # noqa: S608
-_TAKE = """INSERT INTO jobs (kind, scope, holder, locked_until, next_run, finished, outcome, detail)
+_SELECT = sql(f"SELECT {_COLUMNS} FROM jobs WHERE kind = $1 AND scope = $2")  # noqa: S608
+_OF_KIND = sql(f"SELECT {_COLUMNS} FROM jobs WHERE kind = $1 ORDER BY scope")  # noqa: S608
+_TAKE = sql("""INSERT INTO jobs (kind, scope, holder, locked_until, next_run, finished, outcome, detail)
 VALUES ($1, $2, $3, $4, 0, 0, '', '{}') ON CONFLICT (kind, scope) DO UPDATE
 SET holder = excluded.holder, locked_until = excluded.locked_until
-WHERE (jobs.locked_until <= $5 OR jobs.holder = excluded.holder) AND jobs.next_run <= $6"""
-_RENEW = "UPDATE jobs SET locked_until = $4 WHERE kind = $1 AND scope = $2 AND holder = $3"
-_RELEASE = "UPDATE jobs SET holder = '', locked_until = 0 WHERE kind = $1 AND scope = $2 AND holder = $3"
-_FINISH = """UPDATE jobs SET holder = '', locked_until = 0, next_run = coalesce($4, next_run),
-finished = $5, outcome = $6, detail = $7 WHERE kind = $1 AND scope = $2 AND holder = $3"""
-_HOLD = "SELECT holder FROM jobs WHERE kind = $1 AND scope = $2 FOR UPDATE"
-_PLAN = """INSERT INTO jobs (kind, scope, holder, locked_until, next_run, finished, outcome, detail)
-VALUES ($1, $2, '', 0, $3, 0, '', '{}') ON CONFLICT (kind, scope) DO UPDATE SET next_run = excluded.next_run"""
-_FORGET = "DELETE FROM jobs WHERE kind = $1 AND scope = $2"
+WHERE (jobs.locked_until <= $5 OR jobs.holder = excluded.holder) AND jobs.next_run <= $6""")
+_RENEW = sql("UPDATE jobs SET locked_until = $4 WHERE kind = $1 AND scope = $2 AND holder = $3")
+_RELEASE = sql("UPDATE jobs SET holder = '', locked_until = 0 WHERE kind = $1 AND scope = $2 AND holder = $3")
+_FINISH = sql("""UPDATE jobs SET holder = '', locked_until = 0, next_run = coalesce($4, next_run),
+finished = $5, outcome = $6, detail = $7 WHERE kind = $1 AND scope = $2 AND holder = $3""")
+_HOLD = sql("SELECT holder FROM jobs WHERE kind = $1 AND scope = $2 @lock(UPDATE)")
+_PLAN = sql("""INSERT INTO jobs (kind, scope, holder, locked_until, next_run, finished, outcome, detail)
+VALUES ($1, $2, '', 0, $3, 0, '', '{}') ON CONFLICT (kind, scope) DO UPDATE SET next_run = excluded.next_run""")
+_FORGET = sql("DELETE FROM jobs WHERE kind = $1 AND scope = $2")
 _NEVER_DUE = 1 << 62
 
 log = Logger("gatepost.store")

@@ -24,7 +24,6 @@ from gatepost.store.audit import Actor, write_audit
 from gatepost.store.engine import (
     Operations,
     Read,
-    Row,
     Work,
     Write,
     change,
@@ -36,6 +35,7 @@ from gatepost.store.engine import (
     write_rows,
 )
 from gatepost.store.message_records import MessageRecord
+from gatepost.store.sql import Row, sql
 
 MAX_PER_DAY = 500
 MAX_POOL = 10_000
@@ -45,23 +45,23 @@ MAX_PAGE = 2_000
 PURGE_BATCH = 2_000
 DAY = 86_400_000
 
-_COUNT_TODAY = """SELECT count(*) FROM training_reports WHERE scope = $1 AND reporter = $2 AND created > $3
-AND message <> $4"""
-_COUNT_BY_MAIL = """SELECT count(*), sum(CASE WHEN reporter = $3 THEN 1 ELSE 0 END) FROM training_reports
-WHERE scope = $1 AND source = 'address' AND created > $2"""
-_FORGET = "DELETE FROM training_reports WHERE scope = $1 AND reporter = $2 AND message = $3"
-_TAUGHT = "SELECT unwanted FROM training_reports WHERE scope = $1 AND reporter = $2 AND message = $3"
-_INSERT = """INSERT INTO training_reports
+_COUNT_TODAY = sql("""SELECT count(*) FROM training_reports WHERE scope = $1 AND reporter = $2 AND created > $3
+AND message <> $4""")
+_COUNT_BY_MAIL = sql("""SELECT count(*), sum(CASE WHEN reporter = $3 THEN 1 ELSE 0 END) FROM training_reports
+WHERE scope = $1 AND source = 'address' AND created > $2""")
+_FORGET = sql("DELETE FROM training_reports WHERE scope = $1 AND reporter = $2 AND message = $3")
+_TAUGHT = sql("SELECT unwanted FROM training_reports WHERE scope = $1 AND reporter = $2 AND message = $3")
+_INSERT = sql("""INSERT INTO training_reports
 (scope, reporter, message, unwanted, source, mailbox, domain, features, created)
-VALUES ($1, $2, $3, $4::bigint, $5, $6, $7, $8, $9::bigint)"""
-_PRUNE = """DELETE FROM training_reports WHERE id IN
-(SELECT id FROM training_reports WHERE scope = $1 ORDER BY id DESC LIMIT $2 OFFSET $3)"""
-_POOLS = """SELECT scope, sum(unwanted), count(*) - sum(unwanted), count(DISTINCT reporter),
-count(DISTINCT mailbox), max(created) FROM training_reports GROUP BY scope ORDER BY scope"""
-_ROWS = """SELECT id, message, unwanted, reporter, mailbox, domain, features FROM training_reports
-WHERE scope = $1 AND id > $2 ORDER BY id LIMIT $3"""
-_PURGE = """DELETE FROM training_reports WHERE id IN
-(SELECT id FROM training_reports WHERE created < $1 ORDER BY created LIMIT $2)"""
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)""")
+_PRUNE = sql("""DELETE FROM training_reports WHERE id IN
+(SELECT id FROM training_reports WHERE scope = $1 ORDER BY id DESC LIMIT $2 OFFSET $3)""")
+_POOLS = sql("""SELECT scope, sum(unwanted), count(*) - sum(unwanted), count(DISTINCT reporter),
+count(DISTINCT mailbox), max(created) FROM training_reports GROUP BY scope ORDER BY scope""")
+_ROWS = sql("""SELECT id, message, unwanted, reporter, mailbox, domain, features FROM training_reports
+WHERE scope = $1 AND id > $2 ORDER BY id LIMIT $3""")
+_PURGE = sql("""DELETE FROM training_reports WHERE id IN
+(SELECT id FROM training_reports WHERE created < $1 ORDER BY created LIMIT $2)""")
 
 ReportSource: TypeAlias = Literal["report", "release", "mail", "address"]
 
@@ -182,20 +182,21 @@ MAX_KEPT, MAX_SHOWN = 20, 100
 
 ModelState: TypeAlias = Literal["current", "former", "refused", "withdrawn"]
 
-_CURRENT = "SELECT scope, id FROM learnt_models WHERE state = 'current'"
-_DATA = "SELECT data FROM learnt_models WHERE id = $1"
+_CURRENT = sql("SELECT scope, id FROM learnt_models WHERE state = 'current'")
+_CURRENT_OF_SCOPE = sql(f"{_CURRENT} AND scope = $1")
+_DATA = sql("SELECT data FROM learnt_models WHERE id = $1")
 _COLUMNS = "id, scope, state, created, figures, look_back"
-_SELECT = f"SELECT {_COLUMNS} FROM learnt_models ORDER BY id DESC LIMIT $1"  # noqa: S608
-_SELECT_SCOPE = f"SELECT {_COLUMNS} FROM learnt_models WHERE scope = $1 ORDER BY id DESC LIMIT $2"  # noqa: S608
-_SELECT_ONE = f"SELECT {_COLUMNS} FROM learnt_models WHERE id = $1"  # noqa: S608
-_RETIRE = "UPDATE learnt_models SET state = 'former' WHERE scope = $1 AND state = 'current'"
-_WITHDRAW = "UPDATE learnt_models SET state = 'withdrawn' WHERE scope = $1 AND state = 'current'"
-_INSERT_MODEL = """INSERT INTO learnt_models (scope, state, created, figures, look_back, data)
-VALUES ($1, $2, $3, $4, '', $5) RETURNING id"""
-_FORMER = "SELECT id FROM learnt_models WHERE scope = $1 AND state = 'former' ORDER BY id DESC LIMIT 1"
-_RESTORE = "UPDATE learnt_models SET state = 'current' WHERE id = $1"
-_PRUNE_MODELS = """DELETE FROM learnt_models WHERE scope = $1 AND state <> 'current' AND id NOT IN
-(SELECT id FROM learnt_models WHERE scope = $1 ORDER BY id DESC LIMIT $2)"""
+_SELECT = sql(f"SELECT {_COLUMNS} FROM learnt_models ORDER BY id DESC LIMIT $1")  # noqa: S608
+_SELECT_SCOPE = sql(f"SELECT {_COLUMNS} FROM learnt_models WHERE scope = $1 ORDER BY id DESC LIMIT $2")  # noqa: S608
+_SELECT_ONE = sql(f"SELECT {_COLUMNS} FROM learnt_models WHERE id = $1")  # noqa: S608
+_RETIRE = sql("UPDATE learnt_models SET state = 'former' WHERE scope = $1 AND state = 'current'")
+_WITHDRAW = sql("UPDATE learnt_models SET state = 'withdrawn' WHERE scope = $1 AND state = 'current'")
+_INSERT_MODEL = sql("""INSERT INTO learnt_models (scope, state, created, figures, look_back, data)
+VALUES ($1, $2, $3, $4, '', $5) RETURNING id""")
+_FORMER = sql("SELECT id FROM learnt_models WHERE scope = $1 AND state = 'former' ORDER BY id DESC LIMIT 1")
+_RESTORE = sql("UPDATE learnt_models SET state = 'current' WHERE id = $1")
+_PRUNE_MODELS = sql("""DELETE FROM learnt_models WHERE scope = $1 AND state <> 'current' AND id NOT IN
+(SELECT id FROM learnt_models WHERE scope = $1 ORDER BY id DESC LIMIT $2)""")
 LEARNING = "learning"
 
 
@@ -292,7 +293,7 @@ class Learning(Operations):
         """Withdraw the current model of a scope; the one before it takes part again. Returns the numbers of both, None
         where there is none."""
         scope, moment = normalize_scope(tenant) or "", now()
-        current = yield Read(_CURRENT + " AND scope = $1", (scope,))
+        current = yield Read(_CURRENT_OF_SCOPE, (scope,))
         if not current:
             return None, None
         yield Write(_WITHDRAW, (scope,))

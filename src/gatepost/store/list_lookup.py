@@ -19,22 +19,10 @@ from gatepost.lists.entries import NETWORK, UnkeyedEntry
 from gatepost.lists.rulings import scoped_name
 from gatepost.lists.unkeyed import UnkeyedLists
 from gatepost.questions import Hit, Scope
-from gatepost.store.engine import (
-    Bulk,
-    Engine,
-    Many,
-    Operations,
-    Read,
-    Row,
-    Work,
-    normalize_scope,
-    now,
-    query,
-    snapshot,
-    storable,
-)
+from gatepost.store.engine import Engine, Many, Operations, Read, Work, normalize_scope, now, query, snapshot, storable
 from gatepost.store.list_rows import ListRow, find_list, find_lists, lock_lists, prefix_length
 from gatepost.store.recipients import find_recipient_hits, has_recipient_entries
+from gatepost.store.sql import Row, compose, sql, update_many
 
 # What a look-up for mail may cost: keys, times the lists that may have them. A scope may have a hundred lists of one
 # kind, and a message tens of thousands of keys; all tenants wait for the same readers. So many are enough for the
@@ -44,28 +32,28 @@ MAX_PROBES = 200_000
 ATTEMPTS = 3
 MAX_SCOPES = 10_000
 
-_VERSION = "SELECT directory FROM scopes WHERE scope = $1"
+_VERSION = sql("SELECT directory FROM scopes WHERE scope = $1")
 # An entry that has expired since the last change is no longer handed out: that is another version as well.
 _UNKEYED = ", ".join(f"'{kind} {category}'" for kind, category in UNKEYED)
-_UNKEYED_VERSIONS = f"""SELECT scope, directory, unkeyed, (
+_UNKEYED_VERSIONS = sql(f"""SELECT scope, directory, unkeyed, (
     SELECT max(expires) FROM lists JOIN entries ON list_id = lists.id
     WHERE lists.scope = scopes.scope AND expires <= $2 AND kind || ' ' || category IN ({_UNKEYED})
-) FROM scopes WHERE scope = ANY($1)"""  # noqa: S608
-_PREFIXES = """SELECT list_id, prefix FROM list_prefixes
-WHERE list_id IN (SELECT id FROM lists WHERE scope = $1) ORDER BY list_id, prefix"""
-_VERSION_ROWS = (
-    "SELECT 0 AS list_id, scope AS key, '' AS comment, directory AS version FROM scopes WHERE scope = ANY($1)"
+) FROM scopes WHERE @one_of(scope, $1)""")  # noqa: S608
+_PREFIXES = sql("""SELECT list_id, prefix FROM list_prefixes
+WHERE list_id IN (SELECT id FROM lists WHERE scope = $1) ORDER BY list_id, prefix""")
+_VERSION_ROWS = sql(
+    "SELECT 0 AS list_id, scope AS key, '' AS comment, directory AS version FROM scopes WHERE @one_of(scope, $1)"
 )
 _HITS = """ UNION ALL SELECT list_id, key, comment, 0 FROM entries
-WHERE list_id = ANY(${0}) AND key = ANY(${1}) AND (expires IS NULL OR expires > $2)"""
-_CONTENT = """SELECT list_id, key, shown, expires FROM entries
-WHERE list_id = ANY($1) AND (expires IS NULL OR expires > $2) ORDER BY list_id, key"""
-_COUNT_HITS = """UPDATE entries SET hits = hits + ?3, last_hit = max(COALESCE(last_hit, 0), ?4)
-WHERE list_id = ?1 AND key = ?2"""
-_COUNT_HITS_ALL = """UPDATE entries SET hits = entries.hits + seen.hits,
-last_hit = GREATEST(COALESCE(entries.last_hit, 0), seen.last_hit)
-FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) AS seen (list_id, key, hits, last_hit)
-WHERE entries.list_id = seen.list_id AND entries.key = seen.key"""
+WHERE @one_of(list_id, ${0}) AND @one_of(key, ${1}) AND (expires IS NULL OR expires > $2)"""
+_CONTENT = sql("""SELECT list_id, key, shown, expires FROM entries
+WHERE @one_of(list_id, $1) AND (expires IS NULL OR expires > $2) ORDER BY list_id, key""")
+_COUNT_HITS = update_many(
+    "entries",
+    "list_id, key",
+    "hits, last_hit",
+    "hits = entries.hits + new.hits, last_hit = @larger(COALESCE(entries.last_hit, 0), new.last_hit)",
+)
 
 
 class HitCount(msgspec.Struct, frozen=True):
@@ -273,7 +261,7 @@ def _read_hits(scopes: tuple[str, ...], asked: Sequence[tuple[Many, Many]], now:
     if not asked:
         return Read(_VERSION_ROWS, (Many(scopes),))
     hits = (_HITS.format(number, number + 1) for number in range(3, 3 + 2 * len(asked), 2))
-    return Read(_VERSION_ROWS + "".join(hits), (Many(scopes), now, *(part for pair in asked for part in pair)))
+    return Read(compose(_VERSION_ROWS + "".join(hits)), (Many(scopes), now, *(part for pair in asked for part in pair)))
 
 
 def _hits(rows: Sequence[Row], known: dict[str, ScopeDirectory]) -> tuple[Hit, ...]:
@@ -295,7 +283,7 @@ def _count_hits(counts: Sequence[HitCount]) -> Work[None]:
     ]
     if rows:
         yield from lock_lists(tuple(sorted(ids.values())))
-        yield Bulk(_COUNT_HITS, _COUNT_HITS_ALL, sorted(rows))
+        yield _COUNT_HITS.of(sorted(rows))
 
 
 def _merge_counts(counts: Sequence[HitCount]) -> list[HitCount]:

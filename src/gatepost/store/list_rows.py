@@ -24,19 +24,20 @@ from gatepost.lists.catalogue import (
     make_custom_list,
 )
 from gatepost.lists.entries import NETWORK
-from gatepost.store.engine import Many, Read, Row, Work, Write
+from gatepost.store.engine import Many, Read, Work, Write
 from gatepost.store.errors import ListFull
+from gatepost.store.sql import Row, sql
 
 # Of one row of `entries`.
-ENTRY_BYTES = f"{UNKEYED_ENTRY_BYTES} + octet_length(key) + COALESCE(octet_length(shown), 0)"
+ENTRY_BYTES = f"{UNKEYED_ENTRY_BYTES} + @bytes(key) + COALESCE(@bytes(shown), 0)"
 _SUM = f"SELECT CAST(COALESCE(sum({ENTRY_BYTES}), 0) AS BIGINT) FROM entries WHERE "  # noqa: S608
-_ALL = _SUM + "list_id = ANY($1)"
-_OF_KEYS = _SUM + "list_id = $1 AND key = ANY($2)"
-_EXPIRED = _SUM + "list_id = ANY($1) AND expires <= $2 AND NOT (list_id = $3 AND key = ANY($4))"
-_COUNTED = "SELECT unkeyed_bytes FROM scopes WHERE scope = $1 AND counted_version = unkeyed"
-_LOCK_SCOPE = "SELECT unkeyed FROM scopes WHERE scope = $1 FOR UPDATE"
-_SET = "UPDATE scopes SET unkeyed_bytes = $2, counted_version = unkeyed WHERE scope = $1"
-_SUBTRACT = "UPDATE scopes SET unkeyed_bytes = unkeyed_bytes - $2 WHERE scope = $1 AND counted_version = unkeyed"
+_ALL = sql(_SUM + "@one_of(list_id, $1)")
+_OF_KEYS = sql(_SUM + "list_id = $1 AND @one_of(key, $2)")
+_EXPIRED = sql(_SUM + "@one_of(list_id, $1) AND expires <= $2 AND NOT (list_id = $3 AND @one_of(key, $4))")
+_COUNTED = sql("SELECT unkeyed_bytes FROM scopes WHERE scope = $1 AND counted_version = unkeyed")
+_LOCK_SCOPE = sql("SELECT unkeyed FROM scopes WHERE scope = $1 @lock(UPDATE)")
+_SET = sql("UPDATE scopes SET unkeyed_bytes = $2, counted_version = unkeyed WHERE scope = $1")
+_SUBTRACT = sql("UPDATE scopes SET unkeyed_bytes = unkeyed_bytes - $2 WHERE scope = $1 AND counted_version = unkeyed")
 
 
 def count_bytes(key: str, shown: str | None) -> int:
@@ -57,23 +58,23 @@ def subtract_list(scope: str, list_id: int) -> Work[None]:
 
 
 _COLUMNS = "id, scope, name, kind, category, display_name, description, max_size, custom, size"
-_SELECT = f"SELECT {_COLUMNS} FROM lists WHERE scope = $1 AND name = $2"  # noqa: S608
-_LOCK = _SELECT + " FOR UPDATE"
-_LOCK_IDS = f"SELECT {_COLUMNS} FROM lists WHERE id = ANY($1) ORDER BY id FOR UPDATE"  # noqa: S608
-_SELECT_SCOPE = f"SELECT {_COLUMNS} FROM lists WHERE scope = $1 ORDER BY name"  # noqa: S608
-_INSERT = """INSERT INTO lists (scope, name, kind, category, display_name, description, max_size, custom, size)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0) ON CONFLICT (scope, name) DO NOTHING"""
-_CHANGE_SIZE = "UPDATE lists SET size = size + $2 WHERE id = $1"
-_PREFIXES = "SELECT prefix FROM list_prefixes WHERE list_id = $1"
-_COUNT_PREFIX = """INSERT INTO list_prefixes (list_id, prefix, entries) VALUES ($1, $2, $3)
-ON CONFLICT (list_id, prefix) DO UPDATE SET entries = list_prefixes.entries + excluded.entries"""
-_DROP_PREFIXES = "DELETE FROM list_prefixes WHERE list_id = $1 AND entries <= 0"
-_NEW_DIRECTORY_VERSION = """INSERT INTO scopes (scope, directory, unkeyed) VALUES ($1, $2, $2)
-ON CONFLICT (scope) DO UPDATE SET directory = GREATEST(scopes.directory + 1, excluded.directory)"""
+_SELECT = sql(f"SELECT {_COLUMNS} FROM lists WHERE scope = $1 AND name = $2")  # noqa: S608
+_LOCK = sql(_SELECT + " @lock(UPDATE)")
+_LOCK_IDS = sql(f"SELECT {_COLUMNS} FROM lists WHERE @one_of(id, $1) ORDER BY id @lock(UPDATE)")  # noqa: S608
+_SELECT_SCOPE = sql(f"SELECT {_COLUMNS} FROM lists WHERE scope = $1 ORDER BY name")  # noqa: S608
+_INSERT = sql("""INSERT INTO lists (scope, name, kind, category, display_name, description, max_size, custom, size)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0) ON CONFLICT (scope, name) DO NOTHING""")
+_CHANGE_SIZE = sql("UPDATE lists SET size = size + $2 WHERE id = $1")
+_PREFIXES = sql("SELECT prefix FROM list_prefixes WHERE list_id = $1")
+_COUNT_PREFIX = sql("""INSERT INTO list_prefixes (list_id, prefix, entries) VALUES ($1, $2, $3)
+ON CONFLICT (list_id, prefix) DO UPDATE SET entries = list_prefixes.entries + excluded.entries""")
+_DROP_PREFIXES = sql("DELETE FROM list_prefixes WHERE list_id = $1 AND entries <= 0")
+_NEW_DIRECTORY_VERSION = sql("""INSERT INTO scopes (scope, directory, unkeyed) VALUES ($1, $2, $2)
+ON CONFLICT (scope) DO UPDATE SET directory = @larger(scopes.directory + 1, excluded.directory)""")
 # The sum of their bytes is kept with each change (`unkeyed_bytes`): where it was right, it is right for this version.
-_NEW_UNKEYED_VERSION = """INSERT INTO scopes (scope, directory, unkeyed) VALUES ($1, $2, $2)
-ON CONFLICT (scope) DO UPDATE SET unkeyed = GREATEST(scopes.unkeyed + 1, excluded.unkeyed), counted_version =
-CASE WHEN scopes.counted_version = scopes.unkeyed THEN GREATEST(scopes.unkeyed + 1, excluded.unkeyed) ELSE 0 END"""
+_NEW_UNKEYED_VERSION = sql("""INSERT INTO scopes (scope, directory, unkeyed) VALUES ($1, $2, $2)
+ON CONFLICT (scope) DO UPDATE SET unkeyed = @larger(scopes.unkeyed + 1, excluded.unkeyed), counted_version =
+CASE WHEN scopes.counted_version = scopes.unkeyed THEN @larger(scopes.unkeyed + 1, excluded.unkeyed) ELSE 0 END""")
 
 
 class ListRow(msgspec.Struct, frozen=True):

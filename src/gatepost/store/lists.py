@@ -33,16 +33,13 @@ from gatepost.lists.catalogue import (
 from gatepost.lists.entries import ListRefusal
 from gatepost.store.audit import MAX_CHANGES, SYSTEM, Actor, ChangedValue, write_audit
 from gatepost.store.engine import (
-    Bulk,
     Many,
     Operations,
     Read,
-    Row,
     Work,
     Write,
     change,
     convert_each,
-    insert_many,
     large_query,
     normalize_scope,
     now,
@@ -68,6 +65,7 @@ from gatepost.store.list_rows import (
 )
 from gatepost.store.look_backs import queue_look_back
 from gatepost.store.paging import Page, PageQuery, SqlCondition, find_page
+from gatepost.store.sql import Row, insert_many, sql, update_many
 from gatepost.store.tenants import delete_some_hidden, tenant_exists
 from gatepost.times import date_time
 
@@ -122,7 +120,7 @@ def _next_text(prefix: str) -> str:
 
 def _contains(part: str) -> SqlCondition:
     texts = ("key", "lower(COALESCE(shown, ''))", "lower(comment)")
-    return SqlCondition(f"({' OR '.join(f'strpos({text}, {{}}) > 0' for text in texts)})", (part.lower(),) * len(texts))
+    return SqlCondition(f"({' OR '.join(f'@holds({text}, {{}})' for text in texts)})", (part.lower(),) * len(texts))
 
 
 T = TypeVar("T")
@@ -131,40 +129,37 @@ PURGE_BATCH = 500
 # The first batch of a stream is small, so that its bytes leave at once.
 FIRST_BATCH, BATCH = 50, 2_000
 
-_HIDE = "UPDATE lists SET scope = '-', name = CAST(id AS TEXT) WHERE id = $1"
-_COUNT_CUSTOM = "SELECT count(*) FROM lists WHERE scope = $1 AND custom = 1"
-_COUNT_ALL_EXPIRED = """SELECT lists.id, count(*) FROM lists JOIN entries ON list_id = lists.id
-WHERE scope = $1 AND expires <= $2 GROUP BY lists.id"""
-_COLUMNS = "list_id, key, shown, comment, created, modified, modified_by, expires"
-_ARRAYS = """unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
-$8::bigint[])"""
-_INSERT = insert_many(
+_HIDE = sql("UPDATE lists SET scope = '-', name = CAST(id AS TEXT) WHERE id = $1")
+_COUNT_CUSTOM = sql("SELECT count(*) FROM lists WHERE scope = $1 AND custom = 1")
+_COUNT_ALL_EXPIRED = sql("""SELECT lists.id, count(*) FROM lists JOIN entries ON list_id = lists.id
+WHERE scope = $1 AND expires <= $2 GROUP BY lists.id""")
+_KEYS, _COLUMNS = "list_id, key", "shown, comment, created, modified, modified_by, expires"
+_INSERT = insert_many("entries", f"{_KEYS}, {_COLUMNS}")
+_UPDATE = update_many(
     "entries",
-    "list_id bigint, key text, shown text, comment text, created bigint, modified bigint, modified_by text,"
-    " expires bigint",
+    _KEYS,
+    _COLUMNS,
+    """shown = new.shown, comment = new.comment, modified = new.modified, modified_by = new.modified_by,
+    expires = new.expires""",
 )
-_UPDATE = """UPDATE entries SET shown = ?3, comment = ?4, modified = ?6, modified_by = ?7, expires = ?8
-WHERE list_id = ?1 AND key = ?2"""
-_UPDATE_ALL = f"""UPDATE entries SET shown = new.shown, comment = new.comment, modified = new.modified,
-modified_by = new.modified_by, expires = new.expires FROM {_ARRAYS} AS new ({_COLUMNS})
-WHERE entries.list_id = new.list_id AND entries.key = new.key"""  # noqa: S608
-_EXISTING = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2)"
-_OF_OTHERS = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2) AND modified_by <> $3"
-_BEFORE = "SELECT key, comment, expires FROM entries WHERE list_id = $1 AND key = ANY($2) AND created < $3"
-_DELETE = f"""DELETE FROM entries WHERE list_id = $1 AND key = ANY($2)
-RETURNING key, COALESCE(shown, key), comment, expires, {ENTRY_BYTES}"""  # noqa: S608
-_ANY_EXPIRED = "SELECT 1 FROM entries WHERE list_id = $1 AND expires <= $2 LIMIT 1"
-_EXPIRED_AMONG = "SELECT key FROM entries WHERE list_id = $1 AND key = ANY($2) AND expires <= $3"
-_COUNT_EXPIRED = "SELECT count(*) FROM entries WHERE list_id = $1 AND expires <= $2"
+_EXISTING = sql("SELECT key FROM entries WHERE list_id = $1 AND @one_of(key, $2)")
+_OF_OTHERS = sql("SELECT key FROM entries WHERE list_id = $1 AND @one_of(key, $2) AND modified_by <> $3")
+_BEFORE = sql("SELECT key, comment, expires FROM entries WHERE list_id = $1 AND @one_of(key, $2) AND created < $3")
+_DELETE = sql(f"""DELETE FROM entries WHERE list_id = $1 AND @one_of(key, $2)
+RETURNING key, COALESCE(shown, key), comment, expires, {ENTRY_BYTES}""")  # noqa: S608
+_ANY_EXPIRED = sql("SELECT 1 FROM entries WHERE list_id = $1 AND expires <= $2 LIMIT 1")
+_EXPIRED_AMONG = sql("SELECT key FROM entries WHERE list_id = $1 AND @one_of(key, $2) AND expires <= $3")
+_COUNT_EXPIRED = sql("SELECT count(*) FROM entries WHERE list_id = $1 AND expires <= $2")
 _SELECT = """SELECT key, COALESCE(shown, key), comment, created, modified, modified_by, expires, hits, last_hit
 FROM entries WHERE list_id = """
 _UNEXPIRED = " AND (expires IS NULL OR expires > $3)"
-_SELECT_KEYS = _SELECT + "$1 AND key = ANY($2)"
-_SELECT_UNEXPIRED_KEYS = _SELECT_KEYS + _UNEXPIRED
+_SELECT_KEYS = sql(_SELECT + "$1 AND @one_of(key, $2)")
+_SELECT_UNEXPIRED_KEYS = sql(_SELECT_KEYS + _UNEXPIRED)
 _SELECT_LIST = _SELECT + "(SELECT id FROM lists WHERE scope = $1 AND name = $2)" + _UNEXPIRED + " ORDER BY "  # noqa: S608
-_LIST_WITH_EXPIRED = """SELECT id FROM lists
-WHERE scope <> '-' AND EXISTS (SELECT 1 FROM entries WHERE list_id = lists.id AND expires <= $1) ORDER BY id LIMIT 1"""
-_EXPIRED = "SELECT key FROM entries WHERE list_id = $1 AND expires <= $2 ORDER BY expires LIMIT $3"
+_BY_KEY, _AS_SHOWN = sql(_SELECT_LIST + "key"), sql(_SELECT_LIST + "COALESCE(shown, key), key")
+_LIST_WITH_EXPIRED = sql("""SELECT id FROM lists
+WHERE scope <> '-' AND EXISTS (SELECT 1 FROM entries WHERE list_id = lists.id AND expires <= $1) ORDER BY id LIMIT 1""")
+_EXPIRED = sql("SELECT key FROM entries WHERE list_id = $1 AND expires <= $2 ORDER BY expires LIMIT $3")
 
 
 class NewEntry(msgspec.Struct, frozen=True):
@@ -402,7 +397,7 @@ def add_to_list(
         # Those that were there are still what they were; the new ones are of this moment.
         found = yield Read(_BEFORE, (row.id, Many(tuple(sorted(final)[:MAX_CHANGES])), moment))
         before = {key: describe_entry(comment, expires) for key, comment, expires in found}
-        yield Bulk(_UPDATE, _UPDATE_ALL, rows)
+        yield _UPDATE.of(rows)
     yield from change_size(row, added, final.keys() - (known or ()), moment)
     yield from raise_unkeyed_version(row, moment)
     changes = _describe_additions(final, before)
@@ -461,8 +456,7 @@ def _select_all(scope: str | None, definition: ListDefinition) -> Read:
     People are shown otherwise than they are compared, and the keys of long phrases are cut. These lists are small; the
     others are read in the order of their keys, which is the same but for entries that agree in 2,600 bytes.
     """
-    order = "key" if definition.keyed else "COALESCE(shown, key), key"
-    return Read(_SELECT_LIST + order, (scope or "", definition.name, now()))
+    return Read(_BY_KEY if definition.keyed else _AS_SHOWN, (scope or "", definition.name, now()))
 
 
 def _delete_some_expired(now: int) -> Work[int]:

@@ -16,22 +16,11 @@ from typing import get_args
 import msgspec
 
 from gatepost.store.audit import SYSTEM, Actor, ActorKind, write_audit
-from gatepost.store.engine import (
-    Many,
-    Operations,
-    Read,
-    Row,
-    Work,
-    Write,
-    change,
-    normalize_scope,
-    now,
-    query,
-    storable,
-)
+from gatepost.store.engine import Many, Operations, Read, Work, Write, change, normalize_scope, now, query, storable
 from gatepost.store.learning import ModelLookBack
 from gatepost.store.list_rows import find_list
 from gatepost.store.message_records import find_lines
+from gatepost.store.sql import Row, sql
 
 # Looks back of one list that are kept, and hits of one that are.
 MAX_KEPT = 50
@@ -39,16 +28,16 @@ MAX_HITS = 500
 # Messages and recipients of each that are told at once.
 MAX_ANNOUNCED, MAX_RECIPIENTS = 20, 5
 
-_INSERT = """INSERT INTO look_backs (list_id, time, actor, entries, days, considered, reached, found, hits)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING id"""
-_PRUNE = """DELETE FROM look_backs WHERE list_id = $1
-AND id NOT IN (SELECT id FROM look_backs WHERE list_id = $1 ORDER BY id DESC LIMIT $2)"""
+_INSERT = sql("""INSERT INTO look_backs (list_id, time, actor, entries, days, considered, reached, found, hits)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING id""")
+_PRUNE = sql("""DELETE FROM look_backs WHERE list_id = $1
+AND id NOT IN (SELECT id FROM look_backs WHERE list_id = $1 ORDER BY id DESC LIMIT $2)""")
 _SELECT = """SELECT id, time, actor, entries, days, considered, reached, found, hits
 FROM look_backs WHERE list_id = $1"""
-_SELECT_LAST = _SELECT + " ORDER BY id DESC LIMIT $2"
-_SELECT_ONE = _SELECT + " AND id = $2"
-_SET_OF_MODEL = "UPDATE learnt_models SET look_back = $2 WHERE id = $1"
-_SCOPE_OF_MODEL = "SELECT scope FROM learnt_models WHERE id = $1"
+_SELECT_LAST = sql(_SELECT + " ORDER BY id DESC LIMIT $2")
+_SELECT_ONE = sql(_SELECT + " AND id = $2")
+_SET_OF_MODEL = sql("UPDATE learnt_models SET look_back = $2 WHERE id = $1")
+_SCOPE_OF_MODEL = sql("SELECT scope FROM learnt_models WHERE id = $1")
 
 
 class LookBack(msgspec.Struct, frozen=True):
@@ -74,15 +63,15 @@ _hits = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 MAX_WAITING, MAX_WAITING_IN_SCOPE = 200, 1_000
 LOOK_BACK = "lookBack"
 
-_COUNT = "SELECT count(*) FROM look_back_queue WHERE list_id = $1"
-_COUNT_IN_SCOPE = """SELECT count(*) FROM look_back_queue
-WHERE list_id IN (SELECT id FROM lists WHERE scope = $1)"""
-_QUEUE = "INSERT INTO look_back_queue (list_id, time, actor, keys) VALUES ($1, $2, $3, $4)"
-_FIRST = """SELECT q.list_id, lists.scope, lists.name FROM look_back_queue q JOIN lists ON lists.id = q.list_id
-WHERE lists.scope <> '-' ORDER BY q.id LIMIT 1"""
-_WAITING_OF_LIST = "SELECT id, actor, keys FROM look_back_queue WHERE list_id = $1 ORDER BY id"
-_DELETE = "DELETE FROM look_back_queue WHERE id = ANY($1)"
-_WAITING = "SELECT count(*) FROM look_back_queue"
+_COUNT = sql("SELECT count(*) FROM look_back_queue WHERE list_id = $1")
+_COUNT_IN_SCOPE = sql("""SELECT count(*) FROM look_back_queue
+WHERE list_id IN (SELECT id FROM lists WHERE scope = $1)""")
+_QUEUE = sql("INSERT INTO look_back_queue (list_id, time, actor, keys) VALUES ($1, $2, $3, $4)")
+_FIRST = sql("""SELECT q.list_id, lists.scope, lists.name FROM look_back_queue q JOIN lists ON lists.id = q.list_id
+WHERE lists.scope <> '-' ORDER BY q.id LIMIT 1""")
+_WAITING_OF_LIST = sql("SELECT id, actor, keys FROM look_back_queue WHERE list_id = $1 ORDER BY id")
+_DELETE = sql("DELETE FROM look_back_queue WHERE @one_of(id, $1)")
+_WAITING = sql("SELECT count(*) FROM look_back_queue")
 
 
 class WaitingLookBack(msgspec.Struct, frozen=True):

@@ -2,8 +2,8 @@
 
 PostgreSQL reads only the partitions that the times in a statement allow. A row of a message is asked for with its time
 of completion beside its number. An id says when the message came, and the analysis ends soon after; what is not found
-in the days around that time is looked for in all of them. SQLite has no partitions: there `completed::bigint`, which is
-how statements name the time for this purpose alone, keeps the engine from choosing an index by it.
+in the days around that time is looked for in all of them. SQLite has no partitions: there the
+word `@day`, with which statements name the time for this purpose alone, keeps the engine from choosing an index by it.
 
 `postgres_days` makes and drops the partitions.
 """
@@ -11,7 +11,8 @@ how statements name the time for this purpose alone, keeps the engine from choos
 from collections.abc import Sequence
 
 from gatepost.ids import canonical, id_time
-from gatepost.store.engine import DAY_MILLISECONDS, Many, Read, Row, Work
+from gatepost.store.engine import DAY_MILLISECONDS, Many, Read, Work
+from gatepost.store.sql import Row, Sql
 
 ALWAYS = (-(1 << 62), 1 << 62)
 # Clocks of two machines differ, and an analysis takes its time.
@@ -36,7 +37,7 @@ def by_keys(keys: Sequence[Row]) -> tuple[Many, int, int]:
     return Many(tuple(uid for _, uid in keys)), min(times), max(times)
 
 
-def read_by_ggrid(statement: str, ggrid: str, *others: object) -> Work[Sequence[Row]]:
+def read_by_ggrid(statement: Sql, ggrid: str, *others: object) -> Work[Sequence[Row]]:
     """Rows of one message. The parameters of the statement are its id, the span of times, and the others."""
     rows: Sequence[Row] = ()
     for span in dict.fromkeys((span_of((ggrid,)), ALWAYS)):
@@ -46,7 +47,7 @@ def read_by_ggrid(statement: str, ggrid: str, *others: object) -> Work[Sequence[
     return rows
 
 
-def read_by_ggrids(statement: str, ggrids: Sequence[str]) -> Work[list[Row]]:
+def read_by_ggrids(statement: Sql, ggrids: Sequence[str]) -> Work[list[Row]]:
     """Rows of some messages, whose first column is the id."""
     found: list[Row] = []
     wanted = dict.fromkeys(ggrids)

@@ -25,10 +25,11 @@ from gatepost.lists.entries import refang
 from gatepost.lists.links import split_url
 from gatepost.names import normal_domain
 from gatepost.store import traffic
-from gatepost.store.engine import Read, Row, Work, Write, delete_many, insert_many, insert_rows, storable
+from gatepost.store.engine import Read, Work, Write, storable
 from gatepost.store.evidence import Evidence, EvidenceKind, digest, from_values, has_any_evidence
 from gatepost.store.paging import MAX_WORDS, SqlCondition, contains_all
 from gatepost.store.record_packing import Detail
+from gatepost.store.sql import Row, delete_many, insert_many, sql
 
 # How much of a name or an id is compared.
 MAX_TEXT = 500
@@ -48,21 +49,29 @@ STEP = 500
 # The first of the columns that have texts of the message.
 FIRST_TEXT = 6
 COLUMNS = (
-    *("completed", "id", "tenant", "verdict", "decision", "score"),
-    *("sender_domain", "sender", "subject", "recipients", "tags", "evidence"),
+    "completed",
+    "id",
+    "tenant",
+    "verdict",
+    "decision",
+    "score",
+    "sender_domain",
+    "sender",
+    "subject",
+    "recipients",
+    "tags",
+    "evidence",
 )
-RECIPIENT_COLUMNS = ("address", "completed", "id")
-_TYPES = tuple("bigint" if name in ("completed", "id", "score") else "text" for name in COLUMNS)
-_INSERT = insert_many("message_search", ", ".join(map(" ".join, zip(COLUMNS, _TYPES, strict=True))))
-_INSERT_RECIPIENTS = insert_many("message_recipients", "address text, completed bigint, id bigint")
-_DELETE = delete_many("message_search", "completed bigint, id bigint")
-_DELETE_RECIPIENTS = delete_many("message_recipients", "address text, completed bigint, id bigint")
-_UNINDEXED = "SELECT upto FROM unsearched FOR UPDATE"
-_OLD_MESSAGES = """SELECT id, created, completed, score,
+_INSERT = insert_many("message_search", ", ".join(COLUMNS))
+_INSERT_RECIPIENTS = insert_many("message_recipients", "address, completed, id")
+_DELETE = delete_many("message_search", "completed, id")
+_DELETE_RECIPIENTS = delete_many("message_recipients", "address, completed, id")
+_UNINDEXED = sql("SELECT upto FROM unsearched @lock(UPDATE)")
+_OLD_MESSAGES = sql("""SELECT id, created, completed, score,
 tenant, verdict, decision, sender, recipients, subject, tags, size
-FROM messages WHERE id <= $1 ORDER BY id DESC LIMIT $2 FOR UPDATE"""
-_SET_UNINDEXED = "UPDATE unsearched SET upto = $1"
-_ALL_INDEXED = "DELETE FROM unsearched"
+FROM messages WHERE id <= $1 ORDER BY id DESC LIMIT $2 @lock(UPDATE)""")
+_SET_UNINDEXED = sql("UPDATE unsearched SET upto = $1")
+_ALL_INDEXED = sql("DELETE FROM unsearched")
 _strings = msgspec.json.Decoder(tuple[str, ...])
 
 
@@ -87,16 +96,16 @@ def match_digests(evidence: Evidence) -> SqlCondition | None:
     digests = [digest(kind, value) for kind, value in evidence.wanted]
     if not digests:
         return None
-    return SqlCondition(" AND ".join(["strpos(evidence, {}) > 0"] * len(digests)), tuple(digests))
+    return SqlCondition(" AND ".join(["@holds(evidence, {})"] * len(digests)), tuple(digests))
 
 
 def match_any_digest(values: Sequence[tuple[EvidenceKind, str]]) -> SqlCondition:
     """The condition on narrow rows that have one of these values, or all words of the display name."""
     words = [digest(*each) for each in values if each[0] == "word"]
     others = [digest(*each) for each in values if each[0] != "word"]
-    parts = ["strpos(evidence, {}) > 0"] * len(others)
+    parts = ["@holds(evidence, {})"] * len(others)
     if words:
-        parts.append("(" + " AND ".join(["strpos(evidence, {}) > 0"] * len(words)) + ")")
+        parts.append("(" + " AND ".join(["@holds(evidence, {})"] * len(words)) + ")")
     return SqlCondition(f"({' OR '.join(parts)})", (*others, *words))
 
 
@@ -183,13 +192,13 @@ def match_texts(term: Term, *, exact: bool = False) -> SqlCondition | None:
         parts.append(digests.sql if exact else f"(evidence IS NULL OR {digests.sql})")
         values += digests.values
     if term.domain:
-        parts.append("strpos(recipients, {}) > 0")
+        parts.append("@holds(recipients, {})")
         values.append(f"@{term.domain}\n")
     if term.tag:
-        parts.append("strpos(tags, {}) > 0")
+        parts.append("@holds(tags, {})")
         values.append(f"\n{term.tag}\n")
     if term.part:
-        parts += ["strpos(sender, {}) > 0", "strpos(recipients, {}) > 0"]
+        parts += ["@holds(sender, {})", "@holds(recipients, {})"]
         values += [term.part, term.part]
     return SqlCondition(f"({' OR '.join(parts)})", tuple(values)) if parts else None
 
@@ -255,8 +264,8 @@ def _other_domains(addresses: Sequence[str]) -> list[str]:
 
 def insert_in_sqlite(connection: apsw.Connection, messages: Sequence[IndexedMessage]) -> None:
     """Index messages that SQLite is just writing."""
-    insert_rows(connection, "message_search", COLUMNS, [_row(*message) for message in messages])
-    insert_rows(connection, "message_recipients", RECIPIENT_COLUMNS, _recipient_rows(messages))
+    connection.executemany(_INSERT.sqlite, [_row(*message) for message in messages])
+    connection.executemany(_INSERT_RECIPIENTS.sqlite, _recipient_rows(messages))
 
 
 def insert(messages: Sequence[IndexedMessage]) -> Work[None]:

@@ -17,13 +17,13 @@ from gatepost.store.engine import (
     Work,
     Write,
     change,
-    insert_many,
     normalize_scope,
     now,
     query,
     storable,
     write_rows,
 )
+from gatepost.store.sql import insert_many, sql
 
 MAX_NOTE = 2_000
 # Notes that are shown of one message, and that one scope keeps.
@@ -31,18 +31,15 @@ MAX_SHOWN = 100
 MAX_OF_SCOPE = 50_000
 PURGE_BATCH = 1_000
 
-_INSERT = insert_many(
-    "message_notes",
-    "id text, ggrid text, scope text, said text, by_name text, created bigint, work text",
-)
-_OF_MESSAGE = """SELECT id, said, by_name, created FROM message_notes WHERE ggrid = $1
-ORDER BY id DESC LIMIT $2"""
-_TAKE_BACK = "DELETE FROM message_notes WHERE work = $1"
-_OF_WORK = "SELECT scope, said FROM message_notes WHERE work = $1 LIMIT 1"
+_INSERT = insert_many("message_notes", "id, ggrid, scope, said, by_name, created, work")
+_OF_MESSAGE = sql("""SELECT id, said, by_name, created FROM message_notes WHERE ggrid = $1
+ORDER BY id DESC LIMIT $2""")
+_TAKE_BACK = sql("DELETE FROM message_notes WHERE work = $1")
+_OF_WORK = sql("SELECT scope, said FROM message_notes WHERE work = $1 LIMIT 1")
 # Ids are in the order of time.
-_DELETE_MANY = """DELETE FROM message_notes WHERE scope = $1
-AND id <= (SELECT id FROM message_notes WHERE scope = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)"""
-_DELETE_OLD = "DELETE FROM message_notes WHERE id IN (SELECT id FROM message_notes WHERE created < $1 LIMIT $2)"
+_DELETE_MANY = sql("""DELETE FROM message_notes WHERE scope = $1
+AND id <= (SELECT id FROM message_notes WHERE scope = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)""")
+_DELETE_OLD = sql("DELETE FROM message_notes WHERE id IN (SELECT id FROM message_notes WHERE created < $1 LIMIT $2)")
 
 
 class MessageNote(msgspec.Struct, frozen=True):

@@ -29,11 +29,12 @@ from gatepost.analysis.report import Report
 from gatepost.ids import canonical, id_time
 from gatepost.mail.message import Envelope, Receipt
 from gatepost.store import message_index, traffic
-from gatepost.store.engine import Many, Read, Row, Work, Write, delete_many, in_sqlite, insert_many, now, storable
+from gatepost.store.engine import Many, Read, Work, Write, now, storable
 from gatepost.store.evidence import add_queue_id, index_evidence
 from gatepost.store.message_days import ALWAYS, by_keys, day_of, read_by_ggrid, read_by_ggrids
 from gatepost.store.message_index import IndexedMessage, IndexedTexts, domain_of, fold, index_texts
 from gatepost.store.record_packing import Detail, pack, unpack
+from gatepost.store.sql import Row, Sql, delete_many, insert_many, sql, tables, unnest
 from gatepost.store.traffic import BINS, CountedMessage
 
 # What the columns for searching hold of hostile strings; the packed value has them whole.
@@ -43,28 +44,25 @@ MAX_RECIPIENTS = 1_000
 # The source of a scan that is a trial and no mail (`scanning.request.Source`).
 TRIAL = "page"
 TRIAL_TAG = "trial"
-COLUMNS = (
-    *("ggrid", "created", "completed", "tenant", "verdict", "decision", "score", "tags"),
-    *("sender", "recipients", "subject", "size", "sha256", "detail", "header"),
-)
+COLUMNS = tuple(name for name in tables()["messages"] if name != "id")
 _SCORE = COLUMNS.index("score")
-_TYPES = dict.fromkeys(("created", "completed", "score", "size"), "bigint") | {"detail": "bytea", "header": "bytea"}
-# The times that a statement names as `completed::bigint` say in which days to look (`message_days`).
-_SELECT = """SELECT ggrid, created, completed, size, sha256, detail FROM messages
-WHERE ggrid = $1 AND completed::bigint >= $2 AND completed::bigint <= $3"""
-_SELECT_ID = "SELECT id FROM messages WHERE ggrid = ?"
-_INSERT_SQLITE = f"""INSERT INTO messages ({", ".join(COLUMNS)}) VALUES ({", ".join("?" * len(COLUMNS))})
-ON CONFLICT (ggrid) DO NOTHING"""  # noqa: S608
-# What PostgreSQL is given of each record: its row, its texts for searching, and what is counted of it.
-_GIVEN = (
-    *(f"{name} {_TYPES.get(name, 'text')}" for name in COLUMNS),
-    *(f"searched_{name} text" for name in message_index.COLUMNS[message_index.FIRST_TEXT :]),
-    *("bucket bigint", "milliseconds bigint", "latency bigint", "is_trial boolean"),
+# The times that a statement names with `@day` say in which days to look (`message_days`).
+_SELECT = sql("""SELECT ggrid, created, completed, size, sha256, detail FROM messages
+WHERE ggrid = $1 AND @day(completed) >= $2 AND @day(completed) <= $3""")
+_SELECT_ID = sql("SELECT id FROM messages WHERE ggrid = $1", "sqlite")
+_INSERT_SQLITE = sql(
+    f"""INSERT INTO messages ({", ".join(COLUMNS)}) VALUES ({", ".join("?" * len(COLUMNS))})
+ON CONFLICT (ggrid) DO NOTHING""",  # noqa: S608
+    "sqlite",
 )
-_ARRAYS = ", ".join(f"${number}::{column.split()[1]}[]" for number, column in enumerate(_GIVEN, 1))
+# What PostgreSQL is given of each record: its row, its texts for searching, and what is counted of it.
+_SEARCHED = {f"searched_{name}": "text" for name in message_index.COLUMNS[message_index.FIRST_TEXT :]}
+_COUNTED = {"bucket": "bigint", "milliseconds": "bigint", "latency": "bigint", "is_trial": "boolean"}
+_GIVEN = {name: tables()["messages"][name] for name in COLUMNS} | _SEARCHED | _COUNTED
 # Ids are given in the order of the records, and rows are counted in the same order by every client: no deadlocks.
-_INSERT = f"""WITH given AS (
-    SELECT * FROM unnest({_ARRAYS}) WITH ORDINALITY AS g ({", ".join(column.split()[0] for column in _GIVEN)}, place)
+_INSERT = sql(
+    f"""WITH given AS (
+    SELECT * FROM {unnest(_GIVEN.values())} WITH ORDINALITY AS g ({", ".join(_GIVEN)}, place)
 ), kept AS (
     INSERT INTO messages ({", ".join(COLUMNS)}) SELECT {", ".join(COLUMNS)} FROM given ORDER BY place
     ON CONFLICT DO NOTHING RETURNING id, ggrid
@@ -73,10 +71,10 @@ _INSERT = f"""WITH given AS (
 ), found AS (
     INSERT INTO message_search ({", ".join(message_index.COLUMNS)})
     SELECT completed, id, tenant, verdict, decision, score,
-    {", ".join(f"searched_{name}" for name in message_index.COLUMNS[message_index.FIRST_TEXT :])} FROM fresh
+    {", ".join(_SEARCHED)} FROM fresh
 ), addressed AS (
     INSERT INTO message_recipients (address, completed, id) SELECT address, completed, id
-    FROM unnest(${len(_GIVEN) + 1}::text[], ${len(_GIVEN) + 2}::text[]) AS a (whose, address)
+    FROM {unnest(("text", "text"), len(_GIVEN) + 1)} AS a (whose, address)
     JOIN fresh ON fresh.ggrid = a.whose
 ), counted AS (
     {traffic.INSERT_INTO}
@@ -86,29 +84,28 @@ _INSERT = f"""WITH given AS (
     FROM fresh CROSS JOIN LATERAL unnest(ARRAY['', tenant]) AS whose WHERE whose IS NOT NULL AND NOT is_trial
     GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
     {traffic.ADD_ON_CONFLICT}
-) SELECT ggrid FROM kept"""  # noqa: S608
-_SELECT_LINES = """SELECT ggrid, completed, tenant, sender, recipients, subject FROM messages
-WHERE ggrid = ANY($1) AND completed::bigint >= $2 AND completed::bigint <= $3"""
-_SELECT_KEYS = """SELECT ggrid, completed, id FROM messages
-WHERE ggrid = ANY($1) AND completed::bigint >= $2 AND completed::bigint <= $3"""
-_DELETE_BY_ID = """DELETE FROM messages WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigint <= $3
-RETURNING id, completed, recipients"""
+) SELECT ggrid FROM kept""",  # noqa: S608
+    "postgres",
+)
+_SELECT_LINES = sql("""SELECT ggrid, completed, tenant, sender, recipients, subject FROM messages
+WHERE @one_of(ggrid, $1) AND @day(completed) >= $2 AND @day(completed) <= $3""")
+_SELECT_KEYS = sql("""SELECT ggrid, completed, id FROM messages
+WHERE @one_of(ggrid, $1) AND @day(completed) >= $2 AND @day(completed) <= $3""")
+_DELETE_BY_ID = sql("""DELETE FROM messages WHERE @one_of(id, $1) AND @day(completed) >= $2 AND @day(completed) <= $3
+RETURNING id, completed, recipients""")
 # What an index of PostgreSQL takes: 2,704 bytes for all of its columns together.
 MAX_ADDRESS = 500
 MAX_SUBJECT = 200
 # Longer messages are files: a row of the database is copied whole from the message to the log to the table.
 MAX_CONTENT = 64 << 10
 
-_INSERT_HELD = """INSERT INTO held
+_INSERT_HELD = sql("""INSERT INTO held
 (ggrid, created, completed, kept, tenant, verdict, sender, sender_domain, size, sha256, detail, subject, score, core,
 state, holder, lease) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 'held', '', 0)
-ON CONFLICT (ggrid) DO NOTHING"""
-_INSERT_CONTENT = "INSERT INTO held_bytes (ggrid, content) VALUES ($1, $2) ON CONFLICT (ggrid) DO NOTHING"
-_INSERT_RECIPIENTS = insert_many("held_recipients", "ggrid text, address text, domain text")
-_INSERT_TEXTS = insert_many(
-    "held_search",
-    "ggrid text, decision text, sender_domain text, sender text, recipients text, tags text, evidence text",
-)
+ON CONFLICT (ggrid) DO NOTHING""")
+_INSERT_CONTENT = sql("INSERT INTO held_bytes (ggrid, content) VALUES ($1, $2) ON CONFLICT (ggrid) DO NOTHING")
+_INSERT_RECIPIENTS = insert_many("held_recipients", "ggrid, address, domain")
+_INSERT_TEXTS = insert_many("held_search", "ggrid, decision, sender_domain, sender, recipients, tags, evidence")
 
 
 class Holding(msgspec.Struct, frozen=True):
@@ -210,9 +207,20 @@ def prepare_held(record: MessageRecord, packed: bytes, holding: Holding) -> Held
     ggrid, envelope, report = record.ggrid.lower(), record.envelope, record.report
     sender = normalize_address(envelope.sender)
     values = (
-        *(ggrid, record.created, record.completed, now(), envelope.tenant, report.verdict),
-        *(sender, domain_of(sender), record.size, record.sha256, packed),
-        *(fold(report.subject[:MAX_SUBJECT])[:MAX_SUBJECT], report.score, storable(holding.core)),
+        ggrid,
+        record.created,
+        record.completed,
+        now(),
+        envelope.tenant,
+        report.verdict,
+        sender,
+        domain_of(sender),
+        record.size,
+        record.sha256,
+        packed,
+        fold(report.subject[:MAX_SUBJECT])[:MAX_SUBJECT],
+        report.score,
+        storable(holding.core),
     )
     return HeldRow(
         values,
@@ -238,7 +246,7 @@ def insert_all(connection: apsw.Connection, records: Sequence[R]) -> list[R | Me
     stored already, it stays and is returned."""
     rows = [prepare_row(record) for record in records]
     before = connection.total_changes()
-    connection.executemany(_INSERT_SQLITE, [row.values for row in rows])
+    connection.executemany(_INSERT_SQLITE.sqlite, [row.values for row in rows])
     count = connection.total_changes() - before
     # Ids are given one after the other (https://www.sqlite.org/autoinc.html), and nobody else writes meanwhile.
     first = connection.last_insert_rowid() - count + 1
@@ -256,7 +264,7 @@ def insert_all(connection: apsw.Connection, records: Sequence[R]) -> list[R | Me
 
 
 def _find_stored(connection: apsw.Connection, row: RecordRow) -> MessageRecord | None:
-    stored = connection.execute(in_sqlite(_SELECT), (row.values[0], *ALWAYS)).fetchone()
+    stored = connection.execute(_SELECT.sqlite, (row.values[0], *ALWAYS)).fetchone()
     return parse_record(*stored) if stored else None
 
 
@@ -283,7 +291,7 @@ def delete_beside(messages: Sequence[Row]) -> Work[None]:
         yield _DELETE_DELIVERIES.of([(completed, uid) for uid, completed, _ in messages])
 
 
-def delete_messages(statement: str, *parameters: object) -> Work[int]:
+def delete_messages(statement: Sql, *parameters: object) -> Work[int]:
     """Delete messages with what stands beside them, and return how many. The statement finds time of completion and
     row id of each."""
     return (yield from delete_by_keys((yield Read(statement, parameters))))
@@ -300,7 +308,13 @@ def parse_record(ggrid: str, created: int, completed: int, size: int, sha256: st
     """The record of a row."""
     detail = unpack(packed)
     return MessageRecord(
-        *(ggrid, created, completed, detail.envelope, size, sha256, detail.report),
+        ggrid,
+        created,
+        completed,
+        detail.envelope,
+        size,
+        sha256,
+        detail.report,
         source=detail.source,
         receipt=detail.receipt,
     )
@@ -347,7 +361,10 @@ def _postgres_values(row: RecordRow) -> Row:
     return (
         *(storable(value) if isinstance(value, str) else value for value in row.values),
         *message_index.searched_texts(row.texts),
-        *(traffic.bucket_of(completed), milliseconds, traffic.bin_of(milliseconds), row.is_trial),
+        traffic.bucket_of(completed),
+        milliseconds,
+        traffic.bin_of(milliseconds),
+        row.is_trial,
     )
 
 
@@ -355,7 +372,7 @@ def _find_fresh(connection: apsw.Connection, rows: Sequence[RecordRow], first: i
     """Return the rows that were inserted into SQLite just now, from the id `first` on, each with its id."""
     added: dict[int, RecordRow] = {}
     for row in rows:
-        found = connection.execute(_SELECT_ID, row.values[:1]).fetchone()
+        found = connection.execute(_SELECT_ID.sqlite, row.values[:1]).fetchone()
         if found and found[0] >= first:
             added.setdefault(found[0], row)
     return list(added.items())
@@ -377,10 +394,7 @@ def _texts(record: MessageRecord) -> IndexedTexts:
 
 def _count_message(record: MessageRecord) -> CountedMessage:
     report = record.report
-    return (
-        *(record.envelope.tenant, report.verdict, report.decision),
-        *(record.created, record.completed, record.size),
-    )
+    return (record.envelope.tenant, report.verdict, report.decision, record.created, record.completed, record.size)
 
 
 def _row(record: MessageRecord, packed: bytes) -> tuple[object, ...]:
@@ -438,25 +452,21 @@ def insert_held_texts(rows: Sequence[Row]) -> Work[None]:
 
 def insert_held_in_sqlite(connection: apsw.Connection, rows: Sequence[HeldRow]) -> None:
     """Hold messages whose results were put on record just now, with one statement for each table."""
-    connection.executemany(in_sqlite(_INSERT_HELD), [row.values for row in rows])
+    connection.executemany(_INSERT_HELD.sqlite, [row.values for row in rows])
     connection.executemany(_INSERT_RECIPIENTS.sqlite, [each for row in rows for each in row.recipients])
     connection.executemany(_INSERT_TEXTS.sqlite, [row.texts for row in rows])
     contents = [(row.values[0], row.content) for row in rows if row.content is not None]
-    connection.executemany(in_sqlite(_INSERT_CONTENT), contents)
+    connection.executemany(_INSERT_CONTENT.sqlite, contents)
 
 
 # What is kept of a reply, of the address of a next hop and of an id.
 MAX_REPLY, MAX_HOP, MAX_ID = 300, 200, 100
 # Deliveries of one message that are shown.
 MAX_SHOWN = 100
-_INSERT_DELIVERIES = insert_many(
-    "deliveries",
-    "completed bigint, id bigint, time bigint, queue_id text, next_hop text, code bigint, reply text, node text,"
-    " released bigint",
-)
-_DELETE_DELIVERIES = delete_many("deliveries", "completed bigint, id bigint")
-_SELECT_DELIVERIES = """SELECT time, next_hop, code, reply, queue_id, node, released FROM deliveries
-WHERE completed = $1 AND id = $2 ORDER BY time LIMIT $3"""
+_INSERT_DELIVERIES = insert_many("deliveries", "completed, id, time, queue_id, next_hop, code, reply, node, released")
+_DELETE_DELIVERIES = delete_many("deliveries", "completed, id")
+_SELECT_DELIVERIES = sql("""SELECT time, next_hop, code, reply, queue_id, node, released FROM deliveries
+WHERE completed = $1 AND id = $2 ORDER BY time LIMIT $3""")
 
 
 class Delivery(msgspec.Struct, frozen=True):

@@ -30,7 +30,6 @@ from gatepost.store.engine import (
     Many,
     Operations,
     Read,
-    Row,
     Work,
     change,
     convert_each,
@@ -107,6 +106,7 @@ from gatepost.store.search_language import (
     leaves,
     parse_search,
 )
+from gatepost.store.sql import Row, sql
 
 PURGE_BATCH = 500
 STREAM_BATCH = 100
@@ -117,26 +117,27 @@ EXAMINED = 100
 # How many records are compared for what a search finds at a glance, where only they can tell.
 EXAMINED_FOR_VALUES = 1_000
 
-_SELECT_RELEASE = "SELECT released, released_by, released_to FROM held WHERE ggrid = $1 AND released IS NOT NULL"
+_SELECT_RELEASE = sql("SELECT released, released_by, released_to FROM held WHERE ggrid = $1 AND released IS NOT NULL")
 _SELECT_RECENT = """SELECT ggrid, created, messages.completed, size, sha256, detail
-FROM message_search AS s CROSS JOIN messages WHERE messages.id = s.id AND messages.completed::bigint = s.completed{}
+FROM message_search AS s CROSS JOIN messages WHERE messages.id = s.id AND @day(messages.completed) = s.completed{}
 ORDER BY s.completed DESC, s.id DESC LIMIT $1"""
-_OLD = "SELECT completed, id FROM message_search WHERE completed < $1 ORDER BY completed, id LIMIT $2"
-_OLD_OF_TENANT = "SELECT completed, id FROM message_search WHERE tenant = $1 AND completed < $2 LIMIT $3"
-_OLD_IN_ORDER = """SELECT completed, id, tenant FROM message_search
-WHERE completed < $1 AND (completed, id) > ($2, $3) ORDER BY completed, id LIMIT $4"""
+_RECENT, _RECENT_OF_TENANT = sql(_SELECT_RECENT.format("")), sql(_SELECT_RECENT.format(" AND s.tenant = $2"))
+_OLD = sql("SELECT completed, id FROM message_search WHERE completed < $1 ORDER BY completed, id LIMIT $2")
+_OLD_OF_TENANT = sql("SELECT completed, id FROM message_search WHERE tenant = $1 AND completed < $2 LIMIT $3")
+_OLD_IN_ORDER = sql("""SELECT completed, id, tenant FROM message_search
+WHERE completed < $1 AND (completed, id) > ($2, $3) ORDER BY completed, id LIMIT $4""")
 # In which days to look: see `message_days`.
-_IN_DAYS = " AND completed::bigint >= $2 AND completed::bigint <= $3"
-_SELECT_HEADER = f"SELECT header FROM messages WHERE ggrid = $1{_IN_DAYS}"  # noqa: S608
+_IN_DAYS = " AND @day(completed) >= $2 AND @day(completed) <= $3"
+_SELECT_HEADER = sql(f"SELECT header FROM messages WHERE ggrid = $1{_IN_DAYS}")  # noqa: S608
 _SELECT = """SELECT id, ggrid, completed, tenant, sender, recipients, subject, verdict, decision, score, tags, size
 FROM messages"""
-_SELECT_IDS = f"{_SELECT} WHERE id = ANY($1){_IN_DAYS}"
-_SELECT_DETAILS = f"SELECT id, ggrid, detail FROM messages WHERE id = ANY($1){_IN_DAYS}"  # noqa: S608
-_SELECT_PACKED = f"SELECT ggrid, detail FROM messages WHERE ggrid = ANY($1){_IN_DAYS}"  # noqa: S608
-_SELECT_GGRID = f"{_SELECT} WHERE ggrid = $1{_IN_DAYS}"
-_SELECT_GGRIDS = f"SELECT ggrid, {_SELECT.removeprefix('SELECT ')} WHERE ggrid = ANY($1){_IN_DAYS}"
-_SELECT_GGRID_OF = "SELECT ggrid FROM messages WHERE id = $1 AND completed::bigint = $2"
-_DELIVERED_AS = f"SELECT id FROM deliveries WHERE id = ANY($1){_IN_DAYS} AND queue_id = $4"  # noqa: S608
+_SELECT_IDS = sql(f"{_SELECT} WHERE @one_of(id, $1){_IN_DAYS}")
+_SELECT_DETAILS = sql(f"SELECT id, ggrid, detail FROM messages WHERE @one_of(id, $1){_IN_DAYS}")  # noqa: S608
+_SELECT_PACKED = sql(f"SELECT ggrid, detail FROM messages WHERE @one_of(ggrid, $1){_IN_DAYS}")  # noqa: S608
+_SELECT_GGRID = sql(f"{_SELECT} WHERE ggrid = $1{_IN_DAYS}")
+_SELECT_GGRIDS = sql(f"SELECT ggrid, {_SELECT.removeprefix('SELECT ')} WHERE @one_of(ggrid, $1){_IN_DAYS}")
+_SELECT_GGRID_OF = sql("SELECT ggrid FROM messages WHERE id = $1 AND @day(completed) = $2")
+_DELIVERED_AS = sql(f"SELECT id FROM deliveries WHERE @one_of(id, $1){_IN_DAYS} AND queue_id = $4")  # noqa: S608
 
 # The index of a tenant's messages has these columns too: reading it is faster than reading rows.
 COVERED = frozenset({"verdict", "decision"})
@@ -169,12 +170,12 @@ ATTEMPTS_MILLISECONDS = 7 * 86_400_000
 MAX_ATTEMPTS = 20
 # A page of one message must not cost what a search does: 6,000 rows of the audit trail, 3,000 of the recipient's mail.
 ACTIONS_REACH, ATTEMPTS_REACH = 0.2, 0.1
-_SELECT_AUDIT = """SELECT id, time, actor_kind, actor_name, actor_id, action, scope, list, count, sample,
-changes IS NOT NULL FROM audit WHERE id = ANY($1) ORDER BY time, id"""
-_SELECT_ATTEMPTS = """SELECT messages.ggrid, messages.created, messages.completed, decision, sha256, detail,
+_SELECT_AUDIT = sql("""SELECT id, time, actor_kind, actor_name, actor_id, action, scope, list, count, sample,
+changes IS NOT NULL FROM audit WHERE @one_of(id, $1) ORDER BY time, id""")
+_SELECT_ATTEMPTS = sql("""SELECT messages.ggrid, messages.created, messages.completed, decision, sha256, detail,
 (SELECT max(code) FROM deliveries WHERE deliveries.completed = messages.completed AND deliveries.id = messages.id
-AND deliveries.completed::bigint >= $2 AND deliveries.completed::bigint <= $3)
-FROM messages WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigint <= $3 ORDER BY messages.created"""
+AND @day(deliveries.completed) >= $2 AND @day(deliveries.completed) <= $3)
+FROM messages WHERE @one_of(id, $1) AND @day(completed) >= $2 AND @day(completed) <= $3 ORDER BY messages.created""")
 
 _strings = msgspec.json.Decoder(tuple[str, ...])
 # Time of completion and row id of messages.
@@ -270,9 +271,9 @@ class Messages(Operations):
         """The last `limit` results of a tenant (None: of all tenants), newest first, in batches of one snapshot.
         Trials among them are left out."""
         if scope := normalize_scope(tenant):
-            read = Read(_SELECT_RECENT.format(" AND s.tenant = $2"), (limit, scope))
+            read = Read(_RECENT_OF_TENANT, (limit, scope))
         else:
-            read = Read(_SELECT_RECENT.format(""), (limit,))
+            read = Read(_RECENT, (limit,))
         return self._engine.stream(read, _parse_mail, STREAM_BATCH, STREAM_BATCH)
 
     async def purge(self, before: int, tenants: Mapping[str, int] | None = None) -> int:
@@ -655,8 +656,8 @@ def _within(
 
 def _in_days(column: str, since: int | None, until: int) -> list[SqlCondition]:
     """The bounds once more, as PostgreSQL needs them to leave out days (`message_days`)."""
-    first = [] if since is None else [SqlCondition(f"{column}::bigint >= {{}}", (since,))]
-    return first if until >= END[0] else [*first, SqlCondition(f"{column}::bigint <= {{}}", (until,))]
+    first = [] if since is None else [SqlCondition(f"@day({column}) >= {{}}", (since,))]
+    return first if until >= END[0] else [*first, SqlCondition(f"@day({column}) <= {{}}", (until,))]
 
 
 def _plan_by_key(
@@ -684,7 +685,7 @@ def _find_actions(record: MessageRecord, scope: str) -> Work[tuple[list[AuditRec
     order = ("time", "id")
     within = key_range({"scope": scope}, order, (record.created,), ())
     names = ", ".join(["{}"] * len(ACTIONS))
-    tests = [SqlCondition(f"action IN ({names})", ACTIONS), SqlCondition("strpos(sample, {}) > 0", (record.ggrid,))]
+    tests = [SqlCondition(f"action IN ({names})", ACTIONS), SqlCondition("@holds(sample, {})", (record.ggrid,))]
     plan = PageQuery(
         "audit", order, within, tests, ("action", "sample"), ("scope",), descending=False, reach=ACTIONS_REACH
     )

@@ -16,6 +16,7 @@ from gatepost.policy.rules import OwnRule
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.engine import Operations, Read, Work, Write, change, normalize_scope, now, query, storable
 from gatepost.store.errors import NotFound
+from gatepost.store.sql import sql
 from gatepost.store.tenants import tenant_exists
 
 # Rules that a scope can have here; each is evaluated for every message of the scope.
@@ -24,11 +25,11 @@ MAX_OF_TENANT = 50
 # Characters of all conditions and titles of a scope: they travel to every worker.
 MAX_CHARACTERS = 50_000
 
-_VERSIONS = "SELECT scope, version FROM rule_sets"
-_SELECT = "SELECT version, rules FROM rule_sets WHERE scope = $1"
-_LOCK = "SELECT version, rules FROM rule_sets WHERE scope = $1 FOR UPDATE"
-_CREATE = "INSERT INTO rule_sets (scope, version, rules) VALUES ($1, 0, '[]') ON CONFLICT (scope) DO NOTHING"
-_UPDATE = "UPDATE rule_sets SET version = $2, rules = $3 WHERE scope = $1"
+_VERSIONS = sql("SELECT scope, version FROM rule_sets")
+_SELECT = sql("SELECT version, rules FROM rule_sets WHERE scope = $1")
+_LOCK = sql("SELECT version, rules FROM rule_sets WHERE scope = $1 @lock(UPDATE)")
+_CREATE = sql("INSERT INTO rule_sets (scope, version, rules) VALUES ($1, 0, '[]') ON CONFLICT (scope) DO NOTHING")
+_UPDATE = sql("UPDATE rule_sets SET version = $2, rules = $3 WHERE scope = $1")
 
 RuleRefusal: TypeAlias = Literal["changed", "full", "long", "unknown"]
 

@@ -14,7 +14,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from gatepost.store.engine import Read, Row, Work
+from gatepost.store.engine import Read, Work
+from gatepost.store.sql import Row, compose
 
 T = TypeVar("T")
 
@@ -122,7 +123,7 @@ def parse_time_cursor(cursor: str | None, until: int | None) -> tuple[int, int]:
 
 def contains_all(column: str, parts: Sequence[str]) -> SqlCondition:
     """All of these parts occur in a column."""
-    return SqlCondition(" AND ".join([f"strpos({column}, {{}}) > 0"] * len(parts)), tuple(parts))
+    return SqlCondition(" AND ".join([f"@holds({column}, {{}})"] * len(parts)), tuple(parts))
 
 
 def find_page(query: PageQuery, limit: int) -> Work[Keys]:
@@ -185,20 +186,22 @@ def _matching(query: PageQuery, count: int, further: Sequence[str] = ()) -> Read
     values: list[object] = [count]
     if not query.tests:
         columns = ", ".join((*query.order, *further))
-        return Read(f"SELECT {columns} {_ordered_rows(query, values)} LIMIT $1", tuple(values))
+        return Read(compose(f"SELECT {columns} {_ordered_rows(query, values)} LIMIT $1"), tuple(values))
     values.append(END[0] if query.is_whole else query.budget)
     inner = ", ".join(dict.fromkeys((*query.order, *query.tested, *further)))
     outer = ", ".join(column.rpartition(".")[2] for column in (*query.order, *further))
     ordered = _ordered_rows(query, values)
     tests = _join_conditions(query.tests, values)
     statement = f"SELECT {outer} FROM (SELECT {inner} {ordered} LIMIT $2) AS looked WHERE {tests} LIMIT $1"  # noqa: S608
-    return Read(statement, tuple(values))
+    return Read(compose(statement), tuple(values))
 
 
 def _last_within_budget(query: PageQuery) -> Read:
     """The last row that the budget reaches."""
     values: list[object] = [query.budget - 1]
-    return Read(f"SELECT {', '.join(query.order)} {_ordered_rows(query, values)} LIMIT 1 OFFSET $1", tuple(values))
+    return Read(
+        compose(f"SELECT {', '.join(query.order)} {_ordered_rows(query, values)} LIMIT 1 OFFSET $1"), tuple(values)
+    )
 
 
 def _ordered_rows(query: PageQuery, values: list[object]) -> str:

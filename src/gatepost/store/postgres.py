@@ -21,19 +21,7 @@ import asyncpg
 
 from gatepost.process.background_work import background
 from gatepost.store import postgres_days
-from gatepost.store.engine import (
-    Bulk,
-    Engine,
-    Many,
-    Read,
-    Rollback,
-    Row,
-    Script,
-    Step,
-    StoreCounters,
-    Work,
-    cancel_read,
-)
+from gatepost.store.engine import Engine, Many, Read, Rollback, Script, Step, StoreCounters, Work, cancel_read
 from gatepost.store.errors import StorageError
 from gatepost.store.pgbouncer import PinnedConnection, has_pooler, split_pooler, write_settings
 from gatepost.store.postgres_faults import (
@@ -44,6 +32,7 @@ from gatepost.store.postgres_faults import (
     explain_opening,
     public_url,
 )
+from gatepost.store.sql import Bulk, Row
 from gatepost.store.table_watch import WATCHED, Notices, TableWatch, is_watched
 from gatepost.store.upgrading import SchemaState, read_state, upgrade
 
@@ -172,7 +161,7 @@ class PostgresEngine(Engine):
             async with connect(self._url) as connection:
                 # It ends with its connection: there is nothing to commit.
                 await connection.transaction().start()
-                cursor = await connection.cursor(read.statement, *_bind(read.parameters))
+                cursor = await connection.cursor(read.statement.postgres, *_bind(read.parameters))
                 ahead = asyncio.ensure_future(cursor.fetch(first))
                 try:
                     while rows := await ahead:
@@ -272,13 +261,13 @@ def _advance(work: Work[Any], answer: Any) -> tuple[bool, Any]:
 
 async def _run_step(connection: Any, step: Step) -> Any:
     if isinstance(step, Read):
-        return await connection.fetch(step.statement, *_bind(step.parameters))
+        return await connection.fetch(step.statement.postgres, *_bind(step.parameters))
     if isinstance(step, Script):
         return await connection.execute(step.statements)
     if isinstance(step, Bulk):
         status = await connection.execute(step.postgres, *map(list, zip(*step.rows, strict=True)))
     else:
-        status = await connection.execute(step.statement, *_bind(step.parameters))
+        status = await connection.execute(step.statement.postgres, *_bind(step.parameters))
     # "INSERT 0 500", "UPDATE 3": the last word is the number of rows.
     return int(status.rsplit(" ", 1)[1])
 

@@ -41,6 +41,7 @@ from gatepost.store.message_records import MessageRecord, delete_by_keys, parse_
 from gatepost.store.quarantine import HeldMessage, delete_held_rows, find_held, keep_recipients
 from gatepost.store.record_packing import DETAILS, UNREADABLE, decompress
 from gatepost.store.removed_mail import digest_mailbox
+from gatepost.store.sql import compose, sql
 
 ERASED_DOMAIN = "erased.invalid"
 
@@ -169,23 +170,23 @@ STEP = 300
 ROWS = 5_000
 FACETS = (Facet.PROVEN_ADDRESS, Facet.CLAIMED_ADDRESS, Facet.REDIRECTION)
 
-_MESSAGES = """SELECT id, ggrid, created, completed, size, sha256, detail, header, sender, recipients, subject
-FROM messages WHERE id > $1 ORDER BY id LIMIT $2"""
-_HELD = """SELECT ggrid, detail, sender, subject, coalesce(released_to, ''), coalesce(released_by, '') FROM held
-WHERE ggrid > $1 ORDER BY ggrid LIMIT $2"""
-_LOCK_HELD = "SELECT detail FROM held WHERE ggrid = $1 FOR UPDATE"
-_HELD_RECIPIENTS = "SELECT address FROM held_recipients WHERE ggrid = $1 ORDER BY address"
-_SIGHTINGS = "SELECT scope, key, first, last, days, delivered, held FROM sightings WHERE key = ANY($1)"
-_DELETE_SIGHTINGS = "DELETE FROM sightings WHERE scope = $1 AND key = ANY($2)"
-_ENTRIES = """SELECT list_id, key, coalesce(shown, key), comment, modified_by FROM entries
-WHERE (list_id, key) > ($1, $2) ORDER BY list_id, key LIMIT $3"""
-_LISTS = "SELECT id, scope, name FROM lists"
-_SET_COMMENT = "UPDATE entries SET comment = $3, modified_by = $4 WHERE list_id = $1 AND key = $2"
-_SESSIONS = "SELECT created, seen, address, agent FROM sessions WHERE user_uid = $1 ORDER BY created"
-_AUDIT = """SELECT id, time, actor_kind, actor_name, actor_id, action, scope, list, count, sample,
-changes IS NOT NULL, changes FROM audit WHERE id > $1 ORDER BY id LIMIT $2"""
-_AUDIT_CHANGES = "SELECT changes FROM audit WHERE id = $1"
-_SET_AUDIT = "UPDATE audit SET actor_name = $2, sample = $3, changes = $4 WHERE id = $1"
+_MESSAGES = sql("""SELECT id, ggrid, created, completed, size, sha256, detail, header, sender, recipients, subject
+FROM messages WHERE id > $1 ORDER BY id LIMIT $2""")
+_HELD = sql("""SELECT ggrid, detail, sender, subject, coalesce(released_to, ''), coalesce(released_by, '') FROM held
+WHERE ggrid > $1 ORDER BY ggrid LIMIT $2""")
+_LOCK_HELD = sql("SELECT detail FROM held WHERE ggrid = $1 @lock(UPDATE)")
+_HELD_RECIPIENTS = sql("SELECT address FROM held_recipients WHERE ggrid = $1 ORDER BY address")
+_SIGHTINGS = sql("SELECT scope, key, first, last, days, delivered, held FROM sightings WHERE @one_of(key, $1)")
+_DELETE_SIGHTINGS = sql("DELETE FROM sightings WHERE scope = $1 AND @one_of(key, $2)")
+_ENTRIES = sql("""SELECT list_id, key, coalesce(shown, key), comment, modified_by FROM entries
+WHERE (list_id, key) > ($1, $2) ORDER BY list_id, key LIMIT $3""")
+_LISTS = sql("SELECT id, scope, name FROM lists")
+_SET_COMMENT = sql("UPDATE entries SET comment = $3, modified_by = $4 WHERE list_id = $1 AND key = $2")
+_SESSIONS = sql("SELECT created, seen, address, agent FROM sessions WHERE user_uid = $1 ORDER BY created")
+_AUDIT = sql("""SELECT id, time, actor_kind, actor_name, actor_id, action, scope, list, count, sample,
+changes IS NOT NULL, changes FROM audit WHERE id > $1 ORDER BY id LIMIT $2""")
+_AUDIT_CHANGES = sql("SELECT changes FROM audit WHERE id = $1")
+_SET_AUDIT = sql("UPDATE audit SET actor_name = $2, sample = $3, changes = $4 WHERE id = $1")
 
 # Where recipients of held mail are on record, with what is shown of each row.
 _OF_RECIPIENT: dict[str, str] = {
@@ -194,20 +195,23 @@ _OF_RECIPIENT: dict[str, str] = {
     "recipient_requests": "said",
     "recipient_entries": "sender",
 }
-_RECIPIENT_ROWS = "SELECT {1} FROM {0} WHERE address = $1 ORDER BY 1 LIMIT $2"
+_RECIPIENT_ROWS = {
+    table: sql(f"SELECT {shown} FROM {table} WHERE address = $1 ORDER BY 1 LIMIT $2")  # noqa: S608
+    for table, shown in _OF_RECIPIENT.items()
+}
 _ERASE_RECIPIENT = (
-    "DELETE FROM digest_uses WHERE digest IN (SELECT id FROM digests WHERE address = $1)",
-    *(f"DELETE FROM {table} WHERE address = $1" for table in _OF_RECIPIENT),  # noqa: S608
-    "DELETE FROM recipient_entries WHERE sender = $1",
+    sql("DELETE FROM digest_uses WHERE digest IN (SELECT id FROM digests WHERE address = $1)"),
+    *(sql(f"DELETE FROM {table} WHERE address = $1") for table in _OF_RECIPIENT),  # noqa: S608
+    sql("DELETE FROM recipient_entries WHERE sender = $1"),
 )
-_ALERTS = "SELECT name, settings FROM alert_definitions"
-_LOCK_ALERT = "SELECT settings FROM alert_definitions WHERE name = $1 FOR UPDATE"
-_SET_ALERT = "UPDATE alert_definitions SET settings = $2 WHERE name = $1"
-_RULES = "SELECT scope, rules FROM rule_sets"
-_LOCK_RULES = "SELECT rules FROM rule_sets WHERE scope = $1 FOR UPDATE"
-_SET_RULES = "UPDATE rule_sets SET version = version + 1, rules = $2 WHERE scope = $1"
-_REMOVED = "SELECT count(*) FROM removed_mail WHERE mailbox = $1"
-_DELETE_REMOVED = "DELETE FROM removed_mail WHERE mailbox = $1"
+_ALERTS = sql("SELECT name, settings FROM alert_definitions")
+_LOCK_ALERT = sql("SELECT settings FROM alert_definitions WHERE name = $1 @lock(UPDATE)")
+_SET_ALERT = sql("UPDATE alert_definitions SET settings = $2 WHERE name = $1")
+_RULES = sql("SELECT scope, rules FROM rule_sets")
+_LOCK_RULES = sql("SELECT rules FROM rule_sets WHERE scope = $1 @lock(UPDATE)")
+_SET_RULES = sql("UPDATE rule_sets SET version = version + 1, rules = $2 WHERE scope = $1")
+_REMOVED = sql("SELECT count(*) FROM removed_mail WHERE mailbox = $1")
+_DELETE_REMOVED = sql("DELETE FROM removed_mail WHERE mailbox = $1")
 
 HeldFate: TypeAlias = Literal["deleted", "changed", "kept"]
 
@@ -392,7 +396,7 @@ class Privacy(Operations):
     def texts_about(self, person: Person, texts: Texts) -> Work[tuple[tuple[str, ...], ...]]:
         """The different values of some columns that have the address; queries of searches have it percent-encoded."""
         columns = ", ".join(f"coalesce({each}, '')" for each in texts.columns.values())
-        rows = yield Read(f"SELECT DISTINCT {columns} FROM {texts.table}")  # noqa: S608
+        rows = yield Read(compose(f"SELECT DISTINCT {columns} FROM {texts.table}"))  # noqa: S608
         found = ((*row,) for row in rows)
         return tuple(
             row for row in found if person.is_in("\n".join((*row, "" if texts.stays else unquote_plus(row[-1]))))
@@ -404,21 +408,22 @@ class Privacy(Operations):
         columns = tuple(texts.columns.values())
         these = " AND ".join(f"coalesce({each}, '') = ${number}" for number, each in enumerate(columns, 1))
         new = ", ".join(f"{each} = ${number}" for number, each in enumerate(columns, 1 + len(columns)))
+        update = compose(f"UPDATE {texts.table} SET {new} WHERE {these}")  # noqa: S608
+        delete = compose(f"DELETE FROM {texts.table} WHERE {these}")  # noqa: S608
         changed = 0
         for row in found:
             if texts.stays:
-                replaced = (person.replace(each, pseudonym) for each in row)
-                changed += yield Write(f"UPDATE {texts.table} SET {new} WHERE {these}", (*row, *replaced))  # noqa: S608
+                changed += yield Write(update, (*row, *(person.replace(each, pseudonym) for each in row)))
             else:
-                changed += yield Write(f"DELETE FROM {texts.table} WHERE {these}", row)  # noqa: S608
+                changed += yield Write(delete, row)
         return changed
 
     @query
     def recipient_data_about(self, person: Person) -> Work[tuple[tuple[str, str], ...]]:
         """Digests, releases, requests and entries of a recipient: the table and some of each row."""
         found: list[tuple[str, str]] = []
-        for table, shown in _OF_RECIPIENT.items():
-            rows = yield Read(_RECIPIENT_ROWS.format(table, shown), (person.address, ROWS))
+        for table, statement in _RECIPIENT_ROWS.items():
+            rows = yield Read(statement, (person.address, ROWS))
             found += [(table, str(row[0])) for row in rows]
         removed = int((yield Read(_REMOVED, (digest_mailbox(person.address),)))[0][0])
         return (*found, *([("removed_mail", str(removed))] if removed else []))

@@ -15,34 +15,37 @@ from collections.abc import Callable
 import msgspec
 
 from gatepost.store.audit import Actor, write_audit
-from gatepost.store.engine import Operations, Read, Rollback, Row, Work, Write, change, now, query, storable
+from gatepost.store.engine import Operations, Read, Rollback, Work, Write, change, now, query, storable
 from gatepost.store.jobs import hold_job, read_job, release_job
+from gatepost.store.sql import Row, sql
 
 MAX_HISTORY = 200
 ROLLOUT = "rollout"
 # A node says every two seconds how it is.
 SILENT_MILLISECONDS = 15_000
 
-_INSERT = """INSERT INTO config_versions (number, time, actor, reason, origin, digest, content)
-VALUES ($1, $2, $3, $4, $5, $6, $7)"""
+_INSERT = sql("""INSERT INTO config_versions (number, time, actor, reason, origin, digest, content)
+VALUES ($1, $2, $3, $4, $5, $6, $7)""")
 _COLUMNS = "number, time, actor, reason, origin, digest"
-_HISTORY = f"SELECT {_COLUMNS} FROM config_versions ORDER BY number DESC LIMIT $1"  # noqa: S608
-_LAST = f"SELECT {_COLUMNS} FROM config_versions ORDER BY number DESC LIMIT 1"  # noqa: S608
-_FIND = f"SELECT {_COLUMNS}, content FROM config_versions WHERE number = $1"  # noqa: S608
-_ROLLOUT = """SELECT wanted, restart, failed, failed_node, failed_reason, failed_time
-FROM rollout WHERE id = 1"""
+_HISTORY = sql(f"SELECT {_COLUMNS} FROM config_versions ORDER BY number DESC LIMIT $1")  # noqa: S608
+_LAST = sql(f"SELECT {_COLUMNS} FROM config_versions ORDER BY number DESC LIMIT 1")  # noqa: S608
+_FIND = sql(f"SELECT {_COLUMNS}, content FROM config_versions WHERE number = $1")  # noqa: S608
+_ROLLOUT = sql("""SELECT wanted, restart, failed, failed_node, failed_reason, failed_time
+FROM rollout WHERE id = 1""")
 # Such a change begins with a write of the row, so that two that come at once follow each other on either engine.
-_LOCK = """INSERT INTO rollout
+_LOCK = sql("""INSERT INTO rollout
 (id, wanted, restart, failed, failed_node, failed_reason, failed_time)
-VALUES (1, 0, 0, 0, '', '', 0) ON CONFLICT (id) DO UPDATE SET id = 1"""
-_WANT = "UPDATE rollout SET wanted = $1, failed = 0, failed_node = '', failed_reason = '', failed_time = 0 WHERE id = 1"
-_RESTART = "UPDATE rollout SET restart = restart + 1 WHERE id = 1"
-_FAIL = """UPDATE rollout SET wanted = $1, failed = $2, failed_node = $3, failed_reason = $4, failed_time = $5
-WHERE id = 1 AND wanted = $2"""
-_PUT_NODE = """INSERT INTO nodes (id, name, seen, detail) VALUES ($1, $2, $3, $4)
-ON CONFLICT (id) DO UPDATE SET name = excluded.name, seen = excluded.seen, detail = excluded.detail"""
-_NODES = "SELECT id, name, seen, detail FROM nodes ORDER BY name, id"
-_FORGET_NODE = "DELETE FROM nodes WHERE id = $1"
+VALUES (1, 0, 0, 0, '', '', 0) ON CONFLICT (id) DO UPDATE SET id = 1""")
+_WANT = sql(
+    "UPDATE rollout SET wanted = $1, failed = 0, failed_node = '', failed_reason = '', failed_time = 0 WHERE id = 1"
+)
+_RESTART = sql("UPDATE rollout SET restart = restart + 1 WHERE id = 1")
+_FAIL = sql("""UPDATE rollout SET wanted = $1, failed = $2, failed_node = $3, failed_reason = $4, failed_time = $5
+WHERE id = 1 AND wanted = $2""")
+_PUT_NODE = sql("""INSERT INTO nodes (id, name, seen, detail) VALUES ($1, $2, $3, $4)
+ON CONFLICT (id) DO UPDATE SET name = excluded.name, seen = excluded.seen, detail = excluded.detail""")
+_NODES = sql("SELECT id, name, seen, detail FROM nodes ORDER BY name, id")
+_FORGET_NODE = sql("DELETE FROM nodes WHERE id = $1")
 
 
 class VersionInfo(msgspec.Struct, frozen=True):
@@ -127,15 +130,15 @@ def _read_node(row: Row) -> NodeRecord:
     return NodeRecord(node, name, seen, found)
 
 
-_FIND_DRAFT = "SELECT revision, base, content, modified, modified_by FROM config_draft WHERE id = 1"
+_FIND_DRAFT = sql("SELECT revision, base, content, modified, modified_by FROM config_draft WHERE id = 1")
 # The change begins with a write of the row, so that two that come at once follow each other on either engine.
-_INSERT_DRAFT = """INSERT INTO config_draft (id, revision, base, content, modified, modified_by)
-VALUES (1, 1, $1, $2, $3, $4) ON CONFLICT (id) DO NOTHING"""
-_UPDATE = """UPDATE config_draft SET revision = revision + 1, base = $2, content = $3, modified = $4, modified_by = $5
-WHERE id = 1 AND revision = $1"""
-_DELETE = "DELETE FROM config_draft WHERE id = 1 AND revision = $1"
-_DISMISSED = "SELECT name FROM dismissed_items ORDER BY name"
-_DISMISS = "INSERT INTO dismissed_items (name, time) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING"
+_INSERT_DRAFT = sql("""INSERT INTO config_draft (id, revision, base, content, modified, modified_by)
+VALUES (1, 1, $1, $2, $3, $4) ON CONFLICT (id) DO NOTHING""")
+_UPDATE = sql("""UPDATE config_draft
+SET revision = revision + 1, base = $2, content = $3, modified = $4, modified_by = $5 WHERE id = 1 AND revision = $1""")
+_DELETE = sql("DELETE FROM config_draft WHERE id = 1 AND revision = $1")
+_DISMISSED = sql("SELECT name FROM dismissed_items ORDER BY name")
+_DISMISS = sql("INSERT INTO dismissed_items (name, time) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
 
 
 class DraftContent(msgspec.Struct, frozen=True):

@@ -32,7 +32,6 @@ from gatepost.store.engine import (
     Many,
     Operations,
     Read,
-    Row,
     Work,
     Write,
     change,
@@ -101,66 +100,70 @@ from gatepost.store.paging import (
 from gatepost.store.record_packing import pack, unpack
 from gatepost.store.search_conditions import has_content
 from gatepost.store.sightings import note_release
+from gatepost.store.sql import Row, Sql, sql
 
 UNDECIDED_MILLISECONDS = 86_400_000
 PURGE_BATCH = 500
 
 _SELECT = """SELECT ggrid, created, completed, size, sha256, detail,
 kept, state, lease, released, released_by, released_to, deleted, deleted_by, core FROM held"""
-_SELECT_GGRID = _SELECT + " WHERE ggrid = $1"
-_SELECT_CONTENT = "SELECT content FROM held_bytes WHERE ggrid = $1"
-_DELETE_CONTENT = "DELETE FROM held_bytes WHERE ggrid = $1"
-_CLAIM = """UPDATE held SET state = 'releasing', holder = $2, lease = $4
-WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $3))"""
-_GIVE_BACK = "UPDATE held SET state = 'held', holder = '', lease = 0 WHERE ggrid = $1 AND holder = $2"
-_SET_RELEASED = """UPDATE held SET state = 'released', gone = 1, holder = '', lease = 0,
-released = $2, released_by = $3, released_to = $4 WHERE ggrid = $1 AND state <> 'released'"""
-_LOCK = """SELECT ggrid, tenant FROM held
-WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $2)) FOR UPDATE"""
-_SET_DELETED = """UPDATE held SET state = 'deleted', gone = 2, holder = '', lease = 0, deleted = $2, deleted_by = $3
-WHERE ggrid = $1"""
-_RESTORE = """UPDATE held SET state = 'held', gone = 0, deleted = NULL, deleted_by = NULL
-WHERE ggrid = $1 AND state = 'deleted'"""
-_DELETED_BEFORE = (
-    "SELECT ggrid FROM held WHERE deleted IS NOT NULL AND deleted < $1 ORDER BY deleted LIMIT $2 FOR UPDATE"
+_SELECT_GGRID = sql(_SELECT + " WHERE ggrid = $1")
+_SELECT_CONTENT = sql("SELECT content FROM held_bytes WHERE ggrid = $1")
+_DELETE_CONTENT = sql("DELETE FROM held_bytes WHERE ggrid = $1")
+_CLAIM = sql("""UPDATE held SET state = 'releasing', holder = $2, lease = $4
+WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $3))""")
+_GIVE_BACK = sql("UPDATE held SET state = 'held', holder = '', lease = 0 WHERE ggrid = $1 AND holder = $2")
+_SET_RELEASED = sql("""UPDATE held SET state = 'released', gone = 1, holder = '', lease = 0,
+released = $2, released_by = $3, released_to = $4 WHERE ggrid = $1 AND state <> 'released'""")
+_LOCK = sql("""SELECT ggrid, tenant FROM held
+WHERE ggrid = $1 AND (state = 'held' OR (state = 'releasing' AND lease < $2)) @lock(UPDATE)""")
+_SET_DELETED = sql("""UPDATE held SET state = 'deleted', gone = 2, holder = '', lease = 0, deleted = $2, deleted_by = $3
+WHERE ggrid = $1""")
+_RESTORE = sql("""UPDATE held SET state = 'held', gone = 0, deleted = NULL, deleted_by = NULL
+WHERE ggrid = $1 AND state = 'deleted'""")
+_DELETED_BEFORE = sql(
+    "SELECT ggrid FROM held WHERE deleted IS NOT NULL AND deleted < $1 ORDER BY deleted LIMIT $2 @lock(UPDATE)"
 )
 _TABLES = ("held_recipients", "recipient_releases", "recipient_requests", "held")
-_DELETE = tuple(f"DELETE FROM {table} WHERE ggrid = ANY($1)" for table in _TABLES)  # noqa: S608
+_DELETE = tuple(sql(f"DELETE FROM {table} WHERE @one_of(ggrid, $1)") for table in _TABLES)  # noqa: S608
 # A released message stays for as long as its result is stored: the release is a part of that record.
 _OVERDUE = """SELECT ggrid FROM held WHERE kept < $1 AND (state IN ('held', 'deleted')
 OR (state = 'releasing' AND lease < $2)
 OR (state = 'released' AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.ggrid = held.ggrid
-AND messages.completed::bigint >= held.completed - 86400000
-AND messages.completed::bigint <= held.completed + 86400000))){}
-ORDER BY kept LIMIT $3 FOR UPDATE"""
-_OTHER_TENANTS = " AND (tenant IS NULL OR NOT tenant = ANY($4))"
-_SET_DETAIL = "UPDATE held SET detail = $2 WHERE ggrid = $1"
-_NEEDED = "SELECT ggrid FROM held WHERE ggrid = ANY($1) AND state <> 'released'"
-_STATES = "SELECT ggrid, state FROM held WHERE ggrid = ANY($1)"
-_TOTALS = "SELECT count(size), CAST(coalesce(sum(size), 0) AS BIGINT) FROM held WHERE state <> 'released'"
-_COUNT_UNDECIDED = "SELECT count(*) FROM undecided WHERE digest = $1 AND time > $2"
-_INSERT_UNDECIDED = "INSERT INTO undecided (digest, time) VALUES ($1, $2)"
-_DELETE_UNDECIDED = "DELETE FROM undecided WHERE time <= $1"
-_SELECT_RELEASES = (
+AND @day(messages.completed) >= held.completed - 86400000
+AND @day(messages.completed) <= held.completed + 86400000))){}
+ORDER BY kept LIMIT $3 @lock(UPDATE)"""
+_OVERDUE_OF_ALL, _OVERDUE_OF_TENANT = sql(_OVERDUE.format("")), sql(_OVERDUE.format(" AND tenant = $4"))
+_OVERDUE_OF_OTHERS = sql(_OVERDUE.format(" AND (tenant IS NULL OR NOT @one_of(tenant, $4))"))
+_SET_DETAIL = sql("UPDATE held SET detail = $2 WHERE ggrid = $1")
+_NEEDED = sql("SELECT ggrid FROM held WHERE @one_of(ggrid, $1) AND state <> 'released'")
+_STATES = sql("SELECT ggrid, state FROM held WHERE @one_of(ggrid, $1)")
+_TOTALS = sql("SELECT count(size), CAST(coalesce(sum(size), 0) AS BIGINT) FROM held WHERE state <> 'released'")
+_COUNT_UNDECIDED = sql("SELECT count(*) FROM undecided WHERE digest = $1 AND time > $2")
+_INSERT_UNDECIDED = sql("INSERT INTO undecided (digest, time) VALUES ($1, $2)")
+_DELETE_UNDECIDED = sql("DELETE FROM undecided WHERE time <= $1")
+_SELECT_RELEASES = sql(
     "SELECT address, released, released_by FROM recipient_releases WHERE ggrid = $1 ORDER BY released, address"
 )
-_INSERT_RELEASE = """INSERT INTO recipient_releases (ggrid, address, released, released_by) VALUES ($1, $2, $3, $4)
-ON CONFLICT (ggrid, address) DO NOTHING"""
+_INSERT_RELEASE = sql("""INSERT INTO recipient_releases (ggrid, address, released, released_by) VALUES ($1, $2, $3, $4)
+ON CONFLICT (ggrid, address) DO NOTHING""")
 
 # How many records are read for a page where their evidence matters: hostile ones can be long.
 EXAMINED = 200
 # How many records are compared for what a search finds at a glance, where only they can tell.
 EXAMINED_FOR_VALUES = 1_000
 
-_SELECT_GGRIDS = _SELECT + " WHERE ggrid = ANY($1)"
-_SELECT_PACKED = "SELECT detail FROM held WHERE ggrid = ANY($1)"
-_SELECT_KEPT = "SELECT kept FROM held WHERE ggrid = $1"
+_SELECT_GGRIDS = sql(_SELECT + " WHERE @one_of(ggrid, $1)")
+_SELECT_PACKED = sql("SELECT detail FROM held WHERE @one_of(ggrid, $1)")
+_SELECT_KEPT = sql("SELECT kept FROM held WHERE ggrid = $1")
 _COUNT = """SELECT verdict, count(*) FROM (SELECT verdict FROM held
 WHERE {} ORDER BY {} LIMIT $1) AS open GROUP BY verdict ORDER BY verdict"""
-_ALL_HELD = ("(gone) <= (0)", "gone DESC, kept DESC")
-_HELD_OF_TENANT = ("(gone, tenant) >= (0, $2) AND (gone, tenant) <= (0, $2)", "gone DESC, tenant DESC, kept DESC")
-_COUNT_AMONG = """SELECT verdict, count(*) FROM held WHERE ggrid = ANY($1) AND ($2 = '' OR tenant = $2)
-GROUP BY verdict ORDER BY count(*) DESC, verdict"""
+_ALL_HELD = sql(_COUNT.format("(gone) <= (0)", "gone DESC, kept DESC"))
+_HELD_OF_TENANT = sql(
+    _COUNT.format("(gone, tenant) >= (0, $2) AND (gone, tenant) <= (0, $2)", "gone DESC, tenant DESC, kept DESC")
+)
+_COUNT_AMONG = sql("""SELECT verdict, count(*) FROM held WHERE @one_of(ggrid, $1) AND ($2 = '' OR tenant = $2)
+GROUP BY verdict ORDER BY count(*) DESC, verdict""")
 
 # How many records of the audit trail are read, whatever they are about.
 EXAMINED_ACTIONS = 5_000
@@ -169,27 +172,29 @@ RELEASED, DELETED, RESTORED = "quarantine.release", "quarantine.delete", "quaran
 _GOOD = "should have been delivered"
 
 _COUNT_PERIOD = "SELECT count(*) FROM (SELECT 1 FROM held WHERE {} ORDER BY {} LIMIT $1) AS counted"
-_IN_ORDER = _COUNT_PERIOD.format("(gone, kept) >= ($2, $3) AND (gone, kept) < ($2, $4)", "gone DESC, kept DESC")
-_PERIOD_OF_TENANT = _COUNT_PERIOD.format(
-    "(gone, tenant, kept) >= ($2, $5, $3) AND (gone, tenant, kept) < ($2, $5, $4)",
-    "gone DESC, tenant DESC, kept DESC",
+_IN_ORDER = sql(_COUNT_PERIOD.format("(gone, kept) >= ($2, $3) AND (gone, kept) < ($2, $4)", "gone DESC, kept DESC"))
+_PERIOD_OF_TENANT = sql(
+    _COUNT_PERIOD.format(
+        "(gone, tenant, kept) >= ($2, $5, $3) AND (gone, tenant, kept) < ($2, $5, $4)",
+        "gone DESC, tenant DESC, kept DESC",
+    )
 )
 _ACTIONS = "SELECT action, actor_kind, sample FROM audit WHERE {} ORDER BY {} LIMIT $1"
-_ACTIONS_OF_ALL = _ACTIONS.format("time >= $2 AND time < $3", "time DESC, id DESC")
-_ACTIONS_OF_TENANT = _ACTIONS.format(
-    "(scope, time) >= ($4, $2) AND (scope, time) < ($4, $3)", "scope DESC, time DESC, id DESC"
+_ACTIONS_OF_ALL = sql(_ACTIONS.format("time >= $2 AND time < $3", "time DESC, id DESC"))
+_ACTIONS_OF_TENANT = sql(
+    _ACTIONS.format("(scope, time) >= ($4, $2) AND (scope, time) < ($4, $3)", "scope DESC, time DESC, id DESC")
 )
 
 _samples = msgspec.json.Decoder(tuple[str, ...])
 
 
 # How many rows there are, and how many have texts, up to a bound.
-_COUNT_TEXTS = """SELECT (SELECT count(*) FROM (SELECT 1 FROM held LIMIT $1) AS counted),
-(SELECT count(*) FROM (SELECT 1 FROM held_search LIMIT $1) AS counted)"""
-_AT_OR_BEFORE = "SELECT kept, ggrid FROM held WHERE ggrid <= $1 ORDER BY ggrid DESC LIMIT 1"
-_UNINDEXED = """SELECT h.ggrid, h.detail FROM held AS h WHERE h.ggrid > $1
-AND NOT EXISTS (SELECT 1 FROM held_search AS s WHERE s.ggrid = h.ggrid) ORDER BY h.ggrid LIMIT $2"""
-_DELETE_TEXTS = "DELETE FROM held_search WHERE ggrid = $1"
+_COUNT_TEXTS = sql("""SELECT (SELECT count(*) FROM (SELECT 1 FROM held LIMIT $1) AS counted),
+(SELECT count(*) FROM (SELECT 1 FROM held_search LIMIT $1) AS counted)""")
+_AT_OR_BEFORE = sql("SELECT kept, ggrid FROM held WHERE ggrid <= $1 ORDER BY ggrid DESC LIMIT 1")
+_UNINDEXED = sql("""SELECT h.ggrid, h.detail FROM held AS h WHERE h.ggrid > $1
+AND NOT EXISTS (SELECT 1 FROM held_search AS s WHERE s.ggrid = h.ggrid) ORDER BY h.ggrid LIMIT $2""")
+_DELETE_TEXTS = sql("DELETE FROM held_search WHERE ggrid = $1")
 INDEX_BATCH = 200
 
 
@@ -344,10 +349,10 @@ class QuarantineRecords(Operations):
         after: str | None = ""
         while after is not None:
             after = await self._engine.change(partial(index_held, after))
-        overdue = _OVERDUE.format(_OTHER_TENANTS if tenants else "")
+        overdue = _OVERDUE_OF_OTHERS if tenants else _OVERDUE_OF_ALL
         others = (Many(tuple(tenants)),) if tenants else ()
         deleted = await self._repeat(partial(delete_held, overdue, before, now(), PURGE_BATCH, *others))
-        overdue = _OVERDUE.format(" AND tenant = $4")
+        overdue = _OVERDUE_OF_TENANT
         for tenant, limit in (tenants or {}).items():
             deleted += await self._repeat(partial(delete_held, overdue, limit, now(), PURGE_BATCH, tenant))
         await self._delete_undecided()
@@ -452,8 +457,8 @@ class QuarantineRecords(Operations):
     def counts(self, tenant: str | None = None) -> Work[HeldCounts]:
         """How many messages are held, by verdict, for a tenant or for all."""
         scope = normalize_scope(tenant)
-        statement = _COUNT.format(*(_HELD_OF_TENANT if scope else _ALL_HELD))
-        rows = yield Read(statement, (ROW_BUDGET + 1, scope) if scope else (ROW_BUDGET + 1,))
+        limit = ROW_BUDGET + 1
+        rows = yield Read(_HELD_OF_TENANT, (limit, scope)) if scope else Read(_ALL_HELD, (limit,))
         verdicts = {verdict: int(count) for verdict, count in rows}
         return HeldCounts(sum(verdicts.values()), verdicts, sum(verdicts.values()) > ROW_BUDGET)
 
@@ -555,7 +560,7 @@ def index_held(after: str) -> Work[str | None]:
     return str(rows[-1][0])
 
 
-def delete_held(statement: str, *parameters: object) -> Work[int]:
+def delete_held(statement: Sql, *parameters: object) -> Work[int]:
     """Delete the messages whose ggrids a statement reads and locks; returns how many."""
     rows = yield Read(statement, parameters)
     return (yield from delete_held_rows([row[0] for row in rows]))

@@ -19,21 +19,10 @@ from gatepost.names import normal_address
 from gatepost.questions import Hit
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.digests import read_preferences
-from gatepost.store.engine import (
-    Many,
-    Operations,
-    Read,
-    Row,
-    Work,
-    Write,
-    change,
-    normalize_scope,
-    now,
-    query,
-    storable,
-)
+from gatepost.store.engine import Many, Operations, Read, Work, Write, change, normalize_scope, now, query, storable
 from gatepost.store.list_rows import raise_versions
 from gatepost.store.message_records import normalize_address
+from gatepost.store.sql import Row, compose, sql
 
 EntrySays: TypeAlias = Literal["allow", "block"]
 MAX_OF_RECIPIENT = 100
@@ -41,15 +30,15 @@ MAX_OF_SCOPE = 100_000
 LISTS: dict[EntrySays, str] = {"allow": "allowed-senders", "block": "blocked-senders"}
 
 _COLUMNS = "scope, address, sender, says, created"
-_PUT = f"""INSERT INTO recipient_entries ({_COLUMNS}) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (scope, address, sender) DO UPDATE SET says = excluded.says, created = excluded.created"""  # noqa: S608
-_OWN = f"SELECT {_COLUMNS} FROM recipient_entries WHERE scope = $1 AND address = $2 ORDER BY sender"  # noqa: S608
-_COUNT = "SELECT count(*) FROM recipient_entries WHERE scope = $1"
-_HAS_ANY = "SELECT 1 FROM recipient_entries WHERE scope = $1 LIMIT 1"
-_HITS = "SELECT sender, says FROM recipient_entries WHERE scope = $1 AND address = $2 AND sender = ANY($3)"
-_DELETE = "DELETE FROM recipient_entries WHERE scope = $1 AND address = $2 AND sender = ANY($3)"
-_PAGE = f"""SELECT {_COLUMNS} FROM recipient_entries WHERE scope = $1 AND (address, sender) > ($2, $3)
-ORDER BY address, sender LIMIT $4"""  # noqa: S608
+_PUT = sql(f"""INSERT INTO recipient_entries ({_COLUMNS}) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (scope, address, sender) DO UPDATE SET says = excluded.says, created = excluded.created""")  # noqa: S608
+_OWN = sql(f"SELECT {_COLUMNS} FROM recipient_entries WHERE scope = $1 AND address = $2 ORDER BY sender")  # noqa: S608
+_COUNT = sql("SELECT count(*) FROM recipient_entries WHERE scope = $1")
+_HAS_ANY = sql("SELECT 1 FROM recipient_entries WHERE scope = $1 LIMIT 1")
+_HITS = sql("SELECT sender, says FROM recipient_entries WHERE scope = $1 AND address = $2 AND @one_of(sender, $3)")
+_DELETE = sql("DELETE FROM recipient_entries WHERE scope = $1 AND address = $2 AND @one_of(sender, $3)")
+_PAGE = sql(f"""SELECT {_COLUMNS} FROM recipient_entries WHERE scope = $1 AND (address, sender) > ($2, $3)
+ORDER BY address, sender LIMIT $4""")  # noqa: S608
 
 
 class RecipientEntry(msgspec.Struct, frozen=True):
@@ -89,19 +78,19 @@ MAX_OPEN_OF_RECIPIENT = 100
 MAX_SAID = 500
 
 _REQUEST_COLUMNS = "id, kind, ggrid, scope, address, said, created, state, decided, decided_by, note"
-_INSERT = f"""INSERT INTO recipient_requests ({_REQUEST_COLUMNS})
-VALUES ($1, $2, $3, $4, $5, $6, $7, 'open', NULL, '', '') ON CONFLICT (ggrid, address, kind) DO NOTHING"""  # noqa: S608
-_COUNT_OPEN = (
+_INSERT = sql(f"""INSERT INTO recipient_requests ({_REQUEST_COLUMNS})
+VALUES ($1, $2, $3, $4, $5, $6, $7, 'open', NULL, '', '') ON CONFLICT (ggrid, address, kind) DO NOTHING""")  # noqa: S608
+_COUNT_OPEN = sql(
     "SELECT count(*) FROM (SELECT 1 FROM recipient_requests WHERE scope = $1 AND state = 'open' LIMIT $2) AS waiting"
 )
-_COUNT_OWN = "SELECT count(*) FROM recipient_requests WHERE address = $1 AND state = 'open'"
-_COUNT_ALL = "SELECT count(*) FROM (SELECT 1 FROM recipient_requests WHERE state = 'open'{} LIMIT $1) AS waiting"
-_SELECT = f"SELECT {_REQUEST_COLUMNS} FROM recipient_requests WHERE id = $1"  # noqa: S608
+_COUNT_OWN = sql("SELECT count(*) FROM recipient_requests WHERE address = $1 AND state = 'open'")
+_COUNT_ALL = sql("SELECT count(*) FROM (SELECT 1 FROM recipient_requests WHERE state = 'open' LIMIT $1) AS waiting")
+_SELECT = sql(f"SELECT {_REQUEST_COLUMNS} FROM recipient_requests WHERE id = $1")  # noqa: S608
 _REQUEST_PAGE = (
     f"SELECT {_REQUEST_COLUMNS} FROM recipient_requests WHERE state = $1 AND id < $2{{}} ORDER BY id DESC LIMIT $3"  # noqa: S608
 )
-_DECIDE = """UPDATE recipient_requests SET state = $2, decided = $3, decided_by = $4, note = $5
-WHERE id = $1 AND state = 'open'"""
+_DECIDE = sql("""UPDATE recipient_requests SET state = $2, decided = $3, decided_by = $4, note = $5
+WHERE id = $1 AND state = 'open'""")
 _LAST = "g"  # behind every id
 
 
@@ -171,15 +160,14 @@ class Recipients(Operations):
             tests.append(("address", normalize_address(wanted.address)))
         more = "".join(f" AND {column} = ${number}" for number, (column, _) in enumerate(tests, 4))
         values = (wanted.state, storable(before) or _LAST, limit + 1, *(value for _, value in tests))
-        rows = tuple(map(_request, (yield Read(_REQUEST_PAGE.format(more), values))))
+        rows = tuple(map(_request, (yield Read(compose(_REQUEST_PAGE.format(more)), values))))
         return RequestPage(rows[:limit], rows[limit - 1].id if len(rows) > limit else None)
 
     @query
     def count_open(self, tenant: str | None = None) -> Work[int]:
         """How many requests wait, counted up to the limit of a scope."""
         scope = normalize_scope(tenant)
-        statement = _COUNT_ALL.format(" AND scope = $2" if scope else "")
-        rows = yield Read(statement, (MAX_OPEN, scope) if scope else (MAX_OPEN,))
+        rows = yield Read(_COUNT_OPEN, (scope, MAX_OPEN)) if scope else Read(_COUNT_ALL, (MAX_OPEN,))
         return int(rows[0][0])
 
     @change

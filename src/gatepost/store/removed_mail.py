@@ -17,7 +17,6 @@ from gatepost.store.engine import (
     Read,
     Work,
     change,
-    insert_many,
     large_query,
     normalize_scope,
     now,
@@ -25,6 +24,7 @@ from gatepost.store.engine import (
     storable,
     write_rows,
 )
+from gatepost.store.sql import insert_many, sql
 
 RemovalState: TypeAlias = Literal["moved", "deleted", "restored", "absent", "failed"]
 MAX_LISTED = 500
@@ -32,19 +32,21 @@ PURGE_BATCH = 1_000
 
 _PUT = insert_many(
     "removed_mail",
-    "ggrid text, mailbox text, scope text, state text, folder text, reason text, by_name text, modified bigint",
+    "ggrid, mailbox, scope, state, folder, reason, by_name, modified",
     "(ggrid, mailbox) DO UPDATE SET state = excluded.state, folder = excluded.folder, reason = excluded.reason,"
     " by_name = excluded.by_name, modified = excluded.modified",
 )
 _COLUMNS = "ggrid, mailbox, scope, state, folder, reason, by_name, modified"
-_OF_MESSAGE = f"SELECT {_COLUMNS} FROM removed_mail WHERE ggrid = $1 ORDER BY mailbox"  # noqa: S608
-_COUNT = """SELECT count(*) FROM removed_mail WHERE scope = $1 AND modified >= $2 AND state IN ('moved', 'deleted')"""
-_LISTED = f"""SELECT {_COLUMNS} FROM removed_mail WHERE modified >= $1
-ORDER BY modified DESC, ggrid, mailbox LIMIT $2"""  # noqa: S608
-_LISTED_OF_SCOPE = f"""SELECT {_COLUMNS} FROM removed_mail WHERE scope = $3 AND modified >= $1
-ORDER BY modified DESC, ggrid, mailbox LIMIT $2"""  # noqa: S608
-_DELETE_OLD = """DELETE FROM removed_mail WHERE (ggrid, mailbox) IN
-(SELECT ggrid, mailbox FROM removed_mail WHERE modified < $1 LIMIT $2)"""
+_OF_MESSAGE = sql(f"SELECT {_COLUMNS} FROM removed_mail WHERE ggrid = $1 ORDER BY mailbox")  # noqa: S608
+_COUNT = sql(
+    """SELECT count(*) FROM removed_mail WHERE scope = $1 AND modified >= $2 AND state IN ('moved', 'deleted')"""
+)
+_LISTED = sql(f"""SELECT {_COLUMNS} FROM removed_mail WHERE modified >= $1
+ORDER BY modified DESC, ggrid, mailbox LIMIT $2""")  # noqa: S608
+_LISTED_OF_SCOPE = sql(f"""SELECT {_COLUMNS} FROM removed_mail WHERE scope = $3 AND modified >= $1
+ORDER BY modified DESC, ggrid, mailbox LIMIT $2""")  # noqa: S608
+_DELETE_OLD = sql("""DELETE FROM removed_mail WHERE (ggrid, mailbox) IN
+(SELECT ggrid, mailbox FROM removed_mail WHERE modified < $1 LIMIT $2)""")
 
 
 class RemovedCopy(msgspec.Struct, frozen=True):
@@ -73,12 +75,18 @@ class RemovedMail(Operations):
         """Record what became of the copies of one message, with one line of the audit trail."""
         if not copies:
             return
-        moment, first = now(), copies[0]
+        moment, name, first = now(), storable(by.name), copies[0]
         scope = normalize_scope(first.scope) or ""
         rows = [
             (
-                *(each.ggrid, each.mailbox, scope, each.state, storable(each.folder), storable(each.reason[:300])),
-                *(storable(by.name), moment),
+                each.ggrid,
+                each.mailbox,
+                scope,
+                each.state,
+                storable(each.folder),
+                storable(each.reason[:300]),
+                name,
+                moment,
             )
             for each in copies
         ]

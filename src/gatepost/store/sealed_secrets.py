@@ -30,6 +30,7 @@ from gatepost.process.logs import Logger
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.engine import Engine, Operations, Read, Work, Write, change, now, query
 from gatepost.store.errors import StorageError
+from gatepost.store.sql import Sql, sql
 
 KEY_FILE = "secrets.key"
 OLD_KEY_FILE = "totp.key"
@@ -157,22 +158,22 @@ def alert_purpose(name: str, field: str) -> str:
 
 
 # Of a table: its rows, and a change of one row that nobody changed meanwhile.
-_TOTP = "SELECT uid, totp_secret FROM users WHERE totp_secret IS NOT NULL"
-_SET_TOTP = "UPDATE users SET totp_secret = $3 WHERE uid = $1 AND totp_secret = $2"
-_DIGEST_KEYS = "SELECT number, secret FROM digest_keys"
-_SET_DIGEST_KEY = "UPDATE digest_keys SET secret = $3 WHERE number = $1 AND secret = $2"
-_ALERTS = "SELECT name, settings FROM alert_definitions"
-_SET_ALERT = "UPDATE alert_definitions SET settings = $3 WHERE name = $1 AND settings = $2"
-_DELETE_DIGEST_KEY = "DELETE FROM digest_keys WHERE number = $1"
-_ADD_DIGEST_KEY = "INSERT INTO digest_keys (number, secret, created) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
-_ANY_SEALED = """SELECT 1 FROM digest_keys WHERE secret LIKE 'aesgcm:%'
-UNION ALL SELECT 1 FROM alert_definitions WHERE settings LIKE '%"aesgcm:%' LIMIT 1"""
-_ANY_SEALED_TOTP = "SELECT 1 FROM users WHERE totp_secret LIKE 'aesgcm:%' LIMIT 1"
+_TOTP = sql("SELECT uid, totp_secret FROM users WHERE totp_secret IS NOT NULL")
+_SET_TOTP = sql("UPDATE users SET totp_secret = $3 WHERE uid = $1 AND totp_secret = $2")
+_DIGEST_KEYS = sql("SELECT number, secret FROM digest_keys")
+_SET_DIGEST_KEY = sql("UPDATE digest_keys SET secret = $3 WHERE number = $1 AND secret = $2")
+_ALERTS = sql("SELECT name, settings FROM alert_definitions")
+_SET_ALERT = sql("UPDATE alert_definitions SET settings = $3 WHERE name = $1 AND settings = $2")
+_DELETE_DIGEST_KEY = sql("DELETE FROM digest_keys WHERE number = $1")
+_ADD_DIGEST_KEY = sql("INSERT INTO digest_keys (number, secret, created) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING")
+_ANY_SEALED = sql("""SELECT 1 FROM digest_keys WHERE secret LIKE 'aesgcm:%'
+UNION ALL SELECT 1 FROM alert_definitions WHERE settings LIKE '%"aesgcm:%' LIMIT 1""")
+_ANY_SEALED_TOTP = sql("SELECT 1 FROM users WHERE totp_secret LIKE 'aesgcm:%' LIMIT 1")
 
 _Key: TypeAlias = str | int
 _IsDone: TypeAlias = Callable[[str], bool]
 # A statement, and for each row its key, what it has and what it gets.
-_Replacement: TypeAlias = tuple[str, list[tuple[_Key, str, str]]]
+_Replacement: TypeAlias = tuple[Sql, list[tuple[_Key, str, str]]]
 
 
 class SecretCounts(msgspec.Struct, frozen=True):

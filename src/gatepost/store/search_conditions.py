@@ -41,8 +41,16 @@ TEXT, SHAPE = "~text", "~shape"
 CHEAP_VALUES = 12
 # The columns that conditions are on, besides the time.
 TESTED: Final = (
-    *("tenant", "verdict", "decision", "score"),
-    *("sender_domain", "sender", "subject", "recipients", "tags", "evidence"),
+    "tenant",
+    "verdict",
+    "decision",
+    "score",
+    "sender_domain",
+    "sender",
+    "subject",
+    "recipients",
+    "tags",
+    "evidence",
 )
 
 
@@ -109,7 +117,7 @@ MESSAGE_ROWS = RowSource(
     "completed",
     # Rows that are older than the column have none.
     """coalesce(score, (SELECT m.score FROM messages AS m
-    WHERE m.id = looked.id AND m.completed::bigint = looked.completed))""",
+    WHERE m.id = looked.id AND @day(m.completed) = looked.completed))""",
     """EXISTS (SELECT 1 FROM message_recipients AS r WHERE r.address = {}
     AND r.completed = looked.completed AND r.id = looked.id)""",
     "{} = ''",
@@ -118,7 +126,8 @@ HELD_ROWS = RowSource(
     "kept",
     "score",
     "looked.ggrid IN (SELECT r.ggrid FROM held_recipients AS r WHERE r.address = {})",
-    "strpos(looked.ggrid, {}) = 1",
+    # An id begins so: there is no "|" in it.
+    "@holds('|' || looked.ggrid, '|' || {})",
 )
 
 # The same rows without their texts.
@@ -212,7 +221,7 @@ def _evidence_test(wanted: MessageFilter, *, exact: bool) -> SqlCondition | None
     tests = [found] if (found := match_digests(wanted.evidence)) else []
     if wanted.signature:
         marks = [digest("text", str(each)) for each in wanted.signature]
-        tests.append(SqlCondition(f"({' OR '.join(['strpos(evidence, {}) > 0'] * len(marks))})", tuple(marks)))
+        tests.append(SqlCondition(f"({' OR '.join(['@holds(evidence, {})'] * len(marks))})", tuple(marks)))
     if not tests:
         return None
     sql = " AND ".join(f"({each.sql})" for each in tests)

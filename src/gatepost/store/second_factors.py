@@ -24,12 +24,14 @@ import msgspec
 
 from gatepost.ids import new_id
 from gatepost.store.audit import Actor, write_audit
-from gatepost.store.engine import Engine, Operations, Read, Row, Work, Write, change, now, query, storable
+from gatepost.store.engine import Engine, Operations, Read, Work, Write, change, now, query, storable
 from gatepost.store.errors import NotFound
 from gatepost.store.sealed_secrets import SecretKey, Secrets
+from gatepost.store.sql import Row, sql
 from gatepost.store.users import (
     DELETE_CODES,
     DELETE_KEYS,
+    LOCK_USER,
     SELECT_USER,
     Credentials,
     User,
@@ -38,9 +40,9 @@ from gatepost.store.users import (
     parse_user,
 )
 
-_INSERT = "INSERT INTO recovery_codes (user_uid, digest) VALUES ($1, $2) ON CONFLICT (user_uid, digest) DO NOTHING"
-_USE = "DELETE FROM recovery_codes WHERE user_uid = $1 AND digest = $2"
-_COUNT = "SELECT COUNT(*) FROM recovery_codes WHERE user_uid = $1"
+_INSERT = sql("INSERT INTO recovery_codes (user_uid, digest) VALUES ($1, $2) ON CONFLICT (user_uid, digest) DO NOTHING")
+_USE = sql("DELETE FROM recovery_codes WHERE user_uid = $1 AND digest = $2")
+_COUNT = sql("SELECT COUNT(*) FROM recovery_codes WHERE user_uid = $1")
 
 
 def replace_recovery_codes(uid: str, digests: Sequence[str]) -> Work[None]:
@@ -50,23 +52,23 @@ def replace_recovery_codes(uid: str, digests: Sequence[str]) -> Work[None]:
         yield Write(_INSERT, (uid, storable(digest)))
 
 
-_SET_TOTP = "UPDATE users SET totp_secret = $2, totp_step = $3 WHERE uid = $1"
-_USE_STEP = "UPDATE users SET totp_step = $2 WHERE uid = $1 AND totp_step < $2"
-_ENCRYPT = "UPDATE users SET totp_secret = $3 WHERE uid = $1 AND totp_secret = $2"
+_SET_TOTP = sql("UPDATE users SET totp_secret = $2, totp_step = $3 WHERE uid = $1")
+_USE_STEP = sql("UPDATE users SET totp_step = $2 WHERE uid = $1 AND totp_step < $2")
+_ENCRYPT = sql("UPDATE users SET totp_secret = $3 WHERE uid = $1 AND totp_secret = $2")
 
 MAX_KEYS = 10
 MAX_KEY_NAME = 60
 
 _COLUMNS = "id, user_uid, credential, rp_id, public_key, counter, name, transports, created, last_used"
-_INSERT_KEY = f"""INSERT INTO security_keys ({_COLUMNS})
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, NULL) ON CONFLICT DO NOTHING"""  # noqa: S608
-_OF_USER = f"SELECT {_COLUMNS} FROM security_keys WHERE user_uid = $1 ORDER BY created, id"  # noqa: S608
-_LAST_USES = "SELECT user_uid, MAX(last_used) FROM security_keys GROUP BY user_uid"
-_DELETE_KEY = "DELETE FROM security_keys WHERE id = $1 AND user_uid = $2"
-_COUNTER = "SELECT counter FROM security_keys WHERE id = $1 AND user_uid = $2 FOR UPDATE"
-_USE_KEY = "UPDATE security_keys SET counter = $2, last_used = $3 WHERE id = $1"
-_SET_CHALLENGE = "UPDATE sessions SET challenge = $2, challenge_until = $3 WHERE id = $1"
-_CHALLENGE = "SELECT challenge, challenge_until FROM sessions WHERE id = $1 FOR UPDATE"
+_INSERT_KEY = sql(f"""INSERT INTO security_keys ({_COLUMNS})
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, NULL) ON CONFLICT DO NOTHING""")  # noqa: S608
+_OF_USER = sql(f"SELECT {_COLUMNS} FROM security_keys WHERE user_uid = $1 ORDER BY created, id")  # noqa: S608
+_LAST_USES = sql("SELECT user_uid, MAX(last_used) FROM security_keys GROUP BY user_uid")
+_DELETE_KEY = sql("DELETE FROM security_keys WHERE id = $1 AND user_uid = $2")
+_COUNTER = sql("SELECT counter FROM security_keys WHERE id = $1 AND user_uid = $2 @lock(UPDATE)")
+_USE_KEY = sql("UPDATE security_keys SET counter = $2, last_used = $3 WHERE id = $1")
+_SET_CHALLENGE = sql("UPDATE sessions SET challenge = $2, challenge_until = $3 WHERE id = $1")
+_CHALLENGE = sql("SELECT challenge, challenge_until FROM sessions WHERE id = $1 @lock(UPDATE)")
 
 ChallengePurpose: TypeAlias = Literal["add", "sign-in", "proof"]
 KeyUse: TypeAlias = Literal["used", "unknown", "copied"]
@@ -181,7 +183,7 @@ class SecondFactors(Operations):
     @change
     def renew_recovery_codes(self, uid: str, digests: Sequence[str], by: Actor) -> Work[User | NotFound]:
         """Replace all codes of a user who has a second factor."""
-        rows = yield Read(f"{SELECT_USER} FOR UPDATE", (storable(uid.lower()),))
+        rows = yield Read(LOCK_USER, (storable(uid.lower()),))
         user = parse_user(rows[0]) if rows else None
         if user is None or not user.has_second_factor:
             return NotFound("user")
@@ -213,15 +215,16 @@ class SecondFactors(Operations):
     ) -> Work[SecurityKey | KeyNotAdded | NotFound]:
         """Add a key. All sessions of the user end but the one with the id `keep`, and all known browsers are forgotten
         but `keep_browser`. `recovery` are the digests of recovery codes for a first second factor."""
-        rows = yield Read(f"{SELECT_USER} FOR UPDATE", (storable(user_uid.lower()),))
+        rows = yield Read(LOCK_USER, (storable(user_uid.lower()),))
         if not rows or (user := parse_user(rows[0])).external:
             return NotFound("user")
         if len((yield Read(_OF_USER, (user.uid,)))) >= MAX_KEYS:
             return KeyNotAdded("full")
         name = storable(key.name[:MAX_KEY_NAME])
         made = SecurityKey(new_id(), user.uid, key.credential, key.rp_id, b"", key.counter, name, key.transports, now())
-        row = (*(made.id, user.uid, made.credential, made.rp_id, key.public_key, made.counter), name)
-        if not (yield Write(_INSERT_KEY, (*row, made.transports, made.created))):
+        place = (made.id, user.uid, made.credential, made.rp_id)
+        values = (*place, key.public_key, made.counter, name, made.transports, made.created)
+        if not (yield Write(_INSERT_KEY, values)):
             return KeyNotAdded("known")
         if recovery:
             yield from replace_recovery_codes(user.uid, recovery)
@@ -234,7 +237,7 @@ class SecondFactors(Operations):
     ) -> Work[User | NotFound]:
         """Remove a key; sessions and browsers as when one is added. Recovery codes go with the last second factor."""
         uid = storable(user_uid.lower())
-        yield Read(f"{SELECT_USER} FOR UPDATE", (uid,))
+        yield Read(LOCK_USER, (uid,))
         keys = map(_parse_key, (yield Read(_OF_USER, (uid,))))
         found = next((key for key in keys if key.id == key_id.lower()), None)
         if found is None or not (yield Write(_DELETE_KEY, (found.id, uid))):

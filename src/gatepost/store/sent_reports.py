@@ -16,17 +16,16 @@ from gatepost.store.engine import (
     Many,
     Operations,
     Read,
-    Row,
     Work,
     Write,
     change,
-    insert_many,
     large_query,
     now,
     query,
     storable,
     write_rows,
 )
+from gatepost.store.sql import Row, Sql, insert_many, sql
 
 MAX_ROWS = 1_000
 MAX_LISTED = 500
@@ -37,28 +36,28 @@ SentState: TypeAlias = Literal["sent", "unwanted", "waiting", "failed"]
 
 _ADD = insert_many(
     "report_counts",
-    "day bigint, domain text, detail text, count bigint",
+    "day, domain, detail, count",
     "(day, domain, detail) DO UPDATE SET count = report_counts.count + excluded.count",
 )
-_SIZES = "SELECT domain, count(*) FROM report_counts WHERE day = $1 AND domain = ANY($2) GROUP BY domain"
-_KNOWN = "SELECT domain, detail FROM report_counts WHERE day = $1 AND domain = ANY($2)"
-_WAITING = """SELECT c.day, c.domain, coalesce(s.attempts, 0) FROM
+_SIZES = sql("SELECT domain, count(*) FROM report_counts WHERE day = $1 AND @one_of(domain, $2) GROUP BY domain")
+_KNOWN = sql("SELECT domain, detail FROM report_counts WHERE day = $1 AND @one_of(domain, $2)")
+_WAITING = sql("""SELECT c.day, c.domain, coalesce(s.attempts, 0) FROM
 (SELECT DISTINCT day, domain FROM report_counts WHERE day < $1) AS c
 LEFT JOIN sent_reports AS s ON s.day = c.day AND s.domain = c.domain
-WHERE s.next_try IS NULL OR s.next_try <= $2 ORDER BY c.day, c.domain LIMIT $3"""
-_ROWS = "SELECT detail, count FROM report_counts WHERE day = $1 AND domain = $2 ORDER BY count DESC, detail"
-_PUT = """INSERT INTO sent_reports
+WHERE s.next_try IS NULL OR s.next_try <= $2 ORDER BY c.day, c.domain LIMIT $3""")
+_ROWS = sql("SELECT detail, count FROM report_counts WHERE day = $1 AND domain = $2 ORDER BY count DESC, detail")
+_PUT = sql("""INSERT INTO sent_reports
 (day, domain, state, attempts, next_try, messages, destinations, reason, modified)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (day, domain) DO UPDATE SET
 state = excluded.state, attempts = excluded.attempts, next_try = excluded.next_try, messages = excluded.messages,
-destinations = excluded.destinations, reason = excluded.reason, modified = excluded.modified"""
-_DELETE_COUNTS = "DELETE FROM report_counts WHERE day = $1 AND domain = $2"
-_SENT_SINCE = "SELECT count(*) FROM sent_reports WHERE state = 'sent' AND modified >= $1"
-_LISTED = """SELECT day, domain, state, attempts, next_try, messages, destinations, reason, modified
-FROM sent_reports WHERE modified >= $1 ORDER BY modified DESC, day, domain LIMIT $2"""
-_STATES = "SELECT state, count(*) FROM sent_reports WHERE modified >= $1 GROUP BY state"
+destinations = excluded.destinations, reason = excluded.reason, modified = excluded.modified""")
+_DELETE_COUNTS = sql("DELETE FROM report_counts WHERE day = $1 AND domain = $2")
+_SENT_SINCE = sql("SELECT count(*) FROM sent_reports WHERE state = 'sent' AND modified >= $1")
+_LISTED = sql("""SELECT day, domain, state, attempts, next_try, messages, destinations, reason, modified
+FROM sent_reports WHERE modified >= $1 ORDER BY modified DESC, day, domain LIMIT $2""")
+_STATES = sql("SELECT state, count(*) FROM sent_reports WHERE modified >= $1 GROUP BY state")
 _PURGES = tuple(
-    f"DELETE FROM {table} WHERE day IN (SELECT day FROM {table} WHERE day < $1 LIMIT $2)"  # noqa: S608
+    sql(f"DELETE FROM {table} WHERE day IN (SELECT day FROM {table} WHERE day < $1 LIMIT $2)")  # noqa: S608
     for table in ("sent_reports", "report_counts")
 )
 
@@ -165,5 +164,5 @@ class SentReports(Operations):
         return total
 
     @change
-    def _delete(self, statement: str, before: int) -> Work[int]:
+    def _delete(self, statement: Sql, before: int) -> Work[int]:
         return (yield from write_rows(statement, before, PURGE_BATCH))

@@ -22,8 +22,9 @@ import msgspec
 
 from gatepost.ids import new_id
 from gatepost.store.audit import Actor, write_audit
-from gatepost.store.engine import Operations, Read, Rollback, Row, Work, Write, change, now, query, storable
+from gatepost.store.engine import Operations, Read, Rollback, Work, Write, change, now, query, storable
 from gatepost.store.errors import NotFound, StorageError
+from gatepost.store.sql import Row, sql
 from gatepost.store.users import (
     KEY_IDS,
     PROVIDER,
@@ -45,22 +46,22 @@ MAX_OF_USER = 100
 
 _SELECT = f"""SELECT id, sessions.created, seen, expires, address, agent, csrf, strong, {USER_COLUMNS}
 FROM sessions JOIN users ON users.uid = user_uid"""  # noqa: S608
-_SELECT_DIGEST = _SELECT + " WHERE digest = $1"
-_SELECT_USER = _SELECT + " WHERE user_uid = $1 AND expires > $2 ORDER BY seen DESC, id"
-_INSERT = """INSERT INTO sessions
+_SELECT_DIGEST = sql(_SELECT + " WHERE digest = $1")
+_SELECT_USER = sql(_SELECT + " WHERE user_uid = $1 AND expires > $2 ORDER BY seen DESC, id")
+_INSERT = sql("""INSERT INTO sessions
 (digest, id, user_uid, created, seen, expires, address, agent, csrf, strong, provider_session)
-VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $8, $9, $10)"""
-_LOCK_PROOFS = "SELECT password, totp_secret FROM users WHERE uid = $1 AND disabled = 0 FOR UPDATE"
-_KEY_IDS = f"SELECT {KEY_IDS} FROM users WHERE uid = $1"  # noqa: S608
-_SET_SEEN = "UPDATE sessions SET seen = $2 WHERE id = $1 AND seen < $2"
-_OWNER = "SELECT user_uid, users.name, tenant FROM sessions JOIN users ON users.uid = user_uid WHERE id = $1"
-_USER_NAME = "SELECT users.uid, users.name, tenant FROM users WHERE uid = $1"
-_DELETE_MANY = """DELETE FROM sessions WHERE user_uid = $1 AND id IN (SELECT id FROM sessions WHERE user_uid = $1
-ORDER BY seen DESC, id DESC LIMIT 1000 OFFSET $2)"""
-_DELETE = "DELETE FROM sessions WHERE id = $1"
-_OF_PROVIDER = """SELECT id, user_uid, users.name, tenant, external FROM sessions JOIN users ON users.uid = user_uid
-WHERE provider_session = $1 AND external IS NOT NULL"""
-_DELETE_OVER = "DELETE FROM sessions WHERE expires <= $1 OR seen <= $2"
+VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $8, $9, $10)""")
+_LOCK_PROOFS = sql("SELECT password, totp_secret FROM users WHERE uid = $1 AND disabled = 0 @lock(UPDATE)")
+_KEY_IDS = sql(f"SELECT {KEY_IDS} FROM users WHERE uid = $1")  # noqa: S608
+_SET_SEEN = sql("UPDATE sessions SET seen = $2 WHERE id = $1 AND seen < $2")
+_OWNER = sql("SELECT user_uid, users.name, tenant FROM sessions JOIN users ON users.uid = user_uid WHERE id = $1")
+_USER_NAME = sql("SELECT users.uid, users.name, tenant FROM users WHERE uid = $1")
+_DELETE_MANY = sql("""DELETE FROM sessions WHERE user_uid = $1 AND id IN (SELECT id FROM sessions WHERE user_uid = $1
+ORDER BY seen DESC, id DESC LIMIT 1000 OFFSET $2)""")
+_DELETE = sql("DELETE FROM sessions WHERE id = $1")
+_OF_PROVIDER = sql("""SELECT id, user_uid, users.name, tenant, external FROM sessions JOIN users ON users.uid = user_uid
+WHERE provider_session = $1 AND external IS NOT NULL""")
+_DELETE_OVER = sql("DELETE FROM sessions WHERE expires <= $1 OR seen <= $2")
 
 
 class WebSession(msgspec.Struct, frozen=True):
@@ -93,22 +94,22 @@ MAX_KNOWN_BROWSERS = 20
 ACCOUNT = "account"
 
 # `last` moves on by whole hours while failures are left, so that parts of an hour are not lost.
-_TAKE = """INSERT INTO sign_in_attempts AS kept (user_uid, source, failures, last, locked_until)
+_TAKE = sql("""INSERT INTO sign_in_attempts AS kept (user_uid, source, failures, last, locked_until)
 VALUES ($1, $2, 1, $3, 0) ON CONFLICT (user_uid, source) DO UPDATE
-SET failures = GREATEST(0, kept.failures - GREATEST(0, excluded.last - kept.last) / 3600000) + 1,
-last = CASE WHEN kept.failures > GREATEST(0, excluded.last - kept.last) / 3600000
-THEN kept.last + GREATEST(0, excluded.last - kept.last) / 3600000 * 3600000 ELSE excluded.last END
-WHERE kept.locked_until <= excluded.last RETURNING failures"""
-_LOCK = "UPDATE sign_in_attempts SET locked_until = $3 WHERE user_uid = $1 AND source = $2"
-_GIVE_BACK = """UPDATE sign_in_attempts SET failures = GREATEST(0, failures - 1),
-locked_until = CASE WHEN locked_until = $3 THEN 0 ELSE locked_until END WHERE user_uid = $1 AND source = $2"""
-_FORGET_SOURCE = "DELETE FROM sign_in_attempts WHERE user_uid = $1 AND source = $2"
-_PURGE = "DELETE FROM sign_in_attempts WHERE last <= $1 AND locked_until <= $2"
-_IS_KNOWN = "SELECT 1 FROM known_browsers WHERE user_uid = $1 AND digest = $2"
-_REMEMBER = """INSERT INTO known_browsers (user_uid, digest, seen) VALUES ($1, $2, $3)
-ON CONFLICT (user_uid, digest) DO UPDATE SET seen = excluded.seen"""
-_FORGET_OLD = """DELETE FROM known_browsers WHERE user_uid = $1 AND digest NOT IN
-(SELECT digest FROM known_browsers WHERE user_uid = $1 ORDER BY seen DESC, digest LIMIT $2)"""
+SET failures = @larger(0, kept.failures - @larger(0, excluded.last - kept.last) / 3600000) + 1,
+last = CASE WHEN kept.failures > @larger(0, excluded.last - kept.last) / 3600000
+THEN kept.last + @larger(0, excluded.last - kept.last) / 3600000 * 3600000 ELSE excluded.last END
+WHERE kept.locked_until <= excluded.last RETURNING failures""")
+_LOCK = sql("UPDATE sign_in_attempts SET locked_until = $3 WHERE user_uid = $1 AND source = $2")
+_GIVE_BACK = sql("""UPDATE sign_in_attempts SET failures = @larger(0, failures - 1),
+locked_until = CASE WHEN locked_until = $3 THEN 0 ELSE locked_until END WHERE user_uid = $1 AND source = $2""")
+_FORGET_SOURCE = sql("DELETE FROM sign_in_attempts WHERE user_uid = $1 AND source = $2")
+_PURGE = sql("DELETE FROM sign_in_attempts WHERE last <= $1 AND locked_until <= $2")
+_IS_KNOWN = sql("SELECT 1 FROM known_browsers WHERE user_uid = $1 AND digest = $2")
+_REMEMBER = sql("""INSERT INTO known_browsers (user_uid, digest, seen) VALUES ($1, $2, $3)
+ON CONFLICT (user_uid, digest) DO UPDATE SET seen = excluded.seen""")
+_FORGET_OLD = sql("""DELETE FROM known_browsers WHERE user_uid = $1 AND digest NOT IN
+(SELECT digest FROM known_browsers WHERE user_uid = $1 ORDER BY seen DESC, digest LIMIT $2)""")
 
 
 class Lockout(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
 """Sightings: how often senders and links were seen in mail that was delivered or held, by day.
 
-Writes come in batches: the keys of one tenant and day that were seen equally often are one statement, in the order in
-which the table has them. Several guards may add at the same time; their counts are added up. The row that counts all
-messages of a scope comes first and is its lock, so that two writers never wait for each other in a circle.
+Writes come in batches: the keys of one tenant and day are one statement, in the order in which the table has them.
+Several guards may add at the same time; their counts are added up. The row that counts all messages of a scope comes
+first and is its lock, so that two writers never wait for each other in a circle.
 
 A row is small and there is one index, whose columns change once a day: counting on is an update in place.
 """
@@ -16,30 +16,33 @@ from gatepost.analysis.report import Report
 from gatepost.mail.sender_history import ALL_MAIL, Facet, facet_key, scope_key
 from gatepost.names import normal_address, org_domain
 from gatepost.store.engine import Many, Operations, Read, Work, Write, change, now, query, write_rows
+from gatepost.store.sql import Bulk, insert_many, sql, update_many
 
 # As many keys as one message has; longer lists are asked for in several statements.
 _KEYS_PER_STATEMENT = 500
 _NO_LIMIT = 1 << 40
 PURGE_BATCH = 2_000
 
-_SELECT = "SELECT key, first, last, days, delivered, held FROM sightings WHERE scope = $1 AND key = ANY($2)"
-_LOCK = "SELECT key FROM sightings WHERE scope = $1 AND key = $2 FOR UPDATE"
-_ADD_DELIVERED = """INSERT INTO sightings (scope, key, first, last, days, delivered, held)
-SELECT $1::bigint, value, $2::bigint, $2::bigint, 1, $3::bigint, 0 FROM unnest($4::bigint[]) AS value WHERE true
-ON CONFLICT (scope, key) DO UPDATE SET
-days = sightings.days + CASE WHEN sightings.last < excluded.last THEN 1 ELSE 0 END,
-first = CASE WHEN sightings.first < excluded.first THEN sightings.first ELSE excluded.first END,
-last = GREATEST(sightings.last, excluded.last),
-delivered = sightings.delivered + excluded.delivered"""
-_ADD_HELD = "UPDATE sightings SET held = held + $2::bigint WHERE scope = $1 AND key = ANY($3)"
-_TAKE_HELD = "UPDATE sightings SET held = held - 1 WHERE scope = $1 AND key = ANY($2) AND held > 0"
-_SIZES = "SELECT scope, count(*) FROM sightings GROUP BY scope"
-_SIZE = "SELECT count(*) FROM sightings WHERE scope = $1"
-_DELETE_OLD = """DELETE FROM sightings WHERE scope = $1 AND key IN
-(SELECT key FROM sightings WHERE scope = $1 AND last < $2 ORDER BY last LIMIT $3)"""
+_SELECT = sql("SELECT key, first, last, days, delivered, held FROM sightings WHERE scope = $1 AND @one_of(key, $2)")
+_LOCK = sql("SELECT key FROM sightings WHERE scope = $1 AND key = $2 @lock(UPDATE)")
+_ADD_DELIVERED = insert_many(
+    "sightings",
+    "scope, key, first, last, days, delivered, held",
+    """(scope, key) DO UPDATE SET
+    days = sightings.days + CASE WHEN sightings.last < excluded.last THEN 1 ELSE 0 END,
+    first = CASE WHEN sightings.first < excluded.first THEN sightings.first ELSE excluded.first END,
+    last = @larger(sightings.last, excluded.last),
+    delivered = sightings.delivered + excluded.delivered""",
+)
+_ADD_HELD = update_many("sightings", "scope, key", "held", "held = sightings.held + new.held")
+_TAKE_HELD = sql("UPDATE sightings SET held = held - 1 WHERE scope = $1 AND @one_of(key, $2) AND held > 0")
+_SIZES = sql("SELECT scope, count(*) FROM sightings GROUP BY scope")
+_SIZE = sql("SELECT count(*) FROM sightings WHERE scope = $1")
+_DELETE_OLD = sql("""DELETE FROM sightings WHERE scope = $1 AND key IN
+(SELECT key FROM sightings WHERE scope = $1 AND last < $2 ORDER BY last LIMIT $3)""")
 # The row of the scope itself, whose kind is 0, says how old its memory is.
-_DELETE_RARE = """DELETE FROM sightings WHERE scope = $1 AND key IN
-(SELECT key FROM sightings WHERE scope = $1 AND days <= $2 AND (key & 15) <> 0 ORDER BY last LIMIT $3)"""
+_DELETE_RARE = sql("""DELETE FROM sightings WHERE scope = $1 AND key IN
+(SELECT key FROM sightings WHERE scope = $1 AND days <= $2 AND (key & 15) <> 0 ORDER BY last LIMIT $3)""")
 
 
 class Sighting(msgspec.Struct, frozen=True):
@@ -75,10 +78,10 @@ class StoredSightings(Operations):
         for batch in sorted(batches, key=lambda batch: (scope_key(batch.tenant), batch.day)):
             scope = scope_key(batch.tenant)
             yield Read(_LOCK, (scope, ALL_MAIL))
-            for count, keys in _group_by_count(batch.delivered):
-                yield Write(_ADD_DELIVERED, (scope, batch.day, count, Many(keys)))
-            for count, keys in _group_by_count(batch.held):
-                yield Write(_ADD_HELD, (scope, count, Many(keys)))
+            if batch.delivered:
+                yield _add_delivered(scope, batch.day, batch.delivered)
+            if batch.held:
+                yield _ADD_HELD.of([(scope, key, batch.held[key]) for key in sorted(batch.held)])
 
     async def purge(self, before: int, most: int) -> int:
         """Delete keys last seen before that day; of a scope with more than `most`, first those seen on one day."""
@@ -126,7 +129,7 @@ def note_release(tenant: str | None, report: Report) -> Work[None]:
     )
     scope, day = scope_key(tenant), now() // 86_400_000
     yield Read(_LOCK, (scope, ALL_MAIL))
-    yield Write(_ADD_DELIVERED, (scope, day, 1, Many(tuple(sorted(keys)))))
+    yield _add_delivered(scope, day, dict.fromkeys(keys, 1))
     yield Write(_TAKE_HELD, (scope, Many(tuple(sorted(keys)))))
 
 
@@ -143,11 +146,7 @@ def _find(tenant: str | None, keys: Sequence[int]) -> Work[dict[int, Sighting]]:
     return found
 
 
-def _group_by_count(counts: Mapping[int, int]) -> list[tuple[int, tuple[int, ...]]]:
-    """The keys that were seen equally often, in order, after the one that is the lock."""
-    groups: dict[int, list[int]] = {}
-    for key in sorted(counts):
-        if key != ALL_MAIL:
-            groups.setdefault(counts[key], []).append(key)
-    lock = [(counts[ALL_MAIL], (ALL_MAIL,))] if ALL_MAIL in counts else []
-    return [*lock, *((count, tuple(keys)) for count, keys in groups.items())]
+def _add_delivered(scope: int, day: int, counts: Mapping[int, int]) -> Bulk:
+    """Count keys as delivered, after the one that is the lock."""
+    keys = sorted(counts, key=lambda key: (key != ALL_MAIL, key))
+    return _ADD_DELIVERED.of([(scope, key, day, day, 1, counts[key], 0) for key in keys])

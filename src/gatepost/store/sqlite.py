@@ -38,21 +38,9 @@ import msgspec
 
 from gatepost import SCHEMA
 from gatepost.process.background_work import background
-from gatepost.store.engine import (
-    Bulk,
-    Engine,
-    Many,
-    Read,
-    Rollback,
-    Row,
-    Script,
-    Step,
-    StoreCounters,
-    Work,
-    cancel_read,
-    in_sqlite,
-)
+from gatepost.store.engine import Engine, Many, Read, Rollback, Script, Step, StoreCounters, Work, cancel_read
 from gatepost.store.errors import StorageError
+from gatepost.store.sql import Bulk, Row
 from gatepost.store.upgrading import SchemaState, read_state, upgrade
 from gatepost.store.wal_index import TableWatch
 
@@ -194,14 +182,14 @@ def run_work(connection: apsw.Connection, work: Work[T]) -> T:
 
 def _run_step(connection: apsw.Connection, step: Step) -> Any:
     if isinstance(step, Read):
-        return connection.execute(in_sqlite(step.statement), bind(step.parameters)).fetchall()
+        return connection.execute(step.statement.sqlite, bind(step.parameters)).fetchall()
     if isinstance(step, Script):
         return connection.execute(step.statements)
     before = connection.total_changes()
     if isinstance(step, Bulk):
         connection.executemany(step.sqlite, step.rows)
     else:
-        connection.execute(in_sqlite(step.statement), bind(step.parameters))
+        connection.execute(step.statement.sqlite, bind(step.parameters))
     return connection.total_changes() - before
 
 
@@ -701,7 +689,7 @@ class _StreamedRows:
         with self._lock, explain_errors(self._path):
             if self._rows is None:
                 self._connection = open_reader(self._path)
-                self._rows = self._connection.execute(in_sqlite(self._read.statement), bind(self._read.parameters))
+                self._rows = self._connection.execute(self._read.statement.sqlite, bind(self._read.parameters))
             rows = list(islice(self._rows, count))
         return convert(rows) if rows else None
 

@@ -7,115 +7,120 @@ global one. Times are Unix milliseconds.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gatepost.store.engine import ChangeObserver, Engine, StoreCounters, now, write_rows
+from gatepost.store.sql import sql
 
 if TYPE_CHECKING:
-    import gatepost.store.alerts
-    import gatepost.store.api_keys
-    import gatepost.store.audit
-    import gatepost.store.bulk_actions
-    import gatepost.store.campaigns
-    import gatepost.store.digests
-    import gatepost.store.feedback
-    import gatepost.store.feeds
-    import gatepost.store.flow_counts
-    import gatepost.store.jobs
-    import gatepost.store.learning
-    import gatepost.store.list_lookup
-    import gatepost.store.lists
-    import gatepost.store.look_backs
-    import gatepost.store.message_notes
-    import gatepost.store.messages
-    import gatepost.store.own_rules
-    import gatepost.store.privacy
-    import gatepost.store.publishing
-    import gatepost.store.quarantine
-    import gatepost.store.recipients
-    import gatepost.store.removed_mail
-    import gatepost.store.sealed_secrets
-    import gatepost.store.second_factors
-    import gatepost.store.sent_reports
-    import gatepost.store.sessions
-    import gatepost.store.sightings
-    import gatepost.store.tenants
-    import gatepost.store.traffic
-    import gatepost.store.users
+    from gatepost.store.alerts import Alerts
+    from gatepost.store.api_keys import ApiKeys
+    from gatepost.store.audit import Audit
+    from gatepost.store.bulk_actions import BulkActions
+    from gatepost.store.campaigns import CampaignMarks
+    from gatepost.store.digests import Digests
+    from gatepost.store.feedback import FeedbackReports
+    from gatepost.store.feeds import Feeds
+    from gatepost.store.flow_counts import FlowCounts
+    from gatepost.store.jobs import Jobs
+    from gatepost.store.learning import Learning
+    from gatepost.store.list_lookup import ListLookup
+    from gatepost.store.lists import Lists
+    from gatepost.store.look_backs import LookBacks
+    from gatepost.store.message_notes import MessageNotes
+    from gatepost.store.messages import Messages
+    from gatepost.store.own_rules import OwnRules
+    from gatepost.store.privacy import Privacy
+    from gatepost.store.publishing import Publishing
+    from gatepost.store.quarantine import QuarantineRecords
+    from gatepost.store.recipients import Recipients
+    from gatepost.store.removed_mail import RemovedMail
+    from gatepost.store.sealed_secrets import SecretKey, Secrets
+    from gatepost.store.second_factors import SecondFactors
+    from gatepost.store.sent_reports import SentReports
+    from gatepost.store.sessions import Sessions
+    from gatepost.store.sightings import StoredSightings
+    from gatepost.store.tenants import Tenants
+    from gatepost.store.traffic import Traffic
+    from gatepost.store.users import Users
 
-# Subjects that encrypt something.
-_WITH_SECRETS = frozenset({"alerts", "digests", "second_factors", "secrets"})
-PROVE = "INSERT INTO probe (id, time) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET time = excluded.time"
+T = TypeVar("T")
+PROVE = sql("INSERT INTO probe (id, time) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET time = excluded.time")
+
+
+class _Subject(Generic[T]):
+    """A subject of the store, made when it is first asked for. `place` names its module and its class there; one that
+    `encrypts` something gets the key of secrets too."""
+
+    def __init__(self, place: str, *, encrypts: bool = False) -> None:
+        self._place, self._encrypts = place, encrypts
+
+    def __set_name__(self, _owner: type[Store], name: str) -> None:
+        self._name = name
+
+    def __get__(self, store: Store, _owner: type[Store]) -> T:
+        made: T = store.make(self._place, encrypts=self._encrypts)
+        vars(store)[self._name] = made
+        return made
 
 
 class Store:
     """All that is stored. Every operation that changes something returns only when the change survives a kill.
 
     `data_folder` has the key that secrets are encrypted with. With `at_once` every subject is loaded now, as a
-    service wants it, which must not read a module of another version later; else each when it is asked for. The
-    annotations say which subjects there are, and where the class of each is.
+    service wants it, which must not read a module of another version later; else each when it is asked for.
     """
 
-    messages: gatepost.store.messages.Messages
-    traffic: gatepost.store.traffic.Traffic
-    sightings: gatepost.store.sightings.StoredSightings
-    campaigns: gatepost.store.campaigns.CampaignMarks
-    quarantine: gatepost.store.quarantine.QuarantineRecords
-    bulk_actions: gatepost.store.bulk_actions.BulkActions
-    message_notes: gatepost.store.message_notes.MessageNotes
-    recipients: gatepost.store.recipients.Recipients
-    removed_mail: gatepost.store.removed_mail.RemovedMail
-    digests: gatepost.store.digests.Digests
-    feedback: gatepost.store.feedback.FeedbackReports
-    jobs: gatepost.store.jobs.Jobs
-    learning: gatepost.store.learning.Learning
-    sent_reports: gatepost.store.sent_reports.SentReports
-    tenants: gatepost.store.tenants.Tenants
-    lists: gatepost.store.lists.Lists
-    list_lookup: gatepost.store.list_lookup.ListLookup
-    look_backs: gatepost.store.look_backs.LookBacks
-    feeds: gatepost.store.feeds.Feeds
-    own_rules: gatepost.store.own_rules.OwnRules
-    alerts: gatepost.store.alerts.Alerts
-    secrets: gatepost.store.sealed_secrets.Secrets
-    flow_counts: gatepost.store.flow_counts.FlowCounts
-    api_keys: gatepost.store.api_keys.ApiKeys
-    users: gatepost.store.users.Users
-    second_factors: gatepost.store.second_factors.SecondFactors
-    sessions: gatepost.store.sessions.Sessions
-    audit: gatepost.store.audit.Audit
-    privacy: gatepost.store.privacy.Privacy
-    publishing: gatepost.store.publishing.Publishing
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Return a subject that was not asked for before."""
-            if name not in Store.__annotations__:
-                raise AttributeError(name)
-            made = self._make(name)
-            setattr(self, name, made)
-            return made
+    messages: _Subject[Messages] = _Subject("messages:Messages")
+    traffic: _Subject[Traffic] = _Subject("traffic:Traffic")
+    sightings: _Subject[StoredSightings] = _Subject("sightings:StoredSightings")
+    campaigns: _Subject[CampaignMarks] = _Subject("campaigns:CampaignMarks")
+    quarantine: _Subject[QuarantineRecords] = _Subject("quarantine:QuarantineRecords")
+    bulk_actions: _Subject[BulkActions] = _Subject("bulk_actions:BulkActions")
+    message_notes: _Subject[MessageNotes] = _Subject("message_notes:MessageNotes")
+    recipients: _Subject[Recipients] = _Subject("recipients:Recipients")
+    removed_mail: _Subject[RemovedMail] = _Subject("removed_mail:RemovedMail")
+    digests: _Subject[Digests] = _Subject("digests:Digests", encrypts=True)
+    feedback: _Subject[FeedbackReports] = _Subject("feedback:FeedbackReports")
+    jobs: _Subject[Jobs] = _Subject("jobs:Jobs")
+    learning: _Subject[Learning] = _Subject("learning:Learning")
+    sent_reports: _Subject[SentReports] = _Subject("sent_reports:SentReports")
+    tenants: _Subject[Tenants] = _Subject("tenants:Tenants")
+    lists: _Subject[Lists] = _Subject("lists:Lists")
+    list_lookup: _Subject[ListLookup] = _Subject("list_lookup:ListLookup")
+    look_backs: _Subject[LookBacks] = _Subject("look_backs:LookBacks")
+    feeds: _Subject[Feeds] = _Subject("feeds:Feeds")
+    own_rules: _Subject[OwnRules] = _Subject("own_rules:OwnRules")
+    alerts: _Subject[Alerts] = _Subject("alerts:Alerts", encrypts=True)
+    secrets: _Subject[Secrets] = _Subject("sealed_secrets:Secrets", encrypts=True)
+    flow_counts: _Subject[FlowCounts] = _Subject("flow_counts:FlowCounts")
+    api_keys: _Subject[ApiKeys] = _Subject("api_keys:ApiKeys")
+    users: _Subject[Users] = _Subject("users:Users")
+    second_factors: _Subject[SecondFactors] = _Subject("second_factors:SecondFactors", encrypts=True)
+    sessions: _Subject[Sessions] = _Subject("sessions:Sessions")
+    audit: _Subject[Audit] = _Subject("audit:Audit")
+    privacy: _Subject[Privacy] = _Subject("privacy:Privacy")
+    publishing: _Subject[Publishing] = _Subject("publishing:Publishing")
 
     def __init__(self, engine: Engine, data_folder: Path, *, at_once: bool = True) -> None:
         self._engine, self._data_folder = engine, data_folder
-        self._secret_key: gatepost.store.sealed_secrets.SecretKey | None = None
-        for name in Store.__annotations__ if at_once else ():
+        for name in (name for name, each in vars(Store).items() if isinstance(each, _Subject) and at_once):
             getattr(self, name)
 
-    def _make(self, subject: str) -> Any:
-        """Make a subject; the annotation says where its class is."""
-        module, _, kind = Store.__annotations__[subject].rpartition(".")
-        make = getattr(import_module(module), kind)
-        if subject not in _WITH_SECRETS:
-            return make(self._engine)
+    def make(self, place: str, *, encrypts: bool) -> Any:
+        """Make a subject."""
+        module, _, kind = place.partition(":")
+        make = getattr(import_module(f"gatepost.store.{module}"), kind)
+        return make(self._engine, self._secret_key) if encrypts else make(self._engine)
+
+    @cached_property
+    def _secret_key(self) -> SecretKey:
         from gatepost.store.sealed_secrets import KEY_FILE, SecretKey
 
-        self._secret_key = self._secret_key or SecretKey(self._data_folder / KEY_FILE)
-        return make(self._engine, self._secret_key)
+        return SecretKey(self._data_folder / KEY_FILE)
 
     async def close(self) -> None:
         """Finish what is under way and close the database."""

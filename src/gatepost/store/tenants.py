@@ -20,7 +20,6 @@ from gatepost.store.engine import (
     Operations,
     Read,
     Rollback,
-    Row,
     Work,
     Write,
     change,
@@ -30,20 +29,21 @@ from gatepost.store.engine import (
     storable,
 )
 from gatepost.store.errors import NameTaken, NotFound
+from gatepost.store.sql import Row, sql
 
 BATCH = 2_000
 # Domains of recipients, of which most are asked for again and again.
 MAX_OWNERS = 10_000
 
-_HIDDEN_LIST = "SELECT id FROM lists WHERE scope = '-' ORDER BY id LIMIT 1 FOR UPDATE"
-_DELETE_ENTRIES = """DELETE FROM entries WHERE list_id = $1
-AND key IN (SELECT key FROM entries WHERE list_id = $1 ORDER BY key LIMIT $2)"""
-_DELETE_PREFIXES = "DELETE FROM list_prefixes WHERE list_id = $1"
-_DELETE_LOOK_BACKS = "DELETE FROM look_backs WHERE list_id = $1"
-_DELETE_QUEUE = "DELETE FROM look_back_queue WHERE list_id = $1"
-_DELETE_LIST = "DELETE FROM lists WHERE id = $1"
-_DELETED_TENANT = "SELECT tenant FROM departed ORDER BY tenant LIMIT 1 FOR UPDATE"
-_FORGET_TENANT = "DELETE FROM departed WHERE tenant = $1"
+_HIDDEN_LIST = sql("SELECT id FROM lists WHERE scope = '-' ORDER BY id LIMIT 1 @lock(UPDATE)")
+_DELETE_ENTRIES = sql("""DELETE FROM entries WHERE list_id = $1
+AND key IN (SELECT key FROM entries WHERE list_id = $1 ORDER BY key LIMIT $2)""")
+_DELETE_PREFIXES = sql("DELETE FROM list_prefixes WHERE list_id = $1")
+_DELETE_LOOK_BACKS = sql("DELETE FROM look_backs WHERE list_id = $1")
+_DELETE_QUEUE = sql("DELETE FROM look_back_queue WHERE list_id = $1")
+_DELETE_LIST = sql("DELETE FROM lists WHERE id = $1")
+_DELETED_TENANT = sql("SELECT tenant FROM departed ORDER BY tenant LIMIT 1 @lock(UPDATE)")
+_FORGET_TENANT = sql("DELETE FROM departed WHERE tenant = $1")
 
 
 def delete_some_hidden() -> Work[int]:
@@ -63,15 +63,15 @@ def delete_some_hidden() -> Work[int]:
     return len(tenants)
 
 
-_MESSAGES = "SELECT completed, id FROM message_search WHERE tenant = $1 LIMIT $2"
-_HELD = "SELECT ggrid FROM held WHERE tenant = $1 ORDER BY ggrid LIMIT $2 FOR UPDATE"
+_MESSAGES = sql("SELECT completed, id FROM message_search WHERE tenant = $1 LIMIT $2")
+_HELD = sql("SELECT ggrid FROM held WHERE tenant = $1 ORDER BY ggrid LIMIT $2 @lock(UPDATE)")
 # What goes in steps and needs nothing but a statement.
 _DELETE_SOME = (
-    "DELETE FROM traffic WHERE tenant = $1 AND bucket IN (SELECT bucket FROM traffic WHERE tenant = $1 LIMIT $2)",
-    "DELETE FROM campaign_marks WHERE id IN (SELECT id FROM campaign_marks WHERE scope = $1 LIMIT $2)",
-    "DELETE FROM training_reports WHERE id IN (SELECT id FROM training_reports WHERE scope = $1 LIMIT $2)",
-    "DELETE FROM learnt_models WHERE id IN (SELECT id FROM learnt_models WHERE scope = $1 LIMIT $2)",
-    "DELETE FROM removed_mail WHERE ggrid IN (SELECT ggrid FROM removed_mail WHERE scope = $1 LIMIT $2)",
+    sql("DELETE FROM traffic WHERE tenant = $1 AND bucket IN (SELECT bucket FROM traffic WHERE tenant = $1 LIMIT $2)"),
+    sql("DELETE FROM campaign_marks WHERE id IN (SELECT id FROM campaign_marks WHERE scope = $1 LIMIT $2)"),
+    sql("DELETE FROM training_reports WHERE id IN (SELECT id FROM training_reports WHERE scope = $1 LIMIT $2)"),
+    sql("DELETE FROM learnt_models WHERE id IN (SELECT id FROM learnt_models WHERE scope = $1 LIMIT $2)"),
+    sql("DELETE FROM removed_mail WHERE ggrid IN (SELECT ggrid FROM removed_mail WHERE scope = $1 LIMIT $2)"),
 )
 
 
@@ -93,43 +93,45 @@ def _delete_some_of_tenant(tenant: str) -> Work[int]:
     return deleted
 
 
-_INSERT = "INSERT INTO tenants (uid, name, created) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING"
-_SELECT = "SELECT uid, name, created, history_days, quarantine_days FROM tenants WHERE uid = $1"
-_LOCK = _SELECT + " FOR UPDATE"
-_SELECT_ALL = "SELECT uid, name, created, history_days, quarantine_days FROM tenants ORDER BY name, uid"
-_SET_RETENTION = "UPDATE tenants SET history_days = $2, quarantine_days = $3 WHERE uid = $1"
-_RETENTION = "SELECT uid, history_days, quarantine_days FROM tenants WHERE history_days > 0 OR quarantine_days > 0"
-_EXISTS = "SELECT 1 FROM tenants WHERE uid = $1 FOR KEY SHARE"
-_ALL_DOMAINS = "SELECT tenant, domain FROM tenant_domains ORDER BY domain"
-_DOMAINS = "SELECT tenant, domain FROM tenant_domains WHERE tenant = $1 ORDER BY domain"
-_OWNER = "SELECT tenant FROM tenant_domains WHERE domain = $1"
-_OWNED_BY_OTHERS = "SELECT domain FROM tenant_domains WHERE domain = ANY($2) AND tenant <> $1 ORDER BY domain LIMIT 1"
-_INSERT_DOMAIN = "INSERT INTO tenant_domains (domain, tenant) VALUES ($1, $2) ON CONFLICT (domain) DO NOTHING"
-_DELETE_DOMAINS = "DELETE FROM tenant_domains WHERE tenant = $1"
+_INSERT = sql("INSERT INTO tenants (uid, name, created) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING")
+_SELECT = sql("SELECT uid, name, created, history_days, quarantine_days FROM tenants WHERE uid = $1")
+_LOCK = sql(_SELECT + " @lock(UPDATE)")
+_SELECT_ALL = sql("SELECT uid, name, created, history_days, quarantine_days FROM tenants ORDER BY name, uid")
+_SET_RETENTION = sql("UPDATE tenants SET history_days = $2, quarantine_days = $3 WHERE uid = $1")
+_RETENTION = sql("SELECT uid, history_days, quarantine_days FROM tenants WHERE history_days > 0 OR quarantine_days > 0")
+_EXISTS = sql("SELECT 1 FROM tenants WHERE uid = $1 @lock(KEY SHARE)")
+_ALL_DOMAINS = sql("SELECT tenant, domain FROM tenant_domains ORDER BY domain")
+_DOMAINS = sql("SELECT tenant, domain FROM tenant_domains WHERE tenant = $1 ORDER BY domain")
+_OWNER = sql("SELECT tenant FROM tenant_domains WHERE domain = $1")
+_OWNED_BY_OTHERS = sql(
+    "SELECT domain FROM tenant_domains WHERE @one_of(domain, $2) AND tenant <> $1 ORDER BY domain LIMIT 1"
+)
+_INSERT_DOMAIN = sql("INSERT INTO tenant_domains (domain, tenant) VALUES ($1, $2) ON CONFLICT (domain) DO NOTHING")
+_DELETE_DOMAINS = sql("DELETE FROM tenant_domains WHERE tenant = $1")
 _DELETE = (
     _DELETE_DOMAINS,
-    "DELETE FROM api_keys WHERE tenant = $1",
-    "DELETE FROM sessions WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)",
-    "DELETE FROM sign_in_attempts WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)",
-    "DELETE FROM known_browsers WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)",
-    "DELETE FROM recovery_codes WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)",
-    "DELETE FROM security_keys WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)",
-    "DELETE FROM users WHERE tenant = $1",
-    "UPDATE lists SET scope = '-', name = CAST(id AS TEXT) WHERE scope = $1",
-    "DELETE FROM scopes WHERE scope = $1",
-    "DELETE FROM tenants WHERE uid = $1",
-    "DELETE FROM rule_sets WHERE scope = $1",
-    "DELETE FROM alert_definitions WHERE name LIKE $1 || ':%'",
-    "DELETE FROM digest_uses WHERE digest IN (SELECT id FROM digests WHERE scope = $1)",
-    "DELETE FROM digests WHERE scope = $1",
-    "DELETE FROM digest_runs WHERE scope = $1",
-    "DELETE FROM jobs WHERE kind IN ('digest', 'learning') AND scope = $1",
-    "DELETE FROM digest_settings WHERE scope = $1",
-    "DELETE FROM recipient_entries WHERE scope = $1",
-    "DELETE FROM recipient_requests WHERE scope = $1",
-    "INSERT INTO departed (tenant) VALUES ($1)",
+    sql("DELETE FROM api_keys WHERE tenant = $1"),
+    sql("DELETE FROM sessions WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)"),
+    sql("DELETE FROM sign_in_attempts WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)"),
+    sql("DELETE FROM known_browsers WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)"),
+    sql("DELETE FROM recovery_codes WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)"),
+    sql("DELETE FROM security_keys WHERE user_uid IN (SELECT uid FROM users WHERE tenant = $1)"),
+    sql("DELETE FROM users WHERE tenant = $1"),
+    sql("UPDATE lists SET scope = '-', name = CAST(id AS TEXT) WHERE scope = $1"),
+    sql("DELETE FROM scopes WHERE scope = $1"),
+    sql("DELETE FROM tenants WHERE uid = $1"),
+    sql("DELETE FROM rule_sets WHERE scope = $1"),
+    sql("DELETE FROM alert_definitions WHERE name LIKE $1 || ':%'"),
+    sql("DELETE FROM digest_uses WHERE digest IN (SELECT id FROM digests WHERE scope = $1)"),
+    sql("DELETE FROM digests WHERE scope = $1"),
+    sql("DELETE FROM digest_runs WHERE scope = $1"),
+    sql("DELETE FROM jobs WHERE kind IN ('digest', 'learning') AND scope = $1"),
+    sql("DELETE FROM digest_settings WHERE scope = $1"),
+    sql("DELETE FROM recipient_entries WHERE scope = $1"),
+    sql("DELETE FROM recipient_requests WHERE scope = $1"),
+    sql("INSERT INTO departed (tenant) VALUES ($1)"),
 )
-_LOCK_LISTS = "SELECT id FROM lists WHERE scope = $1 ORDER BY id FOR UPDATE"
+_LOCK_LISTS = sql("SELECT id FROM lists WHERE scope = $1 ORDER BY id @lock(UPDATE)")
 
 
 class Tenant(msgspec.Struct, frozen=True):

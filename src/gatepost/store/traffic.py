@@ -26,21 +26,10 @@ import msgspec
 
 from gatepost.findings.kinds import SENDER_FIRST_CONTACT
 from gatepost.lists.links import split_url
-from gatepost.store.engine import (
-    Many,
-    Operations,
-    Read,
-    Row,
-    Work,
-    in_sqlite,
-    insert_many,
-    insert_rows,
-    large_query,
-    normalize_scope,
-    write_rows,
-)
+from gatepost.store.engine import Many, Operations, Read, Work, large_query, normalize_scope, write_rows
 from gatepost.store.evidence import digest, without_digits
 from gatepost.store.record_packing import read_packed
+from gatepost.store.sql import Row, insert_many, sql
 
 BUCKET_MILLISECONDS = 300_000
 BINS = 18
@@ -60,31 +49,26 @@ COUNTS = ("messages", "bytes", "duration", "longest", *(f"l{n}" for n in range(B
 COLUMNS = (*KEY, *COUNTS)
 
 ADD_ON_CONFLICT = f"ON CONFLICT ({', '.join(KEY)}) DO UPDATE SET " + ", ".join(
-    "longest = GREATEST(traffic.longest, excluded.longest)"
+    "longest = @larger(traffic.longest, excluded.longest)"
     if name == "longest"
     else f"{name} = traffic.{name} + excluded.{name}"
     for name in COUNTS
 )
 INSERT_INTO = f"INSERT INTO traffic ({', '.join(COLUMNS)})"
-_ADD_ON_CONFLICT_SQLITE = in_sqlite(ADD_ON_CONFLICT)
-_ADD = insert_many(
-    "traffic",
-    ", ".join(f"{name} {'text' if name in ('tenant', 'verdict', 'decision') else 'bigint'}" for name in COLUMNS),
-    ADD_ON_CONFLICT.removeprefix("ON CONFLICT "),
-)
+_ADD = insert_many("traffic", ", ".join(COLUMNS), ADD_ON_CONFLICT.removeprefix("ON CONFLICT "))
 _SUMS = ", ".join(f"CAST({'max' if name == 'longest' else 'sum'}({name}) AS BIGINT)" for name in COUNTS)
-_SELECT = f"""SELECT bucket / $4::bigint * $4::bigint, verdict, decision, {_SUMS} FROM traffic
-WHERE tenant = $1 AND bucket >= $2 AND bucket < $3 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"""  # noqa: S608
-_DELETE_OLD = (
+_SELECT = sql(f"""SELECT bucket / CAST($4 AS BIGINT) * $4, verdict, decision, {_SUMS} FROM traffic
+WHERE tenant = $1 AND bucket >= $2 AND bucket < $3 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3""")  # noqa: S608
+_DELETE_OLD = sql(
     "DELETE FROM traffic WHERE bucket IN (SELECT bucket FROM traffic WHERE bucket < $1 ORDER BY bucket LIMIT $2)"
 )
-_TAKE_PARTS = f"""DELETE FROM traffic WHERE part <> 0
-AND bucket = (SELECT min(bucket) FROM traffic WHERE part <> 0 AND bucket < $1) RETURNING {", ".join(COLUMNS)}"""  # noqa: S608
+_TAKE_PARTS = sql(f"""DELETE FROM traffic WHERE part <> 0
+AND bucket = (SELECT min(bucket) FROM traffic WHERE part <> 0 AND bucket < $1) RETURNING {", ".join(COLUMNS)}""")  # noqa: S608
 # The condition is that of the index, as it is written there.
-_FIND_MINUTES = """SELECT tenant, bucket FROM traffic
-WHERE bucket % 3600000 <> 0 AND bucket < $1 ORDER BY bucket LIMIT 1"""
-_TAKE_HOUR = f"""DELETE FROM traffic
-WHERE tenant = $1 AND bucket >= $2 AND bucket < $3 RETURNING {", ".join(COLUMNS)}"""  # noqa: S608
+_FIND_MINUTES = sql("""SELECT tenant, bucket FROM traffic
+WHERE bucket % 3600000 <> 0 AND bucket < $1 ORDER BY bucket LIMIT 1""")
+_TAKE_HOUR = sql(f"""DELETE FROM traffic
+WHERE tenant = $1 AND bucket >= $2 AND bucket < $3 RETURNING {", ".join(COLUMNS)}""")  # noqa: S608
 
 
 class TrafficBucket(msgspec.Struct, frozen=True):
@@ -112,7 +96,7 @@ CountedMessage: TypeAlias = tuple[str | None, str, str, int, int, int]
 
 def count_in_sqlite(connection: apsw.Connection, messages: Iterable[CountedMessage]) -> None:
     """Count messages that SQLite is just writing."""
-    insert_rows(connection, "traffic", COLUMNS, _rows(messages), _ADD_ON_CONFLICT_SQLITE)
+    connection.executemany(_ADD.sqlite, _rows(messages))
 
 
 def count(messages: Iterable[CountedMessage]) -> Work[None]:
@@ -213,15 +197,17 @@ _HARMLESS = frozenset({"clean", "bulk"})
 
 _ROWS = """SELECT id, verdict, tenant, sender, sender_domain, recipients, tags, evidence, completed, subject
 FROM message_search WHERE completed >= $1 AND completed < $2{} ORDER BY completed DESC, id DESC LIMIT $3"""
-_ALL_TENANTS, _OF_TENANT = _ROWS.format(""), _ROWS.format(" AND tenant = $4")
+_ALL_TENANTS, _OF_TENANT = sql(_ROWS.format("")), sql(_ROWS.format(" AND tenant = $4"))
 # Subjects of the week before, to tell which campaigns are new.
 _EARLIER = """SELECT verdict, subject FROM message_search
 WHERE completed >= $1 AND completed < $2{} ORDER BY completed DESC, id DESC LIMIT $3"""
-_EARLIER_OF_ALL, _EARLIER_OF_TENANT = _EARLIER.format(""), _EARLIER.format(" AND tenant = $4")
+_EARLIER_OF_ALL, _EARLIER_OF_TENANT = sql(_EARLIER.format("")), sql(_EARLIER.format(" AND tenant = $4"))
 _EARLIER_MILLISECONDS = 7 * 86_400_000
-_REPLIES = "SELECT code FROM deliveries WHERE completed >= $1 AND completed < $2 ORDER BY completed DESC LIMIT $3"
-_GGRIDS = "SELECT id, ggrid FROM messages WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigint < $3"
-_DETAILS = "SELECT id, detail FROM messages WHERE id = ANY($1) AND completed::bigint >= $2 AND completed::bigint < $3"
+_REPLIES = sql("SELECT code FROM deliveries WHERE completed >= $1 AND completed < $2 ORDER BY completed DESC LIMIT $3")
+_GGRIDS = sql("SELECT id, ggrid FROM messages WHERE @one_of(id, $1) AND @day(completed) >= $2 AND @day(completed) < $3")
+_DETAILS = sql(
+    "SELECT id, detail FROM messages WHERE @one_of(id, $1) AND @day(completed) >= $2 AND @day(completed) < $3"
+)
 
 
 class TopValues(msgspec.Struct, frozen=True):

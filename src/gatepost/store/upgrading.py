@@ -24,16 +24,15 @@ normal forms themselves are loaded where something is to be done: nearly every o
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib.resources import files
 from string import ascii_uppercase
 from typing import TypeAlias
 
 import msgspec
 
 from gatepost import SCHEMA
-from gatepost.store.engine import Many, Read, Row, Script, Work, Write, insert_many, now, storable
+from gatepost.store.engine import Many, Read, Script, Work, Write, now, storable
 from gatepost.store.errors import StorageError
+from gatepost.store.sql import Row, baseline, compose, insert_many, sql
 
 # Called with how much is done, of how much.
 Progress: TypeAlias = Callable[[int, int], None]
@@ -82,12 +81,12 @@ REUNITE = (
 # only adds (tables, columns that have a default, indexes): then programs that know this number can use what it makes.
 USABLE_FROM = 32
 
-_META = "SELECT value FROM meta WHERE key = $1"
+_META = sql("SELECT value FROM meta WHERE key = $1")
 # What version 0.1.0 noted of several databases: the name of this one and the names of others, each with its number, and
 # tenants whose mail was being moved to another one.
-_PARTS = "SELECT key, value FROM meta WHERE key LIKE 'database%' OR key LIKE 'move.%' ORDER BY key"
-_SET_META = """INSERT INTO meta (key, value) VALUES ($1, $2)
-ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
+_PARTS = sql("SELECT key, value FROM meta WHERE key LIKE 'database%' OR key LIKE 'move.%' ORDER BY key")
+_SET_META = sql("""INSERT INTO meta (key, value) VALUES ($1, $2)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value""")
 
 
 class SchemaState(msgspec.Struct, frozen=True):
@@ -131,12 +130,6 @@ class SchemaState(msgspec.Struct, frozen=True):
             written = f"was written by an older Gatepost (schema {self.present}, this one upgrades {OLDEST} and later)"
             return f"{shown} {written}; upgrade to version {PASS_THROUGH} first, then to this one."
         return f"{shown} {self.part}; {REUNITE}." if self.part else ""
-
-
-@cache
-def baseline(engine: str) -> str:
-    """Return the SQL of a new storage, on "postgres" or "sqlite"."""
-    return (files("gatepost.store") / "schema" / f"{engine}.sql").read_text("utf-8")
 
 
 def make_table(engine: str, table: str) -> str:
@@ -207,19 +200,20 @@ _SUSPECT: dict[str, tuple[str, ...]] = {
     "sender": ("<", "[", "(", "{"),
 }
 
-_LISTS = "SELECT id, scope, name, kind FROM lists WHERE kind = ANY($1) AND scope <> '-' ORDER BY id FOR UPDATE"
+_LISTS = sql(
+    "SELECT id, scope, name, kind FROM lists WHERE @one_of(kind, $1) AND scope <> '-' ORDER BY id @lock(UPDATE)"
+)
 _COLUMNS = "key, shown, comment, created, modified, modified_by, expires, hits, last_hit"
 _SELECT = f"SELECT {_COLUMNS} FROM entries WHERE list_id = $1 AND "  # noqa: S608
-_SELECT_KEYS = _SELECT + "key = ANY($2)"
-_DELETE = "DELETE FROM entries WHERE list_id = $1 AND key = ANY($2)"
+_SELECT_KEYS = sql(_SELECT + "@one_of(key, $2)")
+_DELETE = sql("DELETE FROM entries WHERE list_id = $1 AND @one_of(key, $2)")
 _INSERT = insert_many(
     "entries",
-    "list_id bigint, key text, shown text, comment text, created bigint, modified bigint, modified_by text,"
-    " expires bigint, hits bigint, last_hit bigint",
+    "list_id, key, shown, comment, created, modified, modified_by, expires, hits, last_hit",
 )
 # Entries of another length: the bytes of all scopes are counted anew (see `list_rows`).
-_FORGET_SUMS = "UPDATE scopes SET counted_version = 0"
-_CHANGE_SIZE = "UPDATE lists SET size = size + $2 WHERE id = $1"
+_FORGET_SUMS = sql("UPDATE scopes SET counted_version = 0")
+_CHANGE_SIZE = sql("UPDATE lists SET size = size + $2 WHERE id = $1")
 
 
 def has_current_forms() -> Work[bool]:
@@ -248,8 +242,8 @@ def renew_normal_forms() -> Work[int]:
 def _renew_list(list_id: int, kind: str) -> Work[list[str]]:
     """Renew the entries of one list; returns the keys that changed, as they were."""
     signs = _SUSPECT[kind]
-    suspect = " OR ".join(f"strpos(key, ${place}) > 0" for place in range(3, 3 + len(signs)))
-    statement = f"{_SELECT}key > $2 AND ({suspect}) ORDER BY key LIMIT {BATCH}"
+    suspect = " OR ".join(f"@holds(key, ${place})" for place in range(3, 3 + len(signs)))
+    statement = compose(f"{_SELECT}key > $2 AND ({suspect}) ORDER BY key LIMIT {BATCH}")
     renewed: list[str] = []
     after = ""
     while rows := (yield Read(statement, (list_id, after, *signs))):

@@ -22,20 +22,9 @@ import msgspec
 
 from gatepost.ids import new_id
 from gatepost.store.audit import Actor, ChangedValue, write_audit
-from gatepost.store.engine import (
-    Operations,
-    Read,
-    Rollback,
-    Row,
-    Work,
-    Write,
-    change,
-    normalize_scope,
-    now,
-    query,
-    storable,
-)
+from gatepost.store.engine import Operations, Read, Rollback, Work, Write, change, normalize_scope, now, query, storable
 from gatepost.store.errors import LastAdministrator, NameTaken, NotFound, TenantFull
+from gatepost.store.sql import Row, sql
 from gatepost.store.tenants import tenant_exists
 
 USER_COLUMNS = (
@@ -46,38 +35,38 @@ MAX_ZONE = 100
 USER_WIDTH = USER_COLUMNS.count(",") + 1
 
 MAX_OF_TENANT = 2_000
-_COUNT = "SELECT count(*) FROM users WHERE tenant = $1"
-_INSERT = """INSERT INTO users
+_COUNT = sql("SELECT count(*) FROM users WHERE tenant = $1")
+_INSERT = sql("""INSERT INTO users
 (uid, name, folded, role, tenant, created, disabled, password, totp_step, must_change, external)
-VALUES ($1, $2, $3, $4, $5, $6, 0, $7, 0, $8, $9) ON CONFLICT DO NOTHING"""
-_SELECT_ALL = f"SELECT {USER_COLUMNS} FROM users ORDER BY folded"  # noqa: S608
-_SELECT_TENANT = f"SELECT {USER_COLUMNS} FROM users WHERE tenant = $1 ORDER BY folded"  # noqa: S608
-SELECT_USER = f"SELECT {USER_COLUMNS} FROM users WHERE uid = $1"  # noqa: S608
-_LOCK = SELECT_USER + " FOR UPDATE"
+VALUES ($1, $2, $3, $4, $5, $6, 0, $7, 0, $8, $9) ON CONFLICT DO NOTHING""")
+_SELECT_ALL = sql(f"SELECT {USER_COLUMNS} FROM users ORDER BY folded")  # noqa: S608
+_SELECT_TENANT = sql(f"SELECT {USER_COLUMNS} FROM users WHERE tenant = $1 ORDER BY folded")  # noqa: S608
+SELECT_USER = sql(f"SELECT {USER_COLUMNS} FROM users WHERE uid = $1")  # noqa: S608
+LOCK_USER = sql(SELECT_USER + " @lock(UPDATE)")
 # The ids of a user's security keys: what has to be the same when a session begins as when a key was shown.
 KEY_IDS = "(SELECT COALESCE(STRING_AGG(id, ' ' ORDER BY id), '') FROM security_keys WHERE user_uid = users.uid)"
-_CREDENTIALS = f"""SELECT {USER_COLUMNS}, password, totp_secret, totp_step, {KEY_IDS}
-FROM users WHERE folded = $1"""  # noqa: S608
-_LOCK_ADMINISTRATORS = """SELECT uid FROM users
-WHERE role = 'administrator' AND tenant IS NULL AND disabled = 0 AND external IS NULL ORDER BY uid FOR UPDATE"""
-_UPDATE = "UPDATE users SET role = $2, tenant = $3, disabled = $4 WHERE uid = $1"
-DELETE_CODES = "DELETE FROM recovery_codes WHERE user_uid = $1"
-DELETE_KEYS = "DELETE FROM security_keys WHERE user_uid = $1"
+_CREDENTIALS = sql(f"""SELECT {USER_COLUMNS}, password, totp_secret, totp_step, {KEY_IDS}
+FROM users WHERE folded = $1""")  # noqa: S608
+_LOCK_ADMINISTRATORS = sql("""SELECT uid FROM users
+WHERE role = 'administrator' AND tenant IS NULL AND disabled = 0 AND external IS NULL ORDER BY uid @lock(UPDATE)""")
+_UPDATE = sql("UPDATE users SET role = $2, tenant = $3, disabled = $4 WHERE uid = $1")
+DELETE_CODES = sql("DELETE FROM recovery_codes WHERE user_uid = $1")
+DELETE_KEYS = sql("DELETE FROM security_keys WHERE user_uid = $1")
 _DELETE = (
     DELETE_CODES,
     DELETE_KEYS,
-    "DELETE FROM saved_searches WHERE user_uid = $1",
-    "DELETE FROM users WHERE uid = $1",
+    sql("DELETE FROM saved_searches WHERE user_uid = $1"),
+    sql("DELETE FROM users WHERE uid = $1"),
 )
-_SET_PASSWORD = "UPDATE users SET password = $2, must_change = $3 WHERE uid = $1"  # noqa: S105
-_RENEW_PASSWORD = "UPDATE users SET password = $3 WHERE uid = $1 AND password = $2"  # noqa: S105
-_SET_ZONE = "UPDATE users SET zone = $2 WHERE uid = $1"
+_SET_PASSWORD = sql("UPDATE users SET password = $2, must_change = $3 WHERE uid = $1")
+_RENEW_PASSWORD = sql("UPDATE users SET password = $3 WHERE uid = $1 AND password = $2")
+_SET_ZONE = sql("UPDATE users SET zone = $2 WHERE uid = $1")
 # The value of `must_change` for the password of the first start, which the operator has read and nobody else.
 _FIRST = 2
-_SET_SIGN_IN = "UPDATE users SET last_sign_in = $2 WHERE uid = $1"
-_DELETE_SESSIONS = "DELETE FROM sessions WHERE user_uid = $1 AND id <> $2"
-_FORGET_ATTEMPTS = "DELETE FROM sign_in_attempts WHERE user_uid = $1"
-_FORGET_BROWSERS = "DELETE FROM known_browsers WHERE user_uid = $1 AND digest <> $2"
+_SET_SIGN_IN = sql("UPDATE users SET last_sign_in = $2 WHERE uid = $1")
+_DELETE_SESSIONS = sql("DELETE FROM sessions WHERE user_uid = $1 AND id <> $2")
+_FORGET_ATTEMPTS = sql("DELETE FROM sign_in_attempts WHERE user_uid = $1")
+_FORGET_BROWSERS = sql("DELETE FROM known_browsers WHERE user_uid = $1 AND digest <> $2")
 
 Role: TypeAlias = Literal["administrator", "analyst", "auditor"]
 
@@ -139,7 +128,15 @@ def parse_user(row: Row) -> User:
     """The user of a row with `USER_COLUMNS`."""
     uid, name, role, tenant, created, disabled, totp, last, zone, must_change, external, keys = row
     return User(
-        *(uid, name, role, tenant, created, bool(disabled), bool(totp), last, zone),
+        uid=uid,
+        name=name,
+        role=role,
+        tenant=tenant,
+        created=created,
+        disabled=bool(disabled),
+        totp=bool(totp),
+        last_sign_in=last,
+        zone=zone,
         must_change=must_change == 1,
         external=external or None,
         first_password=must_change == _FIRST,
@@ -181,7 +178,7 @@ def _write_audit(
 
 PROVIDER = Actor("system", "OpenID Connect")
 
-SELECT_EXTERNAL = f"SELECT {USER_COLUMNS} FROM users WHERE external = $1 FOR UPDATE"  # noqa: S608
+SELECT_EXTERNAL = sql(f"SELECT {USER_COLUMNS} FROM users WHERE external = $1 @lock(UPDATE)")  # noqa: S608
 
 
 def _create(external: str, names: Sequence[str], role: Role, owner: str | None) -> Work[User | NameTaken]:
@@ -203,15 +200,15 @@ MAX_NAME = 100
 MAX_QUERY = 4_000
 
 _SEARCH_COLUMNS = "id, page, name, query, user_uid, shared"
-_SELECT = f"SELECT {_SEARCH_COLUMNS} FROM saved_searches WHERE user_uid = $1 ORDER BY page, name, id"  # noqa: S608
-_SELECT_SHARED = f"""SELECT {_SEARCH_COLUMNS} FROM saved_searches WHERE shared IS NOT NULL AND shared = $1
-ORDER BY page, name, id LIMIT $2"""  # noqa: S608
-_COUNT_SHARED = "SELECT count(*) FROM saved_searches WHERE shared IS NOT NULL AND shared = $1"
-_DELETE_NAME = "DELETE FROM saved_searches WHERE user_uid = $1 AND page = $2 AND name = $3"
-_COUNT_SEARCHES = "SELECT count(*) FROM saved_searches WHERE user_uid = $1"
-_INSERT_SEARCH = """INSERT INTO saved_searches (id, user_uid, page, name, query, created, shared)
-VALUES ($1, $2, $3, $4, $5, $6, $7)"""
-_DELETE_SEARCH = "DELETE FROM saved_searches WHERE id = $1 AND (user_uid = $2 OR shared = $3)"
+_SELECT = sql(f"SELECT {_SEARCH_COLUMNS} FROM saved_searches WHERE user_uid = $1 ORDER BY page, name, id")  # noqa: S608
+_SELECT_SHARED = sql(f"""SELECT {_SEARCH_COLUMNS} FROM saved_searches WHERE shared IS NOT NULL AND shared = $1
+ORDER BY page, name, id LIMIT $2""")  # noqa: S608
+_COUNT_SHARED = sql("SELECT count(*) FROM saved_searches WHERE shared IS NOT NULL AND shared = $1")
+_DELETE_NAME = sql("DELETE FROM saved_searches WHERE user_uid = $1 AND page = $2 AND name = $3")
+_COUNT_SEARCHES = sql("SELECT count(*) FROM saved_searches WHERE user_uid = $1")
+_INSERT_SEARCH = sql("""INSERT INTO saved_searches (id, user_uid, page, name, query, created, shared)
+VALUES ($1, $2, $3, $4, $5, $6, $7)""")
+_DELETE_SEARCH = sql("DELETE FROM saved_searches WHERE id = $1 AND (user_uid = $2 OR shared = $3)")
 
 
 class SavedSearch(msgspec.Struct, frozen=True):
@@ -246,9 +243,7 @@ class Users(Operations):
         `must_change` where somebody else knows the password."""
         owner, state = normalize_scope(tenant), _FIRST if first_password else int(must_change)
         user = User(
-            *(new_id(), storable(name.strip()), role, owner, now()),
-            must_change=must_change,
-            first_password=first_password,
+            new_id(), storable(name.strip()), role, owner, now(), must_change=must_change, first_password=first_password
         )
         if owner and not (yield from tenant_exists(owner)):
             return NotFound("tenant")
@@ -290,7 +285,7 @@ class Users(Operations):
     ) -> Work[User | NotFound | LastAdministrator]:
         """Change what is given. A user who is disabled, or given another role, is signed out everywhere."""
         administrators = yield Read(_LOCK_ADMINISTRATORS)
-        rows = yield Read(_LOCK, (_normalize_uid(uid),))
+        rows = yield Read(LOCK_USER, (_normalize_uid(uid),))
         if not rows:
             return NotFound("user")
         before = parse_user(rows[0])
@@ -313,7 +308,7 @@ class Users(Operations):
     def delete(self, uid: str, by: Actor) -> Work[User | NotFound | LastAdministrator]:
         """Delete a user with all sessions, unless it is the last administrator of all tenants."""
         administrators = yield Read(_LOCK_ADMINISTRATORS)
-        rows = yield Read(_LOCK, (_normalize_uid(uid),))
+        rows = yield Read(LOCK_USER, (_normalize_uid(uid),))
         if not rows:
             return NotFound("user")
         user = parse_user(rows[0])
@@ -340,7 +335,7 @@ class Users(Operations):
     ) -> Work[User | NotFound]:
         """Set another argon2 hash, lift all locks, end all sessions but the one with the id `keep`, and forget all
         known browsers but `keep_browser`. A user of an OpenID provider has no password, and is `NotFound`."""
-        rows = yield Read(_LOCK, (_normalize_uid(uid),))
+        rows = yield Read(LOCK_USER, (_normalize_uid(uid),))
         user = parse_user(rows[0]) if rows else None
         if user is None or user.external:
             return NotFound("user")

@@ -40,6 +40,7 @@ from msgspec._utils import rebuild  # type: ignore[attr-defined]
 from gatepost.store.engine import Operations, StoreCounters
 from gatepost.store.errors import StorageError
 from gatepost.store.message_records import MessageRecord, RecordRow, insert_all, prepare_row
+from gatepost.store.sql import compose
 from gatepost.store.sqlite import (
     LINGER_SECONDS,
     Change,
@@ -86,6 +87,7 @@ _PLAIN = {
     ("datetime", "timezone"): timezone,
     ("datetime", "timedelta"): timedelta,
     (rebuild.__module__, rebuild.__qualname__): rebuild,
+    (compose.__module__, compose.__qualname__): compose,
 }
 
 
