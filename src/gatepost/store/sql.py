@@ -39,7 +39,7 @@ ENGINES = ("postgres", "sqlite")
 
 _WORD = re.compile(r"@(\w+)")
 _PARAMETER = re.compile(r"\$(\d+)")
-_TABLE = re.compile(r"^CREATE TABLE (\w+) \(\n(.*?)^\)", re.MULTILINE | re.DOTALL)
+_TABLE = re.compile(r"^CREATE TABLE (\w+) \(\n((?:    .*\n)+)\)", re.MULTILINE)
 _COLUMN = re.compile(r"^ +([a-z]\w*) (BIGSERIAL|\w+)", re.MULTILINE)
 
 

@@ -81,6 +81,9 @@ REUNITE = (
 # only adds (tables, columns that have a default, indexes): then programs that know this number can use what it makes.
 USABLE_FROM = 32
 
+_MAKING = re.compile(
+    r"^CREATE (?:TABLE (\w+) \(\n(?:    .*\n)+\)[^;]*|(?:UNIQUE )?INDEX \w+ ON (\w+) [^;]*);", re.MULTILINE
+)
 _META = sql("SELECT value FROM meta WHERE key = $1")
 # What version 0.1.0 noted of several databases: the name of this one and the names of others, each with its number, and
 # tenants whose mail was being moved to another one.
@@ -134,8 +137,7 @@ class SchemaState(msgspec.Struct, frozen=True):
 
 def make_table(engine: str, table: str) -> str:
     """Return the statements that make a table and its indexes, as the baseline has them."""
-    made = rf"^CREATE (?:TABLE {table} \(\n.*?^\)[^;]*|(?:UNIQUE )?INDEX \w+ ON {table} [^;]*);"
-    return "\n".join(re.findall(made, baseline(engine), re.MULTILINE | re.DOTALL))
+    return "\n".join(found[0] for found in _MAKING.finditer(baseline(engine)) if table in found.groups())
 
 
 def read_state(*, is_empty: bool, size: int = 0) -> Work[SchemaState]:
