@@ -418,7 +418,7 @@ def test_possessive_repeats_are_of_characters_or_atomic_groups() -> None:
         ("mail.links._LINK", "0a-À.À00.\rm", 8),
         ("names._HOST", "-aa.aa. ", 6),
         ("scanning.request._RECEIVED", b"\nreceived  :\t\r\n", 13),
-        ("urls._BARE", "-aa.-a./", None),
+        ("mail.links._BARE", "-aa.-a./", None),
     ],
 )
 def test_a_repeat_that_fails_takes_nothing(name: str, text: Any, end: int | None) -> None:
