@@ -14,7 +14,7 @@ import msgspec
 from PIL import Image, ImageDraw
 
 from bench.visiting import Service
-from gatepost.digests.links import DigestLink, sign_link
+from gatepost.digests.mail import DigestLink, sign_link
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME, ListDefinition
 from gatepost.lists.entries import ListRefusal

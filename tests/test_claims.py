@@ -34,7 +34,7 @@ GIB = 1 << 30
 
 # What opens connections to other machines, by what the pages say of it. Mail is read by none of these modules.
 CONNECTING = {
-    "abby/core_connections.py": "its cores",
+    "abby/remote_core.py": "its cores",
     "client/__init__.py": "the Python client",
     "events/output.py": "receivers of events",
     "events/webhook.py": "receivers of events",

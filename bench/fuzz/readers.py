@@ -51,8 +51,7 @@ from gatepost.pages.page_nodes import PageNodes, read_html_nodes
 from gatepost.pages.runner import PageRun, PageRunner, ScriptTime, StoppedError, prepare_script
 from gatepost.pages.xml_page import read_xml_page
 from gatepost.questions import Dns, DnsAnswer, LookupAnswer, RecordType
-from gatepost.scanning.edits import Edit, apply_edits, order_edits
-from gatepost.scanning.request import first_received_id
+from gatepost.scanning.request import Edit, apply_edits, first_received_id, order_edits
 from gatepost.settings.document import parse_document
 from gatepost.settings.faults import validate
 from gatepost.settings.keys import AbbySettings, GuardSettings

@@ -3,7 +3,7 @@
 from bench.fuzz import foreign_readers, readers, seeds, service_readers
 from bench.fuzz.seeds import lines
 from bench.fuzz.target import Target
-from gatepost.digests.links import DigestLink, read_link, sign_link
+from gatepost.digests.mail import DigestLink, read_link, sign_link
 from gatepost.policy.layers import read_policy_file
 from gatepost.policy.rules import shipped_policy
 from gatepost.smtp.commands import SmtpLimits, parse_command

@@ -15,9 +15,9 @@ import uvloop
 
 from gatepost.abby import remote_core
 from gatepost.abby.remote_core import RemoteCore
-from gatepost.api import tls_sessions
+from gatepost.api import connections
+from gatepost.api.connections import ResumingContext, client_context
 from gatepost.api.server import tls_context
-from gatepost.api.tls_sessions import ResumingContext, client_context
 from gatepost.client import Client
 from gatepost.scanning.request import Load
 from gatepost.service.certificates import sign_certificate
@@ -154,7 +154,7 @@ def test_a_server_that_was_started_again_is_verified(pair: tuple[Path, Path], tm
 
 
 def test_what_is_kept_is_bounded(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_sessions, "MAX_NAMES", 2)
+    monkeypatch.setattr(connections, "MAX_NAMES", 2)
 
     class Session:
         has_ticket = True

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gatepost.abby import core_connections
-from gatepost.abby.core_connections import ConnectError, CoreConnections, ExchangeError, HttpAnswer
-from gatepost.api.tls_sessions import client_context
+from gatepost.abby import remote_core
+from gatepost.abby.remote_core import ConnectError, CoreConnections, ExchangeError, HttpAnswer
+from gatepost.api.connections import client_context
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n64\r\n%b\r\n5\r\nyyyyy\r\n0\r\n\r\n" % (b"x" * 100)
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\nok"
@@ -165,7 +165,7 @@ def test_an_answer_before_the_end_of_a_large_message_counts() -> None:
 
 
 def test_a_core_that_takes_no_bytes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core_connections, "WRITE_SECONDS", 0.2)
+    monkeypatch.setattr(remote_core, "WRITE_SECONDS", 0.2)
     ended = asyncio.Event()
 
     async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -211,7 +211,7 @@ def test_connections_that_nobody_uses_are_closed(monkeypatch: pytest.MonkeyPatch
             await post(connections)
             await post(connections)
             assert connections.opened == 1
-            monkeypatch.setattr(core_connections, "KEEP_SECONDS", -1.0)
+            monkeypatch.setattr(remote_core, "KEEP_SECONDS", -1.0)
             await post(connections)
             assert connections.opened == 2
 

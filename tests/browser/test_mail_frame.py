@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, Route
 from tests.variants import one_in
 from tests.view.hostile_pages import ALL, AWAY, in_mail
 
-from gatepost.view.page import build_page
+from gatepost.view.message import build_page
 from gatepost.view.values import HtmlView, write_page
 from gatepost.web.page_responses import FRAMING, MAIL_SECURITY
 

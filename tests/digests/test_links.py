@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from gatepost.digests.links import MAX_TEXT, DigestLink, read_link, sign_link
+from gatepost.digests.mail import MAX_TEXT, DigestLink, read_link, sign_link
 from gatepost.ids import new_id
 from gatepost.store.digests import DigestKey
 

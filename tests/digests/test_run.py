@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gatepost.analysis.report import Report
-from gatepost.digests.links import read_link
+from gatepost.digests.mail import read_link
 from gatepost.digests.run import DigestSender
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope

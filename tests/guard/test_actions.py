@@ -14,8 +14,7 @@ from gatepost.mail.message import Envelope
 from gatepost.mail.part_places import find_parts
 from gatepost.policy.layers import Effective, Layer, Policies, lay_over
 from gatepost.policy.rules import shipped_policy
-from gatepost.scanning.edits import Cut, apply_edits
-from gatepost.scanning.request import ScanRequest
+from gatepost.scanning.request import Cut, ScanRequest, apply_edits
 from gatepost.smtp.client import Tenancy
 
 TENANT, OTHER = "0198c5a2-7c11-7d3e-9f00-0000000000a1", "0198c5a2-7c11-7d3e-9f00-0000000000a2"

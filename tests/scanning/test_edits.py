@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.scanning.edits import Edit, apply_edits, order_edits
+from gatepost.scanning.request import Edit, apply_edits, order_edits
 
 
 @given(

@@ -23,7 +23,7 @@ from bench.ports import free_ports
 from bench.processes import await_output
 from tests.milter.conftest import MailServer
 
-from gatepost.api.tls_sessions import client_context
+from gatepost.api.connections import client_context
 from gatepost.service.commands import EXAMPLE
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.store import open_store

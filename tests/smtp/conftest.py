@@ -13,9 +13,8 @@ import uvloop
 
 from gatepost.analysis.report import Report
 from gatepost.policy.rules import MessageAction
-from gatepost.scanning.edits import Edit
 from gatepost.scanning.held_mail import ReportObserver
-from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.request import Edit, Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.service.certificates import sign_certificate
 from gatepost.service.plan import bind, port_of

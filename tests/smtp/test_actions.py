@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gatepost.policy.rules import MessageAction
-from gatepost.scanning.edits import Edit
+from gatepost.scanning.request import Edit
 from gatepost.smtp.routing import DEFAULT, HopTls, Relay, Route, RouteRule, Routing
 
 MESSAGE = b"Subject: x\r\nX-Gatepost-Id: forged\r\n\r\ny\r\n"

@@ -4,7 +4,7 @@ from email import message_from_bytes, policy
 
 import pytest
 
-from gatepost.scanning.edits import apply_edits, order_edits
+from gatepost.scanning.request import apply_edits, order_edits
 from gatepost.smtp.trace import mark_subjects, read_header
 
 LONG = "word " * 14

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatepost.analysis.report import Report
-from gatepost.scanning.edits import apply_edits
-from gatepost.scanning.request import ScanResult
+from gatepost.scanning.request import ScanResult, apply_edits
 from gatepost.scanning.spool import Spool, SpooledBody
 from gatepost.smtp.trace import (
     MAX_FIELDS,

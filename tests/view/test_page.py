@@ -12,7 +12,7 @@ from PIL import Image
 from tests.view.hostile_pages import ALL, AWAY, in_mail
 
 from gatepost.view import values
-from gatepost.view.page import NO_PARTS, build_page
+from gatepost.view.message import NO_PARTS, build_page
 from gatepost.view.values import Ended, HtmlView, NotShown, Opened, Spot, filter_look, write_page
 
 NAMES = values.PAGE_ELEMENTS - {"link", "push", "field"} | {

@@ -7,7 +7,7 @@ import pytest
 
 from gatepost.api.call_limits import LIMITS, CallKind, CallLimit
 from gatepost.store.bulk_actions import BulkAction
-from gatepost.web.bulk_work import AT_ONCE, BulkWork
+from gatepost.web.context import AT_ONCE, BulkWork
 
 PAGES: list[tuple[CallKind, str, str, dict[str, Any]]] = [
     ("search", "GET", "/messages", {}),

@@ -9,7 +9,7 @@ import pytest
 from tests.web.conftest import REPORT
 
 from gatepost.analysis.report import Report
-from gatepost.digests.links import DigestLink, sign_link
+from gatepost.digests.mail import DigestLink, sign_link
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store.audit import CLI, AuditFilter

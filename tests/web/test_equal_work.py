@@ -79,7 +79,7 @@ HARMLESS = {
     "web/credentials.py": {"len(text) == TOTP_SECRET_BYTES * 8 // 5"},
     "web/forms.py": {"name != 'csrf'"},
     "web/pages/account.py": {"wanted == request.form.raw_text('password')"},
-    "web/pages/api_credentials.py": {"len(kept) == len(tokens)"},
+    "web/pages/access.py": {"len(kept) == len(tokens)"},
     "web/second_factors.py": {"key.credential == assertion.credential"},
 }
 SERVICES = ("abby", "api", "digests", "events", "guard", "milter", "scanning", "service", "smtp", "store", "web")

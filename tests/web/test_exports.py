@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from gatepost.web.exports import MAX_EXPORTED, PIECE, export_rows
+from gatepost.web.pages.searches import MAX_EXPORTED, PIECE, export_rows
 
 COLUMNS = ("number", "text", "list")
 

@@ -15,7 +15,7 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store.audit import CLI
 from gatepost.store.message_records import MessageRecord
-from gatepost.web.pages.scan import EMPTY_FILE
+from gatepost.web.pages.messages import EMPTY_FILE
 
 
 def test_the_overview_counts_a_tenants_mail(site: Any, tenant: str) -> None:

@@ -25,9 +25,9 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 import httpx
 
 from gatepost import __version__
+from gatepost.api.connections import client_context
 from gatepost.api.lists import NewListEntry, PublicListsEntry
 from gatepost.api.messages import FoundHeldMessage, FoundMessage
-from gatepost.api.tls_sessions import client_context
 from gatepost.client.calls import (
     ApiError,
     BrokenStreamError,

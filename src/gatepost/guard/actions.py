@@ -19,8 +19,7 @@ from gatepost.names import normal_address, normal_domain
 from gatepost.policy.layers import Effective, Policies
 from gatepost.policy.rules import DECISION_OF, RULE, WITH_MAILBOX, MessageAction, Policy, StrippedFile
 from gatepost.process.logs import Logger
-from gatepost.scanning.edits import Cut, Edit, order_edits
-from gatepost.scanning.request import ScanRequest
+from gatepost.scanning.request import Cut, Edit, ScanRequest, order_edits
 from gatepost.smtp.client import Tenancy
 
 MAX_PARTS = 100

@@ -24,9 +24,8 @@ from gatepost.ids import id_order
 from gatepost.mail.message import Receipt
 from gatepost.process.logs import Logger
 from gatepost.process.periodic import PeriodicWork
-from gatepost.scanning.edits import Cut
 from gatepost.scanning.held_mail import HoldsMail, ReportObserver, bytes_ahead, ignore_report
-from gatepost.scanning.request import Condition, Full, Load, ScanRequest, ScanResult, first_received_id
+from gatepost.scanning.request import Condition, Cut, Full, Load, ScanRequest, ScanResult, first_received_id
 from gatepost.scanning.spool import MessageBody
 from gatepost.settings.keys import GuardSettings as Settings
 from gatepost.smtp.reporting import ReportReading

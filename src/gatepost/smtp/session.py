@@ -25,8 +25,7 @@ import msgspec
 from gatepost.ids import new_id
 from gatepost.names import normal_domain
 from gatepost.process.logs import Logger
-from gatepost.scanning.edits import Edit, apply_edits, order_edits
-from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.request import Edit, ScanRequest, ScanResult, apply_edits, order_edits
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
 from gatepost.smtp.client import XCLIENT, XFORWARD, SmtpClient

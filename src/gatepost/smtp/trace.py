@@ -21,8 +21,7 @@ import msgspec
 from gatepost.analysis.report import Report
 from gatepost.auth.results import find_forged, format_header
 from gatepost.mail.message import Field
-from gatepost.scanning.edits import Edit
-from gatepost.scanning.request import ScanResult, received_id
+from gatepost.scanning.request import Edit, ScanResult, received_id
 
 PREFIX = b"x-gatepost-"
 AUTHENTICATION = b"authentication-results"

@@ -25,8 +25,7 @@ from gatepost.findings.kinds import TITLES
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import title_of_list
 from gatepost.questions import MAX_SIGNATURE, Answer, Question
-from gatepost.scanning.edits import Cuts
-from gatepost.scanning.request import first_received_id, is_queue_id
+from gatepost.scanning.request import Cuts, first_received_id, is_queue_id
 from gatepost.store.evidence import are_digests, index_evidence
 from gatepost.store.record_packing import Detail, compress, cut_header, is_packed_header, is_packed_report, pack_report
 from gatepost.view.values import MAX_NAME, HtmlView, NotShown, Picture, View

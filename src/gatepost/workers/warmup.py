@@ -58,8 +58,7 @@ from gatepost.questions import (
     Reputation,
     Sightings,
 )
-from gatepost.view.message import build_view, draw_picture
-from gatepost.view.page import build_page
+from gatepost.view.message import build_page, build_view, draw_picture
 
 NOW = 1_700_000_000.0
 ENVELOPE = Envelope("ann@sender.example", ("bob@receiver.example",), "192.0.2.1", "mail.sender.example")

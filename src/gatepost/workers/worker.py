@@ -32,13 +32,12 @@ from gatepost.near_duplicates import compute_signature
 from gatepost.policy.rules import Policy
 from gatepost.process.sandbox import SOCKET, give_back_memory, seal
 from gatepost.questions import Analysis, Answer, Question, Questions
-from gatepost.scanning.edits import MAX_CUTS, Cut, Cuts
+from gatepost.scanning.request import MAX_CUTS, Cut, Cuts
 from gatepost.store.record_packing import HEAD_BYTES
 from gatepost.textmodel.features import extract_features
 from gatepost.textmodel.learnt import NO_MODELS, LearntModels, make_row, parse_learnt_models
 from gatepost.textmodel.model import DeployedModels, load_shipped_models
-from gatepost.view.message import build_view, draw_picture
-from gatepost.view.page import build_page
+from gatepost.view.message import build_page, build_view, draw_picture
 from gatepost.workers import protocol
 from gatepost.workers.protocol import (
     HEADER,

@@ -28,7 +28,6 @@ from gatepost.mail.message import Envelope
 from gatepost.names import normal_address, normal_domain
 from gatepost.process.logs import Logger
 from gatepost.process.periodic import PeriodicWork
-from gatepost.scanning.edits import apply_edits
 from gatepost.scanning.held_mail import (
     DANGEROUS_VERDICTS,
     RECIPIENT_VERDICTS,
@@ -47,7 +46,7 @@ from gatepost.scanning.held_mail import (
     ReleaseOutcome,
     ViewOrder,
 )
-from gatepost.scanning.request import ScanRequest, ScanResult
+from gatepost.scanning.request import ScanRequest, ScanResult, apply_edits
 from gatepost.scanning.spool import BytesBody, MessageBody
 from gatepost.smtp.client import SenderClaim, Tenancy
 from gatepost.smtp.commands import PathCommand, SmtpLimits, parse_command

@@ -11,9 +11,9 @@ from gatepost.ids import canonical
 from gatepost.store.audit import AuditFilter, AuditRecord
 from gatepost.times import date_time
 from gatepost.web.context import WebContext, find_scopes
-from gatepost.web.exports import EXPORT_PAGE, Export, export_search
 from gatepost.web.forms import parse_period, whole_number
 from gatepost.web.list_access import ListInScope, for_list, set_action
+from gatepost.web.pages.searches import EXPORT_PAGE, Export, export_search
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 

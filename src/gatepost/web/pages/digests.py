@@ -22,8 +22,7 @@ from starlette.responses import Response
 from gatepost.abby.authenticator import address_of
 from gatepost.analysis.report import shown_sender
 from gatepost.api.errors import RATE_LIMITED, Failure
-from gatepost.digests.links import read_link
-from gatepost.digests.mail import MAX_SUBJECT, Texts, choose_texts, list_languages, show, show_sender
+from gatepost.digests.mail import MAX_SUBJECT, Texts, choose_texts, list_languages, read_link, show, show_sender
 from gatepost.scanning.held_mail import RECIPIENT_VERDICTS, NotHeld, RecipientReleaseOrder, Released
 from gatepost.store.audit import Actor
 from gatepost.store.digests import MAX_DOMAINS, MAX_INTRO, Digest, DigestPreferences, DigestScope

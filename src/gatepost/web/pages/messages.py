@@ -12,6 +12,10 @@ other mail the header section that is kept with its record. Both are shown as te
 no UTF-8, control characters and characters that turn text round are written out. Every reading of held mail, and every
 file of it, is put on record. A file is the message as it came, or a zip file with a password, so that no virus scanner
 on the way deletes it and no mail program opens it.
+
+The scan page analyses an uploaded message like one sent to the API, and records it as a trial. Its user makes up the
+message and its envelope, so it is no mail: it is neither counted nor held nor learnt from, and it is no sighting of a
+campaign.
 """
 
 import asyncio
@@ -35,13 +39,19 @@ from starlette.responses import Response
 from gatepost.abby.cores import Down
 from gatepost.abby.held_mail import explain_absence
 from gatepost.abby.messages import describe_timeline
+from gatepost.abby.scan import MILLISECOND, read_parameters
 from gatepost.analysis.report import ListNote, shown_sender
-from gatepost.api.errors import CORE_UNAVAILABLE, INVALID_REQUEST, NOT_FOUND, Failure
-from gatepost.ids import canonical, id_prefix
+from gatepost.api.errors import CORE_UNAVAILABLE, EMPTY_EMAIL, INVALID_REQUEST, NOT_FOUND, Failure
+from gatepost.api.http import ClientLeft, ConnectedClient
+from gatepost.api.scanning import MAX_BODY
+from gatepost.ids import canonical, id_prefix, new_id
 from gatepost.lists.catalogue import BY_NAME
+from gatepost.mail.message import Envelope
 from gatepost.policy.rules import VERDICTS
 from gatepost.rejudge.try_change import NOTHING, try_on
 from gatepost.scanning.held_mail import ExportOrder, HtmlOrder, NotHeld, PictureOrder, ViewOrder
+from gatepost.scanning.request import ScanRequest
+from gatepost.scanning.spool import SpooledBody
 from gatepost.store.feedback import Before, Correction
 from gatepost.store.found_values import FoundValues
 from gatepost.store.message_records import MessageRecord
@@ -85,7 +95,7 @@ from gatepost.web.page_responses import (
 )
 from gatepost.web.rendering import write_out
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
-from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
+from gatepost.web.routing import PageResult, PageRoute, UploadRoute, WebRoute, about
 
 CORRECTIONS: dict[str, Correction] = {"deliver": "should have been delivered", "hold": "should have been held"}
 
@@ -508,6 +518,57 @@ def _count_and_mix(key: bytes, plain: bytes) -> bytes:
     return b"".join(pieces)
 
 
+DEFAULT_RECIPIENT = "postmaster@localhost"
+EMPTY_FILE = Failure(EMPTY_EMAIL, "choose a message as an .eml file, with all headers")
+
+
+async def scan_file(context: WebContext, request: SignedInRequest, body: SpooledBody) -> PageResult:
+    """Analyse the file, then redirect to its ledger."""
+    envelope = EMPTY_FILE if body.size == 0 else _parse_envelope(request)
+    if isinstance(envelope, Failure):
+        return with_status(await show_scan(context, request, fault=envelope.message), envelope.error.status)
+    opened = int(context.clock() * 1e9)
+    scan = ScanRequest(new_id(opened), opened // MILLISECOND, envelope, "page")
+    outcome = await context.cores.scan(scan, body, ConnectedClient(request.http.receive), context.scan_seconds)
+    if isinstance(outcome, Failure):
+        return with_status(await show_scan(context, request, fault=outcome.message), outcome.error.status)
+    if isinstance(outcome, ClientLeft):
+        return redirect("/scan")
+    await context.store.audit.note("message.trial", request.actor, envelope.tenant, sample=[outcome.ggrid])
+    return redirect(f"/messages/{outcome.ggrid}")
+
+
+def _parse_envelope(request: SignedInRequest) -> Envelope | Failure:
+    """Parse the envelope of the form by the rules of the API."""
+    form, scope = request.form, request.user.tenant or request.parse_scope(request.form.text("scope"))
+    if isinstance(scope, Failure):
+        return scope
+    border: dict[str, object] = {
+        "envelopeFrom": form.text("from", 320),
+        "envelopeRecipients": form.text("recipients", 10_000).replace(",", " ").split() or [DEFAULT_RECIPIENT],
+    }
+    if address := form.text("address", 60):
+        border["remoteAddress"] = address
+    if helo := form.text("helo", 255):
+        border["senderHelo"] = helo
+    parameters: dict[str, object] = {"borderMtaData": border}
+    if scope:
+        parameters["tenantUid"] = scope
+    return read_parameters(msgspec.json.encode(parameters))
+
+
+async def show_scan(context: WebContext, request: SignedInRequest, *, fault: str = "") -> Response:
+    """Show the form for a message."""
+    return await context.page(
+        request,
+        "scan.html",
+        scopes=await find_scopes(context, request),
+        form=request.form,
+        fault=fault,
+        default_recipient=DEFAULT_RECIPIENT,
+    )
+
+
 PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/messages", show_messages, "messages.read", "search"),
     PageRoute("GET", "/messages/live", show_live, "messages.read", "search"),
@@ -519,4 +580,6 @@ PAGES: tuple[WebRoute, ...] = (
     PageRoute("GET", "/messages/{ggrid}/compare", show_comparison, "messages.read"),
     PageRoute("GET", "/messages/{ggrid}/source", show_source, "messages.read"),
     PageRoute("POST", "/messages/{ggrid}/export", export_message, "quarantine.act"),
+    PageRoute("GET", "/scan", show_scan, "messages.scan"),
+    UploadRoute("/scan", scan_file, "messages.scan", MAX_BODY),
 )
