@@ -332,11 +332,6 @@ CLAIMS += [
         test="cli/test_upgrade.py::test_an_older_schema_is_announced_and_nothing_is_changed",
     ),
     Claim(
-        "upgrading.md",
-        "`totp.key` is taken over",
-        test="store/test_sealed_secrets.py::test_the_file_of_an_older_version_is_taken_over",
-    ),
-    Claim(
         "drop-in.md",
         "Gatepost holds nothing over these protocols",
         test="drop_in/test_drop_in.py::test_spamd_tells_the_decision_and_keeps_nothing",
@@ -430,6 +425,11 @@ CLAIMS += [
         "versioning.md",
         "any version opens the data of all older versions",
         test="store/test_upgrading.py::test_data_of_schema_31_are_read",
+    ),
+    Claim(
+        "versioning.md",
+        "until then it names the version that older data",
+        test="store/test_upgrading.py::test_an_older_schema_has_to_pass_through_0_1_0",
     ),
     Claim(
         "operating.md",
@@ -676,7 +676,6 @@ CLAIMS += [
 DEFAULTS = [
     ("events.md", "`maxSize` (100 MiB)", "guard", "events.file.maxSize", 104857600),
     ("events.md", "`maxSpool` (256 MiB) on disk", "guard", "events.webhooks.maxSpool", 268435456),
-    ("feeds.md", "`fullEvery` days (7 by default)", "abby", "feeds.fullEvery", 7),
     ("feeds.md", "`lookBack` days (7 by default; 0 turns it off)", "abby", "feeds.lookBack", 7),
     ("feeds.md", "`maxEntries` entries (200,000 by default)", "abby", "feeds.maxEntries", 200000),
     ("feeds.md", "`maxLoss` percent of its entries (50 by default)", "abby", "feeds.maxLoss", 50),
