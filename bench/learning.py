@@ -5,7 +5,7 @@ senders nor its words are known. Messages are judged by the whole analysis with 
 into five parts, and near-copies are in one part. For each part a pool is filled with 200 reports on mail of the other
 four, as people report: what went wrong first. Half are of unwanted mail (missed mail first, then blocks that are
 confirmed), half of wanted mail (what was held or came closest to it first). Then the part is judged with the model of
-that pool, if it is proved as in service (`gatepost.learning.proof`). Lies are reports that say the opposite.
+that pool, if it is proved as in service (`gatepost.learning.sealed_training`). Lies are reports that say the opposite.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from gatepost.checks.text import learned
 from gatepost.cli.sealed_analysis import answer_nothing, start_pool
 from gatepost.findings.values import Finding
 from gatepost.ids import new_id
-from gatepost.learning.proof import UNWANTED, points_of, prove
+from gatepost.learning.sealed_training import UNWANTED, points_of, prove
 from gatepost.near_duplicates import is_near_duplicate
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, DnsAnswer, Questions

@@ -16,7 +16,7 @@ from tools.labelled_mail import Sample, read_samples, train_model
 
 from bench import corpus
 from gatepost.checks.text import learned
-from gatepost.learning.proof import prove
+from gatepost.learning.sealed_training import prove
 from gatepost.textmodel.learnt import LearntModel, PoolRow, list_features, pack_row, read_row
 from gatepost.textmodel.model import FEEDBACK_FOLDER as FEEDBACK
 from gatepost.textmodel.model import Model

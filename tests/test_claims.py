@@ -42,7 +42,7 @@ CONNECTING = {
     "guard/answers/clamd.py": "ClamAV",
     "guard/answers/dns.py": "DNS",
     "guard/quarantine/raw_store.py": "an object store",
-    "mailboxes/imap.py": "IMAP servers",
+    "mailboxes/removal.py": "IMAP servers",
     "smtp/routing.py": "next hops",
     "store/": "PostgreSQL",
     "web/openid.py": "OpenID Connect provider",

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from tests.golden.test_golden import ATTACKS, TWINS, report_on
 
-from gatepost.learning.proof import REFERENCE, ReferenceRow
+from gatepost.learning.sealed_training import REFERENCE, ReferenceRow
 from gatepost.mail.reader import read
 from gatepost.textmodel.features import extract_features
 from gatepost.textmodel.learnt import make_row

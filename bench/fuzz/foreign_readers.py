@@ -14,7 +14,7 @@ from unittest import mock
 
 import yaml
 
-from gatepost.mailboxes.imap import FoundCopy, ImapAccount, ImapMailbox, MailboxError, WantedMessage
+from gatepost.mailboxes.removal import FoundCopy, ImapAccount, ImapMailbox, MailboxError, WantedMessage
 from gatepost.migration.plan import ImportPlan
 from gatepost.migration.rspamd import read_rspamd
 from gatepost.migration.sender_files import read_senders

@@ -13,9 +13,8 @@ from bench.fuzz.readers import NOW, Run, decode_text
 from gatepost.abby import lists, message_bodies
 from gatepost.abby.scan import read_parameters
 from gatepost.auth.dmarc_record import ReportUri, parse_report_uris
+from gatepost.drop_in.protocols import Rspamd, Spamd
 from gatepost.drop_in.requests import Head, Refusal
-from gatepost.drop_in.rspamd import Rspamd
-from gatepost.drop_in.spamd import Spamd
 from gatepost.feeds import formats
 from gatepost.feeds.formats import FeedFault, FeedItems, FeedPlan
 from gatepost.lists.catalogue import BY_NAME

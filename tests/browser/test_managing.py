@@ -13,7 +13,7 @@ from bench.visiting import TOKEN
 from playwright.sync_api import expect
 from tests.events.receivers import eventually
 
-from gatepost.learning.proof import Proof, Side
+from gatepost.learning.sealed_training import Proof, Side
 from gatepost.service.data_folder import DataFolder
 from gatepost.settings.files import ABBY_FILE
 from gatepost.store import open_store

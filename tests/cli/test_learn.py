@@ -8,8 +8,7 @@ from tests.command_line import run_command
 
 from gatepost.cli import learn
 from gatepost.learning import run
-from gatepost.learning.proof import Proof, Side
-from gatepost.learning.sealed_training import Trained, TrainingFailed, TrainingOrder
+from gatepost.learning.sealed_training import Proof, Side, Trained, TrainingFailed, TrainingOrder
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.textmodel.learnt import LearntModel

@@ -16,11 +16,9 @@ from tests.smtp.conftest import Domains, Run, StrawGuard, StrawHolding
 from tests.smtp.conftest import run as run_fixture
 
 from gatepost.analysis.report import Line, ListNote, Report
+from gatepost.drop_in.protocols import DECISION, REQUIRED, Rspamd, Spamd, read_scores
 from gatepost.drop_in.requests import Head, Received, Refusal, find_envelope
-from gatepost.drop_in.rspamd import Rspamd
 from gatepost.drop_in.session import DropInPart, DropInSession, build_protocol
-from gatepost.drop_in.spamd import Spamd
-from gatepost.drop_in.symbols import DECISION, REQUIRED, read_scores
 from gatepost.scanning.spool import Spool
 from gatepost.service.plan import bind, port_of
 from gatepost.smtp.client import Tenancy

@@ -13,9 +13,7 @@ import pytest
 from tests.events.receivers import Receiver, eventually
 
 from gatepost.events import output as output_module
-from gatepost.events.filters import FilteredOutput
-from gatepost.events.mail import build_event_mail
-from gatepost.events.output import DeliveryError, Output, OutputCounters
+from gatepost.events.output import DeliveryError, Output, OutputCounters, build_event_mail
 from gatepost.events.schema import (
     EncodedEvent,
     EventFields,
@@ -25,7 +23,7 @@ from gatepost.events.schema import (
     UserSignInFailed,
     encode_event,
 )
-from gatepost.events.stream import build_outputs
+from gatepost.events.stream import FilteredOutput, build_outputs
 from gatepost.service.event_stream import build_mailer
 from gatepost.settings.events import EventMailSettings, EventsSettings, OutputFilter, read_quiet_hours
 from gatepost.settings.keys import GuardSettings

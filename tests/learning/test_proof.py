@@ -5,8 +5,19 @@ import random
 import msgspec
 import pytest
 
-from gatepost.learning.proof import ReferenceRow, count_harmed, load_reference, measure, points_of, prove
-from gatepost.learning.sealed_training import Trained, TrainingFailed, TrainingOrder, _check, train_sealed
+from gatepost.learning.sealed_training import (
+    ReferenceRow,
+    Trained,
+    TrainingFailed,
+    TrainingOrder,
+    _check,
+    count_harmed,
+    load_reference,
+    measure,
+    points_of,
+    prove,
+    train_sealed,
+)
 from gatepost.policy.rules import shipped_policy
 from gatepost.textmodel.learnt import PoolRow, pack_row
 

@@ -3,7 +3,7 @@
 import pytest
 from bench.fuzz.foreign_readers import ANSWERS, read_mailbox
 
-from gatepost.mailboxes import imap
+from gatepost.mailboxes import removal
 
 DONE = b"TAG OK done\r\n"
 START = (
@@ -36,7 +36,7 @@ def test_of_what_a_search_finds_numbers_alone_are_used(uids: bytes) -> None:
     assert (found, fault) == ((), "")
 
 
-@pytest.mark.parametrize("size", [imap.MAX_ANSWER + 1, 1 << 40, 10**30])
+@pytest.mark.parametrize("size", [removal.MAX_ANSWER + 1, 1 << 40, 10**30])
 def test_a_literal_is_not_believed_to_be_of_any_size(size: int) -> None:
     found, fault = read_mailbox(answer(b"* SEARCH 7\r\n" + DONE, SIZE, b"* 1 FETCH (BODY[] {%d}\r\nhello" % size))
     assert not found
@@ -46,7 +46,7 @@ def test_a_literal_is_not_believed_to_be_of_any_size(size: int) -> None:
 def test_lines_without_end_are_not_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each command begins anew: a mailbox with many folders has many short answers."""
     lines = b"* LIST () NIL a\r\n" * 100
-    monkeypatch.setattr(imap, "MAX_ANSWER", len(lines))
+    monkeypatch.setattr(removal, "MAX_ANSWER", len(lines))
     _, fault = read_mailbox(ANSWERS.join((*START[:5], lines + b"* LIST () NIL a\r\n" + DONE)))
     assert "an answer of more than" in fault
     found, fault = read_mailbox(answer(b"* SEARCH 7\r\n" + DONE, SIZE, MESSAGE, *[DONE] * 6))

@@ -21,9 +21,18 @@ from bench.ports import free_ports
 from gatepost.analysis.report import Report
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.mailboxes import imap
-from gatepost.mailboxes.imap import FoundCopy, ImapAccount, ImapMailbox, MailboxError, WantedMessage
-from gatepost.mailboxes.removal import CopyOutcome, MailRemover, explain, open_mailbox
+from gatepost.mailboxes import removal
+from gatepost.mailboxes.removal import (
+    CopyOutcome,
+    FoundCopy,
+    ImapAccount,
+    ImapMailbox,
+    MailboxError,
+    MailRemover,
+    WantedMessage,
+    explain,
+    open_mailbox,
+)
 from gatepost.service.certificates import sign_certificate
 from gatepost.settings.delivery import MailboxServerSettings, RemediationSettings
 from gatepost.store import open_store
@@ -344,4 +353,4 @@ def test_a_server_that_is_away_is_told() -> None:
 
 @pytest.mark.parametrize("line", [b'(\\HasNoChildren) "." INBOX', b'(\\Noselect) "/" "a b"', b'() NIL "q\\"x"'])
 def test_lines_of_a_list(line: bytes) -> None:
-    assert imap._LIST.fullmatch(line)
+    assert removal._LIST.fullmatch(line)

@@ -16,8 +16,7 @@ from gatepost.service.plan import Plan
 from gatepost.service.routes import build_routing
 from gatepost.settings.delivery import list_hops
 from gatepost.settings.faults import ConfigError
-from gatepost.settings.files import GUARD_FILE, find_warnings, load_guard
-from gatepost.settings.in_force import settings_in_force
+from gatepost.settings.files import GUARD_FILE, find_warnings, load_guard, settings_in_force
 from gatepost.settings.keys import GuardSettings
 from gatepost.settings.scan_sources import MAX_MESSAGE
 from gatepost.settings.values import is_local, needs_restart

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from gatepost.settings.feeds import FeedSettings, WebFeed, WebSettingsError, build_feed
-from gatepost.settings.in_force import settings_in_force
+from gatepost.settings.files import settings_in_force
 from gatepost.settings.removed_keys import REMOVED
 
 GOOD = {"name": "f", "listName": "blocked-urls", "url": "https://feeds.example/list?k=1"}

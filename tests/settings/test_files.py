@@ -8,8 +8,7 @@ from tests.own_names import replace_in
 
 from gatepost.settings import consistency
 from gatepost.settings.faults import ConfigError
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load, load_abby, load_guard
-from gatepost.settings.in_force import differing_settings
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE, differing_settings, load, load_abby, load_guard
 
 ABBY = """\
 listen: {host: 0.0.0.0, port: 9081}

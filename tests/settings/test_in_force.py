@@ -6,8 +6,7 @@ import pytest
 
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.settings.files import load
-from gatepost.settings.in_force import differing_settings, settings_in_force
+from gatepost.settings.files import differing_settings, load, settings_in_force
 from gatepost.settings.values import hide_credentials
 
 

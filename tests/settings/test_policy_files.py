@@ -8,8 +8,15 @@ import pytest
 from gatepost.policy.rules import shipped_policy
 from gatepost.service.publishing import _collect_files
 from gatepost.settings.faults import ConfigError
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load, load_abby, load_guard, load_policies
-from gatepost.settings.in_force import differing_settings
+from gatepost.settings.files import (
+    ABBY_FILE,
+    GUARD_FILE,
+    differing_settings,
+    load,
+    load_abby,
+    load_guard,
+    load_policies,
+)
 
 TENANT = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
 ABBY = 'serviceProviders: {core: {hosts: ["https://127.0.0.1:9785"]}}\n'

@@ -7,8 +7,7 @@ import pytest
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.settings.faults import ConfigError
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load, load_abby
-from gatepost.settings.in_force import differing_settings
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE, differing_settings, load, load_abby
 
 SECRET = "3f9a5c1e7b2d8064e1f0a3b5c7d9" * 2
 ABBY = """\

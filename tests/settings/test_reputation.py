@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from gatepost.settings.in_force import differing_settings
+from gatepost.settings.files import differing_settings
 from gatepost.settings.keys import GuardSettings, ReputationSettings, ZoneSettings, parse_codes
 
 LISTED = {"codes": ["127.0.0.2"], "means": "listed"}

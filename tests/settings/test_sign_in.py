@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from gatepost.settings.faults import ConfigError
-from gatepost.settings.files import ABBY_FILE, load_abby
-from gatepost.settings.in_force import settings_in_force
+from gatepost.settings.files import ABBY_FILE, load_abby, settings_in_force
 
 CORE = 'serviceProviders: {core: {hosts: ["https://127.0.0.1:9785"]}}\n'
 ACCESS = "access: [{claim: groups, value: admins, role: administrator}]"

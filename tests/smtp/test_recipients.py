@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.settings.scan_sources import RecipientVerificationSettings
-from gatepost.smtp.recipients import RecipientVerifier
+from gatepost.smtp.services import RecipientVerifier
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.errors import StorageError

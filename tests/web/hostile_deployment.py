@@ -10,7 +10,7 @@ import msgspec
 
 from gatepost.analysis.report import FileSeen, Line, ListNote, Outcome, Report
 from gatepost.ids import new_id
-from gatepost.learning.proof import Proof, Side
+from gatepost.learning.sealed_training import Proof, Side
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope

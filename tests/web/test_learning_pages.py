@@ -6,7 +6,7 @@ import msgspec
 
 from gatepost.analysis.report import Report
 from gatepost.ids import new_id
-from gatepost.learning.proof import Proof, Side
+from gatepost.learning.sealed_training import Proof, Side
 from gatepost.mail.message import Envelope
 from gatepost.store.audit import CLI
 from gatepost.store.learning import ModelLookBack, TaughtMessage

@@ -11,7 +11,7 @@ import pytest
 from tests.web.conftest import REPORT, Site
 
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.mailboxes.imap import FoundCopy, MailboxError, WantedMessage
+from gatepost.mailboxes.removal import FoundCopy, MailboxError, WantedMessage
 from gatepost.settings.delivery import MailboxServerSettings, RemediationSettings
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.lists import NewEntry

@@ -12,7 +12,7 @@ import pytest
 from tests.store_reading import list_reports
 from tests.web.conftest import REPORT
 
-from gatepost.learning.proof import Proof, Side
+from gatepost.learning.sealed_training import Proof, Side
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.policy.rules import OwnRule
 from gatepost.settings.events import WebAlert

@@ -35,8 +35,7 @@ def check(*, place: Deployment, output: Output) -> None:
     from gatepost.service.publishing import check_files
     from gatepost.service.reloading import describe_running
     from gatepost.settings.faults import ConfigError
-    from gatepost.settings.files import find_warnings
-    from gatepost.settings.in_force import differing_settings
+    from gatepost.settings.files import differing_settings, find_warnings
 
     folder, running = place.config_folder, describe_running(place.data_folder)
     try:

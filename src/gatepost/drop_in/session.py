@@ -12,9 +12,8 @@ from functools import partial
 from typing import Protocol
 
 import gatepost
+from gatepost.drop_in.protocols import Rspamd, Spamd
 from gatepost.drop_in.requests import Answered, Asked, Head, Received, Refusal, find_envelope, read_head, receive
-from gatepost.drop_in.rspamd import Rspamd
-from gatepost.drop_in.spamd import Spamd
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.names import normal_domain

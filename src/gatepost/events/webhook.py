@@ -37,7 +37,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gatepost import __version__
-from gatepost.events.mail import describe_event, read_event
 from gatepost.events.output import (
     FILE_MODE,
     FOLDER_MODE,
@@ -48,6 +47,8 @@ from gatepost.events.output import (
     WaitingEvents,
     append_whole,
     describe_error,
+    describe_event,
+    read_event,
     time_left,
     try_lock,
     try_sender,

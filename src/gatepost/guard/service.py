@@ -17,8 +17,7 @@ from gatepost.guard.actions import ActionPlanner, Planned
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.campaigns import Campaigns
 from gatepost.guard.answers.dns import DnsCounters
-from gatepost.guard.answers.learnt_models import LearntModelSnapshots
-from gatepost.guard.answers.lists import ListAnswers
+from gatepost.guard.answers.lists import LearntModelSnapshots, ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
 from gatepost.ids import id_order
 from gatepost.mail.message import Receipt

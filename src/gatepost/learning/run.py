@@ -16,8 +16,15 @@ import msgspec
 
 from gatepost.analysis.report import Report
 from gatepost.findings.values import Finding
-from gatepost.learning.proof import UNWANTED, Proof, points_of
-from gatepost.learning.sealed_training import Trained, TrainingFailed, TrainingOrder, train_sealed
+from gatepost.learning.sealed_training import (
+    UNWANTED,
+    Proof,
+    Trained,
+    TrainingFailed,
+    TrainingOrder,
+    points_of,
+    train_sealed,
+)
 from gatepost.policy.layers import Policies
 from gatepost.policy.rules import shipped_policy
 from gatepost.rejudge.try_change import (

@@ -20,8 +20,7 @@ from gatepost.service.publishing import NodePublisher
 from gatepost.service.schedules import try_feed
 from gatepost.settings.consistency import is_own_core
 from gatepost.settings.feeds import FeedSettings
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE
-from gatepost.settings.in_force import settings_in_force
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE, settings_in_force
 from gatepost.settings.keys import AbbySettings
 from gatepost.settings.scan_sources import TlsSettings
 from gatepost.web.context import FeedLine, Installation, SignInRules

@@ -24,8 +24,7 @@ from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.campaigns import Campaigns
 from gatepost.guard.answers.clamd import ClamdClient
 from gatepost.guard.answers.dns import Resolver
-from gatepost.guard.answers.learnt_models import LearntModelSnapshots
-from gatepost.guard.answers.lists import ListAnswers
+from gatepost.guard.answers.lists import LearntModelSnapshots, ListAnswers
 from gatepost.guard.answers.reputation import ReputationZones
 from gatepost.guard.answers.sender_history import SenderHistories
 from gatepost.guard.http_source import build_rest_app
@@ -61,12 +60,11 @@ from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.hop_answers import DeliveryLog
 from gatepost.smtp.intake import AskerPart, AskerSession
 from gatepost.smtp.outbound import HOUR, CountsOfAllNodes, HourlyLimits, Outbound, SenderLimits
-from gatepost.smtp.recipients import RecipientVerifier
 from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.sender_rewriting import SenderRewriting
 from gatepost.smtp.sent_reports import ReportGatherer
-from gatepost.smtp.services import MessageHandler, Services
+from gatepost.smtp.services import MessageHandler, RecipientVerifier, Services
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.workers.pool import PoolSettings, WorkerPool

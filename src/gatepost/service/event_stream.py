@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from gatepost import __version__
-from gatepost.events.mail import SendsMail
-from gatepost.events.output import DeliveryError, Output, OutputCounters
+from gatepost.events.output import DeliveryError, Output, OutputCounters, SendsMail
 from gatepost.events.schema import EncodedEvent, NodeState, encode_event
 from gatepost.events.sources import describe_scan
 from gatepost.events.stream import (

@@ -37,8 +37,8 @@ from gatepost.process.metrics import (
 )
 from gatepost.process.node_memory import NodeMemory, fit_cell
 from gatepost.process.periodic import PeriodicWork
-from gatepost.smtp.recipients import ANSWERS
 from gatepost.smtp.replies import DEFERRALS
+from gatepost.smtp.services import ANSWERS
 from gatepost.speedups import native
 
 if TYPE_CHECKING:

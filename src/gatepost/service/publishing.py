@@ -30,7 +30,7 @@ from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings import files
 from gatepost.settings.document import Document, Key, parse_document, rename_keys
 from gatepost.settings.faults import ConfigError, Fault, render_key
-from gatepost.settings.in_force import SECRET_KEYS, hide, list_values
+from gatepost.settings.files import SECRET_KEYS, hide, list_values
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import ASKERS
 from gatepost.settings.values import Section, hide_credentials, is_local

@@ -2,29 +2,89 @@
 
 A 2xx reply means that the message is with the next hop, in the quarantine, or dropped on record. Everything that goes
 wrong on the way to one of these is a 4xx: the sender still has the message and comes again.
+
+Unknown recipients are refused with 550 at RCPT, before a message is taken (RFC 5321 section 3.3). A border that takes
+mail for names that do not exist has to bounce it later, mostly to senders who never wrote it. A rule says whose
+recipients are on the list `known-recipients`, that of the tenant or the global one. Recipients without a rule are left
+to the next hop, which answers RCPT. While storage cannot be read, and while a list has no entry, the answer is 451.
+`postmaster` always exists (RFC 5321 section 4.5.1).
 """
 
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Literal, Protocol, TypeAlias
 
+from gatepost.names import normal_address, normal_domain
 from gatepost.process.logs import Logger
 from gatepost.scanning.held_mail import HoldsMail, ReportObserver, bytes_ahead
 from gatepost.scanning.request import Full, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody, Spool
+from gatepost.settings.scan_sources import RecipientRuleSettings
 from gatepost.smtp import replies
 from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.content import SpoolSpace
 from gatepost.smtp.hop_answers import DeliveryLog
 from gatepost.smtp.outbound import Outbound
-from gatepost.smtp.recipients import RecipientVerifier
 from gatepost.smtp.replies import Deferral, SmtpReply
 from gatepost.smtp.reporting import ReportIntake
-from gatepost.smtp.routing import Routing
+from gatepost.smtp.routing import Routing, has_domain
 from gatepost.smtp.signing import Signer
 from gatepost.store.errors import StorageError
+from gatepost.store.list_lookup import ListLookup
+
+Finding: TypeAlias = Literal["known", "unknown", "failed"]
+ANSWERS: dict[Finding, SmtpReply | None] = {
+    "known": None,
+    "unknown": replies.UNKNOWN_RECIPIENT,
+    "failed": replies.UNVERIFIED_RECIPIENT,
+}
+
+
+class RecipientVerifier:
+    """Verifies recipients by rules, of which the first one that fits a recipient counts."""
+
+    def __init__(self, rules: Sequence[RecipientRuleSettings], lists: ListLookup) -> None:
+        self._rules = [(frozenset(rule.domains), frozenset(rule.tenants), rule.tag_separator) for rule in rules]
+        self._lists = lists
+        self.found: Counter[Finding] = Counter()
+
+    async def check(self, address: str, domain: str, tenant: str | None) -> SmtpReply | None:
+        """Return the reply to a recipient that does not exist, or of whom that is not known; None for all others. The
+        domain is in normal form."""
+        separator = self._find_separator(domain, tenant)
+        if separator is None:
+            return None
+        spellings = _list_spellings(address, domain, separator)
+        if spellings[-1].startswith("postmaster@"):
+            return None
+        finding = await self._find(tenant, spellings)
+        self.found[finding] += 1
+        return ANSWERS[finding]
+
+    def _find_separator(self, domain: str, tenant: str | None) -> str | None:
+        """Return what precedes the tag of an address by the rule of its domain or tenant; None without a rule."""
+        for domains, tenants, separator in self._rules:
+            if not (domains or tenants) or tenant in tenants or has_domain(domains, domain):
+                return separator
+        return None
+
+    async def _find(self, tenant: str | None, spellings: Sequence[str]) -> Finding:
+        try:
+            known = await self._lists.knows_recipient(tenant, spellings)
+        except StorageError:
+            known = None
+        return "failed" if known is None else "known" if known else "unknown"
+
+
+def _list_spellings(address: str, domain: str, separator: str) -> tuple[str, ...]:
+    """Return the addresses by which a recipient can be known: its own, and the one without a tag."""
+    whole = normal_address(address)
+    local = whole.rpartition("@")[0] or whole
+    name = local.partition(separator)[0] if separator and not local.startswith('"') else local
+    return tuple(dict.fromkeys((whole, f"{name or local}@{normal_domain(domain)}")))
+
 
 log = Logger("gatepost.guard")
 

@@ -16,7 +16,7 @@ fixed number of passes over numbers of 16 bits, so the cost is known beforehand,
 sides of the pool weigh the same. The rows of one reporter, of one mailbox and of one sender's domain weigh together no
 more than a part of the pool, so that nobody teaches a pool alone. A fifth of the pool, chosen by the digest of each
 message, never takes part in a fit: on it a new model has to do better than the one that it replaces (see
-`learning.proof`).
+`learning.sealed_training`).
 """
 
 import math

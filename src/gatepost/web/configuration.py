@@ -22,7 +22,7 @@ from gatepost.policy.layers import OUTBOUND, Layer, Policies, lay_over, load_val
 from gatepost.policy.rules import AddedKinds, PolicyError, PolicyMistake
 from gatepost.settings.document import Key, parse_document
 from gatepost.settings.faults import Fault, render_key
-from gatepost.settings.in_force import SECRET_KEYS, hide, list_values
+from gatepost.settings.files import SECRET_KEYS, hide, list_values
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.values import FormGroup, Section, hide_credentials, list_form_keys
 from gatepost.store.publishing import DraftContent, VersionContent

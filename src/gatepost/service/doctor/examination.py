@@ -52,8 +52,7 @@ from gatepost.service.plan import UNIX, bind, close_sockets, is_left_behind, ren
 from gatepost.service.reloading import describe_running
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.feeds import FeedSettings
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE, find_old_names, find_warnings
-from gatepost.settings.in_force import settings_in_force
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE, find_old_names, find_warnings, settings_in_force
 from gatepost.settings.keys import DnsSettings, SenderHistorySettings, ZoneSettings
 from gatepost.settings.scan_sources import TlsSettings
 from gatepost.settings.values import HIDDEN, hide_credentials, split_address

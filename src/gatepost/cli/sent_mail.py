@@ -1,13 +1,16 @@
-"""`gatepost digest`: preview and send digests of held mail, show their state, and replace the key of their links."""
+"""`gatepost digest`, `dkim` and `reports`: digests of held mail, keys that sign mail, and reports about domains of
+others.
+"""
 
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from gatepost.cli.commands import Argument, Group, Option
-from gatepost.cli.deployment import Deployment, YesOption, parse_tenant_uid, render_time
-from gatepost.cli.printing import Output, print_json
+from gatepost.cli.commands import Argument, BadParameter, Group, Option
+from gatepost.cli.deployment import DataOption, Deployment, YesOption, parse_tenant_uid, render_time
+from gatepost.cli.printing import Output, escape, print_json
 from gatepost.ids import new_id
 from gatepost.service.data_folder import StartError
 from gatepost.times import now
@@ -16,9 +19,11 @@ if TYPE_CHECKING:
     from gatepost.digests.run import DigestSender
     from gatepost.settings.keys import GuardSettings
     from gatepost.store.digests import DigestRecord
+    from gatepost.store.sent_reports import SentReport
     from gatepost.store.store import Store
 
-group = Group("Preview and send digests, the daily mail to recipients about what is held for them.")
+
+digests = Group("Preview and send digests, the daily mail to recipients about what is held for them.")
 
 TenantOption = Annotated[
     str | None, Option("--tenant", metavar="UID", help="A tenant; without it, mail that has no tenant.")
@@ -27,7 +32,7 @@ BUSY = 3
 DAY = 86_400_000
 
 
-@group.command("preview")
+@digests.command("preview")
 def preview_digest(
     address: Annotated[str, Argument(metavar="ADDRESS", help="A recipient.")],
     *,
@@ -65,7 +70,7 @@ def preview_digest(
         raise SystemExit(1)
 
 
-@group.command("send")
+@digests.command("send")
 def send_digests(*, tenant: TenantOption = None, place: Deployment, output: Output) -> None:
     """Send the digests of a tenant now, with everything that was held since the last ones.
 
@@ -87,7 +92,7 @@ def send_digests(*, tenant: TenantOption = None, place: Deployment, output: Outp
     output.show(outcome, f"{outcome.sent:,} digests sent, {outcome.failed:,} not{reason}.")
 
 
-@group.command("status")
+@digests.command("status")
 def show_status(*, place: Deployment, output: Output) -> None:
     """Show which tenants want digests, when they are due, and what came of the last run."""
     rows = place.with_store(_read_status)
@@ -121,7 +126,7 @@ async def _read_status(store: "Store") -> list[dict[str, Any]]:
     return rows
 
 
-@group.command("rotate-key")
+@digests.command("rotate-key")
 def rotate_key(
     *,
     revoke: Annotated[bool, Option("--revoke", help="End all links that were sent before, too.")] = False,
@@ -157,3 +162,94 @@ async def _open_sender(settings: "GuardSettings", place: Deployment, store: "Sto
         if sender is None:
             raise StartError("guard.yml has no publicUrl, which the links of a digest begin with.")
         yield sender
+
+
+dkim = Group("Make and list the keys that sign mail (DKIM and ARC).")
+
+
+@dkim.command("key")
+def make_key(
+    *,
+    domain: Annotated[str, Option("--domain", metavar="DOMAIN", help="The domain that signs.")],
+    selector: Annotated[str, Option("--selector", metavar="NAME", help="The name of the key within the domain.")],
+    algorithm: Annotated[
+        Literal["rsa", "ed25519"], Option("--algorithm", help="RSA of 2048 bits, which all verify, or Ed25519.")
+    ] = "rsa",
+    file: Annotated[
+        Path | None, Option("--file", metavar="FILE", help="The new file; by default in `dkim` of the data folder.")
+    ] = None,
+    data: DataOption = None,
+    output: Output,
+) -> None:
+    """Write a new private key, and print the DNS record of its public half and the lines for guard.yml.
+
+    A file that is there already is not changed. The key signs once guard.yml names it; publish the record before.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    from gatepost.service.signing import make_record, render_record, write_key
+    from gatepost.settings.delivery import Selector
+    from gatepost.settings.values import Domain
+
+    try:
+        domain = TypeAdapter(Domain).validate_python(domain)
+        selector = TypeAdapter(Selector).validate_python(selector.lower())
+    except ValidationError as fault:
+        sentence = fault.errors()[0]["msg"].removeprefix("Value error, ")
+        raise BadParameter(sentence, "--domain, --selector") from None
+    folder = Deployment(data=data).data_folder.path
+    path = (file or folder / "dkim" / f"{domain}.{selector}.pem").expanduser().absolute()
+    try:
+        made = write_key(path, algorithm)
+    except FileExistsError:
+        raise StartError(f"{path} is there already. Choose another selector or --file.") from None
+    except OSError as fault:
+        raise StartError(f"{path} cannot be written: {(fault.strerror or 'unknown error').lower()}.") from None
+    name, record = f"{selector}._domainkey.{domain}", make_record(made)
+    output.show(
+        {"file": str(path), "name": name, "record": record},
+        f"Private key: {path}\n\nPublish this record:\n\n{render_record(name, record)}\n\n"
+        "Then name the key in guard.yml:\n\n"
+        f"dkim:\n  keys:\n    - {{domain: {domain}, selector: {selector}, file: {path}}}",
+    )
+
+
+@dkim.command("list")
+def show_keys(*, place: Deployment, output: Output) -> None:
+    """Print the keys that guard.yml names, with the records of their public halves, and what DNS has of them."""
+    from gatepost.service.signing import compare_with_dns, render_record
+
+    found = compare_with_dns(place.load_guard())
+    lines = [(each.domain, each.selector, each.algorithm, each.state, each.reason) for each in found]
+    output.show_table(found, ("domain", "selector", "key", "in DNS", "reason"), lines)
+    for each in found if not output.json else ():
+        if each.state in ("missing", "different"):
+            print(f"\n{render_record(each.name, each.record)}")
+
+
+reports = Group("List the reports that were sent to others about their domains.")
+
+
+DaysOption = Annotated[int, Option("--days", metavar="NUMBER", help="How many days back.", least=1, most=1_830)]
+
+
+@reports.command("sent")
+def show_sent(*, days: DaysOption = 7, place: Deployment, output: Output) -> None:
+    """List the reports to others about their domains, and what became of them."""
+
+    async def run(store: "Store") -> "tuple[SentReport, ...]":
+        return await store.sent_reports.listed(now() - days * DAY)
+
+    found = place.with_store(run, any_node=True)
+    lines = [
+        (
+            render_time(each.day * DAY)[:10],
+            escape(each.domain),
+            each.state,
+            f"{each.messages:,}",
+            escape(each.destinations) or "-",
+            escape(each.reason),
+        )
+        for each in found
+    ]
+    output.show_table(found, ("day", "domain", "state", "messages", "sent to", "reason"), lines)
