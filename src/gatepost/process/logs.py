@@ -49,6 +49,10 @@ Event = MutableMapping[str, Any]
 Renderer = Callable[[Event], bytes]
 
 
+class ExpectedError(Exception):
+    """A failure that is ordinary, such as storage that does not answer; its text says what could not be done."""
+
+
 class Logger:
     """Logs what happens in one part of the program. The fields of an event are keyword arguments; `exc_info` is an
     exception, or True for the one that is being handled."""

@@ -9,11 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from gatepost.ids import new_id
-from gatepost.process.logs import Logger
-
-
-class ExpectedError(Exception):
-    """A failure that is ordinary, such as storage that does not answer; its text says what could not be done."""
+from gatepost.process.logs import ExpectedError, Logger
 
 
 class PeriodicWork:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from gatepost.process.periodic import ExpectedError
+from gatepost.process.logs import ExpectedError
 
 
 class StorageError(ExpectedError):
