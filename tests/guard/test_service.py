@@ -278,9 +278,6 @@ def test_the_slot_comes_back_whatever_happens(tmp_path: Path, how: str) -> None:
         def messages(self) -> "Broken":
             return self
 
-        def state_number(self) -> int | None:
-            return None
-
         async def unkeyed_version(self, _tenant: str | None) -> str:
             return ""
 

@@ -177,7 +177,7 @@ class Guard:
         mail: then the answer comes when the bytes are safe. Raises `StorageError`."""
         # Before there is a slot: lists that change all the time keep the mail of their tenant waiting, and no slot.
         tenant = request.envelope.tenant
-        lists = self._lists.recall(tenant) or await self._read_lists(request)
+        lists = await self._read_lists(request)
         slot = self._enter_at_once(tenant) or await self._wait_for_slot(request, body, client)
         if not isinstance(slot, Slot):
             return slot

@@ -172,11 +172,6 @@ class Engine(ABC):
         """Do work that reads a row or two that every message asks for."""
         return self.query(work)
 
-    def state_number(self, table: str) -> int | None:  # noqa: ARG002  for engines that can tell
-        """A number that is another one after each commit that changed a table, whoever made it. What is read after this
-        is of that state or of a later one. None where only a statement can tell, which may be so for a while."""
-        return None
-
     @abstractmethod
     def stream(
         self, read: Read, convert: Callable[[Sequence[Row]], T], first: int, batch: int

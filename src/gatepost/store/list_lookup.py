@@ -130,11 +130,6 @@ class ListLookup(Operations):
         """The version of `unkeyed(tenant)` now; cheap."""
         return await self._engine.query_inline(partial(_read_version, normalize_scope(tenant), now()))
 
-    def state_number(self) -> int | None:
-        """A number that is another one after each change by which `unkeyed_version` becomes another for any tenant,
-        without a statement; None where storage has to be asked. An entry that expires is no change."""
-        return self._engine.state_number("scopes")
-
     @snapshot
     def unkeyed(self, tenant: str | None) -> Work[UnkeyedLists]:
         """Every list that is handed out whole, of the global scope and of that tenant."""

@@ -33,7 +33,6 @@ from gatepost.store.postgres_faults import (
     public_url,
 )
 from gatepost.store.sql import Bulk, Row
-from gatepost.store.table_watch import WATCHED, Notices, TableWatch, is_watched
 from gatepost.store.upgrading import SchemaState, read_state, upgrade
 
 A = TypeVar("A")
@@ -78,8 +77,6 @@ class PostgresEngine(Engine):
         self._opening = asyncio.Lock()
         self._searching = asyncio.Semaphore(SEARCHES)
         self._streams = 0
-        self._watches: dict[str, TableWatch] = {}
-        self._notices = Notices(partial(connect, url))
         self._changes = self._commits = self._failures = 0
 
     def counters(self) -> StoreCounters:
@@ -89,9 +86,6 @@ class PostgresEngine(Engine):
     async def close(self) -> None:
         """Finish what is under way and close the connections."""
         self._closed = True
-        for watch in self._watches.values():
-            await watch.close()
-        await self._notices.close()
         if self._pool:
             try:
                 await self._pool.close()
@@ -172,15 +166,6 @@ class PostgresEngine(Engine):
         finally:
             self._streams -= 1
 
-    def state_number(self, table: str) -> int | None:
-        """The number of the state that a table is in, while it is watched (`table_watch`)."""
-        if self._pooler == "transaction" or table not in WATCHED:
-            return None  # notices do not come through, or nobody sends them
-        watch = self._watches.get(table)
-        if watch is None and not self._closed:
-            watch = self._watches[table] = TableWatch(partial(connect, self._url), table)
-        return watch.number() if watch else None
-
     async def listen(self, channel: str, wake: Callable[[], None]) -> None:
         """Call `wake` for every notice on a channel (LISTEN), until the connection ends or this is cancelled."""
         self._check_open()
@@ -204,7 +189,7 @@ class PostgresEngine(Engine):
             async with self._connection() as connection:
                 try:
                     async with connection.transaction() if has_transaction else nullcontext():
-                        return await _run_work(connection, work(), self._notices)
+                        return await _run_work(connection, work())
                 except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
                     if attempt == ATTEMPTS - 1:
                         raise
@@ -229,13 +214,11 @@ class PostgresEngine(Engine):
                 yield connection
 
 
-async def _run_work(connection: Any, work: Work[T], notices: Notices | None = None) -> T:
-    """Do a piece of work on a connection; those who watch what it changes are told before."""
+async def _run_work(connection: Any, work: Work[T]) -> T:
+    """Do a piece of work on a connection."""
     try:
         step = next(work)
         while True:
-            if notices and is_watched(step):
-                await notices.send()
             step = work.send(await _run_step(connection, step))
     except StopIteration as stop:
         result: T = stop.value

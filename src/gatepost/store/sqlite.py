@@ -42,7 +42,6 @@ from gatepost.store.engine import Engine, Many, Read, Rollback, Script, Step, St
 from gatepost.store.errors import StorageError
 from gatepost.store.sql import Bulk, Row
 from gatepost.store.upgrading import SchemaState, read_state, upgrade
-from gatepost.store.wal_index import TableWatch
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -550,7 +549,6 @@ class SqliteEngine(Engine):
         self._connections: list[apsw.Connection] = []
         self._of_thread = threading.local()
         self._of_event_loop: apsw.Connection | None = None
-        self._watches: dict[str, TableWatch] = {}
 
     async def close(self) -> None:
         """Finish what is under way and close the file."""
@@ -561,9 +559,6 @@ class SqliteEngine(Engine):
         for connection in self._connections:
             connection.close()
         self._connections.clear()
-        for watch in self._watches.values():
-            watch.close()
-        self._watches.clear()
 
     def counters(self) -> StoreCounters:
         """How many changes were written, in how many commits."""
@@ -604,18 +599,6 @@ class SqliteEngine(Engine):
             return run_work(self._connect_event_loop(), work())
         except (apsw.Error, StorageError):
             return await self.query(work)
-
-    def state_number(self, table: str) -> int | None:
-        """The number of the state that a table is in, from the memory that SQLite shares between processes."""
-        watch = self._watches.get(table)
-        if watch is None:
-            if self._closed:
-                return None
-            try:
-                watch = self._watches[table] = TableWatch(self._connect_event_loop(), table)
-            except (apsw.Error, StorageError, OSError):
-                return None
-        return watch.number()
 
     def _connect_event_loop(self) -> apsw.Connection:
         if self._of_event_loop is None:

@@ -7,6 +7,7 @@ in between loses no step, since the next purge goes on with them.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -15,7 +16,6 @@ from gatepost.ids import new_id
 from gatepost.store.audit import CLI, Actor, ChangedValue, write_audit
 from gatepost.store.engine import (
     DAY_MILLISECONDS,
-    Engine,
     Many,
     Operations,
     Read,
@@ -32,8 +32,6 @@ from gatepost.store.errors import NameTaken, NotFound
 from gatepost.store.sql import Row, sql
 
 BATCH = 2_000
-# Domains of recipients, of which most are asked for again and again.
-MAX_OWNERS = 10_000
 
 _HIDDEN_LIST = sql("SELECT id FROM lists WHERE scope = '-' ORDER BY id LIMIT 1 @lock(UPDATE)")
 _DELETE_ENTRIES = sql("""DELETE FROM entries WHERE list_id = $1
@@ -149,12 +147,6 @@ class Tenant(msgspec.Struct, frozen=True):
 class Tenants(Operations):
     """Tenants and the domains whose mail is theirs."""
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
-        # Whose domains are, in the state of their table that has this number.
-        self._owners: dict[str, str | None] = {}
-        self._owners_state: int | None = None
-
     @change
     def create(self, name: str, by: Actor = CLI) -> Work[Tenant | NameTaken]:
         """A new tenant, unless another has the name."""
@@ -241,26 +233,9 @@ class Tenants(Operations):
         return {uid: moment - count * DAY_MILLISECONDS for uid, count in days.items() if count}
 
     async def of_domain(self, domain: str) -> str | None:
-        """The uid of the tenant that has this domain (its normal form). Every recipient of every message asks for one,
-        so what is known is remembered until the table changes, where the engine can tell that."""
-        state = self._engine.state_number("tenant_domains")
-        if state is None:
-            return await self._find_owner(domain)
-        if state != self._owners_state:
-            # Another one: what is being read now may be older than this state.
-            self._owners, self._owners_state = {}, state
-        owners = self._owners
-        if domain in owners:
-            return owners[domain]
-        owner = await self._find_owner(domain)
-        if len(owners) < MAX_OWNERS:
-            owners[domain] = owner
-        return owner
-
-    @query
-    def _find_owner(self, domain: str) -> Work[str | None]:
-        rows = yield Read(_OWNER, (storable(domain),))
-        return rows[0][0] if rows else None
+        """The uid of the tenant that has this domain (its normal form). Every recipient of every message asks for
+        one."""
+        return await self._engine.query_inline(partial(_find_owner, domain))
 
     @change
     def _hide_tenant(self, uid: str, by: Actor) -> Work[Tenant | NotFound]:
@@ -278,6 +253,11 @@ class Tenants(Operations):
 def tenant_exists(uid: str) -> Work[bool]:
     """Whether there is such a tenant; it cannot be deleted before the transaction ends."""
     return bool((yield Read(_EXISTS, (uid,))))
+
+
+def _find_owner(domain: str) -> Work[str | None]:
+    rows = yield Read(_OWNER, (storable(domain),))
+    return rows[0][0] if rows else None
 
 
 def _tenant(row: Row, domains: Sequence[Row]) -> Tenant:

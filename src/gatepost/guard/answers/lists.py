@@ -1,9 +1,8 @@
 """Lists as guard serves them to analyses: look-ups, snapshots by version, and counters of what was hit.
 
-A change of a list holds for the next message, on every node. So each message needs the version of its tenant's unkeyed
-lists as it is in storage now. Where storage numbers the states of lists (`state_number`: SQLite in shared memory,
-PostgreSQL while it is watched), a number that is the last one says so; else storage is asked. The lists are fetched
-only when the version is another than the last one.
+A change of a list holds for the next message, on every node. So each message asks storage for the version of its
+tenant's unkeyed lists, by a statement that it shares with all messages that came before the statement began. The lists
+are fetched only when the version is another than the last one.
 
 Learnt models are handed to workers in the same way: always those that are current in storage, within seconds. Which
 models are current is asked every `POLL_SECONDS`; their bytes are read when a message needs them first, and kept for as
@@ -43,15 +42,13 @@ log = Logger("gatepost.lists")
 
 
 class _CachedSnapshot(msgspec.Struct, frozen=True):
-    """A snapshot as last fetched: it holds while the version is the same, and until its first entry expires. `state` is
-    the state of lists before it was last found to hold. While the event loop is late, the next is not fetched before
-    `next_load`, by the clock of the loop."""
+    """A snapshot as last fetched: it holds while the version is the same, and until its first entry expires. While the
+    event loop is late, the next is not fetched before `next_load`, by the clock of the loop."""
 
     version: str
     until: int | None
     snapshot: Snapshot
     next_load: float = 0.0
-    state: int | None = None
 
 
 class _Loading:
@@ -62,14 +59,25 @@ class _Loading:
         self.begun = 0
 
 
+class _VersionReads:
+    """The reads of the version of one tenant's lists, one at a time: how many began, the last that ended well, and what
+    it read."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.begun = self.ended = 0
+        self.version = ""
+
+
 class ListAnswers:
     """The lists of a deployment, for one core. `packed` counts how often a snapshot was read and packed."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = store, clock
         self._snapshots: RecentSnapshots[_CachedSnapshot] = RecentSnapshots()
-        # What is here lives for as long as somebody waits for it.
+        # What is here lives for as long as a message waits for it.
         self._loading: WeakValueDictionary[str, _Loading] = WeakValueDictionary()
+        self._reads: WeakValueDictionary[str, _VersionReads] = WeakValueDictionary()
         self.packed = 0
         self._counts: dict[tuple[str | None, str, str], tuple[int, int]] = {}
         self._periodic = (
@@ -88,32 +96,30 @@ class ListAnswers:
             await work.stop()
         await self._flush()
 
-    def recall(self, tenant: str | None) -> Snapshot | None:
-        """The same as `snapshot`, where nobody has changed a list meanwhile; None where storage has to be asked."""
-        held = self._snapshots.get(f"lists:{tenant or ''}")
-        if held is None or held.state is None or held.state != self._store.list_lookup.state_number():
-            return None
-        has_expired = held.until is not None and held.until <= self._clock() * 1000
-        return None if has_expired else held.snapshot
-
     async def snapshot(self, tenant: str | None) -> Snapshot:
         """What the workers need to know of a tenant's unkeyed lists; raises `StorageError`."""
-        if known := self.recall(tenant):
-            return known
         key = f"lists:{tenant or ''}"
-        state = self._store.list_lookup.state_number()
-        version = await self._store.list_lookup.unkeyed_version(tenant)
+        version = await self._read_version(tenant)
         held = self._snapshots.get(key)
         if held is None or not self._holds(held, version):
-            held = await self._load(key, tenant, version, state)
-        elif held.state != state:
-            self._keep(key, msgspec.structs.replace(held, state=state))
+            held = await self._load(key, tenant, version)
         return held.snapshot
+
+    async def _read_version(self, tenant: str | None) -> str:
+        """Return the version that storage has now: one that was read after this message came."""
+        reads = self._reads.setdefault(tenant or "", _VersionReads())
+        begun = reads.begun
+        async with reads.lock:
+            if reads.ended <= begun:
+                number = reads.begun = reads.begun + 1
+                reads.version = await self._store.list_lookup.unkeyed_version(tenant)
+                reads.ended = number
+            return reads.version
 
     def _keep(self, key: str, held: _CachedSnapshot) -> None:
         self._snapshots.put(key, held, len(held.snapshot.data))
 
-    async def _load(self, key: str, tenant: str | None, version: str, state: int | None) -> _CachedSnapshot:
+    async def _load(self, key: str, tenant: str | None, version: str) -> _CachedSnapshot:
         """Read and pack the lists of a tenant, once for all messages that wait for them. Packing takes a thread.
 
         A load that began after a message came has all that holds for this message, whatever was changed since then: so
@@ -134,7 +140,7 @@ class ListAnswers:
             source = await self._store.list_lookup.unkeyed(tenant)
             loaded = await asyncio.to_thread(background.measure, _pack, key, source)
             rest = min(REST * (clock() - started), MAX_REST_SECONDS)
-            held = msgspec.structs.replace(loaded, next_load=clock() + rest, state=state)
+            held = msgspec.structs.replace(loaded, next_load=clock() + rest)
             self._keep(key, held)
             self.packed += 1
             return held
