@@ -18,6 +18,8 @@ from tests.files.letter_formats import LETTER_FORMATS
 from gatepost.api.openapi import LISTS_API, LISTS_BASE, SCANNING, Interface, document
 from gatepost.checks.composites import load_composites
 from gatepost.checks.registry import CHECKS
+from gatepost.cli.commands import COMMANDS, Command, Group, list_parameters
+from gatepost.cli.help import VERSION, render_names, split_paragraphs
 from gatepost.events.schema import CUT, EVENTS, MAX_TEXT, SCHEMA
 from gatepost.lists.catalogue import KINDS, LISTS, find_usual_list, list_categories
 from gatepost.plugins import find_plugins
@@ -237,37 +239,24 @@ def render_findings(plugins: Sequence[str] = ()) -> Iterator[str]:
 
 def render_commands() -> Iterator[str]:
     """Yield the lines of the page on the command line: every command with its arguments and options."""
-    import typer.main
-
-    from gatepost.cli.commands import COMMANDS
-
     yield from ("# Command line", "")
     yield "A command that fails for a reason that you can mend says so in one sentence and exits with 1; a wrong"
     yield "argument exits with 2. `--config` and `--data` mean the same on every command; `--json` is for programs."
-    yield from _render_command("gatepost", typer.main.get_command(COMMANDS.build_typer()))
+    yield from _render_command("gatepost", COMMANDS)
 
 
-def _render_command(name: str, command: Any) -> Iterator[str]:
-    yield from ("", f"## {name}", "", "\n\n".join(_split_paragraphs(command.help or "")))
-    parameters = [parameter for parameter in command.params if parameter.name != "help"]
-    if parameters:
-        yield from ("", "| Argument or option | Meaning |", "|---|---|")
-        yield from (_render_parameter(parameter) for parameter in parameters)
-    for inner, subcommand in getattr(command, "commands", {}).items():
-        yield from _render_command(f"{name} {inner}", subcommand)
-
-
-def _split_paragraphs(text: str) -> list[str]:
-    return [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
-
-
-def _render_parameter(parameter: Any) -> str:
-    if parameter.param_type_name == "argument":
-        name = f"{parameter.metavar or parameter.name.upper()}{'…' if parameter.nargs == -1 else ''}"
+def _render_command(name: str, found: Command | Group) -> Iterator[str]:
+    yield from ("", f"## {name}", "", "\n\n".join(split_paragraphs(found)))
+    if isinstance(found, Group):
+        rows = [VERSION] if name == "gatepost" else []
     else:
-        metavar = f" {parameter.metavar}" if parameter.metavar else ""
-        name = f"{', '.join(parameter.opts)}{metavar}"
-    return f"| `{render_cell(name)}` | {render_cell(parameter.help or '')} |"
+        rows = [(render_names(each), each.about.help) for each in list_parameters(found)]
+    if rows:
+        yield from ("", "| Argument or option | Meaning |", "|---|---|")
+        yield from (f"| `{render_cell(names)}` | {render_cell(meaning)} |" for names, meaning in rows)
+    if isinstance(found, Group):
+        for inner, each in found.commands.items():
+            yield from _render_command(f"{name} {inner}", each)
 
 
 def main(folder: Path, plugins: Sequence[str] = ()) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gatepost import describe_build
+from gatepost import cli, describe_build
 from gatepost.cli import main
-from gatepost.cli.commands import COMMANDS
 from gatepost.client.calls import UnreachableError
 from gatepost.service.commands import EXAMPLE, prepare
 from gatepost.service.data_folder import DataFolder
@@ -149,7 +148,7 @@ def test_fail_on(run: Run, tmp_path: Path, verdicts: list[str], code: int) -> No
         (["policy", "explain", "dmarc-fail"], 2, "did you mean auth:dmarc-fail?"),
         (["policy", "explain", "auth:nope"], 2, "; auth: has "),
         (["policy", "explain", "url:nope"], 2, "; url: has "),
-        (["nonsense"], 2, "No such command"),
+        (["nonsense"], 2, "There is no command nonsense."),
     ],
 )
 def test_faults_of_the_user_are_sentences(
@@ -210,5 +209,5 @@ def test_a_service_that_does_not_answer_is_named_with_what_to_do(
     def fail(_words: list[str]) -> None:
         raise UnreachableError(fault)
 
-    monkeypatch.setattr(COMMANDS, "run", fail)
+    monkeypatch.setattr(cli, "run", fail)
     assert run("messages", "search") == (1, "", f"{fault}. {sentence}\n")

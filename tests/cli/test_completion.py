@@ -49,7 +49,7 @@ def test_bash(tmp_path: Path, typed: str, expected: set[str]) -> None:
 def test_fish(tmp_path: Path) -> None:
     fish = shutil.which("fish")
     text = script("fish", tmp_path)
-    for name, each in COMMANDS.items():
+    for name, each in COMMANDS.commands.items():
         assert f"-a {name} -d " in text.read_text()
         assert not isinstance(each, Group) or all(f"-a {sub} -d " in text.read_text() for sub in each.commands)
     if fish is None:
@@ -66,7 +66,7 @@ def test_other_shells_are_refused() -> None:
 
 def test_every_command_has_a_manual_page_that_can_be_formatted(tmp_path: Path) -> None:
     pages = render_man_pages()
-    assert set(pages) == {"gatepost.1", *(f"gatepost-{name}.1" for name, _ in COMMANDS.items())}
+    assert set(pages) == {"gatepost.1", *(f"gatepost-{name}.1" for name in COMMANDS.commands)}
     assert "\\-\\-skip\\-invalid" in pages["gatepost-lists.1"]
     formatter = shutil.which("man")
     if formatter is None:

@@ -5,16 +5,14 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
-import typer.main
 
 from gatepost.cli import main
-from gatepost.cli.commands import COMMANDS
+from gatepost.cli.commands import COMMANDS, Command, list_parameters
 from gatepost.cli.serve import greet, render_exports
 from gatepost.service.commands import Started, prepare
 from gatepost.service.data_folder import DataFolder
@@ -24,17 +22,9 @@ Run = Callable[..., Any]
 SERVICES = {"serve", "guard", "abby", "completion"}
 
 
-def commands(group: Any, above: str = "") -> Iterator[tuple[str, click.Command]]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, f"{above}{name} ")
-        else:
-            yield f"{above}{name}", command
-
-
-@pytest.mark.parametrize(("name", "command"), [*commands(typer.main.get_command(COMMANDS.build_typer()))])
-def test_every_command_has_it(name: str, command: click.Command) -> None:
-    options = {option for parameter in command.params for option in parameter.opts}
+@pytest.mark.parametrize(("name", "command"), [*COMMANDS.list_commands()])
+def test_every_command_has_it(name: str, command: Command) -> None:
+    options = {option for parameter in list_parameters(command) for option in parameter.names}
     assert ("--json" in options) is (name not in SERVICES)
 
 

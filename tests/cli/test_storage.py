@@ -6,15 +6,14 @@ import json
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from gatepost.cli import main
-from gatepost.cli.commands import COMMANDS, Group, list_parameters
+from gatepost.cli.commands import COMMANDS, list_parameters
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.store import name_storage, open_store
@@ -199,20 +198,10 @@ DESTRUCTIVE = ("delete", "drop", "clear", "revoke", "erase", "forget", "restore"
 UNDOING = {"mailboxes restore"}
 
 
-def _list_commands(
-    commands: Iterable[tuple[str, object]], start: str = ""
-) -> Iterator[tuple[str, Callable[..., None]]]:
-    for name, each in commands:
-        if isinstance(each, Group):
-            yield from _list_commands(each.commands.items(), f"{start}{name} ")
-        else:
-            yield f"{start}{name}", cast(Callable[..., None], each)
-
-
 def test_what_destroys_something_can_be_confirmed_beforehand() -> None:
     found = {
         name: {option for parameter in list_parameters(command) for option in parameter.names}
-        for name, command in _list_commands(COMMANDS.items())
+        for name, command in COMMANDS.list_commands()
         if any(word in name for word in DESTRUCTIVE)
     }
     assert len(found) >= 13, sorted(found)

@@ -2,11 +2,13 @@
 
 import gc
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from gatepost import describe_build
 
 if TYPE_CHECKING:
+    from gatepost.cli.commands import Group
     from gatepost.settings.faults import ConfigError
 
 
@@ -18,16 +20,14 @@ _SERVICES = frozenset({"serve", "guard", "abby"})
 
 def main() -> None:
     """Run the command line; a fault that the operator can correct gives one sentence and exit code 1."""
-    if sys.argv[1:] == ["--version"]:
+    if sys.argv[1:2] == ["--version"]:
         print(f"gatepost {describe_build()}")
         return
     usual = gc.get_threshold()
     if not _SERVICES & set(sys.argv[1:2]):
         gc.set_threshold(*_RARE_COLLECTION)
-    from gatepost.cli.commands import COMMANDS
-
     try:
-        COMMANDS.run(sys.argv[1:])
+        run(sys.argv[1:])
     except BrokenPipeError:
         # The reader of our output has closed it; nothing is left to flush to.
         sys.stdout = None
@@ -40,6 +40,45 @@ def main() -> None:
         sys.exit(1)
     finally:
         gc.set_threshold(*usual)
+
+
+def run(words: Sequence[str]) -> NoReturn:
+    """Run the command that a command line names, and end the process with its exit code."""
+    from gatepost.cli import commands
+
+    called, found = "gatepost", cast("commands.Group | commands.Command", commands.COMMANDS)
+    while isinstance(found, commands.Group) and words and words[0] in found.commands:
+        called, found, words = f"{called} {words[0]}", found.commands[words[0]], words[1:]
+    try:
+        if isinstance(found, commands.Group):
+            _refuse_group(found, words)
+        parameters = commands.list_parameters(found)
+        found(**commands.assemble(parameters, commands.read(parameters, words)))
+    except commands.HelpWanted:
+        from gatepost.cli.help import render_help
+
+        # Without a command, help is what was wrong rather than what was asked for.
+        print(render_help(called, found), file=sys.stdout if words else sys.stderr)
+        sys.exit(0 if words else 2)
+    except commands.UsageError as fault:
+        from gatepost.cli.help import render_fault
+
+        print(render_fault(called, found, fault), file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except EOFError:
+        commands.abort()
+    sys.exit(0)
+
+
+def _refuse_group(group: "Group", words: Sequence[str]) -> NoReturn:
+    from gatepost.cli.commands import HelpWanted, UsageError
+
+    if not words or words[0] == "--help":
+        raise HelpWanted
+    what = "option" if words[0].startswith("-") else "command"
+    raise UsageError(f"There is no {what} {words[0]}.", words[0], group.commands)
 
 
 def _describe_fault(fault: Exception) -> str | None:

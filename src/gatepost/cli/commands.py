@@ -1,47 +1,51 @@
-"""How commands are declared, found and run.
+"""How commands are declared, found and read.
 
 A command is a function. Its positional parameters are the arguments of the command, and its keyword-only parameters are
 the options; `Argument` and `Option` in their annotations say the rest. A parameter whose type is a subclass of
 `Options` stands for several options, one for each field of that class. A `Group` has commands by name.
 
-A command line in its plain form is read here, with few imports: loading a library for that would take longer than most
-commands. Everything else is Typer's: help, completion by a shell, forms that are seldom, and what is wrong with a
-command line. It is built from the same declarations.
+Little is imported here: loading a library for command lines takes longer than most commands. Help and the words on
+faults are in `gatepost.cli.help`, which `gatepost.cli` loads when they are wanted.
 
 `COMMANDS`, at the end, says where each command is declared.
 """
 
 import os
 import sys
-from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import ChainMap, UserDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar, get_args, get_origin
+from typing import Any, Literal, NoReturn, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
-from gatepost import describe_build
-
-if TYPE_CHECKING:
-    import inspect
-
-    import typer
-
-
-F = TypeVar("F", bound=Callable[..., None])
+Command = Callable[..., None]
+F = TypeVar("F", bound=Command)
 REQUIRED: Any = ...
 # Of a number: no count and no port has more.
 MAX_DIGITS = 18
 
 
-class BadParameter(Exception):  # noqa: N818  it is said to people as "Invalid value for …"
+class UsageError(Exception):
+    """What is wrong with a command line, as a sentence. Where a word is not one of those that are `known`, both are
+    given, so that a similar one can be named."""
+
+    def __init__(self, sentence: str, word: str = "", known: Iterable[str] = ()) -> None:
+        super().__init__(sentence)
+        self.word, self.known = word, known
+
+
+class BadParameter(UsageError):  # noqa: N818  it is said to people as "Invalid value for …"
     """What is wrong with an argument or an option: its name, and the end of a sentence that starts with it."""
 
     def __init__(self, sentence: str, name: str = "") -> None:
-        super().__init__(sentence)
-        self.name = name
+        super().__init__(f"Invalid value for {name}: {sentence}" if name else f"Invalid value: {sentence}")
+
+
+class HelpWanted(Exception):  # noqa: N818  it is no error
+    """The command line has --help."""
 
 
 class Argument:
@@ -89,59 +93,51 @@ class Parameter(msgspec.Struct, frozen=True):
             return ()
         return self.about.names or (f"--{self.name.replace('_', '-')}",)
 
-    def parse(self, text: str) -> Any:
-        """Return the value that a text stands for; raises `NotPlainError` where Typer has to say."""
-        kind = self._kinds[0]
-        if get_origin(kind) is list:
-            kind = get_args(kind)[0]
-        if kind is str or (get_origin(kind) is Literal and text in get_args(kind)):
-            return text
-        if kind is Path and text:
-            return Path(text)
-        if kind is int and self._is_number(text):
-            return int(text)
-        raise NotPlainError
-
-    def parse_number(self, text: str) -> int:
-        """Return a number; raises `BadParameter` for another text, or a number out of bounds."""
-        if self._is_number(text):
-            return int(text)
-        least, most = self.about.least, self.about.most
-        bounds = "" if least is None else f" of at least {least}" if most is None else f" from {least} to {most}"
-        raise BadParameter(f"must be a whole number{bounds}, not {text}")
-
-    def _is_number(self, text: str) -> bool:
-        if not (text.isascii() and text.isdecimal()) or len(text) > MAX_DIGITS:
-            return False
-        least, most = self.about.least, self.about.most
-        return (least is None or int(text) >= least) and (most is None or int(text) <= most)
-
     @property
-    def is_number(self) -> bool:
-        """Whether its value is a number."""
-        return self._kinds[0] is int
+    def label(self) -> str:
+        """Its name for people."""
+        return self.names[0] if self.names else self.about.metavar or self.name.upper()
+
+    def parse(self, text: str) -> Any:
+        """Return the value that a text stands for; raises `BadParameter` for a text that stands for none."""
+        kind = self.value_kind
+        if get_origin(kind) is Literal and text not in get_args(kind):
+            raise BadParameter(f"must be one of {', '.join(get_args(kind))}, not {text}", self.label)
+        if kind is int:
+            return self._parse_number(text)
+        return Path(text) if kind is Path else text
+
+    def _parse_number(self, text: str) -> int:
+        least, most = self.about.least, self.about.most
+        if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS:
+            number = int(text)
+            if (least is None or number >= least) and (most is None or number <= most):
+                return number
+        bounds = "" if least is None else f" of at least {least}" if most is None else f" from {least} to {most}"
+        raise BadParameter(f"must be a whole number{bounds}, not {text}", self.label)
 
     @property
     def is_list(self) -> bool:
         """Whether it takes several values."""
-        return get_origin(self._kinds[0]) is list
+        return get_origin(self._kind) is list
 
     @property
-    def _kinds(self) -> tuple[Any, ...]:
-        """The type of a value, and None beside it where there may be no value."""
-        return get_args(self.kind) if isinstance(self.kind, UnionType) else (self.kind,)
+    def value_kind(self) -> Any:
+        """The type of one value."""
+        return get_args(self._kind)[0] if self.is_list else self._kind
 
-
-class NotPlainError(Exception):
-    """A command line that is left to Typer."""
+    @property
+    def _kind(self) -> Any:
+        return get_args(self.kind)[0] if isinstance(self.kind, UnionType) else self.kind
 
 
 class Group:
-    """Commands by name, and what they are about."""
+    """Commands by name, and what they are about. Those of `places`, which has a module and a name for each, are loaded
+    when they are asked for."""
 
-    def __init__(self, help: str) -> None:  # noqa: A002
+    def __init__(self, help: str, places: Mapping[str, str] | None = None) -> None:  # noqa: A002
         self.help = help
-        self.commands: dict[str, Callable[..., None]] = {}
+        self.commands: MutableMapping[str, Command | Group] = _Commands(cast(Any, places))
 
     def command(self, name: str) -> Callable[[F], F]:
         """Declare a function as the command of this name."""
@@ -152,88 +148,25 @@ class Group:
 
         return declare
 
-
-class CommandTree:
-    """All commands of the program. `places` has the module and the name of each command or group of the first level:
-    only what is asked for is loaded."""
-
-    def __init__(self, help: str, places: Mapping[str, str]) -> None:  # noqa: A002
-        self.help, self._places = help, places
-
-    def load(self, name: str) -> Callable[..., None] | Group:
-        """Return a command or group of the first level."""
-        module, _, attribute = self._places[name].partition(":")
-        found: Callable[..., None] | Group = getattr(import_module(module), attribute)
-        return found
-
-    def items(self) -> Iterator[tuple[str, Callable[..., None] | Group]]:
-        """Yield everything of the first level."""
-        for name in self._places:
-            yield name, self.load(name)
-
-    def run(self, words: Sequence[str]) -> NoReturn:
-        """Run the command that a command line names, and end the process with its exit code."""
-        try:
-            function, values = self._read_plain(words)
-        except NotPlainError:
-            self.build_typer()()
-            sys.exit(0)
-        try:
-            function(**values)
-        except BadParameter as fault:
-            self.build_typer(fault)()
-        except KeyboardInterrupt:
-            sys.exit(130)
-        except EOFError:
-            abort()
-        sys.exit(0)
-
-    def _read_plain(self, words: Sequence[str]) -> tuple[Callable[..., None], dict[str, Any]]:
-        if not words or words[0] not in self._places or "_GATEPOST_COMPLETE" in os.environ:
-            raise NotPlainError
-        found, rest = self.load(words[0]), words[1:]
-        if isinstance(found, Group):
-            if not rest or rest[0] not in found.commands:
-                raise NotPlainError
-            found, rest = found.commands[rest[0]], rest[1:]
-        parameters = list_parameters(found)
-        return found, assemble(parameters, read_plain(parameters, rest))
-
-    def build_typer(self, fault: BadParameter | None = None) -> "typer.Typer":
-        """Return the same commands for Typer; with a `fault`, what they do is to say that."""
-        import typer
-
-        app = typer.Typer(
-            name="gatepost",
-            help=self.help,
-            no_args_is_help=True,
-            pretty_exceptions_enable=False,
-            rich_markup_mode=None,
-            add_completion=False,
-        )
-
-        def print_version(wanted: bool) -> None:
-            if wanted:
-                print(f"gatepost {describe_build()}")
-                raise typer.Exit
-
-        @app.callback(help=self.help)
-        def root(
-            version: bool = typer.Option(
-                False,
-                "--version",
-                callback=print_version,
-                is_eager=True,
-                help="Show the version, the schema and the commit.",
-            ),
-        ) -> None:
-            pass
-
-        _add_to_typer(app, dict(self.items()), fault)
-        return app
+    def list_commands(self) -> "Iterator[tuple[str, Command]]":
+        """Yield every command with its words, also those of the groups within."""
+        for name, found in self.commands.items():
+            if isinstance(found, Group):
+                yield from ((f"{name} {words}", command) for words, command in found.list_commands())
+            else:
+                yield name, found
 
 
-def list_parameters(function: Callable[..., None]) -> list[Parameter]:
+class _Commands(UserDict[str, "Command | Group"]):
+    def __getitem__(self, name: str) -> "Command | Group":
+        found: Any = super().__getitem__(name)
+        if not isinstance(found, str):
+            return cast("Command | Group", found)
+        module, _, attribute = found.partition(":")
+        return cast("Command | Group", getattr(import_module(module), attribute))
+
+
+def list_parameters(function: Command) -> list[Parameter]:
     """Return the arguments and options of a command in their order."""
     code, types = function.__code__, function.__annotations__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -254,34 +187,45 @@ def list_parameters(function: Callable[..., None]) -> list[Parameter]:
     return found
 
 
-def read_plain(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, Any]:
-    """Return the values of a command line by parameter; raises `NotPlainError` for one that is left to Typer."""
+def read(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, Any]:
+    """Return the values of a command line by parameter; raises `UsageError` or `HelpWanted`."""
     options = {name: each for each in parameters for name in each.names}
     given: dict[str, Any] = {}
     arguments: list[str] = []
-    left = iter(words)
-    for word in left:
-        name, equals, value = word.partition("=")
-        option = options.get(name)
-        if option is None and word.startswith("-") and word != "-":
-            raise NotPlainError
-        if option is None:
+    left = [*reversed(words)]
+    while left:
+        word = left.pop()
+        if word == "--":
+            arguments += reversed(left)
+            break
+        if word == "-" or not word.startswith("-"):
             arguments.append(word)
-        elif option.kind is bool:
-            if equals:
-                raise NotPlainError
+            continue
+        is_short = not word.startswith("--")
+        name, text = (word[:2], word[2:] or None) if is_short else _split(word)
+        option = options.get(name)
+        if option is None:
+            if name == "--help":
+                raise HelpWanted
+            raise UsageError(f"There is no option {name}.", name, options)
+        if option.kind is bool:
+            if text is not None and not is_short:
+                raise UsageError(f"{name} takes no value.")
+            if text is not None:
+                left.append(f"-{text}")
             given[option.name] = True
-        else:
-            text = value if equals else next(left, "")
-            if not text or (text.startswith("-") and text != "-") or (option.name in given and not option.is_list):
-                raise NotPlainError
-            parsed = option.parse(text)
-            given[option.name] = [*given.get(option.name, ()), parsed] if option.is_list else parsed
+            continue
+        if text is None and not left:
+            raise UsageError(f"{name} needs a value.")
+        value = option.parse(left.pop() if text is None else text)
+        given[option.name] = [*given.get(option.name, ()), value] if option.is_list else value
     given |= _assign_arguments([each for each in parameters if not each.names], arguments)
-    for each in parameters:
-        if each.name not in given:
-            given[each.name] = _find_default(each)
-    return given
+    return {each.name: given[each.name] if each.name in given else _find_default(each) for each in parameters}
+
+
+def _split(word: str) -> tuple[str, str | None]:
+    name, equals, text = word.partition("=")
+    return name, text if equals else None
 
 
 def _assign_arguments(parameters: Sequence[Parameter], words: list[str]) -> dict[str, Any]:
@@ -292,7 +236,7 @@ def _assign_arguments(parameters: Sequence[Parameter], words: list[str]) -> dict
         elif words:
             given[each.name], words = each.parse(words[0]), words[1:]
     if words:
-        raise NotPlainError
+        raise UsageError(f"There is an argument too many: {words[0]}")
     return given
 
 
@@ -301,7 +245,7 @@ def _find_default(parameter: Parameter) -> Any:
     if variable and (text := os.environ.get(variable)):
         return parameter.parse(text)
     if parameter.default is REQUIRED:
-        raise NotPlainError
+        raise UsageError(f"{parameter.label} is missing.")
     return parameter.default
 
 
@@ -334,75 +278,9 @@ def abort() -> NoReturn:
     sys.exit(1)
 
 
-def _add_to_typer(
-    app: "typer.Typer", commands: Mapping[str, Callable[..., None] | Group], fault: BadParameter | None
-) -> None:
-    import typer
-
-    for name, each in commands.items():
-        if isinstance(each, Group):
-            group = typer.Typer(help=each.help, no_args_is_help=True)
-            _add_to_typer(group, each.commands, fault)
-            app.add_typer(group, name=name, short_help=each.help)
-        else:
-            app.command(name, short_help=_shorten(each))(_adapt_to_typer(each, fault))
-
-
-def _shorten(function: Callable[..., None]) -> str:
-    """The first sentence of what a command says of itself; one that Click shortens ends in the middle."""
-    first = " ".join((function.__doc__ or "").partition("\n\n")[0].split())
-    sentence, dot, _ = first.partition(". ")
-    return sentence + dot.strip()
-
-
-def _adapt_to_typer(function: Callable[..., None], fault: BadParameter | None) -> Callable[..., None]:
-    """Return a function with the signature that Typer reads, which calls that of a command."""
-    import inspect
-
-    import typer
-
-    parameters = list_parameters(function)
-
-    def run(**values: Any) -> None:
-        try:
-            if fault:
-                raise fault
-            function(**assemble(parameters, values))
-        except BadParameter as wrong:
-            raise typer.BadParameter(str(wrong), param_hint=wrong.name or None) from None
-
-    run.__name__, run.__doc__ = function.__name__, function.__doc__
-    run.__signature__ = inspect.Signature([_describe_to_typer(each) for each in parameters])  # type: ignore[attr-defined]
-    return run
-
-
-def _describe_to_typer(parameter: Parameter) -> "inspect.Parameter":
-    import inspect
-
-    import typer
-
-    def parse_number(text: str) -> int:
-        try:
-            return parameter.parse_number(str(text))
-        except BadParameter as fault:
-            raise typer.BadParameter(str(fault)) from None
-
-    about = parameter.about
-    shown: dict[str, Any] = {"help": about.help}
-    if parameter.is_number:
-        shown |= {"parser": parse_number, "metavar": about.metavar or "N"}
-    if isinstance(about, Argument):
-        said: Any = typer.Argument(**{"metavar": about.metavar or parameter.name.upper(), **shown})
-    else:
-        said = typer.Option(*about.names, **{"metavar": about.metavar, "envvar": about.variable, **shown})
-    default = inspect.Parameter.empty if parameter.default is REQUIRED else parameter.default
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(parameter.name, kind, default=default, annotation=Annotated[parameter.kind, said])
-
-
 _CLI = "gatepost.cli"
 
-COMMANDS = CommandTree(
+COMMANDS = Group(
     "Gatepost, an e-mail security service.",
     {
         "serve": f"{_CLI}.serve:serve",

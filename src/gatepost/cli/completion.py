@@ -7,7 +7,8 @@ somebody types. It is made anew with each version: a package runs the command on
 from collections.abc import Callable, Iterator
 from typing import Annotated
 
-from gatepost.cli.commands import COMMANDS, Argument, BadParameter, Group, Parameter, list_parameters
+from gatepost.cli.commands import COMMANDS, Argument, BadParameter, Command, Group, list_parameters
+from gatepost.cli.help import first_sentence
 
 _BASH = """\
 _gatepost() {{
@@ -50,25 +51,22 @@ def render_completion(shell: str) -> str:
     return scripts[shell]()
 
 
-def _names(parameters: list[Parameter]) -> list[str]:
+def _join_options(command: Command) -> str:
     """The options of a command, and the one that every command has."""
-    return [*(name for each in parameters for name in each.names if name.startswith("--")), "--help"]
+    names = [name for each in list_parameters(command) for name in each.names if name.startswith("--")]
+    return " ".join([*names, "--help"])
 
 
 def _write_bash() -> str:
-    found = dict(COMMANDS.items())
     cases = []
-    for name, each in found.items():
+    for name, each in COMMANDS.commands.items():
         if isinstance(each, Group):
             inner = [f'      "") words="{" ".join(each.commands)} --help" ;;']
-            inner += [
-                f'      {sub}) words="{" ".join(_names(list_parameters(run)))}" ;;'
-                for sub, run in each.commands.items()
-            ]
+            inner += [f'      {sub}) words="{_join_options(run)}" ;;' for sub, run in each.list_commands()]
             cases += [f'    {name}) case "$second" in', *inner, "      esac ;;"]
         else:
-            cases.append(f'    {name}) words="{" ".join(_names(list_parameters(each)))}" ;;')
-    return _BASH.format(commands=" ".join([*found, "--help", "--version"]), cases="\n".join(cases))
+            cases.append(f'    {name}) words="{_join_options(each)}" ;;')
+    return _BASH.format(commands=" ".join([*COMMANDS.commands, "--help", "--version"]), cases="\n".join(cases))
 
 
 def _write_zsh() -> str:
@@ -81,31 +79,25 @@ def _write_fish() -> str:
 
 
 def _list_fish_lines() -> Iterator[str]:
-    for name, each in COMMANDS.items():
-        yield f"complete -c gatepost -n __fish_use_subcommand -a {name} -d {_quote(_describe(each))}"
-        if not isinstance(each, Group):
-            yield from _list_fish_options(f"__fish_seen_subcommand_from {name}", each)
-            continue
+    for name, each in COMMANDS.commands.items():
+        yield f"complete -c gatepost -n __fish_use_subcommand -a {name} -d {_quote(first_sentence(each))}"
         within = f"__fish_seen_subcommand_from {name}"
+        if not isinstance(each, Group):
+            yield from _list_fish_options(within, each)
+            continue
         no_other = f"{within}; and not __fish_seen_subcommand_from {' '.join(each.commands)}"
-        for sub, run in each.commands.items():
-            yield f"complete -c gatepost -n {_quote(no_other)} -a {sub} -d {_quote(_describe(run))}"
+        for sub, run in each.list_commands():
+            yield f"complete -c gatepost -n {_quote(no_other)} -a {sub} -d {_quote(first_sentence(run))}"
             yield from _list_fish_options(f"{within}; and __fish_seen_subcommand_from {sub}", run)
 
 
-def _list_fish_options(condition: str, command: Callable[..., None]) -> Iterator[str]:
+def _list_fish_options(condition: str, command: Command) -> Iterator[str]:
     for each in list_parameters(command):
         for name in each.names:
             if name.startswith("--"):
                 takes = "" if each.kind is bool else " -r"
                 said = _quote(each.about.help)
                 yield f"complete -c gatepost -n {_quote(condition)} -l {name[2:]}{takes} -d {said}"
-
-
-def _describe(command: Callable[..., None] | Group) -> str:
-    """The first sentence of what a command does."""
-    text = command.help if isinstance(command, Group) else command.__doc__ or ""
-    return text.strip().split("\n")[0]
 
 
 def _quote(text: str) -> str:
