@@ -24,10 +24,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from gatepost.analysis.report import Report
-from gatepost.cli.printing import console, progress_bar
+from gatepost.cli.printing import ProgressBar
 from gatepost.cli.scanners import messages_in
 from gatepost.cli.sealed_analysis import answer_nothing, open_analyser, open_extractor
 from gatepost.ids import new_id
@@ -156,10 +155,8 @@ class Sample(msgspec.Struct, frozen=True):
 @contextmanager
 def show_steps() -> Iterator[Step]:
     """Show a progress bar for several steps, on a terminal."""
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f}"), TimeRemainingColumn()
-    with progress_bar(*columns, out=console()) as progress:
-        task = progress.add_task("reading")
-        yield lambda what, done, total: progress.update(task, description=what, completed=done, total=total)
+    with ProgressBar("reading") as progress:
+        yield lambda what, done, total: progress.update(done, total, what)
 
 
 def read_samples(folders: Sequence[Path], without: Sequence[str], step: Step) -> list[Sample]:

@@ -21,12 +21,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from bench.fuzz.checks import find_failure, minimise
 from bench.fuzz.target import Target
 from bench.fuzz.targets import TARGETS
 from bench.fuzz.worker import HEAD, INPUT_ROOM
+from gatepost.cli.printing import ProgressBar
 
 PARSER_EXECUTIONS, CHEAP_EXECUTIONS = 200_000, 1_000_000
 ROOT = Path(__file__).parents[2]
@@ -42,9 +41,8 @@ def main() -> None:
     known = {each.name: each for each in TARGETS}
     chosen = [known[name] for name in options.target or known]
     results = []
-    columns = (TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with (
-        Progress(*columns, disable=options.json or not sys.stdout.isatty()) as progress,
+        ProgressBar("fuzzing") as progress,
         tempfile.TemporaryFile() as errors,
         subprocess.Popen(
             [sys.executable, "-m", "bench.fuzz.worker", options.engine],
@@ -54,6 +52,7 @@ def main() -> None:
         for target in chosen:
             result = _run(target, options, worker, errors, progress)
             results.append(result)
+            progress.hide()
             print(json.dumps(result) if options.json else _describe(result), flush=True)
         worker.communicate()
     failed = [result["target"] for result in results if result["failures"]]
@@ -86,10 +85,13 @@ def _parse_options() -> argparse.Namespace:
 
 
 def _run(
-    target: Target, options: argparse.Namespace, worker: "subprocess.Popen[str]", errors: IO[bytes], progress: Progress
+    target: Target,
+    options: argparse.Namespace,
+    worker: "subprocess.Popen[str]",
+    errors: IO[bytes],
+    progress: ProgressBar,
 ) -> dict[str, Any]:
     executions = options.executions or (CHEAP_EXECUTIONS if target.cheap else PARSER_EXECUTIONS)
-    task = progress.add_task(target.name, total=executions)
     corpus = CORPUS / target.name
     corpus.mkdir(parents=True, exist_ok=True)
     last: dict[str, Any] = {"runs": 0, "failures": 0}
@@ -108,7 +110,7 @@ def _run(
                 status = told["status"]
                 break
             last = told
-            progress.update(task, completed=last["runs"])
+            progress.update(last["runs"], executions, target.name)
         found = last.get("found", [])
         if "found" not in last:
             errors.seek(0)
@@ -116,7 +118,6 @@ def _run(
             raw = Path(current.name).read_bytes()
             data = raw[HEAD.size : HEAD.size + HEAD.unpack_from(raw)[0]]
             found = [{"reason": "died", "detail": detail, "data": base64.b64encode(data).decode()}]
-    progress.remove_task(task)
     _trim(corpus)
     return {
         "target": target.name,

@@ -158,7 +158,7 @@ def test_help_on_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\n  --comment TEXT   A comment for people.\n" in text
     assert "\n                   [env var: GATEPOST_DATA]\n" in text
     assert "-n, --lines N  Number of events to begin with. [default: 20]" in run_command("events", "tail", "--help")[1]
-    assert "[required]" in run_command("model", "train", "--help")[1]
+    assert "[required]" in run_command("dkim", "key", "--help")[1]
     for name in COMMANDS_BY_NAME:
         code, text, err = run_command(*name.split(), "--help")
         assert (code, err) == (0, "")

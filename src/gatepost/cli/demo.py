@@ -24,7 +24,7 @@ import msgspec
 from gatepost.cli.commands import Option
 from gatepost.cli.deployment import Deployment
 from gatepost.cli.examples import EICAR, build_smuggling_page, zip_file
-from gatepost.cli.printing import Output, print_text, progress_bar
+from gatepost.cli.printing import Output, ProgressBar, print_text
 from gatepost.service.data_folder import StartError
 from gatepost.times import now
 
@@ -299,13 +299,12 @@ async def _fill(store: "Store", place: Deployment, count: int, seed: int) -> Cou
     counts: Counter[str] = Counter()
     async with AsyncExitStack() as stack:
         analyse = await _open_analysis(store, place, stack)
-        with progress_bar() as progress:
-            task = progress.add_task("analysing", total=count)
+        with ProgressBar("analysing") as progress:
             for number, mail in enumerate(write_mail(count, seed, now(), tenants)):
                 record = await analyse(mail)
                 counts[record.report.verdict] += 1
                 await _keep(store, place, record, mail, number)
-                progress.advance(task)
+                progress.update(number + 1, count)
     return counts
 
 

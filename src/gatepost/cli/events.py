@@ -10,12 +10,10 @@ import msgspec
 
 from gatepost.cli.commands import Group, Option
 from gatepost.cli.deployment import Deployment, parse_moment, parse_tenant_uid, render_time
-from gatepost.cli.printing import Output, console, escape, print_json
+from gatepost.cli.printing import Output, escape, print_json, print_line
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from gatepost.store.audit import AuditRecord
     from gatepost.store.store import Store
 
@@ -130,12 +128,11 @@ def tail(
     path = place.data_folder.path / file.path
     if not path.exists():
         raise StartError(f"There is no event yet in {path}.")
-    out = console()
     for line in _read_lines(path, lines, follow=follow, kind=kind):
         if output.json:
             print(line.decode("utf-8", "replace"), flush=follow)
         else:
-            out.print(_render_line(line), soft_wrap=True)
+            _show_line(line)
 
 
 @group.command("schema")
@@ -168,20 +165,20 @@ def _read_lines(path: Path, count: int, *, follow: bool, kind: str) -> Iterator[
         file.close()
 
 
-def _render_line(line: bytes) -> "Text":
-    """Return an event as one line for a terminal, in which no text of a stranger can act."""
-    from rich.text import Text
-
+def _show_line(line: bytes) -> None:
+    """Print an event as one line for a terminal, in which no text of a stranger can act."""
     try:
         event = msgspec.json.decode(line, type=dict[str, Any])
     except msgspec.DecodeError:
-        return Text(escape(line.decode("utf-8", "replace")), "dim")
+        print_line((escape(line.decode("utf-8", "replace")), "dim"))
+        return
     kind = str(event.get("event", ""))
-    shown = Text.assemble(
-        (escape(str(event.get("at", ""))), "dim"), " ", (f"{escape(kind):<18}", _STYLES.get(kind.partition(".")[0], ""))
-    )
+    shown = [
+        (f"{escape(str(event.get('at', '')))} ", "dim"),
+        (f"{escape(kind):<18}", _STYLES.get(kind.partition(".")[0], "")),
+    ]
     for name, value in event.items():
         if name not in _FIRST:
             text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            shown.append(f" {escape(name)}=", "dim").append(escape(text))
-    return shown
+            shown += [(f" {escape(name)}=", "dim"), (escape(text), "")]
+    print_line(*shown)

@@ -9,13 +9,11 @@ from gatepost.cli.commands import Argument, Group, Option
 from gatepost.cli.deployment import Deployment, YesOption, render_time
 from gatepost.cli.printing import (
     Output,
-    console,
+    ProgressBar,
     print_json,
     print_table,
     print_text,
-    progress_bar,
     render_people,
-    safe,
 )
 from gatepost.service.data_folder import StartError
 
@@ -157,10 +155,9 @@ def _run(
     wanted = input_file or (None if feed.is_scheduled else STANDARD_INPUT)
 
     async def work(store: "Store") -> "tuple[FeedOutcome | FeedBusy, Sequence[MessageLine]]":
-        with progress_bar() as bar:
-            task = bar.add_task(feed.name, total=None)
+        with ProgressBar(feed.name) as bar:
             in_force = await with_stored_rules(policies, store.own_rules)
-            runner = FeedRunner(store, in_force, lambda done, total: bar.update(task, completed=done, total=total))
+            runner = FeedRunner(store, in_force, bar.update)
             if wanted is None:
                 outcome = await runner.run(feed, options)
             else:
@@ -252,7 +249,7 @@ def _print_outcome(feed: "FeedSettings", outcome: "FeedOutcome", lines: "Sequenc
     if any(count for _, count in counts):
         print_table(("", ""), [(text, f"{count:,}") for text, count in counts if count])
     for each in outcome.rejected:
-        console().print(safe(f"Skipped {each.value[:100]!r}: it {each.reason}.", "dim"))
+        print_text(f"Skipped {each.value[:100]!r}: it {each.reason}.", style="dim")
     if outcome.look_back:
         _print_look_back(outcome.look_back, lines)
 

@@ -4,23 +4,20 @@ The text comes from a stranger. Control characters in it are shown as their code
 terminal.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.text import Text
 
 from gatepost.abby.messages import describe_message, describe_release
 from gatepost.api.scanning import (
+    AnalysedFile,
     AnalysedMessage,
     AuthenticationOutcome,
     LedgerLine,
     MessageAnalysisResult,
     MessageRelease,
 )
-from gatepost.cli.printing import escape, rows, safe, table
+from gatepost.cli.printing import escape, print_line, print_table, print_text
 from gatepost.mail.reader import read
 from gatepost.policy.rules import VERDICTS
 from gatepost.store.quarantine import HeldMessage
@@ -28,55 +25,50 @@ from gatepost.times import date_time
 
 _STYLES = {"clean": "bold green", "bulk": "bold green", "spam": "bold yellow", "suspicious": "bold yellow"}
 MAX_FILES = 50
+_INDENT = "  "
 
 
-def show_ledger(out: Console, name: str, analysed: AnalysedMessage | MessageAnalysisResult) -> None:
+def show_ledger(name: str, analysed: AnalysedMessage | MessageAnalysisResult) -> None:
     """Print one analysis; a bare result has no ledger to show."""
-    out.print(_render_headline(name, analysed))
+    style = _STYLES.get(analysed.verdict, "bold red")
+    print_line((f"{name}: ", ""), (analysed.verdict, style), (f" → {analysed.decision}", ""))
     if isinstance(analysed, AnalysedMessage):
-        out.print(Padding(Group(*_render_sections(analysed)), (0, 0, 1, 2), expand=False))
+        _show_sections(analysed)
     else:
-        out.print(
-            Padding(
-                safe(f"tags: {', '.join(analysed.tags) or 'none'}; id: {analysed.ggrid}"), (0, 0, 1, 2), expand=False
-            )
-        )
+        print_text(f"tags: {', '.join(analysed.tags) or 'none'}; id: {analysed.ggrid}", indent=_INDENT)
+    print()
 
 
-def show_summary(out: Console, counts: Mapping[str, int]) -> None:
+def show_summary(counts: Mapping[str, int]) -> None:
     """Print how many messages got which verdict, most severe first."""
     total = sum(counts.values())
     order = [*VERDICTS, *(name for name in counts if name not in VERDICTS)]
     lines = [(name, str(counts[name]), f"{counts[name] / total:.1%}") for name in order if counts.get(name)]
-    out.print(rows(table("verdict", "messages", "share"), [*lines, ("all", str(total), "")]))
+    print_table(("verdict", "messages", "share"), [*lines, ("all", str(total), "")])
 
 
-def _render_headline(name: str, analysed: AnalysedMessage | MessageAnalysisResult) -> Text:
-    style = _STYLES.get(analysed.verdict, "bold red")
-    return Text.assemble(safe(name), ": ", (analysed.verdict, style), f" → {analysed.decision}")
-
-
-def _render_sections(analysed: AnalysedMessage) -> Iterator[RenderableType]:
+def _show_sections(analysed: AnalysedMessage) -> None:
     ledger = analysed.ledger
-    yield safe(f"{ledger.reason}. Score {ledger.score:g}.")
+    print_text(f"{ledger.reason}. Score {ledger.score:g}.", indent=_INDENT)
     if analysed.action:
-        yield Text.assemble(("action: ", "bold"), safe(f"{analysed.action.summary}."))
-    yield safe(f"Subject: {analysed.subject or '(none)'}   From: {', '.join(analysed.senders) or '(none)'}")
+        print_text(f"{analysed.action.summary}.", lead="action: ", style="bold", indent=_INDENT)
+    subject, senders = analysed.subject or "(none)", ", ".join(analysed.senders) or "(none)"
+    print_text(f"Subject: {subject}   From: {senders}", indent=_INDENT)
     if ledger.findings:
-        made = table("finding", "weight", "counted", "where", "what was seen")
-        yield rows(made, [_render_finding(line) for line in ledger.findings])
-    yield rows(
-        table("authentication", "result", "domain", "reason"), list(_render_authentication(analysed.authentication))
-    )
+        findings = list(map(_render_finding, ledger.findings))
+        print_table(("finding", "weight", "counted", "where", "what was seen"), findings, indent=_INDENT)
+    outcomes = list(_render_authentication(analysed.authentication))
+    print_table(("authentication", "result", "domain", "reason"), outcomes, indent=_INDENT)
     if analysed.files:
-        yield from _render_files(analysed)
+        _show_files(analysed.files)
     for effect in ledger.lists:
         said = f"{effect.effect} by {effect.list}: {effect.entry} ({effect.scope}), on {effect.where}"
-        yield Text.assemble(("list: ", "bold"), safe(f"{said}; {effect.reason}" if effect.reason else said))
+        said = f"{said}; {effect.reason}" if effect.reason else said
+        print_text(said, lead="list: ", style="bold", indent=_INDENT)
     for override in ledger.overrides:
-        yield Text.assemble(("policy: ", "bold"), safe(override))
+        print_text(override, lead="policy: ", style="bold", indent=_INDENT)
     for outcome in ledger.outcomes:
-        yield Text.assemble(("did not run: ", "yellow"), safe(f"{outcome.stage}: {outcome.reason}"))
+        print_text(f"{outcome.stage}: {outcome.reason}", lead="did not run: ", style="yellow", indent=_INDENT)
 
 
 def _render_finding(line: LedgerLine) -> tuple[str, ...]:
@@ -105,13 +97,14 @@ def _render_authentication(found: AuthenticationOutcome) -> Iterator[tuple[str, 
         yield "arc", found.arc.result, ", ".join(found.arc.sealers), found.arc.reason
 
 
-def _render_files(analysed: AnalysedMessage) -> Iterator[RenderableType]:
-    shown = analysed.files[:MAX_FILES]
-    lines = [(file.path, file.type, f"{file.size:,}", file.sha256[:16] + "…", file.unread) for file in shown]
-    yield rows(table("file", "type", "bytes", "sha256", "not read"), lines)
-    if len(analysed.files) > MAX_FILES:
-        kinds = Counter(file.type for file in analysed.files[MAX_FILES:])
-        yield safe(f"and {len(analysed.files) - MAX_FILES} more: {', '.join(sorted(kinds))}")
+def _show_files(files: Sequence[AnalysedFile]) -> None:
+    lines = [
+        (each.path, each.type, f"{each.size:,}", each.sha256[:16] + "…", each.unread) for each in files[:MAX_FILES]
+    ]
+    print_table(("file", "type", "bytes", "sha256", "not read"), lines, indent=_INDENT)
+    if len(files) > MAX_FILES:
+        kinds = {each.type for each in files[MAX_FILES:]}
+        print_text(f"and {len(files) - MAX_FILES} more: {', '.join(sorted(kinds))}", indent=_INDENT)
 
 
 MAX_PREVIEW = 2_000
@@ -184,19 +177,18 @@ def render_preview(raw: bytes) -> str:
     return "\n".join([*head, "", body])
 
 
-def show_held_message(out: Console, held: HeldShown) -> None:
+def show_held_message(held: HeldShown) -> None:
     """Print one held message."""
-    show_ledger(out, held.analysis.ggrid, held.analysis)
+    show_ledger(held.analysis.ggrid, held.analysis)
     where = f" by {held.core}" if held.core else ""
-    out.print(safe(f"{held.state}, held since {held.kept}{where}"))
+    print_text(f"{held.state}, held since {held.kept}{where}")
     if release := held.analysis.release:
         people = ", ".join(release.recipients)
-        out.print(safe(f"released {release.released} by {release.released_by} to {people}"))
+        print_text(f"released {release.released} by {release.released_by} to {people}")
     if held.preview is not None:
-        out.print()
-        out.print(Text(held.preview))
+        print(f"\n{held.preview}")
     if held.note:
-        out.print(safe(held.note))
+        print_text(held.note)
 
 
 HELD_COLUMNS = ("ggrid", "held since", "state", "verdict", "from", "to", "subject")

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from gatepost.api import lists
 from gatepost.api.lists import (
@@ -30,7 +29,7 @@ from gatepost.api.lists import (
     encode_lists,
 )
 from gatepost.cli.api_client import ListService
-from gatepost.cli.printing import Output, console, print_json, print_table, print_text, progress_bar
+from gatepost.cli.printing import Output, ProgressBar, print_json, print_table, print_text
 from gatepost.client import Client
 from gatepost.client.calls import ApiError
 from gatepost.lists import catalogue
@@ -237,13 +236,14 @@ def _make_sender(client: Client, target: Target) -> Send:
 def _show_progress(file: Path) -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
     """Show a progress bar; yields functions for the bytes that were read and the lines that were acknowledged."""
     size = file.stat().st_size if file != STANDARD_INPUT else 0
-    columns = (TextColumn("{task.fields[line]:,} lines"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with progress_bar(*columns) as progress:
-        task = progress.add_task("import", total=size or None, line=0)
-        yield (
-            lambda count: progress.update(task, advance=count),
-            lambda line: progress.update(task, line=line),
-        )
+    done = 0
+
+    def count_bytes(count: int) -> None:
+        nonlocal done
+        done += count
+
+    with ProgressBar("importing") as progress:
+        yield count_bytes, lambda line: progress.update(done, size or None, f"{line:,} lines")
 
 
 def _print_total(target: Target, total: Total) -> None:
@@ -351,7 +351,7 @@ def show_entries(
     columns = ("entry", "comment", "modified", "by", "expires", "hits", "last hit")
     print_table(columns, [_render_entry(entry) for entry in found])
     if more:
-        console().print(f"There are more than {limit:,}; gatepost lists export writes all of them.", style="dim")
+        print_text(f"There are more than {limit:,}; gatepost lists export writes all of them.", style="dim")
 
 
 def _render_entry(entry: PublicListsEntry) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from gatepost.cli.commands import Argument, Group, Option
 from gatepost.cli.deployment import DataOption, Deployment, YesOption, announce
-from gatepost.cli.printing import Output, progress_bar
+from gatepost.cli.printing import Output, ProgressBar
 
 if TYPE_CHECKING:
     from gatepost.service.data_folder import DataFolder
@@ -262,6 +262,5 @@ def _keep_services_away(place: "DataFolder", *urls: str) -> Iterator[None]:
 
 def show_progress(title: str, work: Callable[["Progress"], T]) -> T:
     """Do some work with a progress bar on the terminal."""
-    with progress_bar() as bar:
-        task = bar.add_task(title, total=None)
-        return work(lambda finished, total: bar.update(task, completed=finished, total=total))
+    with ProgressBar(title) as bar:
+        return work(bar.update)

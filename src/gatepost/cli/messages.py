@@ -24,11 +24,10 @@ from gatepost.cli.deployment import (
 )
 from gatepost.cli.printing import (
     Output,
-    console,
+    ProgressBar,
     escape,
     print_json,
     print_table,
-    progress_bar,
     render_count,
     render_people,
 )
@@ -134,7 +133,7 @@ def show(ggrid: GgridArgument, *, service: MessageService, output: Output) -> No
     if output.json:
         _print_answer(found)
     else:
-        ledger.show_ledger(console(), found.ggrid, found)
+        ledger.show_ledger(found.ggrid, found)
 
 
 @group.command("track")
@@ -280,13 +279,15 @@ def _act(
             f"Deletes {render_count(len(wanted), 'held message', 'held messages')} for good at",
             yes=yes or "-" in ggrids,
         )
-    with service.connect() as client, progress_bar() as progress:
+    with service.connect() as client, ProgressBar(action) as progress:
         call = client.release_messages if action == "release" else client.delete_messages
-        for chunk in progress.track([wanted[at : at + MAX_ACTIONS] for at in range(0, len(wanted), MAX_ACTIONS)]):
-            done = call(chunk, tenant=owner)
+        for at in range(0, len(wanted), MAX_ACTIONS):
+            done = call(wanted[at : at + MAX_ACTIONS], tenant=owner)
+            progress.hide()
             results += done
             for each in () if output.json else done:
                 print(f"{each.ggrid}: {each.outcome}" + (f": {escape(each.message)}" if each.message else ""))
+            progress.update(at + len(done), len(wanted))
     if output.json:
         print_json(results)
     if any(each.outcome == "failed" for each in results):

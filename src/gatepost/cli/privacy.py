@@ -9,7 +9,7 @@ import msgspec
 
 from gatepost.cli.commands import Argument, BadParameter, Group, Option
 from gatepost.cli.deployment import Deployment, YesOption
-from gatepost.cli.printing import Output, print_json, print_table
+from gatepost.cli.printing import Output, ProgressBar, print_json, print_table
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:
@@ -146,8 +146,6 @@ def _show_nothing(_kind: str, _item: object) -> None:
 
 def _go_through(person: "Person", choices: "Choices", show: "Show", place: Deployment) -> "dict[str, Tally]":
     """Go through everything, with a line of progress on a terminal; returns the counts."""
-    from rich.console import Console
-
     from gatepost.cli.privacy_steps import PersonalData
 
     folder = place.data_folder.path
@@ -165,7 +163,7 @@ def _go_through(person: "Person", choices: "Choices", show: "Show", place: Deplo
             await store.privacy.note("export", place.actor, count=count)
         return whole.tallies
 
-    with Console(stderr=True).status("Looking through everything that is stored …"):
+    with ProgressBar("Looking through everything that is stored"):
         return place.with_store(run)
 
 

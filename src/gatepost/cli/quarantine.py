@@ -25,7 +25,7 @@ from gatepost.cli.deployment import (
     parse_tenant_uid,
     render_time,
 )
-from gatepost.cli.printing import Output, console, escape, render_count
+from gatepost.cli.printing import Output, escape, render_count
 from gatepost.service.data_folder import StartError
 from gatepost.times import now
 
@@ -101,7 +101,7 @@ def show(ggrid: GgridArgument, *, tenant: MailOwnerOption = None, place: Deploym
     if output.json:
         print(encode_scanning(found).decode())
     else:
-        ledger.show_held_message(console(), found)
+        ledger.show_held_message(found)
 
 
 @group.command("release")

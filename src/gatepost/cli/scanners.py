@@ -14,20 +14,19 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from gatepost.abby.messages import describe_message
 from gatepost.analysis.report import undecided
 from gatepost.api.scanning import AnalysedMessage, MessageAnalysisResult, encode_scanning
 from gatepost.cli import ledger
 from gatepost.cli.deployment import Deployment
-from gatepost.cli.printing import Output, console, progress_bar, safe
+from gatepost.cli.printing import Output, ProgressBar, print_line, print_text, render_count
 from gatepost.cli.sealed_analysis import (
     FAILED,
     AnswerQuestions,
@@ -140,19 +139,17 @@ NOT_SCANNED = "not scanned"
 
 def scan_paths(paths: list[Path], scanner: Scanner, output: Output, note: str = "") -> Counter[str]:
     """Scan all messages and print them; return the number of messages per verdict."""
-    out = console()
     if output.json:
         return _scan_all(messages_in(paths), scanner, _print_json)
     if _has_several(paths):
-        counted = TextColumn("{task.fields[count]:,} messages")
-        with progress_bar(counted, BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), out=out) as progress:
+        with ProgressBar("scanning") as progress:
             mails = _show_progress(messages_in(paths), progress, total_size(paths))
-            counts = _scan_all(mails, scanner, lambda mail, analysed: _print_line(out, mail, analysed))
-        ledger.show_summary(out, counts)
+            counts = _scan_all(mails, scanner, partial(_print_line, progress=progress))
+        ledger.show_summary(counts)
     else:
-        counts = _scan_all(messages_in(paths), scanner, lambda mail, analysed: _print_whole(out, mail, analysed))
+        counts = _scan_all(messages_in(paths), scanner, _print_whole)
     if note:
-        out.print(note, style="dim")
+        print_text(note, style="dim")
     return counts
 
 
@@ -170,26 +167,33 @@ def _scan_all(mails: Iterable[Mail], scanner: Scanner, show: Show) -> Counter[st
     return counts
 
 
-def _show_progress(mails: Iterable[Mail], progress: Progress, total: int) -> Iterator[Mail]:
-    task = progress.add_task("scanning", total=total or None, count=0)
+def _show_progress(mails: Iterable[Mail], progress: ProgressBar, total: int) -> Iterator[Mail]:
+    done = 0
     for count, mail in enumerate(mails, 1):
         yield mail
-        progress.update(task, advance=mail.consumed, count=count)
+        done += mail.consumed
+        progress.update(done, total or None, render_count(count, "message", "messages"))
 
 
-def _print_whole(out: Console, mail: Mail, analysed: Analysed | NotScanned) -> None:
+def _print_whole(mail: Mail, analysed: Analysed | NotScanned) -> None:
     if isinstance(analysed, NotScanned):
-        _print_line(out, mail, analysed)
+        _print_line(mail, analysed)
     else:
-        ledger.show_ledger(out, mail.name, analysed)
+        ledger.show_ledger(mail.name, analysed)
 
 
-def _print_line(out: Console, mail: Mail, analysed: Analysed | NotScanned) -> None:
+def _print_line(mail: Mail, analysed: Analysed | NotScanned, progress: ProgressBar | None = None) -> None:
+    if not isinstance(analysed, NotScanned) and analysed.decision == "deliver":
+        return
+    if progress:
+        progress.hide()
     if isinstance(analysed, NotScanned):
-        out.print(safe(f"{mail.name}: {NOT_SCANNED}: {analysed.reason}"), soft_wrap=True)
-    elif analysed.decision != "deliver":
-        reason = f": {analysed.ledger.reason}" if isinstance(analysed, AnalysedMessage) else ""
-        out.print(safe(f"{mail.name}: {analysed.verdict}{reason}"), soft_wrap=True)
+        said = f"{NOT_SCANNED}: {analysed.reason}"
+    elif isinstance(analysed, AnalysedMessage):
+        said = f"{analysed.verdict}: {analysed.ledger.reason}"
+    else:
+        said = analysed.verdict
+    print_line((f"{mail.name}: {said}", ""))
 
 
 def _print_json(mail: Mail, analysed: Analysed | NotScanned) -> None:

@@ -60,12 +60,8 @@ def abby(*, place: Deployment) -> None:
 
 
 def greet(started: "Started") -> None:
-    """Print the welcome. The example command is outside of the frame, so that it can be copied."""
-    text = "\n".join(_welcome_lines(started))
-    if sys.stdout.isatty():
-        _print_framed(text)
-    else:
-        print(text)
+    """Print the welcome."""
+    print(*_welcome_lines(started), sep="\n")
     if started.takes_scans:
         which = "" if started.token_file else ", with TOKEN set to one of staticApiTokens"
         print(f"\nSend a message, from any shell{which}:\n\n{render_curl(started)}")
@@ -73,15 +69,6 @@ def greet(started: "Started") -> None:
         print("\nThe Email Scanning API is off: add restApi under scanSources in guard.yml, and restart.")
     print(f"\nFor the gatepost commands of the documentation, in another shell:\n\n{render_exports(started)}\n")
     sys.stdout.flush()
-
-
-def _print_framed(text: str) -> None:
-    # Loaded for a terminal alone: a service manager's start does not wait for it, and its memory is not taken.
-    from rich.console import Console
-    from rich.panel import Panel
-    from rich.text import Text
-
-    Console(highlight=False).print(Panel.fit(Text(text), title="Gatepost", border_style="green"))
 
 
 def render_exports(started: "Started") -> str:
