@@ -19,7 +19,7 @@ from bench import large_deployments
 from tests.doc_blocks import PAGES, ROOT, CodeBlock, blocks_of, read_blocks
 from tests.plugins.conftest import built, example  # noqa: F401  fixtures
 
-from gatepost.abby import authenticator, cores, upload
+from gatepost.abby import authenticator, cores, scan
 from gatepost.abby import lists as list_calls
 from gatepost.api import http, lists, scanning, server
 from gatepost.api.errors import ERRORS
@@ -261,7 +261,7 @@ def test_every_reply_of_ours_has_its_row() -> None:
     [
         (scanning.MAX_BODY, "| request body of `submitEmail` | 52,428,800 bytes"),
         (scanning.MAX_PARAMETERS >> 20, "| part `parameters` | 1 MiB"),
-        (upload.MAX_PARTS, "| parts in the body | 100"),
+        (scan.MAX_PARTS, "| parts in the body | 100"),
         (scanning.MAX_RECIPIENTS, "| `envelopeRecipients` | 1 to 1,000"),
         (lists.MAX_BODY >> 20, "| request body of the List API | 8 MiB"),
         (lists.MAX_ENTRIES, "| entries in one List API call | 500"),

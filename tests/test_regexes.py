@@ -67,7 +67,7 @@ RUN_TIME = {
     "gatepost.policy.layers": "a key of a policy, tried above",
     "gatepost.store.privacy": "an address, escaped, tried above",
     "gatepost.store.upgrading": "the name of a table in our own schema",
-    "gatepost.web.message_search": "one of two cursors, which are tried in gatepost.abby.message_bodies",
+    "gatepost.web.message_search": "one of two cursors, which are tried in gatepost.api.messages",
 }
 # Functions that make patterns for tables of their module, when it is loaded.
 _MADE_ONCE = {"gatepost.checks.headers.bulk_mail"}

@@ -8,7 +8,7 @@ from hashlib import sha256
 import msgspec
 from selectolax.lexbor import LexborHTMLParser
 
-from gatepost.abby.upload import _ScanParts, split_plain
+from gatepost.abby.scan import _ScanParts, split_plain
 from gatepost.analysis.analyse import analyse
 from gatepost.analysis.stages import Context
 from gatepost.api.lists import ListFileError, records

@@ -10,7 +10,7 @@ from joserfc import jws
 from joserfc.jwk import ECKey
 
 from bench.fuzz.readers import NOW, Run, decode_text
-from gatepost.abby import lists, message_bodies
+from gatepost.abby import held_mail, lists, messages
 from gatepost.abby.scan import read_parameters
 from gatepost.auth.dmarc_record import ReportUri, parse_report_uris
 from gatepost.drop_in.protocols import Rspamd, Spamd
@@ -146,7 +146,7 @@ def read_search(data: bytes) -> object:
 def read_bodies(data: bytes) -> object:
     """A body of each operation of the APIs, and the parameters of a scan."""
     readers = (lists.ADD, lists.DELETE, lists.LIST)
-    others = (message_bodies.SEARCH, message_bodies.SEARCH_HELD, message_bodies.REPORT, message_bodies.ACT)
+    others = (messages.SEARCH, messages.SEARCH_HELD, messages.REPORT, held_mail.ACT)
     return [*(each.decode(data) for each in readers), *(each.decode(data) for each in others), read_parameters(data)]
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.abby.upload import MAX_PLAIN, read_upload, split_plain
+from gatepost.abby.scan import MAX_PLAIN, read_upload, split_plain
 from gatepost.api.errors import Failure
 from gatepost.api.http import ClientLeft, parse_boundary
 
@@ -109,7 +109,7 @@ def test_the_message_is_never_held_whole() -> None:
 @pytest.mark.parametrize("over", [0, 1])
 def test_the_limit_is_on_the_whole_body(over: int, monkeypatch: pytest.MonkeyPatch) -> None:
     body = upload(b"B", b"x" * 100)
-    monkeypatch.setattr("gatepost.abby.upload.MAX_BODY", len(body) - over)
+    monkeypatch.setattr("gatepost.abby.scan.MAX_BODY", len(body) - over)
     result, _ = read([body])
     assert (isinstance(result, Failure) and result.error.status == 413) == bool(over)
 

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from gatepost.analysis.report import Report
-from gatepost.digests.mail import read_link
-from gatepost.digests.run import DigestSender
+from gatepost.digests.mail import DigestSender, read_link
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.service.schedules import DigestSchedule

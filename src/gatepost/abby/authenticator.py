@@ -238,8 +238,8 @@ class Authenticator:
         self._guesses = guesses
         self._note_use = note_use
 
-    async def enter(self, request: Request) -> Caller | Failure:
-        """Return the caller that the Authorization header names, or the failure."""
+    async def enter(self, request: Request, permission: TokenPermission | None = None) -> Caller | Failure:
+        """Return the caller that the Authorization header names, if it has the permission, or the failure."""
         presented = parse_authorization(request.scope["headers"], "Bearer", "ACCESS_TOKEN")
         if isinstance(presented, Failure):
             return presented
@@ -253,7 +253,7 @@ class Authenticator:
             return unauthorized("the token is not known", 'Bearer error="invalid_token"')
         self._guesses.trust(address, caller)
         self._note_use(caller.name, host)
-        return caller
+        return (caller.may(permission) if permission else None) or caller
 
     def enter_at_once(self, headers: list[tuple[bytes, bytes]], host: str) -> Caller | None:
         """Return the caller, for a request that has to wait for nothing; None for one that is refused or delayed."""

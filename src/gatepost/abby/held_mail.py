@@ -23,10 +23,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gatepost.abby import message_bodies
 from gatepost.abby.authenticator import Authenticator, Caller
 from gatepost.abby.cores import Down
-from gatepost.abby.messages import describe_release, find_tenant_fault
+from gatepost.abby.json_bodies import BodyReader
+from gatepost.abby.messages import Entered, describe_release, enter_with_body
 from gatepost.api.call_limits import CallLimits
 from gatepost.api.errors import (
     CORE_UNAVAILABLE,
@@ -37,10 +37,12 @@ from gatepost.api.errors import (
     STORAGE_UNAVAILABLE,
     Failure,
 )
-from gatepost.api.http import ClientLeft, JsonResponse
+from gatepost.api.http import JsonResponse
 from gatepost.api.messages import (
+    MAX_BODY,
     ActionResult,
     ActionResults,
+    HeldMessagesRequest,
     MessageDeletion,
     MessageText,
     TextHeader,
@@ -208,6 +210,8 @@ def _describe_release(ggrid: str, release: Release) -> Released:
 ACTIONS_AT_ONCE = 4
 NOT_FOUND = Failure(MESSAGE_NOT_FOUND, "no message with this ggrid is held")
 
+ACT = BodyReader(HeldMessagesRequest, most=MAX_BODY)
+
 Done: TypeAlias = MessageRelease | MessageDeletion
 Action: TypeAlias = Callable[[str, str | None, Caller], Awaitable[Done | Failure]]
 
@@ -222,7 +226,7 @@ class HeldMessagesApi:
 
     async def show_text(self, request: Request) -> Response | Failure:
         """Return the text of one message, made of it by a sealed worker."""
-        caller = await self._enter(request, "messages.read")
+        caller = await self._authenticator.enter(request, "messages.read")
         if isinstance(caller, Failure):
             return caller
         ggrid = canonical(request.path_params["ggrid"])
@@ -257,12 +261,8 @@ class HeldMessagesApi:
         """Delete many held messages."""
         return await self._act_on_many(request, "messages.delete", self._delete)
 
-    async def _enter(self, request: Request, permission: TokenPermission) -> Caller | Failure:
-        caller = await self._authenticator.enter(request)
-        return caller if isinstance(caller, Failure) else caller.may(permission) or caller
-
     async def _act_on_one(self, request: Request, permission: TokenPermission, action: Action) -> Response | Failure:
-        caller = await self._enter(request, permission)
+        caller = await self._authenticator.enter(request, permission)
         if isinstance(caller, Failure):
             return caller
         done = await action(request.path_params["ggrid"], None, caller)
@@ -271,17 +271,10 @@ class HeldMessagesApi:
     async def _act_on_many(
         self, request: Request, permission: TokenPermission, action: Action
     ) -> Response | Failure | None:
-        caller = await self._authenticator.enter(request)
-        if isinstance(caller, Failure):
-            return caller
-        body = await message_bodies.ACT.read(request)
-        if isinstance(body, ClientLeft):
-            return None
-        if isinstance(body, Failure):
-            return body
-        tenant = canonical(body.tenant_uid) if body.tenant_uid is not None else None
-        if refusal := caller.may(permission) or await find_tenant_fault(self._store.tenants, tenant):
-            return refusal
+        entered = await enter_with_body(self._authenticator, self._store.tenants, request, ACT, permission)
+        if not isinstance(entered, Entered):
+            return entered
+        caller, tenant = entered.caller, entered.tenant
         call = self._limits.begin("bulk action", caller.party)
         if isinstance(call, Failure):
             return call
@@ -297,7 +290,7 @@ class HeldMessagesApi:
                         done = Failure(STORAGE_UNAVAILABLE, "storage did not answer; ask for this message again")
                     return _describe_action(ggrid, done)
 
-            ggrids = dict.fromkeys(ggrid.lower() for ggrid in body.ggrids)
+            ggrids = dict.fromkeys(ggrid.lower() for ggrid in entered.body.ggrids)
             results = await asyncio.gather(*map(act, ggrids))
         return JsonResponse(encode_scanning(ActionResults(tuple(results))))
 

@@ -1,15 +1,20 @@
 """JSON bodies of requests: read within bounds, decoded fast, and on failure checked again for every fault.
 
-Known fields are strict (`"5"` is not 5), unknown ones are refused, null on an optional field means absent. Faults are
-named field by field, in the words of JSON.
+Known fields are strict (`"5"` is not 5), null on an optional field means absent, and unknown fields are refused or
+ignored, as the type says. Faults are named field by field, in the words of JSON. What is checked follows from the type
+that the body is decoded to: its constraints, the formats and patterns that its schema names, and for the rest a `check`
+with the `fault` that it finds, both in `extra` of `msgspec.Meta`.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import inspect
 from starlette.requests import Request
 
 from gatepost.api.errors import (
@@ -63,37 +68,15 @@ def kind_of(value: Any) -> str:
 BODY_SECONDS = 32.0
 
 
-class ScopedBody(Protocol):
-    """A body that can name a tenant."""
-
-    @property
-    def tenant_uid(self) -> str | None: ...
-
-
-B = TypeVar("B", bound=ScopedBody)
-Collector = Callable[[str, Any, bool], Iterator[str]]
-
-
-def always_sound(_body: Any) -> bool:
-    """The default for `BodyReader`: the decoder checks everything."""
-    return True
+B = TypeVar("B")
 
 
 class BodyReader(Generic[B]):
-    """Reads the body of one operation: a type that decodes it, what `is_sound` besides, and for each field the
-    collector of its faults. A body has at most `most` bytes."""
+    """Reads the body of one operation, at most `most` bytes, as a value of one type."""
 
-    def __init__(
-        self,
-        kind: type[B],
-        fields: dict[str, Collector],
-        *,
-        most: int,
-        is_sound: Callable[[B], bool] = always_sound,
-    ) -> None:
+    def __init__(self, kind: type[B], *, most: int) -> None:
         self._decoder = msgspec.json.Decoder(kind)
-        self._fields = {**fields, "tenantUid": tenant_faults}
-        self._most, self._is_sound = most, is_sound
+        self._rules, self._most = rules_of(kind), most
 
     async def read(self, request: Request) -> B | Failure | ClientLeft:
         """Return the decoded body of a request, or everything that is wrong with it."""
@@ -115,15 +98,13 @@ class BodyReader(Generic[B]):
             body = self._decoder.decode(data)
         except (ValueError, RecursionError):
             return self._faults(data)
-        if body.tenant_uid is not None and canonical(body.tenant_uid) is None:
-            return self._faults(data)
-        return body if self._is_sound(body) and not find_repeated_key(data) else self._faults(data)
+        return body if self._rules.is_sound(body) and not find_repeated_key(data) else self._faults(data)
 
     def _faults(self, data: bytes | bytearray) -> Failure:
         found = decode_counted("the body", data)
         if isinstance(found, Failure):
             return found
-        return list_faults(INVALID_REQUEST, object_faults("the body", "", found, self._fields))
+        return list_faults(INVALID_REQUEST, self._rules.faults("the body", found, True))
 
 
 def _media_type_fault(request: Request) -> Failure | None:
@@ -166,59 +147,135 @@ async def _receive_body(request: Request, most: int) -> bytes | bytearray | Fail
         return Failure(MALFORMED_REQUEST, "the request body stopped arriving, or arrives too slowly")
 
 
-def object_faults(what: str, prefix: str, found: Any, fields: dict[str, Collector]) -> Iterator[str]:
-    """The faults of an object and of its fields."""
-    if not isinstance(found, dict):
-        yield f"{what} must be an object, not {kind_of(found)}"
-        return
-    for name, faults in fields.items():
-        yield from faults(prefix + name, found.get(name), name in found)
-    for name in found:
-        if name not in fields:
-            yield f"{prefix}{name[:100]} is not a known field"
+Collector: TypeAlias = Callable[[str, Any, bool], Iterator[str]]
+Check: TypeAlias = Callable[[Any], object]
+Marks: TypeAlias = Mapping[str, Any]
 
 
-def tenant_faults(name: str, value: Any, _present: bool) -> Iterator[str]:
-    """The faults of an optional UUID."""
-    if value is not None and not (isinstance(value, str) and canonical(value)):
-        yield f"{name} must be a UUID" if isinstance(value, str) else f"{name} must be a string, not {kind_of(value)}"
+def nothing_left(_value: Any) -> bool:
+    """The check of values in which the decoder has checked everything."""
+    return True
 
 
-def text_faults(name: str, value: Any, present: bool) -> Iterator[str]:
-    """The faults of a text that is required."""
-    if not isinstance(value, str):
-        yield wrong_kind(name, value, "a string", present)
+class Rules(msgspec.Struct, frozen=True):
+    """What is checked of the values of one type: `faults` yields everything that is wrong with a value of JSON, by the
+    name of its field and whether it is there at all; `is_sound` checks of a decoded value what the decoder does not."""
+
+    faults: Collector
+    is_sound: Check = nothing_left
 
 
-def length_faults(name: str, value: Any, most: int) -> Iterator[str]:
-    """The fault of a text that is too long."""
-    if isinstance(value, str) and len(value) > most:
-        yield f"{name} must have at most {most:,} characters, not {len(value):,}"
+def rules_of(kind: type) -> Rules:
+    """Return what is checked of the values of a type."""
+    return _read_type(inspect.type_info(kind), {})
 
 
-def time_faults(name: str, value: Any, present: bool) -> Iterator[str]:
-    """The faults of an optional date-time."""
-    if isinstance(value, str):
-        if milliseconds(value) is None:
-            yield f"{name} must be a date-time such as 2030-01-31T12:00:00Z"
-    elif value is not None:
-        yield wrong_kind(name, value, "a string", present)
+def _read_type(found: inspect.Type, marks: Marks) -> Rules:
+    match found:
+        case inspect.Metadata():
+            return _read_type(found.type, {**marks, **(found.extra_json_schema or {}), **(found.extra or {})})
+        case inspect.UnionType():
+            return _allow_null(next(_read_type(each, marks) for each in found.types if each != inspect.NoneType()))
+        case inspect.StructType():
+            return _read_struct(found)
+        case inspect.VarTupleType():
+            return _read_array(found)
+        case inspect.StrType():
+            return _read_text(found, *_find_check(marks))
+        case inspect.LiteralType():
+            words = [str(each) for each in found.values]
+            return _read_text(inspect.StrType(), words.__contains__, f"must be one of {', '.join(words)}")
+        case inspect.IntType():
+            return Rules(partial(_number_faults, least=found.ge or 0, most=found.le or 0))
+        case inspect.BoolType():
+            return Rules(_flag_faults)
+    raise TypeError(f"there are no rules for {found}")
 
 
-def flag_faults(name: str, value: Any, present: bool) -> Iterator[str]:
-    """The fault of an optional boolean."""
-    if value is not None and not isinstance(value, bool):
+def _find_check(marks: Marks) -> tuple[Check, str]:
+    """Return the check of a text, and the fault that it finds."""
+    if format_ := marks.get("format"):
+        return _FORMATS[format_]
+    check = re.compile(marks["pattern"]).fullmatch if "pattern" in marks else nothing_left
+    return marks.get("check", check), marks.get("fault", "")
+
+
+_FORMATS: Mapping[str, tuple[Check, str]] = {
+    "uuid": (canonical, "must be a UUID"),
+    "date-time": (lambda text: milliseconds(text) is not None, "must be a date-time such as 2030-01-31T12:00:00Z"),
+}
+
+
+def _allow_null(inner: Rules) -> Rules:
+    def faults(name: str, value: Any, present: bool) -> Iterator[str]:
+        return iter(()) if value is None else inner.faults(name, value, present)
+
+    return Rules(faults, lambda value: value is None or inner.is_sound(value))
+
+
+def _read_text(found: inspect.StrType, check: Check, fault: str) -> Rules:
+    def faults(name: str, value: Any, present: bool) -> Iterator[str]:
+        if not isinstance(value, str):
+            yield wrong_kind(name, value, "a string", present)
+            return
+        if found.max_length is not None and len(value) > found.max_length:
+            yield f"{name} must have at most {found.max_length:,} characters, not {len(value):,}"
+        if len(value) < (found.min_length or 0):
+            yield f"{name} must not be empty"
+        if not check(value):
+            yield f"{name} {fault}"
+
+    return Rules(faults, check)
+
+
+def _number_faults(name: str, value: Any, _present: bool, *, least: int, most: int) -> Iterator[str]:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        yield f"{name} must be a whole number from {least} to {most}"
+
+
+def _flag_faults(name: str, value: Any, present: bool) -> Iterator[str]:
+    if not isinstance(value, bool):
         yield wrong_kind(name, value, "a boolean", present)
 
 
-def array_faults(each: Collector, wanted: str) -> Collector:
-    """The faults of an array and of each of its items."""
+def _read_array(found: inspect.VarTupleType) -> Rules:
+    each = _read_type(found.item_type, {})
+    wanted = "an array of objects" if isinstance(found.item_type, inspect.StructType) else "an array of strings"
+    least, most = found.min_length or 0, found.max_length
 
     def faults(name: str, value: Any, present: bool) -> Iterator[str]:
         if not isinstance(value, list):
             yield wrong_kind(name, value, wanted, present)
             return
-        for index, entry in enumerate(value):
-            yield from each(f"{name}[{index}]", entry, True)
+        if most is not None and not least <= len(value) <= most:
+            yield f"{name} must have {least} to {most:,} items, not {len(value):,}"
+        for index, item in enumerate(value):
+            yield from each.faults(f"{name}[{index}]", item, True)
 
-    return faults
+    if each.is_sound is nothing_left:
+        return Rules(faults)
+    return Rules(faults, lambda values: all(map(each.is_sound, values)))
+
+
+def _read_struct(found: inspect.StructType) -> Rules:
+    fields = {field.encode_name: _read_type(field.type, {}) for field in found.fields}
+    checked = [(field.name, fields[field.encode_name].is_sound) for field in found.fields]
+
+    def faults(name: str, value: Any, present: bool) -> Iterator[str]:
+        if not isinstance(value, dict):
+            yield wrong_kind(name, value, "an object", present)
+            return
+        prefix = "" if name in _WHOLE else f"{name}."
+        for each, rules in fields.items():
+            yield from rules.faults(prefix + each, value.get(each), each in value)
+        if found.forbid_unknown_fields:
+            yield from (f"{prefix}{each[:100]} is not a known field" for each in value if each not in fields)
+
+    def is_sound(value: Any) -> bool:
+        return all(check(getattr(value, name)) for name, check in checked if check is not nothing_left)
+
+    return Rules(faults, is_sound)
+
+
+# How a body as a whole is named; its fields have no prefix.
+_WHOLE = ("the body", "parameters")

@@ -10,26 +10,17 @@ stays open keeps storage from purging old rows. A stream that breaks ends withou
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from gatepost.abby.authenticator import ApiKeyAuthenticator
-from gatepost.abby.json_bodies import (
-    BodyReader,
-    array_faults,
-    flag_faults,
-    length_faults,
-    list_faults,
-    object_faults,
-    text_faults,
-    time_faults,
-)
+from gatepost.abby.json_bodies import BodyReader, list_faults
 from gatepost.api.call_limits import CallingParty, CallLimits
 from gatepost.api.errors import (
     FORBIDDEN,
@@ -43,7 +34,6 @@ from gatepost.api.errors import (
 from gatepost.api.http import ClientLeft, Handler, JsonResponse
 from gatepost.api.lists import (
     MAX_BODY,
-    MAX_COMMENT,
     MAX_ENTRIES,
     AddEntriesRequest,
     DeleteEntriesRequest,
@@ -61,7 +51,7 @@ from gatepost.api.lists import (
 from gatepost.api.openapi import NDJSON
 from gatepost.ids import canonical
 from gatepost.lists.catalogue import ListDefinition
-from gatepost.lists.entries import MAX_ENTRY, ListRefusal
+from gatepost.lists.entries import ListRefusal
 from gatepost.process.background_work import background
 from gatepost.process.logs import Logger
 from gatepost.rejudge.try_change import ListDryRuns, can_look_back, new_entry
@@ -70,58 +60,16 @@ from gatepost.store.audit import Actor
 from gatepost.store.errors import ListFull, NotFound
 from gatepost.store.lists import EntryRow, NewEntry
 from gatepost.store.store import Store
-from gatepost.times import date_time, milliseconds
+from gatepost.times import date_time
 
-NUL = "\0"
 Body: TypeAlias = AddEntriesRequest | DeleteEntriesRequest | GetListsRequest | ListEntriesRequest
 B = TypeVar("B", bound=Body)
 
 
-def _has_sound_entries(body: AddEntriesRequest) -> bool:
-    """Check what the decoder cannot: the time of expiry, and characters that storage cannot hold."""
-    return all(
-        (entry.expires is None or milliseconds(entry.expires) is not None) and NUL not in (entry.comment or "")
-        for entry in body.entries
-    )
-
-
-def _entry_faults(name: str, value: Any, present: bool) -> Iterator[str]:
-    yield from text_faults(name, value, present)
-    yield from length_faults(name, value, MAX_ENTRY)
-
-
-def _comment_faults(name: str, value: Any, present: bool) -> Iterator[str]:
-    if value is not None:
-        yield from text_faults(name, value, present)
-        yield from length_faults(name, value, MAX_COMMENT)
-        if isinstance(value, str) and NUL in value:
-            yield f"{name} has the character NUL (U+0000) in it, which no comment may have"
-
-
-def _new_entry_faults(name: str, value: Any, _present: bool) -> Iterator[str]:
-    yield from object_faults(
-        name, f"{name}.", value, {"entry": _entry_faults, "comment": _comment_faults, "expires": time_faults}
-    )
-
-
-ADD = BodyReader(
-    AddEntriesRequest,
-    {
-        "listName": text_faults,
-        "entries": array_faults(_new_entry_faults, "an array of objects"),
-        "dryRun": flag_faults,
-    },
-    most=MAX_BODY,
-    is_sound=_has_sound_entries,
-)
-DELETE = BodyReader(
-    DeleteEntriesRequest,
-    {"listName": text_faults, "entries": array_faults(text_faults, "an array of strings"), "dryRun": flag_faults},
-    most=MAX_BODY,
-)
-GET = BodyReader(GetListsRequest, {}, most=MAX_BODY)
-LIST = BodyReader(ListEntriesRequest, {"listName": text_faults}, most=MAX_BODY)
-
+ADD = BodyReader(AddEntriesRequest, most=MAX_BODY)
+DELETE = BodyReader(DeleteEntriesRequest, most=MAX_BODY)
+GET = BodyReader(GetListsRequest, most=MAX_BODY)
+LIST = BodyReader(ListEntriesRequest, most=MAX_BODY)
 
 STALL_SECONDS = 60.0
 MAX_TIMES = 10_000

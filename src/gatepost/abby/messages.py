@@ -14,27 +14,28 @@ like any mail, and only their feature row and the signature of their text are ke
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from decimal import Decimal
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gatepost.abby import message_bodies
-from gatepost.abby.authenticator import Authenticator
+from gatepost.abby.authenticator import Authenticator, Caller
 from gatepost.abby.cores import Cores
 from gatepost.abby.json_bodies import BodyReader
-from gatepost.abby.upload import read_parts
+from gatepost.abby.scan import read_parts
 from gatepost.analysis.report import FileSeen, Line, Report
 from gatepost.api.call_limits import CallLimits
 from gatepost.api.errors import INVALID_REQUEST, MESSAGE_NOT_FOUND, MESSAGE_NOT_SHOWN, TENANT_NOT_FOUND, Failure
 from gatepost.api.http import ClientLeft, ConnectedClient, JsonResponse
 from gatepost.api.messages import (
     DEFAULT_PAGE,
+    MAX_BODY,
     FoundHeldMessage,
     FoundHeldMessages,
     FoundMessage,
     FoundMessages,
+    HeldMessagesRequest,
     MessageReport,
     ReportMessageRequest,
     SearchHeldMessagesRequest,
@@ -69,6 +70,7 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.rules import MessageAction
 from gatepost.scanning.request import ScanRequest
 from gatepost.scanning.spool import Spool, SpooledBody
+from gatepost.settings.keys import TokenPermission
 from gatepost.store.audit import AuditRecord
 from gatepost.store.evidence import Evidence
 from gatepost.store.feedback import NO_FEATURES, Correction, TextFeatures
@@ -252,6 +254,11 @@ def _name_some(recipients: tuple[str, ...]) -> str:
 NOT_ON_RECORD = Failure(MESSAGE_NOT_FOUND, "no analysis with this ggrid is on record")
 
 S = TypeVar("S", SearchMessagesRequest, SearchHeldMessagesRequest)
+B = TypeVar("B", SearchMessagesRequest, SearchHeldMessagesRequest, HeldMessagesRequest)
+
+SEARCH = BodyReader(SearchMessagesRequest, most=MAX_BODY)
+SEARCH_HELD = BodyReader(SearchHeldMessagesRequest, most=MAX_BODY)
+REPORT = BodyReader(ReportMessageRequest, most=MAX_BODY)
 
 
 class MessagesApi:
@@ -264,11 +271,9 @@ class MessagesApi:
 
     async def read(self, request: Request) -> Response | Failure:
         """Return one record, by its ggrid in any case."""
-        caller = await self._authenticator.enter(request)
+        caller = await self._authenticator.enter(request, "messages.read")
         if isinstance(caller, Failure):
             return caller
-        if refusal := caller.may("messages.read"):
-            return refusal
         ggrid = canonical(request.path_params["ggrid"])
         record = await self._store.messages.find(ggrid) if ggrid else None
         if record is None:
@@ -277,11 +282,9 @@ class MessagesApi:
 
     async def show_timeline(self, request: Request) -> Response | Failure:
         """Return the way of one message."""
-        caller = await self._authenticator.enter(request)
+        caller = await self._authenticator.enter(request, "messages.read")
         if isinstance(caller, Failure):
             return caller
-        if refusal := caller.may("messages.read"):
-            return refusal
         call = self._limits.begin("search", caller.party)
         if isinstance(call, Failure):
             return call
@@ -294,34 +297,26 @@ class MessagesApi:
 
     async def search(self, request: Request) -> Response | Failure | None:
         """Return a page of results, newest first."""
-        return await self._search(request, message_bodies.SEARCH, self._find_messages)
+        return await self._search(request, SEARCH, self._find_messages)
 
     async def search_held(self, request: Request) -> Response | Failure | None:
         """Return a page of held mail, newest first."""
-        return await self._search(request, message_bodies.SEARCH_HELD, self._find_held)
+        return await self._search(request, SEARCH_HELD, self._find_held)
 
     async def _search(
         self, request: Request, reader: BodyReader[S], find: Callable[[S, str | None, Expression], Awaitable[object]]
     ) -> Response | Failure | None:
-        caller = await self._authenticator.enter(request)
-        if isinstance(caller, Failure):
-            return caller
-        body = await reader.read(request)
-        if isinstance(body, ClientLeft):
-            return None
-        if isinstance(body, Failure):
-            return body
-        tenant = canonical(body.tenant_uid) if body.tenant_uid is not None else None
-        if refusal := caller.may("messages.search") or await find_tenant_fault(self._store.tenants, tenant):
-            return refusal
-        call = self._limits.begin("search", caller.party)
+        entered = await enter_with_body(self._authenticator, self._store.tenants, request, reader, "messages.search")
+        if not isinstance(entered, Entered):
+            return entered
+        call = self._limits.begin("search", entered.caller.party)
         if isinstance(call, Failure):
             return call
         with call:
-            query = await self._read_query(body)
-            return (
-                query if isinstance(query, Failure) else JsonResponse(encode_scanning(await find(body, tenant, query)))
-            )
+            query = await self._read_query(entered.body)
+            if isinstance(query, Failure):
+                return query
+            return JsonResponse(encode_scanning(await find(entered.body, entered.tenant, query)))
 
     async def _read_query(self, body: SearchMessagesRequest | SearchHeldMessagesRequest) -> Expression | Failure:
         """Return what the text of a search asks for; a fault is told with its place."""
@@ -373,6 +368,31 @@ class MessagesApi:
         )
         page = await self._store.quarantine.search(wanted, body.cursor, body.limit or DEFAULT_PAGE)
         return FoundHeldMessages(tuple(map(_describe_held, page.rows)), page.next, _describe_time(page.reached))
+
+
+class Entered(msgspec.Struct, Generic[B], frozen=True):
+    """A call that may be made: who calls, its body, and the tenant that it is about."""
+
+    caller: Caller
+    body: B
+    tenant: str | None
+
+
+async def enter_with_body(
+    authenticator: Authenticator, tenants: Tenants, request: Request, reader: BodyReader[B], permission: TokenPermission
+) -> Entered[B] | Failure | None:
+    """Check credential, body, permission and tenant, in this order; None where the client has left."""
+    caller = await authenticator.enter(request)
+    if isinstance(caller, Failure):
+        return caller
+    body = await reader.read(request)
+    if isinstance(body, ClientLeft):
+        return None
+    if isinstance(body, Failure):
+        return body
+    tenant = canonical(body.tenant_uid) if body.tenant_uid is not None else None
+    refusal = caller.may(permission) or await find_tenant_fault(tenants, tenant)
+    return refusal or Entered(caller, body, tenant)
 
 
 async def find_tenant_fault(store: Tenants, tenant: str | None) -> Failure | None:
@@ -595,9 +615,9 @@ class ReportsApi:
         """Return the body of a request; the message in it, where there is one, goes to the spool."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "multipart/form-data":
-            return await message_bodies.REPORT.read(request)
+            return await REPORT.read(request)
         parameters = await read_parts(request, email)
-        return message_bodies.REPORT.decode(parameters) if isinstance(parameters, bytes) else parameters
+        return REPORT.decode(parameters) if isinstance(parameters, bytes) else parameters
 
     async def _read_message(self, request: Request, email: SpooledBody) -> TextFeatures | Failure | ClientLeft:
         """Have a core read the reported message in a sealed worker."""

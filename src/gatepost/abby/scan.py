@@ -3,31 +3,61 @@
 The order of checks is that of the interface: credential, media type, size, syntax, fields, tenant. The `parameters`
 part is decoded fast, and on failure checked again by a collector that names every fault: known fields are strict (`"5"`
 is not 5), unknown ones are ignored, null on an optional field means absent.
+
+The upload is multipart/form-data (RFC 7578) with the parts `parameters` and `email` in either order; other parts are
+ignored. The message goes straight into the spool, so memory stays flat whatever the size. Every bound holds while
+reading: bytes of the whole body, bytes of `parameters`, number of parts, and time (`api.http.BodyPace`). Most uploads
+are small and arrive whole, as every common client writes them. Those are split in place (`split_plain`); what is
+unusual in any way goes to the parser, which also says what is wrong with it.
 """
 
 import asyncio
+import re
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from functools import lru_cache
-from ipaddress import ip_address
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from typing import Any, Protocol
 
 import msgspec
+from multipart import (  # type: ignore[import-untyped]  # it is annotated, without saying so
+    MultipartSegment,
+    ParserLimitReached,
+    PushMultipartParser,
+)
 from starlette.requests import Request
 from starlette.responses import Response
 
 from gatepost.abby.authenticator import Authenticator, Caller
 from gatepost.abby.cores import Cores
-from gatepost.abby.json_bodies import LARGE_BODY, kind_of, list_faults, wrong_kind
-from gatepost.abby.upload import read_parts, split_plain
+from gatepost.abby.json_bodies import LARGE_BODY, list_faults, rules_of
 from gatepost.api.direct import DirectCall, DirectExchange, RawHeaders
-from gatepost.api.errors import INVALID_PARAMETERS, TENANT_NOT_FOUND, Failure
-from gatepost.api.http import ClientLeft, ConnectedClient, JsonResponse, json_failure, note_fault, parse_boundary
+from gatepost.api.errors import (
+    DUPLICATE_PART,
+    EMPTY_EMAIL,
+    INVALID_PARAMETERS,
+    MALFORMED_REQUEST,
+    MISSING_PART,
+    PAYLOAD_TOO_LARGE,
+    TENANT_NOT_FOUND,
+    WRONG_PART_TYPE,
+    Failure,
+)
+from gatepost.api.http import (
+    BodyPace,
+    ClientLeft,
+    ConnectedClient,
+    JsonResponse,
+    content_length,
+    json_failure,
+    note_fault,
+    parse_boundary,
+)
 from gatepost.api.scanning import (
-    MAX_RECIPIENTS,
+    MAX_BODY,
+    MAX_PARAMETERS,
     MessageAnalysisRequest,
     MessageAnalysisResult,
     encode_scanning,
+    normalize_address,
 )
 from gatepost.api.strict_json import decode_json, find_repeated_key, has_too_many_values
 from gatepost.ids import canonical, new_id
@@ -38,10 +68,173 @@ from gatepost.scanning.spool import Spool, SpooledBody
 from gatepost.store.tenants import Tenants
 from gatepost.times import date_time
 
-# An IPv6 address that ends in an IPv4 address, all groups written out.
-_MAX_ADDRESS = 45
+MAX_PARTS = 100
+# Larger bodies hardly ever arrive whole; within it `parameters` has room for all that it may have.
+MAX_PLAIN = 1 << 20
 
-_DECODER = msgspec.json.Decoder(MessageAnalysisRequest)
+TOO_LARGE = Failure(PAYLOAD_TOO_LARGE, f"the request body is larger than 50 MiB ({MAX_BODY:,} bytes)")
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+class MessageSink(Protocol):
+    """Where the bytes of the message go."""
+
+    @property
+    def size(self) -> int: ...
+
+    def write(self, data: bytes) -> object: ...
+
+
+async def read_parts(request: Request, email: SpooledBody) -> bytes | Failure | ClientLeft:
+    """Read the upload of a request; the message goes to the spool, and `parameters` is returned."""
+    headers = request.scope["headers"]
+    boundary = parse_boundary(headers)
+    if isinstance(boundary, Failure):
+        return boundary
+    if content_length(headers) > MAX_BODY:
+        return TOO_LARGE
+    parameters = await read_upload(request.receive, boundary, email)
+    if isinstance(parameters, bytes):
+        email.finish()
+    return parameters
+
+
+async def read_upload(receive: Receive, boundary: str, email: MessageSink) -> bytes | Failure | ClientLeft:
+    """Read the whole body; the message goes to `email`, and `parameters` is returned."""
+    upload, received = None, 0
+    try:
+        with BodyPace() as pace:
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return ClientLeft()
+                chunk = message["body"]
+                received += len(chunk)
+                if upload is None:
+                    if not message["more_body"] and (plain := split_plain(chunk, boundary)):
+                        email.write(plain[1])
+                        return plain[0]
+                    upload = _ScanParts(boundary, email)
+                failure = TOO_LARGE if received > MAX_BODY else upload.feed(chunk)
+                if failure:
+                    return failure
+                if not message["more_body"]:
+                    return upload.finish()
+                pace.earn(len(chunk))
+    except TimeoutError:
+        return Failure(MALFORMED_REQUEST, "the request body stopped arriving, or arrives too slowly")
+
+
+# Both parts with the headers that clients write, in their order. A name of a file has no escapes.
+_HEADERS = (
+    rb'Content-Disposition: form-data; name="%b"(?:; filename="[ !#$&-[\]^-~]{0,200}")?'
+    rb"\r\nContent-Type: %b\r\n\r\n"
+)
+_PARAMETERS = re.compile(_HEADERS % (b"parameters", b"application/json"))
+_EMAIL = re.compile(_HEADERS % (b"email", rb"[a-z0-9.+/-]{1,100}"))
+
+
+def split_plain(body: bytes, boundary: str) -> tuple[bytes, bytes] | None:
+    """Return `parameters` and the message of a whole body that has these two parts and nothing else, in the form that
+    common clients write; None for every other body, be it right or wrong."""
+    delimiter = b"\r\n--%b" % boundary.encode("ascii")
+    start = len(delimiter)
+    if not body.startswith(delimiter[2:]) or body[start - 2 : start] != b"\r\n" or len(body) > MAX_PLAIN:
+        return None
+    found = {}
+    for is_last in (False, True):
+        headers = _PARAMETERS.match(body, start) or _EMAIL.match(body, start)
+        if headers is None:
+            return None
+        end = body.find(delimiter, headers.end())
+        start = end + len(delimiter) + 2
+        if end < 0 or body[start - 2 : start] != (b"--" if is_last else b"\r\n"):
+            return None
+        found[headers.re] = body[headers.end() : end]
+    if body[start:] not in (b"", b"\r\n") or len(found) < 2 or not found[_EMAIL]:
+        return None
+    return found[_PARAMETERS], found[_EMAIL]
+
+
+class _ScanParts:
+    """The parts of a body, as they arrive."""
+
+    def __init__(self, boundary: str, email: MessageSink) -> None:
+        self._parser = PushMultipartParser(boundary, max_segment_count=MAX_PARTS)
+        self._email = email
+        self._parameters: list[bytes] = []
+        self._room = MAX_PARAMETERS
+        self._seen: set[str] = set()
+        self._part = ""
+
+    def feed(self, chunk: bytes) -> Failure | None:
+        """Take some bytes of the body."""
+        if not chunk:
+            return None
+        try:
+            for event in self._parser.parse(chunk):
+                failure = self._event(event)
+                if failure:
+                    return failure
+        except ParserLimitReached:
+            return Failure(MALFORMED_REQUEST, f"a part has too long a header, or there are over {MAX_PARTS} parts")
+        except (ValueError, LookupError):
+            return _malformed_multipart()
+        return None
+
+    def finish(self) -> bytes | Failure:
+        """Check that both parts were there, and return `parameters`."""
+        try:
+            self._parser.close()
+        except ValueError:
+            return _malformed_multipart()
+        missing = [name for name in ("parameters", "email") if name not in self._seen]
+        if missing:
+            return Failure(MISSING_PART, f"there is no part {' and no part '.join(missing)}")
+        if not self._email.size:
+            return Failure(EMPTY_EMAIL, "the part email has no bytes")
+        return b"".join(self._parameters)
+
+    def _event(self, event: MultipartSegment | bytes | None) -> Failure | None:
+        if isinstance(event, MultipartSegment):
+            return self._begin(event)
+        if event is None:
+            self._part = ""
+        elif self._part == "email":
+            self._email.write(event)
+        elif self._part == "parameters":
+            return self._parameter_bytes(event)
+        return None
+
+    def _begin(self, part: MultipartSegment) -> Failure | None:
+        name = self._part = part.name or ""
+        if name not in ("parameters", "email"):
+            return None
+        if name in self._seen:
+            return Failure(DUPLICATE_PART, f"the part {name} is there twice")
+        self._seen.add(name)
+        if name == "parameters" and part.content_type != "application/json":
+            return Failure(WRONG_PART_TYPE, "the part parameters must have application/json as its own content type")
+        # RFC 7578 section 4.7 deprecates these. Encoded bytes that were scanned as they stand would pass as clean.
+        encoding = next((value for key, value in part.headerlist if key == "Content-Transfer-Encoding"), "binary")
+        if encoding.strip().lower() not in ("7bit", "8bit", "binary"):
+            return Failure(MALFORMED_REQUEST, f"send the part {name} as it is, without Content-Transfer-Encoding")
+        return None
+
+    def _parameter_bytes(self, data: bytes) -> Failure | None:
+        self._room -= len(data)
+        if self._room < 0:
+            return Failure(INVALID_PARAMETERS, "the part parameters is larger than 1 MiB")
+        self._parameters.append(data)
+        return None
+
+
+def _malformed_multipart() -> Failure:
+    return Failure(MALFORMED_REQUEST, "the body is not valid multipart/form-data")
+
+
+_DECODER, _RULES = msgspec.json.Decoder(MessageAnalysisRequest), rules_of(MessageAnalysisRequest)
 
 
 def read_parameters(data: bytes) -> Envelope | Failure:
@@ -58,7 +251,7 @@ def read_parameters(data: bytes) -> Envelope | Failure:
 def _envelope(request: MessageAnalysisRequest) -> Envelope | None:
     """Return the envelope, or None if one of its values cannot be."""
     border, tenant = request.border_mta_data, request.tenant_uid
-    address = None if border.remote_address is None else _normalize_address(border.remote_address)
+    address = None if border.remote_address is None else normalize_address(border.remote_address)
     texts = "\t".join((border.envelope_from, border.sender_helo or "", *border.envelope_recipients))
     if not _is_text(texts) or (address is None and border.remote_address is not None):
         return None
@@ -79,83 +272,12 @@ def _is_text(value: str) -> bool:
     return "\r" not in value and "\n" not in value and "\0" not in value
 
 
-def _is_address(value: str) -> bool:
-    return _normalize_address(value) is not None
-
-
-def _normalize_address(value: str) -> str | None:
-    """Return an IP address in its usual form; None for what is none, or has a zone."""
-    return _parse_address(value) if len(value) <= _MAX_ADDRESS else None
-
-
-@lru_cache(1024)
-def _parse_address(value: str) -> str | None:
-    try:
-        return str(ip_address(value)) if "%" not in value else None
-    except ValueError:
-        return None
-
-
 def _faults(data: bytes) -> Failure:
     """Return every fault by the name of its field."""
     found = decode_json("the part parameters", data)
     if isinstance(found, Failure):
         return found
-    return list_faults(INVALID_PARAMETERS, _request_faults(found))
-
-
-def _request_faults(found: Any) -> Iterator[str]:
-    if not isinstance(found, dict):
-        yield f"parameters must be an object, not {kind_of(found)}"
-        return
-    border = found.get("borderMtaData")
-    if isinstance(border, dict):
-        yield from _border_faults(border)
-    else:
-        yield wrong_kind("borderMtaData", border, "an object", "borderMtaData" in found)
-    yield from _optional_faults(found, "tenantUid", "tenantUid", lambda value: canonical(value) is not None, "a UUID")
-
-
-def _border_faults(border: dict[str, Any]) -> Iterator[str]:
-    prefix = "borderMtaData."
-    if isinstance(border.get("envelopeFrom"), str):
-        yield from _text_faults(prefix + "envelopeFrom", border["envelopeFrom"])
-    else:
-        yield wrong_kind(prefix + "envelopeFrom", border.get("envelopeFrom"), "a string", "envelopeFrom" in border)
-    yield from _recipient_faults(prefix + "envelopeRecipients", border)
-    yield from _optional_faults(
-        border, "remoteAddress", prefix + "remoteAddress", _is_address, "an IPv4 or IPv6 address"
-    )
-    yield from _optional_faults(border, "senderHelo", prefix + "senderHelo", _is_text, "text without CR, LF and NUL")
-
-
-def _recipient_faults(name: str, border: dict[str, Any]) -> Iterator[str]:
-    recipients = border.get("envelopeRecipients")
-    if not isinstance(recipients, list):
-        yield wrong_kind(name, recipients, "an array of strings", "envelopeRecipients" in border)
-        return
-    if not 1 <= len(recipients) <= MAX_RECIPIENTS:
-        yield f"{name} must have 1 to {MAX_RECIPIENTS:,} items, not {len(recipients):,}"
-    for index, recipient in enumerate(recipients):
-        if not isinstance(recipient, str):
-            yield f"{name}[{index}] must be a string, not {kind_of(recipient)}"
-        else:
-            yield from _text_faults(f"{name}[{index}]", recipient)
-
-
-def _optional_faults(found: dict[str, Any], key: str, name: str, sound: Any, wanted: str) -> Iterator[str]:
-    value = found.get(key)
-    if value is None:
-        return
-    if not isinstance(value, str):
-        yield f"{name} must be a string, not {kind_of(value)}"
-    elif not sound(value):
-        yield f"{name} must be {wanted}"
-
-
-def _text_faults(name: str, value: str) -> Iterator[str]:
-    if not _is_text(value):
-        yield f"{name} must be text without CR, LF and NUL"
+    return list_faults(INVALID_PARAMETERS, _RULES.faults("parameters", found, True))
 
 
 MILLISECOND = 1_000_000

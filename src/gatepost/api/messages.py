@@ -15,54 +15,26 @@ MAX_BODY = 64 << 10
 MAX_PAGE = 500
 DEFAULT_PAGE = 100
 MAX_ACTIONS = 100
-MAX_ADDRESS = 320
-MAX_SUBJECT = 200
-MAX_TAG = 200
-MAX_HOST = 253
-MAX_NAME = 500
-MAX_QUEUE_ID = 100
-MAX_QUERY = 2_000
 MESSAGE_CURSOR = r"[0-9]{1,18}\.[0-9]{1,18}"
 HELD_CURSOR = r"([0-9]{1,18}\.)?[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}"
-FILE_HASH = "[0-9a-fA-F]{64}"
 
-_Address = Annotated[str, msgspec.Meta(max_length=MAX_ADDRESS)]
-_Subject = Annotated[str, msgspec.Meta(max_length=MAX_SUBJECT)]
-_Tag = Annotated[str, msgspec.Meta(max_length=MAX_TAG)]
-_Host = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_HOST)]
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
-_Query = Annotated[str, msgspec.Meta(max_length=MAX_QUERY)]
-_QueueId = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_QUEUE_ID)]
-_Hash = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": f"^{FILE_HASH}$"})]
+_Address = Annotated[str, msgspec.Meta(max_length=320)]
+_Subject = Annotated[str, msgspec.Meta(max_length=200)]
+_Tag = Annotated[str, msgspec.Meta(max_length=200)]
+_Host = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
+_Query = Annotated[str, msgspec.Meta(max_length=2_000)]
+_QueueId = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+_Hash = Annotated[
+    str,
+    msgspec.Meta(
+        extra_json_schema={"pattern": "^[0-9a-fA-F]{64}$"}, extra={"fault": "must be a SHA-256 of 64 hex digits"}
+    ),
+]
 _Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE)]
-_MessageCursor = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": f"^{MESSAGE_CURSOR}$"})]
-_HeldCursor = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": f"^{HELD_CURSOR}$"})]
-
-_TENANT = msgspec.Meta(description="Only mail of this tenant; without it, of all tenants and of none")
-_SENDER = msgspec.Meta(description="Envelope sender: an address or a domain; an empty text is a bounce")
-_RECIPIENT = msgspec.Meta(description="Envelope recipient: an address or a domain")
-_WORDS = msgspec.Meta(description="Words that must all occur in the subject; the first eight count")
-_REMOTE = msgspec.Meta(description="IP address of the sending host")
-_LINK = msgspec.Meta(description="Host of a link, or a name above it, up to the domain that was registered")
-_FILE_NAME = msgspec.Meta(description="Whole name of a file, attached or inside of another file; case does not matter")
-_FILE_HASH = msgspec.Meta(description="SHA-256 of a file, attached or inside of another file")
-_MESSAGE_ID = msgspec.Meta(description="The Message-ID, with or without angle brackets")
-_HEADER_FROM = msgspec.Meta(
-    description="Sender as readers see it: an address or a domain of the From field, or words of a display name"
-)
-_ANYWHERE = msgspec.Meta(
-    description="A text that fits in whatever way it can be meant: address, domain, subject, display name, IP address, "
-    "link, file name or hash, Message-ID, queue id here or at the next hop, tag, ggrid or its first 8 digits or more"
-)
-_QUERY = msgspec.Meta(
-    description="A search as in the web interface: `from:evil.example (verdict:phishing OR score>8) after:7d`. Days "
-    "and times without an offset are UTC. It holds besides the other filters"
-)
-_QUEUE_ID = msgspec.Meta(
-    description="Queue id of the message at the border MTA (XFORWARD IDENT, or its Received field)"
-)
-_NEXT_HOP_ID = msgspec.Meta(description="Id that a next hop gave the message: `queued as …` in its reply and its log")
-_LIMIT = msgspec.Meta(description=f"Most messages on the page; {DEFAULT_PAGE} by default")
+_OTHER_PAGE = {"fault": "must be the next of another page"}
+_MessageCursor = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": f"^{MESSAGE_CURSOR}$"}, extra=_OTHER_PAGE)]
+_HeldCursor = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": f"^{HELD_CURSOR}$"}, extra=_OTHER_PAGE)]
 _CURSOR = msgspec.Meta(description="The `next` of the page before, with the same filters")
 
 
@@ -70,10 +42,64 @@ class _Request(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """camelCase on the wire; unknown fields are refused, null means absent."""
 
 
-class SearchMessagesRequest(_Request, frozen=True, kw_only=True):
+class _SearchRequest(_Request, frozen=True, kw_only=True):
+    """What results and held mail are both searched by."""
+
+    tenant_uid: Annotated[
+        Uuid | None, msgspec.Meta(description="Only mail of this tenant; without it, of all tenants and of none")
+    ] = None
+    subject: Annotated[
+        _Subject | None, msgspec.Meta(description="Words that must all occur in the subject; the first eight count")
+    ] = None
+    verdict: Verdict | None = None
+    remote_address: Annotated[IpAddress | None, msgspec.Meta(description="IP address of the sending host")] = None
+    link_host: Annotated[
+        _Host | None,
+        msgspec.Meta(description="Host of a link, or a name above it, up to the domain that was registered"),
+    ] = None
+    file_name: Annotated[
+        _Name | None,
+        msgspec.Meta(description="Whole name of a file, attached or inside of another file; case does not matter"),
+    ] = None
+    file_hash: Annotated[
+        _Hash | None, msgspec.Meta(description="SHA-256 of a file, attached or inside of another file")
+    ] = None
+    message_id: Annotated[_Name | None, msgspec.Meta(description="The Message-ID, with or without angle brackets")] = (
+        None
+    )
+    header_from: Annotated[
+        _Name | None,
+        msgspec.Meta(
+            description="Sender as readers see it: an address or a domain of the From field, or words of a display name"
+        ),
+    ] = None
+    query: Annotated[
+        _Query | None,
+        msgspec.Meta(
+            description="A search as in the web interface: `from:evil.example (verdict:phishing OR score>8) after:7d`. "
+            "Days and times without an offset are UTC. It holds besides the other filters"
+        ),
+    ] = None
+    anywhere: Annotated[
+        _Name | None,
+        msgspec.Meta(
+            description="A text that fits in whatever way it can be meant: address, domain, subject, display name, IP "
+            "address, link, file name or hash, Message-ID, queue id here or at the next hop, tag, ggrid or its first 8 "
+            "digits or more"
+        ),
+    ] = None
+    queue_id: Annotated[
+        _QueueId | None,
+        msgspec.Meta(description="Queue id of the message at the border MTA (XFORWARD IDENT, or its Received field)"),
+    ] = None
+    limit: Annotated[
+        _Limit | None, msgspec.Meta(description=f"Most messages on the page; {DEFAULT_PAGE} by default")
+    ] = None
+
+
+class SearchMessagesRequest(_SearchRequest, frozen=True, kw_only=True):
     """Which results to return; without a filter, all of them."""
 
-    tenant_uid: Annotated[Uuid | None, _TENANT] = None
     since: Annotated[DateTime | None, msgspec.Meta(description="Completed at this time or later")] = None
     until: Annotated[DateTime | None, msgspec.Meta(description="Completed before this time")] = None
     sender: Annotated[
@@ -86,46 +112,27 @@ class SearchMessagesRequest(_Request, frozen=True, kw_only=True):
     recipient: Annotated[
         _Address | None, msgspec.Meta(description="Envelope recipient, in the same forms as `sender`")
     ] = None
-    subject: Annotated[_Subject | None, _WORDS] = None
-    verdict: Verdict | None = None
     decision: Decision | None = None
     tag: Annotated[_Tag | None, msgspec.Meta(description="A whole tag")] = None
     ggrid: Annotated[Uuid | None, msgspec.Meta(description="One message; only `tenantUid` counts beside it")] = None
-    remote_address: Annotated[IpAddress | None, _REMOTE] = None
-    link_host: Annotated[_Host | None, _LINK] = None
-    file_name: Annotated[_Name | None, _FILE_NAME] = None
-    file_hash: Annotated[_Hash | None, _FILE_HASH] = None
-    message_id: Annotated[_Name | None, _MESSAGE_ID] = None
-    header_from: Annotated[_Name | None, _HEADER_FROM] = None
-    query: Annotated[_Query | None, _QUERY] = None
-    anywhere: Annotated[_Name | None, _ANYWHERE] = None
-    queue_id: Annotated[_QueueId | None, _QUEUE_ID] = None
-    next_hop_id: Annotated[_QueueId | None, _NEXT_HOP_ID] = None
-    limit: Annotated[_Limit | None, _LIMIT] = None
+    next_hop_id: Annotated[
+        _QueueId | None,
+        msgspec.Meta(description="Id that a next hop gave the message: `queued as …` in its reply and its log"),
+    ] = None
     cursor: Annotated[_MessageCursor | None, _CURSOR] = None
 
 
-class SearchHeldMessagesRequest(_Request, frozen=True, kw_only=True):
+class SearchHeldMessagesRequest(_SearchRequest, frozen=True, kw_only=True):
     """Which held mail to return; without a filter, all of it."""
 
-    tenant_uid: Annotated[Uuid | None, _TENANT] = None
     since: Annotated[DateTime | None, msgspec.Meta(description="Held since this time or later")] = None
     until: Annotated[DateTime | None, msgspec.Meta(description="Held since before this time")] = None
-    sender: Annotated[_Address | None, _SENDER] = None
-    recipient: Annotated[_Address | None, _RECIPIENT] = None
-    subject: Annotated[_Subject | None, _WORDS] = None
-    verdict: Verdict | None = None
-    remote_address: Annotated[IpAddress | None, _REMOTE] = None
-    link_host: Annotated[_Host | None, _LINK] = None
-    file_name: Annotated[_Name | None, _FILE_NAME] = None
-    file_hash: Annotated[_Hash | None, _FILE_HASH] = None
-    message_id: Annotated[_Name | None, _MESSAGE_ID] = None
-    header_from: Annotated[_Name | None, _HEADER_FROM] = None
-    query: Annotated[_Query | None, _QUERY] = None
-    anywhere: Annotated[_Name | None, _ANYWHERE] = None
-    queue_id: Annotated[_QueueId | None, _QUEUE_ID] = None
+    sender: Annotated[
+        _Address | None,
+        msgspec.Meta(description="Envelope sender: an address or a domain; an empty text is a bounce"),
+    ] = None
+    recipient: Annotated[_Address | None, msgspec.Meta(description="Envelope recipient: an address or a domain")] = None
     released: Annotated[bool | None, msgspec.Meta(description="Released messages instead of held ones")] = None
-    limit: Annotated[_Limit | None, _LIMIT] = None
     cursor: Annotated[_HeldCursor | None, _CURSOR] = None
 
 

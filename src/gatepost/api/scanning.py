@@ -5,6 +5,8 @@ adds up to `score`, exactly, for clients that read them as decimals.
 """
 
 from decimal import Decimal
+from functools import lru_cache
+from ipaddress import ip_address
 from typing import Annotated, Literal
 
 import msgspec
@@ -15,10 +17,38 @@ MAX_BODY = 52_428_800
 MAX_RECIPIENTS = 1000
 MAX_PARAMETERS = 1 << 20
 
+# An IPv6 address that ends in an IPv4 address, all groups written out.
+_MAX_ADDRESS = 45
+
+
+def normalize_address(value: str) -> str | None:
+    """Return an IP address in its usual form; None for a text that is not an address, or has a zone."""
+    return _parse_address(value) if len(value) <= _MAX_ADDRESS else None
+
+
+@lru_cache(1024)
+def _parse_address(value: str) -> str | None:
+    try:
+        return str(ip_address(value)) if "%" not in value else None
+    except ValueError:
+        return None
+
+
 Uuid = Annotated[str, msgspec.Meta(extra_json_schema={"format": "uuid"})]
 DateTime = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
-EnvelopeText = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": r"^[^\x00\r\n]*$"})]
-IpAddress = Annotated[str, msgspec.Meta(extra_json_schema={"anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]})]
+EnvelopeText = Annotated[
+    str,
+    msgspec.Meta(
+        extra_json_schema={"pattern": r"^[^\x00\r\n]*$"}, extra={"fault": "must be text without CR, LF and NUL"}
+    ),
+]
+IpAddress = Annotated[
+    str,
+    msgspec.Meta(
+        extra_json_schema={"anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]},
+        extra={"check": normalize_address, "fault": "must be an IPv4 or IPv6 address"},
+    ),
+]
 Sha256 = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": "^[0-9a-f]{64}$"})]
 Points = Decimal
 

@@ -16,7 +16,7 @@ from gatepost.service.data_folder import StartError
 from gatepost.times import now
 
 if TYPE_CHECKING:
-    from gatepost.digests.run import DigestSender
+    from gatepost.digests.mail import DigestSender
     from gatepost.settings.keys import GuardSettings
     from gatepost.store.digests import DigestRecord
     from gatepost.store.sent_reports import SentReport

@@ -19,7 +19,7 @@ import msgspec
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gatepost.digests.run import DigestSender
+from gatepost.digests.mail import DigestSender
 from gatepost.guard.answers.dns import Resolver
 from gatepost.process.logs import Logger
 from gatepost.process.metrics import counter, gauge
