@@ -303,11 +303,7 @@ def create_app(
         Tokens(tokens), Guesses(clock, services.guesses.tokens), services.store.api_keys.note_token_use
     )
     status = StatusApi(
-        authenticator=authenticator,
-        cores=services.cores,
-        ready=ready,
-        metrics=metrics,
-        metrics_public=metrics_public,
+        authenticator=authenticator, cores=services.cores, ready=ready, metrics=metrics, metrics_public=metrics_public
     )
     scanning = ScanApi(
         authenticator=authenticator,

@@ -330,7 +330,6 @@ class Cores:
 
     @property
     def answering(self) -> int:
-        """How many cores answer."""
         return sum(state.answers for state in self._states)
 
     @property

@@ -91,7 +91,6 @@ class BodyReader(Generic[B]):
         return await asyncio.to_thread(background.run, self.decode, data)
 
     def decode(self, data: bytes | bytearray) -> B | Failure:
-        """Decode a body."""
         if refusal := refuse_many_values("the body", data):
             return refusal
         try:

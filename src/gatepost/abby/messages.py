@@ -494,7 +494,6 @@ def describe_ledger(report: Report) -> Ledger:
 
 
 def describe_release(ggrid: str, release: Release) -> MessageRelease:
-    """A release as the interface shows it."""
     return MessageRelease(ggrid, date_time(release.time), release.by, release.recipients)
 
 

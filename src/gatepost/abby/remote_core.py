@@ -25,14 +25,7 @@ from gatepost.abby.cores import Down
 from gatepost.api.connections import client_context
 from gatepost.api.http import ConnectedClient
 from gatepost.api.scanning import MAX_BODY
-from gatepost.scanning.held_mail import (
-    MESSAGE,
-    ExportOrder,
-    HeldMailOrder,
-    NotHeld,
-    ReleaseOrder,
-    read_answer,
-)
+from gatepost.scanning.held_mail import MESSAGE, ExportOrder, HeldMailOrder, NotHeld, ReleaseOrder, read_answer
 from gatepost.scanning.request import CONTENT_TYPE, STORAGE_FAILED, Full, Load, ScanRequest, ScanResult, frame_request
 from gatepost.scanning.spool import MessageBody
 from gatepost.view.values import NotShown

@@ -79,9 +79,7 @@ class AcceptBalance:
 
 
 async def accept_connections(
-    listening: socket.socket,
-    balance: AcceptBalance | None,
-    handle: Callable[[socket.socket, Any], None],
+    listening: socket.socket, balance: AcceptBalance | None, handle: Callable[[socket.socket, Any], None]
 ) -> None:
     """Accept connections until cancelled; `handle` gets each with the address of its client."""
     loop = asyncio.get_running_loop()

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from gatepost.api.lists import (
     AddEntriesRequest,
@@ -134,24 +135,11 @@ FOUND = FoundMessages(
     ),
     "1794733920087.4711",
 )
+_SHARED: dict[str, Any] = {
+    name: value for name, value in asdict(FOUND.messages[0]).items() if name not in ("completed", "decision")
+}
 SEARCH_HELD = SearchHeldMessagesRequest(recipient="bob@example.com", tenant_uid=_TENANT)
-FOUND_HELD = FoundHeldMessages(
-    (
-        FoundHeldMessage(
-            ggrid=_GGRID,
-            held_since=_COMPLETED,
-            state="held",
-            verdict="phishing",
-            tags=(_TAG,),
-            score=Decimal("5.00"),
-            tenant_uid=_TENANT,
-            envelope_from="ann@example.org",
-            envelope_recipients=("bob@example.com",),
-            subject="Your account",
-            size=2_048,
-        ),
-    ),
-)
+FOUND_HELD = FoundHeldMessages((FoundHeldMessage(held_since=_COMPLETED, state="held", **_SHARED),))
 TEXT = MessageText(
     ggrid=_GGRID,
     headers=(TextHeader("From", "ann@example.org"), TextHeader("Subject", "Your account")),

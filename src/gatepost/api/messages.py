@@ -128,8 +128,7 @@ class SearchHeldMessagesRequest(_SearchRequest, frozen=True, kw_only=True):
     since: Annotated[DateTime | None, msgspec.Meta(description="Held since this time or later")] = None
     until: Annotated[DateTime | None, msgspec.Meta(description="Held since before this time")] = None
     sender: Annotated[
-        _Address | None,
-        msgspec.Meta(description="Envelope sender: an address or a domain; an empty text is a bounce"),
+        _Address | None, msgspec.Meta(description="Envelope sender: an address or a domain; an empty text is a bounce")
     ] = None
     recipient: Annotated[_Address | None, msgspec.Meta(description="Envelope recipient: an address or a domain")] = None
     released: Annotated[bool | None, msgspec.Meta(description="Released messages instead of held ones")] = None

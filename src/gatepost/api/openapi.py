@@ -58,7 +58,6 @@ class Interface(msgspec.Struct, frozen=True):
 
 
 def ref(named: type) -> dict[str, str]:
-    """A reference to a described type."""
     return {"$ref": REF.format(name=named.__name__)}
 
 
@@ -482,7 +481,6 @@ LISTS_API = Interface(
 
 
 def document(interface: Interface) -> dict[str, Any]:
-    """The whole OpenAPI document."""
     answers = [operation.answer for operation in interface.operations if operation.answer is not None]
     types = (Error, *answers, *map(type, interface.requests))
     _, schemas = msgspec.json.schema_components(types, ref_template=REF)

@@ -69,8 +69,7 @@ class BorderMtaData(_Wire, frozen=True):
         msgspec.Meta(min_length=1, max_length=MAX_RECIPIENTS, description="Envelope TO addresses"),
     ]
     remote_address: Annotated[
-        IpAddress | None,
-        msgspec.Meta(description="IP address of the sending MTA, as seen at the border MTA"),
+        IpAddress | None, msgspec.Meta(description="IP address of the sending MTA, as seen at the border MTA")
     ] = None
     sender_helo: Annotated[
         EnvelopeText | None,

@@ -107,7 +107,6 @@ class JoinedWrites:
         self._transport.write(response)
 
     def close(self) -> None:
-        """Close the connection after what was written."""
         self._flush()
         self._transport.close()
 

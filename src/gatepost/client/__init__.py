@@ -111,9 +111,7 @@ def _describe_failure(fault: httpx.TransportError) -> NoReply:
     )
 
 
-def _run_now(
-    made: Callable[Concatenate[Calls, P], Exchange[T]],
-) -> "Callable[Concatenate[Client, P], T]":
+def _run_now(made: Callable[Concatenate[Calls, P], Exchange[T]]) -> "Callable[Concatenate[Client, P], T]":
     """Return the method of `Client` that makes a call."""
 
     @wraps(made)

@@ -87,12 +87,7 @@ T = TypeVar("T")
 
 # What another attempt can change (docs/integrating.md, "Retries").
 RETRIED = frozenset(
-    {
-        HTTPStatus.TOO_MANY_REQUESTS,
-        HTTPStatus.BAD_GATEWAY,
-        HTTPStatus.SERVICE_UNAVAILABLE,
-        HTTPStatus.GATEWAY_TIMEOUT,
-    }
+    {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
 )
 
 
@@ -281,10 +276,7 @@ class Calls:
         The arguments are the SMTP envelope, as the border MTA knows it. A bounce has an empty `sender`.
         """
         border = BorderMtaData(
-            envelope_from=sender,
-            envelope_recipients=tuple(recipients),
-            remote_address=remote_address,
-            sender_helo=helo,
+            envelope_from=sender, envelope_recipients=tuple(recipients), remote_address=remote_address, sender_helo=helo
         )
         parameters = MessageAnalysisRequest(border_mta_data=border, tenant_uid=tenant)
         request = _post_mail("/v1/messageQueue/submitEmail", parameters, _read_content(raw))
@@ -318,12 +310,7 @@ class Calls:
         return call(Send(method, _path(ggrid) + operation), answer, self._retries)
 
     def report(
-        self,
-        ggrid: str,
-        should_have_been: ShouldHaveBeen,
-        *,
-        tenant: str | None = None,
-        message: bytes | None = None,
+        self, ggrid: str, should_have_been: ShouldHaveBeen, *, tenant: str | None = None, message: bytes | None = None
     ) -> Exchange[MessageReport]:
         """Report that a decision was wrong, or right, with the bytes of the message where they are at hand (permission
         `messages.report`)."""
@@ -366,12 +353,7 @@ class Calls:
         return answer.results
 
     def add_entries(
-        self,
-        list_name: str,
-        entries: Iterable[NewListEntry | str],
-        *,
-        tenant: str | None = None,
-        dry_run: bool = False,
+        self, list_name: str, entries: Iterable[NewListEntry | str], *, tenant: str | None = None, dry_run: bool = False
     ) -> Exchange[ListChange]:
         """Add or update at most 500 entries, all or none. A dry run changes nothing and returns what would happen."""
         stated = tuple(NewListEntry(each) if isinstance(each, str) else each for each in entries)

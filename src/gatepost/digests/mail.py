@@ -194,7 +194,6 @@ def list_languages() -> tuple[tuple[str, str], ...]:
 
 @cache
 def find_texts(code: str) -> Texts:
-    """Return the texts of a language."""
     read = _read_all()
     known = code if code in read else DEFAULT
     return Texts(known, {**read[DEFAULT], **read[known]})

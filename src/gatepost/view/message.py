@@ -178,12 +178,7 @@ def _show_picture(index: int, part: Part, kind: str, budget: TextBudget) -> Pict
 
 
 def _list_within(
-    things: Sequence[T],
-    show: Callable[[T, TextBudget], S],
-    chars: int,
-    most: int,
-    what: str,
-    left_out: list[str],
+    things: Sequence[T], show: Callable[[T, TextBudget], S], chars: int, most: int, what: str, left_out: list[str]
 ) -> tuple[S, ...]:
     """Show at most so many things, of so many characters in all; say how many were left out."""
     budget = TextBudget(chars)

@@ -71,7 +71,6 @@ def draw_lines(labels: Sequence[str], series: Mapping[str, Sequence[float | None
 
 
 def draw_meter(part: float, whole: float, label: str) -> Markup:
-    """Draw how full something is."""
     share = min(1.0, part / whole) if whole else 0.0
     state = "full" if share >= 1 else "fill"
     return Markup(
@@ -81,7 +80,6 @@ def draw_meter(part: float, whole: float, label: str) -> Markup:
 
 
 def axis_maximum(most: float) -> int:
-    """Return the round number that the axis ends with."""
     scale = 1
     while True:
         for step in _ROUND_STEPS:

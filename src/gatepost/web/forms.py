@@ -72,7 +72,6 @@ class Form(msgspec.Struct, frozen=True):
         return next(iter(self.fields.get(name, ())), "")
 
     def all(self, name: str) -> tuple[str, ...]:
-        """Every value of a field."""
         return self.fields.get(name, ())
 
     def with_field(self, name: str, value: str) -> str:
@@ -295,7 +294,6 @@ class Unsent(msgspec.Struct, frozen=True):
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """The fields with their values."""
         return parse_qsl(self.fields, keep_blank_values=True, errors="replace")
 
 

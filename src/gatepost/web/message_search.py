@@ -10,7 +10,7 @@ query of the list is the place; every page of the message carries it along as `i
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import date, timedelta
 from string import hexdigits
 from typing import Any, Literal, TypeAlias
@@ -159,16 +159,12 @@ def _expression(found: Expression | SearchFault) -> Expression | None:
     return None if isinstance(found, SearchFault) else found
 
 
-async def _find_message_search(context: WebContext, request: SignedInRequest) -> Search | Failure:
-    return await read_list(context, request, "/messages", request.query)
-
-
-async def _find_held_search(context: WebContext, request: SignedInRequest) -> Search | Failure:
-    return await read_list(context, request, "/quarantine", request.query)
+def _search_on(path: ListPath) -> Callable[[WebContext, SignedInRequest], Awaitable[Search | Failure]]:
+    return lambda context, request: read_list(context, request, path, request.query)
 
 
 # The searches of the page of messages, and of the quarantine.
-for_messages, for_held = about(_find_message_search), about(_find_held_search)
+for_messages, for_held = about(_search_on("/messages")), about(_search_on("/quarantine"))
 
 
 async def read_list(context: WebContext, request: SignedInRequest, path: ListPath, query: Form) -> Search | Failure:

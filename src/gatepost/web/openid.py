@@ -306,12 +306,10 @@ class OpenidClient:
 
 
 def begin_flow(target: str) -> Flow:
-    """Return a new sign-in."""
     return Flow(secrets.token_urlsafe(32), target[:MAX_TARGET])
 
 
 def read_flow(request: Request) -> Flow | None:
-    """Return the sign-in that this browser has begun."""
     content = request.cookies.get(FLOW_COOKIE, "")
     secret, _, target = content.partition(".")
     if len(content) > MAX_COOKIE or len(secret) < 40:
@@ -324,7 +322,6 @@ def read_flow(request: Request) -> Flow | None:
 
 
 def set_flow(response: Response, flow: Flow) -> Response:
-    """Have the browser keep a sign-in."""
     content = f"{flow.secret}.{_encode(flow.target.encode('utf-8', 'replace'))}"
     return put_cookie(response, FLOW_COOKIE, content, FLOW_SECONDS)
 

@@ -89,7 +89,6 @@ NOTICES = {
     "list-deleted": "List and entries deleted.",
     "tenant-created": "Tenant created. Add its domains next.",
     "tenant-deleted": "Tenant deleted, with all its data.",
-    "user-created": "User created.",
     "user-deleted": "User deleted.",
     "released": "Released: the next hop has accepted the message.",
     "mail-released": "{0} released: the next hop has accepted them.",
@@ -137,7 +136,6 @@ def set_notice(response: Response, notice: str, *values: object) -> Response:
 
 
 def read_notice(request: Request) -> Notice | None:
-    """Return the notice that a request brings along."""
     content = request.cookies.get(NOTICE_COOKIE, "")
     word, *values = content.split("~")
     if not _COOKIE.fullmatch(content) or word not in NOTICES or len(values) < NOTICES[word].count("{"):
@@ -178,7 +176,6 @@ MAIL_SECURITY = (
 
 
 def html_response(body: str, status: int = 200) -> Response:
-    """An HTML page."""
     return Response(body.encode("utf-8", "replace"), status, PAGE_HEADERS, "text/html")
 
 

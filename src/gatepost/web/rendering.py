@@ -334,7 +334,6 @@ class CompiledTemplates(BytecodeCache):
         bucket.code = code if isinstance(code, CodeType) else None
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        """Write the code of a template."""
         if bucket.code is not None:
             self._keep(bucket).save(marshal.dumps(bucket.code))
 

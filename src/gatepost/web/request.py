@@ -153,7 +153,6 @@ ROLE_MEANINGS = {
 
 
 def permissions_of(user: User) -> frozenset[PagePermission]:
-    """Return the permissions of a user."""
     granted = ROLES[user.role]
     return granted - DEPLOYMENT_PERMISSIONS if user.tenant else granted
 
@@ -189,7 +188,6 @@ class SignedInRequest(msgspec.Struct, frozen=True):
         return parse_query(self.http.url.query)
 
     def path_part(self, name: str) -> str:
-        """A parameter of the path."""
         return str(self.http.path_params.get(name, ""))
 
     def may(self, permission: PagePermission) -> bool:

@@ -101,7 +101,6 @@ def _is_address(name: str) -> bool:
 
 
 def new_challenge() -> str:
-    """Return a challenge in Base64 for URLs."""
     return encode(secrets.token_bytes(CHALLENGE_BYTES))
 
 
@@ -149,7 +148,6 @@ def _describe(keys: Sequence[SecurityKey], party: RelyingParty) -> list[dict[str
 
 
 def read_assertion(form: Form) -> Assertion | KeyFault:
-    """Return the assertion that a form carries."""
     credential = form.raw_text("key-id")
     if not credential or len(credential) > MAX_CREDENTIAL:
         return KeyFault("no credential is named, or too long a one")

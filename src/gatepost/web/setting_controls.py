@@ -62,7 +62,6 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 def find_shape(field: FieldInfo) -> Shape:
-    """Return the shape of a key."""
     if section := find_section(field.annotation)[0]:
         return Shape("items", section=section)
     forms = {get_origin(each) or each: (each, marks) for each, marks in _list_forms(field.annotation, field.metadata)}
@@ -266,7 +265,6 @@ def _explain(fault: Fault, shape: Shape, value: Any, default: Any) -> str:
 
 
 def is_same(shape: Shape, first: Any, second: Any) -> bool:
-    """Do two values say the same?"""
     if shape.kind == "lines":
         return _write_lines(first) == _write_lines(second)
     return bool(first == second)
@@ -280,7 +278,6 @@ def _write_lines(value: Any) -> tuple[str, ...]:
 
 
 def describe_value(shape: Shape, value: Any, tenants: Mapping[str, str] | None = None) -> str:
-    """Return a value in words."""
     if shape.kind == "switch":
         return "on" if value is True else "off"
     if shape.kind == "number" and isinstance(value, int):

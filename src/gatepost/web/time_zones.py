@@ -43,12 +43,10 @@ def times_in(name: str) -> Iterator[None]:
 
 
 def current_zone_name() -> str:
-    """Return the name of the zone of the request."""
     return _zone.get()[0]
 
 
 def current_zone() -> tzinfo:
-    """Return the zone of the request."""
     return _zone.get()[1]
 
 

@@ -42,7 +42,6 @@ MAX_DOMAINS = 10_000
 
 
 async def create_tenant(context: WebContext, request: SignedInRequest) -> PageResult:
-    """Create a tenant."""
     name = request.form.text("name", MAX_TENANT_NAME)
     if not name or not name.isprintable():
         return with_status(await show_tenants(context, request, fault="enter a name of printable characters"), 400)
@@ -90,7 +89,6 @@ async def delete_tenant(context: WebContext, request: SignedInRequest, tenant: T
 
 
 async def show_tenants(context: WebContext, request: SignedInRequest, *, fault: str = "") -> Response:
-    """List all tenants."""
     tenants = await context.store.tenants.all()
     return await context.page(request, "tenants.html", tenants=tenants, fault=fault)
 
@@ -188,7 +186,6 @@ async def reset_password(context: WebContext, request: SignedInRequest, user: Us
 
 @for_user
 async def delete_user(context: WebContext, request: SignedInRequest, user: User) -> PageResult:
-    """Delete a user."""
     if user.uid == request.user.uid:
         return with_status(await show_users(context, request, fault=OWN_ACCOUNT), 409)
     outcome = await context.store.users.delete(user.uid, request.actor)
@@ -254,7 +251,6 @@ async def create_key(context: WebContext, request: SignedInRequest) -> PageResul
 
 
 async def revoke_key(context: WebContext, request: SignedInRequest) -> PageResult:
-    """Revoke a key."""
     keys = await context.store.api_keys.all(request.user.tenant)
     if not any(key.id == request.path_part("id") for key in keys):
         return NOT_VISIBLE

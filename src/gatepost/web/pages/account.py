@@ -145,16 +145,11 @@ async def render_codes(
 ) -> Response:
     """Render the page with new recovery codes."""
     return await context.page(
-        request,
-        "recovery-codes.html",
-        codes=codes,
-        onward=_next_page(context, request),
-        is_new_factor=is_new_factor,
+        request, "recovery-codes.html", codes=codes, onward=_next_page(context, request), is_new_factor=is_new_factor
     )
 
 
 def hash_codes(request: SignedInRequest, codes: tuple[str, ...]) -> list[str]:
-    """Return the digests of recovery codes of the user."""
     return [credentials.hash_recovery_code(request.user.uid, code) for code in codes]
 
 

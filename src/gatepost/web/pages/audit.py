@@ -254,7 +254,6 @@ def shorten_ids(text: str) -> str:
 
 
 async def show_record(context: WebContext, request: SignedInRequest) -> PageResult:
-    """Show one record with every value that it changed."""
     number = whole_number(request.path_part("number"), -1)
     found = await context.store.audit.changes(number) if number >= 0 else None
     if found is None or (request.user.tenant and found[0].scope != request.user.tenant):

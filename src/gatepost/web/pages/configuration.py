@@ -103,7 +103,6 @@ for_publisher = about(_find_publisher)
 
 
 async def find_running(context: WebContext, publisher: Publisher) -> Running:
-    """Return what is running now."""
     rollout = await context.store.publishing.rollout()
     version = await context.store.publishing.find(rollout.wanted) if rollout.wanted else None
     if version:
@@ -212,7 +211,6 @@ async def try_draft(context: WebContext, request: SignedInRequest, publisher: Pu
 
 
 async def discard_draft(context: WebContext, request: SignedInRequest) -> PageResult:
-    """Delete the draft."""
     revision = whole_number(request.form.text("revision"))
     discarded = await context.store.publishing.discard_draft(revision, request.actor)
     return redirect("/configuration", notice="draft-discarded" if discarded else "draft-changed")
@@ -253,11 +251,7 @@ async def show_rollback(context: WebContext, request: SignedInRequest, found: tu
     running = await find_running(context, publisher)
     differences = await asyncio.to_thread(compare, running.content, version.content)
     return await context.page(
-        request,
-        "rollback.html",
-        version=version.info,
-        running=running,
-        differences=differences[:MAX_DIFFERENCES],
+        request, "rollback.html", version=version.info, running=running, differences=differences[:MAX_DIFFERENCES]
     )
 
 
@@ -340,12 +334,7 @@ async def try_connections(context: WebContext, request: SignedInRequest, publish
 
 
 async def show_draft(
-    context: WebContext,
-    request: SignedInRequest,
-    publisher: Publisher,
-    *,
-    fault: str = "",
-    trial: Trial | None = None,
+    context: WebContext, request: SignedInRequest, publisher: Publisher, *, fault: str = "", trial: Trial | None = None
 ) -> Response:
     """Show what the draft changes, what a trial of it found, and the form to publish it."""
     state = await find_draft(context, publisher)

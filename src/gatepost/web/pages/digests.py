@@ -70,7 +70,6 @@ async def show_scope(context: WebContext, request: SignedInRequest, scope: str |
 
 @for_scope
 async def save_scope(context: WebContext, request: SignedInRequest, scope: str | None) -> PageResult:
-    """Save the preferences of a scope."""
     typed = request.form.raw_text("domains")
     domains, refused = parse_domains(typed)
     seen, wanted = whole_number(request.form.text("seen", 18), -1), _read_preferences(request.form, domains)
@@ -83,7 +82,6 @@ async def save_scope(context: WebContext, request: SignedInRequest, scope: str |
 
 @for_scope
 async def remove_entry(context: WebContext, request: SignedInRequest, scope: str | None) -> PageResult:
-    """Remove an entry of a recipient."""
     form = request.form
     removed = await context.store.recipients.delete_entries(
         scope, form.text("address", 500), [form.text("sender", 500)], request.actor

@@ -76,14 +76,7 @@ from gatepost.web.message_lines import (
     links_by_host,
     strongest_lines,
 )
-from gatepost.web.message_search import (
-    Search,
-    describe_search,
-    find_neighbours,
-    for_messages,
-    list_of,
-    tail_of,
-)
+from gatepost.web.message_search import Search, describe_search, find_neighbours, for_messages, list_of, tail_of
 from gatepost.web.page_responses import (
     download_response,
     framing,
@@ -558,7 +551,6 @@ def _parse_envelope(request: SignedInRequest) -> Envelope | Failure:
 
 
 async def show_scan(context: WebContext, request: SignedInRequest, *, fault: str = "") -> Response:
-    """Show the form for a message."""
     return await context.page(
         request,
         "scan.html",

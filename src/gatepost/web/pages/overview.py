@@ -9,6 +9,7 @@ Administrators have a checklist of the first days: what is left to do, with a li
 asks for is there. Items that do not apply can be dismissed, for all administrators.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from statistics import median
@@ -98,13 +99,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 async def show_overview(context: WebContext, request: SignedInRequest, values: Mapping[str, Any]) -> PageResult:
-    """Show the whole page."""
-    return await context.page(
-        request,
-        "overview.html",
-        checklist=await find_checklist(context, request),
-        **values,
-    )
+    return await context.page(request, "overview.html", checklist=await find_checklist(context, request), **values)
 
 
 async def show_live_overview(context: WebContext, _request: SignedInRequest, values: Mapping[str, Any]) -> PageResult:
@@ -261,14 +256,11 @@ def _describe_core(name: str, load: Load | None) -> dict[str, Any]:
 
 def total_traffic(buckets: tuple[TrafficBucket, ...]) -> TrafficBucket:
     """Return the sum of all steps."""
-    verdicts: dict[str, int] = {}
-    decisions: dict[str, int] = {}
+    verdicts, decisions = Counter[str](), Counter[str]()
     latency = [0] * BINS
     for bucket in buckets:
-        for name, number in bucket.verdicts.items():
-            verdicts[name] = verdicts.get(name, 0) + number
-        for name, number in bucket.decisions.items():
-            decisions[name] = decisions.get(name, 0) + number
+        verdicts.update(bucket.verdicts)
+        decisions.update(bucket.decisions)
         latency = [one + other for one, other in zip(latency, bucket.latency, strict=True)]
     return TrafficBucket(
         start=buckets[0].start if buckets else 0,

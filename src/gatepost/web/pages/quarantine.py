@@ -16,7 +16,7 @@ are written at once, and taken back at once. Every step is one record of `bulk_a
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
 import msgspec
@@ -182,7 +182,6 @@ async def _find_visible(
 
 @for_message
 async def write_on_message(context: WebContext, request: SignedInRequest, found: MessageOnRecord) -> PageResult:
-    """Write a note on one message."""
     path = f"/messages/{found.record.ggrid}{tail_of(request)}"
     return await _write_note(context, request, [found.record.ggrid], path)
 
@@ -244,18 +243,13 @@ async def _find_removable(context: WebContext, request: SignedInRequest, ggrid: 
     return record
 
 
-async def _remove_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
+async def _move(context: WebContext, request: SignedInRequest, ggrid: str, word: Literal["moved", "restored"]) -> str:
+    """Take a message out of mailboxes, or put it back."""
     found = await _find_removable(context, request, ggrid)
     if isinstance(found, str) or context.remover is None:
         return str(found)
-    return explain(await context.remover.remove(found, request.actor), wanted="moved")
-
-
-async def _put_back_one(context: WebContext, request: SignedInRequest, ggrid: str) -> str:
-    found = await _find_removable(context, request, ggrid)
-    if isinstance(found, str) or context.remover is None:
-        return str(found)
-    return explain(await context.remover.restore(found, request.actor), wanted="restored")
+    carry_out = context.remover.remove if word == "moved" else context.remover.restore
+    return explain(await carry_out(found, request.actor), wanted=word)
 
 
 # What is done with one message after the other, with the notice of each.
@@ -267,8 +261,8 @@ ACTIONS: dict[str, tuple[Action, str]] = {
     "unreport": (partial(_take_back, word="deliver"), "mail-unreported"),
     "unmissed": (partial(_take_back, word="hold"), "mail-unreported"),
     "restore": (_restore_one, "mail-restored"),
-    "remove": (_remove_one, "mail-removed"),
-    "put-back": (_put_back_one, "mail-put-back"),
+    "remove": (partial(_move, word="moved"), "mail-removed"),
+    "put-back": (partial(_move, word="restored"), "mail-put-back"),
 }
 # Actions on mailboxes, which need a permission of their own.
 REMOVAL = frozenset({"remove", "put-back"})

@@ -82,11 +82,7 @@ async def export_search(
 
 
 async def export_rows(
-    name: str,
-    kind: str,
-    columns: Sequence[str],
-    rows: Sequence[R],
-    values_of: Callable[[R], tuple[object, ...]],
+    name: str, kind: str, columns: Sequence[str], rows: Sequence[R], values_of: Callable[[R], tuple[object, ...]]
 ) -> Response:
     """Return rows as a file that the browser saves, `csv` or `json`; a value that is a list has its texts in one cell
     of CSV."""
@@ -116,8 +112,7 @@ PAGES_WITH_SEARCHES = ("/messages", "/quarantine")
 HELD_EXPORT_PAGE = 200
 NO_NAME = Failure(INVALID_REQUEST, "enter a name for the search")
 TOO_MANY = Failure(
-    INVALID_REQUEST,
-    f"you have {MAX_SEARCHES} saved searches, or {MAX_SHARED} are shared with you; delete one first",
+    INVALID_REQUEST, f"you have {MAX_SEARCHES} saved searches, or {MAX_SHARED} are shared with you; delete one first"
 )
 
 
@@ -134,7 +129,6 @@ async def show_hint(context: WebContext, request: SignedInRequest) -> PageResult
 
 
 async def save_search(context: WebContext, request: SignedInRequest) -> PageResult:
-    """Save the search of a page under a name."""
     page, name = request.form.text("page", 40), request.form.text("name", MAX_NAME)
     query = request.form.text("query", MAX_QUERY)
     if page not in PAGES_WITH_SEARCHES or not name:
@@ -156,7 +150,6 @@ async def delete_search(context: WebContext, request: SignedInRequest) -> PageRe
 
 @for_messages
 async def export_messages(context: WebContext, request: SignedInRequest, found: Search) -> PageResult:
-    """Send the result of a search as CSV or JSON."""
     if found.fault:
         return Failure(INVALID_REQUEST, found.fault.message)
     wanted = found.messages

@@ -31,7 +31,6 @@ UNSET = ("not set", "none")
 
 
 async def run_health_check(context: WebContext, request: SignedInRequest) -> PageResult:
-    """Run the health check and show its result."""
     await context.store.audit.note("system.examine", request.actor)
     async with context.examining:
         found = await asyncio.to_thread(context.installation.examine)
