@@ -29,6 +29,7 @@ import pytest
 from tests.source_trees import walk_source
 
 import gatepost
+from gatepost.api.messages import HELD_CURSOR, MESSAGE_CURSOR
 from gatepost.checks.known_names import compile_names
 from gatepost.policy.layers import _match_inline
 from gatepost.store.privacy import Person
@@ -56,18 +57,23 @@ BUILT: dict[str, list[tuple[str, object]]] = {
         for text in ("a" * 200 + "@example.com", "a.a.a.a.a.a@a.a.a.example", "=@=.example", "x%40x@münchen.example")
     ],
     "gatepost.checks.known_names": [("compile_names", compile_names(["aaaa", "aaab", "a a a", "ab" * 20]))],
+    "gatepost.abby.json_bodies": [
+        ("fields", re.compile(pattern))
+        for pattern in (f"^{MESSAGE_CURSOR}$", f"^{HELD_CURSOR}$", "^[0-9a-fA-F]{64}$", r"^[^\x00\r\n]*$")
+    ],
     "gatepost.policy.layers": [("_match_inline", _match_inline("weight"))],
     "gatepost.mail.html.limits": [("_write_raw", re.compile(r"</script(?=[\t\n\f\r />])", re.IGNORECASE))],
 }
 # Where patterns are made of something at run time: modules of these calls are tried above, or their text is ours.
 RUN_TIME = {
+    "gatepost.abby.json_bodies": "patterns of fields, which stand at their types, tried above",
     "gatepost.checks.known_names": "compile_names, tried above",
     "gatepost.checks.phrases": "slots of the phrasebooks, which are ours, with gaps of bounded length",
     "gatepost.mail.html.limits": "the name of one of four elements, tried above",
     "gatepost.policy.layers": "a key of a policy, tried above",
     "gatepost.store.privacy": "an address, escaped, tried above",
     "gatepost.store.upgrading": "the name of a table in our own schema",
-    "gatepost.web.message_search": "one of two cursors, which are tried in gatepost.api.messages",
+    "gatepost.web.message_search": "one of two cursors, tried above",
 }
 # Functions that make patterns for tables of their module, when it is loaded.
 _MADE_ONCE = {"gatepost.checks.headers.bulk_mail"}
