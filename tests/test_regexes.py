@@ -72,7 +72,6 @@ RUN_TIME = {
     "gatepost.mail.html.limits": "the name of one of four elements, tried above",
     "gatepost.policy.layers": "a key of a policy, tried above",
     "gatepost.store.privacy": "an address, escaped, tried above",
-    "gatepost.store.upgrading": "the name of a table in our own schema",
     "gatepost.web.message_search": "one of two cursors, tried above",
 }
 # Functions that make patterns for tables of their module, when it is loaded.
