@@ -26,7 +26,7 @@ from gatepost.analysis.report import Report
 from gatepost.analysis.verdict import judge
 from gatepost.checks.text import learned
 from gatepost.cli.sealed_analysis import answer_nothing, start_pool
-from gatepost.findings.values import Finding
+from gatepost.findings.kinds import Finding
 from gatepost.ids import new_id
 from gatepost.learning.sealed_training import UNWANTED, points_of, prove
 from gatepost.near_duplicates import is_near_duplicate

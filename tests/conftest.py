@@ -34,7 +34,7 @@ from gatepost.process import logs
 from gatepost.service.certificates import sign_certificate
 from gatepost.store import sqlite
 from gatepost.workers import supervisor
-from gatepost.workers.loader_client import LoaderClient
+from gatepost.workers.supervisor import LoaderClient
 
 _FAILED = pytest.StashKey[bool]()
 # How many tests were left to other targets; a worker of a parallel run tells it to the process that sums up.

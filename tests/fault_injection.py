@@ -21,9 +21,9 @@ import msgspec
 
 from gatepost.analysis.stages import Context
 from gatepost.checks.reading import Check, Reading
-from gatepost.findings.values import Finding
+from gatepost.findings.kinds import Finding
 from gatepost.workers import worker
-from gatepost.workers.status_page import IDLE, StatusPage
+from gatepost.workers.protocol import IDLE, StatusPage
 
 _HEADER = re.compile(
     rb"(?im)^X-Gatepost-Fault:[ \t]*(check|parse|every|rules?):([a-z]{1,10})(?:=([0-9]{1,6}))?[ \t]*\r?$"

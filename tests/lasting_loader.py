@@ -17,9 +17,8 @@ import threading
 from collections.abc import Callable
 
 from gatepost.process.sandbox import INHERITED
-from gatepost.workers.loader_client import LoaderClient, WorkerFiles
-from gatepost.workers.protocol import Spawn
-from gatepost.workers.status_page import StageNames
+from gatepost.workers.protocol import Spawn, StageNames
+from gatepost.workers.supervisor import LoaderClient, WorkerFiles
 
 _WAIT_SECONDS = 60.0
 

@@ -20,7 +20,7 @@ import uvicorn
 from tests.lasting_loader import LastingLoader
 
 from gatepost.policy.condition_process import PROCESS
-from gatepost.workers.loader_client import LoaderClient
+from gatepost.workers.supervisor import LoaderClient
 
 # What starts something, by its name and by its module.
 STARTERS = frozenset({"Popen", "fork", "create_subprocess_exec", "WorkerPool", "LoaderClient", "sync_playwright"})

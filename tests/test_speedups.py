@@ -32,7 +32,7 @@ from gatepost.files.archives.passwords import PasswordCandidates
 from gatepost.files.file_types import identify
 from gatepost.files.qr_codes import HAS_CELLS, NO_CELLS, SHORT_CELLS, look_for_cells, may_draw_code
 from gatepost.files.values import File, UnpackBudget
-from gatepost.mail import addresses, headers, links, mime, reader
+from gatepost.mail import headers, links, mime, reader
 from gatepost.mail.budget import ReadBudget
 from gatepost.mail.html import active, document, limits
 from gatepost.mail.html.active import HtmlNotes
@@ -42,7 +42,7 @@ from gatepost.mail.links import Links
 from gatepost.mail.message import DRAWS, EMBEDS, IS_HTML, Field, Message, Part
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import RUN, find_smallest_hashes
-from gatepost.textmodel import concepts, learnt, words
+from gatepost.textmodel import learnt, words
 from gatepost.textmodel.features import (
     STEM_SIZE,
     Features,
@@ -188,7 +188,7 @@ def test_the_same_of_word_arrays(
     known = (*known, *(f"t:{word[:STEM_SIZE]}" for word in dict.fromkeys(body[::2])))
     weights = np.ones((len(known), 3), np.float32)
     tables = [made(known, np.array([], np.int64), weights) for made in (native.RowTable, RowTable)]
-    read = (marks, normalise_word, concepts.load_index().index, 20, 600, 60, 4)
+    read = (marks, normalise_word, words.load_index().index, 20, 600, 60, 4)
     for stem in (0, STEM_SIZE):
         found = zip(tables[0].read(ours, *read, stem)[:2], tables[1].read(twin, *read, stem)[:2], strict=True)
         for mine, other in found:
@@ -428,7 +428,7 @@ def test_hops_in_ascii_are_read_natively() -> None:
         (lambda: native.WordArray.read([], "", [], b"", "€", 1, 1, 1), ValueError),
         (lambda: native.WordArray([], [], []).smallest_hashes(0, 8, 0), ValueError),
         (lambda: native.WordArray([], [], []).row(1_000, 1, []), ValueError),
-        (lambda: _table().read(["a"], [], normalise_word, concepts.load_index().index, 80, 1, 1, 1), TypeError),
+        (lambda: _table().read(["a"], [], normalise_word, words.load_index().index, 80, 1, 1, 1), TypeError),
         (lambda: _table().read(native.WordArray([], [], []), [], normalise_word, _table(), 80, 1, 1, 1), TypeError),
         (lambda: _read_rows(most=9999), ValueError),
         (lambda: _read_rows(beside=-1), ValueError),
@@ -489,7 +489,7 @@ def _table() -> Any:
 
 def _read_rows(normalise: Any = normalise_word, most: int = 9, beside: int = 4, stem: int = 0) -> Any:
     given_to = native.WordArray(["§"], ["§"], ["§"])
-    return _table().read(given_to, [], normalise, concepts.load_index().index, 80, most, 60, beside, stem)
+    return _table().read(given_to, [], normalise, words.load_index().index, 80, most, 60, beside, stem)
 
 
 def test_a_list_that_changes_while_it_is_read() -> None:
@@ -570,8 +570,8 @@ CHANGES = st.lists(st.tuples(st.integers(0, 23) | st.integers(BEHIND_BITS, BEHIN
 def test_a_changed_index_is_refused_or_finds_something_else(changes: list[tuple[int, int]], cut: int) -> None:
     """A kept file may be cut or foreign: nothing outside of it is read."""
     book = phrases.pack_book(BOOK).index
-    terms = [concepts.Term(" card", "card", False), concepts.Term(" пароль", "password", True)]
-    packed = concepts.pack_terms(terms)
+    terms = [words.Term(" card", "card", False), words.Term(" пароль", "password", True)]
+    packed = words.pack_terms(terms)
     with contextlib.suppress(ValueError):
         native.PhraseIndex(_change(book, changes, cut)).find(" tax refund now, the пароль 验证您的账户 ")
     with contextlib.suppress(ValueError):
@@ -579,8 +579,8 @@ def test_a_changed_index_is_refused_or_finds_something_else(changes: list[tuple[
 
 
 @pytest.fixture(scope="module")
-def twin_concepts() -> concepts.ConceptIndex:
-    return concepts.ConceptIndex(concepts.join_dictionaries())
+def twin_concepts() -> words.ConceptIndex:
+    return words.ConceptIndex(words.join_dictionaries())
 
 
 TERMS = st.sampled_from(
@@ -589,10 +589,10 @@ TERMS = st.sampled_from(
 
 
 @given(st.lists(TERMS | st.text(max_size=6), max_size=40))
-def test_the_same_concepts(twin_concepts: concepts.ConceptIndex, words: list[str]) -> None:
-    ours = concepts.load_index()
-    assert ours.find(words) == twin_concepts.find(words)
-    assert ours.list_features(words) == twin_concepts.list_features(words)
+def test_the_same_concepts(twin_concepts: words.ConceptIndex, given_words: list[str]) -> None:
+    ours = words.load_index()
+    assert ours.find(given_words) == twin_concepts.find(given_words)
+    assert ours.list_features(given_words) == twin_concepts.list_features(given_words)
 
 
 NAMES = st.sampled_from(["a", "td", "h1", "o:p", "", "A", "-a", "a&"])
@@ -636,7 +636,7 @@ MAILBOXES = st.lists(
 @given(MAILBOXES, st.integers(0, 4))
 def test_the_same_addresses(pieces: list[str], most: int) -> None:
     text = "".join(pieces)
-    assert addresses.parse_addresses(text, most) == addresses.parse_any_addresses(text, most)
+    assert headers.parse_addresses(text, most) == headers.parse_any_addresses(text, most)
 
 
 @given(st.text("a\u00ad\u200b\u034f\U000e0001\u2065\u00e9中", max_size=8))
@@ -844,7 +844,7 @@ def test_a_changed_report_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.variant
-def test_the_same_for_real_mail(twin_book: phrases.Phrasebook, twin_concepts: concepts.ConceptIndex) -> None:
+def test_the_same_for_real_mail(twin_book: phrases.Phrasebook, twin_concepts: words.ConceptIndex) -> None:
     try:
         messages = [read(each.raw) for each in mail(150)]
     except NotPresentError as absence:
@@ -862,8 +862,8 @@ def test_the_same_for_real_mail(twin_book: phrases.Phrasebook, twin_concepts: co
             6_000,
         )
         seen = extract_features(message)
-        assert concepts.load_index().find(seen.text) == twin_concepts.find(seen.text)
-        assert concepts.find_concepts(seen.text) == twin_concepts.list_features(seen.text)
+        assert words.load_index().find(seen.text) == twin_concepts.find(seen.text)
+        assert words.find_concepts(seen.text) == twin_concepts.list_features(seen.text)
         _compare(ours, twin, seen.text, seen.rest, seen.marks, WINDOW)
         # The same by words as they lie in memory, in the same order, so that the sums are the same to the last bit.
         by_lists = model.hits(seen)

@@ -221,7 +221,7 @@ def _add_check(text: str, check: NewCheck) -> str:
         "from collections.abc import Iterator",
         "from gatepost.checks.reading import Reading, check",
         "from gatepost.findings import kinds",
-        "from gatepost.findings.values import Finding",
+        "from gatepost.findings.kinds import Finding",
     ]
     if check.strength:
         imports.append("from gatepost.findings.strengths import coefficients")

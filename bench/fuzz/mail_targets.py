@@ -6,9 +6,8 @@ from bench.fuzz.target import Target
 from gatepost.auth import dmarc_record, results
 from gatepost.auth.sending_host import _read_hop
 from gatepost.files.documents.saved_messages import find_reported_messages, open_saved_message
-from gatepost.mail.addresses import parse_addresses
 from gatepost.mail.encodings import cms, openpgp, outlook
-from gatepost.mail.headers import decode_words
+from gatepost.mail.headers import decode_words, parse_addresses
 from gatepost.mail.html.script import read_scripts
 from gatepost.mail.links import find_targets
 from gatepost.mail.reader import read

@@ -12,7 +12,7 @@ from gatepost.files import qr_codes, walk
 from gatepost.files.archives.passwords import PasswordCandidates
 from gatepost.files.file_types import identify
 from gatepost.files.values import File, UnpackBudget
-from gatepost.mail import addresses, headers, links, mime, reader
+from gatepost.mail import headers, links, mime, reader
 from gatepost.mail.budget import ReadBudget
 from gatepost.mail.html import active, document, limits
 from gatepost.mail.html.active import HtmlNotes
@@ -170,7 +170,7 @@ def _pair_text(text: str) -> Iterator[Pair]:
     folded = phrases.fold(text)
     left_out = "" if native.may_spell_number(folded) else fraud.search_disguised_number(folded)
     yield "may_spell_number", left_out, ""
-    yield "ordinary_addresses", addresses.parse_addresses(text, 9), addresses.parse_any_addresses(text, 9)
+    yield "ordinary_addresses", headers.parse_addresses(text, 9), headers.parse_any_addresses(text, 9)
     yield "read_hop", sending_host.read_hop(text), sending_host.read_any_hop(text)
     pieces = text.split("\n")
     yield "edge_words", links.find_cut_words(pieces), links.find_cut_words_of(pieces)

@@ -9,8 +9,7 @@ import msgspec
 from selectolax.lexbor import LexborHTMLParser
 
 from gatepost.abby.scan import _ScanParts, split_plain
-from gatepost.analysis.analyse import analyse
-from gatepost.analysis.stages import Context
+from gatepost.analysis.stages import Context, analyse
 from gatepost.api.lists import ListFileError, records
 from gatepost.auth import dkim, signature, spf
 from gatepost.auth.dmarc import authenticate
@@ -46,10 +45,8 @@ from gatepost.milter.session import (
     parse_options,
     parse_texts,
 )
-from gatepost.pages.effects import sort_effects
-from gatepost.pages.page_nodes import PageNodes, read_html_nodes
-from gatepost.pages.runner import PageRun, PageRunner, ScriptTime, StoppedError, prepare_script
-from gatepost.pages.xml_page import read_xml_page
+from gatepost.pages.page_nodes import PageNodes, read_html_nodes, read_xml_page
+from gatepost.pages.runner import PageRun, PageRunner, ScriptTime, StoppedError, prepare_script, sort_effects
 from gatepost.questions import Dns, DnsAnswer, LookupAnswer, RecordType
 from gatepost.scanning.request import Edit, apply_edits, first_received_id, order_edits
 from gatepost.settings.document import parse_document

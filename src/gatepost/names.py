@@ -172,8 +172,7 @@ def _fold(text: str) -> str:
 
 @keep_answers
 def normal_domain(text: str) -> str:
-    """Return a domain in lower case, as A-labels, without a trailing dot. A name that IDNA refuses is kept in lower
-    case."""
+    """Return a domain in lower case, as A-labels if IDNA takes it, without a trailing dot."""
     domain = text.strip().rstrip(".").lower()
     if domain.isascii() or len(domain) > MAX_DOMAIN:
         return domain
@@ -221,8 +220,7 @@ class SuffixList:
         self._accept_unknown = accept_unknown
 
     def split(self, domain: str) -> tuple[str, str]:
-        """Return the public suffix of a domain, and the name below it that somebody registered; "" where there is
-        none."""
+        """Return the public suffix of a domain, and the registered name below it, "" where there is none."""
         rest = domain.lower().removesuffix(".")
         if not rest or rest[0] == "." or rest[-1] == "." or ".." in rest:
             return "", ""
@@ -342,8 +340,7 @@ def normal_file_name(name: str) -> str:
 
 
 def drop_ends(name: str, ends: str = FILE_NAME_ENDS) -> str:
-    """Return a name without what is dropped when it is saved: blanks, dots at its end, and the version that disc images
-    add."""
+    """Return a name without what saving it drops: blanks, dots at its end, the version that disc images add."""
     return _FILE_VERSION.sub("", name.lstrip(ends.replace(".", "")).rstrip(ends)).rstrip(ends)
 
 
@@ -389,8 +386,7 @@ def skeleton(text: str) -> str:
 
 
 def scripts(text: str) -> frozenset[str]:
-    """Return the scripts of the letters in a text, as Unicode names them: LATIN, CYRILLIC, CJK, … (digits have
-    none)."""
+    """Return the scripts of the letters in a text by their Unicode names: LATIN, CYRILLIC, CJK, …"""
     if text.isascii():
         return frozenset({"LATIN"}) if any(map(str.isalpha, text)) else frozenset()
     letters = {char for char in unicodedata.normalize("NFKC", text) if char.isalpha()}
@@ -404,8 +400,7 @@ def _find_script(char: str) -> str:
 
 
 def is_mixed_script(text: str) -> bool:
-    """Return whether some word of the text mixes scripts that no language writes in one word (`раypal` with a Cyrillic
-    р)."""
+    """Return whether a word mixes scripts that no language writes in one word (`раypal` with a Cyrillic р)."""
     return not text.isascii() and any(_is_mixed(scripts(word)) for word in _WORD.findall(text))
 
 
@@ -427,8 +422,7 @@ _PLAIN = "".join(_remove_accent(chr(code)) for code in range(256)).encode("latin
 
 
 def remove_accents(text: str) -> str | None:
-    """Return the text in its normal form NFKD without accents and soft hyphens; None where it takes more than a
-    table."""
+    """Return the text in NFKD without accents and soft hyphens; None where it takes more than a table."""
     try:
         plain = text.encode("latin-1").translate(_PLAIN).decode("latin-1")
     except UnicodeEncodeError:

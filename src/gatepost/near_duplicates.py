@@ -41,8 +41,7 @@ def sign_words(words: Words) -> Signature:
 
 
 def smallest_hashes(words: list[str], count: int, least: int = 0) -> list[int]:
-    """Return the smallest hashes of the runs of words, of words that consist of letters; none where there are fewer
-    than `least` of these."""
+    """Return the smallest hashes of runs of words that consist of letters; none for fewer than `least` words."""
     if native:
         found: list[int] = native.smallest_hashes(words, RUN, count, least)
         return found

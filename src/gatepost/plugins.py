@@ -22,9 +22,8 @@ from typing import Any
 
 import msgspec
 
-from gatepost.findings.kinds import BY_ID
+from gatepost.findings.kinds import BY_ID, Kind
 from gatepost.findings.strengths import Calculation, StrengthsError, parse_tables
-from gatepost.findings.values import Kind
 from gatepost.policy.rules import AddedKinds, GroupRule, KindRule, Verdict, shipped_policy
 
 GROUP = "gatepost.checks"

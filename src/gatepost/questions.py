@@ -100,8 +100,7 @@ class Lookup(msgspec.Struct, frozen=True, tag_field="asks", tag="lists"):
 
 
 class LookupAnswer(msgspec.Struct, frozen=True, tag_field="asks", tag="lists"):
-    """The entries that were hit; `failed` where the lists could not be read, and `cut` where lists and values were too
-    many to compare all of them."""
+    """The entries that were hit; `failed` if lists could not be read, `cut` if there was too much to compare."""
 
     hits: tuple[Hit, ...] = ()
     failed: bool = False
@@ -152,8 +151,7 @@ class FacetAge(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Sightings(msgspec.Struct, frozen=True, tag_field="asks", tag="sightings"):
-    """One `FacetAge` for each key asked for. `ready` is False where the tenant remembers too little to tell old from
-    new."""
+    """One `FacetAge` for each key asked for; `ready` is False while the tenant remembers too little."""
 
     ready: bool = False
     keys: tuple[FacetAge, ...] = ()

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Outcome, Report
-from gatepost.analysis.stages import Context
+from gatepost.analysis.stages import Context, analyse
 from gatepost.checks.files.malware import EICAR_SIGNATURE
 from gatepost.checks.reading import Check, Reading
-from gatepost.findings.values import Finding
-from gatepost.lists import file_names
+from gatepost.findings.kinds import Finding
+from gatepost.lists import entries
 from gatepost.lists.catalogue import KINDS
 from gatepost.lists.entries import UnkeyedEntry
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, UnkeyedLists
@@ -157,7 +156,7 @@ def test_names_of_files_inside_of_others_are_compared(monkeypatch: pytest.Monkey
     (note,) = report.lists
     assert (note.entry, note.effect, note.where) == ("invoice*.csv", "blocked", "1.2/a.zip/papers/Inv\u043eice 7.csv")
     assert report.lines[0].facts["found"] == "papers/Inv\u043eice 7.csv"
-    monkeypatch.setattr(file_names, "MAX_WORK", 10)
+    monkeypatch.setattr(entries, "MAX_WORK", 10)
     report = report_on(raw, context=Context(now=NOW, lists=lists))
     assert report.verdict == "unscannable", "what was not compared is not called clean"
     assert "blocked-file-names: its patterns and the names of the files are too many" in report.reason

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gatepost.analysis.report import Outcome
 from gatepost.analysis.verdict import ATTACKS, NEVER_EXCUSED, Judgement, judge
 from gatepost.findings import kinds
-from gatepost.findings.values import Finding
+from gatepost.findings.kinds import Finding
 from gatepost.lists.rulings import Match, Ruling, Subject
 from gatepost.policy.layers import override
 from gatepost.policy.rules import VERDICTS, parse_shipped, shipped_policy

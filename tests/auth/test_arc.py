@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gatepost.auth import dkim
-from gatepost.auth.arc import INSTANCES_MAX, KEYS_MAX, MESSAGE, RESULTS, SEAL, validate
+from gatepost.auth.dkim import INSTANCES_MAX, KEYS_MAX, MESSAGE, RESULTS, SEAL, validate
 from gatepost.auth.results import Arc
 from gatepost.auth.signature import SignedMessage
 from gatepost.mail.message import Field

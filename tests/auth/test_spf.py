@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gatepost.auth import spf
-from gatepost.auth.dns_names import MAX_ADDRESSES
+from gatepost.auth.sending_host import MAX_ADDRESSES
 from gatepost.auth.spf import MAX_QUESTIONS, check_host, explain, parse_sender, verify
 from gatepost.questions import DnsAnswer
 

@@ -11,8 +11,7 @@ from gatepost.checks.composites import (
     may_combine,
     parse_composites,
 )
-from gatepost.findings.kinds import BY_ID
-from gatepost.findings.values import Finding
+from gatepost.findings.kinds import BY_ID, Finding
 from gatepost.policy import conditions
 from gatepost.policy.rules import shipped_policy
 

@@ -16,8 +16,7 @@ from gatepost.checks.reading import SIGNS, Check, Protected, Reading, check
 from gatepost.checks.registry import CHECKS
 from gatepost.checks.triggers import BITS, EVERYTHING, compile_triggers, find_signs, list_signs
 from gatepost.files.values import File, Trait
-from gatepost.findings.kinds import TEXT_GTUBE
-from gatepost.findings.values import Finding
+from gatepost.findings.kinds import TEXT_GTUBE, Finding
 from gatepost.lists.addresses import ProtectedName
 from gatepost.mail.message import Defect, Envelope, Field, Headers, Link, Message, Text
 from gatepost.mail.sender_history import SenderHistory, Standing

@@ -63,7 +63,7 @@ def test_help_loads_neither_analysis_nor_service(arguments: list[str]) -> None:
         "import sys; from gatepost.cli import main\n"
         f"sys.argv = ['gatepost', *{arguments}]\n"
         "try: main()\nexcept SystemExit: pass\n"
-        "heavy = ('gatepost.analysis.analyse', 'gatepost.guard', 'gatepost.settings.keys', 'starlette', 'httpx',"
+        "heavy = ('gatepost.analysis.stages', 'gatepost.guard', 'gatepost.settings.keys', 'starlette', 'httpx',"
         " 'asyncio')\n"
         "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
     )

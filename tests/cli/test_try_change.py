@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context
+from gatepost.analysis.stages import Context, analyse
 from gatepost.cli import main
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME

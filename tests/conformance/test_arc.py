@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gatepost.auth.arc import validate
+from gatepost.auth.dkim import validate
 from gatepost.auth.results import Arc
 from gatepost.auth.signature import SignedMessage
 from gatepost.mail.message import Field

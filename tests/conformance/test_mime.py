@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gatepost.mail import addresses, headers, mime
+from gatepost.mail import headers, mime
 from gatepost.mail.budget import ReadBudget
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.headers import unfold
@@ -200,7 +200,7 @@ def field_differences(field: Field, header: Any, place: str) -> Iterator[Differe
 def both_addresses(field: Field, value: Any) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """The addresses of a field as the dump has them, and as we read them."""
     members = value.get("List") or [one for group in value["Group"] for one in group["addresses"]]
-    found, _ = addresses.parse_addresses(unfold(field), 1000)
+    found, _ = headers.parse_addresses(unfold(field), 1000)
     theirs = [(one.get("name") or "", (one.get("address") or "").lower()) for one in members]
     return theirs, [(address.name, str(address).lower()) for address in found]
 

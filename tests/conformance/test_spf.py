@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gatepost.auth.dns_names import parse_address
+from gatepost.auth.sending_host import parse_address
 from gatepost.auth.spf import MAX_QUESTIONS, check_host, explain, parse_sender
 from gatepost.questions import Asking, Dns, DnsAnswer
 

@@ -6,8 +6,7 @@ from collections import Counter
 from gatepost.checks.composites import load_composites
 from gatepost.checks.registry import CHECKS
 from gatepost.findings import kinds
-from gatepost.findings.kinds import BY_ID, TITLES
-from gatepost.findings.values import Kind
+from gatepost.findings.kinds import BY_ID, TITLES, Kind
 
 
 def test_every_kind_is_found_by_exactly_one_check() -> None:

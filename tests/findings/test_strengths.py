@@ -12,9 +12,8 @@ import pytest
 import gatepost
 from gatepost.checks.registry import CHECKS
 from gatepost.findings import kinds, strengths
-from gatepost.findings.kinds import BY_ID, TEXT_EXTORTION
+from gatepost.findings.kinds import BY_ID, TEXT_EXTORTION, Kind
 from gatepost.findings.strengths import StrengthsError, calculations, coefficients, parse
-from gatepost.findings.values import Kind
 
 CHECK_MODULES = sorted((Path(gatepost.__file__).parent / "checks").rglob("*.py"))
 
@@ -22,7 +21,7 @@ CHECK_MODULES = sorted((Path(gatepost.__file__).parent / "checks").rglob("*.py")
 NOTES_COEFFICIENTS = """
 import json
 from gatepost.findings import strengths
-from gatepost.findings.values import Kind
+from gatepost.findings.kinds import Kind
 
 asked, take = [], strengths.coefficients
 def note(of, *names):

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.lists import file_names
+from gatepost.lists import entries
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.lists.entries import FindingLimit, NormalForm, UnkeyedEntry
-from gatepost.lists.file_names import MAX_WORK, FileNameFinder, is_covered
+from gatepost.lists.entries import MAX_WORK, FileNameFinder, FindingLimit, NormalForm, UnkeyedEntry, is_covered
 from gatepost.names import fold_lookalikes
 
 DEFINITION = BY_NAME["blocked-file-names"]
@@ -137,5 +136,5 @@ def test_what_would_take_too_long_ends(patterns: list[str], names: list[str]) ->
 
 
 def test_a_list_without_names_to_compare_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_names, "_make_index", lambda _: pytest.fail("compiled"))
+    monkeypatch.setattr(entries, "_make_index", lambda _: pytest.fail("compiled"))
     assert list(FileNameFinder(listed("invoice*.iso")).find([])) == []

@@ -3,7 +3,7 @@
 import pytest
 
 from gatepost.analysis.verdict import Judgement, judge
-from gatepost.findings.values import Finding
+from gatepost.findings.kinds import Finding
 from gatepost.lists.rulings import Ruling, Subject, rule_on
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Hit, Scope

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.mail.addresses import parse_addresses
+from gatepost.mail.headers import parse_addresses
 
 
 def seen(text: str) -> list[tuple[str, str]]:

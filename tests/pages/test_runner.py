@@ -6,9 +6,17 @@ from urllib.parse import unquote
 
 import pytest
 
-from gatepost.pages.effects import PageEffects, find_input, read_bytes, sort_effects
 from gatepost.pages.page_nodes import read_html_nodes
-from gatepost.pages.runner import ScriptTime, find_seconds, measure_code, run_page
+from gatepost.pages.runner import (
+    PageEffects,
+    ScriptTime,
+    find_input,
+    find_seconds,
+    measure_code,
+    read_bytes,
+    run_page,
+    sort_effects,
+)
 
 GO = "location='https://evil.example/'"
 

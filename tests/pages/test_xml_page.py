@@ -2,7 +2,7 @@
 
 import pytest
 
-from gatepost.pages.xml_page import SVG, XHTML, XmlPage, read_xml_page
+from gatepost.pages.page_nodes import SVG, XHTML, XmlPage, read_xml_page
 
 
 def read(text: str) -> XmlPage:

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import FileSeen, Line, ListNote, Report
-from gatepost.analysis.stages import Context
+from gatepost.analysis.stages import Context, analyse
 from gatepost.auth.results import Authentication, Dmarc
-from gatepost.findings.values import Finding
+from gatepost.findings.kinds import Finding
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.lists.entries import UnkeyedEntry

@@ -108,7 +108,7 @@ def test_a_closed_store_says_so(tmp_path: Path, new_record: NewRecord) -> None:
 RECORDER = textwrap.dedent("""
     import asyncio, sys
     from pathlib import Path
-    from gatepost.analysis.analyse import Report
+    from gatepost.analysis.stages import Report
     from gatepost.mail.message import Envelope
     from gatepost.store import open_store
     from gatepost.ids import new_id

@@ -8,20 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.textmodel.concepts import (
+from gatepost.textmodel.words import (
     BESIDE,
     CONCEPT,
     MAX_FOUND,
     ConceptIndex,
     Term,
     find_concepts,
+    fold,
     join_dictionaries,
     list_languages,
     load_dictionary,
     load_index,
     read_term,
+    split_words,
 )
-from gatepost.textmodel.words import fold, split_words
 
 LANGUAGES = (
     "en de fr es it pt nl pl cs sk hu ro sv da nb fi et lt lv el tr ru uk bg ar he fa hi zh-Hans zh-Hant ja ko vi th "

@@ -46,4 +46,4 @@ def test_the_event_loop_loads_no_parser() -> None:
 
 
 def test_what_the_loader_warms_up_is_the_analysis() -> None:
-    assert "gatepost.analysis.analyse" in loaded("gatepost.workers.warmup")
+    assert "gatepost.analysis.stages" in loaded("gatepost.workers.warmup")

@@ -8,8 +8,7 @@ from gatepost.mail.message import Envelope
 from gatepost.questions import Dns, DnsAnswer
 from gatepost.scanning.spool import BytesBody
 from gatepost.workers.jobs import MAX_RESTARTS, WHAT_HAPPENED, Job, Reason
-from gatepost.workers.protocol import JUDGE, LARGE
-from gatepost.workers.status_page import StageNames
+from gatepost.workers.protocol import JUDGE, LARGE, StageNames
 
 
 def job(size: int = 10) -> Job[Report]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from gatepost.analysis.stages import INDISPENSABLE, STAGES
-from gatepost.workers.status_page import IDLE, RECEIVE, SIZE, StageNames, StatusPage, WorkerState, new_status_page
+from gatepost.workers.protocol import IDLE, RECEIVE, SIZE, StageNames, StatusPage, WorkerState, new_status_page
 
 ALL = StageNames(STAGES, INDISPENSABLE)
 

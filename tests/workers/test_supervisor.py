@@ -20,8 +20,7 @@ from gatepost.scanning.spool import BytesBody
 from gatepost.workers import protocol, supervisor
 from gatepost.workers.jobs import Job
 from gatepost.workers.pool import PoolSettings, WorkerPool
-from gatepost.workers.protocol import HEADER, JUDGE, Ask, Frame, Ready, Spawn
-from gatepost.workers.status_page import StageNames, StatusPage
+from gatepost.workers.protocol import HEADER, JUDGE, Ask, Frame, Ready, Spawn, StageNames, StatusPage
 
 Evil = Callable[[int, StatusPage], bytes]
 

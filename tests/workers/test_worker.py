@@ -17,8 +17,20 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Asking, Dns, DnsAnswer, Question
 from gatepost.workers import protocol, worker
-from gatepost.workers.protocol import LARGE, MAX_QUESTIONS, MAX_STEPS, Frame, FrameReader, JobHeader, StepAnswers
-from gatepost.workers.status_page import IDLE, StageNames, StatusPage, WorkerState, new_status_page
+from gatepost.workers.protocol import (
+    IDLE,
+    LARGE,
+    MAX_QUESTIONS,
+    MAX_STEPS,
+    Frame,
+    FrameReader,
+    JobHeader,
+    StageNames,
+    StatusPage,
+    StepAnswers,
+    WorkerState,
+    new_status_page,
+)
 
 Analyse = Callable[[bytes, Envelope, Context], Asking[Report]]
 ALL = StageNames(STAGES, INDISPENSABLE)

@@ -19,8 +19,7 @@ import msgspec
 
 from gatepost.analysis.report import Line, ListNote, Outcome
 from gatepost.findings import kinds
-from gatepost.findings.kinds import FILE_ENCRYPTED_ARCHIVE, LIMIT_ENCRYPTED
-from gatepost.findings.values import Finding
+from gatepost.findings.kinds import FILE_ENCRYPTED_ARCHIVE, LIMIT_ENCRYPTED, Finding
 from gatepost.lists.rulings import CLEARED_OF_ATTACKS, NO_RULING, Match, Ruling
 from gatepost.policy.rules import (
     DECISIONS,

@@ -15,12 +15,11 @@ from typing import Any
 
 import msgspec
 
-from gatepost.auth import arc
+from gatepost.auth import dkim
 from gatepost.auth.dkim import verify as verify_dkim
 from gatepost.auth.dmarc_record import DmarcRecord, Policy, is_dmarc, parse_record
-from gatepost.auth.dns_names import is_domain, is_queryable
 from gatepost.auth.results import Authentication, Dkim, Dmarc, Spf
-from gatepost.auth.sending_host import AddressSet, find_sending_host, verify_iprev
+from gatepost.auth.sending_host import AddressSet, find_sending_host, is_domain, is_queryable, verify_iprev
 from gatepost.auth.signature import SignedMessage
 from gatepost.auth.spf import verify as verify_spf
 from gatepost.mail.message import Envelope, Message
@@ -202,8 +201,7 @@ def _list_signer_domains(dkim: tuple[Dkim, ...], result: str) -> tuple[str, ...]
 
 
 def _is_any_aligned(author: str, identifiers: tuple[str, ...], strict: bool, records: DmarcRecords) -> Asking[bool]:
-    """Return whether one of the identifiers aligns with the author (RFC 9989 section 4.10.2). Equal names need no walk;
-    a strict owner allows no others."""
+    """Return whether an identifier aligns with the author (RFC 9989 section 4.10.2). Equal names need no walk."""
     if author in identifiers:
         return True
     if strict or not identifiers:
@@ -251,7 +249,7 @@ def authenticate(
     askings: tuple[Asking[Any], ...] = (
         verify_spf(sending.address, envelope.sender, sending.helo),
         verify_dkim(signed, now),
-        arc.validate(signed, now),
+        dkim.validate(signed, now),
         verify_iprev(sending.address),
         discover(authors),
         _ask_ahead(sending.helo, authors),

@@ -13,21 +13,74 @@ address of their own; only the owner of the name can make it point back.
 Mail that a list sends on comes from the list's host, which says nothing of who wrote it. The server to which the list's
 address leads took the post from the author's side and wrote that down before: `by mx.lists.example with ESMTPS for
 <talk@lists.example>`. Whoever poses as a list can write such a field as well: it is asked about, and excuses nothing.
+
+Names that DNS is asked for keep to RFC 1035 section 2.3.4. They come from hostile places (envelope, From, macros in SPF
+records), so `is_queryable` and the functions beside it raise nothing.
 """
 
 import re
-from collections.abc import Container, Iterable
-from ipaddress import ip_network
+from collections.abc import Container, Iterable, Iterator
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from itertools import islice
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from gatepost.auth.dns_names import IpAddress, is_queryable, parse_address, parse_addresses, reverse_name
 from gatepost.auth.results import Iprev
 from gatepost.mail.message import Envelope, Field
 from gatepost.names import org_domain
-from gatepost.questions import Asking, Dns
+from gatepost.questions import Asking, Dns, DnsAnswer
+
+MAX_NAME = 253
+MAX_LABEL = 63
+# Addresses that are looked at in one answer: a reply over TCP can carry thousands.
+MAX_ADDRESSES = 500
+_LONGEST = 45
+
+IpAddress: TypeAlias = IPv4Address | IPv6Address
+
+
+def is_queryable(name: str) -> bool:
+    """Return whether DNS can be asked for this name. SPF macros make odd but printable names."""
+    if not 0 < len(name) <= MAX_NAME or not (name.isascii() and name.isprintable()):
+        return False
+    labels = name.split(".")
+    return "" not in labels and max(map(len, labels)) <= MAX_LABEL
+
+
+def is_domain(name: str) -> bool:
+    """Return whether this is a name of several labels that a mail domain can have (RFC 7208 section 4.3)."""
+    return "." in name and is_queryable(name) and name[0] != "[" and " " not in name
+
+
+def parse_address(text: str) -> IpAddress | None:
+    """Parse an IP address; IPv4 written as IPv6 becomes IPv4 (RFC 7208 section 5). Return None for any other text."""
+    return _parse_cached(text) if len(text) <= _LONGEST else _parse_address(text)
+
+
+def _parse_address(text: str) -> IpAddress | None:
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return None
+    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+
+
+# The same hosts send again and again, and taking an address apart is slow.
+_parse_cached = lru_cache(4096)(_parse_address)
+
+
+def parse_addresses(answer: DnsAnswer) -> Iterator[IpAddress]:
+    """Return the addresses in an answer, at most `MAX_ADDRESSES` of them."""
+    return filter(None, map(parse_address, answer.records[:MAX_ADDRESSES]))
+
+
+def reverse_name(host: IpAddress) -> str:
+    """Return the name under which an address keeps its PTR records (RFC 1035 section 3.5, RFC 3596 section 2.5)."""
+    parts = str(host).split(".") if host.version == 4 else format(int(host), "032x")
+    return f"{'.'.join(reversed(parts))}.{'in-addr' if host.version == 4 else 'ip6'}.arpa"
+
 
 AddressSet: TypeAlias = Container[Any]  # of addresses: one network of `ipaddress`, or a set of many
 
@@ -156,8 +209,7 @@ def _split_clauses(value: str) -> tuple[list[str], str, str]:
 
 
 def _find_recorded_address(text: str) -> IpAddress | None:
-    """Return the address that an MTA recorded: the first in brackets (a user's ident may stand before it), else a bare
-    one."""
+    """Return the address that an MTA recorded: the first in brackets, behind a user's ident, else a bare one."""
     texts = [*(found[1] for found in _BRACKETED.finditer(text)), *_BARE.findall(text)]
     return next((found for text in texts if (found := parse_address(text))), None)
 

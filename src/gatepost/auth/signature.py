@@ -54,8 +54,7 @@ def remove_blanks(value: str) -> str:
 
 
 def empty_tag(field: bytes, tag: bytes) -> bytes:
-    """Return a header field with the value of one tag deleted and all else kept, as a signature is made (section
-    3.7)."""
+    """Return a header field without the value of one tag, as a signature is made (section 3.7)."""
     name, colon, value = field.partition(b":")
     pieces = value.split(b";")
     for index, piece in enumerate(pieces):
@@ -294,8 +293,7 @@ def _read_identity(tags: dict[str, str], domain: str) -> str:
 
 
 def normalise_dns_name(name: str) -> str | None:
-    """Return a name as it is asked for in DNS, in lower case with A-labels (RFC 8616 section 2), None where it is
-    none."""
+    """Return a name as DNS is asked for it, in lower case with A-labels (RFC 8616 section 2), or None."""
     if len(name) > 253:
         return None
     name = name.lower()
@@ -350,8 +348,7 @@ def canonicalise_simple_field(raw: bytes) -> bytes:
 
 
 def canonicalise_relaxed_field(raw: bytes) -> bytes:
-    """Return a header field with its name in lower case, unfolded and single-spaced, without a line end (section
-    3.4.2)."""
+    """Return a header field with a lower-case name, unfolded, single-spaced, without a line end (section 3.4.2)."""
     name, _, value = raw.partition(b":")
     return name.strip(b" \t\r\n").lower() + b":" + _relax_value(value)
 

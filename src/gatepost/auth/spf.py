@@ -23,8 +23,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from gatepost.auth.dns_names import MAX_NAME, IpAddress, is_domain, is_queryable, parse_addresses, reverse_name
 from gatepost.auth.results import Result, Spf
+from gatepost.auth.sending_host import MAX_NAME, IpAddress, is_domain, is_queryable, parse_addresses, reverse_name
 from gatepost.names import normal_domain
 from gatepost.questions import Asking, Dns, DnsAnswer
 
@@ -125,8 +125,7 @@ def _expand_piece(piece: MacroExpansion, values: Mapping[str, str]) -> str:
 
 
 def _is_top_label(label: str) -> bool:
-    """Return whether a label can be a top label (RFC 7208 section 7.1): letters, digits and inner hyphens, and not
-    digits alone."""
+    """Return whether a label can be a top label (RFC 7208 section 7.1): letters, digits, inner hyphens; a letter."""
     if not (label.isascii() and label.replace("-", "a").isalnum()):
         return False
     return "-" not in (label[0], label[-1]) and not label.isdigit()

@@ -21,8 +21,7 @@ from typing import Any
 import msgspec
 
 from gatepost.checks.reading import Reading
-from gatepost.findings.kinds import BY_ID, LIMIT_RULE_FAILED
-from gatepost.findings.values import Finding, Kind
+from gatepost.findings.kinds import BY_ID, LIMIT_RULE_FAILED, Finding, Kind
 from gatepost.names import normal_address, normal_domain, org_domain
 from gatepost.policy.conditions import (
     MAX_ITEMS,

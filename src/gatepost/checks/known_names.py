@@ -106,8 +106,7 @@ def list_words_of_lines(text: str) -> list[tuple[str, ...]]:
 
 
 def list_words(text: str) -> tuple[str, ...]:
-    """Return the words of a name as a person reads them: no accents, no invisible characters, compatibility forms
-    plain."""
+    """Return the words of a name as a person reads them: no accents, nothing invisible, compatibility forms plain."""
     text = text.translate(_INSIDE)
     if text.isascii():
         return tuple(_WORD.findall(text.lower()))[:MAX_WORDS]
@@ -158,8 +157,7 @@ def _read_brands() -> tuple[Brand, ...]:
 
 
 class _Phrases(msgspec.Struct, frozen=True):
-    """Brands by how their name is written, and how many words the longest name has that begins with a word: most words
-    begin none."""
+    """Brands by how their name is written, and how many words the longest name has that begins with a word."""
 
     brands: dict[str, Brand]
     longest: dict[str, int]
@@ -288,8 +286,7 @@ def _make_shipped() -> _ShippedBrands:
 
 
 def _load_shipped() -> _ShippedBrands:
-    """Return the shipped brands: to make them takes a tenth of the time in which a worker's loader starts, so they are
-    kept."""
+    """Return the shipped brands. They are kept: to make them takes a tenth of the start of a worker's loader."""
     sources = [file.read_bytes() for file in _list_brand_files()]
     # `skeleton` is made of a table of `names`.
     sources += [Path(__file__).read_bytes(), Path(__file__).parents[1].joinpath("names.py").read_bytes()]

@@ -168,8 +168,7 @@ _FOLDED = _load_folded() if native else ("", ())
 
 
 class CompiledPhrase(msgspec.Struct, frozen=True, array_like=True):
-    """One phrase as it is written in a book, taken apart: what its `Phrase` has, and the words by which it is known,
-    each with its `skip` and `open_end`."""
+    """One phrase of a book, taken apart: what its `Phrase` has, and its words, each with its `skip` and `open_end`."""
 
     theme: str
     before: str
@@ -201,8 +200,7 @@ class Phrasebook:
         self._search = ahocorasick_rs.AhoCorasick(words) if words else None
 
     def search_natively(self, message: Message) -> "Phrases | None":
-        """Return the phrases of a message and the signs of its texts, all in one call; None where the native index is
-        not there, or has not all words."""
+        """Return the phrases and signs of a message's texts in one call; None where the native index cannot tell."""
         if self._native is None or self._search is not None:
             return None
         text, subject_length, own, documents, cues, themes, in_subject, places, signs = self._native.search_message(
@@ -369,8 +367,7 @@ def _escape(alternative: str) -> str:
 
 
 def _split(slots: list[list[str]]) -> tuple[list[list[str]], list[str], list[list[str]]]:
-    """Return the slot by which a phrase is best known, together with the fixed words around it, and what stands
-    outside."""
+    """Return the slot by which a phrase is best known, with the fixed words around it, and what stands outside."""
     key = min(range(len(slots)), key=lambda index: sum(map(_estimate_frequency, slots[index])))
     known_by, start, end = slots[key], key, key + 1
     while start > 0 and len(slots[start - 1]) == 1:

@@ -25,8 +25,8 @@ import msgspec
 from gatepost.checks.phrases import THEMES, Phrasebook, PhraseError, Phrases, compile_phrases, search_book
 from gatepost.checks.reading import SIGNS, Check, Reading
 from gatepost.checks.triggers import BITS
+from gatepost.findings.kinds import MAX_FACT, Finding, Kind
 from gatepost.findings.strengths import take_coefficients
-from gatepost.findings.values import MAX_FACT, Finding, Kind
 from gatepost.plugins import FILE, Plugin, PluginError, find_plugins, read_declaration
 
 MAX_CHECKS = 100
@@ -52,8 +52,7 @@ class OwnDeclaration:
         return self._plugin.kinds[tag]
 
     def coefficients(self, of: Kind | str, *names: str) -> tuple[float, ...]:
-        """Return the numbers of a kind's strength, or of a shared table, in this order; they have to be all there
-        are."""
+        """Return all the numbers of a kind's strength, or of a shared table, in this order."""
         return take_coefficients(self._plugin.strengths, of, names, FILE)
 
     def find_phrases(self, reading: Reading) -> Phrases:

@@ -11,7 +11,7 @@ import msgspec
 
 from gatepost.auth.results import Authentication
 from gatepost.files.values import File
-from gatepost.findings.values import Finding, Kind
+from gatepost.findings.kinds import Finding, Kind
 from gatepost.lists.addresses import ProtectedName
 from gatepost.mail.message import Envelope, Link, Message, Text
 from gatepost.mail.sender_history import KNOWN_DAYS, NO_HISTORY, SenderHistory
@@ -141,8 +141,7 @@ class Protected(msgspec.Struct, frozen=True):
 
     @property
     def trusted_domains(self) -> frozenset[str]:
-        """The own domains, those of partners and those of protected names: one set for each combination, since lists
-        can be long and caches know it."""
+        """The own domains, and those of partners and protected names: one set for each combination, for caches."""
         return _join_domains(self.own_domains, self.partner_domains, self.names)
 
 
@@ -208,8 +207,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
 
     @once_property
     def programs(self) -> tuple[str, ...]:
-        """The programs that the mail says it was written with. Some mail has several such fields, and anybody can put
-        one more on top."""
+        """The programs that the mail names as its writers. There may be several fields, and anybody can add one."""
         headers = self.message.headers
         named = (*headers.all("x-mailer")[:MAX_PROGRAMS], *headers.all("user-agent")[:MAX_PROGRAMS])
         return tuple(program for value in named if (program := value.strip()))
@@ -257,8 +255,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def list_domains(self) -> frozenset[str]:
-        """The organisations of a known list: those of the address to which posts go, and of the one from which they
-        come; none where no list is known."""
+        """The organisations of a known list, by the addresses to which posts go and from which they come."""
         posts = (self.fields.get("list-post", ""), self.envelope.sender) if self.is_known_list else ()
         return frozenset(org_domain(normal_domain(post.rpartition("@")[2].strip("<> \t"))) for post in posts)
 
@@ -275,8 +272,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
 
     @once_property
     def is_known_newsletter(self) -> bool:
-        """Whether the mail offers to end a subscription (RFC 2369, RFC 8058), and its sender is known, or a proven
-        company."""
+        """Whether the mail offers to end a subscription (RFC 2369, RFC 8058), and its sender is known or proven."""
         return (self.is_known_sender or self.is_proven_company) and "list-unsubscribe" in self.fields
 
     @once_property

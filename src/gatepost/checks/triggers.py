@@ -49,7 +49,7 @@ from gatepost.checks.text.advertising import GTUBE, GTUBE_TEXTS, may_evade
 from gatepost.checks.text.fraud import MAX_OPENING_TEXT, find_large_sum, has_odd_number
 from gatepost.checks.text.learned import MANY_RECIPIENTS
 from gatepost.checks.text.lures import MAX_NAMED, MAX_PLANTED_TEXT, SHORTEST_PLANTED, begins_with_sum
-from gatepost.findings.values import Finding
+from gatepost.findings.kinds import Finding
 from gatepost.mail.message import Field, Link, Message
 from gatepost.names import MAX_DOMAIN, Address, keep_answers, normal_domain, org_domain
 from gatepost.speedups import native

@@ -36,10 +36,9 @@ from gatepost.service.data_folder import StartError
 from gatepost.settings.keys import GuardSettings
 from gatepost.view.values import NotShown
 from gatepost.workers.jobs import EMPTY, Job, Snapshot
-from gatepost.workers.loader_client import LoaderError
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.protocol import FEATURES, JUDGE, Extracted
-from gatepost.workers.supervisor import SealError
+from gatepost.workers.supervisor import LoaderError, SealError
 
 # For tests only, as in the service: a Python file that makes workers misbehave.
 FAULT_INJECTION = "GATEPOST_FAULT_INJECTION"

@@ -200,8 +200,7 @@ def reads_as_text(content: bytes) -> bool:
 
 
 def _is_installer(content: bytes) -> bool:
-    """Return whether a compound file is a Windows Installer package: by the class of its root ([MS-CFB] section
-    2.6.1)."""
+    """Return whether a compound file is a Windows Installer package, by its root's class ([MS-CFB] section 2.6.1)."""
     size = 1 << min(int.from_bytes(content[30:32], "little"), 16)
     root = (int.from_bytes(content[48:52], "little") + 1) * size
     return content[root + 80 : root + 96] in _INSTALLER
@@ -297,8 +296,7 @@ def _identify_disk(content: bytes) -> str:
 
 
 def _is_hfs(content: bytes) -> bool:
-    """Return whether a volume header of HFS or HFS+ (TN1150) goes on as one: with its version, or with the size of its
-    blocks."""
+    """Return whether a volume header of HFS or HFS+ (TN1150) has a right version or a right size of blocks."""
     if content[1024:1026] != b"BD":
         return content[1026:1028] in (b"\0\x04", b"\0\x05")
     size = int.from_bytes(content[1044:1048], "big")

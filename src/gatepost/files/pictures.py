@@ -205,8 +205,7 @@ def is_image_type(kind: str) -> bool:
 
 
 def is_too_large(content: bytes, kind: str, size: tuple[int, int] | None = None) -> bool:
-    """Return whether a picture is not decoded because of what it would cost; `size` is given where its decoder has told
-    it."""
+    """Return whether a picture costs too much to decode; `size` is given where its decoder has told it."""
     width, height = size or read_dimensions(content, kind)
     return width * height > MAX_PIXELS or (kind == "jpeg" and content.count(b"\xff\xda") > MAX_SCANS)
 
@@ -436,8 +435,7 @@ def _has_opacity(image: Image.Image) -> bool:
 
 
 def _convert_to_grey(image: Image.Image, full: Image.Image | None = None) -> Image.Image:
-    """Return the picture in grey on white paper, and not larger than it need be; `full` is the picture with its
-    opacity, where that is known."""
+    """Return the picture in grey on white paper, not larger than need be; `full` has its opacity, where known."""
     if full is None and _has_opacity(image):
         full = image.convert("RGBA")
     if full is not None:
@@ -476,8 +474,7 @@ MAX_DRAWING = 2 << 20
 
 
 def find_codes_in_pages(file: File, budget: UnpackBudget) -> Contents:
-    """Return the codes on the pages of a PDF, within a budget of pages, and its text. A file that cannot be opened is
-    reported by its own reader."""
+    """Return the codes on a PDF's pages, within a budget, and its text. One that does not open is no fault here."""
     if len(file.content) > MAX_PAGE_SIZE:
         return Contents(unread=("pixels",))
     codes: dict[str, None] = {}

@@ -340,8 +340,7 @@ _STOP = re.compile(rf"(#[0-9a-f]{{3,8}}|[a-z]{{3,20}})(?:{_LENGTH})?(?:\s{_LENGT
 
 
 def _read_gradients(html: str) -> Iterator[Rows]:
-    """Yield the modules of gradients (CSS Images section 3): each a dark box at its own place, or each a row with
-    sharp stops."""
+    """Yield the modules of gradients (CSS Images section 3): dark boxes at places, or rows with sharp stops."""
     boxes = [tuple(map(float, found)) for found in islice(_GRADIENT_BOX.findall(html), MAX_SIDE * MAX_SIDE)]
     yield from _paint_boxes([(x, y, width, height) for x, y, width, height in boxes])
     rows = [row for found in islice(_GRADIENT_ROW.findall(html), MAX_SIDE) if (row := _read_stops(found))]
@@ -448,8 +447,7 @@ _CELL_FORMAT = re.compile(rb"\bs=[\"'](\d{1,5})[\"']")
 
 
 def find_codes_in_sheets(files: list[File]) -> Iterator[tuple[int, Contents]]:
-    """Yield the codes that workbooks draw with the fills of their cells (ECMA-376 part 1, section 18.8), each with the
-    place of the sheet."""
+    """Yield the codes in the fills of a workbook's cells (ECMA-376 part 1, section 18.8), with the sheet's place."""
     parts = [(place, file) for place, file in enumerate(files) if file.within and file.type in ("xml", "text")]
     books = {file.within: _find_dark(file.content) for _, file in parts if b"<cellXfs" in file.content}
     sheets = [
@@ -585,8 +583,7 @@ def _join_pieces(files: list[File], pieces: list[int]) -> list[tuple[int, Conten
 
 
 def _is_two_toned(image: Image.Image) -> bool:
-    """Return whether nearly all dots of a picture are either dark or light, and some are each: so is a code, and a
-    photograph is not."""
+    """Return whether nearly all dots are dark or light, and some are each: a code is so, a photograph is not."""
     counts = image.histogram()
     dark, light, every = sum(counts[:90]), sum(counts[166:]), image.width * image.height
     return dark + light > 0.85 * every and dark > 0.02 * every and light > 0.05 * every

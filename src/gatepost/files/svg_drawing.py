@@ -59,8 +59,7 @@ class _Node(msgspec.Struct):
 
 
 class _Shape(msgspec.Struct):
-    """One outline, or several that make one area: corners, brightness, the width of a line (0 for an area), and
-    whether areas within areas are holes."""
+    """Outlines of one area: corners, brightness, the width of a line (0 for an area), whether inner areas are holes."""
 
     outlines: list[list[Point]]
     brightness: int

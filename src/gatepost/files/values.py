@@ -58,8 +58,7 @@ class File(msgspec.Struct, frozen=True):
 
     @property
     def is_body(self) -> bool:
-        """Whether this is the message's own text; mail programs run no scripts in it, and its links are read with the
-        message."""
+        """Whether this is the message's own text: no scripts run in it, and its links are read with the message."""
         return self.declared.startswith("text/") and not self.names
 
     @property
@@ -91,8 +90,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """What a document's reader found in a file: the files inside, what it saw, the links, what it did not read, and the
-    text that a person reads."""
+    """What a document's reader found in a file: files, traits, links, text for people, and what it did not read."""
 
     members: tuple[Member, ...] = ()
     traits: tuple[Trait, ...] = ()

@@ -27,8 +27,7 @@ from gatepost.mail.text import detect_form
 
 
 class UnpackResult(msgspec.Struct, frozen=True):
-    """The result of opening one file: the files directly inside, traits, links and text seen in it, and why parts were
-    not read."""
+    """The result of opening one file: files directly inside, traits, links, text, and why parts were not read."""
 
     inside: tuple[File, ...] = ()
     unread: tuple[UnreadReason, ...] = ()

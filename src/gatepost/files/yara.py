@@ -80,8 +80,7 @@ class RulesTookTooLong(Exception):  # noqa: N818  a limit that was reached, not 
 
 
 def mark_matches(files: tuple[File, ...], rules: YaraRules) -> tuple[File, ...]:
-    """Return the files, each with a trait for every rule that matches it; the same bytes are scanned once. Raises
-    `RulesTookTooLong`."""
+    """Return the files with a trait for each matching rule; same bytes are scanned once. Raises `RulesTookTooLong`."""
     known: dict[str, tuple[Trait, ...]] = {}
     seen: list[File] = []
     end = time.thread_time() + MAX_SECONDS

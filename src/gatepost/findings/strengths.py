@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from gatepost.findings.kinds import BY_ID
-from gatepost.findings.values import Kind
+from gatepost.findings.kinds import BY_ID, Kind
 from gatepost.process.kept_results import read_toml
 
 FILE = "strengths.toml"

@@ -14,7 +14,7 @@ import msgspec
 
 from gatepost.analysis.report import Line, Report
 from gatepost.analysis.verdict import judge
-from gatepost.findings.values import Finding
+from gatepost.findings.kinds import Finding
 from gatepost.names import normal_address, normal_domain
 from gatepost.policy.layers import Effective, Policies
 from gatepost.policy.rules import DECISION_OF, RULE, WITH_MAILBOX, MessageAction, Policy, StrippedFile

@@ -15,7 +15,7 @@ from functools import partial
 import msgspec
 
 from gatepost.analysis.report import Report
-from gatepost.findings.values import Finding
+from gatepost.findings.kinds import Finding
 from gatepost.learning.sealed_training import (
     UNWANTED,
     Proof,

@@ -31,8 +31,7 @@ _LABELS = re.compile(
 
 
 def normalise_host(text: str) -> str | ListRefusal:
-    """Return a host name in normal form; its labels as DNS allows them (RFC 1035 section 2.3.4, underscores
-    included)."""
+    """Return a host name in normal form, with labels as DNS allows them (RFC 1035 section 2.3.4, and underscores)."""
     if _LABELS.match(text):
         return text
     host = normal_domain(text)
@@ -77,8 +76,7 @@ def list_patterns(host: str) -> tuple[str, ...]:
 
 
 def normalise_domain(text: str) -> NormalForm | ListRefusal:
-    """Normalise a domain: `*.example.com` and `@example.com` mean the same as `example.com`, since the names below are
-    included anyway."""
+    """Normalise a domain. `*.example.com` and `@example.com` mean `example.com`, which includes the names below."""
     text = refang(text.strip()).removeprefix("*@").removeprefix("@").removeprefix("*.")
     host = _refuse_no_domain(text) or normalise_pattern(text)
     if isinstance(host, str) and host.startswith("*."):
@@ -240,8 +238,7 @@ class ProtectedName(msgspec.Struct, frozen=True):
 
 
 def normalise_name(text: str) -> NormalForm | ListRefusal:
-    """Normalise `Name <domain, domain>`, or `Name` where only the own domains use it: the spelling is shown, the folded
-    name is compared."""
+    """Normalise `Name <domain, domain>`, or `Name` for the own domains: spelling is shown, folded names compared."""
     match = _NAMED_DOMAINS.match(text)
     name = " ".join(match.group(1).strip(' "').split()) if match else ""
     if match is None or not name:

@@ -15,6 +15,7 @@ import msgspec
 from gatepost.lists.addresses import DOMAIN, NAME, PERSON, RECIPIENT, SENDER
 from gatepost.lists.entries import (
     DIGEST,
+    FILE_NAME,
     FILETYPE,
     MAX_ENTRY,
     NETWORK,
@@ -26,7 +27,6 @@ from gatepost.lists.entries import (
     Role,
     limit_key,
 )
-from gatepost.lists.file_names import FILE_NAME
 from gatepost.lists.links import URL
 
 LARGE = 10_000_000
@@ -370,8 +370,7 @@ _INSTEAD = {
 def define_custom_list(
     name: str, kind: str, category: str, display_name: str, description: str, max_size: int | None
 ) -> ListDefinition | ListRefusal:
-    """Return what the list is, or which of these fields is wrong and why; without a size it is as large as the usual
-    ones of its category."""
+    """Return the list, or which field is wrong and why; without a size it is as large as others of its category."""
     if not is_custom_name(name):
         return ListRefusal(
             "must be 1 to 63 lower-case letters, digits and hyphens, and no name of a usual list", "name"

@@ -1,4 +1,4 @@
-"""Kinds of list entries that are plain values, and what every kind of entry must be able to do.
+"""Kinds of list entries that are plain values or patterns of file names, and what every kind must be able to do.
 
 Any spelling of the same entry is the same entry: `key` is what spellings are compared and stored by, `shown` what
 people read (for all kinds but people the two are the same). A normal form can be several times as long as the text that
@@ -6,14 +6,24 @@ was entered: a link of a thousand letters that need escaping has nine thousand b
 a key that is too long ends in a digest of itself.
 
 The kinds here are networks (an IP address or a CIDR block in canonical form, RFC 4632 and RFC 5952), files by their
-SHA-256, types of files (an extension or a MIME type), and phrases (whole words in the visible text or the subject,
-whatever their case and accents).
+SHA-256, types of files (an extension or a MIME type), phrases (whole words in the visible text or the subject,
+whatever their case and accents), and patterns over names of files: `invoice*.iso`, `*.pdf.exe`, `setup.msi`.
+
+A `*` in a pattern stands for any characters, or for none. A pattern covers the whole name of a file, without its
+folders, in the form in which Windows would save it (`names.normal_file_name`). Case and look-alike letters do not
+matter. The name before a colon counts too, since Windows takes what follows for a stream inside the file. A message can
+have thousands of names, and a list a hundred thousand patterns. So patterns are kept by a piece of text that every name
+they cover contains, and a name is compared with those whose piece it has. Names and patterns that all have the same
+pieces could still make that long. Therefore all names of a message have one budget, `MAX_WORK`, and a message that goes
+beyond it is not called clean.
 """
 
+import math
 import re
 import socket
 import unicodedata
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import sha256
@@ -22,6 +32,7 @@ from typing import Literal
 
 import msgspec
 
+from gatepost.names import FILE_NAME_ENDS, MAX_FILE_NAME, drop_ends, fold_lookalikes, normal_file_name, plain_file_name
 from gatepost.questions import Scope
 
 Category = Literal["block", "allow", "policy", "trust", "protect"]
@@ -72,8 +83,7 @@ class EntryFinder(ABC):
 
     @abstractmethod
     def find(self, texts: Sequence[str]) -> Iterator[tuple[int, UnkeyedEntry]]:
-        """Yield the entries that cover something in one of the texts, each with the place of the text among them.
-        Raises `FindingLimit`."""
+        """Yield the entries that cover something, each with the number of the text. Raises `FindingLimit`."""
 
 
 def refuse_nothing(_key: str, _category: Category) -> str:
@@ -111,8 +121,7 @@ def show_as_key(key: str) -> NormalForm:
 
 
 def limit_key(key: str) -> str:
-    """Return a key as it is compared and stored. A key that was cut is longer than any that was not, so the two never
-    meet."""
+    """Return a key as it is compared and stored. A key that was cut is longer than any that was not."""
     if len(key) <= _SURELY_SHORT:
         return key
     # Half a character, which is no UTF-8, counts as the sign that storage puts in its place.
@@ -358,5 +367,154 @@ PHRASE = EntryKind(
     "wire transfer today",
     normalise_phrase,
     make_finder=PhraseFinder,
+    is_free_text=True,
+)
+
+
+# No file system of a mail reader takes a longer name.
+MAX_PATTERN = 255
+MAX_WILDCARDS = 8
+# So many characters in a row make a pattern narrow enough, and are what it is found by.
+LEAST_LITERAL = 3
+# About 0.4 s on one core.
+MAX_WORK = 4_000_000
+# The lengths of the pieces that patterns are kept by are these and `LEAST_LITERAL`.
+_LONG, _MIDDLE = 8, 5
+# What a comparison takes beside its looks at characters, and what folding one takes that is not ASCII.
+_COMPARISON, _FOLDING = 20, 16
+# So many patterns tell which pieces are frequent.
+_SAMPLE = 5_000
+_WILDCARDS = re.compile(r"\*+")
+_ENDS = FILE_NAME_ENDS.replace("*", "").replace("?", "")
+
+
+def normalise_file_name(text: str) -> NormalForm | ListRefusal:
+    """Normalise a pattern: lower case, without what Windows drops at the end of a name, each run of `*` as one."""
+    pattern = drop_ends(plain_file_name(text), _ENDS)
+    if "/" in pattern or "\\" in pattern:
+        return ListRefusal("is a path: a pattern is compared with the name of a file alone, without its folders")
+    if "?" in pattern:
+        return ListRefusal("has a ?: only * stands for other characters, and no name of a file has a ?")
+    pattern = _WILDCARDS.sub("*", pattern)
+    if len(pattern) > MAX_PATTERN:
+        return ListRefusal(f"is longer than {MAX_PATTERN} characters, as no name of a file is")
+    if pattern.count("*") > MAX_WILDCARDS:
+        return ListRefusal(f"has more than {MAX_WILDCARDS} *")
+    if not any(_is_narrow(piece) for piece in fold_lookalikes(pattern).split("*")):
+        return ListRefusal(
+            f"is too wide: it needs {LEAST_LITERAL} characters in a row that are no *, one a letter or digit"
+        )
+    return show_as_key(pattern)
+
+
+def _is_narrow(piece: str) -> bool:
+    return len(piece) >= LEAST_LITERAL and any(map(str.isalnum, piece))
+
+
+def is_covered(name: str, pattern: str) -> bool:
+    """Return whether a pattern covers a name, both folded. Each piece is looked for once, behind the one before: where
+    it is found first leaves the most room for the others."""
+    first, *between = pattern.split("*")
+    if not between:
+        return name == pattern
+    last = between.pop()
+    end = len(name) - len(last)
+    if not name.startswith(first) or not name.endswith(last) or end < len(first):
+        return False
+    place = len(first)
+    for piece in between:
+        place = name.find(piece, place, end)
+        if place < 0:
+            return False
+        place += len(piece)
+    return True
+
+
+class FileNameFinder(EntryFinder):
+    """Finds the patterns that cover names of files. They are compiled for the first name: most messages have none."""
+
+    def __init__(self, entries: Iterable[UnkeyedEntry]) -> None:
+        self._entries = tuple(entries)
+        self._index: _Index = {}
+        self._most = 0
+
+    def find(self, texts: Sequence[str]) -> Iterator[tuple[int, UnkeyedEntry]]:
+        """Yield the entries that cover each name, with the place of the name."""
+        if not self._index and self._entries and texts:
+            self._index = _make_index(self._entries)
+        self._most = self.work + MAX_WORK
+        found: dict[str, tuple[UnkeyedEntry, ...]] = {}
+        for place, text in enumerate(texts):
+            self._spend(min(len(text), MAX_FILE_NAME) * (1 if text.isascii() else _FOLDING))
+            folded = fold_lookalikes(normal_file_name(text))
+            covering: dict[UnkeyedEntry, None] = {}
+            for name in dict.fromkeys((folded, folded.partition(":")[0].rstrip(FILE_NAME_ENDS))):
+                if name not in found:
+                    found[name] = tuple(self._entries[number] for number in sorted(self._find_covering(name)))
+                covering.update(dict.fromkeys(found[name]))
+            yield from ((place, entry) for entry in covering)
+
+    def _find_covering(self, name: str) -> Iterator[int]:
+        """Yield the numbers of the entries that cover one name, which is folded."""
+        for size, by_piece in self._index.items():
+            self._spend(len(name))
+            pieces = {name[start : start + size] for start in range(len(name) - size + 1)}
+            for piece in pieces & by_piece.keys():
+                for pattern, number in by_piece[piece]:
+                    self._spend(_COMPARISON)
+                    if name.startswith(pattern.partition("*")[0]):
+                        self._spend(len(name))
+                        if is_covered(name, pattern):
+                            yield number
+
+    def _spend(self, looks: int) -> None:
+        self.work += looks
+        if self.work > self._most:
+            raise FindingLimit("its patterns and the names of the files are too many to compare")
+
+
+# Patterns with their numbers, by the length of the piece that they are kept by, and by that piece.
+_Index = dict[int, dict[str, list[tuple[str, int]]]]
+
+
+def _make_index(entries: Sequence[UnkeyedEntry]) -> _Index:
+    """Return the index of all patterns. Each is kept by that one of its pieces that the fewest of a sample have."""
+    patterns = fold_lookalikes("\n".join(entry.shown for entry in entries)).split("\n")
+    sample = patterns[:: 1 + len(patterns) // _SAMPLE]
+    frequency = Counter(piece for pattern in sample for piece in _list_pieces(pattern))
+    index: _Index = {}
+    for number, pattern in enumerate(patterns):
+        chosen, least = "", math.inf
+        for piece in _list_pieces(pattern):
+            count = frequency[piece]
+            if count < least or (count == least and len(piece) > len(chosen)):
+                chosen, least = piece, count
+        index.setdefault(len(chosen), {}).setdefault(chosen, []).append((pattern, number))
+    return index
+
+
+def _list_pieces(pattern: str) -> list[str]:
+    """Return some pieces of each run of characters in a pattern: its beginning, its end, and the middle of a long one.
+    The longer a piece, the fewer names have it by chance."""
+    pieces = []
+    for run in pattern.split("*"):
+        length = len(run)
+        if length < LEAST_LITERAL:
+            continue
+        size = _LONG if length >= _LONG else _MIDDLE if length >= _MIDDLE else LEAST_LITERAL
+        pieces.append(run[:size])
+        if length > size:
+            pieces.append(run[-size:])
+        if length > 2 * size:
+            pieces.append(run[(length - size) // 2 : (length + size) // 2])
+    return pieces
+
+
+FILE_NAME = EntryKind(
+    "file-name",
+    "the name of a file, in which * stands for any characters",
+    "invoice*.csv",
+    normalise_file_name,
+    make_finder=FileNameFinder,
     is_free_text=True,
 )

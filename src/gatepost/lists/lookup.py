@@ -12,7 +12,7 @@ from gatepost.files.values import File
 from gatepost.lists.entries import FindingLimit, Role, UnkeyedEntry
 from gatepost.lists.rulings import Match, Subject
 from gatepost.lists.unkeyed import CompiledLists, make_hit
-from gatepost.mail.addresses import parse_addresses
+from gatepost.mail.headers import parse_addresses
 from gatepost.mail.message import Envelope, Message
 from gatepost.names import Address, normal_address
 
@@ -89,8 +89,7 @@ def _normalise(address: Address) -> str:
 
 
 def _collect_types(file: File) -> set[str]:
-    """Return a file's types by content, by declaration, and by every extension of every name: `x.tar.gz` is `tar.gz`,
-    `tar` and `gz`."""
+    """Return a file's types by content, declaration, and every extension: `x.tar.gz` is `tar.gz`, `tar` and `gz`."""
     kinds = {file.declared.lower(), MIME_TYPES.get(file.type, "")}
     if file.type not in _NO_TYPES:
         kinds.add(file.type)

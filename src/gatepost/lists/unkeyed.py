@@ -77,8 +77,7 @@ class CompiledLists:
 
 
 class _PackedList(msgspec.Struct, frozen=True, array_like=True):
-    """The entries of one list, with the usual list that they count for: keys, and beside those that are shown otherwise
-    what is shown, else ""."""
+    """The entries of one list, with the usual list that they count for: keys, and what is shown instead of one."""
 
     counts_as: str
     name: str

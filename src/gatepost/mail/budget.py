@@ -11,8 +11,7 @@ are HTML that acts, and `limit:` kinds say that something was not read because a
 import msgspec
 
 from gatepost.findings import kinds
-from gatepost.findings.kinds import BY_ID
-from gatepost.findings.values import Kind
+from gatepost.findings.kinds import BY_ID, Kind
 from gatepost.mail.message import Defect
 
 _MIB = 1 << 20

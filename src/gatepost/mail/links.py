@@ -570,8 +570,7 @@ def _find_embedded(text: str) -> str:
 
 
 def _decode_urldefense_v3(text: str) -> str:
-    """Decode Proofpoint's third form: `*` stands for one character of the base64 part, `**` and a letter for a run of
-    them."""
+    """Decode Proofpoint's third form: `*` is one character of the base64 part, `**` and a letter are a run of them."""
     if not (match := _V3.match(text)):
         return ""
     url, encoded = match.groups()

@@ -44,8 +44,7 @@ class Defect(msgspec.Struct, frozen=True):
 
 
 class Field(msgspec.Struct, frozen=True, gc=False):
-    """One header field: `raw` is every byte of it with its folding and line end, `value` unfolded and decoded
-    (RFC 2047), `name` in lower case."""
+    """One field: `raw` has every byte with its line end, `value` is unfolded and decoded, `name` in lower case."""
 
     name: str
     value: str
@@ -115,8 +114,7 @@ class Link(msgspec.Struct, frozen=True):
 
     @property
     def can_be_followed(self) -> bool:
-        """Whether a reader can follow it; pictures, scripts and style sheets are fetched from anywhere and mean
-        little."""
+        """Whether a reader can follow it; pictures, scripts and style sheets mean little."""
         return self.source not in _FETCHED
 
 

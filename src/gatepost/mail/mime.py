@@ -77,8 +77,7 @@ class Parameters(msgspec.Struct, frozen=True):
 
 
 def parse_parameters(text: str) -> Parameters:
-    """Parse a value. It takes any input, in linear time; the results for short values are cached, since few of them
-    come again and again."""
+    """Parse any value in linear time; results for short values are cached, since few come again and again."""
     return _parse_cached(text) if len(text) <= _MOST_KNOWN else _parse_parameters(text)
 
 
@@ -111,8 +110,7 @@ def _unquote(value: str) -> str:
 
 
 def _strip_comments(text: str) -> str:
-    """Return the text without comments, innermost first, in a bounded number of rounds, so that nesting costs
-    nothing."""
+    """Return the text without comments, innermost first, in a bounded number of rounds."""
     for _ in range(4):
         shorter = _COMMENT.sub("", text)
         if shorter == text:
@@ -141,8 +139,7 @@ def _read_extended(pairs: tuple[tuple[str, str], ...], name: str) -> Iterator[st
 
 
 def _order_pieces(pieces: list[tuple[int, bool, str]]) -> list[list[tuple[int, bool, str]]]:
-    """Return the orders in which programs join the pieces: by number, and where numbers are missing or astray, by
-    place."""
+    """Return the orders in which programs join the pieces: by number, and if numbers are wrong, by place."""
     numbers = [number for number, _, _ in pieces]
     if numbers == list(range(len(pieces))):
         return [pieces] if pieces else []
@@ -169,8 +166,7 @@ def _decode_percent(value: str) -> str:
 
 
 def _find_loosely(text: str, name: str) -> Iterator[str]:
-    """Yield what follows every occurrence of `name` and an equals sign, cut at each place where some program cuts
-    it."""
+    """Yield what follows each `name` and an equals sign, cut at each place where some program cuts it."""
     squeezed = text.replace("\\", "")
     for variant in {text: None, squeezed: None, _strip_comments(text): None, _strip_comments(squeezed): None}:
         low = variant.lower()
@@ -385,8 +381,7 @@ def _collect_names(types: list[Parameters], dispositions: list[Parameters]) -> t
 
 
 def guess_names(entity: Entity) -> Entity:
-    """Return the entity with the name under which mail programs save a file that has none: the end of its address
-    (RFC 2557), or its description."""
+    """Return the entity with the name that programs give a nameless file: its address (RFC 2557) or description."""
     if entity.names or not entity.types[0].startswith("application/"):
         return entity
     fields = [field for field in entity.headers.fields if field.name in ("content-location", "content-description")]
@@ -631,8 +626,7 @@ class MimeTree:
                 self.odd = True
 
     def _end_part(self, boundary: bytes, at: int) -> MimeNode:
-        """End the part before a delimiter whose line feed is at `at`: that line end belongs to the delimiter. Return
-        the multipart."""
+        """End the part before a delimiter whose line feed, which belongs to it, is at `at`. Return the multipart."""
         index = self._boundaries[boundary]
         node = self._stack[index]
         self._close(index + 1, at - 1 if at > 0 and self.source[at - 1] == 0x0D else max(at, 0))

@@ -80,8 +80,7 @@ def _is_attachment(entity: Entity) -> bool:
 
 
 def _cut_message(raw: bytes, node: MimeNode) -> list[Place]:
-    """Return what goes where the message itself is the attachment: its content fields, and from the empty line on
-    everything."""
+    """Return what replaces the message where it is the attachment: content fields, and all from the empty line on."""
     head = raw[: node.start]
     if not head.endswith(b"\r\n\r\n") and head != b"\r\n":
         return []

@@ -25,7 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gatepost.findings import kinds
-from gatepost.mail import addresses
+from gatepost.mail import headers
 from gatepost.mail.budget import DEFAULT_LIMITS, ReadBudget
 from gatepost.mail.encodings import embedded, openpgp, outlook
 from gatepost.mail.encodings.charset import decode_charset
@@ -100,8 +100,7 @@ class RereadContent(msgspec.Struct, frozen=True):
 
 
 def reread(source: bytes, budget: ReadBudget, closings: Container[bytes] = ()) -> Iterator[RereadContent]:
-    """Yield everything that the suspicious reading decodes or names in a source. `closings` are boundaries that have
-    ended in it."""
+    """Yield all that the suspicious reading finds in a source; `closings` are boundaries that have ended in it."""
     starts: list[int] = [0]
     ends: list[int] = []
     end = _find_reread_end(source)
@@ -136,8 +135,7 @@ def _find_reread_end(source: bytes) -> int:
 
 
 def _reads_one_way(body: bytes, encoding: str) -> bool:
-    """Return whether no client reads a body in another way: it is whole, and has no empty line at which some end
-    base64."""
+    """Return whether all clients read a body alike: it is whole, without an empty line, at which some end base64."""
     if encoding == "base64" and _EMPTY_LINE.search(body.strip()):
         return False
     return decode_body(body, encoding).whole
@@ -156,8 +154,7 @@ def _find_closing(source: bytes, start: int, end: int, closings: Container[bytes
 
 
 def is_line_start(source: bytes, place: int) -> bool:
-    """Return whether nothing but white space stands between a place and the line end before it, whatever kind
-    that is."""
+    """Return whether only white space stands between a place and the line end before it, of whatever kind."""
     before = source[max(0, place - 40) : place].rstrip(b" \t")
     return not before or before[-1] in b"\r\n\0"
 
@@ -341,8 +338,7 @@ def _find_embedded(path: str, entity: Entity, content: bytes, budget: ReadBudget
 
 
 def _open_openpgp(path: str, entity: Entity, content: bytes, budget: ReadBudget) -> Iterator[EmbeddedFile]:
-    """Yield the files of OpenPGP messages that are not encrypted. Mail programs show one in the text of a message as
-    text."""
+    """Yield the files of OpenPGP messages that are not encrypted; programs show one in a message's text as text."""
     if not openpgp.has_openpgp(content, entity.names):
         return
     room = budget.limits.decoded_bytes - budget.work.decoded_bytes
@@ -458,8 +454,7 @@ class MessageParts:
         return self._find_attached_message(node)
 
     def _find_attached_message(self, node: MimeNode) -> bytes | None:
-        """Return the bytes of a message that is attached as a mere file, or that is signed as one opaque block: mail
-        programs open both all the same."""
+        """Return the bytes of a message that is attached as a file or signed as one block: programs open both."""
         part = node.part
         if part is None or not part.content:
             return None
@@ -475,8 +470,7 @@ class MessageParts:
         return inner if self._budget.take_decoded(0 if inner is part.content else len(inner), node.path) else None
 
     def _find_openpgp_message(self, node: MimeNode) -> bytes | None:
-        """Return the message that an OpenPGP message holds in the clear (RFC 3156), which is read in place of a file
-        of it."""
+        """Return the message in the clear of an OpenPGP message (RFC 3156), which is read in place of a file of it."""
         extra = self._extra[node.path]
         for part in extra:
             is_literal = part.path.startswith(f"{node.path}~{_OF_OPENPGP}")
@@ -488,8 +482,7 @@ class MessageParts:
         return None
 
     def _read_childless(self, node: MimeNode, body: bytes) -> bytes | None:
-        """Read a multipart in which no part was found: it is a leaf, or encoded as a whole. Return the decoded bytes to
-        read in turn."""
+        """Read a multipart without parts: it is a leaf, or encoded as a whole. Return decoded bytes to read in turn."""
         encoding = node.entity.encodings[0]
         decoded = decode_body(body, encoding) if encoding else DecodedBody(b"")
         self._budget.note(kinds.MIME_NO_PARTS, node.path)
@@ -599,8 +592,7 @@ def _find_occurrences(source: bytes, start: int, end: int) -> Iterator[int]:
 
 
 def find_content_field(source: bytes, start: int, end: int) -> int:
-    """Return where `content-t` begins between two places, in capitals or small letters; -1 where it does not.
-    `_speedups.c` has the same."""
+    """Return where `content-t` in any case begins between two places, or -1. `_speedups.c` has the same."""
     match = _FIELD_START.search(source, max(0, start), max(0, end) + _FIELD_START_SIZE - 1)
     return match.start() if match else -1
 
@@ -677,8 +669,7 @@ def read_ordinary(raw: bytes, budget: ReadBudget) -> ReadParts | None:
 
 
 def _read_alone(path: str, entity: Entity, headers: Headers, body: bytes) -> Part | None:
-    """Return the part of a leaf that is more than plain text; None where it has further readings, holds files or a
-    message, or is odd."""
+    """Return the part of a leaf that is more than plain text; None if it has further readings or files, or is odd."""
     budget = ReadBudget()
     part, *others = read_leaf(path, guess_names(replace(entity, headers=headers)), body, budget)
     if others or budget.defects or part.content_type in _SMIME_TYPES:
@@ -699,7 +690,7 @@ def _read_addresses(fields: list[Field], names: tuple[str, ...], budget: ReadBud
     found: list[Address] = []
     for field in fields:
         if field.name in names:
-            some, more = addresses.parse_addresses(unfold(field), budget.limits.addresses - len(found))
+            some, more = headers.parse_addresses(unfold(field), budget.limits.addresses - len(found))
             found.extend(some)
             if more:
                 budget.note(kinds.LIMIT_ADDRESSES, field.name)

@@ -29,8 +29,7 @@ MAX_EXPRESSIONS = 4_000
 
 
 class KeptResult:
-    """The bytes of one result, in a file beside the compiled form of a `module`; `sources` are what it was made
-    from."""
+    """The bytes of one result, in a file beside a compiled `module`; `sources` are what it was made from."""
 
     def __init__(self, module: str, name: str, sources: Iterable[bytes]) -> None:
         self._path = Path(importlib.util.cache_from_source(str(Path(module).with_name(f"{name}.py"))))
@@ -77,8 +76,7 @@ def load_kept(module: str, name: str, sources: Iterable[bytes], kind: Any, make:
 
 
 def read_toml(file: Traversable, module: str) -> Any:
-    """Return what a TOML file of the package says; it is kept beside `module`. `tomllib` takes a hundred times as long
-    as msgpack."""
+    """Return what a TOML file of the package says, kept beside `module`: `tomllib` is a hundred times slower."""
 
     def parse() -> Any:
         import tomllib

@@ -329,8 +329,7 @@ def _limit(size: int, data: int) -> None:
 
 
 def _memory_sizes() -> tuple[int, int]:
-    """The size of the address space and of the data in it before a message was seen: what a worker may have is counted
-    from there."""
+    """The size of address space and data before any message: what a worker may have is counted from there."""
     with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123
         pages = statm.read().split()
     return int(pages[0]) * resource.getpagesize(), int(pages[5]) * resource.getpagesize()

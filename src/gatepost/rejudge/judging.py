@@ -13,7 +13,7 @@ import msgspec
 
 from gatepost.analysis.report import Line, ListNote, Report
 from gatepost.analysis.verdict import Judgement, judge
-from gatepost.findings.values import Finding
+from gatepost.findings.kinds import Finding
 from gatepost.lists.catalogue import BY_NAME, KINDS
 from gatepost.lists.entries import FindingLimit
 from gatepost.lists.links import split_url

@@ -30,7 +30,7 @@ import msgspec
 from gatepost.analysis.report import Report, ShownSender, shown_sender
 from gatepost.analysis.verdict import Judgement
 from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
-from gatepost.findings.values import Finding
+from gatepost.findings.kinds import Finding
 from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
 from gatepost.lists.entries import EntryFinder, FindingLimit, ListRefusal, UnkeyedEntry
 from gatepost.lists.rulings import NO_RULING, Match, Ruling, Subject, collect_keys, scoped_name

@@ -22,8 +22,7 @@ import msgspec
 from gatepost.files.values import File
 from gatepost.mail.message import Link, Message
 from gatepost.names import org_domain
-from gatepost.textmodel.concepts import CONCEPT, find_concepts
-from gatepost.textmodel.words import MessageWords, fold, guess_word, read_words, split_words
+from gatepost.textmodel.words import CONCEPT, MessageWords, find_concepts, fold, guess_word, read_words, split_words
 
 MAX_LINKS = 60
 
@@ -136,8 +135,7 @@ SHAPES = ("#form", "#chars", "#links", "#images", "#owners", "#path", "#query", 
 
 
 class Features(msgspec.Struct, frozen=True):
-    """One message as the model sees it: `text` in its order, because neighbours make pairs; `rest` and `concepts` in no
-    order."""
+    """A message as the model sees it: `text` in order, since neighbours make pairs; `rest` and `concepts` in none."""
 
     text: list[str]
     rest: list[str]
@@ -201,8 +199,7 @@ _ENGLISH, _OTHERS = _load_small_words()
 
 
 def is_foreign(words: Sequence[str]) -> bool:
-    """Return whether a text of these words, or a stretch of it, is surely not English: English prose above or below it
-    changes nothing."""
+    """Return whether a text, or a stretch of it, is surely not English, whatever English is around it."""
     if _is_not_english(words[:MAX_LOOKED_AT], _SMALL_SHARE):
         return True
     if len(words) <= STRETCH:
@@ -215,8 +212,7 @@ def is_foreign(words: Sequence[str]) -> bool:
 
 
 def _is_not_english(looked_at: Sequence[str], share: int) -> bool:
-    """Return whether one in `share` words is a small word of another language, and few are of English, or whether the
-    script is another."""
+    """Return whether one in `share` words is a small foreign word, and few are English; or the script is foreign."""
     count = len(looked_at)
     if count < MIN_LOOKED_AT:
         return False

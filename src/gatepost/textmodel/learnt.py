@@ -202,8 +202,7 @@ MAX_OF_DOMAIN, DOMAIN_SHARE = 20.0, 0.05
 
 
 class PoolRow(msgspec.Struct, frozen=True):
-    """One report in a pool: what was said, by whom, of whose mail, and the feature row. `weight` is less than 1 for
-    mail of which nobody said anything."""
+    """One report in a pool: verdict, author, owner, feature row; `weight` is below 1 for mail that nobody judged."""
 
     message: str
     unwanted: bool
@@ -281,8 +280,7 @@ def _fit(rows: Sequence[PoolRow], weights: "Floats") -> "tuple[Floats, float]":
 def _bound_curvature(
     places: "NDArray[np.int64]", owners: "NDArray[np.int64]", values: "Floats", loads: "Floats"
 ) -> float:
-    """Return a bound of the largest eigenvalue of the weighed rows: the largest sum of a column times that of a row
-    (Schur's test)."""
+    """Bound the largest eigenvalue of the weighed rows: the largest column sum times a row sum (Schur's test)."""
     import numpy as np
 
     columns = np.bincount(places, values * loads[owners])

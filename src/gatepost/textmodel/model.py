@@ -42,7 +42,6 @@ import msgspec
 
 from gatepost.process.kept_results import load_kept
 from gatepost.speedups import native
-from gatepost.textmodel.concepts import BESIDE, CONCEPT, MAX_FOUND, NEAR, load_index
 from gatepost.textmodel.features import (
     MARK,
     SHAPES,
@@ -53,7 +52,7 @@ from gatepost.textmodel.features import (
     name_themes,
     normalise_word,
 )
-from gatepost.textmodel.words import MessageWords
+from gatepost.textmodel.words import BESIDE, CONCEPT, MAX_FOUND, NEAR, MessageWords, load_index
 
 # numpy is imported where it is used: a loader that has native code and the shipped model does without, and saves a
 # tenth of its start.
@@ -508,8 +507,7 @@ def load_shipped_models() -> DeployedModels:
 
 
 def load_models(folder: Path) -> DeployedModels:
-    """Load the models of a deployment's folder: `own.npz` for all tenants and `UID.npz` for one tenant, where there are
-    any."""
+    """Load the models of a deployment's folder: `own.npz` for all tenants and `UID.npz` for one."""
     if not folder.is_dir():
         return load_shipped_models()
     base = (load_shipped_model(), *((load_model(folder / OWN),) if (folder / OWN).is_file() else ()))

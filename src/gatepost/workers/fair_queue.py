@@ -3,29 +3,21 @@
 A message passes two gates, and both give turns to tenants by the same rule. The first is a **slot**: `FairQueue` counts
 the messages in processing over all sources and over all processes of a node. With n of them, the new one not counted:
 at `maximum` SMTP is refused and a scan of the API waits; from `threshold` on a message is taken, and its analysis
-starts later, the closer to the maximum, while it holds its slot. That slows senders down before anything is refused.
+starts later, which slows senders down before anything is refused:
 
     delay = max_delay x (n - threshold + 1) / (maximum - threshold + 1)
 
-The second is a **worker**: `ReadyJobs` says which job goes to which worker. A worker takes a new job only while nothing
-executes in it, and keeps few others suspended. A large message, or one that has broken a worker, has its worker alone:
-for the first of those a worker is reserved, which gets nothing new until it is empty, so that a stream of small mail
-cannot starve it; and large messages never hold all workers, so that they cannot starve small mail either. Jobs that
-only show a message to a person wait until no mail does, or until `PATIENCE` jobs have gone before them.
+The second is a **worker**: `ReadyJobs` gives it one new job while nothing executes in it, and keeps few others
+suspended. A large message, or one that has broken a worker, has a worker alone; one is reserved for the first of those,
+and large messages never hold all workers, so that neither they nor small mail can starve the other. Jobs that only show
+a message to a person wait until no mail does, or until `PATIENCE` jobs have gone before them.
 
-Turns are those of start-time fair queueing (Goyal, Vin and Cheng, 1996), see `slot_counts.Turns`: a tenant that sends
-little goes before one that always has messages waiting, and within a tenant it is first come, first served. Turns alone
-would let one tenant have all slots and all workers until a message of another comes. So while several tenants send
-mail, a tenant waits for a slot once it has `SHARE` times as many as are free (the dynamic threshold of Choudhury and
-Hahne, 1998), and no tenant has jobs in all workers: one that floods the service leaves slots and a worker to the
-others. A worker alone would not help those, were all processors busy with whatever else the messages of that tenant
-need. So the next scan of the tenant that asks for most waits, too, while as many of its messages are at work as there
-are workers less one, a piece of `background_work` counted as one: a processor is left. Between its messages that tenant
-makes short pauses, in which the event loop and the disk are free for others. What a tenant asks for are its messages
-that wait or are in processing, as a mean over a few seconds, times what they usually cost (`Demand`). What it was given
-is no measure of that: one that floods the service and is held back is given less than one that sends a little at a
-time and is served. A tenant whose messages are costly leaves that processor also while nobody else sends mail, for
-those who have done so within ten minutes: the next message of another would else wait until a costly one ends.
+Turns are those of start-time fair queueing (Goyal, Vin and Cheng, 1996), see `slot_counts.Turns`; within a tenant it is
+first come, first served. While several tenants send mail, a tenant also waits for a slot once it has `SHARE` times as
+many as are free (the dynamic threshold of Choudhury and Hahne, 1998), and no tenant has jobs in all workers. The tenant
+that asks for most (`Demand`) leaves a processor free as well, and makes short pauses between its messages: it has one
+message less at work than there are workers, with a piece of `background_work` counted as one. A tenant whose messages
+are costly leaves that processor also while nobody else sends mail, for those who have done so within ten minutes.
 """
 
 import asyncio

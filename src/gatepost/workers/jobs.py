@@ -25,8 +25,7 @@ from gatepost.mail.message import Envelope
 from gatepost.policy.rules import RULE_STAGE
 from gatepost.questions import Answer, Answers, Question, Questions
 from gatepost.scanning.spool import MessageBody
-from gatepost.workers.protocol import JUDGE, LARGE, Purpose
-from gatepost.workers.status_page import IDLE
+from gatepost.workers.protocol import IDLE, JUDGE, LARGE, Purpose
 
 T = TypeVar("T")
 Reason = Literal["stall", "deadline", "crash", "memory", "cpu"]

@@ -23,8 +23,7 @@ import msgspec
 
 from gatepost.process.kept_results import keep_expressions
 from gatepost.process.sandbox import die_with_parent, give_back_memory, ignore_signals
-from gatepost.workers.protocol import MAX_REASON, Loaded, NotLoaded, Spawn, WorkerStarted
-from gatepost.workers.status_page import StageNames, StatusPage
+from gatepost.workers.protocol import MAX_REASON, Loaded, NotLoaded, Spawn, StageNames, StatusPage, WorkerStarted
 
 if TYPE_CHECKING:
     from gatepost.checks.reading import Check
@@ -140,8 +139,7 @@ def _load_all(control: socket.socket, rules: str, models: str, plugins: list[str
 
 
 def _load_plugins(control: socket.socket, stated: list[str]) -> "tuple[tuple[Check, ...], list[bytes]]":
-    """The checks of plug-ins, imported before any worker is sealed, and their golden messages. guard tells the operator
-    why one cannot be used."""
+    """The checks of plug-ins, imported before any worker is sealed, and their golden messages, or why not."""
     from gatepost.checks.plugins import load_checks
     from gatepost.plugins import PluginError, find_plugins
 
@@ -185,8 +183,7 @@ def _load_models(folder: str) -> "DeployedModels":
 
 
 def _load_faults(path: str, data: "WorkerData", stages: StageNames) -> "tuple[WorkerData, StageNames]":
-    """A test's own Python file: its `inject(raw, context)` changes the context of an analysis, and its `STAGES` are the
-    stages that it adds."""
+    """A test's own Python file: `inject(raw, context)` changes an analysis, and `STAGES` are added to it."""
     spec = importlib.util.spec_from_file_location("fault_injection", path)
     if spec is None or spec.loader is None:
         sys.exit(f"gatepost: {path} is no Python file")

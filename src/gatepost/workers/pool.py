@@ -32,12 +32,10 @@ from gatepost.workers.jobs import (
     SnapshotName,
     is_rule,
 )
-from gatepost.workers.loader_client import WorkerFiles
 from gatepost.workers.process import WorkerProcess
-from gatepost.workers.protocol import JUDGE, LARGE, Frame, FrameError
+from gatepost.workers.protocol import JUDGE, LARGE, LOAD_LISTS, LOAD_MODELS, LOAD_POLICY, Frame, FrameError
 from gatepost.workers.slot_counts import RecentTenants
-from gatepost.workers.status_page import LOAD_LISTS, LOAD_MODELS, LOAD_POLICY
-from gatepost.workers.supervisor import SealError, Supervisor, describe_leaks
+from gatepost.workers.supervisor import SealError, Supervisor, WorkerFiles, describe_leaks
 
 T = TypeVar("T")
 
@@ -209,8 +207,7 @@ class WorkerPool:
             raise
 
     async def run(self, job: Job[T], *, patient: bool = False) -> T:
-        """Return the result of a job: whatever the message does to its worker, there is one. A `patient` job lets
-        others go first."""
+        """Return the result of a job; there is one whatever the message does. A `patient` job lets others go first."""
         if self._stopping:
             return job.end("the service is stopping")
         self._count += 1

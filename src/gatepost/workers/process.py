@@ -20,9 +20,18 @@ from typing import Any
 
 from gatepost.workers.fair_queue import TenantQueue
 from gatepost.workers.jobs import Job, Reason, is_rule
-from gatepost.workers.protocol import Frame, FrameError, FrameReader, RecentSnapshots
+from gatepost.workers.protocol import (
+    IDLE,
+    RECEIVE,
+    Frame,
+    FrameError,
+    FrameReader,
+    RecentSnapshots,
+    StageNames,
+    StatusPage,
+    WorkerState,
+)
 from gatepost.workers.slot_counts import Turns
-from gatepost.workers.status_page import IDLE, RECEIVE, StageNames, StatusPage, WorkerState
 
 # Turns that a worker is given at once: while it is at one, the next has arrived already, so that it need not wait.
 MAX_TURNS = 2

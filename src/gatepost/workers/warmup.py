@@ -29,9 +29,8 @@ import zxingcpp
 from PIL import Image
 
 from gatepost import names
-from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context
+from gatepost.analysis.stages import Context, analyse
 from gatepost.checks.composites import load_composites
 from gatepost.checks.reading import Check
 from gatepost.mail import text
@@ -104,8 +103,7 @@ _HTML = """<html><head><title>t</title><style>p{color:#fff}</style><meta http-eq
 
 
 def warm_up(checks: tuple[Check, ...] = (), messages: Iterable[bytes] = ()) -> None:
-    """Load every module and codec that an analysis may ever need; `checks` are those of plug-ins, and `messages` what
-    they find something in."""
+    """Load all that an analysis may need; `checks` are those of plug-ins, which find something in `messages`."""
     for module in pkgutil.iter_modules(encodings.__path__, "encodings."):
         if module.name not in _NOT_HERE:
             importlib.import_module(module.name)
@@ -124,8 +122,7 @@ def warm_up(checks: tuple[Check, ...] = (), messages: Iterable[bytes] = ()) -> N
 
 
 def specimens() -> tuple[bytes, ...]:
-    """Return a message of every kind that is read. To draw and pack them takes longer than to read them, so they are
-    kept."""
+    """Return a message of every kind that is read, kept, since to make them takes longer than to read them."""
     return load_kept(__file__, "kept-specimens", [Path(__file__).read_bytes()], tuple[bytes, ...], make_specimens)
 
 

@@ -15,9 +15,8 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context
+from gatepost.analysis.stages import Context, analyse
 from gatepost.checks.phrases import mark_themes, search_message
 from gatepost.checks.reading import Check
 from gatepost.files.documents.saved_messages import find_reported_messages, open_saved_message
@@ -41,10 +40,15 @@ from gatepost.view.message import build_page, build_view, draw_picture
 from gatepost.workers import protocol
 from gatepost.workers.protocol import (
     HEADER,
+    IDLE,
     LARGE,
+    LOAD_LISTS,
+    LOAD_MODELS,
+    LOAD_POLICY,
     MAX_QUESTIONS,
     MAX_REPORT,
     MAX_STEPS,
+    RECEIVE,
     Attached,
     AttachedMessages,
     Extracted,
@@ -52,8 +56,8 @@ from gatepost.workers.protocol import (
     JobHeader,
     PurposeName,
     RecentSnapshots,
+    StatusPage,
 )
-from gatepost.workers.status_page import IDLE, LOAD_LISTS, LOAD_MODELS, LOAD_POLICY, RECEIVE, StatusPage
 
 # Most of what an analysis makes is freed by counting references; looking for cycles more seldom saves a tenth of it.
 _COLLECT_EVERY = 20_000

@@ -10,8 +10,8 @@ from gatepost.findings.kinds import (
     HEADER_FOREIGN_CHARSET,
     HEADER_FORGED_MESSAGE_ID,
     HEADER_ODD_ZONE,
+    Kind,
 )
-from gatepost.findings.values import Kind
 from gatepost.mail.reader import read
 
 # Both say 27 June 2007, 08:12:29 UTC.

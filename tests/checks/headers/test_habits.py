@@ -13,8 +13,8 @@ from gatepost.findings.kinds import (
     HEADER_RAW_CHARACTERS,
     HEADER_SCRIPT,
     HOST_DESKTOP_PROGRAM,
+    Kind,
 )
-from gatepost.findings.values import Kind
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 

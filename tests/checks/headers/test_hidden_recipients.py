@@ -10,8 +10,8 @@ from gatepost.findings.kinds import (
     HEADER_BLIND_COPY_FREEMAIL,
     HEADER_BLIND_COPY_REPLY,
     HEADER_NO_RECIPIENTS,
+    Kind,
 )
-from gatepost.findings.values import Kind
 from gatepost.mail.reader import read
 
 SHOP, FREE = "From: x@shop.example\n", "From: x@gmail.com\n"

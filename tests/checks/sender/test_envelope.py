@@ -12,8 +12,8 @@ from gatepost.findings.kinds import (
     SENDER_ENVELOPE_SCRIPT,
     SENDER_NULL_SENDER,
     SENDER_RETURN_PATH_MISMATCH,
+    Kind,
 )
-from gatepost.findings.values import Kind
 from gatepost.mail.message import Envelope, Field, Headers, Message
 from gatepost.mail.reader import read
 from gatepost.names import Address

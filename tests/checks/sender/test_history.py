@@ -16,8 +16,8 @@ from gatepost.findings.kinds import (
     SENDER_NEW_REPLY_TO,
     SENDER_STRANGER_ASKS,
     URL_NEW_HOST_ASKS,
+    Finding,
 )
-from gatepost.findings.values import Finding
 from gatepost.mail.sender_history import NO_HISTORY, SenderHistory, Standing
 from gatepost.questions import FacetAge
 

@@ -19,8 +19,9 @@ from gatepost.findings.kinds import (
     REPUTATION_NO_ANSWER,
     REPUTATION_PHISHING_LINK,
     REPUTATION_PHISHING_SENDER,
+    Finding,
+    Kind,
 )
-from gatepost.findings.values import Finding, Kind
 from gatepost.mail.message import Link, Message
 from gatepost.questions import Listing, Reputation, ReputationSubject
 

@@ -20,8 +20,8 @@ from gatepost.findings.kinds import (
     TEXT_REFUND_LURE,
     TEXT_SALARY_LURE,
     TEXT_URGENCY,
+    Kind,
 )
-from gatepost.findings.values import Kind
 from gatepost.mail.message import Field, Headers, Message
 from gatepost.names import Address
 

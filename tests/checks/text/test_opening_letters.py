@@ -7,8 +7,7 @@ from tests.known_senders import know_list, know_member, know_sender
 
 from gatepost.checks.reading import Reading
 from gatepost.checks.text.fraud import opening_letter
-from gatepost.findings.kinds import TEXT_LARGE_SUM, TEXT_OPENING_LETTER
-from gatepost.findings.values import Kind
+from gatepost.findings.kinds import TEXT_LARGE_SUM, TEXT_OPENING_LETTER, Kind
 from gatepost.mail.reader import read
 
 COMPANY = "From: Ann <ann@shop.example>\nTo: bob@house.example\n"

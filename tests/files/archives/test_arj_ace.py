@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.files.archives import dos_archives
+from gatepost.files.archives import old_archives
 from gatepost.files.values import File, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
@@ -64,5 +64,5 @@ def test_no_damage_raises(content: bytes, data: st.DataObject) -> None:
     damaged = bytearray(content)
     for _ in range(data.draw(st.integers(1, 6))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    list(dos_archives.read_arj(bytes(damaged), UnpackBudget(), ()))
-    list(dos_archives.read_ace(bytes(damaged), UnpackBudget(), ()))
+    list(old_archives.read_arj(bytes(damaged), UnpackBudget(), ()))
+    list(old_archives.read_ace(bytes(damaged), UnpackBudget(), ()))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.files.archives import dos_archives
+from gatepost.files.archives import old_archives
 from gatepost.files.values import File, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
@@ -96,4 +96,4 @@ def test_no_damage_raises(sample: bytes, data: st.DataObject) -> None:
 
 @given(st.binary(max_size=200))
 def test_no_header_raises(content: bytes) -> None:
-    list(dos_archives.read_cab(b"MSCF" + content, UnpackBudget(), ()))
+    list(old_archives.read_cab(b"MSCF" + content, UnpackBudget(), ()))

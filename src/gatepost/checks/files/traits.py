@@ -21,8 +21,8 @@ from gatepost.files.file_types import (
 )
 from gatepost.files.values import UnreadReason
 from gatepost.findings import kinds
+from gatepost.findings.kinds import Finding, Kind
 from gatepost.findings.strengths import coefficients
-from gatepost.findings.values import Finding, Kind
 from gatepost.mail.message import Part
 from gatepost.names import org_domain
 

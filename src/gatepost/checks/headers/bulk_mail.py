@@ -8,8 +8,8 @@ import msgspec
 from gatepost.checks.known_names import is_freemail
 from gatepost.checks.reading import Reading, check
 from gatepost.findings import kinds
+from gatepost.findings.kinds import Finding
 from gatepost.findings.strengths import coefficients
-from gatepost.findings.values import Finding
 from gatepost.names import normal_domain
 
 # Fields by which mailing services recognise their own campaigns when complaints come back.
@@ -60,8 +60,7 @@ def bulk_mail(reading: Reading) -> Iterator[Finding]:
 
 
 def _find_unsubscribe_link(reading: Reading) -> str:
-    """Return the text of a link that ends a subscription. It stands at the end, so the last links are looked at
-    first."""
+    """Return the text of a link that ends a subscription. The last links are looked at first."""
     shown = [link.shown for link in reading.message.links[-30:] if link.shown and link.source == "html"]
     together = "\n".join(shown).casefold()
     for word in _FAREWELLS:

@@ -15,9 +15,8 @@ from gatepost.checks.reading import Reading, check
 from gatepost.checks.sender.mailboxes import is_written_for
 from gatepost.checks.sender.sending_host import MAX_HOPS, find_border_hop, is_from_stranger
 from gatepost.findings import kinds
-from gatepost.findings.kinds import BY_ID
+from gatepost.findings.kinds import BY_ID, Finding
 from gatepost.findings.strengths import coefficients
-from gatepost.findings.values import Finding
 from gatepost.mail.budget import DEFECTS
 from gatepost.mail.message import Field
 from gatepost.names import Address, normal_domain, org_domain

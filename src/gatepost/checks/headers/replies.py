@@ -8,8 +8,8 @@ from gatepost.checks.phrases import find_phrases, quote
 from gatepost.checks.reading import Reading, check
 from gatepost.checks.sender.history import is_first_contact
 from gatepost.findings import kinds
+from gatepost.findings.kinds import Finding
 from gatepost.findings.strengths import coefficients
-from gatepost.findings.values import Finding
 from gatepost.mail.message import Text
 from gatepost.names import Address, find_shown_addresses, normal_address, normal_domain, org_domain
 

@@ -21,8 +21,8 @@ from gatepost.checks.known_names import (
 )
 from gatepost.checks.reading import Reading, check
 from gatepost.findings import kinds
+from gatepost.findings.kinds import Finding
 from gatepost.findings.strengths import coefficients
-from gatepost.findings.values import Finding
 from gatepost.mail.message import Link
 from gatepost.names import is_public_address, normal_domain, org_domain
 

@@ -25,8 +25,8 @@ from gatepost.checks.links.hosts import measure_mention
 from gatepost.checks.phrases import find_phrases, quote
 from gatepost.checks.reading import Reading, check
 from gatepost.findings import kinds
+from gatepost.findings.kinds import Finding
 from gatepost.findings.strengths import coefficients
-from gatepost.findings.values import Finding
 from gatepost.names import is_ip, normal_domain, org_domain, public_suffix
 
 _DEEP_LEVELS = 4

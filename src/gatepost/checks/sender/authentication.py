@@ -7,8 +7,8 @@ from gatepost.auth.results import Authentication, Dkim
 from gatepost.checks.known_names import is_company_host, is_freemail, is_tenant, is_under
 from gatepost.checks.reading import Reading, check
 from gatepost.findings import kinds
+from gatepost.findings.kinds import Finding
 from gatepost.findings.strengths import coefficients
-from gatepost.findings.values import Finding
 from gatepost.names import normal_domain, org_domain
 
 BAD_SPF = {

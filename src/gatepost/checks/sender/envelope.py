@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from gatepost.checks.known_names import is_freemail, is_tenant
 from gatepost.checks.reading import Reading, check
 from gatepost.findings import kinds
-from gatepost.findings.values import Finding
+from gatepost.findings.kinds import Finding
 from gatepost.names import normal_domain, org_domain
 
 # Addresses that are made for bounces: VERP, SRS and BATV have = or + in them, the others say so.
@@ -122,8 +122,7 @@ def is_malformed_sender(address: str) -> bool:
 
 
 def is_malformed_recipient(recipient: str) -> bool:
-    """Return whether an address, with or without its brackets, is none; `postmaster` needs no domain (section
-    4.1.1.3)."""
+    """Return whether an address, in brackets or not, is none; `postmaster` needs no domain (section 4.1.1.3)."""
     address = recipient.strip("<> ")
     return address.lower() != "postmaster" and _is_malformed(address)
 

@@ -15,8 +15,8 @@ from gatepost.checks.phrases import find_phrases, quote
 from gatepost.checks.reading import Reading, check
 from gatepost.checks.sender.authentication import is_vouched_for
 from gatepost.findings import kinds
+from gatepost.findings.kinds import Finding, Kind
 from gatepost.findings.strengths import coefficients
-from gatepost.findings.values import Finding, Kind
 from gatepost.mail.sender_history import Standing
 from gatepost.names import normal_domain, org_domain
 from gatepost.questions import Listing

@@ -18,8 +18,8 @@ from gatepost.checks.known_names import (
 from gatepost.checks.links.hosts import measure_mention
 from gatepost.checks.reading import Reading, check
 from gatepost.findings import kinds
+from gatepost.findings.kinds import Finding
 from gatepost.findings.strengths import coefficients
-from gatepost.findings.values import Finding
 from gatepost.lists.addresses import ProtectedName
 from gatepost.names import is_ip, is_mixed_script, keep_answers, normal_domain, org_domain, skeleton, unicode_domain
 

@@ -32,8 +32,8 @@ from gatepost.checks.known_names import (
 from gatepost.checks.links.hosts import measure_mention
 from gatepost.checks.reading import Reading, check
 from gatepost.findings import kinds
+from gatepost.findings.kinds import Finding
 from gatepost.findings.strengths import coefficients
-from gatepost.findings.values import Finding
 from gatepost.names import (
     Address,
     find_shown_addresses,
@@ -322,8 +322,7 @@ def _is_recipient(shown: Address, reading: Reading) -> bool:
 
 
 def _leads_to(domain: str, reading: Reading) -> bool:
-    """Return whether at least half of the sites that the mail of an authenticated sender links to are those of a
-    domain."""
+    """Return whether at least half of the sites that an authenticated sender links to are those of a domain."""
     if not reading.authentication.aligned:
         return False
     home = sum(org_domain(host) == org_domain(domain) for host in reading.sites)

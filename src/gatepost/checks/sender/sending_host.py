@@ -15,8 +15,8 @@ from gatepost.checks.known_names import ending_exists, is_forwarder, is_under
 from gatepost.checks.reading import Reading, check
 from gatepost.checks.sender.envelope import is_delivery_report
 from gatepost.findings import kinds
+from gatepost.findings.kinds import Finding
 from gatepost.findings.strengths import coefficients
-from gatepost.findings.values import Finding
 from gatepost.names import is_ip, normal_domain, org_domain
 from gatepost.speedups import native
 
@@ -385,8 +385,7 @@ def _judge_hop(hop: Hop, reading: Reading) -> Iterator[Finding]:
 
 
 def is_from_stranger(hop: Hop, reading: Reading) -> bool:
-    """Return whether a stranger's host handed the mail over: no user of the server, no relay of the same
-    organisation."""
+    """Return whether a stranger's host handed the mail over: no user of the server, no relay of its organisation."""
     if not hop.address or _is_of_system(reading) or _is_by_account(hop.text):
         return False
     return hop.owner not in (org_domain(hop.helo), *reading.sender_domains)
@@ -419,8 +418,7 @@ def _is_line(hop: Hop) -> bool:
 
 
 def _is_odd_helo(helo: str) -> bool:
-    """Return whether the host named itself as no mail server does: a word, an address, an ending that does not
-    exist."""
+    """Return whether the host named itself as no mail server does: a word, an address, an unknown ending."""
     if "." not in helo or is_ip(helo):
         return helo[:1] != "["
     ending = helo.rpartition(".")[2]

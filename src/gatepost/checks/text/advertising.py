@@ -10,8 +10,8 @@ from string import ascii_lowercase, digits
 from gatepost.checks.phrases import MAX_TEXTS, WARES, Phrases, find_phrases, quote
 from gatepost.checks.reading import Reading, check
 from gatepost.findings import kinds
+from gatepost.findings.kinds import Finding
 from gatepost.findings.strengths import coefficients
-from gatepost.findings.values import Finding
 from gatepost.names import skeleton
 from gatepost.speedups import native
 

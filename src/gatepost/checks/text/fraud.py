@@ -11,8 +11,8 @@ from gatepost.checks.phrases import MAX_TEXTS, Phrases, find_phrases, names_cont
 from gatepost.checks.reading import Reading, check
 from gatepost.checks.sender.history import is_first_contact
 from gatepost.findings import kinds
+from gatepost.findings.kinds import Finding
 from gatepost.findings.strengths import coefficients
-from gatepost.findings.values import Finding
 from gatepost.names import normal_domain, org_domain
 from gatepost.speedups import native
 
@@ -94,8 +94,7 @@ def disguised_number(reading: Reading) -> Iterator[Finding]:
 
 
 def has_odd_number(folded: str, shown: Iterable[str]) -> bool:
-    """Return whether a number for people only may stand in folded text, or one of styled digits in one of the texts
-    that are shown."""
+    """Return whether a number for people only may stand in folded text, or one of styled digits in a shown text."""
     return bool(search_disguised_number(folded[: 2 * MAX_CALL_TEXT])) or not all(map(str.isascii, shown))
 
 

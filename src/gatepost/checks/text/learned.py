@@ -6,8 +6,8 @@ from functools import lru_cache
 from gatepost.checks.phrases import find_phrases, mark_themes
 from gatepost.checks.reading import Reading, check
 from gatepost.findings import kinds
+from gatepost.findings.kinds import Finding
 from gatepost.findings.strengths import coefficients
-from gatepost.findings.values import Finding
 from gatepost.names import org_domain
 from gatepost.textmodel.features import is_foreign
 from gatepost.textmodel.learnt import LearntModel

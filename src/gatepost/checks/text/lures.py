@@ -16,8 +16,8 @@ from gatepost.checks.reading import Reading, check
 from gatepost.checks.sender.history import is_first_contact
 from gatepost.files.documents.page_scripts import find_told_command
 from gatepost.findings import kinds
+from gatepost.findings.kinds import Finding, Kind
 from gatepost.findings.strengths import coefficients
-from gatepost.findings.values import Finding, Kind
 from gatepost.names import normal_domain, org_domain
 
 

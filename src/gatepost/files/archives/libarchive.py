@@ -26,8 +26,7 @@ _MAX_HEADERS = 20_000
 
 
 def _load_library() -> Any:
-    """Load the library and declare the types of the functions that are called; return None where it is not
-    installed."""
+    """Load the library and declare the types of its functions; return None where it is not installed."""
     for name in ("libarchive.so.13", "libarchive.so"):
         try:
             library = ctypes.CDLL(name)
@@ -64,8 +63,7 @@ def is_usable(budget: UnpackBudget) -> bool:
 
 
 def read_members(content: bytes, kind: Format, budget: UnpackBudget, names: Sequence[str]) -> Iterator[Member]:
-    """Yield the files under these names, which are in the order of the archive; "unsupported" for what is not
-    reached."""
+    """Yield the files under these names, in the order of the archive; "unsupported" for what is not reached."""
     remaining = iter(names)
     for member in _unpack(content, kind, budget):
         own = next(remaining, "")

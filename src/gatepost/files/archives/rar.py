@@ -447,8 +447,7 @@ def _decode_name4(raw: bytes, is_unicode: bool) -> str:
 
 
 def _unpack_name(plain: bytes, packed: bytes) -> str:
-    """Decode a Unicode name of RAR 4, which is written as its difference from the plain name: two bits say how each
-    character is given."""
+    """Decode a Unicode name of RAR 4: for each character, two bits say how it differs from the plain name."""
     source = ByteSource(packed, 1)
     high = packed[0] << 8
     out: list[int] = []

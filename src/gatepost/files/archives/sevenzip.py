@@ -470,8 +470,7 @@ def _decrypt(data: bytes, properties: bytes, password: str) -> bytes:
 
 
 def _derive_key(password: str, salt: bytes, cycles: int) -> bytes:
-    """Return the AES key: SHA-256 over salt, password and a counter, 2^cycles times. The input is built in blocks,
-    since a loop would take seconds."""
+    """Return the AES key: SHA-256 over salt, password and a counter, 2^cycles times, in blocks for speed."""
     unit = salt + password.encode("utf-16-le", "replace") + bytes(8)
     rounds = 1 << cycles
     block = min(rounds, 1 << 16)

@@ -7,18 +7,9 @@ far as it goes and is said to be damaged.
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 
-from gatepost.files.archives import (
-    appended,
-    decompress,
-    disc_image,
-    dos_archives,
-    rar,
-    sevenzip,
-    unix_archives,
-    zip_archive,
-)
+from gatepost.files.archives import appended, decompress, disc_image, old_archives, rar, sevenzip, zip_archive
+from gatepost.files.archives.old_archives import Reader
 from gatepost.files.archives.passwords import PasswordCandidates
-from gatepost.files.archives.reader import Reader
 from gatepost.files.file_types import CONTAINERS, UNOPENED
 from gatepost.files.values import MAX_RATIO, File, Member, UnpackBudget, UnreadReason
 
@@ -55,14 +46,14 @@ def _refuse_unread(_content: bytes, _budget: UnpackBudget, _passwords: Iterable[
 
 _READERS: dict[str, Reader] = {
     "7z": sevenzip.read_members,
-    "ace": dos_archives.read_ace,
-    "arj": dos_archives.read_arj,
-    "cab": dos_archives.read_cab,
+    "ace": old_archives.read_ace,
+    "arj": old_archives.read_arj,
+    "cab": old_archives.read_cab,
     "iso": disc_image.read_members,
     "rar": rar.read_members,
-    "ar": unix_archives.read_ar,
-    "cpio": unix_archives.read_cpio,
-    "rpm": unix_archives.read_rpm,
+    "ar": old_archives.read_ar,
+    "cpio": old_archives.read_cpio,
+    "rpm": old_archives.read_rpm,
     **dict.fromkeys(UNOPENED, _refuse_unread),
 }
 
@@ -75,8 +66,8 @@ def read_members(file: File, budget: UnpackBudget, passwords: PasswordCandidates
         found = _READERS[file.type](file.content, budget, passwords)
         end = appended.find_archive_end(file.type, file.content)
         return chain(found, appended.find_tail(file.content, end, budget)) if end else found
-    if file.type == "tar" or (file.type in ("data", "text") and unix_archives.is_tar(file.content)):
-        return unix_archives.read_tar(file.content, budget)
+    if file.type == "tar" or (file.type in ("data", "text") and old_archives.is_tar(file.content)):
+        return old_archives.read_tar(file.content, budget)
     if zip_archive.is_zip(file.content):
         found = zip_archive.read_members(file.content, budget, passwords)
         if file.type in appended.CARRIERS:
@@ -104,8 +95,7 @@ def _is_stream(file: File) -> bool:
 
 
 def is_empty(file: File) -> bool:
-    """Return whether an archive without files is whole: a zip that ends with its directory and has folders only. A tar
-    says by itself where it is broken."""
+    """Return whether an archive without files is whole: a tar, or a zip of folders that ends with its directory."""
     if file.type == "tar":
         return True
     entries = zip_archive.read_entries(file.content, 100)
@@ -123,10 +113,10 @@ def _unpack_stream(file: File, budget: UnpackBudget) -> Iterator[Member]:
     else:
         content, unread = _STREAMS[file.type](file.content, allowance)
     shortage = budget.shortage(len(file.content))
-    if unread == shortage == "size" and file.type == "gzip" and unix_archives.is_tar(content) and budget.take_stream():
+    if unread == shortage == "size" and file.type == "gzip" and old_archives.is_tar(content) and budget.take_stream():
         del content
         most = min(MAX_STREAMED, MAX_RATIO * len(file.content))
-        yield from unix_archives.read_tar_stream(decompress.iterate(file.type, file.content, most), budget, most)
+        yield from old_archives.read_tar_stream(decompress.iterate(file.type, file.content, most), budget, most)
         return
     budget.pay(len(file.content), len(content))
     names = [_name_stream(name, file.type) for name in file.names] or ["content"]

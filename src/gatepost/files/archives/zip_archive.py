@@ -181,8 +181,7 @@ class ZipEntry(msgspec.Struct, frozen=True):
 
 
 def is_zip(content: bytes) -> bool:
-    """Return whether this is a zip: by its end record or by a local header at the start. Data may stand before a zip,
-    as in a self-extracting one."""
+    """Return whether this is a zip, by its end record (data may stand before it) or a local header at the start."""
     return content.startswith(LOCAL) or content.find(END, max(0, len(content) - 66_000)) >= 0
 
 
@@ -306,8 +305,7 @@ def _read_entry(content: bytes, place: int, fields: tuple[int, ...], shift: int)
 
 
 def _find_local_headers(content: bytes, covered: list[tuple[int, int]]) -> Iterator[ZipEntry]:
-    """Yield local headers outside the data of known entries. (What is inside that data is found when it is
-    unfolded.)"""
+    """Yield local headers outside the data of known entries. What is inside is found when that data is unfolded."""
     place = content.find(LOCAL)
     regions = iter(covered)
     region = next(regions, None)
@@ -375,8 +373,7 @@ def _decrypt(data: memoryview, entry: ZipEntry, budget: UnpackBudget, attempts: 
 
 
 def _try_password(data: memoryview, entry: ZipEntry, budget: UnpackBudget, password: str) -> Member | None:
-    """Return the entry under the old cipher, if this password fits: by the header, by a first piece, and by the
-    whole."""
+    """Return the entry under the old cipher if this password fits: the header, then a first piece, then the whole."""
     key = password.encode("utf-8", "replace")
     cipher = open_traditional(data, key, entry.check)
     if cipher is None:

@@ -80,8 +80,7 @@ def _take_content(builder: ContentsBuilder) -> bytes:
 
 
 def inspect_card(builder: ContentsBuilder) -> None:
-    """Add the files in a card (vCard, RFC 6350), such as a key or a picture; and its text and links, where they were
-    not read with the message."""
+    """Add the files in a card (vCard, RFC 6350); and its text and links, where they were not read with the message."""
     if _has_payload(builder.file.content):
         _add_card_files(builder)
     if builder.file.shown:

@@ -36,8 +36,7 @@ class ContentsBuilder:
             self._traits[Trait(name, " ".join(detail[:MAX_DETAIL].split()))] = None
 
     def add_link(self, target: str, shown: str = "", source: Literal["file", "refresh", "script"] = "file") -> None:
-        """Add a link that a person can follow, that the document follows by itself (`refresh`), or that a program which
-        reads the file may follow (`script`)."""
+        """Add a link that a person, the document itself (`refresh`), or a program that reads it (`script`) follows."""
         if self._links is None:
             self._links = Links()
         self._links.add(target, self.file.path, source, shown=shown)
@@ -76,8 +75,7 @@ class ContentsBuilder:
         return max(0, self.budget.allowance(packed))
 
     def try_passwords(self, first: str, cost: int, attempt: Callable[[str], bytes]) -> bytes:
-        """Return what the first fitting password opens, b"" where none fits: first the well-known `first`, then those
-        that the mail gives away."""
+        """Return what the first fitting password opens, else b"": first the well-known one, then the mail's."""
         for password in chain((first,), self.passwords):
             if not self.budget.take_attempt(cost):
                 break

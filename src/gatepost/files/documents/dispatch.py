@@ -15,16 +15,14 @@ from gatepost.files.documents import (
     calendars,
     document_text,
     encoded_data,
-    form_data,
     office_xml,
     ole,
     onenote,
     pdf,
     rtf,
     saved_messages,
-    shortcuts,
+    shortcuts_and_settings,
     spreadsheets,
-    system_settings,
     web_page,
 )
 from gatepost.files.documents.contents_builder import ContentsBuilder
@@ -42,8 +40,7 @@ MAX_PIPES = 20
 
 
 def _inspect_postscript(builder: ContentsBuilder) -> None:
-    """Inspect a page of PostScript, which is a program: some interpreters start others by the name of a file
-    (`(%pipe%…) (w) file`)."""
+    """Inspect a PostScript program: some interpreters start others by the name of a file (`(%pipe%…) (w) file`)."""
     for match in islice(_PIPE.finditer(builder.file.content), MAX_PIPES):
         builder.add_trait("program-action", match.group(1).decode("latin-1"))
 
@@ -78,7 +75,7 @@ _READERS: dict[str, Reader] = {
     "rtf": rtf.inspect,
     "pdf": pdf.inspect,
     "onenote": onenote.inspect,
-    "lnk": shortcuts.inspect_shortcut,
+    "lnk": shortcuts_and_settings.inspect_shortcut,
     "ics": calendars.inspect_calendar,
     "vcard": calendars.inspect_card,
     "html": web_page.inspect,
@@ -118,14 +115,14 @@ def _find_further_readers(file: File) -> Iterator[Reader]:
     if file.type == "text" and openpgp.MARK in file.content:
         yield saved_messages.inspect_openpgp
     if file.type == "pdf" and file.content.startswith(b"%FDF-"):
-        yield form_data.inspect_fdf
+        yield encoded_data.inspect_fdf
     if file.type in _DISGUISES and web_page.is_page(file) and b"<" in file.content:
         yield web_page.inspect  # a browser goes by the name
     if file.type in _LISTS:
-        if form_data.is_form_data(file.content):
-            yield form_data.inspect_xfdf
-        if system_settings.is_obeyed(file):
-            yield system_settings.inspect_commands
+        if encoded_data.is_form_data(file.content):
+            yield encoded_data.inspect_xfdf
+        if shortcuts_and_settings.is_obeyed(file):
+            yield shortcuts_and_settings.inspect_commands
         if encoded_data.holds_files(file):
             yield encoded_data.inspect
 
@@ -133,8 +130,8 @@ def _find_further_readers(file: File) -> Iterator[Reader]:
 def _choose_reader(file: File) -> Reader | None:
     if file.type == "pdf" or (file.type in CONTAINERS and is_pdf(file.content)):
         return pdf.inspect
-    if file.type in _LISTS and shortcuts.is_property_list(file):
-        return shortcuts.inspect_property_list
+    if file.type in _LISTS and shortcuts_and_settings.is_property_list(file):
+        return shortcuts_and_settings.inspect_property_list
     if file.type in _XML_TYPES and web_page.is_xml_page(file):
         return _inspect_xml_page
     if reader := _READERS.get(file.type):
@@ -147,14 +144,13 @@ def _choose_reader(file: File) -> Reader | None:
 
 
 def _choose_text_reader(file: File) -> Reader | None:
-    """Choose the reader of text by what its name makes of it: a table, a shortcut, a page. The message's own text is
-    none of these."""
+    """Choose the reader of text by its name: a table, a shortcut, a page. The message's own text has no name."""
     if file.is_body:
         return None if file.shown else _inspect_plain
-    if system_settings.is_connection(file):
-        return system_settings.inspect_connection
+    if shortcuts_and_settings.is_connection(file):
+        return shortcuts_and_settings.inspect_connection
     if any(mark in file.content[:512].lower() for mark in (b"[internetshortcut", b"[.shellclassinfo")):
-        return shortcuts.inspect_internet_shortcut
+        return shortcuts_and_settings.inspect_internet_shortcut
     if document_text.is_encoded(file):
         return document_text.inspect
     if _POSTSCRIPT.match(file.content):

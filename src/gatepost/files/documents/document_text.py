@@ -131,8 +131,7 @@ def is_encoded(file: File) -> bool:
 
 
 def inspect(builder: ContentsBuilder) -> None:
-    """Add the files in the text; a text that bears the name of one and holds none, or only a part, is said to be
-    unread."""
+    """Add the files in the text; a text that names one and does not hold it whole is said to be unread."""
     file = builder.file
     content = file.content[:MAX_ENCODED]
     if len(file.content) > MAX_ENCODED:

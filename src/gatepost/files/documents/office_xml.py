@@ -15,10 +15,10 @@ from html import unescape
 from itertools import islice
 from urllib.parse import unquote
 
+from gatepost.files.documents.compound import find_calls
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.document_text import has_text, read_xml_text
 from gatepost.files.documents.script_strings import find_addresses, find_form_addresses, find_form_scripts
-from gatepost.files.documents.vba import find_calls
 
 MAX_DEPTH = 64
 MAX_FIELDS = 20_000
@@ -149,8 +149,7 @@ def inspect(builder: ContentsBuilder) -> None:
 
 
 def _remove_comments(content: bytes) -> bytes:
-    """Return the content without comments and CDATA marks: a comment may stand within a word, and CDATA sections are
-    plain text."""
+    """Return the content without comments, which may stand within a word, and without CDATA marks."""
     if b"<!" not in content:
         return content
     pieces = content.replace(b"<![CDATA[", b"").replace(b"]]>", b"").split(b"<!--")

@@ -14,7 +14,7 @@ import msgspec
 
 from gatepost.files.archives import decompress
 from gatepost.files.archives.appended import APPENDED, cut_tail
-from gatepost.files.documents import office_encryption, old_office, spreadsheets, vba
+from gatepost.files.documents import compound, office_encryption, old_office, spreadsheets
 from gatepost.files.documents.compound import ROOT, STREAM, CompoundEntry, CompoundFile
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.document_text import tidy_text
@@ -101,7 +101,7 @@ def inspect(builder: ContentsBuilder) -> None:
         _add_word_text(document, by_path, builder)
     if any(path.startswith("__PROPERTIES") for path in by_path):
         inspect_msg(document, builder)
-    vba.inspect(document, builder)
+    compound.inspect(document, builder)
     builder.add_member(APPENDED, cut_tail(builder.file.content, document.end))
     if not document.is_whole:
         builder.add_unread("damaged")

@@ -23,9 +23,18 @@ from gatepost.mail.html.active import LITTLE_TEXT, starts_program
 from gatepost.mail.links import parse_url
 from gatepost.mail.message import Part
 from gatepost.mail.text import TextReader
-from gatepost.pages.effects import ANSWER, SECRET, MadeFile, PageEffects, sort_effects
 from gatepost.pages.page_nodes import PageNodes, PageScript
-from gatepost.pages.runner import PagePixels, choose_left_out, run_opened, run_page
+from gatepost.pages.runner import (
+    ANSWER,
+    SECRET,
+    MadeFile,
+    PageEffects,
+    PagePixels,
+    choose_left_out,
+    run_opened,
+    run_page,
+    sort_effects,
+)
 
 MAX_MADE = 60
 MAX_PAGE_TEXT = 400_000
@@ -122,8 +131,7 @@ def _open_conditions(page: PageNodes, effects: PageEffects, text: str, builder: 
 
 
 def has_conditions(scripts: list[PageScript], effects: PageEffects) -> bool:
-    """Return whether a script of a page, or one that it made, decides anything: where none does, a run with open
-    conditions would do the same again."""
+    """Return whether any script of a page decides anything: else a run with open conditions would do the same."""
     if (effects.is_cut and effects.code) or effects.evaluates or effects.files or effects.requests:
         return True
     if any(script.source[:5].lower() == "data:" for script in scripts):

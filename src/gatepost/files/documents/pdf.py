@@ -179,8 +179,7 @@ _PICTURES = frozenset({"DCTDecode", "DCT", "JPXDecode", "CCITTFaxDecode", "CCF",
 def apply_filters(
     data: bytes, filters: Value, parameters: Value, limit: int, take_slow: Callable[[int], bool]
 ) -> tuple[bytes, UnreadReason | None]:
-    """Return the data through all filters, and why there is not more. `take_slow` is asked before bytes are worked on
-    one by one."""
+    """Return the data through all filters, and why there is not more; `take_slow` allows filters that are slow."""
     chain = filters if isinstance(filters, list) else [filters] if filters is not None else []
     settings = parameters if isinstance(parameters, list) else [parameters]
     if len(chain) > MAX_FILTERS:
@@ -344,8 +343,7 @@ def derive_key(encryption: dict[str, Value], identifier: bytes, password: str = 
 def _derive_classic_key(
     encryption: dict[str, Value], revision: int, padded: bytes, size: int, user: bytes, owner: bytes, identifier: bytes
 ) -> bytes:
-    """Derive the key of revisions 2 to 4 (section 7.6.4.3.2, algorithms 2, 4 and 5); b"" where the password is
-    wrong."""
+    """Derive the key of revisions 2 to 4 (section 7.6.4.3.2, algorithms 2, 4, 5); b"" if the password is wrong."""
     permissions = (_get_number(encryption, "P") & 0xFFFFFFFF).to_bytes(4, "little")
     hidden = b"\xff" * 4 if revision >= 4 and encryption.get("EncryptMetadata") is False else b""
     secret = _hash_md5(padded + owner[:32] + permissions + identifier + hidden)[:size]
@@ -709,8 +707,7 @@ class _PdfInspector:
             self._inspect_start(values)
 
     def _inspect_start(self, values: dict[str, Value]) -> None:
-        """Report actions that run when the document or a page is opened. Going to a page is harmless, and a field's own
-        AA does not run by itself."""
+        """Report actions that run on opening. Going to a page is harmless; a field's own AA does not run by itself."""
         actions = [values.get("OpenAction")]
         additional = self._objects.resolve(values.get("AA"))
         if isinstance(additional, dict):

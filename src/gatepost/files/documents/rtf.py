@@ -255,8 +255,7 @@ def _add_class(name: str, builder: ContentsBuilder) -> None:
 
 
 def _take_object(data: bytes, builder: ContentsBuilder) -> bool:
-    """Take an object in OLE's first form (MS-OLEDS section 2.2): class, topic, item, then the native data. Return False
-    where there is none."""
+    """Take an object in OLE's first form (MS-OLEDS section 2.2): class, topic, item, data; say whether there is one."""
     start = min((at for header in _HEADERS if (at := data.find(header, 0, 64)) >= 0), default=-1)
     ole = data.find(_OLE, 0, 4096)
     if start < 0 and ole < 0:

@@ -164,8 +164,7 @@ _QUERY = re.compile(r"\AWEB\s{1,4}\d{1,3}\s{1,4}(\S{1,2000})", re.IGNORECASE)
 
 
 def is_text_table(file: File) -> bool:
-    """Return whether text is a table, by its start (SYLK) or its name: it is one only to the program that opens
-    it so."""
+    """Return whether text is a table, by its start (SYLK) or its name, by which a program opens it."""
     return file.content.startswith(b"ID;") or any(name.lower().endswith(_TABLE_NAMES) for name in file.names)
 
 

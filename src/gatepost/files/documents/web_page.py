@@ -33,9 +33,8 @@ from gatepost.mail.html.script import TAIL, read_scripts
 from gatepost.mail.links import parse_url
 from gatepost.mail.message import Defect, Part
 from gatepost.mail.text import TextReader
-from gatepost.pages.effects import PageEffects
-from gatepost.pages.page_nodes import PageNodes, read_html_nodes
-from gatepost.pages.xml_page import SVG, XHTML, read_xml_page
+from gatepost.pages.page_nodes import SVG, XHTML, PageNodes, read_html_nodes, read_xml_page
+from gatepost.pages.runner import PageEffects
 
 MAX_PAGE = 16 << 20
 MAX_SCRIPTS_SIZE = 64 << 20  # of a page that is cut down, whose scripts are not
@@ -136,8 +135,7 @@ def is_named_xml(file: File) -> bool:
 
 
 def inspect_xml(builder: ContentsBuilder) -> None:
-    """Add what is in a page that is XML: what it is as XML, and then what it is as a page without entities and
-    prefixes."""
+    """Add what is in a page that is XML: as XML, and then as a page without entities and prefixes."""
     page = read_xml_page(builder.file.content)
     if page is None:
         inspect(builder)
@@ -213,8 +211,7 @@ def _add_pictures(raw: bytes, builder: ContentsBuilder) -> None:
 
 
 def _has_scripts(raw: bytes, low: bytes) -> bool:
-    """Return whether anything in the page runs by itself, or holds a file; where characters take two bytes, that is not
-    seen at a glance."""
+    """Return whether the page may run something or hold a file; two-byte characters do not show that at a glance."""
     if b"\0" in raw[:1_000] or b"onload" in low or b"onerror" in low or b";base64," in low:
         return True
     return b"script" in low and (b"<script" in low or b"javascript:" in low)
@@ -360,8 +357,7 @@ def _has_any(low: str, words: tuple[str, ...]) -> bool:
 
 
 def _decode_literals(text: str, low: str, encoded: list[str]) -> Iterator[tuple[str, bytes, int]]:
-    """Yield long literals turned back into bytes with their places, and those that a script puts together (`encoded`),
-    which have none."""
+    """Yield long literals as bytes with their places, and those that a script joins (`encoded`), without places."""
     found = chain(
         ((_decode_literal(literal), -1) for literal in encoded),
         ((_decode_base64(match.group(1)), match.start()) for match in _find_data(text, low)),

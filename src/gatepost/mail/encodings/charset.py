@@ -58,8 +58,7 @@ def find_charset(label: str | None) -> str | None:
 
 
 def decode_charset(content: bytes, declared: str | None) -> tuple[str, str]:
-    """Return the text and the charset it was read in. It takes any input, in linear time; the text has no
-    surrogates."""
+    """Return the text, without surrogates, and the charset it was read in, from any input, in linear time."""
     name = find_charset(declared)
     # The mark of UTF-16 outweighs every declaration in a browser (WHATWG Encoding section 6), and no text in another
     # charset begins with it.

@@ -69,8 +69,7 @@ def decode_uuencoded(content: bytes) -> tuple[bytes, bool]:
 
 
 def _is_uu(body: bytes) -> bool:
-    """Return whether the first line has the length that its first letter says: prose that begins with "begin"
-    has not."""
+    """Return whether the first line is as long as its first letter says, which prose with "begin" is not."""
     line = body[:100].partition(b"\n")[0].rstrip(b"\r")
     if not line:
         return False

@@ -132,8 +132,7 @@ def is_named_openpgp(names: tuple[str, ...]) -> bool:
 
 
 def is_openpgp(content: bytes) -> bool:
-    """Return whether some bytes begin with an OpenPGP packet. Its head is two bytes of little meaning, so the body must
-    begin as the standard says, too."""
+    """Return whether bytes begin with an OpenPGP packet: two bytes of head, and a body that begins as it must."""
     if len(content) < 4 or content[0] < 0x80:
         return False
     try:
@@ -149,8 +148,7 @@ def is_openpgp(content: bytes) -> bool:
 
 
 def _is_followed(content: bytes, end: int, tag: int) -> bool:
-    """Return whether a packet ends with the bytes or where another packet may begin; one that holds a file may be cut
-    short."""
+    """Return whether a packet ends with the bytes or where another may begin; one with a file may be cut short."""
     if end >= len(content):
         return end == len(content) or tag in (_COMPRESSED, _LITERAL)
     return content[end] & 0x80 != 0 or tag == _LITERAL
@@ -185,8 +183,7 @@ def _is_deflate(body: bytes) -> bool:
 
 
 def name_literal(file: LiteralFile, outer: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names that programs give to the file of a message with these names: the one that stands in it, and
-    its own without the last suffix."""
+    """Return the names that programs give to the file of a message: the one in it, and the message's without suffix."""
     stems = (name.rpartition(".")[0] for name in outer if name.lower().rstrip(". ").endswith(_SUFFIXES))
     return tuple(dict.fromkeys(name for name in (file.name, *stems) if name))
 

@@ -120,8 +120,7 @@ def reread_quoted_printable(content: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _has_mixed_escapes(content: bytes) -> bool:
-    """Return whether escapes come in small and in capital letters: RFC 2045 knows only capital ones, and so do a few
-    programs."""
+    """Return whether escapes come in small and in capital letters: a few programs know only capital ones (RFC 2045)."""
     return _LOWER_ESCAPE.search(content) is not None and _UPPER_ESCAPE.search(content) is not None
 
 
@@ -131,8 +130,7 @@ def _move_padding(group: re.Match[bytes]) -> bytes:
 
 
 def _has_whole_lines(content: bytes) -> bool:
-    """Return whether the first line ends where a group of four does: else a program that decodes line by line sees
-    other bytes."""
+    """Return whether the first line ends after a group of four: else decoding line by line gives other bytes."""
     end = content.find(b"\n")
     return end < 0 or len(content[:end].strip()) % 4 == 0 or not content[end:].strip()
 

@@ -21,7 +21,7 @@ from importlib.resources import files
 import msgspec
 
 from gatepost.findings import kinds
-from gatepost.findings.values import Kind
+from gatepost.findings.kinds import Kind
 from gatepost.mail.html.script import ScriptBudget
 from gatepost.mail.html.style import unescape_css
 from gatepost.mail.message import Defect
@@ -254,8 +254,7 @@ def has_latent_script(source: str, visible: str) -> bool:
 
 
 def _lower(source: str) -> str:
-    """Return the text in lower case for ASCII only: that of other letters does not matter here and takes ten times as
-    long."""
+    """Return the text with ASCII letters in lower case: other letters do not matter and take ten times as long."""
     return source.lower() if source.isascii() else source.encode("utf-8", "replace").lower().decode("latin-1")
 
 

@@ -341,8 +341,7 @@ _IS_RELIABLE = _is_reliable()
 
 
 def write_ordinary_source(parser: LexborHTMLParser, source: str) -> tuple[str, list[str]]:
-    """Return a document as lexbor writes it out, without the texts of its scripts, and these; "" where that does not
-    say the same as its tree."""
+    """Return lexbor's output of a document without the texts of its scripts, and these; "" where its tree differs."""
     if not source:
         return "", []
     signs: int = native.page_signs(source)
@@ -353,8 +352,7 @@ def write_ordinary_source(parser: LexborHTMLParser, source: str) -> tuple[str, l
 
 
 def find_page_signs(source: str) -> int:
-    """Return whether a page has a script, and an element that is not written out as it was read: the Python twin of
-    `page_signs` in `_speedups.c`."""
+    """Return whether there is a script, and an element written otherwise than read: `page_signs` in `_speedups.c`."""
     return (HAS_SCRIPT if _SCRIPT_TAG.search(source) else 0) | (HAS_ODD if _ODD.search(source) else 0)
 
 
@@ -414,8 +412,7 @@ _OVERRIDES = frozenset("\u202d\u202e")
 
 
 class VisibleText(msgspec.Struct, frozen=True):
-    """Text without characters that do not show, how many words those broke up, and whether a direction was
-    overridden."""
+    """Text without characters that do not show, the number of words they broke, and overridden direction."""
 
     text: str
     broken_words: int = 0
@@ -453,8 +450,7 @@ def remove_invisible(text: str) -> VisibleText:
 
 
 def has_invisible(text: str) -> bool:
-    """Return whether one of the characters that do not show is in a text: the Python twin of `has_invisible` in
-    `_speedups.c`."""
+    """Return whether a character that does not show is in a text: the twin of `has_invisible` in `_speedups.c`."""
     return any(char in text for char in _COMMON)
 
 

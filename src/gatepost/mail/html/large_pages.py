@@ -185,8 +185,7 @@ class _Shortener:
         return not self._span_forms.isdisjoint(forms)
 
     def _read_spans(self, at: int, stop: int) -> int:
-        """Read a piece of the page that has scripts, style sheets or comments; return where the last of them ends, -1
-        where something has no room."""
+        """Read a piece with scripts, style sheets or comments; return where the last ends, -1 if one has no room."""
         html = self._html
         for start, end, text in find_spans(html, at, stop):
             between = html[at:start]
@@ -235,8 +234,7 @@ class _Shortener:
         return all(map(_PLAIN_ADDRESS.match, _ADDRESS.findall(form))) if "=" in form else True
 
     def _keep_acting(self, chunk: str, forms: list[str], acting: set[str]) -> bool:
-        """Keep the first tag of each form that may act, every one where its digits may be what matters, and the links
-        of the others."""
+        """Keep the first tag of each form that may act, each whose digits may matter, and the links of the others."""
         for form, found in zip(forms, _TAG.finditer(chunk), strict=True):
             if form not in acting:
                 self._add_links(found.group()) if "=" in form else None

@@ -14,7 +14,7 @@ from collections import Counter
 import msgspec
 
 from gatepost.findings import kinds
-from gatepost.findings.values import Kind
+from gatepost.findings.kinds import Kind
 from gatepost.speedups import native
 
 MAX_HTML = 16_000_000
@@ -51,8 +51,7 @@ _BEFORE_SLASH = ("", '"', "'", " ", "\t", "\n", "\r", "\f")
 
 
 class LimitedHtml(msgspec.Struct, frozen=True):
-    """HTML that any parser reads in linear time, the `limit:` kinds that applied, how many tags were counted, and where
-    reading ended, -1 for at the end."""
+    """HTML that any parser reads in linear time, `limit:` kinds, the number of tags, and where reading ended or -1."""
 
     html: str
     limits: tuple[Kind, ...] = ()
@@ -61,8 +60,7 @@ class LimitedHtml(msgspec.Struct, frozen=True):
 
 
 def limit_html(html: str, tags: int = MAX_TAGS, *, is_strict: bool = False) -> LimitedHtml:
-    """Return the same document where it is harmless, else one cut down to the limits; `tags` is how many are left to
-    read."""
+    """Return the same document where it is harmless, else one cut to the limits; `tags` are left to read."""
     count = html.count("<")
     if count <= min(FEW_TAGS, tags) and len(html) <= SHORT and not is_strict:
         return LimitedHtml(html, (), count)
@@ -137,8 +135,7 @@ class _HtmlLimiter:
         self.out.append(text.replace("<", "&lt;") if "<" in text else text)
 
     def _write_raw(self, html: str, at: int, name: str) -> int:
-        """Write text in which tags are none, without any `<`, so that every parser reads it the same; return where its
-        end tag stands."""
+        """Write text without any `<`, so that every parser reads it as text; return where its end tag stands."""
         end = re.compile(rf"</{name}(?=[\t\n\f\r />])", re.IGNORECASE).search(html, at)
         stop = end.start() if end else len(html)
         self.out.append(html[at:stop].replace("<", " "))
@@ -178,8 +175,7 @@ class _HtmlLimiter:
         return f"</{name}>"
 
     def _rebuild(self) -> None:
-        """Count the copies of open formatting that a parser makes for each later element; close it all when there are
-        too many."""
+        """Count the copies of open formatting that later elements get; close it all when there are too many."""
         self._rebuilt += self._formatting
         if self._rebuilt >= MAX_REBUILT:
             self.limits.add(kinds.LIMIT_HTML_DEPTH)

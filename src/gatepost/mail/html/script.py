@@ -426,8 +426,7 @@ class ScriptReader:
         return value
 
     def _read_pattern(self) -> list[str]:
-        """Return what a regular expression of plain characters replaces (`/!/g`), and go behind the comma; nothing
-        where none stands here."""
+        """Return the plain characters that `/!/g` replaces, and go behind the comma; nothing for other expressions."""
         if self._peek(0) != "/":
             return []
         pattern: list[str] = []

@@ -300,8 +300,7 @@ def _is_off_screen(values: dict[str, str]) -> bool:
 
 
 def _has_far_gap(values: dict[str, str]) -> bool:
-    """Return whether an element stands so far down or aside that nobody gets there: below a lure stands filler for
-    filters."""
+    """Return whether an element is so far off that nobody gets there: fillers for filters stand below lures."""
     gaps = (values[name] for name in _GAPS if name in values)
     lengths = (parse_length(gap) for gap in gaps if gap[:3].isdigit())
     return any(length is not None and length >= FAR for length in lengths)
@@ -351,8 +350,7 @@ class StyleSheets:
         self.rules[selector] = (self.rules.get(selector, "") + ";" + body)[-800:]
 
     def style(self, tag: str, classes: str, identity: str, inline: str) -> Style:
-        """Return the style of an element by its own declarations and the sheets' (CSS Cascade section 6,
-        simplified)."""
+        """Return an element's style by its declarations and the sheets' (CSS Cascade section 6, simplified)."""
         key = (tag, classes, identity, inline) if self.rules else inline
         known = self._styles.get(key)
         if known is None:
@@ -373,8 +371,7 @@ class StyleSheets:
 
 
 class Appearance(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """How text looks at one place of the page, by its ancestors and itself; `unseen` is the reason why it cannot be
-    seen."""
+    """How text looks at one place of the page, by its ancestors and itself; `unseen` is why it cannot be seen."""
 
     hidden: str = ""
     invisible: bool = False
@@ -391,8 +388,7 @@ class Appearance(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 @lru_cache(4096)
 def _apply_style(appearance: Appearance, own: Style) -> Appearance:
-    """Return the appearance inside an element; results are cached, since few appearances nest in few styles on every
-    page."""
+    """Return the appearance inside an element, cached: few appearances nest in few styles on every page."""
     if own.is_quiet and (own.tiny is None or own.tiny is appearance.tiny):
         return appearance
     hidden = appearance.hidden or own.hides
