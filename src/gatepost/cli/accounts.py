@@ -5,14 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from gatepost.cli.commands import Argument, BadParameter, Group, Option
-from gatepost.cli.deployment import (
-    Deployment,
-    YesOption,
-    parse_moment,
-    parse_tenant_uid,
-    render_time,
-    require_found,
-)
+from gatepost.cli.deployment import Deployment, YesOption, parse_moment, parse_tenant_uid, render_time, require_found
 from gatepost.cli.printing import Output
 from gatepost.service.data_folder import StartError
 from gatepost.store.errors import LastAdministrator, NameTaken, NotFound, TenantFull
@@ -110,13 +103,7 @@ def set_retention(
 
 
 @tenants.command("delete")
-def delete_tenant(
-    uid: UidArgument,
-    *,
-    yes: YesOption = False,
-    place: Deployment,
-    output: Output,
-) -> None:
+def delete_tenant(uid: UidArgument, *, yes: YesOption = False, place: Deployment, output: Output) -> None:
     """Delete a tenant with its lists, keys, domains and results; its audit trail stays.
 
     Asks for confirmation on a terminal unless --yes is given.

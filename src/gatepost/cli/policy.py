@@ -304,9 +304,7 @@ def list_plugins(*, place: Deployment, output: Output) -> None:
 
 @plugins.command("test")
 def try_golden_messages(
-    name: Annotated[str, Argument(metavar="NAME", help="The name of an installed plug-in.")],
-    *,
-    output: Output,
+    name: Annotated[str, Argument(metavar="NAME", help="The name of an installed plug-in.")], *, output: Output
 ) -> None:
     """Load a plug-in as the service would, and analyse its golden messages in a sealed worker.
 

@@ -136,12 +136,7 @@ def release(
 
 @group.command("delete")
 def delete(
-    ggrids: GgridsArgument,
-    *,
-    tenant: MailOwnerOption = None,
-    yes: YesOption = False,
-    place: Deployment,
-    output: Output,
+    ggrids: GgridsArgument, *, tenant: MailOwnerOption = None, yes: YesOption = False, place: Deployment, output: Output
 ) -> None:
     """Delete held messages permanently. Their results stay on record."""
     from gatepost.cli.held_mail import DELETED, describe_deletion, with_held_mail

@@ -54,11 +54,7 @@ class MessageOptions(Options, frozen=True, kw_only=True):
     ] = None
     search: Annotated[
         str,
-        Option(
-            "--search",
-            metavar="QUERY",
-            help="What a search of the web interface finds, 1,000 messages at most.",
-        ),
+        Option("--search", metavar="QUERY", help="What a search of the web interface finds, 1,000 messages at most."),
     ] = ""
     days: Annotated[int | None, Option(metavar="DAYS", least=1, most=3650, help="Only mail of these days.")] = None
     last: Annotated[int, Option(metavar="COUNT", least=1, help="Count of messages, back from the newest.")] = 10_000
@@ -103,13 +99,7 @@ def try_change(
 
     async def work(store: "Store") -> "tuple[Trial, bool]":
         from gatepost.rejudge.policies_in_force import with_stored_rules
-        from gatepost.rejudge.try_change import (
-            LOOK_BACK_EFFORT,
-            LOOK_BACK_SECONDS,
-            NOTHING,
-            Change,
-            try_change,
-        )
+        from gatepost.rejudge.try_change import LOOK_BACK_EFFORT, LOOK_BACK_SECONDS, NOTHING, Change, try_change
 
         today = await with_stored_rules(policies, store.own_rules)
         change = await _read_change(store, changed, other, today, uid)

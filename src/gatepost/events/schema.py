@@ -75,10 +75,9 @@ class MessageScanned(EventFields, tag="message.scanned", frozen=True, kw_only=Tr
     envelope_from: Annotated[Text, Meta(description="envelope sender; empty for a bounce")] = ""
     recipients: Annotated[tuple[Text, ...], Meta(description="the first recipients", max_length=MAX_RECIPIENTS)] = ()
     recipient_count: Annotated[int, Meta(description="number of all recipients")]
-    senders: Annotated[
-        tuple[Text, ...],
-        msgspec.Meta(description="addresses in From", max_length=MAX_SENDERS),
-    ] = msgspec.field(default=(), name="from")
+    senders: Annotated[tuple[Text, ...], msgspec.Meta(description="addresses in From", max_length=MAX_SENDERS)] = (
+        msgspec.field(default=(), name="from")
+    )
     subject: Annotated[Text | None, Meta(description="subject; absent with `subjects: false`")] = None
     host: Annotated[Text | None, Meta(description="address of the sending host")] = None
     helo: Annotated[Text | None, Meta(description="what the sending host called itself")] = None
@@ -269,17 +268,7 @@ class NodeState(EventFields, tag="node.state", frozen=True, kw_only=True):
 
 HealthState: TypeAlias = Literal["ok", "degraded", "failed"]
 HealthComponent: TypeAlias = Literal[
-    "messageQueue",
-    "storage",
-    "certificate",
-    "quarantine",
-    "dns",
-    "smtp",
-    "milter",
-    "spamd",
-    "rspamd",
-    "clock",
-    "slots",
+    "messageQueue", "storage", "certificate", "quarantine", "dns", "smtp", "milter", "spamd", "rspamd", "clock", "slots"
 ]
 # Parts that are warned of while mail flows.
 WARNED: tuple[HealthComponent, ...] = (

@@ -502,10 +502,7 @@ class _Run:
             number = await self._store.look_backs.record(settings.tenant, definition.name, found)
         is_changed = counts.added + counts.updated + counts.removed + counts.expiring
         record = replace(
-            known,
-            etag=reading.etag,
-            last_modified=reading.last_modified,
-            present=len(reading.entries) - counts.kept,
+            known, etag=reading.etag, last_modified=reading.last_modified, present=len(reading.entries) - counts.kept
         )
         rejected, result = reading.count.rejected, _name_result(bool(is_changed))
         return FeedOutcome(settings.name, result, "", counts, rejected, found, number), record

@@ -19,15 +19,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from gatepost.api.lists import FORMATS, MAX_COMMENT, MAX_ENTRIES, ListFileError, ListFileFormat, records
-from gatepost.feeds.formats import (
-    MAX_NUMBER,
-    FeedFault,
-    FeedItems,
-    FeedPlan,
-    Number,
-    RejectedValue,
-    read_feed,
-)
+from gatepost.feeds.formats import MAX_NUMBER, FeedFault, FeedItems, FeedPlan, Number, RejectedValue, read_feed
 from gatepost.lists.catalogue import KINDS, LISTS, ListDefinition
 from gatepost.lists.entries import MAX_ENTRY, ListRefusal
 from gatepost.process.sandbox import SealedProcess, SealedProcessEnded, serve_sealed

@@ -134,9 +134,7 @@ class _Source:
         return await self._take(request, self._guard.read_features)
 
     async def _take(
-        self,
-        request: Request,
-        work: Callable[[ScanRequest, MessageBody, ConnectedClient], Awaitable[msgspec.Struct]],
+        self, request: Request, work: Callable[[ScanRequest, MessageBody, ConnectedClient], Awaitable[msgspec.Struct]]
     ) -> Answer:
         """Take a message, have it worked on in its turn, and answer what came of it."""
         refusal = await self._refusal(request) or _check_headers(request)

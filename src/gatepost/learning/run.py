@@ -27,14 +27,7 @@ from gatepost.learning.sealed_training import (
 )
 from gatepost.policy.layers import Policies
 from gatepost.policy.rules import shipped_policy
-from gatepost.rejudge.try_change import (
-    LOOK_BACK_EFFORT,
-    LOOK_BACK_SECONDS,
-    Change,
-    Messages,
-    Trial,
-    try_change,
-)
+from gatepost.rejudge.try_change import LOOK_BACK_EFFORT, LOOK_BACK_SECONDS, Change, Messages, Trial, try_change
 from gatepost.settings.keys import LearningSettings
 from gatepost.store.audit import Actor
 from gatepost.store.learning import LEARNING, ModelLookBack, PoolReport

@@ -359,11 +359,7 @@ class MailRemover:
         return outcomes
 
     async def _run(
-        self,
-        work: Callable[..., list[CopyOutcome]],
-        address: str,
-        server: MailboxServerSettings,
-        *rest: object,
+        self, work: Callable[..., list[CopyOutcome]], address: str, server: MailboxServerSettings, *rest: object
     ) -> list[CopyOutcome]:
         async with self._turns:
             try:

@@ -123,16 +123,7 @@ def _describe_mistake(file: str, mistake: PolicyMistake) -> str:
 
 
 Verdict = Literal[
-    "malware",
-    "phishing",
-    "fraud",
-    "spoofing",
-    "unscannable",
-    "policy",
-    "suspicious",
-    "spam",
-    "bulk",
-    "clean",
+    "malware", "phishing", "fraud", "spoofing", "unscannable", "policy", "suspicious", "spam", "bulk", "clean"
 ]
 Chosen = Literal["deliver", "quarantine", "bounce", "drop"]
 Decision = Literal["undecided", "deliver", "quarantine", "bounce", "drop"]

@@ -41,20 +41,10 @@ from gatepost.service.certificates import build_smtp_tls
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.health import NodeHealth, Probe, probe_core, state_of
 from gatepost.service.plan import Plan, SharedParts
-from gatepost.service.routes import (
-    hostname,
-    open_outbound_routing,
-    open_routing,
-)
+from gatepost.service.routes import hostname, open_outbound_routing, open_routing
 from gatepost.service.signing import build_signer
 from gatepost.settings.keys import GuardSettings
-from gatepost.settings.scan_sources import (
-    AskerSettings,
-    DropInSettings,
-    MilterSettings,
-    RspamdSettings,
-    SmtpSettings,
-)
+from gatepost.settings.scan_sources import AskerSettings, DropInSettings, MilterSettings, RspamdSettings, SmtpSettings
 from gatepost.smtp.client import OutboundTenants, Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.hop_answers import DeliveryLog
@@ -447,9 +437,7 @@ ASKER_SESSIONS: dict[str, Callable[..., AskerSession]] = {
 def build_asker_limits(source: AskerSettings) -> SmtpLimits:
     """Return the limits on sessions of such a source."""
     limits = SmtpLimits(
-        message=source.max_message_size,
-        recipients=source.max_recipients,
-        data_most=source.message_timeout / 1_000,
+        message=source.max_message_size, recipients=source.max_recipients, data_most=source.message_timeout / 1_000
     )
     if isinstance(source, MilterSettings):
         return msgspec.structs.replace(limits, command_wait=source.command_timeout / 1_000)

@@ -112,13 +112,7 @@ class ConditionWatch:
     logged.
     """
 
-    def __init__(
-        self,
-        condition: Condition,
-        store: Store,
-        data: Path,
-        next_hop: Callable[[], str],
-    ) -> None:
+    def __init__(self, condition: Condition, store: Store, data: Path, next_hop: Callable[[], str]) -> None:
         self._condition, self._store, self._data = condition, store, data
         self._delayed_by = ""
         condition.next_hop, condition.look = next_hop, self.look_if_old

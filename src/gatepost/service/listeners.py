@@ -186,11 +186,7 @@ class Server(uvicorn.Server):
         seconds = (HANDSHAKE_SECONDS, FAREWELL_SECONDS) if tls else (None, None)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: counted,
-                connection,
-                ssl=tls,
-                ssl_handshake_timeout=seconds[0],
-                ssl_shutdown_timeout=seconds[1],
+                lambda: counted, connection, ssl=tls, ssl_handshake_timeout=seconds[0], ssl_shutdown_timeout=seconds[1]
             )
         except (OSError, asyncio.CancelledError):
             connection.close()
@@ -391,11 +387,7 @@ class Listeners:
         self.use_tls(contexts)
 
     def use(
-        self,
-        plan: Plan,
-        apps: Mapping[str, ASGIApp],
-        smtp: "SmtpPart | None",
-        askers: "Mapping[str, AskerPart]",
+        self, plan: Plan, apps: Mapping[str, ASGIApp], smtp: "SmtpPart | None", askers: "Mapping[str, AskerPart]"
     ) -> Callable[[], Awaitable[object]]:
         """Let what a generation has built serve from now on, with its limits; returns what waits until nothing of the
         one before is in use."""

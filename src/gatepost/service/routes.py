@@ -22,9 +22,7 @@ def hostname(settings: GuardSettings) -> str:
 
 @asynccontextmanager
 async def open_routing(
-    settings: GuardSettings,
-    data: DataFolder | None = None,
-    shared: HopCells | None = None,
+    settings: GuardSettings, data: DataFolder | None = None, shared: HopCells | None = None
 ) -> AsyncIterator[Routing | None]:
     """Build the routes, if there is a next hop, and close their connections in the end. What next hops can do is kept
     in the data folder. Raises `StartError` if a certificate cannot be used."""
@@ -37,9 +35,7 @@ async def open_routing(
 
 
 def build_routing(
-    settings: GuardSettings,
-    data: DataFolder | None = None,
-    shared: HopCells | None = None,
+    settings: GuardSettings, data: DataFolder | None = None, shared: HopCells | None = None
 ) -> Routing | None:
     """Build the routes; None without a next hop. `shared` is where processes of a node count what next hops answer.
     Raises `StartError` if a certificate cannot be used."""
@@ -62,10 +58,7 @@ def build_routing(
 
 @asynccontextmanager
 async def open_outbound_routing(
-    settings: GuardSettings,
-    inbound: Routing | None,
-    data: DataFolder | None = None,
-    shared: HopCells | None = None,
+    settings: GuardSettings, inbound: Routing | None, data: DataFolder | None = None, shared: HopCells | None = None
 ) -> AsyncIterator[Routing | None]:
     """Build the route of outbound mail, if it has a next hop of its own; else it takes those of other mail. Raises
     `StartError` if a certificate cannot be used."""

@@ -63,12 +63,7 @@ OnStart = Callable[[int, Store], Awaitable[None]]
 
 
 async def run_plan(
-    plan: Plan,
-    stop: asyncio.Event,
-    started: OnStart,
-    bound: Bound,
-    node: SingleProcess,
-    control: NodeControl,
+    plan: Plan, stop: asyncio.Event, started: OnStart, bound: Bound, node: SingleProcess, control: NodeControl
 ) -> None:
     """Run until asked to stop. `started` is called once everything serves. `node` is what this process shares with
     others, if there are any; `control` reloads and restarts the node."""
@@ -145,12 +140,7 @@ def _watch_condition(
 ) -> tuple[ConditionWatch, HealthWarnings]:
     """Return what looks at that which all messages need, and at what will become a fault."""
     condition, store = shared.condition, shared.store
-    sources = (
-        generations.smtp_counts,
-        generations.asker_counts,
-        generations.held_failures,
-        certificates,
-    )
+    sources = (generations.smtp_counts, generations.asker_counts, generations.held_failures, certificates)
     counts = (generations.dns_counters, *sources)
     warnings = HealthWarnings(condition, store, lambda: generations.plan, *counts)
     return ConditionWatch(condition, store, plan.data.path, generations.next_hop_fault), warnings

@@ -80,9 +80,7 @@ class RouteSettings(HopSettings):
     """The next hops of some recipients."""
 
     domains: Annotated[list[RouteDomain], Field(max_length=MAX_NAMES)] = live(
-        [],
-        label="Recipient domains",
-        description="recipient domains; `*.example.com` is every domain below that one",
+        [], label="Recipient domains", description="recipient domains; `*.example.com` is every domain below that one"
     )
     tenants: Annotated[list[TenantUid], Field(max_length=MAX_NAMES)] = live(
         [], label="Tenants", description="tenants, by uid; a route that names the recipient's domain goes before"
@@ -274,8 +272,7 @@ class RemediationSettings(Section):
         "move", description="`move` to the folder, which can be undone, or `delete`, which cannot"
     )
     only_exact: bool = live(
-        False,
-        description="whether a copy must end with the very bytes that were scanned; else Message-ID and size do",
+        False, description="whether a copy must end with the very bytes that were scanned; else Message-ID and size do"
     )
     max_per_hour: Count = live(
         1_000, description="maximum number of copies that are removed in an hour, for each tenant"

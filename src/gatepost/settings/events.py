@@ -92,9 +92,7 @@ class SyslogSettings(OutputFilter):
     )
     facility: Facility = at_start("local0", description="facility of the messages")
     ca: FilePath | None = at_start(
-        None,
-        description="PEM file to verify the server with; by default the authorities of the system",
-        local=True,
+        None, description="PEM file to verify the server with; by default the authorities of the system", local=True
     )
 
 

@@ -117,8 +117,7 @@ class FeedSettings(Section):
         None, description="instead of `url`: a file; without both, `feeds run` reads its input"
     )
     format: FeedFormat = live(
-        "plain",
-        description="`plain` (one entry per line), `csv` or `jsonl` (one JSON object per line)",
+        "plain", description="`plain` (one entry per line), `csv` or `jsonl` (one JSON object per line)"
     )
     column: Column = live(1, description="for `csv`: number of the column, or its name in the header")
     delimiter: Delimiter = live(",", description="for `csv`: the delimiter")

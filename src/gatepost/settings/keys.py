@@ -365,9 +365,7 @@ class DnsSettings(Section):
     """Name servers."""
 
     nameservers: list[Nameserver] = live(
-        [],
-        description="`address` or `address:port`; by default the name servers of the system",
-        local=True,
+        [], description="`address` or `address:port`; by default the name servers of the system", local=True
     )
     timeout: Milliseconds = live(2000, label="Time for a DNS query", description="milliseconds that one query may take")
 
@@ -376,9 +374,7 @@ class QuarantineSettings(Section):
     """Storage of held mail."""
 
     url: QuarantineUrl | None = live(
-        None,
-        description="`file:`, `s3:`, `gs:` or `az:` URL; by default a folder in the data folder",
-        local=True,
+        None, description="`file:`, `s3:`, `gs:` or `az:` URL; by default a folder in the data folder", local=True
     )
     retention: Days = live(30, label="Keep held messages for", description="days after which held mail is deleted")
     deleted_retention: Days = live(
@@ -524,9 +520,7 @@ class GuardSettings(Section):
         " maxThrottleDelay × (n - threshold + 1) / (max - threshold + 1)",
     )
     worker_processes: Count = live(
-        default_factory=lambda: os.cpu_count() or 1,
-        description="number of analysis processes",
-        local=True,
+        default_factory=lambda: os.cpu_count() or 1, description="number of analysis processes", local=True
     )
     front_processes: Processes | None = at_start(None, description=_FRONTS, local=True)
     analysis_timeout: Milliseconds = live(
@@ -632,8 +626,7 @@ def _tls_form(value: Any) -> str:
 
 
 TlsSetting = Annotated[
-    Annotated[TlsSettings, Tag("[files]")] | Annotated[Literal["off"], Tag("[off]")],
-    Discriminator(_tls_form),
+    Annotated[TlsSettings, Tag("[files]")] | Annotated[Literal["off"], Tag("[off]")], Discriminator(_tls_form)
 ]
 
 
@@ -726,9 +719,7 @@ class AbbySettings(Section):
         None, description=f"{_FRONTS}; `gatepost serve` uses that of `guard.yml`", local=True
     )
     tls: TlsSetting | None = group(
-        None,
-        description="certificate and key, or `off`; by default a self-signed certificate",
-        local=True,
+        None, description="certificate and key, or `off`; by default a self-signed certificate", local=True
     )
     service_providers: ServiceProvidersSettings = group(description="services behind abby")
     static_api_tokens: list[StaticApiTokenSettings] = live([], description="users of the Email Scanning API")
@@ -753,9 +744,7 @@ class AbbySettings(Section):
     )
     metrics: MetricsSettings = group(MetricsSettings(), description="address of `/metrics`")
     events: EventsSettings = group(
-        EventsSettings(),
-        description="as in `guard.yml`; `gatepost serve` uses those of `guard.yml`",
-        restart=True,
+        EventsSettings(), description="as in `guard.yml`; `gatepost serve` uses those of `guard.yml`", restart=True
     )
     plugins: PluginNames = live(
         [], description="as in `guard.yml`, for titles and dry runs; `gatepost serve` uses those of `guard.yml`"

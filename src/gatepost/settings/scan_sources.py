@@ -343,9 +343,7 @@ class RecipientRuleSettings(Section):
     """Domains and tenants whose recipients are on the list `known-recipients`, that of the tenant or the global one."""
 
     domains: Annotated[list[RouteDomain], Field(max_length=MAX_NAMES)] = live(
-        [],
-        label="Recipient domains",
-        description="recipient domains; `*.example.com` is every domain below that one",
+        [], label="Recipient domains", description="recipient domains; `*.example.com` is every domain below that one"
     )
     tenants: Annotated[list[TenantUid], Field(max_length=MAX_NAMES)] = live(
         [], label="Tenants", description="tenants, by uid; a rule without domains and tenants is for all recipients"

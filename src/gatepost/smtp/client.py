@@ -183,9 +183,7 @@ class OutboundTenants:
     none: mail is then filed under the tenant of its envelope sender, and not refused."""
 
     def __init__(
-        self,
-        hosts: Mapping[str, Sequence[str]] | Sequence[str],
-        logins: Mapping[str, Sequence[str]] | None = None,
+        self, hosts: Mapping[str, Sequence[str]] | Sequence[str], logins: Mapping[str, Sequence[str]] | None = None
     ) -> None:
         mapping = hosts if isinstance(hosts, Mapping) else {}
         listed = [] if isinstance(hosts, Mapping) else hosts

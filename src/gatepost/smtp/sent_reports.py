@@ -40,15 +40,7 @@ from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.signing import KeyFileError, SigningKeys, sign_own_mail
 from gatepost.store.jobs import Jobs
-from gatepost.store.sent_reports import (
-    MAX_ROWS,
-    REPORT,
-    ReportCount,
-    SentReport,
-    SentReports,
-    SentState,
-    WaitingReport,
-)
+from gatepost.store.sent_reports import MAX_ROWS, REPORT, ReportCount, SentReport, SentReports, SentState, WaitingReport
 from gatepost.times import now
 
 DAY_SECONDS = 86_400

@@ -117,12 +117,7 @@ class MessageHandler:
         self._guard, self._quarantine, self.after_queue = guard, quarantine, after_queue
 
     async def handle(
-        self,
-        request: ScanRequest,
-        body: MessageBody,
-        digest: str,
-        deliver: Deliver,
-        redirect: Redirect | None = None,
+        self, request: ScanRequest, body: MessageBody, digest: str, deliver: Deliver, redirect: Redirect | None = None
     ) -> SmtpReply:
         """Return the reply to a whole message; `digest` is the same for the same bytes and envelope. The decision on a
         request that is `unfit` is not `deliver`. A source that cannot `redirect` holds what it should redirect."""

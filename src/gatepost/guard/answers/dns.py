@@ -578,11 +578,7 @@ class Resolver:
     """
 
     def __init__(
-        self,
-        nameservers: Sequence[str] = (),
-        timeout: float = 2.0,
-        *,
-        clock: Callable[[], float] = time.monotonic,
+        self, nameservers: Sequence[str] = (), timeout: float = 2.0, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._nameservers, self._timeout, self._clock = tuple(nameservers), timeout, clock
         self._cache = AnswerCache(MAX_CACHED_BYTES, clock)

@@ -25,15 +25,7 @@ from gatepost.guard.answers.lists import ListAnswers
 from gatepost.lists.rulings import make_subject
 from gatepost.names import is_ip, is_public_address, normal_domain, org_domain
 from gatepost.process.logs import Logger
-from gatepost.questions import (
-    AskReputation,
-    Dns,
-    DnsAnswer,
-    Listing,
-    Lookup,
-    Reputation,
-    ReputationValue,
-)
+from gatepost.questions import AskReputation, Dns, DnsAnswer, Listing, Lookup, Reputation, ReputationValue
 from gatepost.settings.keys import KEY, REFUSALS, ZoneSettings, parse_codes
 
 # Answers that are looked at: a zone has a handful for one value.
@@ -280,10 +272,7 @@ class ReputationZones:
     """All zones of a core."""
 
     def __init__(
-        self,
-        zones: Sequence[ZoneSettings],
-        lists: ListAnswers,
-        clock: Callable[[], float] = time.monotonic,
+        self, zones: Sequence[ZoneSettings], lists: ListAnswers, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._zones = [WatchedZone(Zone(settings), clock) for settings in zones]
         self._lists = lists

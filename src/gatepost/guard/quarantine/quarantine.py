@@ -163,8 +163,7 @@ class Releaser:
         if before := await self._find_before(mail, own):
             return before
         refusal = await self._refusal(
-            record,
-            ReleaseOrder(record.ggrid, order.tenant, by=order.by, recipients=named, dangerous=order.dangerous),
+            record, ReleaseOrder(record.ggrid, order.tenant, by=order.by, recipients=named, dangerous=order.dangerous)
         )
         if order.by.kind == "recipient" and record.report.verdict not in RECIPIENT_VERDICTS:
             refusal = NOT_FOR_RECIPIENTS

@@ -114,10 +114,7 @@ def _check_folder(folder: Path, most: int) -> DoctorRow:
     found = f"{folder}, {free >> 20:,} MiB free, quarantine.maxSize is {most >> 20:,} MiB"
     if free < ROOM_WANTED:
         return DoctorRow(
-            "quarantine",
-            "warn",
-            found,
-            "free some disk space: while mail cannot be held, SMTP answers 451",
+            "quarantine", "warn", found, "free some disk space: while mail cannot be held, SMTP answers 451"
         )
     return DoctorRow("quarantine", "ok", found)
 
