@@ -58,7 +58,6 @@ class ListService(ApiService, frozen=True):
     key_file: KeyFileOption = None
 
     def connect(self) -> "Client":
-        """Return a client with the API key."""
         return _open_client(self, api_key=_read_key(self.key_file))
 
 
@@ -68,7 +67,6 @@ class MessageService(ApiService, frozen=True):
     token_file: TokenOption = None
 
     def connect(self) -> "Client":
-        """Return a client with the token."""
         file = self.token_file or self.place.data_folder.token
         try:
             token = file.read_text("ascii").strip()

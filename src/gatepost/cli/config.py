@@ -308,7 +308,6 @@ def restart(
 
 
 async def _list_present(store: "Store") -> "list[NodeRecord]":
-    """The nodes that say how they are."""
     return [each for each in await store.publishing.nodes() if each.health(now()) != "silent"]
 
 

@@ -330,7 +330,6 @@ def require_found(outcome: "T | NotFound", what: str) -> T:
 
 
 def find_actor() -> "Actor":
-    """Return who runs this command."""
     import getpass
 
     from gatepost.store.audit import Actor

@@ -55,7 +55,6 @@ def _new(number: int, sender: str, subject: str, text: str) -> EmailMessage:
 
 
 def zip_file(name: str, content: bytes) -> bytes:
-    """Return an archive with one file."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo(name, (2026, 11, 10, 9, 12, 0)), content)

@@ -178,7 +178,6 @@ def render_preview(raw: bytes) -> str:
 
 
 def show_held_message(held: HeldShown) -> None:
-    """Print one held message."""
     show_ledger(held.analysis.ggrid, held.analysis)
     where = f" by {held.core}" if held.core else ""
     print_text(f"{held.state}, held since {held.kept}{where}")

@@ -109,7 +109,6 @@ def _state_filters(
 
 
 def _print_answer(value: object) -> None:
-    """Print JSON as the API has it."""
     from gatepost.api.scanning import encode_scanning
 
     print(msgspec.json.format(encode_scanning(value)).decode())

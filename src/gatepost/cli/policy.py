@@ -332,7 +332,6 @@ def try_golden_messages(
 
 
 def _analyse(name: str, paths: list[Path]) -> dict[Path, tuple[str, ...]]:
-    """Return the tags of each message."""
     import asyncio
     import time
 

@@ -141,7 +141,6 @@ class Spamd:
         return f"SPAMD/1.5 {code} {name}: {refusal.text}\r\n".encode()
 
     def answer(self, answered: Answered) -> Iterator[bytes]:
-        """Yield the answer in pieces."""
         report = answered.result.report
         if report.decision == "undecided":
             yield self.refuse(Refusal("later", report.reason))
@@ -271,7 +270,6 @@ class Rspamd:
         return _http(STATUSES[refusal.why], body, "application/json")
 
     def answer(self, answered: Answered) -> Iterator[bytes]:
-        """Yield the answer in pieces."""
         scores = read_scores(answered.result.report)
         action = self._choose_action(answered)
         form = answered.asked.form

@@ -73,7 +73,6 @@ class DropInSession:
         return self._has_message and self._part is part
 
     async def run(self) -> None:
-        """Serve the client."""
         try:
             await self._serve()
         except (ConnectionGoneError, ConnectionTimeoutError):
@@ -192,5 +191,4 @@ class DropInSession:
 
 
 def build_protocol(name: str, held_as: str) -> Speaks:
-    """Return the protocol of a source."""
     return Rspamd("reject" if held_as == "reject" else "add header") if name == "rspamd" else Spamd()

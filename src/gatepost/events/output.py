@@ -151,14 +151,12 @@ class WaitingEvents:
         return dropped
 
     def take(self, count: int) -> list[EncodedEvent]:
-        """Take the oldest events out."""
         with self._lock:
             taken = [self._events.popleft() for _ in range(min(count, len(self._events)))]
             self.bytes -= sum(len(event.line) for event in taken)
         return taken
 
     def take_all(self) -> list[EncodedEvent]:
-        """Take all events out."""
         with self._lock:
             taken = list(self._events)
             self._events.clear()
@@ -242,9 +240,7 @@ class Sender(Protocol):
         """Send events; raises `DeliveryError`."""
         ...
 
-    def close(self) -> None:
-        """Close the connection."""
-        ...
+    def close(self) -> None: ...
 
 
 class QueuedOutput:
@@ -301,7 +297,6 @@ class QueuedOutput:
         self._sender.close()
 
     def test(self, event: EncodedEvent) -> str:
-        """Send one event."""
         return try_sender(self._sender, event)
 
     def counters(self) -> OutputCounters:
@@ -363,7 +358,6 @@ class FileOutput:
         self._forget_file()
 
     def test(self, event: EncodedEvent) -> str:
-        """Append one event."""
         try:
             self._append(event.line + b"\n")
         except OSError as fault:
@@ -509,7 +503,6 @@ class SyslogSender:
             raise DeliveryError(f"cannot be reached: {describe_error(fault)}") from None
 
     def close(self) -> None:
-        """Close the socket."""
         if self._socket:
             self._socket.close()
         self._socket = None

@@ -130,7 +130,6 @@ class EventSpool:
                 self._complete(*self._writing)
 
     def delete(self, segment: Path) -> None:
-        """Delete a segment that was delivered."""
         with self._lock, contextlib.suppress(FileNotFoundError):
             size = segment.stat().st_size
             segment.unlink()
@@ -281,7 +280,6 @@ class WebhookCaller:
             raise DeliveryError(f"answered {status}")
 
     def close(self) -> None:
-        """Close the connection."""
         self._client.close()
 
     def _pin(self, headers: dict[str, str]) -> "tuple[httpx.URL, dict[str, str]]":

@@ -75,7 +75,6 @@ class FeedItems:
         self.rejected: list[RejectedValue] = []
 
     def add(self, value: str, comment: str = "") -> None:
-        """Take one value, whatever it is."""
         self.read += 1
         stated = f"{self._comment}: {comment.strip()}" if comment.strip() else self._comment
         made = new_entry(NewListEntry(value[:MAX_VALUE], stated[:MAX_COMMENT]), self._definition)
@@ -89,7 +88,6 @@ class FeedItems:
         self.entries[made.key] = made
 
     def reject(self, value: str, reason: str) -> None:
-        """Count something that cannot be read."""
         self.read += 1
         self._reject(value, reason)
 

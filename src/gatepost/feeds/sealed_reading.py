@@ -126,7 +126,6 @@ class SealedReader:
         self._is_over = False
 
     async def put(self, pieces: Iterable[bytes]) -> None:
-        """Hand bytes over."""
         iterator = iter(pieces)
         while piece := await asyncio.to_thread(next, iterator, b""):
             for start in range(0, len(piece), PIECE):
@@ -272,7 +271,6 @@ class _Reading:
         self._entries: Iterator[NewEntry] = iter(())
 
     def answer(self, raw: bytes) -> bytes:
-        """Do what an order says."""
         return msgspec.msgpack.encode(self._carry_out(msgspec.msgpack.decode(raw, type=_Order)))
 
     def _carry_out(self, order: _Order) -> object:

@@ -158,7 +158,6 @@ class QuarantineMetrics(Collector):
         self._refreshing = PeriodicWork(self.refresh, REFRESH_SECONDS, "held mail could not be counted", log)
 
     def count(self, event: Event, times: int = 1) -> None:
-        """Count an event."""
         self._events[event] += times
 
     @property
@@ -167,7 +166,6 @@ class QuarantineMetrics(Collector):
         return self._events["failures"]
 
     async def refresh(self) -> None:
-        """Ask the database how much is held."""
         self._totals = await self._quarantine.totals()
 
     def start(self) -> None:
@@ -175,7 +173,6 @@ class QuarantineMetrics(Collector):
         self._refreshing.start()
 
     async def stop(self) -> None:
-        """Stop refreshing."""
         await self._refreshing.stop()
 
     def collect(self) -> Iterator[Metric]:

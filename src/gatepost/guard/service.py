@@ -121,7 +121,6 @@ class Guard:
         await self._condition.look()
 
     def queue_counters(self) -> QueueCounters:
-        """What the queue of slots has counted."""
         return self._queue.counters()
 
     def has_slot(self) -> bool:

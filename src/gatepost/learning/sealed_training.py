@@ -271,7 +271,6 @@ def _check(answer: bytes) -> Trained | TrainingFailed:
 
 
 def _train(order: bytes) -> bytes:
-    """What the sealed process does."""
     stated = msgspec.msgpack.decode(order, type=TrainingOrder)
     model, proof = prove(stated.rows, stated.present)
     return msgspec.msgpack.encode(Trained(model.to_bytes() if model else b"", proof))

@@ -147,7 +147,6 @@ class ImapMailbox:
             raise MailboxError("is on a server with neither MOVE nor UIDPLUS")
 
     def close(self) -> None:
-        """Say goodbye."""
         with contextlib.suppress(OSError, imaplib.IMAP4.error, ValueError):
             self._imap.logout()
         with contextlib.suppress(OSError):
@@ -178,7 +177,6 @@ class ImapMailbox:
             self._expunge(copy)
 
     def delete(self, copy: FoundCopy) -> None:
-        """Delete a copy for good."""
         with _faults():
             if "UIDPLUS" not in self._features:
                 raise MailboxError("is on a server without UIDPLUS, where nothing can be deleted alone")
@@ -269,21 +267,13 @@ CopyState: TypeAlias = Literal["found"] | RemovalState
 class Mailbox(Protocol):
     """A mailbox of a recipient. Calls block, and raise `MailboxError`."""
 
-    def find(self, wanted: WantedMessage, *, only_in: str = "", but: str = "") -> list[FoundCopy]:
-        """Return the copies of a message."""
-        ...
+    def find(self, wanted: WantedMessage, *, only_in: str = "", but: str = "") -> list[FoundCopy]: ...
 
-    def move(self, copy: FoundCopy, folder: str) -> None:
-        """Move a copy to another folder."""
-        ...
+    def move(self, copy: FoundCopy, folder: str) -> None: ...
 
-    def delete(self, copy: FoundCopy) -> None:
-        """Delete a copy for good."""
-        ...
+    def delete(self, copy: FoundCopy) -> None: ...
 
-    def close(self) -> None:
-        """End."""
-        ...
+    def close(self) -> None: ...
 
 
 OpensMailbox: TypeAlias = Callable[[MailboxServerSettings, str, float], Mailbox]

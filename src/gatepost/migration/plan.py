@@ -82,7 +82,6 @@ class ImportPlan:
 
     @property
     def lists(self) -> tuple[str, ...]:
-        """The lists that get entries."""
         return tuple(dict.fromkeys(each.list for each in self._entries.values()))
 
     def add_entry(self, name: str, entry: str, place: Place, statement: str, *, changed: str = "") -> None:
@@ -100,7 +99,6 @@ class ImportPlan:
         return self._entries.pop((name, _DEFINITIONS[name].key(entry)), None) is not None
 
     def add_rule(self, rule: PlannedRule, place: Place, statement: str) -> None:
-        """Take over a rule."""
         self.rules[rule.name] = rule
         self.note(place, statement, "taken", f"rule {rule.name} with {rule.weight:g} points")
 
@@ -112,7 +110,6 @@ class ImportPlan:
         self.note(place, statement, "taken", f"suggested for {key} in guard.yml")
 
     def note(self, place: Place, statement: str, outcome: Outcome, reason: str) -> None:
-        """Say what became of a statement."""
         if len(self.notes) < MAX_NOTES:
             self.notes.append(Note(place, statement[:200], outcome, reason))
 

@@ -71,7 +71,6 @@ class UclObject(msgspec.Struct, frozen=True):
         return [text for key, value, _ in self.items if key == name for text in _texts_of(value)]
 
     def sections(self) -> Iterator[tuple[str, "UclObject", int]]:
-        """Every key whose value is an object."""
         for key, value, line in self.items:
             if isinstance(value, UclObject):
                 yield key, value, line

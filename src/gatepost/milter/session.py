@@ -138,7 +138,6 @@ class FrameReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Add bytes as they came."""
         self._buffer += data
 
     def next(self) -> Frame | None:
@@ -236,12 +235,10 @@ def parse_connect(data: bytes) -> str:
 
 
 def pack(letter: bytes, data: bytes = b"") -> bytes:
-    """Return one frame."""
     return (len(data) + 1).to_bytes(4) + letter + data
 
 
 def pack_options(agreed: Options) -> bytes:
-    """Return the answer to an offer."""
     numbers = (agreed.version, agreed.actions, agreed.steps)
     return pack(Command.OPTIONS.value, b"".join(number.to_bytes(4) for number in numbers))
 
@@ -289,7 +286,6 @@ class MilterMessage:
 
     @property
     def recipients(self) -> int:
-        """How many recipients it has."""
         return len(self._recipients)
 
     def fits(self, tenant: str | None, report: ReportAddress | None) -> bool:
@@ -299,7 +295,6 @@ class MilterMessage:
         return tenant == self.tenant and report is None and self.report is None
 
     def add_recipient(self, address: str, tenant: str | None, report: ReportAddress | None) -> None:
-        """Add a recipient who fits."""
         self._recipients.append(address)
         self.tenant, self.report = tenant, report
 
@@ -330,7 +325,6 @@ class MilterMessage:
             self.refusal = replies.NO_ROOM
 
     def finish(self) -> None:
-        """End writing."""
         try:
             self.body.finish()
         except StorageError:
@@ -362,7 +356,6 @@ class MilterMessage:
         return b"".join(removed + added)
 
     def close(self) -> None:
-        """Free what it holds."""
         self._services.space.close(self.body)
 
 
@@ -406,11 +399,9 @@ class MilterOutcome:
         return None if self._in_queue else self._quarantine.begin(ggrid, raw)
 
     async def forget(self, ggrid: str) -> None:
-        """End what was begun."""
         await self._quarantine.forget(ggrid)
 
     async def take_back(self, ggrid: str) -> None:
-        """Hold it no longer."""
         await self._quarantine.take_back(ggrid)
 
     async def keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:

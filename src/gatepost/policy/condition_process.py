@@ -158,7 +158,6 @@ class ConditionWork:
                 self._process.kill()
 
     def close(self) -> None:
-        """End the work and its process."""
         self.end()
         with self._turn:
             self._stop()
@@ -223,7 +222,6 @@ def evaluate_all(asked: Sequence[str], variables: Mapping[str, Any]) -> list[boo
 
 
 def _answer(order: bytes) -> bytes:
-    """What the sealed process does."""
     asked = msgspec.msgpack.decode(order, type=ConditionOrder)
     found = [_find_answer(asked.question, each, asked.variables) for each in asked.conditions]
     answer = ConditionAnswer(tuple(holds for holds, _ in found), tuple(fault for _, fault in found))

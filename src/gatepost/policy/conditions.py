@@ -56,7 +56,6 @@ class Extent(msgspec.Struct, frozen=True):
 
     @property
     def inner(self) -> "Extent":
-        """The extent of one item."""
         return Extent(self.text, self.items[1:])
 
     def join(self, other: "Extent") -> "Extent":

@@ -576,7 +576,6 @@ def _describe_changes(known: Mapping[PolicyKey, tuple[Origin, ...]]) -> dict[str
 
 
 def render_value(value: Any) -> str:
-    """Return a value as text for people."""
     if value is None or value == "":
         return "none"
     if isinstance(value, bool):

@@ -56,7 +56,6 @@ class PoliciesInForce:
         self._following.start()
 
     async def stop(self) -> None:
-        """Follow no longer."""
         await self._following.stop()
 
     async def refresh(self) -> None:

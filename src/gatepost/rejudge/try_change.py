@@ -120,7 +120,6 @@ class Messages(msgspec.Struct, frozen=True):
         return bool(self.records)
 
     def wants(self, record: MessageRecord) -> bool:
-        """Whether a message is one of these."""
         return self.only == "all" or (
             record.envelope.outbound if self.only == "outbound" else record.report.decision == "deliver"
         )
@@ -152,7 +151,6 @@ class TriedMessage(msgspec.Struct, frozen=True):
 
     @property
     def flips(self) -> bool:
-        """Whether the decision changes."""
         return self.before.decision != self.now.decision
 
     @property
@@ -322,7 +320,6 @@ class Trying:
         return True
 
     def finish(self, *, is_cut: bool = False) -> Trial:
-        """Return what was found."""
         most = self._messages.last if self._messages.since else 0
         is_cut = is_cut or self._is_cut or 0 < most <= self._seen
         return Trial(
@@ -430,11 +427,9 @@ class _Message:
 
     @property
     def judgements(self) -> int:
-        """How often it was judged."""
         return len(self._judged)
 
     def rule(self, matches: Matches) -> Ruling:
-        """Return the ruling of these entries."""
         return rule_by(self._report, matches, self._custom)
 
     def judge(self, policy: Policy, matches: Matches, finding: Finding | None = None) -> Judgement:

@@ -41,7 +41,6 @@ class ApiParts(msgspec.Struct, frozen=True):
 
     @property
     def probe(self) -> Probe:
-        """The probe of the queue of all cores."""
         return probe_cores(self.cores)
 
     def describe_health(self) -> NodeHealth:

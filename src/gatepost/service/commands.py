@@ -226,7 +226,6 @@ def serve(data: DataFolder, given: Path | None, greet: Callable[[Started], None]
 
 
 def guard(data: DataFolder, folder: Path) -> None:
-    """Run the core alone."""
     _prepare_process(data)
     with data.lock("guard"):
         config, settings = _load_in_force(data, folder, "guard", partial(files.load_guard, certificates=True))
@@ -242,7 +241,6 @@ def _require_source(folder: Path, settings: GuardSettings) -> tuple[str, ...]:
 
 
 def abby(data: DataFolder, folder: Path) -> None:
-    """Run the API service alone."""
     _prepare_process(data)
     with data.lock("abby"):
         config, settings = _load_in_force(data, folder, "abby", partial(files.load_abby, certificates=True))

@@ -191,7 +191,6 @@ def _observe_scans(
     *,
     subjects: bool,
 ) -> ScanObserver:
-    """Return what is told of every scan."""
 
     def observe(record: MessageRecord, seconds: float) -> None:
         metrics.observe_scan(record, seconds)
@@ -251,7 +250,6 @@ class CoreParts(msgspec.Struct, frozen=True):
 
     @property
     def probe(self) -> Probe:
-        """The probe of its queue."""
         return probe_core(self.guard.load)
 
     def renew_tls(self) -> None:

@@ -188,7 +188,6 @@ class Generations(Collector):
         await asyncio.gather(*late, return_exceptions=True)
 
     def health(self) -> NodeHealth:
-        """How the generation that serves is."""
         source = self._current.health_source if self._current else None
         return source.describe_health() if source else NodeHealth("failed", "it is starting")
 

@@ -310,7 +310,6 @@ class HealthWarnings:
         self.periodic = PeriodicWork(self.look, WARNING_SECONDS, "warnings could not be looked for", log)
 
     async def look(self) -> None:
-        """Look once."""
         plan = self._plan()
         found = {
             "certificate": await self._warn_of_certificates(plan),
@@ -495,7 +494,6 @@ class SlotWatch:
         self.periodic = PeriodicWork(self.look, SLOT_SECONDS, "waiting for slots could not be looked at", log)
 
     async def look(self) -> None:
-        """Look once."""
         said = self._judge()
         if self._condition.warn("slots", said):
             log.warning("health warning", component="slots", reason=said)
@@ -606,7 +604,6 @@ class HealthWatch:
             self._probes[component] = probe_warning(condition, component)
 
     async def look(self) -> None:
-        """Look at every part once."""
         for component, probe in self._probes.items():
             state, reason = await probe()
             last, times = self._seen.get(component, (state, 0))

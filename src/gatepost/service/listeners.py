@@ -94,7 +94,6 @@ class Server(uvicorn.Server):
         return self._limits.refused_full
 
     def limit_connections(self, limits: ConnectionSettings) -> None:
-        """Set other limits on connections."""
         self._limits.change(limits.maximum, limits.per_address, limits.reserved, limits.listed_hosts)
 
     def use_tls(self, context: ssl.SSLContext | None) -> None:
@@ -218,7 +217,6 @@ class _Application:
         self.idle.set()
 
     def begin(self) -> None:
-        """Count a request that begins."""
         if not self.present:
             self.idle.clear()
         self.present += 1

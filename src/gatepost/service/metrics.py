@@ -211,7 +211,6 @@ class MetricBoards:
         self._restarts = memory.allocate(1)
 
     def write(self, families: Iterable[Metric]) -> None:
-        """Write the figures of this process."""
         self._write(self._memory.member, flatten(families))
 
     def read_others(self) -> list[tuple[Family, ...]]:
@@ -238,7 +237,6 @@ class MetricBoards:
 
     @property
     def members(self) -> int:
-        """How many processes there are."""
         return self._memory.members
 
     def _write(self, number: int, families: tuple[Family, ...]) -> None:
@@ -276,7 +274,6 @@ class NodeMetrics(Collector):
         self._writing.start()
 
     def end(self) -> None:
-        """Write no longer."""
         self._writing.cancel()
 
     async def _write(self) -> None:

@@ -303,7 +303,6 @@ def _open_unix_sockets(plan: Plan) -> None:
 
 
 def release_ports(bound: Bound) -> None:
-    """Close every socket that was bound."""
     for each in bound.values():
         close_sockets(each)
 

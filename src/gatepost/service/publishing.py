@@ -328,11 +328,9 @@ class NodeFiles:
         return _read(self._trial, Trial)
 
     def set_trial(self, trial: Trial) -> None:
-        """Note that a version is tried."""
         self._data.replace(self._trial, msgspec.json.encode(trial))
 
     def end_trial(self) -> None:
-        """Note that nothing is tried any more."""
         self._trial.unlink(missing_ok=True)
 
     def choose(self) -> NodeVersion:

@@ -114,7 +114,6 @@ class DeliverySettings(HopSettings):
 
     @property
     def has_next_hop(self) -> bool:
-        """Whether any mail can be delivered."""
         return self.next_hop is not None or bool(self.routes)
 
 

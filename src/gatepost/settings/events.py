@@ -150,7 +150,6 @@ class EventsSettings(Section):
 
     @property
     def enabled(self) -> bool:
-        """Whether anything is to get events."""
         return bool(self.file or self.syslog or self.webhooks or self.mail)
 
 

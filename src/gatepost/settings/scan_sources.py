@@ -136,7 +136,6 @@ class ListeningSection(Section):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Every address to listen on."""
         return (self.host,) if isinstance(self.host, str) else tuple(self.host)
 
 
@@ -257,7 +256,6 @@ class AskerSettings(Section):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Every address to listen on."""
         return (self.listen,) if isinstance(self.listen, str) else tuple(self.listen)
 
     @property

@@ -120,7 +120,6 @@ _KNOWN_ELSEWHERE = {b"AUTH", b"ETRN", b"TURN", b"SEND", b"SAML", b"SOML", b"ATRN
 
 
 def parse_command(line: bytes, limits: SmtpLimits) -> ParsedCommand:
-    """Parse one line."""
     verb, _, rest = line.partition(b" ")
     verb, rest = verb.rstrip().upper(), rest.strip(b" \t")
     if verb in PATH_COMMANDS:

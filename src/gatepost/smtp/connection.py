@@ -87,7 +87,6 @@ class Connection(asyncio.Protocol):
 
     @property
     def has_line(self) -> bool:
-        """Whether a whole line has come."""
         return b"\n" in self._buffer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -202,7 +201,6 @@ class Connection(asyncio.Protocol):
         return True
 
     def close(self) -> None:
-        """Send what is to be sent and close."""
         self._transport.close()
 
     def abort(self) -> None:
@@ -225,7 +223,6 @@ class Connection(asyncio.Protocol):
         return end - 1
 
     async def _wait_for_data(self, deadline: float) -> None:
-        """Wait until something comes."""
         if self._ended:
             raise ConnectionGoneError
         self._resume()

@@ -36,7 +36,6 @@ class LineEnds:
         self._after_cr = False
 
     def check(self, data: bytes) -> None:
-        """Check the next piece."""
         if not self.clean or not data:
             return
         if self._after_cr:
@@ -103,7 +102,6 @@ class DotStuffer:
         self._tail = b"\r\n"
 
     def feed(self, data: bytes) -> bytes:
-        """Return one piece, ready to be sent."""
         if not data:
             return b""
         joined = self._tail + data

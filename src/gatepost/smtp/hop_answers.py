@@ -299,7 +299,6 @@ class DeliveryLog:
         self._writing.start()
 
     async def stop(self) -> None:
-        """Write what is left, and end."""
         await self._writing.finish()
         await self.flush()
 

@@ -90,7 +90,6 @@ class Intake:
 
     @property
     def turned_away(self) -> int:
-        """Clients above a limit."""
         return self._limits.refused
 
     @property
@@ -100,7 +99,6 @@ class Intake:
 
     @property
     def open(self) -> int:
-        """Sessions at this moment."""
         return len(self._sessions)
 
     def use(

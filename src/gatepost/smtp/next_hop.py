@@ -207,7 +207,6 @@ class NextHop(asyncio.Protocol):
                 self.fail("answered before the end of a message, or the message was given up")
 
     def close(self) -> None:
-        """Say goodbye and close."""
         if self._fault is None and self._transport is not None:
             self._transport.write(b"QUIT\r\n")
             self._fault = "was disconnected"

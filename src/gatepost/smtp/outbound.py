@@ -108,7 +108,6 @@ class CountsOfAllNodes:
 
     @property
     def size(self) -> int:
-        """How many counts are in memory."""
         return len(self._cells)
 
     def start(self) -> None:
@@ -117,13 +116,11 @@ class CountsOfAllNodes:
             work.start()
 
     async def stop(self) -> None:
-        """Write what is left, and end."""
         for work in self._periodic:
             await work.stop()
         await self.exchange()
 
     def add(self, sender: str, what: str, number: int) -> None:
-        """Count more of a sender."""
         name = _digest(what, sender), self._this_hour()
         self._find(name).delta += number
         self._touched[name] = None
@@ -234,7 +231,6 @@ class SenderLimits:
         return found
 
     def count(self, sender: str, *, messages: int = 0, recipients: int = 0, refused: int = 0) -> None:
-        """Count what a sender has sent."""
         with self._records.memory:
             record = self._read(sender)
             for place, number in enumerate((messages, recipients, refused), 1):
@@ -310,7 +306,6 @@ class SendingAccount:
         return None
 
     def count_message(self, recipients: int) -> None:
-        """Count a whole message."""
         self._limits.count(self._sender, messages=1, recipients=recipients)
 
     def count_refused(self, recipients: int) -> None:

@@ -42,7 +42,6 @@ class SmtpReply(msgspec.Struct, frozen=True):
 
 
 def reply(code: int, text: str) -> SmtpReply:
-    """Return a reply of one line."""
     return SmtpReply(code, (text.encode("ascii"),))
 
 

@@ -196,7 +196,6 @@ class Relay:
 
     @property
     def lmtp(self) -> bool:
-        """Whether the next hop speaks LMTP."""
         return self._address.lmtp
 
     def renew_tls(self) -> None:
@@ -555,7 +554,6 @@ class Routing:
         return "; ".join(f"the next hop of route {name} {said}" for name, said in found if said)
 
     def relays(self) -> Iterator[tuple[Route, Relay]]:
-        """Yield every next hop with its route."""
         for route in self.routes:
             yield from ((route, relay) for relay in route.relays)
 

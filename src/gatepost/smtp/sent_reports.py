@@ -155,12 +155,10 @@ class ReportGatherer:
         self._writing.start()
 
     async def stop(self) -> None:
-        """Write what is left, and end."""
         await self._writing.finish()
         await self.flush()
 
     def note_mail(self, report: Report, envelope: Envelope) -> None:
-        """Count a message."""
         if not (found := describe_mail(report, envelope)) or found[0] in self._excluded:
             return
         domain, seen = found

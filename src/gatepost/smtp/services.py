@@ -231,7 +231,6 @@ class Services:
 
     @property
     def routings(self) -> tuple[Routing, ...]:
-        """All routes, of both directions."""
         both = (self.routing, self.outbound.routing if self.outbound else None)
         return tuple(dict.fromkeys(each for each in both if each is not None))
 
@@ -240,7 +239,6 @@ class Services:
         return self.handler.after_queue and refusal.code >= 500
 
     def count_reply(self, reply: SmtpReply) -> None:
-        """Count the reply to a whole message."""
         self.answers[f"{reply.code // 100}xx"] += 1
 
     def count_deferral(self, said: Iterable[SmtpReply], *, counted: bool) -> bool:

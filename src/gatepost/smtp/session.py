@@ -148,7 +148,6 @@ class MessageDelivery:
             self._note(result.ggrid)
 
     def _note(self, ggrid: str) -> None:
-        """Keep what the next hop answered."""
         delivery = self._transaction.describe_delivery(ggrid, int(time.time() * 1_000))
         self.sent.update(next_hop=delivery.next_hop, queue_id=delivery.queue_id)
         if self._deliveries is not None:
@@ -227,7 +226,6 @@ class _Edited(msgspec.Struct, frozen=True):
     is_changed: bool
 
     def pieces(self, signatures: bytes = b"") -> Iterator[bytes]:
-        """Yield all of it, signatures first."""
         yield signatures + self.top
         yield from apply_edits(self.body.chunks(PIECE), self.edits)
 
@@ -341,7 +339,6 @@ class Session:
         return True
 
     async def _flush(self) -> None:
-        """Send every reply that is due."""
         await self._settle()
         if self._due:
             self._write(b"")

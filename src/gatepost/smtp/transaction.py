@@ -155,7 +155,6 @@ class Transaction:
 
     @property
     def sender(self) -> str:
-        """The envelope sender."""
         return self._mail.address
 
     @property
@@ -170,7 +169,6 @@ class Transaction:
 
     @property
     def asked(self) -> int:
-        """How many recipients were named."""
         return len(self._recipients)
 
     @property

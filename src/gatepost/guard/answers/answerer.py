@@ -208,7 +208,6 @@ class _OpenNames:
             self.conclude()
 
     def conclude(self) -> None:
-        """Answer the step with what has come."""
         if self._step is None or self.answers.done():
             return
         try:
@@ -376,7 +375,6 @@ class Answerer:
         self._budgets.pop(ggrid, None)
 
     async def close(self) -> None:
-        """Close the resolver."""
         await self._resolver.close()
 
     def _refuse(self, job: Job[Any], question: Question) -> Answer:

@@ -148,7 +148,6 @@ class Campaigns:
                 work.start()
 
     async def stop(self) -> None:
-        """Store what was counted, and end."""
         for work in self._periodic:
             await work.stop()
         await self.share()

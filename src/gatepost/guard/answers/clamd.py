@@ -42,7 +42,6 @@ class ClamdClient:
         return parse_reply(reply)
 
     async def ping(self) -> bool:
-        """Whether it answers."""
         try:
             async with asyncio.timeout(self._seconds):
                 return await self._talk(b"zPING\0", ()) == "PONG"

@@ -152,7 +152,6 @@ def _read_data(data: bytes, place: int, length: int, question: Dns) -> str:
 
 
 def _read_strings(data: bytes, place: int, end: int) -> str:
-    """The strings of a TXT record, joined."""
     pieces = []
     while place < end:
         after = place + 1 + data[place]

@@ -91,7 +91,6 @@ class ListAnswers:
             work.start()
 
     async def stop(self) -> None:
-        """Write what was counted, and end."""
         for work in self._periodic:
             await work.stop()
         await self._flush()
@@ -242,11 +241,9 @@ class LearntModelSnapshots:
         self._following.start()
 
     async def stop(self) -> None:
-        """Follow no longer."""
         await self._following.stop()
 
     async def refresh(self) -> None:
-        """Ask which models are current."""
         try:
             self._current = await self._store.current_models()
         except StorageError as fault:

@@ -304,7 +304,6 @@ class ReputationZones:
         return tuple(asked[:MAX_INQUIRIES])
 
     def conclude(self, inquiries: Sequence[Inquiry], answers: Mapping[Dns, DnsAnswer]) -> Reputation:
-        """Return what the zones say."""
         by_zone: dict[WatchedZone, list[Inquiry]] = {}
         for inquiry in inquiries:
             by_zone.setdefault(inquiry.zone, []).append(inquiry)

@@ -70,7 +70,6 @@ class SenderHistories:
         self._purging.start()
 
     async def stop(self) -> None:
-        """Write what was seen, and end."""
         await self._purging.stop()
         await self._writing.finish()
         await self.flush()

@@ -486,7 +486,6 @@ class Quarantine:
 
     @property
     def failures(self) -> int:
-        """How many messages could not be held."""
         return self._metrics.failures
 
     async def keep(self, request: ScanRequest, result: ScanResult, raw: MessageBody) -> None:
@@ -536,7 +535,6 @@ class Quarantine:
         return await self._store.quarantine.find(ggrid, tenant)
 
     async def raw(self, ggrid: str, tenant: str | None = None) -> bytes | None:
-        """Return the bytes of a held message."""
         mail = await self._store.quarantine.find(ggrid, tenant)
         return await self._raw.get(mail.record.ggrid) if mail and mail.state != "released" else None
 

@@ -67,7 +67,6 @@ class HeldBytes:
         await self._raw.put(ggrid, raw)
 
     async def get(self, ggrid: str) -> bytes | None:
-        """Return the bytes of a message."""
         content = await self._records.content(ggrid)
         return content if content is not None else await self._raw.get(ggrid)
 

@@ -287,7 +287,6 @@ def check_archives() -> DoctorRow:
 
 
 def check_antivirus(address: str) -> DoctorRow:
-    """Check that clamd answers."""
     from gatepost.guard.answers.clamd import ClamdClient
 
     if asyncio.run(ClamdClient(address).ping()):

@@ -98,7 +98,6 @@ def check_mail_path(read: ExaminedFiles, data: DataFolder, now: datetime) -> Ite
 
 
 def check_quarantine(settings: GuardSettings, data: DataFolder) -> DoctorRow:
-    """Check that held mail can be stored."""
     from gatepost.guard.quarantine.raw_store import folder_of
 
     url = settings.quarantine.url
