@@ -15,8 +15,8 @@ from gatepost.abby.scan import read_parameters
 from gatepost.auth.dmarc_record import ReportUri, parse_report_uris
 from gatepost.drop_in.protocols import Rspamd, Spamd
 from gatepost.drop_in.requests import Head, Refusal
-from gatepost.feeds import formats
-from gatepost.feeds.formats import FeedFault, FeedItems, FeedPlan
+from gatepost.feeds import sealed_reading
+from gatepost.feeds.sealed_reading import FeedFault, FeedItems, FeedPlan
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.policy.conditions import ConditionError, describe_file, evaluate, find_fault, make_variables
 from gatepost.settings.keys import OpenidConnectSettings
@@ -85,7 +85,7 @@ def _new_items() -> Iterator[FeedItems]:
 
 def _read_feed(data: bytes, items: FeedItems, kind: str) -> None:
     plan = FeedPlan(BY_NAME["blocked-urls"], "feed", 500, kind, header=len(data) % 2 == 1, field="a.entry")
-    formats.read_feed(plan, items, data)
+    sealed_reading.read_feed(plan, items, data)
 
 
 def read_feed(*kinds: str) -> Run:

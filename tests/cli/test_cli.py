@@ -1,49 +1,21 @@
 """The command line as a person or a script uses it."""
 
-import io
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Run
 
 from gatepost import cli, describe_build
-from gatepost.cli import main
 from gatepost.client.calls import UnreachableError
-from gatepost.service.commands import EXAMPLE, prepare
-from gatepost.service.data_folder import DataFolder
+from gatepost.service.commands import EXAMPLE
 
 EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
 BAD = f"From: a@b.example\nSubject: \x1b[31mred\u202e\nContent-Type: application/octet-stream\n\n{EICAR}"
 FROM = "From ann@example.org Tue Nov 10 09:12:00 2026\n"
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """`run("scan", file)` gives exit code, standard output and standard error."""
-
-    def called(*arguments: object, stdin: bytes = b"") -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gatepost", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 0
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return called
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    prepare(DataFolder(tmp_path / "data"), None)
-    return tmp_path / "data"
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Run
 from tests.events.receivers import listen_on_loopback, make_events
 
 from gatepost.cli import main
@@ -19,25 +19,12 @@ from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.settings.files import GUARD_FILE
 
-Run = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(run: Run, tmp_path: Path) -> Run:
     """`run("events", "test")` gives exit code, standard output and standard error."""
     prepare(DataFolder(tmp_path), None)
-
-    def called(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gatepost", *words, "--data", str(tmp_path)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 0
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return called
+    return lambda *words: run(*words, "--data", tmp_path)
 
 
 def configure(data: Path, events: str) -> None:

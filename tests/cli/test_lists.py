@@ -2,41 +2,25 @@
 
 import io
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import Run
 
 from gatepost.api.lists import FileRecord, ListChange, ListFileFormat, NewListEntry, PublicListsEntry, format_of
-from gatepost.cli import list_changes, main
+from gatepost.cli import list_changes
 from gatepost.cli.list_changes import read_records, render_entries
-from gatepost.service.commands import prepare
-from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.service.data_folder import StartError
 
 NOBODY = "0198c5a2-7c11-7d3e-9f00-00000000dead"
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+def run(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """`run("tenant", "list")` on a deployment of the test's own."""
-    prepare(DataFolder(tmp_path / "data"), None)
-    monkeypatch.setenv("GATEPOST_DATA", str(tmp_path / "data"))
-
-    def called(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gatepost", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 0
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return called
+    monkeypatch.setenv("GATEPOST_DATA", str(data))
+    return run
 
 
 def test_a_key_is_printed_alone_and_once(run: Run) -> None:

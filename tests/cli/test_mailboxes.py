@@ -4,24 +4,15 @@ import asyncio
 import json
 from pathlib import Path
 
-import pytest
 from tests.command_line import run_command
 
 from gatepost.analysis.report import Report
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.service.commands import prepare
-from gatepost.service.data_folder import DataFolder
 from gatepost.settings.files import ABBY_FILE
 from gatepost.store import open_store
 from gatepost.store.message_records import MessageRecord
 from gatepost.times import now
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    prepare(DataFolder(tmp_path / "data"), None)
-    return tmp_path / "data"
 
 
 def record_one(data: Path) -> str:

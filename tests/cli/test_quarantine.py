@@ -1,11 +1,9 @@
 """`gatepost quarantine` as a person uses it, on a folder that a service may have open as well."""
 
 import asyncio
-import io
 import json
 import socket
 import stat
-import sys
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,11 +12,11 @@ from typing import Any
 
 import pytest
 import uvicorn
+from tests.cli.conftest import Run
 from tests.idle_guard import IdleGuard
 
 from gatepost.analysis.report import Report
 from gatepost.api.server import server_config
-from gatepost.cli import main
 from gatepost.cli.ledger import MAX_PREVIEW, render_preview
 from gatepost.cli.printing import escape
 from gatepost.guard.http_source import build_rest_app
@@ -40,27 +38,13 @@ RAW = (
 )
 # Its bytes lie in the folder of the core; those of a shorter one are in the database.
 LARGE = RAW + b"Very long.\r\n" * 6_000
-Run = Callable[..., tuple[int, str, str]]
 Hold = Callable[..., str]
 
 
 @pytest.fixture
-def run(data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(run: Run, data: Path) -> Run:
     """`run("list")` gives exit code, standard output and standard error of `gatepost quarantine list`."""
-
-    def called(command: str, *arguments: object) -> tuple[int, str, str]:
-        words = ["gatepost", "quarantine", command, *map(str, arguments), "--data", str(data)]
-        monkeypatch.setattr(sys, "argv", words)
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 0
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return called
+    return lambda command, *arguments: run("quarantine", command, *arguments, "--data", data)
 
 
 @pytest.fixture

@@ -6,40 +6,16 @@ import json
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Run
 
-from gatepost.cli import main
 from gatepost.cli.commands import COMMANDS, list_parameters
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.store import name_storage, open_store
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def called(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gatepost", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 0
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return called
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    prepare(DataFolder(tmp_path / "data"), None)
-    return tmp_path / "data"
 
 
 def test_backup_and_restore(run: Run, data: Path, tmp_path: Path) -> None:
@@ -208,19 +184,17 @@ def test_what_destroys_something_can_be_confirmed_beforehand() -> None:
     assert {name for name, options in found.items() if "--yes" not in options} == UNDOING
 
 
-def test_on_a_terminal_it_is_asked_what_is_named(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_it_is_asked_what_is_named(run: Run, data: Path) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
     run("lists", "create", "mine", "--kind", "sender", "--category", "block", "--data", data)
-    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
-    code, _, fault = run("lists", "drop", "mine", "--data", data)
+    code, _, fault = run("lists", "drop", "mine", "--data", data, stdin=Terminal("n\n"))
     assert code == 1
     assert f"Deletes the list mine of all tenants with its entries from {data / 'gatepost.db'}." in fault
     assert "Aborted!" in fault
-    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
-    assert run("lists", "drop", "mine", "--data", data)[0] == 0
+    assert run("lists", "drop", "mine", "--data", data, stdin=Terminal("y\n"))[0] == 0
 
 
 def test_a_shorter_retention_says_what_it_deletes(run: Run, data: Path) -> None:

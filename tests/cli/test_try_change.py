@@ -1,18 +1,16 @@
 """`gatepost try`: what was decided, with another policy or other lists."""
 
 import asyncio
-import io
 import json
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from tests.cli.conftest import Run
 
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context, analyse
-from gatepost.cli import main
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.rulings import Subject
@@ -21,8 +19,6 @@ from gatepost.policy.layers import override
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import DnsAnswer, Lookup, LookupAnswer
 from gatepost.rejudge.judging import compare_lines, lists_then, rejudge, rule_by
-from gatepost.service.commands import prepare
-from gatepost.service.data_folder import DataFolder
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.lists import NewEntry
@@ -31,7 +27,6 @@ from gatepost.store.store import Store
 from gatepost.times import now
 
 T = TypeVar("T")
-Run = Callable[..., tuple[int, str, str]]
 
 LURE = b"""From: Service Desk <desk@lure.example>
 To: ann@house.example
@@ -51,28 +46,6 @@ Message-ID: <2@partner.example>
 
 Shall we have lunch on Friday?
 """
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def called(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gatepost", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 0
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return called
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    prepare(DataFolder(tmp_path / "data"), None)
-    return tmp_path / "data"
 
 
 def report(raw: bytes) -> Report:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.feeds.formats import FeedFault, FeedItems, FeedPlan, read_csv, read_json_lines, read_plain
+from gatepost.feeds.sealed_reading import FeedFault, FeedItems, FeedPlan, read_csv, read_json_lines, read_plain
 from gatepost.lists.catalogue import BY_NAME
 
 

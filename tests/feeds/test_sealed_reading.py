@@ -11,8 +11,18 @@ from tests.feeds import lying_reader
 
 from gatepost.api.lists import FORMATS, ListFileFormat
 from gatepost.feeds import sealed_reading
-from gatepost.feeds.formats import FeedFault, FeedItems, FeedPlan, read_feed
-from gatepost.feeds.sealed_reading import FilePlan, ReadingFailed, ReadingPlan, SealedReader, read_batches, read_sealed
+from gatepost.feeds.sealed_reading import (
+    FeedFault,
+    FeedItems,
+    FeedPlan,
+    FilePlan,
+    ReadingFailed,
+    ReadingPlan,
+    SealedReader,
+    read_batches,
+    read_feed,
+    read_sealed,
+)
 from gatepost.lists.catalogue import BY_NAME, LISTS
 from gatepost.process.sandbox import kill_sealed_processes
 

@@ -13,8 +13,8 @@ import pytest
 from tests.own_names import replace_in
 
 from gatepost.feeds import run
-from gatepost.feeds.formats import FeedFault
 from gatepost.feeds.run import Fetched, open_client
+from gatepost.feeds.sealed_reading import FeedFault
 from gatepost.names import is_public_address
 from gatepost.settings.feeds import FeedSettings, is_private_host
 

@@ -54,8 +54,11 @@ def show_tenants(*, place: Deployment, output: Output) -> None:
     found = place.with_store(lambda store: store.tenants.all())
     lines = [
         (
-            *(tenant.uid, tenant.name, render_time(tenant.created)),
-            *map(_render_days, (tenant.history_days, tenant.quarantine_days)),
+            tenant.uid,
+            tenant.name,
+            render_time(tenant.created),
+            _render_days(tenant.history_days),
+            _render_days(tenant.quarantine_days),
             ", ".join(tenant.domains),
         )
         for tenant in found

@@ -197,7 +197,9 @@ def _find(feeds: list["FeedSettings"], name: str) -> "FeedSettings":
 def _render_feed(feed: "FeedSettings", state: "FeedState") -> tuple[str, ...]:
     record = state.record
     return (
-        *(feed.name, feed.list_name, feed.tenant or "all tenants"),
+        feed.name,
+        feed.list_name,
+        feed.tenant or "all tenants",
         f"{record.counts.entries:,}",
         record.result or "never run",
         render_time(record.succeeded or None)[:19],

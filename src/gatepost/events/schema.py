@@ -271,9 +271,7 @@ HealthComponent: TypeAlias = Literal[
     "messageQueue", "storage", "certificate", "quarantine", "dns", "smtp", "milter", "spamd", "rspamd", "clock", "slots"
 ]
 # Parts that are warned of while mail flows.
-WARNED: tuple[HealthComponent, ...] = (
-    *("certificate", "quarantine", "dns", "smtp", "milter", "spamd", "rspamd", "clock", "slots"),
-)
+WARNED: tuple[HealthComponent, ...] = get_args(HealthComponent)[2:]
 
 
 class HealthChanged(EventFields, tag="health.changed", frozen=True, kw_only=True):

@@ -33,8 +33,7 @@ from msgspec.structs import replace
 
 from gatepost import __version__
 from gatepost.api.lists import MAX_ENTRIES
-from gatepost.feeds.formats import FeedFault, FeedPlan, RejectedValue
-from gatepost.feeds.sealed_reading import FeedCount, ReadingFailed, read_sealed
+from gatepost.feeds.sealed_reading import FeedCount, FeedFault, FeedPlan, ReadingFailed, RejectedValue, read_sealed
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.names import is_public_address
 from gatepost.policy.layers import Policies

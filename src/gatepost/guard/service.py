@@ -300,7 +300,12 @@ class Guard:
             milliseconds=round(seconds * 1_000, 1),
         )
         return ScanResult(
-            *(record.ggrid, record.created, record.completed, record.report, record.receipt, planned.edits),
+            ggrid=record.ggrid,
+            created=record.created,
+            completed=record.completed,
+            report=record.report,
+            receipt=record.receipt,
+            edits=planned.edits,
             is_held=record.holding is not None,
         )
 
@@ -322,10 +327,15 @@ class Guard:
         if lists is None:
             return undecided("the lists could not be read")
         tenant = request.envelope.tenant
+        learnt = await self._learnt.snapshot(tenant) if self._learnt and self._learnt.versions else EMPTY
         job = Job(
-            *(JUDGE, request.ggrid, request.envelope, body, self._clock()),
+            JUDGE,
+            request.ggrid,
+            request.envelope,
+            body,
+            self._clock(),
             lists=lists,
-            learnt=await self._learnt.snapshot(tenant) if self._learnt and self._learnt.versions else EMPTY,
+            learnt=learnt,
             is_trial=request.is_trial,
         )
         try:

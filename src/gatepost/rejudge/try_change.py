@@ -410,8 +410,16 @@ def _describe(
 ) -> TriedMessage:
     report, envelope = record.report, record.envelope
     return TriedMessage(
-        *(record.ggrid, record.completed, shown_sender(report, envelope.sender), envelope.recipients, report.subject),
-        *(outcome_of(was), outcome_of(now), compare_lines(was, now), tuple(key for _, _, key in touched), refusal),
+        ggrid=record.ggrid,
+        completed=record.completed,
+        sender=shown_sender(report, envelope.sender),
+        recipients=envelope.recipients,
+        subject=report.subject,
+        before=outcome_of(was),
+        now=outcome_of(now),
+        lines=compare_lines(was, now),
+        entries=tuple(key for _, _, key in touched),
+        refusal=refusal,
     )
 
 

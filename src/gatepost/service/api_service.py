@@ -13,7 +13,7 @@ from gatepost.abby.cores import Cores, LocalCore
 from gatepost.mailboxes.removal import MailRemover
 from gatepost.scanning.request import Condition
 from gatepost.service.event_stream import try_alert
-from gatepost.service.health import COLOURS, NodeHealth, Probe, probe_cores
+from gatepost.service.health import COLOURS, NodeHealth, Seen
 from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.publishing import NodePublisher
@@ -39,9 +39,10 @@ class ApiParts(msgspec.Struct, frozen=True):
     cores: Cores
     condition: Condition
 
-    @property
-    def probe(self) -> Probe:
-        return probe_cores(self.cores)
+    async def probe(self) -> Seen:
+        """Look at the queue of all cores: `messageQueueStatus`, as the API answers it."""
+        status = await self.cores.status()
+        return COLOURS[status], f"messageQueueStatus is {status}"
 
     def describe_health(self) -> NodeHealth:
         """How the service is, for those who look after nodes."""

@@ -80,6 +80,7 @@ async def open_quarantine(
     A command passes nothing and leaves both to the service. Of several processes of a service the first cleans up.
     """
     raw = open_raw_store(settings.quarantine.url, data.quarantine)
+    tenancy = Tenancy(settings.tenants, store.tenants.of_domain)
     metrics = QuarantineMetrics(store.quarantine, settings.quarantine.max_size)
     quarantine = Quarantine(
         store,
@@ -88,13 +89,13 @@ async def open_quarantine(
         viewer,
         max_size=settings.quarantine.max_size,
         hostname=hostname(settings),
-        tenancy=Tenancy(settings.tenants, store.tenants.of_domain),
+        tenancy=tenancy,
         node=node_name(settings.events),
         metrics=metrics,
         events=shared.events if shared else NO_EVENTS,
         core=name_core(settings, data),
         outbound=outbound,
-        signer=build_signer(settings, Tenancy(settings.tenants, store.tenants.of_domain)),
+        signer=build_signer(settings, tenancy),
         # Where an operator says where held mail is to lie, all of it lies there.
         in_database=settings.quarantine.url is None,
         shows_html=settings.quarantine.html_view,
@@ -241,6 +242,7 @@ class CoreParts(msgspec.Struct, frozen=True):
     """A core that runs: the service itself, its held mail and its ways out."""
 
     settings: GuardSettings
+    tenancy: Tenancy
     guard: Guard
     quarantine: Quarantine
     routing: Routing | None
@@ -286,7 +288,8 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
     if source and source.keep == "held":
         guard.keep_with(quarantine)
     counts = _start_sender_counts(settings, shared, stack)
-    return CoreParts(settings, guard, quarantine, routing, outbound_routing, deliveries, counts)
+    tenancy = Tenancy(settings.tenants, shared.store.tenants.of_domain)
+    return CoreParts(settings, tenancy, guard, quarantine, routing, outbound_routing, deliveries, counts)
 
 
 def _start_gatherer(settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> ReportGatherer | None:
@@ -356,9 +359,8 @@ def _build_report_intake(core: CoreParts, shared: SharedParts) -> ReportIntake |
     if not learning.report_addresses:
         return None
     addresses = {each.address: each.says == "unwanted" for each in learning.report_addresses}
-    tenancy = Tenancy(core.settings.tenants, shared.store.tenants.of_domain)
-    keep = shared.store.feedback.report_mail
-    return ReportIntake(addresses, parse_networks(learning.report_hosts), core.guard.read_report, keep, tenancy)
+    hosts, keep = parse_networks(learning.report_hosts), shared.store.feedback.report_mail
+    return ReportIntake(addresses, hosts, core.guard.read_report, keep, core.tenancy)
 
 
 def _build_smtp_limits(source: SmtpSettings) -> SmtpLimits:
@@ -409,14 +411,14 @@ def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpP
         guard=core.guard,
         handler=MessageHandler(core.guard, core.quarantine, after_queue=source.after_queue),
         routing=core.routing,
-        tenancy=Tenancy(core.settings.tenants, shared.store.tenants.of_domain),
+        tenancy=core.tenancy,
         spool=shared.spool,
         hostname=hostname(core.settings),
         reports=_build_report_intake(core, shared),
         deliveries=core.deliveries,
         recipients=RecipientVerifier(rules, shared.store.list_lookup) if rules else None,
         outbound=_build_outbound(core, shared),
-        signer=build_signer(core.settings, Tenancy(core.settings.tenants, shared.store.tenants.of_domain)),
+        signer=build_signer(core.settings, core.tenancy),
         limits=_build_smtp_limits(source),
         tls=None if source.tls == "off" else build_smtp_tls(*plan.smtp_certificate),
         tls_required=source.tls == "required",
@@ -456,7 +458,7 @@ def _build_asker_source(name: str, source: AskerSettings, core: CoreParts, share
         guard=core.guard,
         handler=MessageHandler(core.guard, core.quarantine),
         routing=None,
-        tenancy=Tenancy(core.settings.tenants, shared.store.tenants.of_domain),
+        tenancy=core.tenancy,
         spool=shared.spool,
         hostname=source.hostname or hostname(core.settings),
         limits=build_asker_limits(source),

@@ -37,7 +37,6 @@ from gatepost.store.errors import StorageError
 from gatepost.store.store import Store
 
 if TYPE_CHECKING:
-    from gatepost.abby.cores import Cores
     from gatepost.guard.answers.dns import DnsCounters
     from gatepost.scanning.request import Load
     from gatepost.smtp.intake import Intake
@@ -560,16 +559,6 @@ def probe_core(load: "Callable[[], Load]") -> Probe:
     async def probe() -> Seen:
         now = load()
         return state_of(now), now.fault or now.slowed or f"{now.in_processing} of {now.maximum} slots in use"
-
-    return probe
-
-
-def probe_cores(cores: "Cores") -> Probe:
-    """Return a probe of the queue of all cores: `messageQueueStatus`, as the API answers it."""
-
-    async def probe() -> Seen:
-        status = await cores.status()
-        return COLOURS[status], f"messageQueueStatus is {status}"
 
     return probe
 

@@ -349,7 +349,7 @@ class Listeners:
             source = part.settings
             self._smtp = Intake(
                 part.services,
-                (*self._bound["smtp"], *self._bound.get("smtp outbound", ())),
+                (*self._bound["smtp"], *self._bound.get("outbound smtp", ())),
                 source.max_connections,
                 parse_networks(source.xclient_hosts),
                 reserved=source.reserved_connections,

@@ -321,7 +321,7 @@ def list_addresses(plan: Plan) -> list[tuple[str, tuple[str, ...], int, str]]:
         wanted.append(("smtp", smtp.hosts, smtp.port, "scanSources.smtp in guard.yml"))
         if smtp.outbound and smtp.outbound.port:
             key = "scanSources.smtp.outbound in guard.yml"
-            wanted.append(("smtp outbound", smtp.hosts, smtp.outbound.port, key))
+            wanted.append(("outbound smtp", smtp.hosts, smtp.outbound.port, key))
     for name, asker in plan.guard.scan_sources.askers.items() if plan.guard else ():
         for address in asker.addresses:
             host, port = (address, 0) if address.startswith(UNIX) else split_address(address, 0)

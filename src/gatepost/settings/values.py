@@ -171,8 +171,7 @@ def _check_socket_address(text: str) -> str:
 
 def _check_core_host(text: str) -> str:
     parts = _split_url(text)
-    wrong = parts.scheme != "https" or _has_more(parts) or not _is_host(parts.hostname or "")
-    if wrong:
+    if not _is_base(parts, "https"):
         raise ValueError("must be a base address of the form https://host:9785")
     if not parts.port:
         raise ValueError("must name the port of the core: https://host:9785")
@@ -182,31 +181,21 @@ def _check_core_host(text: str) -> str:
 def _check_next_hop(text: str) -> str:
     if text == "mx:":
         raise ValueError(REMOVED["delivery.nextHop: mx:"])
-    parts = _split_url(text)
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("must be of the form smtp://host:port; a user and a password stand under auth")
+    parts = _split_url(text, "must be of the form smtp://host:port; a user and a password stand under auth")
     if parts.scheme == "lmtp" and text.startswith("lmtp:/") and not parts.netloc:
         if not parts.path.strip("/") or parts.query or parts.fragment or "\0" in text:
             raise ValueError("must be of the form lmtp:/path of a Unix socket")
         return text
-    known = parts.scheme in ("smtp", "lmtp")
-    if not known or _has_more(parts) or not _is_host(parts.hostname or "") or parts.port == 0:
+    if parts.port == 0 or not _is_base(parts, "smtp", "lmtp"):
         raise ValueError("must be of the form smtp://host:port, lmtp://host:port or lmtp:/path")
     return text
 
 
 def _check_server(text: str) -> str:
-    parts = _split_url(text)
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("must be of the form smtp://host:port; a user or password is not supported here")
-    if parts.scheme != "smtp" or _has_more(parts) or not _is_host(parts.hostname or "") or parts.port == 0:
+    parts = _split_url(text, "must be of the form smtp://host:port; a user or password is not supported here")
+    if parts.port == 0 or not _is_base(parts, "smtp"):
         raise ValueError("must be of the form smtp://host:port")
     return text
-
-
-def _has_more(parts: SplitResult) -> bool:
-    """Return whether a URL has more than a scheme, a host and a port."""
-    return bool("@" in parts.netloc or parts.path.strip("/") or parts.query or parts.fragment)
 
 
 def _check_clamd(text: str) -> str:
@@ -218,7 +207,8 @@ def _check_clamd(text: str) -> str:
     return text
 
 
-def _split_url(text: str) -> SplitResult:
+def _split_url(text: str, no_user: str = "") -> SplitResult:
+    """Return the parts of a URL. One with a user or a password is refused with `no_user`, if that is given."""
     if placeholder := _PLACEHOLDER.search(text):
         raise ValueError(f"still has the placeholder {placeholder.group()} in it; write the name of your host")
     try:
@@ -226,7 +216,15 @@ def _split_url(text: str) -> SplitResult:
         parts.port  # noqa: B018  reading it is what checks it
     except ValueError:
         raise ValueError("must be an address with a host and, if need be, a port between 0 and 65535") from None
+    if no_user and (parts.username is not None or parts.password is not None):
+        raise ValueError(no_user)
     return parts
+
+
+def _is_base(parts: SplitResult, *schemes: str) -> bool:
+    """Return whether a URL has one of these schemes, a host, perhaps a port, and no more."""
+    has_more = "@" in parts.netloc or parts.path.strip("/") or parts.query or parts.fragment
+    return parts.scheme in schemes and not has_more and _is_host(parts.hostname or "")
 
 
 def _check_syslog(text: str) -> str:
@@ -236,40 +234,34 @@ def _check_syslog(text: str) -> str:
             raise ValueError(form)
         return text
     parts = _split_url(text)
-    known = parts.scheme in ("udp", "tcp", "tls")
-    if not known or _has_more(parts) or not _is_host(parts.hostname or "") or parts.port == 0:
+    if parts.port == 0 or not _is_base(parts, "udp", "tcp", "tls"):
         raise ValueError(form)
     return text
 
 
 def _check_webhook(text: str) -> str:
-    parts = _split_url(text)
-    host = parts.hostname or ""
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("must not have a user or password in it; calls are signed with the secret")
-    if not _is_host(host) or parts.fragment or not (text.isascii() and text.isprintable()) or parts.port == 0:
-        raise ValueError("must be of the form https://host/path")
-    if parts.scheme != "https" and not (parts.scheme == "http" and host in ("localhost", "127.0.0.1", "::1")):
-        raise ValueError("must be of the form https://host/path; http:// is accepted for 127.0.0.1 and localhost only")
-    return text
+    parts = _split_url(text, "must not have a user or password in it; calls are signed with the secret")
+    return _check_page(text, parts, "https://host/path", "https://host/path", is_right=parts.port != 0)
 
 
 def _check_web_url(text: str) -> str:
-    parts = _split_url(text)
+    parts = _split_url(text, "must not have a user or password in it")
+    return _check_page(text, parts, "https://host or https://host/path", "https://host", is_right=not parts.query)
+
+
+def _check_page(text: str, parts: SplitResult, form: str, short: str, *, is_right: bool) -> str:
+    """Return the address of a page over HTTPS, or over HTTP on this machine; raises `ValueError` for another one."""
     host = parts.hostname or ""
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("must not have a user or password in it")
-    if not _is_host(host) or parts.query or parts.fragment or not (text.isascii() and text.isprintable()):
-        raise ValueError("must be of the form https://host or https://host/path")
+    if not is_right or not _is_host(host) or parts.fragment or not (text.isascii() and text.isprintable()):
+        raise ValueError(f"must be of the form {form}")
     if parts.scheme != "https" and not (parts.scheme == "http" and host in ("localhost", "127.0.0.1", "::1")):
-        raise ValueError("must be of the form https://host; http:// is accepted for 127.0.0.1 and localhost only")
+        raise ValueError(f"must be of the form {short}; http:// is accepted for 127.0.0.1 and localhost only")
     return text
 
 
 def _check_public_url(text: str) -> str:
     parts = _split_url(text)
-    plain = text.isascii() and text.isprintable() and not _has_more(parts)
-    if parts.scheme != "https" or not _is_host(parts.hostname or "") or not plain or parts.port == 0:
+    if parts.port == 0 or not _is_base(parts, "https") or not (text.isascii() and text.isprintable()):
         raise ValueError("must be of the form https://host or https://host:port")
     return text.rstrip("/")
 

@@ -56,13 +56,11 @@ RETRY_MILLISECONDS = 2 * 3_600_000
 SEND_SECONDS = 120.0
 NAMESPACE = "urn:ietf:params:xml:ns:dmarc-2.0"
 
-_INTERNAL = tuple(
-    ip_network(each)
-    for each in (
-        *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8", "169.254.0.0/16", "0.0.0.0/8"),
-        *("100.64.0.0/10", "::1/128", "fc00::/7", "fe80::/10", "::/128"),
-    )
+_INTERNAL = (
+    "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 127.0.0.0/8 169.254.0.0/16 0.0.0.0/8 100.64.0.0/10"
+    " ::1/128 fc00::/7 fe80::/10 ::/128"
 )
+_INTERNAL_NETWORKS = tuple(map(ip_network, _INTERNAL.split()))
 
 Disposition: TypeAlias = Literal["pass", "none", "quarantine", "reject"]
 _SEVERITY = {"none": 0, "quarantine": 1, "reject": 2}
@@ -133,7 +131,7 @@ def _is_outside(host: str) -> bool:
         address = ip_address(host)
     except ValueError:
         return False
-    return not any(address in network for network in _INTERNAL)
+    return not any(address in network for network in _INTERNAL_NETWORKS)
 
 
 class ReportGatherer:

@@ -13,6 +13,7 @@ to the next hop, which answers RCPT. While storage cannot be read, and while a l
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from gatepost.names import normal_address, normal_domain
@@ -180,40 +181,33 @@ class MessageHandler:
         return answer
 
 
+@dataclass(kw_only=True, eq=False)
 class Services:
-    """The core, the routes, the limits, and what is counted over all sessions."""
+    """The core, the routes, the limits, and what is counted over all sessions: mail transactions that were begun, those
+    that were put off for a reason of ours, and answers. While it is `stopping`, no more messages are taken."""
 
-    def __init__(
-        self,
-        *,
-        guard: SmtpCore,
-        handler: MessageHandler,
-        routing: Routing | None,
-        tenancy: Tenancy,
-        spool: Spool,
-        hostname: str,
-        limits: SmtpLimits | None = None,
-        tls: ssl.SSLContext | None = None,
-        tls_required: bool = False,
-        reports: ReportIntake | None = None,
-        deliveries: DeliveryLog | None = None,
-        recipients: RecipientVerifier | None = None,
-        outbound: Outbound | None = None,
-        signer: Signer | None = None,
-    ) -> None:
-        self.guard, self.handler, self.routing = guard, handler, routing
-        self.tenancy, self.spool, self.hostname = tenancy, spool, hostname
-        self.limits = limits or SmtpLimits()
-        self.tls, self.tls_required = tls, tls_required
-        self.reports, self.deliveries = reports, deliveries
-        self.recipients, self.outbound, self.signer = recipients, outbound, signer
+    guard: SmtpCore
+    handler: MessageHandler
+    routing: Routing | None
+    tenancy: Tenancy
+    spool: Spool
+    hostname: str
+    limits: SmtpLimits = field(default_factory=SmtpLimits)
+    tls: ssl.SSLContext | None = None
+    tls_required: bool = False
+    reports: ReportIntake | None = None
+    deliveries: DeliveryLog | None = None
+    recipients: RecipientVerifier | None = None
+    outbound: Outbound | None = None
+    signer: Signer | None = None
+    space: SpoolSpace = field(init=False)
+    answers: Counter[str] = field(default_factory=Counter, init=False)
+    attempts: int = field(default=0, init=False)
+    deferred: Counter[Deferral] = field(default_factory=Counter, init=False)
+    stopping: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
         self.space = SpoolSpace(self.limits.spooled)
-        self.answers: Counter[str] = Counter()
-        # Mail transactions that were begun, and those that were put off for a reason of ours.
-        self.attempts = 0
-        self.deferred: Counter[Deferral] = Counter()
-        # Whether no more messages are taken.
-        self.stopping = False
 
     def size_limit(self, theirs: dict[str, str]) -> int:
         """Return how many bytes a message may have, here and, with the fields that are added to it, at the next hop,

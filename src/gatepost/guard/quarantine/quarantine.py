@@ -303,9 +303,9 @@ class Releaser:
             recipient=recipients[0] if len(recipients) == 1 else "",
             now=record.created / 1_000,
         )
+        now, outbound = self._clock(), envelope.outbound
         top = build_release_fields(
-            *(record.ggrid, record.report, self._hostname, arrival, release_id, self._clock()),
-            outbound=envelope.outbound,
+            record.ggrid, record.report, self._hostname, arrival, release_id, now, outbound=outbound
         )
         return b"".join((top, *apply_edits([whole], header.claims)))
 
@@ -349,7 +349,12 @@ class Releaser:
         now = int(self._clock() * 1_000)
         deliveries += [
             Delivery(
-                *(record.ggrid, now, next_hop, reply.code, render_reply(reply), find_queue_id(reply)),
+                ggrid=record.ggrid,
+                time=now,
+                next_hop=next_hop,
+                code=reply.code,
+                reply=render_reply(reply),
+                queue_id=find_queue_id(reply),
                 node=self._node,
                 released=True,
             )
@@ -436,7 +441,7 @@ class Quarantine:
         self._events, self._core = events, core
         self._metrics = metrics or QuarantineMetrics(store.quarantine, max_size)
         self._releaser = Releaser(
-            *(store, self._raw, routing, clock, hostname, tenancy), node=node, outbound=outbound, signer=signer
+            store, self._raw, routing, clock, hostname, tenancy, node=node, outbound=outbound, signer=signer
         )
         self._size = 0
         self._summed: float | None = None

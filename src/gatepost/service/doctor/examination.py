@@ -48,14 +48,14 @@ from gatepost.service.doctor.rows import (
     is_storage_there,
     read_files,
 )
-from gatepost.service.plan import UNIX, bind, close_sockets, is_left_behind, render_address
+from gatepost.service.plan import UNIX, Plan, bind, close_sockets, is_left_behind, list_addresses, render_address
 from gatepost.service.reloading import describe_running
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, find_old_names, find_warnings, settings_in_force
 from gatepost.settings.keys import DnsSettings, SenderHistorySettings, ZoneSettings
 from gatepost.settings.scan_sources import TlsSettings
-from gatepost.settings.values import HIDDEN, hide_credentials, split_address
+from gatepost.settings.values import HIDDEN, hide_credentials
 from gatepost.speedups import native
 from gatepost.store import read_schema_state
 from gatepost.store.errors import StorageError
@@ -291,33 +291,18 @@ def check_antivirus(address: str) -> DoctorRow:
 
     if asyncio.run(ClamdClient(address).ping()):
         return DoctorRow("clamd", "ok", f"{address} answers")
-    return DoctorRow(
-        "clamd",
-        "fail",
-        f"{address} does not answer: mail is judged without it",
-        "start clamd, or correct clamd.address",
-    )
+    found = f"{address} does not answer: mail is judged without it"
+    return DoctorRow("clamd", "fail", found, "start clamd, or correct clamd.address")
 
 
 def check_ports(read: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
     """Check that every port is free or in use by this service."""
-    wanted = [("abby", read.abby.listen.hosts, read.abby.listen.port, "listen.port")] if read.abby else []
-    if read.guard and (source := read.guard.scan_sources.rest_api):
-        wanted.append(("guard", source.hosts, source.port, "scanSources.restApi.port"))
-    if read.guard and (smtp := read.guard.scan_sources.smtp):
-        wanted.append(("smtp", smtp.hosts, smtp.port, "scanSources.smtp.port"))
-        if smtp.outbound and smtp.outbound.port:
-            wanted.append(("outbound smtp", smtp.hosts, smtp.outbound.port, "scanSources.smtp.outbound.port"))
-    for name, asker in read.guard.scan_sources.askers.items() if read.guard else ():
-        for address in asker.addresses:
-            if address.startswith(UNIX):
-                yield check_unix_socket(name, Path(address.removeprefix(UNIX)), data)
-            else:
-                host, asker_port = split_address(address, 0)
-                wanted.append((name, (host,), asker_port, f"scanSources.{name}.listen"))
-    for service, hosts, port, key in wanted:
-        shown = ", ".join(render_address(host, port) for host in hosts)
-        yield check_port(service, shown, lambda: bind(hosts, port, key), data)  # noqa: B023
+    for service, hosts, port, key in list_addresses(Plan(data, read.guard, read.abby)):
+        if hosts[0].startswith(UNIX):
+            yield check_unix_socket(service, Path(hosts[0].removeprefix(UNIX)), data)
+        elif "metrics" not in service:
+            shown = ", ".join(render_address(host, port) for host in hosts)
+            yield check_port(service, shown, partial(bind, hosts, port, key), data)
 
 
 def check_unix_socket(source: str, path: Path, data: DataFolder) -> DoctorRow:
