@@ -257,10 +257,7 @@ def test_a_missing_source(run: Run, data: Path) -> None:
     assert (code, "does not exist" in fault) == (1, True)
 
 
-def test_a_backup_says_what_it_needs_and_a_restore_encrypts_what_is_old(
-    run: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+def test_a_backup_says_what_it_needs_and_a_restore_encrypts_what_is_old(run: Run, data: Path, tmp_path: Path) -> None:
     file = tmp_path / "kept.db"
     run("user", "create", "ann", "--data", data)
     code, said, _ = run("backup", file, "--data", data)
