@@ -15,9 +15,8 @@ import pytest
 import uvicorn
 from tests.api.test_server import echo, read_answer
 
-from gatepost.api.direct import MAX_DIRECT, DirectCall, DirectExchange, RawHeaders
 from gatepost.api.http import JsonResponse
-from gatepost.api.server import JsonHttp, server_config
+from gatepost.api.server import MAX_DIRECT, DirectCall, DirectExchange, JsonHttp, RawHeaders, server_config
 
 PATH = b"/direct"
 

@@ -32,7 +32,6 @@ from gatepost.abby.messages import MessagesApi, ReportsApi
 from gatepost.abby.scan import PATH as SCAN_PATH
 from gatepost.abby.scan import OutcomeObserver, ScanApi, ignore_outcome
 from gatepost.api.call_limits import CallLimits
-from gatepost.api.direct import DirectCall, DirectExchange, DirectRoutes, RawHeaders
 from gatepost.api.errors import (
     CORE_UNAVAILABLE,
     FORBIDDEN,
@@ -55,6 +54,7 @@ from gatepost.api.http import (
 )
 from gatepost.api.openapi import LISTS_API, LISTS_BASE, SCANNING, Interface, document
 from gatepost.api.scanning import SystemStatus, encode_scanning
+from gatepost.api.server import DirectCall, DirectExchange, DirectRoutes, RawHeaders
 from gatepost.api.strict_json import decode_json
 from gatepost.policy.layers import unchanged_policies
 from gatepost.process.node_memory import Tally

@@ -29,7 +29,6 @@ from starlette.responses import Response
 from gatepost.abby.authenticator import Authenticator, Caller
 from gatepost.abby.cores import Cores
 from gatepost.abby.json_bodies import LARGE_BODY, list_faults, rules_of
-from gatepost.api.direct import DirectCall, DirectExchange, RawHeaders
 from gatepost.api.errors import (
     DUPLICATE_PART,
     EMPTY_EMAIL,
@@ -59,6 +58,7 @@ from gatepost.api.scanning import (
     encode_scanning,
     normalize_address,
 )
+from gatepost.api.server import DirectCall, DirectExchange, RawHeaders
 from gatepost.api.strict_json import decode_json, find_repeated_key, has_too_many_values
 from gatepost.ids import canonical, new_id
 from gatepost.mail.message import Envelope

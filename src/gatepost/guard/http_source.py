@@ -19,7 +19,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gatepost.api.direct import DirectCall, DirectExchange, RawHeaders
 from gatepost.api.errors import (
     FORBIDDEN,
     MALFORMED_REQUEST,
@@ -42,6 +41,7 @@ from gatepost.api.http import (
     note_fault,
 )
 from gatepost.api.scanning import MAX_BODY
+from gatepost.api.server import DirectCall, DirectExchange, RawHeaders
 from gatepost.guard.service import Guard
 from gatepost.process.logs import Logger
 from gatepost.process.metrics import CONTENT_TYPE as METRICS_TYPE
@@ -149,7 +149,7 @@ class _Source:
             return await self._work(work, scan, body, ConnectedClient(request.receive))
 
     def begin_scan(self, headers: RawHeaders, host: str) -> DirectCall | None:
-        """Take a message whose header section has come without an ASGI exchange (`api.direct`); None gives it back, as
+        """Take a message whose header section has come without an ASGI exchange (`api.server`); None gives it back, as
         does False after its body: what is refused, or has to wait for its answer, is the business of `scan`."""
         given = dict(headers)
         right = hmac.compare_digest(_hash(given.get(b"authorization", b"")), self._credential)

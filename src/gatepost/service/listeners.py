@@ -19,8 +19,7 @@ from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gatepost.api.connections import AcceptBalance, ConnectionLimits, CountedProtocol, accept_connections
-from gatepost.api.direct import DirectCall, DirectExchange, FindsDirect, RawHeaders
-from gatepost.api.server import JsonHttp, server_config
+from gatepost.api.server import DirectCall, DirectExchange, FindsDirect, JsonHttp, RawHeaders, server_config
 from gatepost.process.logs import Logger
 from gatepost.process.metrics import counter
 from gatepost.service.certificates import check_pair, find_pair

@@ -63,9 +63,9 @@ from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.search_language import DECISIONS
 from gatepost.times import milliseconds
 from gatepost.view.values import NotShown, View, write_page
+from gatepost.web.charts import describe_found
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import whole_number
-from gatepost.web.found_mail import describe_found
 from gatepost.web.message_lines import (
     attachments,
     compare_messages,

@@ -50,8 +50,8 @@ from gatepost.store.paging import MessageCount, Page
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.recipients import MAX_SAID, RecipientRequest, RequestFilter
 from gatepost.store.search_language import STATES
+from gatepost.web.charts import describe_found
 from gatepost.web.context import AT_ONCE, WebContext, find_scopes
-from gatepost.web.found_mail import describe_found
 from gatepost.web.message_lines import MailGroup, group_campaigns
 from gatepost.web.message_search import (
     SORTED_ROWS,
