@@ -27,7 +27,6 @@ BENCHMARKS = (
     "sender_history",
     "reputation",
     "startup",
-    "fronts",
     "steady",
     "memory",
     "growth",

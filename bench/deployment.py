@@ -29,7 +29,6 @@ PARAMETERS = '{"borderMtaData":{"envelopeFrom":"ann@example.org","envelopeRecipi
 GUARD_YML = """
 mainWorkerCount: {slots}
 workerProcesses: 1
-frontProcesses: 1
 scanSources:
   restApi: {{port: {port}, secret: "${{file:{secrets}/secret}}"}}
   smtp: {{port: {smtp}}}
@@ -46,7 +45,6 @@ serviceProviders:
   core: {{hosts: [{hosts}], secret: "${{file:{secrets}/secret}}", ca: "{ca}"}}
 staticApiTokens: [{{name: test, token: "${{file:{secrets}/token}}"}}]
 storage: {{url: "{storage}"}}
-frontProcesses: 1
 log: {{format: json}}
 {more}
 """

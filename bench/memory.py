@@ -2,12 +2,11 @@
 
 USS is what a process has to itself and what its end would free; PSS has its part of what it shares as well. Both have
 the pages of files that it has mapped, such as those of the database that it has read, which the system takes back when
-it needs them; "own" is its part of the memory that no file has, and only that can leak. Processes
-are told apart as `ps` shows them: the one that serves (or the parent, its fronts and the writer), the loader, and the
-workers. Between the readings, real messages are sent over eight connections, over and over; before each reading the
-service is left alone until it has given back what is free of its heap. `--messages 100000 --readings 20` shows whether
-anything grows over many messages: readings are then at equal distances, and the slope is that of a line through
-the second half of them. `--mails 20000` sends so many different messages in place of 2,000, which fills what is kept by
+it needs them; "own" is its part of the memory that no file has, and only that can leak. Processes are told apart: the
+one that serves, the loader, and the workers. Between the readings, real messages are sent over eight connections, over
+and over; before each reading the service is left alone for a while. `--messages 100000 --readings 20` shows whether
+anything grows over many messages: readings are then at equal distances, and the slope is that of a line through the
+second half of them. `--mails 20000` sends so many different messages in place of 2,000, which fills what is kept by
 name, host and text. USS, PSS and own memory of the first process are written to standard error at each reading.
 """
 
@@ -34,7 +33,6 @@ READINGS = (0, 2_000, 10_000)
 MAILS = 2_000
 CONNECTIONS = 8
 REST_SECONDS = 25.0
-FRONTS = (1, 2)
 MEGABYTE = 1024
 
 
@@ -48,16 +46,16 @@ class Reading(NamedTuple):
 
 
 def run() -> str:
-    """Measure one process, and a parent with two fronts."""
-    return "\n\n".join(_measure(fronts, READINGS, MAILS) for fronts in FRONTS)
+    """Measure with the numbers of the report."""
+    return _measure(READINGS, MAILS)
 
 
-def _measure(fronts: int, readings: Sequence[int], mails: int) -> str:
+def _measure(readings: Sequence[int], mails: int) -> str:
     mail = corpus.mail(mails)
     requests = [load.upload(each.raw, each.envelope, TOKEN) for each in mail]
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(NoSuchName()) as names:
         port, core = free_port(), free_port()
-        configure(Path(folder), port, core, names.address, f"frontProcesses: {fronts}\n")
+        configure(Path(folder), port, core, names.address)
         command = [sys.executable, "-m", "gatepost", "serve", "--data", folder]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -77,7 +75,7 @@ def _measure(fronts: int, readings: Sequence[int], mails: int) -> str:
         finally:
             process.terminate()
             process.wait()
-    return _table(fronts, found)
+    return _table(found)
 
 
 def read_memory(process: psutil.Process) -> list[Reading]:
@@ -106,13 +104,9 @@ def _sum(rollup: str, *names: str) -> int:
     return sum(int(size) for name in names for size in re.findall(rf"^{name}:\s+(\d+)", rollup, re.MULTILINE))
 
 
-def _table(fronts: int, found: dict[int, list[Reading]]) -> str:
+def _table(found: dict[int, list[Reading]]) -> str:
     kinds = list(dict.fromkeys(each.name for readings in found.values() for each in readings))
-    lines = [
-        f"| {fronts} front{'s' * (fronts > 1)}, MB | "
-        + " | ".join(f"{kind} USS, PSS, own" for kind in kinds)
-        + " | all PSS |"
-    ]
+    lines = ["| MB | " + " | ".join(f"{kind} USS, PSS, own" for kind in kinds) + " | all PSS |"]
     lines.append("|---|" + "---:|" * (len(kinds) + 1))
     for count, readings in found.items():
         cells = [_cell([each for each in readings if each.name == kind]) for kind in kinds]
@@ -144,7 +138,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.memory")
     parser.add_argument("--messages", type=int, default=READINGS[-1])
     parser.add_argument("--readings", type=int, default=0, help="at equal distances; by default those of the report")
-    parser.add_argument("--fronts", type=int, action="append")
     parser.add_argument("--mails", type=int, default=MAILS, help="different messages that are sent, over and over")
     stated = parser.parse_args()
     readings: Sequence[int] = READINGS
@@ -152,8 +145,7 @@ def main() -> None:
         readings = [stated.messages * place // stated.readings for place in range(stated.readings + 1)]
     elif stated.messages != READINGS[-1]:
         readings = [count for count in READINGS if count < stated.messages] + [stated.messages]
-    for fronts in stated.fronts or FRONTS:
-        print(_measure(fronts, readings, stated.mails), flush=True)
+    print(_measure(readings, stated.mails), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Results on PostgreSQL: CPU of Gatepost and of the server for each message, and the rate from one and four processes.
 
 Results of real mail, as workers hand them over, are stored through the store of the service, each on disk before it is
-acknowledged. Each process has sixteen under way, as a busy front has, or one. The server is one of its own with the
+acknowledged. Each process has sixteen under way, as a busy service has, or one. The server is one of its own with the
 settings of a usual one (fsync on) and runs on the same machine: what it takes, the processes do not have, so the CPU of
 both is told apart. What the server would allow if it had all cores to itself is their number divided by its CPU for
 each message.

@@ -560,11 +560,6 @@ CLAIMS += [
         test="blackbox/test_scanning.py::test_a_core_that_dies_is_not_noticed",
     ),
     Claim(
-        "scaling.md",
-        "A killed front breaks its own connections",
-        test="service/test_fronts.py::test_a_killed_front_loses_only_its_own_connections",
-    ),
-    Claim(
         "routing.md",
         "A server that cannot be reached is asked last until it answers again",
         test="smtp/test_routing.py::test_the_next_one_is_used_while_the_first_is_down",

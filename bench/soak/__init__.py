@@ -1,9 +1,9 @@
 """Hours of mixed load with faults on one node: is an answer or a change lost, and does anything grow?
 
-`python -m bench soak --minutes 120` starts `gatepost serve` with two front processes and sealed workers on PostgreSQL,
+`python -m bench soak --minutes 120` starts `gatepost serve` with sealed workers on PostgreSQL,
 or on SQLite where there is none, and about ten messages a second: REST scans of real, generated and hostile mail for
 two tenants and none, SMTP, list changes, exports, searches, pages, and clients that hang up. Meanwhile workers,
-loaders, fronts and the whole node are killed (-9), the disk of the data folder is full (a tmpfs), name servers are
+loaders and the whole node are killed (-9), the disk of the data folder is full (a tmpfs), name servers are
 silent and the database is away. Clients behave as mail servers and tools do: what fails is sent again. At the end every
 message that was answered is on record, delivered or held, and every list has exactly the entries that its changes were
 acknowledged for. Memory, descriptors and threads of each process are sampled; their slope is that of a least-squares

@@ -1,6 +1,6 @@
 """What befalls the node, and when.
 
-Faults that no front ends by come one after another all the time; those that restart fronts or the whole node come in
+Faults that the node survives come one after another all the time; those that restart it come in
 groups at each quarter, so that there are long stretches in which growth can be measured.
 """
 
@@ -19,11 +19,11 @@ from bench.soak.node import SoakNode
 LONG_SECONDS = 1200.0
 SOFT = ("database away", "worker", "disk full", "DNS silent", "loader", "worker")
 HARD = (
-    ("front", "front", "node", "front", "stop"),
-    ("node", "front", "stop", "front", "node"),
-    ("front", "stop", "node", "front", "front"),
+    ("node", "stop", "node"),
+    ("stop", "node", "stop"),
+    ("node", "node", "stop"),
 )
-HARD_SHORT = (("front",), ("node",), ("stop",))
+HARD_SHORT = (("node",), ("stop",), ("node",))
 
 
 class Faults:
@@ -72,7 +72,7 @@ class Faults:
             self.skipped.add(name)
             return
         self.happened[name] += 1
-        if name in ("worker", "loader", "front"):
+        if name in ("worker", "loader"):
             self._kill_one(name)
         elif name == "node":
             node.kill_all()

@@ -27,7 +27,6 @@ DISK_MIB = 1536
 # A busy machine takes its time; a start that takes longer is tried again.
 START_SECONDS = 600.0
 GUARD_YML = """
-frontProcesses: 2
 workerProcesses: 2
 scanSources:
   restApi: {{port: {guard}, keep: held}}
@@ -49,7 +48,7 @@ log: {{level: warning}}
 
 
 class SoakNode:
-    """`gatepost serve` with two fronts, and the means to harm it."""
+    """`gatepost serve`, and the means to harm it."""
 
     def __init__(self, folder: Path, *, sqlite: bool = False) -> None:
         self.folder, self.data = folder, folder / "data"
@@ -132,16 +131,12 @@ class SoakNode:
 
     def processes(self) -> dict[str, list[psutil.Process]]:
         """All processes that live now, by what they are."""
-        found: dict[str, list[psutil.Process]] = {"parent": [], "writer": [], "front": [], "loader": [], "worker": []}
+        found: dict[str, list[psutil.Process]] = {"service": [], "loader": [], "worker": []}
         assert self.process is not None
         with contextlib.suppress(psutil.Error):
-            parent = psutil.Process(self.process.pid)
-            found["parent"].append(parent)
-            for child in parent.children():
-                with contextlib.suppress(psutil.Error):
-                    role = "front" if "front" in child.name() else "writer"
-                    found[role].append(child)
-                    found["loader"] += child.children()
+            service = psutil.Process(self.process.pid)
+            found["service"].append(service)
+            found["loader"] += service.children()
             for loader in list(found["loader"]):
                 with contextlib.suppress(psutil.Error):
                     found["worker"] += loader.children()

@@ -5,9 +5,8 @@ import pytest
 from starlette.requests import Request
 
 from gatepost.abby import authenticator
-from gatepost.abby.authenticator import Authenticator, Caller, Guesses, SharedGuessMemory, Tokens
+from gatepost.abby.authenticator import Authenticator, Caller, Guesses, GuessMemory, Tokens
 from gatepost.api.errors import Failure
-from gatepost.process.node_memory import NodeMemory
 from gatepost.settings.keys import StaticApiTokenSettings
 
 TOKENS = Tokens(
@@ -153,9 +152,9 @@ def test_whom_a_guess_is_counted_against(host: str, counted: str, monkeypatch: p
     assert asked == [counted]
 
 
-def test_processes_of_a_node_share_what_they_know_of_guesses() -> None:
-    shared = SharedGuessMemory(NodeMemory(2))
-    first, second, alone = (Guesses(lambda: 100.0, memory) for memory in (shared, shared, None))
+def test_a_reload_forgets_no_guesses() -> None:
+    kept = GuessMemory()
+    first, second, alone = (Guesses(lambda: 100.0, memory) for memory in (kept, kept, None))
     one = TOKENS.find(b"secret-one")
     assert one
     for number in range(8):
@@ -167,4 +166,4 @@ def test_processes_of_a_node_share_what_they_know_of_guesses() -> None:
     attempts = [first.take_turn("192.0.2.9"), second.take_turn("192.0.2.9")]
     second.give_back("192.0.2.9")
     assert attempts == [0.0, 0.0]
-    assert shared.wrong("192.0.2.9").count == 1
+    assert kept.wrong("192.0.2.9").count == 1

@@ -47,7 +47,7 @@ def test_one_tenant_leaves_room_for_the_others() -> None:
         assert limits.running("stream") == 4
     for call in (second, third, beta):
         call.end()
-    assert limits._running.names == 0, "nothing is kept of callers that have ended"
+    assert not limits._running, "nothing is kept of callers that have ended"
 
 
 def test_the_deployment_has_no_limit_of_a_tenant() -> None:

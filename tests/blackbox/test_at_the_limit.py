@@ -37,7 +37,6 @@ from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.intake import Intake
 from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store import open_store
-from gatepost.workers import fair_queue
 from gatepost.workers.fair_queue import FairQueue
 from gatepost.workers.jobs import Job
 from gatepost.workers.pool import WorkerPool
@@ -201,7 +200,6 @@ def test_the_21st_mail_gets_451_and_the_21st_scan_waits_and_is_woken(
 ) -> None:
     # Nobody polls: only the core itself can say that a slot is free.
     monkeypatch.setattr(abby_cores, "RETRY_SECONDS", 600.0)
-    monkeypatch.setattr(fair_queue, "PATIENCE_SECONDS", 600.0)
 
     async def test() -> None:
         async with gated(tmp_path, certificate, apart=apart) as gate:

@@ -91,7 +91,7 @@ def test_a_next_hop_that_defers_everything_is_not_green(next_hop: MailSink, tmp_
         text = httpx.get(f"http://{metrics}/metrics", trust_env=False).text
         return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
 
-    with Gateway(tmp_path, port, more=f"metrics: {{listen: '{metrics}'}}\nfrontProcesses: 1\n") as gateway:
+    with Gateway(tmp_path, port, more=f"metrics: {{listen: '{metrics}'}}\n") as gateway:
         with smtplib.SMTP("127.0.0.1", gateway.port) as client:
             client.send_message(mail("before@x"))
             assert float(figures()["gatepost_queue_status"]) == 0

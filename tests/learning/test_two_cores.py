@@ -19,7 +19,6 @@ from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody, Spool
 from gatepost.service.core import build_guard
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.settings.keys import GuardSettings, LearningSettings
 from gatepost.smtp.reporting import ReportReading
@@ -81,7 +80,7 @@ def test_what_one_core_learns_the_other_knows(request: pytest.FixtureRequest, en
         plan, spool = Plan(DataFolder(tmp_path), settings), Spool(tmp_path)
         policies = [PoliciesInForce(unchanged_policies(), store.own_rules) for store in stores]
         cores = [
-            build_guard(plan, settings, SharedParts(store, spool, each, CollectorRegistry(), SingleProcess()))
+            build_guard(plan, settings, SharedParts(store, spool, each, CollectorRegistry()))
             for store, each in zip(stores, policies, strict=True)
         ]
         for core, each in zip(cores, policies, strict=True):

@@ -263,7 +263,7 @@ def test_a_service_scans_with_a_plugin_and_takes_it_out_again_live(folder: Path,
         path = folder / name
         path.write_text(path.read_text().replace("9785", str(core)).replace("9081", str(port)))
     with (folder / GUARD_FILE).open("a") as file:
-        file.write("workerProcesses: 1\nfrontProcesses: 1\n")
+        file.write("workerProcesses: 1\n")
     plain = (folder / GUARD_FILE).read_text()
     enable(folder, example)
     attack = find_plugin(example).golden("attacks")[0].read_bytes()

@@ -56,7 +56,7 @@ def test_this_machine_may_be_trusted_and_nothing_is_kept() -> None:
     for _ in range(5):
         limits.leave("127.0.0.1")
     assert limits.open == 0
-    assert limits._counts.names == 0
+    assert not limits._of_group
 
 
 async def _answer(request: Request) -> Response:

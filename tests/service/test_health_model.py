@@ -179,7 +179,7 @@ def test_a_certificate_that_is_not_trusted_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.variant
 def test_a_service_whose_storage_keeps_nothing_is_red_until_it_does(tmp_path: Path) -> None:
-    node = Node(tmp_path, fronts=1)
+    node = Node(tmp_path)
     other = apsw.Connection(str(node.data / "gatepost.db"))
     other.set_busy_timeout(60_000)
     try:

@@ -20,7 +20,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from gatepost.service.certificates import sign_certificate
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.generation import Generation, Generations
-from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Plan, bind_ports
 from gatepost.service.running import run_plan
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, Configuration, load
@@ -150,7 +149,7 @@ def record(folder: Path, monkeypatch: pytest.MonkeyPatch, *, with_guard: bool) -
             control.generations.take_over(await control.generations.build(fresh))
             stop.set()
 
-        await run_plan(plan, stop, started, bind_ports(plan), SingleProcess(), control)
+        await run_plan(plan, stop, started, bind_ports(plan), control)
 
     asyncio.run(run())
     return recorder

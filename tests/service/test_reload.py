@@ -1,5 +1,5 @@
 """A running service whose files change: what SIGHUP takes over, what waits for a restart, what a fault changes, and
-what the service manager is told. Real processes, with one front process and with two."""
+what the service manager is told. Real processes."""
 
 import contextlib
 import os
@@ -33,7 +33,6 @@ PARAMETERS = '{"borderMtaData":{"envelopeFrom":"ann@example.org","envelopeRecipi
 SCAN = "/v1/messageQueue/submitEmail"
 GUARD_YML = """
 workerProcesses: 2
-frontProcesses: {fronts}
 mainWorkerCount: {slots}
 scanSources: {{restApi: {{port: {guard}}}, smtp: {{port: {smtp}}}}}
 dns: {{nameservers: ["127.0.0.1:9"], timeout: 100}}
@@ -51,10 +50,9 @@ staticApiTokens: [{{name: test, token: "{token}"}}, {{name: other, token: "{othe
 class Node:
     """A running `gatepost serve`, with what a service manager would be told of it."""
 
-    def __init__(self, folder: Path, fronts: int) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder, self.data, self.output = folder, folder / "data", folder / "output"
         self.ports = dict(zip(("abby", "guard", "smtp"), free_ports(3), strict=True))
-        self.fronts = fronts
         self.write_certificate()
         self.write()
         self.manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -74,9 +72,7 @@ class Node:
     def write(self, token: str = TOKENS[0], policy: str = "", slots: int = 6) -> None:
         for name, text in ((GUARD_FILE, GUARD_YML), (ABBY_FILE, ABBY_YML)):
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.folder / name).write_text(
-                text.format(**self.ports, fronts=self.fronts, token=token, slots=slots, other=TOKENS[2])
-            )
+            (self.folder / name).write_text(text.format(**self.ports, token=token, slots=slots, other=TOKENS[2]))
         (self.folder / GUARD_FILE).with_name("policy.toml").write_text(policy)
 
     def write_certificate(self) -> int:
@@ -145,12 +141,9 @@ class Node:
             self.manager.close()
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(1, id="one process", marks=pytest.mark.variant), pytest.param(2, id="two fronts")],
-)
-def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    running = Node(tmp_path_factory.mktemp("node"), request.param)
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    running = Node(tmp_path_factory.mktemp("node"))
     yield running
     running.stop()
 
@@ -223,16 +216,16 @@ def test_a_faulty_file_changes_nothing_and_is_reported(node: Node) -> None:
 def test_changed_certificates_are_shown_without_a_signal(node: Node) -> None:
     before = {port: node.serial(port) for port in ("abby", "smtp")}
     serial = node.write_certificate()
-    node.until("certificate taken over", count=node.fronts)
+    node.until("certificate taken over")
     assert {port: node.serial(port) for port in before} == {"abby": serial, "smtp": serial}
     own = node.serial("guard")
     key = (node.folder / ABBY_FILE).with_name("own.key")
     key.write_bytes(key.read_bytes()[:40])
-    node.until("changed certificate not taken over", count=node.fronts)
+    node.until("changed certificate not taken over")
     assert node.serial("abby") == serial
     assert node.serial("guard") == own
     node.write_certificate()
-    node.until("certificate taken over", count=2 * node.fronts)
+    node.until("certificate taken over", count=2)
 
 
 def test_counters_never_fall_over_a_reload(node: Node) -> None:
@@ -283,7 +276,6 @@ def test_inherited_sockets_are_used_and_refuse_nobody(tmp_path: Path) -> None:
             "abby": abby,
             "guard": guard,
             "smtp": smtp,
-            "fronts": 1,
             "token": TOKENS[0],
             "slots": 4,
             "other": TOKENS[2],

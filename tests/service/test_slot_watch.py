@@ -190,7 +190,6 @@ class CpuFile:
 SLOTS = 2
 GUARD_YML = """
 workerProcesses: 1
-frontProcesses: 1
 mainWorkerCount: {slots}
 scanSources: {{restApi: {{port: {guard}}}}}
 dns: {{nameservers: ["127.0.0.1:{dns}"], timeout: 5000}}

@@ -122,7 +122,6 @@ reputation:
     - {{name: zone, zone: zone.example, asks: domain, answers: [{{codes: ["127.0.0.2"], means: listed, text: bad}}]}}
 mainWorkerCount: 20
 workerProcesses: 1
-frontProcesses: 1
 storage: {{url: "{storage}"}}
 events: {{file: {{}}, webhooks: [{{url: "{self.receiver.url}", secret: "{"ab" * 32}"}}]}}
 """

@@ -36,6 +36,7 @@ GUARD = {
     "recipientVerification.rules.onFailure": "recipientVerification:\n  rules: [{onFailure: accept}]",
     "recipientVerification.cache": "recipientVerification:\n  cache: {maximum: 10}",
     "events.alerts": "events:\n  alerts: {mail: {recipients: [ann@example.com]}}",
+    "frontProcesses": "\nfrontProcesses: 2",
 }
 _FEED = "feeds: [{name: bad, listName: blocked-urls, url: 'https://feeds.example/',"
 ABBY = {
@@ -43,6 +44,7 @@ ABBY = {
     "feeds.format: stix": f"{_FEED}\n  format: stix}}]",
     "feeds.format: taxii": f"{_FEED}\n  format: taxii}}]",
     "feeds.fullEvery": f"{_FEED}\n  fullEvery: 7}}]",
+    "frontProcesses": "\nfrontProcesses: 2",
     "notices": "\nnotices: {perDay: 10}",
 }
 

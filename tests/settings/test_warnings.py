@@ -198,8 +198,6 @@ def test_the_check_prints_all_of_it(
         ("", "tls: on\n", "tls", "certificate and key"),
         ("scanSources: {smtp: {tls: false}}\n", "", "scanSources.smtp.tls", "the word off"),
         ("analysisTimeout: 1000\nstageLimit: 2000\n", "", "stageLimit", "more than analysisTimeout"),
-        ("workerProcesses: 2\nfrontProcesses: 3\n", "", "frontProcesses", "more than workerProcesses"),
-        ("frontProcesses: 65\n", "", "frontProcesses", "64"),
         ("mainWorkerCount: 20.5\n", "", "mainWorkerCount", "must be a whole number, not 20.5"),
         ("clamd: {address: ''}\n", "", "clamd.address", "host:port"),
         ("delivery: {nextHop: 'smtp://u:hunter2@h'}\n", "", "delivery.nextHop", "stand under auth"),

@@ -3,9 +3,7 @@
 import pytest
 from tests.smtp.conftest import Hop, Housed, Run
 
-from gatepost.process.node_memory import NodeMemory
-from gatepost.smtp import hop_answers
-from gatepost.smtp.hop_answers import SLICE_SECONDS, SLICES, HopAnswers, HopCells, Stage, is_unknown_recipient
+from gatepost.smtp.hop_answers import SLICE_SECONDS, SLICES, HopAnswers, Stage, is_unknown_recipient
 from gatepost.smtp.replies import SmtpReply, reply
 
 OK, LATER, NEVER = reply(250, "2.1.0 Ok"), reply(451, "4.3.0 Disk of mail is full"), reply(554, "5.7.1 Relay denied")
@@ -56,43 +54,6 @@ def test_what_was_long_ago_is_forgotten() -> None:
     clock.now += SLICE_SECONDS
     assert answers.trouble == ""
     assert answers.total["MAIL", "4xx"] == 10, "counters of metrics never fall"
-
-
-def test_processes_of_a_node_judge_together() -> None:
-    memory, clock = NodeMemory(3), Clock()
-    cells = HopCells(memory)
-    fronts = []
-    for memory.member in range(3):
-        fronts.append(HopAnswers(clock, cells.open("default smtp://mx")))
-    other = HopAnswers(clock, cells.open("routes[0] smtp://mx"))
-    for front in fronts[:2]:
-        for _ in range(3):
-            front.count("MAIL", LATER)
-    said = "answers 451 4.3.0 to MAIL, 6 of 6 times in the last 5 minutes"
-    assert [front.trouble for front in fronts] == [said] * 3, "the third has seen no mail"
-    assert [sum(front.total.values()) for front in fronts] == [3, 3, 0], "metrics add these up"
-    assert other.trouble == ""
-    for _ in range(25):
-        fronts[2].count("MAIL", OK)
-    assert {front.trouble for front in fronts} == {""}, "6 of 31 are less than a fifth"
-    fronts[0].note_reached(False)
-    assert [front.is_lost_elsewhere for front in fronts] == [False, True, True]
-    memory.member = 0
-    successor = HopAnswers(clock, cells.open("default smtp://mx"))
-    assert not fronts[1].is_lost_elsewhere, "one that is started again has not failed yet"
-    successor.count("MAIL", LATER)
-    assert "7 of 32" in fronts[1].trouble, "and goes on with what the one before it has counted"
-
-
-def test_routes_beyond_the_shared_ones_are_judged_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hop_answers, "MAX_ROUTES", 2)
-    cells = HopCells(NodeMemory(1))
-    opened = [cells.open(name) for name in ("a", "b", "c", "a")]
-    assert [each is not None for each in opened] == [True, True, False, True]
-    answers = HopAnswers(Clock(), opened[2])
-    for _ in range(5):
-        answers.count("MAIL", LATER)
-    assert "5 of 5" in answers.trouble
 
 
 @pytest.mark.parametrize(

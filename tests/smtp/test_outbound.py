@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from gatepost.process.node_memory import LocalRecords, NodeMemory, SharedRecords
 from gatepost.smtp.client import OutboundTenants, SmtpClient, Tenancy
 from gatepost.smtp.outbound import (
-    WIDTH,
     HourlyLimits,
     LimitedSender,
     Outbound,
     SenderLimits,
+    SenderRecords,
     SendingAccount,
     name_sender,
 )
@@ -34,7 +33,7 @@ class Nobody:
 
 
 def limits(clock: Clock, told: list[LimitedSender], records: Any = None, **most: int) -> SenderLimits:
-    return SenderLimits(HourlyLimits(**most), records or LocalRecords(100), tell=told.append, clock=clock)
+    return SenderLimits(HourlyLimits(**most), records or SenderRecords(100), tell=told.append, clock=clock)
 
 
 def test_counts_slide_with_the_hour() -> None:
@@ -70,10 +69,10 @@ def test_each_limit(most: dict[str, int], counts: dict[str, int], asked: int, li
     assert (found.limit if found else None) == limit
 
 
-def test_a_sender_is_told_of_once_an_hour_by_all_processes_of_a_node() -> None:
+def test_a_sender_is_told_of_once_an_hour_over_a_reload() -> None:
     clock, told = Clock(), list[LimitedSender]()
-    shared = SharedRecords(NodeMemory(2), WIDTH, 64)
-    first, second = (limits(clock, told, shared, messages=1) for _ in range(2))
+    kept = SenderRecords(64)
+    first, second = (limits(clock, told, kept, messages=1) for _ in range(2))
     first.count("a@x.example", messages=1)
     assert second.check("a@x.example")
     assert first.check("a@x.example")
@@ -82,7 +81,7 @@ def test_a_sender_is_told_of_once_an_hour_by_all_processes_of_a_node() -> None:
 
 
 def test_the_table_of_senders_is_bounded() -> None:
-    records = LocalRecords(50)
+    records = SenderRecords(50)
     counted = limits(Clock(), [], records, messages=5)
     for number in range(1_000):
         counted.count(f"a{number}@x.example", messages=1)
@@ -158,7 +157,7 @@ def test_what_is_over_the_limit_can_be_held(deployment: Any, hop: Any, run: Any)
     async def test() -> None:
         next_hop = hop()
         async with deployment(next_hop) as gate:
-            counted = SenderLimits(HourlyLimits(messages=1), LocalRecords(9), holds=True, clock=Clock())
+            counted = SenderLimits(HourlyLimits(messages=1), SenderRecords(9), holds=True, clock=Clock())
             gate.services.outbound = Outbound(OutboundTenants(["127.0.0.0/8"]), None, gate.services.routing, counted)
             await send(gate)
             gate.guard.decision = "quarantine"

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gatepost.process.node_memory import LocalRecords
 from gatepost.settings.scan_sources import SenderRewritingSettings
 from gatepost.smtp.client import OutboundTenants
-from gatepost.smtp.outbound import HourlyLimits, Outbound, SenderLimits
+from gatepost.smtp.outbound import HourlyLimits, Outbound, SenderLimits, SenderRecords
 from gatepost.smtp.routing import Relay, Routing
 from gatepost.smtp.sender_rewriting import MAX_DAYS, SenderRewriting
 
@@ -145,7 +144,7 @@ def test_over_smtp(deployment: Any, hop: Any, run: Any) -> None:
     async def test() -> None:
         world, mailboxes, rewriting = hop(), hop(), make(clock=time.time)
         relay = Relay(f"smtp://127.0.0.1:{await world.start()}", "off", "gate.example")
-        routing, limits = Routing.through(relay), SenderLimits(HourlyLimits(), LocalRecords(9))
+        routing, limits = Routing.through(relay), SenderLimits(HourlyLimits(), SenderRecords(9))
 
         def outbound(*hosts: str) -> Outbound:
             return Outbound(OutboundTenants(hosts), None, routing, limits, rewriting=rewriting)

@@ -11,11 +11,10 @@ from gatepost.analysis.report import Report
 from gatepost.auth.results import Arc, Authentication, Dmarc
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import MessageAction
-from gatepost.process.node_memory import LocalRecords
 from gatepost.service.signing import make_record, write_key
 from gatepost.settings.delivery import SigningKeySettings
 from gatepost.smtp.client import OutboundTenants, SenderClaim, Tenancy
-from gatepost.smtp.outbound import HourlyLimits, Outbound, SenderLimits
+from gatepost.smtp.outbound import HourlyLimits, Outbound, SenderLimits, SenderRecords
 from gatepost.smtp.signing import KeyFileError, Signer, SigningKeys, UnsignedError, read_private_key
 
 MESSAGE = b"From: a@mail.example.com\r\nSubject: s\r\n\r\nhello\r\n"
@@ -164,7 +163,7 @@ def test_signatures_over_smtp(keys: list[SigningKeySettings], deployment: Any, h
             assert found[0] == b"pass"
             assert b"Subject: [S] s\r\n" in next_hop.messages[0]
             gate.guard.decision, gate.guard.action = "deliver", None
-            limits = SenderLimits(HourlyLimits(), LocalRecords(9))
+            limits = SenderLimits(HourlyLimits(), SenderRecords(9))
             gate.services.outbound = Outbound(OutboundTenants(["127.0.0.0/8"]), None, gate.services.routing, limits)
             client = await gate.connect()
             await client.up_to_data()

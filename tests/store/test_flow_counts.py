@@ -4,9 +4,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from gatepost.process.node_memory import LocalRecords
 from gatepost.smtp import outbound
-from gatepost.smtp.outbound import CountsOfAllNodes, HourlyLimits, LimitedSender, SenderLimits
+from gatepost.smtp.outbound import CountsOfAllNodes, HourlyLimits, LimitedSender, SenderLimits, SenderRecords
 from gatepost.store.errors import StorageError
 from gatepost.store.flow_counts import FlowCount
 from gatepost.store.store import Store
@@ -102,7 +101,7 @@ def test_senders_of_outbound_mail_are_counted_over_all_nodes(use: Use) -> None:
         nodes = [CountsOfAllNodes(store.flow_counts, clock=clock) for _ in range(2)]
         most = HourlyLimits(messages=10, recipients=50, refused=5)
         first, second = (
-            SenderLimits(most, LocalRecords(9), all_nodes=each, tell=told.append, clock=clock) for each in nodes
+            SenderLimits(most, SenderRecords(9), all_nodes=each, tell=told.append, clock=clock) for each in nodes
         )
         for _ in range(6):
             first.count("a@x.example", messages=1, recipients=2)
@@ -128,7 +127,7 @@ def test_senders_of_outbound_mail_are_counted_over_all_nodes(use: Use) -> None:
         assert first.check("a@x.example")
         # A restart of a node forgets nothing that was written.
         again = CountsOfAllNodes(store.flow_counts, clock=clock)
-        third = SenderLimits(most, LocalRecords(9), all_nodes=again, clock=clock)
+        third = SenderLimits(most, SenderRecords(9), all_nodes=again, clock=clock)
         third.check("a@x.example")
         await nodes[0].exchange()
         await again.exchange()

@@ -71,7 +71,7 @@ def test_a_caller_that_gave_up_is_no_trouble(tmp_path: Path) -> None:
 
 
 def test_records_of_messages_do_not_wait_for_the_changes_beside_them() -> None:
-    turns: CommitTurns[PendingChange] = CommitTurns()
+    turns = CommitTurns()
     for number in range(10):
         turns.add(PendingChange(keep, f"list {number}"))
     for number in range(3):

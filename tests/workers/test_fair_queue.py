@@ -1,10 +1,7 @@
 """Slots: n >= max is refused or waits; threshold <= n < max is delayed in proportion; threshold >= max never is.
-Tenants take turns among what waits, and all of it is the same in one process and over several."""
+Tenants take turns among what waits."""
 
 import asyncio
-import os
-import signal
-import time
 from collections.abc import Callable, Coroutine
 from fractions import Fraction
 from typing import Any
@@ -13,16 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.process.node_memory import NodeMemory
-from gatepost.workers import fair_queue, slot_counts
 from gatepost.workers.fair_queue import IDLE_SECONDS, SHARE, FairQueue, Slot
-from gatepost.workers.slot_counts import (
-    RECENT_SECONDS,
-    REMEMBERED_SECONDS,
-    STALE_SECONDS,
-    NodeCounts,
-    SharedCounts,
-)
+from gatepost.workers.slot_counts import RECENT_SECONDS, REMEMBERED_SECONDS
 
 
 def delays(maximum: int, threshold: int, max_delay: float) -> list[float]:
@@ -89,58 +78,37 @@ def test_a_slot_is_given_back_whatever_happens() -> None:
     assert (queue.counters().throttled, queue.counters().refused) == (0, 1)
 
 
-MEMBERS = 3
-
-
-def share(maximum: int, threshold: int = 99, max_delay: float = 0.0) -> tuple[NodeMemory, list[FairQueue]]:
-    """The queues of three processes, all of them in this one."""
-    memory = NodeMemory(MEMBERS)
-    cells = NodeCounts(memory)
-    several = []
-    for number in range(MEMBERS):
-        memory.member = number
-        several.append(FairQueue(maximum, threshold, max_delay, SharedCounts(cells)))
-    return memory, several
-
-
 class Waiting:
     """Messages that wait, in the order of their comings; `served` is the order in which they got a slot."""
 
-    def __init__(self, *queues: FairQueue, memory: NodeMemory | None = None) -> None:
-        self._queues, self._memory = queues, memory
-        self._order = 0
+    def __init__(self, queue: FairQueue) -> None:
+        self._queue = queue
+        self._order, self._came = 0, asyncio.Event()
         self.served: list[str] = []
         self.slots: dict[str, Slot] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
-        self._at: dict[str, int] = {}
 
-    async def come(self, name: str, at: int = 0, order: int | None = None) -> None:
+    async def come(self, name: str, order: int | None = None) -> None:
         """A message of the tenant that its name begins with; "-" stands for none."""
         self._order += 1
         tenant = None if name[0] == "-" else name[0]
-        self._at[name] = at
-        if self._memory:
-            self._memory.member = at
-        self._queues[at].tenants.note(tenant)
-        self.tasks[name] = asyncio.ensure_future(self._wait(name, tenant, at, order or self._order))
+        self._queue.tenants.note(tenant)
+        self.tasks[name] = asyncio.ensure_future(self._wait(name, tenant, order or self._order))
         await asyncio.sleep(0)
 
-    async def _wait(self, name: str, tenant: str | None, at: int, order: int) -> None:
-        slot = await self._queues[at].wait(tenant, order, 10, ())
+    async def _wait(self, name: str, tenant: str | None, order: int) -> None:
+        slot = await self._queue.wait(tenant, order, 10, ())
         assert slot
         self.slots[name] = slot
         self.served.append(name)
+        self._came.set()
 
     async def serve_next(self, slot: Slot) -> Slot:
         """Give one slot to the next message, and return the slot of that."""
-        before = len(self.served)
+        self._came.clear()
         slot.leave()
         async with asyncio.timeout(60):
-            while len(self.served) == before:
-                self._ring()
-                await asyncio.sleep(0)
-        if self._memory:
-            self._memory.member = self._at[self.served[-1]]
+            await self._came.wait()
         return self.slots[self.served[-1]]
 
     async def serve_all(self, slot: Slot) -> list[str]:
@@ -149,17 +117,6 @@ class Waiting:
             slot = await self.serve_next(slot)
         slot.leave()
         return self.served
-
-    def _ring(self) -> None:
-        """Let each process answer its bell, as its event loop does."""
-        if self._memory:
-            for number in range(MEMBERS):
-                self._memory.member = number
-                try:
-                    os.eventfd_read(self._memory.bells[number])
-                except BlockingIOError:
-                    continue
-                self._queues[number]._serve()
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -174,9 +131,9 @@ def test_tenants_take_turns_and_each_is_served_in_order() -> None:
         waiting = Waiting(queue)
         for name in ("a1", "a2", "a3", "a4", "b1", "b2", "-1"):
             await waiting.come(name)
-        assert queue.own_waiting == (7, 70)
+        assert queue.waiting == (7, 70)
         assert await waiting.serve_all(slot) == ["a1", "b1", "-1", "a2", "b2", "a3", "a4"]
-        assert (queue.load().waiting, queue.own_waiting, queue.load().in_processing) == (0, (0, 0), 0)
+        assert (queue.load().waiting, queue.waiting, queue.load().in_processing) == (0, (0, 0), 0)
         assert queue.counters().refused == 0
 
     run(test)
@@ -239,7 +196,7 @@ def test_those_who_leave_are_not_served_and_lose_no_slot() -> None:
         assert last
         last.leave()
         await asyncio.gather(cancelled, told, return_exceptions=True)
-        assert (queue.load().in_processing, queue.load().waiting, queue.own_waiting) == (0, 0, (0, 0))
+        assert (queue.load().in_processing, queue.load().waiting, queue.waiting) == (0, 0, (0, 0))
 
     run(test)
 
@@ -416,164 +373,9 @@ def test_bytes_that_wait_have_a_limit() -> None:
         assert queue.has_room(100)
         waits = asyncio.ensure_future(queue.wait(None, 1, 60, ()))
         await asyncio.sleep(0)
-        assert (queue.has_room(40), queue.has_room(41), queue.own_waiting) == (True, False, (1, 60))
+        assert (queue.has_room(40), queue.has_room(41), queue.waiting) == (True, False, (1, 60))
         slot.leave()
         assert await waits
         assert queue.has_room(100)
 
     run(test)
-
-
-@given(st.integers(1, 6), st.integers(1, 6), st.lists(st.integers(-1, MEMBERS - 1), max_size=40))
-def test_slots_of_several_processes_are_as_those_of_one(maximum: int, threshold: int, events: list[int]) -> None:
-    one, (memory, several) = FairQueue(maximum, threshold, 5.0), share(maximum, threshold, 5.0)
-    inside: list[tuple[Slot, Slot, int]] = []
-    for event in events:
-        if event < 0 and inside:
-            expected, got, memory.member = inside.pop(0)
-            expected.leave()
-            got.leave()
-        elif event >= 0:
-            memory.member = event
-            new, shared = one.enter("a"), several[event].enter("a")
-            assert (new and new.delay) == (shared and shared.delay)
-            if new and shared:
-                inside.append((new, shared, event))
-        assert {each.load() for each in several} == {one.load()}
-    assert sum(each.counters().admitted for each in several) == one.counters().admitted
-
-
-def test_the_maximum_holds_under_load_and_a_kill_gives_slots_back() -> None:
-    maximum = 4
-    memory = NodeMemory(MEMBERS)
-    cells = NodeCounts(memory)
-    full, done = memory.allocate(1), memory.allocate(MEMBERS)
-
-    def work(number: int) -> None:
-        memory.member = number
-        queue = FairQueue(maximum, maximum, 0.0, SharedCounts(cells))
-        slots: list[Slot] = []
-        for turn in range(300):
-            slot = queue.enter("a")
-            assert queue.load().in_processing <= maximum
-            full[0] = max(full[0], queue.load().in_processing)
-            if slot:
-                slots.append(slot)
-            if slots and (turn % 3 or slot is None):
-                slots.pop().leave()
-        done[number] = 1
-        if number == 0:
-            while not queue.enter("a") and not slots:
-                time.sleep(0.001)
-            time.sleep(60)
-        for slot in slots:
-            slot.leave()
-
-    pids = []
-    for number in range(MEMBERS):
-        if not (pid := os.fork()):
-            try:
-                work(number)
-                os._exit(0)
-            finally:
-                os._exit(1)
-        pids.append(pid)
-    while not done[0]:
-        time.sleep(0.01)
-    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids[1:]] == [0, 0]
-    time.sleep(0.05)
-    os.kill(pids[0], signal.SIGKILL)
-    os.waitpid(pids[0], 0)
-    counts = SharedCounts(cells)
-    assert full[0] == maximum
-    assert counts.in_processing >= 1, "what the killed process held"
-    assert counts.slots_of("a") == counts.in_processing
-    memory.forget(0)
-    assert (counts.in_processing, counts.slots_of("a")) == (0, 0)
-
-
-def test_the_turns_of_several_processes_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Each process makes pauses of its own, by how long its messages took.
-    monkeypatch.setattr(fair_queue, "PAUSE", 0.0)
-    comings = [("a1", 0), ("a2", 1), ("a3", 2), ("a4", 0), ("b1", 1), ("c1", 2), ("b2", 0), ("a5", 1), ("-1", 2)]
-
-    async def test() -> None:
-        one = FairQueue(1, 99, 0.0)
-        memory, several = share(1)
-        memory.member = 0
-        slot, shared = one.enter("z"), several[0].enter("z")
-        assert slot
-        assert shared
-        alone, together = Waiting(one), Waiting(*several, memory=memory)
-        for name, at in comings:
-            await alone.come(name)
-            await together.come(name, at)
-        memory.member = 0
-        assert await together.serve_all(shared) == await alone.serve_all(slot)
-
-    run(test)
-
-
-def test_a_slot_that_another_process_gives_back_is_taken_at_once() -> None:
-    async def test() -> None:
-        memory, (first, second, _) = share(1)
-        memory.member = 0
-        slot = first.enter("a")
-        assert slot
-        memory.member = 1
-        loop = asyncio.get_running_loop()
-        loop.add_reader(memory.bells[1], memory.answer_bell)
-        waits = asyncio.ensure_future(second.wait("a", 1, 10, ()))
-        await asyncio.sleep(0)
-        memory.member = 0
-        slot.leave()
-        memory.member = 1
-        assert await asyncio.wait_for(waits, 60)
-        loop.remove_reader(memory.bells[1])
-
-    run(test)
-
-
-def test_what_waits_in_other_processes_goes_first_unless_they_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        memory, (first, second, _) = share(1)
-        memory.member = 0
-        slot = first.enter("a")
-        assert slot
-        waits = asyncio.ensure_future(first.wait("a", 1, 700, ()))
-        await asyncio.sleep(0)
-        memory.member = 1
-        late = asyncio.ensure_future(second.wait("a", 2, 41, ()))
-        await asyncio.sleep(0)
-        assert (second.load().waiting, second._counts.waiting_bytes, second.own_waiting) == (2, 741, (1, 41))
-        memory.forget(0)
-        memory.member = 1
-        second._serve()
-        assert await asyncio.wait_for(late, 60), "of a process that has ended nothing waits"
-        assert second._counts.waiting_bytes == 0
-        waits.cancel()
-
-    run(test)
-
-
-def test_a_process_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory, (first, second, _) = share(2)
-    counts = second._counts
-    memory.member = 0
-    first._counts.turns.join("a")
-    first._counts.is_next((1, 5))
-    memory.member = 1
-    assert (counts.others_wait, counts.is_next((1, 9)), counts.is_next((1, 3))) == (True, False, True)
-    monkeypatch.setattr(slot_counts, "STALE_SECONDS", -STALE_SECONDS)
-    assert (counts.others_wait, counts.is_next((1, 9))) == (False, True)
-
-
-def test_who_sent_mail_to_another_process_counts() -> None:
-    memory, (first, second, _) = share(4)
-    memory.member = 0
-    first.tenants.note("a")
-    assert not second.tenants.are_several
-    second.tenants.note("a")
-    assert not first.tenants.are_several
-    second.tenants.note(None)
-    assert first.tenants.are_several

@@ -57,7 +57,6 @@ from gatepost.api.scanning import SystemStatus, encode_scanning
 from gatepost.api.server import DirectCall, DirectExchange, DirectRoutes, RawHeaders
 from gatepost.api.strict_json import decode_json
 from gatepost.policy.layers import unchanged_policies
-from gatepost.process.node_memory import Tally
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.rejudge.try_change import ListDryRuns
 from gatepost.scanning.spool import Spool
@@ -211,14 +210,12 @@ def create_services(
     held_mail_cores: Sequence[HeldMailCore] = (),
     policies: PoliciesInForce | None = None,
     scan_seconds: float = LONG_REQUEST_SECONDS,
-    calls: Tally | None = None,
     guesses: GuessMemories | None = None,
 ) -> ApiServices:
     """`held_mail_cores` are the cores again, as those that hold mail; `policies` are those that the cores apply;
-    `scan_seconds` is how long a scan may take, with the wait for a slot; `calls` and `guesses` are shared where the
-    service runs as several processes."""
+    `scan_seconds` is how long a scan may take, with the wait for a slot; `guesses` outlast the settings."""
     applied = policies or PoliciesInForce(unchanged_policies(), store.own_rules)
-    limits = CallLimits(tally=calls)
+    limits = CallLimits()
     return ApiServices(
         store=store,
         cores=cores,

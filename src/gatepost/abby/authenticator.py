@@ -14,8 +14,7 @@ import hmac
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from ipaddress import IPv6Address
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -23,7 +22,6 @@ from starlette.requests import Request
 from gatepost.api.call_limits import CallingParty
 from gatepost.api.errors import FORBIDDEN, UNAUTHORIZED, Failure
 from gatepost.process.logs import Logger
-from gatepost.process.node_memory import NodeMemory, SharedRecords
 from gatepost.settings.keys import StaticApiTokenSettings, TokenPermission
 from gatepost.store.api_keys import ApiKey, ApiKeys
 from gatepost.store.audit import Actor
@@ -34,7 +32,6 @@ LONGEST_DELAY = 8.0
 LONGEST_WAIT = 60.0
 FORGET_SECONDS = 600.0
 MAX_ADDRESSES = 10_000
-MICROSECONDS = 1_000_000
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -86,7 +83,7 @@ class _WrongGuesses(msgspec.Struct, frozen=True):
 
 
 class GuessMemory:
-    """What one process remembers of guesses: wrong ones by address, and tokens that worked from an address.
+    """What is remembered of guesses: wrong ones by address, and tokens that worked from an address.
 
     Bounded: what was quiet longest is forgotten first.
     """
@@ -94,14 +91,6 @@ class GuessMemory:
     def __init__(self) -> None:
         self._wrong: OrderedDict[str, _WrongGuesses] = OrderedDict()
         self._trusted: OrderedDict[tuple[str, bytes], None] = OrderedDict()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
 
     def wrong(self, address: str) -> _WrongGuesses:
         return self._wrong.get(address, _NONE_WRONG)
@@ -121,40 +110,6 @@ class GuessMemory:
         _touch_bounded(self._trusted, (address, digest))
 
 
-class SharedGuessMemory(GuessMemory):
-    """What all processes of a node remember of guesses, so that guessing in turns at each of them gains nothing."""
-
-    def __init__(self, memory: NodeMemory) -> None:
-        super().__init__()
-        self._memory = memory
-        self._wrong_guesses = SharedRecords(memory, 3, MAX_ADDRESSES)
-        self._trusted_tokens = SharedRecords(memory, 1, MAX_ADDRESSES)
-
-    def __enter__(self) -> Self:
-        self._memory.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._memory.__exit__(kind, fault, trace)
-
-    def wrong(self, address: str) -> _WrongGuesses:
-        found = self._wrong_guesses.get(address)
-        return _WrongGuesses(found[0], found[1] / MICROSECONDS, found[2] / MICROSECONDS) if found else _NONE_WRONG
-
-    def set_wrong(self, address: str, wrong: _WrongGuesses) -> None:
-        self._wrong_guesses.put(address, (wrong.count, int(wrong.last * MICROSECONDS), int(wrong.turn * MICROSECONDS)))
-
-    def is_trusted(self, address: str, digest: bytes) -> bool:
-        return self._trusted_tokens.get(f"{address} {digest.hex()}") is not None
-
-    def trust(self, address: str, digest: bytes) -> None:
-        if not self.is_trusted(address, digest):
-            with self._memory:
-                self._trusted_tokens.put(f"{address} {digest.hex()}", (1,))
-
-
 class GuessMemories(msgspec.Struct, frozen=True):
     """What is remembered of guesses: of tokens, of API keys, and of passwords on the pages."""
 
@@ -172,13 +127,12 @@ class Guesses:
 
     def delay(self, address: str, caller: Caller | None) -> float:
         """Return the seconds that this attempt has to wait for its answer. Attempts from one address take turns."""
-        now, known = self._clock(), self._memory
+        now = self._clock()
         if caller is not None and self.is_free(address, caller):
             return 0.0
-        with known:
-            wrong = self._recent(address, now)
-            turn = min(max(now, wrong.turn) + _delay_after(wrong.count), now + LONGEST_WAIT)
-            known.set_wrong(address, _WrongGuesses(wrong.count + (caller is None), now, turn))
+        wrong = self._recent(address, now)
+        turn = min(max(now, wrong.turn) + _delay_after(wrong.count), now + LONGEST_WAIT)
+        self._memory.set_wrong(address, _WrongGuesses(wrong.count + (caller is None), now, turn))
         return turn - now if _delay_after(wrong.count) else 0.0
 
     def is_free(self, address: str, caller: Caller) -> bool:
@@ -191,21 +145,19 @@ class Guesses:
         """Count an attempt before it is checked, and return the seconds that it has to wait for its turn; None if so
         many wait already that it is refused. An attempt that turns out right is given back."""
         now = self._clock()
-        with self._memory as known:
-            wrong = self._recent(address, now)
-            delay = _delay_after(wrong.count)
-            turn = max(now, wrong.turn) + delay
-            if turn > now + LONGEST_WAIT:
-                return None
-            known.set_wrong(address, _WrongGuesses(wrong.count + 1, now, turn))
+        wrong = self._recent(address, now)
+        delay = _delay_after(wrong.count)
+        turn = max(now, wrong.turn) + delay
+        if turn > now + LONGEST_WAIT:
+            return None
+        self._memory.set_wrong(address, _WrongGuesses(wrong.count + 1, now, turn))
         return turn - now if delay else 0.0
 
     def give_back(self, address: str) -> None:
         """Undo the count of an attempt that was right."""
-        with self._memory as known:
-            wrong = known.wrong(address)
-            if wrong.count:
-                known.set_wrong(address, msgspec.structs.replace(wrong, count=wrong.count - 1))
+        wrong = self._memory.wrong(address)
+        if wrong.count:
+            self._memory.set_wrong(address, msgspec.structs.replace(wrong, count=wrong.count - 1))
 
     def trust(self, address: str, caller: Caller) -> None:
         """Note that this token has worked from this address."""

@@ -4,17 +4,16 @@ A stream holds a snapshot of storage, a dry run and a trial of a policy judge th
 of thousands of rows, a view occupies a worker, a bulk action sends up to a hundred messages. A limit in all keeps the
 service alive; the limits of a tenant and of a caller keep one of them from taking all of it. Over a limit of its own a
 call is answered 429 `rate_limited`, over the limit of all 503 `overloaded`, both at once: nothing waits in a queue that
-others could fill. Where the service runs as several processes, the limits are those of all together: they share the
-tally.
+others could fill.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Literal, Self, TypeAlias
 
 import msgspec
 
 from gatepost.api.errors import OVERLOADED, RATE_LIMITED, Failure
-from gatepost.process.node_memory import Tally
 
 CallKind: TypeAlias = Literal["stream", "dry run", "policy trial", "search", "view", "bulk action"]
 
@@ -76,9 +75,9 @@ class RunningCall:
 class CallLimits:
     """Counts the costly calls, of the APIs and of the pages together."""
 
-    def __init__(self, limits: Mapping[CallKind, CallLimit] = LIMITS, tally: Tally | None = None) -> None:
+    def __init__(self, limits: Mapping[CallKind, CallLimit] = LIMITS) -> None:
         self._limits = limits
-        self._running = tally or Tally()
+        self._running: Counter[str] = Counter()
 
     def begin(self, kind: CallKind, party: CallingParty) -> RunningCall | Failure:
         """Count one more call, which the caller of this function ends; or the failure that it is answered with."""
@@ -87,23 +86,22 @@ class CallLimits:
         if party.tenant:
             wanted[f"{kind}|tenant|{party.tenant}"] = limit.per_tenant
         names = (kind, *wanted)
-        with self._running as running:
-            for name, most in wanted.items():
-                if running.count(name) >= most:
-                    whose = "of this tenant" if "|tenant|" in name else "of yours"
-                    return Failure(RATE_LIMITED, f"{most} {what} {whose} are running; try again when one has ended")
-            if running.count(kind) >= limit.in_all:
-                return Failure(OVERLOADED, f"{limit.in_all} {what} are running at this moment; try again soon")
-            for name in names:
-                running.add(name)
+        for name, most in wanted.items():
+            if self._running[name] >= most:
+                whose = "of this tenant" if "|tenant|" in name else "of yours"
+                return Failure(RATE_LIMITED, f"{most} {what} {whose} are running; try again when one has ended")
+        if self._running[kind] >= limit.in_all:
+            return Failure(OVERLOADED, f"{limit.in_all} {what} are running at this moment; try again soon")
+        self._running.update(names)
         return RunningCall(self, names)
 
     def running(self, kind: CallKind) -> int:
         """How many calls of this kind run now."""
-        return self._running.count(kind)
+        return self._running[kind]
 
     def forget(self, names: tuple[str, ...]) -> None:
         """Count these no longer. Names without a call are not kept: there are as many as there are callers."""
-        with self._running as running:
-            for name in names:
-                running.remove(name)
+        for name in names:
+            self._running[name] -= 1
+            if not self._running[name]:
+                del self._running[name]

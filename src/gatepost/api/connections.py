@@ -1,17 +1,9 @@
-"""Connections of a port: how they are accepted where several processes share the socket, and how many there may be.
-
-The kernel wakes every process and gives a connection to the quickest. A client that keeps its connections open would
-have most of them with one process, for as long as it runs. Therefore a process that has more connections than another
-one that accepts lets it go first for a few milliseconds. A process that works hardly ever waits: it is only the
-difference that counts.
+"""Connections of a port: how they are accepted, and how many there may be.
 
 A port takes so many connections in all and from one address, and some are kept free for listed hosts. A connection
 counts from the moment it is accepted, before TLS: a client that says nothing holds a descriptor and memory as well. A
 connection above a limit is closed without an answer; nothing has been read from it. Where the port is full, the oldest
 connection that waits for a request gives way first, so that clients that say nothing do not keep others out.
-
-Where a service runs as several processes, the limits are those of the port over all of them: `tally` is then one that
-they share.
 
 Clients resume the TLS session of a connection before (RFC 8446 section 2.2, RFC 5077). A resumed handshake has no
 certificate: neither side signs or verifies anything. The library gives a client no way to pass a session when it opens
@@ -25,71 +17,25 @@ import asyncio
 import socket
 import ssl
 import sys
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
 from gatepost.process.logs import Logger
-from gatepost.process.node_memory import NodeMemory, Tally, fit_cell
 
 ACCEPT_PAUSE_SECONDS = 0.1
-# How long a process lets another one go first, and how often.
-COURTESY_SECONDS = 0.002
-COURTESIES = 5
 
 log = Logger("gatepost")
 
 
-class ConnectionCells:
-    """Where the processes of a node note how many connections of a port each of them has; 0 is said by those that do
-    not accept, and one more than the number by the others."""
-
-    def __init__(self, memory: NodeMemory) -> None:
-        self.memory = memory
-        self.columns = memory.allocate_columns(1)
-
-
-class AcceptBalance:
-    """The connections of one port in this process, beside those in the others."""
-
-    def __init__(self, cells: ConnectionCells) -> None:
-        self._columns = cells.columns
-        self._own = cells.columns[cells.memory.member]
-
-    def begin(self) -> None:
-        """Take part from now on."""
-        self._own[0] = 1
-
-    def end(self) -> None:
-        """Take part no longer."""
-        self._own[0] = 0
-
-    def count(self, change: int) -> None:
-        """Count a connection that was opened (1) or closed (-1)."""
-        if self._own[0]:
-            self._own[0] = fit_cell(self._own[0] + change)
-
-    @property
-    def is_ahead(self) -> bool:
-        """Whether another process that accepts has fewer connections."""
-        own = self._own[0]
-        return any(0 < column[0] < own for column in self._columns)
-
-
-async def accept_connections(
-    listening: socket.socket, balance: AcceptBalance | None, handle: Callable[[socket.socket, Any], None]
-) -> None:
+async def accept_connections(listening: socket.socket, handle: Callable[[socket.socket, Any], None]) -> None:
     """Accept connections until cancelled; `handle` gets each with the address of its client."""
     loop = asyncio.get_running_loop()
-
-    def accept() -> Awaitable[tuple[socket.socket, Any]]:
-        return loop.sock_accept(listening) if balance is None else _accept_in_turn(listening, balance)
-
     while True:
         try:
-            connection, address = await accept()
+            connection, address = await loop.sock_accept(listening)
         except OSError as fault:
             # No descriptor is left, or the client has gone already; either passes.
             log.warning("a connection could not be accepted", reason=fault.strerror)
@@ -98,43 +44,11 @@ async def accept_connections(
         handle(connection, address)
 
 
-async def _accept_in_turn(listening: socket.socket, balance: AcceptBalance) -> tuple[socket.socket, Any]:
-    while True:
-        await _wait_until_readable(listening)
-        for _ in range(COURTESIES):
-            if not balance.is_ahead:
-                break
-            await asyncio.sleep(COURTESY_SECONDS)
-        try:
-            connection, address = listening.accept()
-        except BlockingIOError:
-            continue  # another process was quicker
-        connection.setblocking(False)
-        balance.count(1)
-        return connection, address
-
-
-async def _wait_until_readable(listening: socket.socket) -> None:
-    loop = asyncio.get_running_loop()
-    ready = loop.create_future()
-    loop.add_reader(listening.fileno(), _set_once, ready)
-    try:
-        await ready
-    finally:
-        loop.remove_reader(listening.fileno())
-
-
-def _set_once(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)
-
-
 _IPV6_NETWORK = 64
-_ALL = "all"
 
 
 class ConnectionLimits:
-    """Counts the connections of one port. `open` are those of this process; of the `refused` ones, `refused_full` came
+    """Counts the connections of one port. `open` are those at this moment; of the `refused` ones, `refused_full` came
     while the port had no room for anybody of their kind.
 
     Hosts in `listed`, and this machine where `trusts_loopback` is set, have no limit of their own; of the connections
@@ -149,11 +63,10 @@ class ConnectionLimits:
         listed: Iterable[str] = (),
         *,
         trusts_loopback: bool = False,
-        tally: Tally | None = None,
     ) -> None:
         self.change(in_all, per_address, reserved, listed)
         self._trusts_loopback = trusts_loopback
-        self._counts = tally or Tally()
+        self._of_group: Counter[str] = Counter()
         self.open = self.refused = self.refused_full = 0
 
     def change(self, in_all: int, per_address: int, reserved: int = 0, listed: Iterable[str] = ()) -> None:
@@ -166,8 +79,7 @@ class ConnectionLimits:
         limit is not admitted in any case."""
         address, group = _parse(peer)
         known = listed or self._is_listed(address)
-        with self._counts as counts:
-            return self._has_no_room(counts, known) and (known or counts.count(group) < self._per_address)
+        return self._has_no_room(known) and (known or self._of_group[group] < self._per_address)
 
     def is_known(self, peer: str) -> bool:
         """Whether a host is listed, or on this machine where that is trusted."""
@@ -178,13 +90,12 @@ class ConnectionLimits:
         caller knows the host to be listed."""
         address, group = _parse(peer)
         known = listed or self._is_listed(address)
-        with self._counts as counts:
-            full = self._has_no_room(counts, known)
-            if full or (not known and counts.count(group) >= self._per_address) or not counts.add(group):
-                self.refused += 1
-                self.refused_full += full
-                return False
-            counts.add(_ALL)
+        full = self._has_no_room(known)
+        if full or (not known and self._of_group[group] >= self._per_address):
+            self.refused += 1
+            self.refused_full += full
+            return False
+        self._of_group[group] += 1
         self.open += 1
         return True
 
@@ -192,12 +103,12 @@ class ConnectionLimits:
         """Count a connection no longer."""
         _, group = _parse(peer)
         self.open -= 1
-        with self._counts as counts:
-            counts.remove(group)
-            counts.remove(_ALL)
+        self._of_group[group] -= 1
+        if not self._of_group[group]:
+            del self._of_group[group]
 
-    def _has_no_room(self, counts: Tally, known: bool) -> bool:
-        return counts.count(_ALL) >= (self._in_all if known else self._in_all - self._reserved)
+    def _has_no_room(self, known: bool) -> bool:
+        return self.open >= (self._in_all if known else self._in_all - self._reserved)
 
     def _is_listed(self, address: IPv4Address | IPv6Address | None) -> bool:
         if address is None:

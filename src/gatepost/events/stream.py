@@ -354,7 +354,7 @@ class EventMetrics(Collector):
         delivered = counter("gatepost_events_delivered", "Events delivered", labels=("output",))
         dropped = counter("gatepost_events_dropped", "Events given up, at a bound", labels=("output",))
         failures = counter("gatepost_events_failures", "Attempts that failed", labels=("output",))
-        waiting = gauge("gatepost_events_waiting_bytes", "Bytes that wait", "sum", labels=("output",))
+        waiting = gauge("gatepost_events_waiting_bytes", "Bytes that wait", labels=("output",))
         dropped.add_metric(("queue",), stream.dropped)
         failures.add_metric(("queue",), stream.failures)
         for output in stream.outputs:

@@ -58,14 +58,10 @@ class GuardMetrics(Collector):
 
     def _admission_metrics(self) -> Iterator[Metric]:
         load, counters = self._condition.describe(self._queue.load()), self._queue.counters()
-        yield gauge("gatepost_in_processing", "Messages in processing", "own", load.in_processing)
-        yield gauge(
-            "gatepost_in_processing_maximum", "Messages in processing at which more are refused", "own", load.maximum
-        )
-        yield gauge(
-            "gatepost_queue_status", "0 GREEN, 1 YELLOW (slowed), 2 RED (takes nothing)", "own", queue_status(load)
-        )
-        warned = gauge("gatepost_health_warning", "Whether a part is warned of", "most", labels=("component",))
+        yield gauge("gatepost_in_processing", "Messages in processing", load.in_processing)
+        yield gauge("gatepost_in_processing_maximum", "Messages in processing at which more are refused", load.maximum)
+        yield gauge("gatepost_queue_status", "0 GREEN, 1 YELLOW (slowed), 2 RED (takes nothing)", queue_status(load))
+        warned = gauge("gatepost_health_warning", "Whether a part is warned of", labels=("component",))
         for component in WARNED:
             warned.add_metric((component,), float(component in self._condition.warnings))
         yield warned
@@ -84,9 +80,9 @@ class GuardMetrics(Collector):
         )
         yield counter("gatepost_workers_relieved", "Workers that computed for long and got a stand-in", pool.relieved)
         yield counter("gatepost_poison_recalled", "Messages whose copy had broken a worker before", pool.recalled)
-        yield gauge("gatepost_workers", "Workers that are ready", "sum", pool.workers)
-        yield gauge("gatepost_workers_sealed", "1 if workers cannot reach files or network", "least", pool.sealed)
-        yield gauge("gatepost_analyses_queued", "Messages that wait for a worker", "sum", pool.queued)
+        yield gauge("gatepost_workers", "Workers that are ready", pool.workers)
+        yield gauge("gatepost_workers_sealed", "1 if workers cannot reach files or network", pool.sealed)
+        yield gauge("gatepost_analyses_queued", "Messages that wait for a worker", pool.queued)
 
     def _dns_metrics(self) -> Iterator[Metric]:
         dns = self._dns()
@@ -105,7 +101,7 @@ class ReputationMetrics(Collector):
         asked = counter("gatepost_reputation_questions", "Values asked about", labels=("zone",))
         listed = counter("gatepost_reputation_listings", "Values that were listed", labels=("zone",))
         failed = counter("gatepost_reputation_failures", "Questions without an answer", labels=("zone",))
-        muted = gauge("gatepost_reputation_muted", "1 if the zone is not believed now", "most", labels=("zone",))
+        muted = gauge("gatepost_reputation_muted", "1 if the zone is not believed now", labels=("zone",))
         for each in self._zones():
             asked.add_metric((each.zone,), each.asked)
             listed.add_metric((each.zone,), each.listed)
@@ -177,10 +173,10 @@ class QuarantineMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         if self._totals:
-            yield gauge("gatepost_quarantine_held", "Messages that are held", "most", self._totals[0])
-            yield gauge("gatepost_quarantine_bytes", "Bytes of those", "most", self._totals[1])
+            yield gauge("gatepost_quarantine_held", "Messages that are held", self._totals[0])
+            yield gauge("gatepost_quarantine_bytes", "Bytes of those", self._totals[1])
         if self._max_size is not None:
             explained = "Bytes at which no more is taken"
-            yield gauge("gatepost_quarantine_bytes_maximum", explained, "most", self._max_size)
+            yield gauge("gatepost_quarantine_bytes_maximum", explained, self._max_size)
         for event, explained in EVENTS.items():
             yield counter(f"gatepost_quarantine_{event}", explained, value=self._events[event])

@@ -54,8 +54,8 @@ def ignore_scan(_record: MessageRecord, _seconds: float) -> None:
 
 
 class Guard:
-    """One core, or one of its processes, of which the one that `purges` keeps history within its retention. Pool and
-    answerer start and end with it; the store is closed by its owner. `node` is in the record of every message."""
+    """One core. Pool and answerer start and end with it; the store is closed by its owner. `node` is in the record of
+    every message."""
 
     def __init__(
         self,
@@ -71,7 +71,6 @@ class Guard:
         learnt: LearntModelSnapshots | None = None,
         observe: ScanObserver = ignore_scan,
         clock: Callable[[], float] = time.time,
-        purges: bool = True,
         condition: Condition | None = None,
         node: str = "",
         actions: ActionPlanner | None = None,
@@ -85,7 +84,6 @@ class Guard:
         self._sender_histories = sender_histories
         self._campaigns = campaigns
         self._learnt = learnt
-        self._purges = purges
         self._condition = condition or Condition()
         self._quarantine: HoldsMail | None = None
         self._stop_begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -105,8 +103,8 @@ class Guard:
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """How many messages wait for a slot in this process, and their bytes."""
-        return self._queue.own_waiting
+        """How many messages wait for a slot, and their bytes."""
+        return self._queue.waiting
 
     def keep_with(self, quarantine: HoldsMail) -> None:
         """Keep what is to be held of REST scans in this quarantine from now on (`restApi: {keep: held}`)."""
@@ -137,8 +135,7 @@ class Guard:
             self._campaigns.start()
         if self._learnt:
             await self._learnt.start()
-        if self._purges:
-            self._purging.start()
+        self._purging.start()
 
     async def stop(self) -> None:
         """Take nothing new, finish what is in flight, then end."""

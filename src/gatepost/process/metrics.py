@@ -1,17 +1,11 @@
-"""Metrics for Prometheus: families that say how those of several processes become one, and figures that cost little.
-
-A node can have several front processes, and whichever is asked answers for all. So a gauge says where it is made how
-those of all fronts become one figure of the node: the sum, the least, the most, or the own one, where each process
-knows it for the whole node. Counters and histograms are added up.
+"""Metrics for Prometheus: families whose counts outlast a reload, and figures that cost little.
 
 Settings that are read again replace what counts (see `service.generation`). What a counter had counted before is added
 to what its successor counts, unless it is `of_process`: then it counts something that stays, and all tell the same.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import add
-from typing import Literal, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
@@ -23,31 +17,16 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Seconds: real mail takes milliseconds, hostile mail up to the time limit.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
-Merged: TypeAlias = Literal["sum", "least", "most", "own"]
 
-
-class _Marked(Metric):
-    """A metric that says how it is merged."""
-
-    merged: Merged = "sum"
+class _Counter(CounterMetricFamily):
     of_process = False
 
 
-class _Gauge(_Marked, GaugeMetricFamily):
-    pass
-
-
-class _Counter(_Marked, CounterMetricFamily):
-    pass
-
-
 def gauge(
-    name: str, documentation: str, merged: Merged, value: float | None = None, *, labels: Sequence[str] = ()
+    name: str, documentation: str, value: float | None = None, *, labels: Sequence[str] = ()
 ) -> GaugeMetricFamily:
     """A figure that rises and falls; with labels, values are added to it."""
-    family = _Gauge(name, documentation, value, labels or None)
-    family.merged = merged
-    return family
+    return GaugeMetricFamily(name, documentation, value, labels or None)
 
 
 def counter(
@@ -103,13 +82,12 @@ class _Sample(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Family(msgspec.Struct, frozen=True, array_like=True):
-    """One metric as plain data, with its samples, as it travels between processes."""
+    """One metric as plain data, with its samples."""
 
     name: str
     documentation: str
     kind: str
     samples: tuple[_Sample, ...]
-    merged: Merged = "sum"
     of_process: bool = False
 
     @property
@@ -126,8 +104,7 @@ def flatten(families: Iterable[Metric]) -> tuple[Family, ...]:
             family.documentation,
             family.type,
             tuple(_Sample(each.name, tuple(each.labels.items()), float(each.value)) for each in family.samples),
-            family.merged if isinstance(family, _Marked) else "sum",
-            isinstance(family, _Marked) and family.of_process,
+            isinstance(family, _Counter) and family.of_process,
         )
         for family in families
     )
@@ -135,31 +112,22 @@ def flatten(families: Iterable[Metric]) -> tuple[Family, ...]:
 
 def unflatten(family: Family) -> Metric:
     """Return the metric that plain data describes."""
-    metric = _Marked(family.name, family.documentation, family.kind)
-    metric.merged, metric.of_process = family.merged, family.of_process
+    metric = Metric(family.name, family.documentation, family.kind)
     for sample in family.samples:
         metric.add_sample(sample.name, dict(sample.labels), sample.value)
     return metric
 
 
-_CHOICES: dict[Merged, Callable[[float, float], float]] = {
-    "sum": add,
-    "least": min,
-    "most": max,
-    "own": lambda own, _other: own,
-}
-
-
 def merge(parts: Sequence[tuple[Family, ...]]) -> tuple[Family, ...]:
-    """Put the figures of several processes together, those of the process that is asked first."""
+    """Add the figures of several parts up."""
     families: dict[str, Family] = {}
     values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = {}
     for family in (each for part in parts for each in part):
         families.setdefault(family.name, family)
-        known, choose = values.setdefault(family.name, {}), _CHOICES[family.merged]
+        known = values.setdefault(family.name, {})
         for sample in family.samples:
             key = (sample.name, sample.labels)
-            known[key] = choose(known[key], sample.value) if key in known else sample.value
+            known[key] = known.get(key, 0.0) + sample.value
     return tuple(
         msgspec.structs.replace(
             family, samples=tuple(_Sample(name, labels, value) for (name, labels), value in values[family.name].items())

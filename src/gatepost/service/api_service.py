@@ -90,7 +90,6 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Cor
         LocalCore(own.guard, own.quarantine) if own and is_own_core(url, own.settings) else _open_core(url, plan)
         for url in settings.service_providers.core.hosts
     )
-    node = shared.node
     cores = Cores(hosts)
     metrics = AbbyMetrics(cores)
     shared.registry.register(metrics)
@@ -101,8 +100,7 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Cor
         held_mail_cores=hosts,
         policies=shared.policies,
         scan_seconds=settings.service_providers.core.long_request_timeout / 1000,
-        calls=node.calls,
-        guesses=node.guesses,
+        guesses=shared.kept.guesses,
     )
     site = build_site(
         services,

@@ -24,7 +24,6 @@ import msgspec
 
 from gatepost.service import systemd
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.service.heap import limit_heap
 from gatepost.service.publishing import NodeFiles
 from gatepost.settings import files
 from gatepost.settings.consistency import ANY
@@ -33,7 +32,6 @@ from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_guard, read_as_w
 from gatepost.settings.keys import AbbySettings, GuardSettings
 
 if TYPE_CHECKING:
-    from gatepost.service.plan import Bound, Plan
     from gatepost.service.running import OnStart
     from gatepost.store.store import Store
     from gatepost.store.users import Users
@@ -275,6 +273,7 @@ def _run(
     from gatepost.service.doctor.examination import examine_in_child
     from gatepost.service.plan import Plan, bind_ports
     from gatepost.service.reloading import digest_files, save_loaded
+    from gatepost.service.running import run_service
 
     # guard and abby may both be first, and start at the same moment.
     with data.lock_patiently("start"):
@@ -302,24 +301,13 @@ def _run(
     # These stay open in a restart, whatever the services close.
     kept = systemd.duplicate(each for several in bound.values() for each in several)
     try:
-        restarts = _serve_plan(plan, bound, settings.fronts, started_with_warnings)
+        restarts = run_service(plan, bound, started_with_warnings)
     except StartError as fault:
         if not NodeFiles(data, plan.service).refuse_trial(str(fault)):
             raise
         restarts = True
     if restarts:
         systemd.replace_process(kept)
-
-
-def _serve_plan(plan: "Plan", bound: "Bound", fronts: int, started: "OnStart") -> bool:
-    """Serve as one process or as several; returns whether the node is to start again."""
-    if fronts > 1:
-        from gatepost.service.processes import run_node
-
-        return run_node(plan, bound, fronts, started)
-    from gatepost.service.running import run_single
-
-    return run_single(plan, bound, started)
 
 
 def log_warnings(folder: Path) -> None:
@@ -331,10 +319,8 @@ def log_warnings(folder: Path) -> None:
 
 
 def _prepare_process(data: DataFolder) -> None:
-    """Make new files private, bound the heap, and allow as many descriptors as the system permits: each client needs
-    one."""
+    """Make new files private, and allow as many descriptors as the system permits: each client needs one."""
     os.umask(PRIVATE)
-    limit_heap()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     data.make()

@@ -77,7 +77,7 @@ async def open_quarantine(
     """Build the quarantine on a store; released mail takes the routes of other mail, and `viewer` has messages shown.
 
     A service passes what its parts share: then expired mail is deleted and held mail is counted while the service runs.
-    A command passes nothing and leaves both to the service. Of several processes of a service the first cleans up.
+    A command passes nothing and leaves both to the service.
     """
     raw = open_raw_store(settings.quarantine.url, data.quarantine)
     tenancy = Tenancy(settings.tenants, store.tenants.of_domain)
@@ -109,9 +109,8 @@ async def open_quarantine(
     )
     if shared:
         shared.registry.register(metrics)
-        if shared.node.is_first:
-            metrics.start()
-            cleanup.start()
+        metrics.start()
+        cleanup.start()
     try:
         yield quarantine
     finally:
@@ -136,7 +135,7 @@ def build_guard(
     """Build a core with its workers, resolver and queue; `gatherer` counts for reports to others."""
     if plan.fault_injection:
         log.warning("faults are injected into workers", file=plan.fault_injection)
-    store, policies, node = shared.store, shared.policies, shared.node
+    store, policies = shared.store, shared.policies
     resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1000)
     lists = ListAnswers(store)
     antivirus = ClamdClient(settings.clamd.address) if settings.clamd else None
@@ -153,7 +152,7 @@ def build_guard(
     )
     of_tenants = {uid: each.policy for uid, each in policies.now.tenants.items()}
     pool_settings = _build_pool_settings(plan, settings, reputation.list_subjects())
-    queue = node.queue(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
+    queue = shared.kept.queue(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
     policy = policies.now.deployment.policy
     pool = WorkerPool(pool_settings, answerer.begin, policy, of_tenants, senders=queue.tenants)
     queue.share_processors(pool_settings.processes, pool.count_idle)
@@ -176,7 +175,6 @@ def build_guard(
         campaigns=campaigns,
         learnt=LearntModelSnapshots(store.learning) if settings.learning.enabled else None,
         observe=_observe_scans(metrics, shared.events, policies, gatherer, subjects=settings.events.subjects),
-        purges=node.is_first,
         condition=shared.condition,
         node=node_name(settings.events),
         actions=ActionPlanner(lambda: policies.now, Tenancy(settings.tenants, store.tenants.of_domain)),
@@ -271,8 +269,8 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
     deliveries = DeliveryLog(shared.store.messages.record_deliveries)
     deliveries.start()
     stack.push_async_callback(deliveries.stop)
-    routing = await stack.enter_async_context(open_routing(settings, plan.data, shared.node.hops))
-    opened_outbound = open_outbound_routing(settings, routing, plan.data, shared.node.hops)
+    routing = await stack.enter_async_context(open_routing(settings, plan.data))
+    opened_outbound = open_outbound_routing(settings, routing, plan.data)
     outbound_routing = await stack.enter_async_context(opened_outbound)
     guard = build_guard(plan, settings, shared, gatherer)
     opened = open_quarantine(
@@ -309,7 +307,7 @@ def _start_sender_counts(
     source = settings.scan_sources.smtp
     if source is None or source.outbound is None:
         return None
-    counts = CountsOfAllNodes(shared.store.flow_counts, purges=shared.node.is_first)
+    counts = CountsOfAllNodes(shared.store.flow_counts)
     counts.start()
     stack.push_async_callback(counts.stop)
     return counts
@@ -342,7 +340,7 @@ class SecretGuesses:
 
 def build_rest_source(plan: Plan, core: CoreParts, shared: SharedParts) -> Starlette:
     """Build the HTTPS scan source of a core."""
-    guesses = SecretGuesses(memory=shared.node.secret_guesses)
+    guesses = SecretGuesses(memory=shared.kept.secret_guesses)
     return build_rest_app(core.guard, plan.secret, shared.spool, shared.metrics, core.quarantine, guesses)
 
 
@@ -384,7 +382,7 @@ def _build_outbound(core: CoreParts, shared: SharedParts) -> Outbound | None:
     stated = settings.sender_limits
     limits = SenderLimits(
         HourlyLimits(stated.messages, stated.recipients, stated.refused_recipients),
-        shared.node.senders,
+        shared.kept.senders,
         all_nodes=core.sender_counts,
         holds=stated.over_limit == "hold",
         tell=lambda found: shared.events.emit(describe_limited_sender, found.sender, found.limit, found.count),

@@ -18,13 +18,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gatepost.api.connections import AcceptBalance, ConnectionLimits, CountedProtocol, accept_connections
+from gatepost.api.connections import ConnectionLimits, CountedProtocol, accept_connections
 from gatepost.api.server import DirectCall, DirectExchange, FindsDirect, JsonHttp, RawHeaders, server_config
 from gatepost.process.logs import Logger
 from gatepost.process.metrics import counter
 from gatepost.service.certificates import check_pair, find_pair
 from gatepost.service.data_folder import StartError
-from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Bound, Plan, allow_reuse
 from gatepost.settings.scan_sources import ConnectionSettings
 
@@ -74,10 +73,8 @@ class Server(uvicorn.Server):
         config: uvicorn.Config,
         sockets: Sequence[socket.socket],
         limits: ConnectionLimits,
-        balance: AcceptBalance | None = None,
     ) -> None:
         super().__init__(config)
-        self._balance = balance
         self.ready = asyncio.Event()
         self._sockets = list(sockets)
         self._limits = limits
@@ -106,11 +103,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002  uvicorn's name
         try:
             await super().startup([])
-            if self._balance:
-                self._balance.begin()
             self._accepting = [
-                asyncio.create_task(accept_connections(each, self._balance, self._welcome))
-                for each in _listen(self._sockets)
+                asyncio.create_task(accept_connections(each, self._welcome)) for each in _listen(self._sockets)
             ]
         except SystemExit:
             raise StartError("A service could not start; the log says why.") from None
@@ -124,8 +118,6 @@ class Server(uvicorn.Server):
         for task in (*self._accepting, *self._arriving):
             task.cancel()
         await asyncio.gather(*self._accepting, *self._arriving, return_exceptions=True)
-        if self._balance:
-            self._balance.end()
         await super().shutdown(sockets)
 
     def _welcome(self, connection: socket.socket, address: Any) -> None:
@@ -135,8 +127,6 @@ class Server(uvicorn.Server):
         if not self._limits.admit(peer):
             log.info("connection refused", client=peer, open=self._limits.open)
             connection.close()
-            if self._balance:
-                self._balance.count(-1)
             return
         config = self.config
         make: Any = config.http_protocol_class
@@ -175,8 +165,6 @@ class Server(uvicorn.Server):
     def _leave(self, counted: CountedProtocol, peer: str) -> None:
         self._by_age.pop(counted, None)
         self._limits.leave(peer)
-        if self._balance:
-            self._balance.count(-1)
 
     async def _hand_over(self, connection: socket.socket, counted: CountedProtocol) -> None:
         """Do the TLS handshake, if there is TLS, and let HTTP be spoken."""
@@ -301,34 +289,31 @@ class HttpMetrics(Collector):
 class Listeners:
     """The servers of a process on its bound ports, built for its first plan and kept to its end."""
 
-    def __init__(self, plan: Plan, bound: Bound, node: SingleProcess) -> None:
+    def __init__(self, plan: Plan, bound: Bound) -> None:
         self._apps: dict[str, SwitchedApp] = {}
         self._http: dict[str, Server] = {}
         self._smtp: Intake | None = None
         self._askers: dict[str, AskerIntake[Any]] = {}
-        self._node, self._bound = node, bound
+        self._bound = bound
         for name in (name for name in HTTP_PORTS if name in bound):
             app = self._apps[name] = SwitchedApp()
             self._http[name] = self._build_server(plan, name, app)
 
     def _build_server(self, plan: Plan, name: str, app: ASGIApp) -> Server:
         """Build a server on bound sockets, with HTTPS where there is a certificate; raises `StartError` if that cannot
-        be used. Connections to the ports of metrics are not counted over the processes of a node."""
+        be used."""
         pair, limits = find_pair(plan, name), _limits_of(plan, name)
         if pair:
             check_pair(*pair)
         certificate, key = pair or (None, None)
-        is_counted = name not in METRICS_PORTS
         counted = ConnectionLimits(
             limits.maximum,
             limits.per_address,
             limits.reserved,
             limits.listed_hosts,
             trusts_loopback=True,
-            tally=self._node.connections(name) if is_counted else None,
         )
-        balance = self._node.balance(name) if is_counted else None
-        return Server(server_config(app, certificate=certificate, key=key), self._bound[name], counted, balance)
+        return Server(server_config(app, certificate=certificate, key=key), self._bound[name], counted)
 
     def http_servers(self) -> Mapping[str, Server]:
         """The HTTP servers by the names of their ports."""
@@ -352,8 +337,6 @@ class Listeners:
                 source.max_connections,
                 parse_networks(source.xclient_hosts),
                 reserved=source.reserved_connections,
-                tally=self._node.connections("smtp"),
-                balance=self._node.balance("smtp"),
             )
         return self._smtp
 
@@ -363,10 +346,7 @@ class Listeners:
         from gatepost.smtp.intake import AskerIntake
 
         if name not in self._askers:
-            tally, balance = self._node.connections(name), self._node.balance(name)
-            self._askers[name] = AskerIntake(
-                name, part, ASKER_SESSIONS[name], self._bound[name], tally=tally, balance=balance
-            )
+            self._askers[name] = AskerIntake(name, part, ASKER_SESSIONS[name], self._bound[name])
         return self._askers[name]
 
     def use_tls(self, contexts: Mapping[str, ssl.SSLContext]) -> None:

@@ -1,17 +1,10 @@
-"""What abby, the SMTP source, the milter source and each process report to Prometheus, `/metrics` on a port of its own,
-and the metrics of a node of several processes: whichever of them is asked answers for all.
+"""What abby, the SMTP source, the milter source and each process report to Prometheus, and `/metrics` on a port of its
+own."""
 
-Every process writes its figures into a board, a file in memory, once a second; who is asked reads the boards of the
-others and merges them as each metric says (`process.metrics`). A process that ended leaves what it had counted behind,
-so that no counter of the node ever falls.
-"""
-
-import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -22,21 +15,8 @@ from starlette.routing import Route
 
 from gatepost import __version__
 from gatepost.api.errors import Failure
-from gatepost.process.logs import Logger, LogOutput
-from gatepost.process.metrics import (
-    CONTENT_TYPE,
-    Family,
-    Merged,
-    Timed,
-    counter,
-    exposition,
-    flatten,
-    gauge,
-    merge,
-    unflatten,
-)
-from gatepost.process.node_memory import NodeMemory, fit_cell
-from gatepost.process.periodic import PeriodicWork
+from gatepost.process.logs import LogOutput
+from gatepost.process.metrics import CONTENT_TYPE, Timed, counter, gauge
 from gatepost.smtp.replies import DEFERRALS
 from gatepost.smtp.services import ANSWERS
 from gatepost.speedups import native
@@ -65,9 +45,9 @@ class AbbyMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from self._scans.collect()
-        yield gauge("gatepost_waiting", "Scans that wait for a slot", "sum", self._cores.waiting)
-        yield gauge("gatepost_waiting_bytes", "Bytes of those", "sum", self._cores.waiting_bytes)
-        yield gauge("gatepost_cores_answering", "Cores that answer", "most", self._cores.answering)
+        yield gauge("gatepost_waiting", "Scans that wait for a slot", self._cores.waiting)
+        yield gauge("gatepost_waiting_bytes", "Bytes of those", self._cores.waiting_bytes)
+        yield gauge("gatepost_cores_answering", "Cores that answer", self._cores.answering)
         yield counter("gatepost_scans_again", "Attempts at a message after its first", value=self._cores.attempts_again)
 
 
@@ -121,7 +101,7 @@ class AskerMetrics(Collector):
 
 def _describe_intake(source: str, sessions: str, intake: "Intake", services: "Services") -> Iterator[Metric]:
     """What both sources of mail servers count."""
-    yield gauge(f"gatepost_{source}_sessions", f"{sessions} at this moment", "sum", intake.open)
+    yield gauge(f"gatepost_{source}_sessions", f"{sessions} at this moment", intake.open)
     yield counter(f"gatepost_{source}_connections", "Connections", intake.connections, of_process=True)
     yield counter(f"gatepost_{source}_turned_away", "Those that were refused", intake.turned_away, of_process=True)
     answers = counter(f"gatepost_{source}_messages", "Whole messages by their answer", labels=("answer",))
@@ -142,7 +122,7 @@ def _describe_next_hops(routings: "Sequence[Routing]") -> Iterator[Metric]:
     opened = counter("gatepost_relay_connections", "Connections to the next hop", labels=labels)
     reused = counter("gatepost_relay_reused", "Transactions on one that stood", labels=labels)
     failures = counter("gatepost_relay_failures", "Connections that failed", labels=labels)
-    up = gauge("gatepost_next_hop_up", "Whether the next hop could be reached last", "least", labels=labels)
+    up = gauge("gatepost_next_hop_up", "Whether the next hop could be reached last", labels=labels)
     for route, relay in (each for routing in routings for each in routing.relays()):
         at = (route.name, relay.url)
         for family, value in ((opened, relay.opened), (reused, relay.reused), (failures, relay.failures)):
@@ -160,133 +140,15 @@ class ProcessInfo(Collector):
     """Which version runs, on what, and whether its log is complete."""
 
     def collect(self) -> Iterator[Metric]:
-        info = gauge("gatepost_build_info", "Always 1", "own", labels=("version", "python", "speedups"))
+        info = gauge("gatepost_build_info", "Always 1", labels=("version", "python", "speedups"))
         info.add_metric((__version__, platform.python_version(), "native" if native else "python"), 1)
         yield info
         yield counter("gatepost_log_lines_lost", "Log lines that could not be written", value=LogOutput.lost)
-
-
-# Of what a process tells of itself, the start of a node is that of its oldest process.
-_START_TIME = "process_start_time_seconds"
-
-
-class ProcessFigures(Collector):
-    """Memory, CPU time, descriptors and start of this process, as the client library of Prometheus names them."""
-
-    def __init__(self) -> None:
-        self._source = ProcessCollector(registry=None)
-
-    def collect(self) -> Iterator[Metric]:
-        for family in self._source.collect():
-            if family.type == "gauge":
-                merged: Merged = "least" if family.name == _START_TIME else "sum"
-                own = gauge(family.name, family.documentation, merged)
-                own.samples = family.samples
-                yield own
-            else:
-                yield family
 
 
 def build_registry() -> CollectorRegistry:
     """Return a registry with what every process tells: its build, lost log lines, memory, CPU time and descriptors."""
     registry = CollectorRegistry()
     registry.register(ProcessInfo())
-    registry.register(ProcessFigures())
+    ProcessCollector(registry=registry)
     return registry
-
-
-WRITE_SECONDS = 1.0
-
-log = Logger("gatepost")
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(tuple[Family, ...])
-
-
-class MetricBoards:
-    """The boards of all processes of a node, and one for what ended ones have left; made before the node forks."""
-
-    def __init__(self, memory: NodeMemory) -> None:
-        self._memory = memory
-        self._boards = [os.memfd_create("gatepost-metrics", os.MFD_CLOEXEC) for _ in range(memory.members + 1)]
-        self._restarts = memory.allocate(1)
-
-    def write(self, families: Iterable[Metric]) -> None:
-        self._write(self._memory.member, flatten(families))
-
-    def read_others(self) -> list[tuple[Family, ...]]:
-        """Return the figures of every other process, and what ended ones have left."""
-        with self._memory:
-            raw = [_read(board) for number, board in enumerate(self._boards) if number != self._memory.member]
-        return [_decode_board(each) for each in raw if each]
-
-    def retire(self, member: int) -> None:
-        """Keep what a process that has ended had counted; for the parent."""
-        with self._memory:
-            ended, left = _read(self._boards[-1]), _read(self._boards[member])
-        counted = [
-            tuple(family for family in _decode_board(each) if family.kind != "gauge") for each in (ended, left) if each
-        ]
-        self._write(len(self._boards) - 1, merge(counted))
-        self._write(member, ())
-        self._restarts[0] = fit_cell(self._restarts[0] + 1)
-
-    @property
-    def restarts(self) -> int:
-        """How many processes were started again."""
-        return int(self._restarts[0])
-
-    @property
-    def members(self) -> int:
-        return self._memory.members
-
-    def _write(self, number: int, families: tuple[Family, ...]) -> None:
-        raw, board = _encoder.encode(families), self._boards[number]
-        with self._memory:
-            os.ftruncate(board, len(raw))
-            os.pwrite(board, raw, 0)
-
-
-class NodeMetrics(Collector):
-    """The metrics of the node, as one of its processes tells them. `registry` has those of this process."""
-
-    def __init__(self, registry: CollectorRegistry, boards: MetricBoards) -> None:
-        self._own, self._boards = registry, boards
-        self._merged = CollectorRegistry()
-        self._merged.register(self)
-        failed = "the metrics of this process could not be shared"
-        self._writing = PeriodicWork(self._write, WRITE_SECONDS, failed, log)
-
-    def render(self) -> bytes:
-        """Return what `/metrics` answers."""
-        return exposition(self._merged)
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing is asked before `/metrics` is."""
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        yield from map(unflatten, merge([flatten(self._own.collect()), *self._boards.read_others()]))
-        yield gauge("gatepost_front_processes", "Processes of this node", "own", self._boards.members)
-        yield counter("gatepost_front_restarts", "Processes started again", self._boards.restarts)
-
-    def start(self) -> None:
-        """Let the other processes know the figures of this one, from now on."""
-        self._writing.start()
-
-    def end(self) -> None:
-        self._writing.cancel()
-
-    async def _write(self) -> None:
-        self._boards.write(self._own.collect())
-
-
-def _decode_board(raw: bytes) -> tuple[Family, ...]:
-    """Return the figures of a board; none where its process has written something else."""
-    try:
-        return _decoder.decode(raw)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return ()
-
-
-def _read(board: int) -> bytes:
-    return os.pread(board, os.fstat(board).st_size, 0)

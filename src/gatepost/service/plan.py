@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from gatepost.abby.authenticator import GuessMemories, GuessMemory
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.process.logs import Logger
 from gatepost.rejudge.policies_in_force import PoliciesInForce
@@ -22,12 +23,13 @@ from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow
-from gatepost.service.node import SingleProcess
 from gatepost.service.systemd import take_inherited_sockets
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import TlsSettings
 from gatepost.settings.values import split_address
+from gatepost.smtp.outbound import SenderRecords
 from gatepost.store.store import Store
+from gatepost.workers.fair_queue import FairQueue
 
 log = Logger("gatepost")
 
@@ -186,8 +188,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     `config` is the folder of the files, for child processes that read them again, and `local` that of the node's own:
     they differ where a published version is in force. `examine` returns what
-    `gatepost doctor` finds; `writer` is the address of the process that writes, where storage is SQLite and another
-    process does; `fault_injection` is for tests only: a Python file that makes workers misbehave.
+    `gatepost doctor` finds; `fault_injection` is for tests only: a Python file that makes workers misbehave.
     """
 
     data: DataFolder
@@ -195,7 +196,6 @@ class Plan(msgspec.Struct, frozen=True):
     abby: AbbySettings | None = None
     fault_injection: str = ""
     examine: Callable[[], tuple[DoctorRow, ...]] = tuple
-    writer: str = ""
     config: Path | None = None
     local: Path | None = None
 
@@ -262,18 +262,35 @@ class Plan(msgspec.Struct, frozen=True):
         return self.data.certificate, self.data.key
 
 
+class KeptState:
+    """What settings that are read again do not change: guesses at the API, at the pages and at the cores' secret, what
+    senders of outbound mail have sent, and the slots of the core with what waits for one."""
+
+    def __init__(self) -> None:
+        self.guesses, self.secret_guesses = GuessMemories(), GuessMemory()
+        self.senders = SenderRecords()
+        self._queue: FairQueue | None = None
+
+    def queue(self, maximum: int, threshold: int, max_delay: float) -> FairQueue:
+        """The slots of the core and what waits for one: the same for every generation of settings, of which only the
+        delay can change."""
+        self._queue = self._queue or FairQueue(maximum, threshold, max_delay)
+        self._queue.change_delay(max_delay)
+        return self._queue
+
+
 class SharedParts(msgspec.Struct, frozen=True):
-    """What guard and abby share in one process; `node` is what they share with other processes. `policies` and
-    `registry` are those of one generation, all others are built once. `metrics` renders what `/metrics` answers."""
+    """What guard and abby share in one process. `policies` and `registry` are those of one generation, all others are
+    built once. `metrics` renders what `/metrics` answers."""
 
     store: Store
     spool: Spool
     policies: PoliciesInForce
     registry: CollectorRegistry
-    node: SingleProcess
     events: Emits = NO_EVENTS
     metrics: Callable[[], bytes] = bytes
     condition: Condition = msgspec.field(default_factory=Condition)
+    kept: KeptState = msgspec.field(default_factory=KeptState)
 
 
 def bind_ports(plan: Plan) -> Bound:

@@ -40,7 +40,7 @@ log = Logger("gatepost")
 
 
 class NodeControl(Protocol):
-    """Reloads and restarts all processes of a node, once it knows what a reload replaces in this one."""
+    """Reloads and restarts a node, once it knows what a reload replaces."""
 
     def attach(self, generations: Generations) -> None: ...
 

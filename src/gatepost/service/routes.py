@@ -9,7 +9,6 @@ from gatepost.policy.layers import OUTBOUND
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings.delivery import HopSettings, NextHops, list_hops
 from gatepost.settings.keys import GuardSettings
-from gatepost.smtp.hop_answers import HopCells
 from gatepost.smtp.next_hop import Credentials, NextHopTimeouts
 from gatepost.smtp.routing import DEFAULT, HopTls, Relay, Route, RouteRule, Routing, SeenFeatures
 
@@ -21,12 +20,10 @@ def hostname(settings: GuardSettings) -> str:
 
 
 @asynccontextmanager
-async def open_routing(
-    settings: GuardSettings, data: DataFolder | None = None, shared: HopCells | None = None
-) -> AsyncIterator[Routing | None]:
+async def open_routing(settings: GuardSettings, data: DataFolder | None = None) -> AsyncIterator[Routing | None]:
     """Build the routes, if there is a next hop, and close their connections in the end. What next hops can do is kept
     in the data folder. Raises `StartError` if a certificate cannot be used."""
-    routing = build_routing(settings, data, shared)
+    routing = build_routing(settings, data)
     try:
         yield routing
     finally:
@@ -34,18 +31,15 @@ async def open_routing(
             await routing.close()
 
 
-def build_routing(
-    settings: GuardSettings, data: DataFolder | None = None, shared: HopCells | None = None
-) -> Routing | None:
-    """Build the routes; None without a next hop. `shared` is where processes of a node count what next hops answer.
-    Raises `StartError` if a certificate cannot be used."""
+def build_routing(settings: GuardSettings, data: DataFolder | None = None) -> Routing | None:
+    """Build the routes; None without a next hop. Raises `StartError` if a certificate cannot be used."""
     delivery = settings.delivery
     if not delivery.has_next_hop:
         return None
     seen = SeenFeatures(data.next_hops if data else None)
     rules = [
         RouteRule(
-            _build_route(name_route(index), settings, route, route.next_hop, seen, shared),
+            _build_route(name_route(index), settings, route, route.next_hop, seen),
             frozenset(route.domains),
             frozenset(route.tenants),
         )
@@ -53,12 +47,12 @@ def build_routing(
     ]
     if not delivery.next_hop:
         return Routing(rules, None)
-    return Routing(rules, _build_route(DEFAULT, settings, delivery, delivery.next_hop, seen, shared))
+    return Routing(rules, _build_route(DEFAULT, settings, delivery, delivery.next_hop, seen))
 
 
 @asynccontextmanager
 async def open_outbound_routing(
-    settings: GuardSettings, inbound: Routing | None, data: DataFolder | None = None, shared: HopCells | None = None
+    settings: GuardSettings, inbound: Routing | None, data: DataFolder | None = None
 ) -> AsyncIterator[Routing | None]:
     """Build the route of outbound mail, if it has a next hop of its own; else it takes those of other mail. Raises
     `StartError` if a certificate cannot be used."""
@@ -68,7 +62,7 @@ async def open_outbound_routing(
         yield inbound
         return
     seen = SeenFeatures(data.next_hops if data else None)
-    route = _build_route(OUTBOUND, settings, outbound, outbound.next_hop, seen, shared)
+    route = _build_route(OUTBOUND, settings, outbound, outbound.next_hop, seen)
     routing = Routing((), route)
     try:
         yield routing
@@ -87,7 +81,6 @@ def _build_route(
     stated: HopSettings,
     next_hop: NextHops,
     seen: SeenFeatures,
-    shared: HopCells | None = None,
 ) -> Route:
     delivery, own = settings.delivery, hostname(settings)
     urls, weights = list_hops(next_hop)
@@ -100,4 +93,4 @@ def _build_route(
         ]
     except (OSError, ValueError) as fault:
         raise StartError(f"A certificate of delivery in guard.yml cannot be used: {fault}.") from None
-    return Route(name, relays, weights, shared)
+    return Route(name, relays, weights)

@@ -6,9 +6,6 @@ runs only one of the services does not load the other one.
 
 The first SIGINT or SIGTERM lets requests in flight finish, the second ends the process at once. The second loses
 nothing that was answered: an answer is sent only when its record is on disk.
-
-`run_single` is a node of one process, which has nobody above it: its reloads and its restart are its own. For a node of
-several processes see `processes`.
 """
 
 import asyncio
@@ -30,6 +27,7 @@ from gatepost.policy.condition_process import end_all_work
 from gatepost.policy.layers import unchanged_policies
 from gatepost.process.background_work import background
 from gatepost.process.logs import Logger
+from gatepost.process.metrics import exposition
 from gatepost.process.sandbox import SealedProcess, kill_sealed_processes
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.spool import Spool
@@ -39,10 +37,8 @@ from gatepost.service.data_folder import StartError
 from gatepost.service.event_stream import ThresholdWatch, WebAlerts, open_service_events
 from gatepost.service.generation import Generations
 from gatepost.service.health import ConditionWatch, HealthWarnings, HealthWatch, SlotWatch
-from gatepost.service.heap import build_heap_care
 from gatepost.service.listeners import HttpMetrics, Listeners, Serves
 from gatepost.service.metrics import build_registry
-from gatepost.service.node import SingleProcess
 from gatepost.service.plan import Bound, Plan, SharedParts, port_of, release_ports
 from gatepost.service.reloading import ReloadOutcome, read_again, report_outcome
 from gatepost.service.rollout import Follower, NodeControl
@@ -62,24 +58,20 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 OnStart = Callable[[int, Store], Awaitable[None]]
 
 
-async def run_plan(
-    plan: Plan, stop: asyncio.Event, started: OnStart, bound: Bound, node: SingleProcess, control: NodeControl
-) -> None:
-    """Run until asked to stop. `started` is called once everything serves. `node` is what this process shares with
-    others, if there are any; `control` reloads and restarts the node."""
+async def run_plan(plan: Plan, stop: asyncio.Event, started: OnStart, bound: Bound, control: NodeControl) -> None:
+    """Run until asked to stop. `started` is called once everything serves; `control` reloads and restarts the node."""
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(release_ports, bound)
         registry = build_registry()
         events, alerts = await stack.enter_async_context(open_service_events(plan.settings, plan.data, registry))
-        store = open_store(plan.settings.storage.url, plan.data.path, plan.writer)
+        store = open_store(plan.settings.storage.url, plan.data.path)
         stack.push_async_callback(store.close)
-        health = await _watch_health(events, alerts, store, stack, is_first=node.is_first)
-        if plan.abby and node.is_first:
+        health = await _watch_health(events, alerts, store, stack)
+        if plan.abby:
             await _encrypt_secrets(store)
-        metrics = node.metrics(registry)
         spool, policies = Spool(plan.data.spool), PoliciesInForce(unchanged_policies())
-        shared = SharedParts(store, spool, policies, registry, node, events, metrics)
-        listeners = _open_listeners(plan, bound, node, registry)
+        shared = SharedParts(store, spool, policies, registry, events, partial(exposition, registry))
+        listeners = _open_listeners(plan, bound, registry)
         generations = Generations(shared, listeners, health)
         stack.push_async_callback(generations.stop)
         generations.take_over(await generations.build(plan))
@@ -89,36 +81,33 @@ async def run_plan(
         conditions, warnings = _watch_condition(plan, shared, generations, lambda: watch.fault)
         await conditions.look()
         slots = SlotWatch(shared.condition, generations.slot_counts, partial(_advise_slots, generations))
-        for periodic in (watch.periodic, conditions.periodic, warnings.periodic, slots.periodic, *build_heap_care()):
+        for periodic in (watch.periodic, conditions.periodic, warnings.periodic, slots.periodic):
             periodic.start()
             stack.callback(periodic.cancel)
         control.attach(generations)
         port = port_of(next(bound[name] for name in ("abby", "guard", "smtp", *ASKERS) if name in bound))
-        if node.is_first and plan.local:
+        if plan.local:
             # The name of this node for people: its machine, its services and its port.
             name = f"{node_name(plan.settings.events)} {'+'.join(plan.services)}:{port}"
             follower = Follower(store, plan, name, control, generations.health)
             stack.callback(asyncio.create_task(follower.run()).cancel)
         stack.callback(watch_loop(shared.registry).stop)
-        for end in (*node.start(), _end_trials_at(stop)):
-            stack.callback(end)
+        stack.callback(_end_trials_at(stop))
 
         async def announce_start() -> None:
             await started(port, store)
-            if node.is_first:
-                events.emit(_describe_state, plan, "started")
-                health.periodic.start()
+            events.emit(_describe_state, plan, "started")
+            health.periodic.start()
 
         try:
             await serve(listeners.servers, stop, announce_start)
         finally:
-            if node.is_first:
-                events.emit(_describe_state, plan, "stopping")
+            events.emit(_describe_state, plan, "stopping")
 
 
-def _open_listeners(plan: Plan, bound: Bound, node: SingleProcess, registry: CollectorRegistry) -> Listeners:
+def _open_listeners(plan: Plan, bound: Bound, registry: CollectorRegistry) -> Listeners:
     """Build the servers of all ports, and have those of HTTP counted."""
-    listeners = Listeners(plan, bound, node)
+    listeners = Listeners(plan, bound)
     registry.register(HttpMetrics(listeners.http_servers()))
     return listeners
 
@@ -156,7 +145,7 @@ def _advise_slots(generations: Generations) -> str:
 
 
 async def _watch_health(
-    events: Emits, alerts: WebAlerts, store: Store, stack: contextlib.AsyncExitStack, *, is_first: bool
+    events: Emits, alerts: WebAlerts, store: Store, stack: contextlib.AsyncExitStack
 ) -> HealthWatch:
     """Have changes in storage become events, and the health watched, for whoever gets events."""
     await alerts.look(store)
@@ -164,10 +153,9 @@ async def _watch_health(
     following.start()
     stack.callback(following.cancel)
     store.observe_changes(observe_audit(events))
-    if is_first:
-        thresholds = ThresholdWatch(store).periodic
-        thresholds.start()
-        stack.callback(thresholds.cancel)
+    thresholds = ThresholdWatch(store).periodic
+    thresholds.start()
+    stack.callback(thresholds.cancel)
     health = HealthWatch(events, store)
     stack.push_async_callback(health.periodic.stop)
     return health
@@ -217,25 +205,6 @@ async def _wait_for_first(tasks: Sequence[asyncio.Task[None]], awaited: Coroutin
     return False
 
 
-def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], *, is_child: bool = False) -> None:
-    """Run a service in a new event loop; `main` gets the event that asks it to stop.
-
-    A process that a parent has started ends at once only when the parent kills it: a service manager may signal both,
-    and a second signal then says nothing.
-    """
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run_until_signal(main, is_child=is_child))
-
-
-async def _run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], *, is_child: bool) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    SealedProcess.mail_comes = staticmethod(lambda: background.must_rest)
-    for number in SIGNALS:
-        loop.add_signal_handler(number, stop.set if is_child else partial(_handle_signal, stop, number))
-    await main(stop)
-
-
 def _handle_signal(stop: asyncio.Event, number: int) -> None:
     if stop.is_set():
         log.warning("service stopped at once", signal=signal.Signals(number).name)
@@ -245,8 +214,8 @@ def _handle_signal(stop: asyncio.Event, number: int) -> None:
     stop.set()
 
 
-class SingleControl:
-    """Reloads and restarts a node of one process, one reload after the other."""
+class ServiceControl:
+    """Reloads and restarts this node, one reload after the other."""
 
     def __init__(self, stop: asyncio.Event) -> None:
         self._stop, self.restarts = stop, False
@@ -287,29 +256,31 @@ class SingleControl:
         self._stop.set()
 
 
-def run_single(plan: Plan, bound: Bound, started: OnStart) -> bool:
+def run_service(plan: Plan, bound: Bound, started: OnStart) -> bool:
     """Serve until asked to stop; returns whether the process is to be started again."""
-    restarts = False
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve_until_signal(plan, bound, started))
 
-    async def main(stop: asyncio.Event) -> None:
-        nonlocal restarts
-        # Until there is something to reload: the default would end the process.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: None)
-        control = SingleControl(stop)
-        watchdog = asyncio.create_task(_feed_watchdog())
 
-        async def announce(port: int, store: Store) -> None:
-            await started(port, store)
-            systemd.notify_ready()
+async def _serve_until_signal(plan: Plan, bound: Bound, started: OnStart) -> bool:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    SealedProcess.mail_comes = staticmethod(lambda: background.must_rest)
+    for number in SIGNALS:
+        loop.add_signal_handler(number, partial(_handle_signal, stop, number))
+    # Until there is something to reload: the default would end the process.
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)
+    control = ServiceControl(stop)
+    watchdog = asyncio.create_task(_feed_watchdog())
 
-        try:
-            await run_plan(plan, stop, announce, bound, SingleProcess(), control)
-        finally:
-            watchdog.cancel()
-            restarts = control.restarts
+    async def announce(port: int, store: Store) -> None:
+        await started(port, store)
+        systemd.notify_ready()
 
-    run(main)
-    return restarts
+    try:
+        await run_plan(plan, stop, announce, bound, control)
+    finally:
+        watchdog.cancel()
+    return control.restarts
 
 
 async def _feed_watchdog() -> None:

@@ -202,7 +202,7 @@ class FeedSchedule(Schedule):
             "gatepost_feed_failures": "Runs in a row that failed or were refused",
             "gatepost_feed_last_success_seconds": "When a run succeeded last, in Unix seconds",
         }
-        families = [gauge(name, text, "most", labels=("feed",)) for name, text in gauges.items()]
+        families = [gauge(name, text, labels=("feed",)) for name, text in gauges.items()]
         for name in self._feeds:
             record = self._record(name)
             figures = (record.counts.entries, record.counts.invalid, record.failures, record.succeeded / 1000)
@@ -275,7 +275,7 @@ class LookBackSchedule(Schedule):
         self._runs.update({("done",): 0, ("failed",): 0})
 
     def gauges(self) -> Iterator[Metric]:
-        yield gauge("gatepost_look_backs_waiting", "List API calls not looked back for", "most", self._waiting)
+        yield gauge("gatepost_look_backs_waiting", "List API calls not looked back for", self._waiting)
 
     async def look(self) -> None:
         """Look back for the calls that wait, if there are any."""
@@ -309,7 +309,7 @@ class LearningSchedule(Schedule):
         self._models = 0
 
     def gauges(self) -> Iterator[Metric]:
-        reports = gauge("gatepost_learning_reports", "Reports in training pools", "most", labels=("pools", "says"))
+        reports = gauge("gatepost_learning_reports", "Reports in training pools", labels=("pools", "says"))
         for name, pools in (
             ("deployment", [pool for pool in self._pools if pool.tenant is None]),
             ("tenants", [pool for pool in self._pools if pool.tenant]),
@@ -317,7 +317,7 @@ class LearningSchedule(Schedule):
             reports.add_metric((name, "unwanted"), sum(pool.unwanted for pool in pools))
             reports.add_metric((name, "wanted"), sum(pool.wanted for pool in pools))
         yield reports
-        yield gauge("gatepost_learnt_models", "Learnt models that take part", "most", self._models)
+        yield gauge("gatepost_learnt_models", "Learnt models that take part", self._models)
 
     async def look(self) -> None:
         """Train the pools that are due, and forget reports that are too old."""
@@ -369,7 +369,7 @@ class DigestSchedule(Schedule):
         self._warned = False
 
     def gauges(self) -> Iterator[Metric]:
-        yield gauge("gatepost_digests_waiting", "Digests that wait to be sent", "most", self._waiting)
+        yield gauge("gatepost_digests_waiting", "Digests that wait to be sent", self._waiting)
 
     async def look(self) -> None:
         """Look at every scope once, and send what is to be sent."""
@@ -441,12 +441,10 @@ REPORT_KEPT_DAYS = 30
 
 
 def build_schedules(plan: Plan, shared: SharedParts, core: "CoreParts | None") -> list[Schedule]:
-    """Return the schedules of this process, of which only the first of a node has any. Digests go the ways of the
+    """Return the schedules of this process. Digests go the ways of the
     core's inbound mail, reports to others those of its outbound mail."""
     routing = core.routing if core else None
     found: list[Schedule] = []
-    if not shared.node.is_first:
-        return found
     store, config, data = shared.store, plan.config, plan.data.path
     if config and plan.abby:
         found.append(FeedSchedule(store, plan.abby.feeds, config, data))

@@ -1,6 +1,4 @@
-"""Watchdogs over event loops: one in each process says which callback made everything else wait, and the parent of a
-node kills a front whose loop stands still.
-"""
+"""A watchdog over the event loop: it says which callback made everything else wait."""
 
 import asyncio
 import ctypes
@@ -10,12 +8,11 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib import import_module
 from resource import RUSAGE_THREAD, getrusage
 from types import FrameType
 
-import msgspec
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -24,8 +21,6 @@ from gatepost.names import preload_suffixes
 from gatepost.process.background_work import background
 from gatepost.process.logs import Logger
 from gatepost.process.metrics import counter, gauge
-from gatepost.process.node_memory import NodeMemory, fit_cell
-from gatepost.process.periodic import PeriodicWork
 from gatepost.process.sandbox import give_back_memory, syscall
 
 LIMIT_SECONDS = 0.005
@@ -103,7 +98,7 @@ class LoopWatchdog(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield counter("gatepost_loop_blocked", "Callbacks that held the event loop for over 5 ms of CPU", self.blocked)
-        yield gauge("gatepost_loop_blocked_worst_seconds", "CPU seconds of the longest of them", "most", self.worst)
+        yield gauge("gatepost_loop_blocked_worst_seconds", "CPU seconds of the longest of them", self.worst)
         yield counter(
             "gatepost_background_rests",
             "Times that exports, searches, trials and calls that are not mail waited because much mail came",
@@ -207,75 +202,3 @@ def _start_timer(seconds: float) -> int:
     times = struct.pack("=qqqq", 0, nanoseconds, 0, nanoseconds)
     syscall(settime, timer, 0, ctypes.create_string_buffer(times, len(times)), None)
     return int(timer)
-
-
-BEAT_SECONDS = 0.5
-LOOK_SECONDS = 1.0
-# How often in a row a front must be seen with the same count: while it has the lock, and in any case.
-LOOKS_WITH_LOCK = 5
-LOOKS_IN_ALL = 60
-# The count of a front that is about to end: it finishes its requests and counts no longer.
-ENDING = -1
-
-
-class Heartbeats:
-    """Where the fronts of a node count, each in a cell of its own, for as long as their event loops run; 0 is the count
-    of one that does not serve yet."""
-
-    def __init__(self, memory: NodeMemory) -> None:
-        self.memory = memory
-        self.columns = memory.allocate_columns(1)
-        self._beating = PeriodicWork(self._beat, BEAT_SECONDS, "the heartbeat of this process failed", log)
-
-    def start(self) -> None:
-        """Count for as long as the event loop of this process runs, until `end`."""
-        self._beating.start()
-
-    def end(self) -> None:
-        """Count no longer, and say so."""
-        self._beating.cancel()
-        self.columns[self.memory.member][0] = ENDING
-
-    async def _beat(self) -> None:
-        own = self.columns[self.memory.member]
-        own[0] = fit_cell(own[0] + 1)
-
-
-class _Look(msgspec.Struct):
-    pid: int
-    count: int
-    still: int = 0
-    with_lock: int = 0
-
-
-class FrontWatchdog:
-    """What the parent has seen of its fronts, at which it looks once a second.
-
-    A front that ends gives back all that it held (`node_memory`). One that hangs does not: it is stopped by a signal,
-    or stuck in native code or in a system call. If it has the lock of the shared memory, every other front waits for
-    it, and the whole node stands still; then a few seconds are enough. Without the lock only its own connections wait,
-    and it gets a minute, which no sound event loop needs.
-
-    The parent compares counts and reads no clock: after a pause of the whole machine nobody is late.
-    """
-
-    def __init__(self, heartbeats: Heartbeats) -> None:
-        self._heartbeats = heartbeats
-        self._looks: dict[int, _Look] = {}
-
-    def find_hung(self, fronts: Mapping[int, int]) -> dict[int, str]:
-        """Look at fronts that serve, by number and process id; return those that hang, each with what was seen."""
-        holder = self._heartbeats.memory.lock_holder()
-        hung = {}
-        for number, pid in fronts.items():
-            count, look = int(self._heartbeats.columns[number][0]), self._looks.get(number)
-            if look is None or (look.pid, look.count) != (pid, count):
-                self._looks[number] = _Look(pid, count)
-                continue
-            look.still += count > 0
-            look.with_lock = look.with_lock + 1 if holder == pid else 0
-            if look.with_lock >= LOOKS_WITH_LOCK:
-                hung[number] = "it stands still with the lock of the shared memory"
-            elif look.still >= LOOKS_IN_ALL:
-                hung[number] = "its event loop stands still"
-        return hung

@@ -92,8 +92,6 @@ def _find_guard_faults(guard: GuardSettings) -> Iterator[Disagreement]:
     yield from _find_signing_faults(guard)
     if guard.stage_limit > guard.analysis_timeout:
         yield ("stageLimit",), f"is more than analysisTimeout ({guard.analysis_timeout}), so it would never apply"
-    if guard.fronts > guard.worker_processes:
-        yield ("frontProcesses",), f"is more than workerProcesses ({guard.worker_processes}): each needs a worker"
     if guard.yara:
         from gatepost.files.yara import find_rule_faults
 

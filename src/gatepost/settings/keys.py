@@ -61,7 +61,6 @@ from gatepost.settings.values import (
     Network,
     PluginNames,
     Port,
-    Processes,
     PublicUrl,
     QuarantineUrl,
     Secret,
@@ -354,13 +353,6 @@ class LearningSettings(Section):
     )
 
 
-_FRONTS = "number of processes that take connections; by default one for every three cores of the machine"
-
-
-def _default_fronts() -> int:
-    return max(1, (os.cpu_count() or 1) // 3)
-
-
 class DnsSettings(Section):
     """Name servers."""
 
@@ -522,7 +514,6 @@ class GuardSettings(Section):
     worker_processes: Count = live(
         default_factory=lambda: os.cpu_count() or 1, description="number of analysis processes", local=True
     )
-    front_processes: Processes | None = at_start(None, description=_FRONTS, local=True)
     analysis_timeout: Milliseconds = live(
         30_000,
         label="Time for a message",
@@ -606,11 +597,6 @@ class GuardSettings(Section):
     def threshold(self) -> int:
         """The value of `guardRequestThrottleThreshold` that is in force."""
         return self.guard_request_throttle_threshold or self.main_worker_count
-
-    @property
-    def fronts(self) -> int:
-        """The value of `frontProcesses` that is in force."""
-        return self.front_processes or min(_default_fronts(), self.worker_processes)
 
 
 class ListenSettings(ListeningSection):
@@ -715,9 +701,6 @@ class AbbySettings(Section):
         ListenSettings(), description="address and port to listen on", restart=True, local=True
     )
     connections: ConnectionSettings = group(ConnectionSettings(), description="limits on connections")
-    front_processes: Processes | None = at_start(
-        None, description=f"{_FRONTS}; `gatepost serve` uses that of `guard.yml`", local=True
-    )
     tls: TlsSetting | None = group(
         None, description="certificate and key, or `off`; by default a self-signed certificate", local=True
     )
@@ -754,8 +737,3 @@ class AbbySettings(Section):
     )
     storage: StorageSettings = group(StorageSettings(), description="the database", restart=True, local=True)
     log: LogSettings = group(LogSettings(), description="logging", form=FormGroup.ANALYSIS)
-
-    @property
-    def fronts(self) -> int:
-        """The value of `frontProcesses` that is in force."""
-        return self.front_processes or _default_fronts()

@@ -348,8 +348,6 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 Milliseconds = Annotated[int, Field(ge=1, le=1 << 40), IN_MILLISECONDS]
 Days = Annotated[int, Field(ge=1, le=36_500), IN_DAYS]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
-# Each process has cells in the memory that they share.
-Processes = Annotated[int, Field(ge=1, le=64)]
 Bytes = Annotated[int, Field(ge=64 << 20, le=1 << 50), IN_BYTES]
 UpToThousand = Annotated[int, Field(ge=1, le=1_000)]
 FileBytes = Annotated[int, Field(ge=1 << 16, le=1 << 40), IN_BYTES]

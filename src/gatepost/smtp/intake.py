@@ -15,9 +15,8 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from gatepost.api.connections import AcceptBalance, ConnectionLimits, accept_connections
+from gatepost.api.connections import ConnectionLimits, accept_connections
 from gatepost.process.logs import Logger
-from gatepost.process.node_memory import Tally
 from gatepost.smtp import replies
 from gatepost.smtp.client import Networks, identify_client
 from gatepost.smtp.commands import SmtpLimits
@@ -47,7 +46,7 @@ class OpenSession(Protocol):
 
 class Intake:
     """A server on sockets that are bound already. `run_here` serves until `should_exit` is set. Of the connections,
-    `reserved` are for listed hosts alone. `tally` and `balance` are set where several processes serve the port."""
+    `reserved` are for listed hosts alone."""
 
     def __init__(
         self,
@@ -57,13 +56,10 @@ class Intake:
         listed: Networks = (),
         *,
         reserved: int = 0,
-        tally: Tally | None = None,
-        balance: AcceptBalance | None = None,
     ) -> None:
         self._services, self._sockets = services, sockets
         self._listed = listed
-        self._limits = ConnectionLimits(max_connections, services.limits.per_address, reserved, tally=tally)
-        self._balance = balance
+        self._limits = ConnectionLimits(max_connections, services.limits.per_address, reserved)
         self._sessions: dict[Connection, tuple[asyncio.Task[None], OpenSession, str]] = {}
         self._arriving: set[asyncio.Task[None]] = set()
         self._exit = asyncio.Event()
@@ -135,14 +131,12 @@ class Intake:
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> Callable[[], Awaitable[None]]:
         """Accept connections from now on; returns what ends that and closes the sockets."""
         # The event loop takes a server's socket for one of TCP.
-        served = [each for each in self._sockets if self._balance is None and each.family != socket.AF_UNIX]
+        served = [each for each in self._sockets if each.family != socket.AF_UNIX]
         servers = [await loop.create_server(self._new_connection, sock=each, backlog=BACKLOG) for each in served]
-        balance, accepted = self._balance, [each for each in self._sockets if each not in served]
-        if balance:
-            balance.begin()
+        accepted = [each for each in self._sockets if each not in served]
         for each in accepted:
             each.listen(BACKLOG)
-        tasks = [asyncio.create_task(accept_connections(each, balance, self._welcome)) for each in accepted]
+        tasks = [asyncio.create_task(accept_connections(each, self._welcome)) for each in accepted]
 
         async def end() -> None:
             for server in servers:
@@ -150,8 +144,6 @@ class Intake:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            if balance:
-                balance.end()
             for each in accepted:
                 each.close()
 
@@ -167,8 +159,6 @@ class Intake:
             await asyncio.get_running_loop().connect_accepted_socket(self._new_connection, accepted)
         except OSError:
             accepted.close()
-            if self._balance:
-                self._balance.count(-1)
 
     def _new_connection(self) -> Connection:
         return Connection(self._on_made, self._on_end, self._on_lost)
@@ -223,8 +213,6 @@ class Intake:
             found[0].cancel()
 
     def _on_lost(self, connection: Connection) -> None:
-        if self._balance:
-            self._balance.count(-1)
         self._by_age.pop(connection, None)
         found = self._sessions.pop(connection, None)
         if found is None:
@@ -306,11 +294,8 @@ class AskerIntake(Intake, Generic[Part]):
         part: Part,
         begin: Callable[[Connection, str, Callable[[], Part]], AskerSession],
         sockets: Sequence[socket.socket],
-        *,
-        tally: Tally | None = None,
-        balance: AcceptBalance | None = None,
     ) -> None:
-        super().__init__(part.services, sockets, part.max_connections, part.allowed, tally=tally, balance=balance)
+        super().__init__(part.services, sockets, part.max_connections, part.allowed)
         self.name, self._part, self._begin_session = name, part, begin
         self._asking: dict[Connection, AskerSession] = {}
 

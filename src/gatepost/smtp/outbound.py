@@ -4,17 +4,16 @@ A captured account shows by numbers before it shows by content: many messages, m
 do not exist. A sender is the user whom a listed host names with XCLIENT LOGIN, else the address of MAIL FROM, else (a
 bounce) the host. Mail in the name of a tenant that the client is not bound to counts for the host, so that nobody uses
 up the limit of somebody else. Counts are estimates over a sliding hour: what this hour has, and of the hour before the
-part that the last sixty minutes still cover. They hold over all nodes: the processes of a node share a table of bounded
-size under digests, in which the sender that was quiet longest is forgotten first, and each process learns within
-seconds what all nodes have counted. So a limit is passed by at most what other nodes take in these seconds, and while
-storage is away each node goes by its own counts.
+part that the last sixty minutes still cover. They hold over all nodes: each has a table of bounded size, in
+which the sender that was quiet longest is forgotten first, and learns within seconds what all nodes have counted. So a
+limit is passed by at most what other nodes take in these seconds, and while storage is away each node goes by its own
+counts.
 """
 
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
@@ -38,21 +37,30 @@ MAX_CELLS = 50_000
 BELIEVED_SECONDS = 5.0
 # A sender who sent once in an hour, which most of what strangers make up does, is not written.
 WRITTEN_FROM = 2
-# Numbers of a sender: the hour, its three counts, those of the hour before, and the hour in which it was told of.
-WIDTH = 8
+# Senders whose counts this node keeps at once.
+MAX_SENDERS = 16_384
 
 log = Logger("gatepost.guard")
 
 
-class SenderRecords(Protocol):
-    """Where a node keeps its counts: `node_memory` has it for one process and for those of a node."""
+class SenderRecords:
+    """A few numbers for each sender; the one that was quiet longest is forgotten first."""
 
-    @property
-    def memory(self) -> AbstractContextManager[None]: ...
+    def __init__(self, capacity: int = MAX_SENDERS) -> None:
+        self._capacity = capacity
+        self._values: dict[str, list[int]] = {}
 
-    def get(self, name: str) -> list[int] | None: ...
+    def get(self, name: str) -> list[int] | None:
+        """Return the numbers of a sender; None if there are none."""
+        found = self._values.get(name)
+        return None if found is None else list(found)
 
-    def put(self, name: str, values: Sequence[int]) -> None: ...
+    def put(self, name: str, values: Sequence[int]) -> None:
+        """Keep the numbers of a sender."""
+        self._values.pop(name, None)
+        self._values[name] = list(values)
+        if len(self._values) > self._capacity:
+            del self._values[next(iter(self._values))]
 
 
 class HourlyLimits(msgspec.Struct, frozen=True):
@@ -93,18 +101,18 @@ class _Cell:
 class CountsOfAllNodes:
     """What all nodes have counted of senders, as this process knows it. It belongs to one event loop."""
 
-    def __init__(self, stored: FlowCounts, *, purges: bool = True, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, stored: FlowCounts, *, clock: Callable[[], float] = time.time) -> None:
         self._stored, self._clock = stored, clock
         # By the digest of what is counted, and the beginning of its hour in Unix milliseconds.
         self._cells: dict[tuple[int, int], _Cell] = {}
         self._touched: dict[tuple[int, int], None] = {}
         self._is_away = False
         self._periodic = [
-            PeriodicWork(self.exchange, EXCHANGE_SECONDS, "counts of outbound senders could not be written", log)
+            PeriodicWork(self.exchange, EXCHANGE_SECONDS, "counts of outbound senders could not be written", log),
+            PeriodicWork(
+                self._purge, PURGE_SECONDS, "counts of outbound senders that are over could not be deleted", log
+            ),
         ]
-        if purges:
-            failed = "counts of outbound senders that are over could not be deleted"
-            self._periodic.append(PeriodicWork(self._purge, PURGE_SECONDS, failed, log))
 
     @property
     def size(self) -> int:
@@ -221,8 +229,7 @@ class SenderLimits:
 
     def check(self, sender: str, recipients: int = 0) -> LimitedSender | None:
         """Return why a sender may not send one more message, or to so many more recipients; None if it may."""
-        with self._records.memory:
-            record = self._read(sender)
+        record = self._read(sender)
         found = self._find_excess(sender, record, recipients)
         if found is not None:
             self.limited += 1
@@ -231,11 +238,10 @@ class SenderLimits:
         return found
 
     def count(self, sender: str, *, messages: int = 0, recipients: int = 0, refused: int = 0) -> None:
-        with self._records.memory:
-            record = self._read(sender)
-            for place, number in enumerate((messages, recipients, refused), 1):
-                record[place] += number
-            self._records.put(sender, record)
+        record = self._read(sender)
+        for place, number in enumerate((messages, recipients, refused), 1):
+            record[place] += number
+        self._records.put(sender, record)
         if self._all_nodes is not None:
             most = self._limits
             limited = (("messages", messages, most.messages), ("recipients", recipients, most.recipients))
@@ -244,6 +250,8 @@ class SenderLimits:
                     self._all_nodes.add(sender, what, number)
 
     def _read(self, sender: str) -> list[int]:
+        """Return the numbers of a sender: the hour, its three counts, those of the hour before, and the hour in which
+        somebody was told of the sender."""
         hour = int(self._clock()) // HOUR
         known = self._records.get(sender)
         if known is None or not hour - 1 <= known[0] <= hour:
@@ -273,10 +281,9 @@ class SenderLimits:
         return max(here, this_hour + int(before * left))
 
     def _tell_once(self, found: LimitedSender) -> None:
-        with self._records.memory:
-            record = self._read(found.sender)
-            told, record[7] = record[7] == record[0], record[0]
-            self._records.put(found.sender, record)
+        record = self._read(found.sender)
+        told, record[7] = record[7] == record[0], record[0]
+        self._records.put(found.sender, record)
         if not told:
             log.warning("sender over its limit", sender=found.sender, limit=found.limit, count=found.count)
             self._tell(found)

@@ -20,7 +20,7 @@ An address is `smtp://host:port`, `lmtp://host:port`, or `lmtp:/path` for the Un
 
 After a restart while a next hop is down, the extensions that it last had are announced, and not a guess: a file of the
 data folder keeps what next hops could do when they were last reached. The file is this node's own, since every node has
-its own way to the next hops. Several processes of a node may write it: each writes what it has seen anew over what the
+its own way to the next hops. The service and commands may write it: each writes what it has seen anew over what the
 file has at that moment, and one that is lost to another is seen again with the next connection.
 """
 
@@ -31,7 +31,7 @@ import random
 import socket
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -42,7 +42,7 @@ from gatepost.names import normal_domain
 from gatepost.process.logs import Logger
 from gatepost.process.periodic import PeriodicWork
 from gatepost.smtp import replies
-from gatepost.smtp.hop_answers import HopAnswers, HopCells
+from gatepost.smtp.hop_answers import HopAnswers
 from gatepost.smtp.next_hop import Credentials, NextHop, NextHopError, NextHopTimeouts, authenticate
 from gatepost.smtp.replies import NEXT_HOP_LOST, SmtpReply
 
@@ -191,8 +191,6 @@ class Relay:
         self._is_closed = False
         self.opened = self.reused = self.failures = 0
         self.fault = ""
-        # Called when the next hop could not be reached, or could be again.
-        self.on_change: Callable[[], None] = _ignore
 
     @property
     def lmtp(self) -> bool:
@@ -331,7 +329,6 @@ class Relay:
             if reason != self.fault:
                 log.warning("next hop not available", next_hop=self.url, reason=reason)
             self.fault = reason
-            self.on_change()
             raise NextHopError(reason) from None
         finally:
             self._tried.set()
@@ -350,7 +347,6 @@ class Relay:
         if self.fault:
             log.info("next hop available again", next_hop=self.url)
         self.fault = ""
-        self.on_change()
         self.opened += 1
         return link
 
@@ -398,10 +394,6 @@ class Relay:
             self.give_back(await self._connect())
 
 
-def _ignore() -> None:
-    """Nobody is to be told."""
-
-
 def _describe(fault: Exception) -> str:
     """Return what happened, as the end of a sentence that starts with the next hop."""
     if isinstance(fault, NextHopError):
@@ -423,34 +415,18 @@ DEFAULT = "default"
 
 class Route:
     """Next hops that take the same mail. With weights, each gets that share of the connections; without, the first one
-    that can be reached gets all. `shared` has the cells in which processes of a node count together."""
+    that can be reached gets all."""
 
-    def __init__(
-        self, name: str, relays: Sequence[Relay], weights: Sequence[int] = (), shared: HopCells | None = None
-    ) -> None:
+    def __init__(self, name: str, relays: Sequence[Relay], weights: Sequence[int] = ()) -> None:
         self.name, self.relays, self._weights = name, tuple(relays), tuple(weights)
         self._random = random.Random()  # noqa: S311  it balances load
-        leads_to = " ".join((name, *(relay.url for relay in relays)))
-        self.answers = HopAnswers(columns=shared.open(leads_to) if shared else None)
-        for relay in self.relays:
-            relay.on_change = self._note_reached
-
-    def _note_reached(self) -> None:
-        self.answers.note_reached(not self._own_fault)
-
-    @property
-    def _own_fault(self) -> str:
-        faults = [f"{relay.url} {relay.fault}" for relay in self.relays if relay.fault]
-        return "; ".join(faults) if len(faults) == len(self.relays) else ""
+        self.answers = HopAnswers()
 
     @property
     def fault(self) -> str:
-        """Why no next hop can be reached, from this process or from another one of the node; "" if one can, or none was
-        tried yet."""
-        if (own := self._own_fault) or not self.answers.is_lost_elsewhere:
-            return own
-        names = ", ".join(relay.url for relay in self.relays)
-        return f"{names} cannot be reached, as another process of this node saw"
+        """Why no next hop can be reached; "" if one can, or none was tried yet."""
+        faults = [f"{relay.url} {relay.fault}" for relay in self.relays if relay.fault]
+        return "; ".join(faults) if len(faults) == len(self.relays) else ""
 
     def start(self) -> None:
         """Keep looking at every next hop."""

@@ -46,11 +46,11 @@ def check_postgres(url: str) -> str:
     return url
 
 
-def open_store(url: str, data_folder: Path, writer: str = "", *, at_once: bool = True) -> "Store":
+def open_store(url: str, data_folder: Path, *, at_once: bool = True) -> "Store":
     """The storage at a `storage.url`; a relative SQLite file lies in the data folder.
 
-    Only the engine that the address names is loaded. Raises `StorageError` where it cannot be used. `writer` is the
-    address of the process that writes a SQLite file, where another one does. `at_once` as in `Store`.
+    Only the engine that the address names is loaded. Raises `StorageError` where it cannot be used. `at_once` as in
+    `Store`.
     """
     from gatepost.store.store import Store
 
@@ -60,11 +60,7 @@ def open_store(url: str, data_folder: Path, writer: str = "", *, at_once: bool =
         return Store(PostgresEngine(check_postgres(url)), data_folder, at_once=at_once)
     from gatepost.store.sqlite import SqliteEngine
 
-    if not writer:
-        return Store(SqliteEngine(file), data_folder, at_once=at_once)
-    from gatepost.store.writer_process import RemoteWriter
-
-    return Store(SqliteEngine(file, RemoteWriter(writer)), data_folder, at_once=at_once)
+    return Store(SqliteEngine(file), data_folder, at_once=at_once)
 
 
 def read_schema_state(url: str, data_folder: Path) -> "SchemaState":

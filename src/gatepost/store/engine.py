@@ -198,11 +198,7 @@ class Engine(ABC):
 
 
 class Operations:
-    """Base of the operations on one subject, such as `messages.Messages`: they run on one engine.
-
-    A change may run in another process (see `writer_process`), where the object has no attributes: work that changes
-    something uses its arguments alone.
-    """
+    """Base of the operations on one subject, such as `messages.Messages`: they run on one engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -20,7 +20,7 @@ what they hold would all go through it. It has the table for mail that was held 
 """
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import apsw
 import msgspec
@@ -176,10 +176,7 @@ class MessageLine(msgspec.Struct, frozen=True):
 
 class RecordRow(msgspec.Struct, frozen=True):
     """A record as SQLite gets it: the values of its row, its texts for searching, what is counted of it, unless it
-    `is_trial`, and the row of held mail where the message is held.
-
-    Where another process writes, rows are made by those who ask, so that it has only the database to wait for.
-    """
+    `is_trial`, and the row of held mail where the message is held."""
 
     values: tuple[Any, ...]
     texts: IndexedTexts
@@ -188,15 +185,12 @@ class RecordRow(msgspec.Struct, frozen=True):
     held: HeldRow | None = None
 
 
-R = TypeVar("R", MessageRecord, RecordRow)
 _json = msgspec.json.Encoder()
 _strings = msgspec.json.Decoder(tuple[str, ...])
 
 
-def prepare_row(record: MessageRecord | RecordRow) -> RecordRow:
-    """Make the row of a record; one that is made already stays as it is."""
-    if isinstance(record, RecordRow):
-        return record
+def prepare_row(record: MessageRecord) -> RecordRow:
+    """Make the row of a record."""
     packed, holding = pack(record.detail), record.holding
     held = prepare_held(record, packed, holding) if holding else None
     return RecordRow(_row(record, packed), _texts(record), _count_message(record), record.is_trial, held)
@@ -241,7 +235,7 @@ def _held_texts(ggrid: str, decision: str, texts: IndexedTexts) -> Row:
     return (ggrid, decision, texts.sender_domain, texts.sender, texts.recipients, texts.tags, texts.evidence)
 
 
-def insert_all(connection: apsw.Connection, records: Sequence[R]) -> list[R | MessageRecord]:
+def insert_all(connection: apsw.Connection, records: Sequence[MessageRecord]) -> list[MessageRecord]:
     """Store, index and count records in SQLite, and hold their messages where they say so; where one of that ggrid is
     stored already, it stays and is returned."""
     rows = [prepare_row(record) for record in records]

@@ -52,12 +52,6 @@ A = TypeVar("A")
 class Person:
     """A person, by an address. `ValueError` where the text is no address."""
 
-    # A part of changes that another process may write, to which it goes as its address.
-    is_part_of_changes = True
-
-    def __reduce__(self) -> tuple[type["Person"], tuple[str]]:
-        return Person, (self.address,)
-
     def __init__(self, stated: str) -> None:
         self.address = normal_address(stated)
         local, _, domain = self.address.rpartition("@")

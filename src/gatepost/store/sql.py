@@ -56,10 +56,6 @@ class Sql(str):
             raise SqlError(f"{unknown[0]} is not one of the words {', '.join(WORDS)}: {text}")
         return super().__new__(cls, text)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Make it anew in another process (`writer_process`)."""
-        return compose, (str(self),)
-
     @cached_property
     def postgres(self) -> str:
         """The text for PostgreSQL."""

@@ -9,8 +9,7 @@ whatever is in it. While one is under way new changes queue up, and the next com
 do, the cheaper each change becomes, with no timer and no delay when there is little. A caller is answered after the
 commit that holds its change, never before. Changes of the same kind are applied together, so that a whole group can be
 one statement for each table. Those that are light, which are records of messages, have commits of their own: mail does
-not wait for the changes of lists beside it. They come in groups already (`change_groups`). Where a service runs as
-several processes, a process of its own writes for all of them: see `writer_process`.
+not wait for the changes of lists beside it. They come in groups already (`change_groups`).
 
 The event loop only ever waits, except for single rows that are always in memory (`SqliteEngine.query_inline`). A stream
 has a connection of its own, because it is one statement from its first batch to its last.
@@ -22,7 +21,6 @@ import os
 import struct
 import threading
 import time
-from abc import ABC, abstractmethod
 from array import array
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
@@ -31,7 +29,7 @@ from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import apsw
 import msgspec
@@ -46,7 +44,6 @@ from gatepost.store.upgrading import SchemaState, read_state, upgrade
 A = TypeVar("A")
 R = TypeVar("R")
 T = TypeVar("T")
-P = TypeVar("P", bound="PendingChange")
 
 # "Gpst": tells our files from other programs' SQLite databases (`PRAGMA application_id`).
 APPLICATION_ID = 0x47707374
@@ -210,46 +207,21 @@ MAX_HEAVY_GROUP = 4
 LINGER_SECONDS = 0.003
 
 
-class PendingChange(msgspec.Struct, eq=False):
-    """A change that somebody waits for, and what became of it. `light` are those that every message makes."""
-
-    change: Change[Any, Any]
-    argument: Any
-    light: bool = False
-    result: Any = None
-    fault: Exception | None = None
-
-
 class _Caller(msgspec.Struct, eq=False):
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[None]
 
 
-class _Pending(PendingChange, eq=False):
-    """The last change that a caller asked for has that caller."""
+class PendingChange(msgspec.Struct, eq=False):
+    """A change that somebody waits for, and what became of it. `light` are those that every message makes. The last
+    change that a caller asked for has that caller."""
 
+    change: Change[Any, Any]
+    argument: Any
+    light: bool = False
     caller: _Caller | None = None
-
-
-class WritesChanges(ABC):
-    """What applies changes, each in a commit that is on disk when the caller is answered."""
-
-    @abstractmethod
-    async def apply(self, change: Change[A, R], argument: A, *, light: bool = False) -> R:
-        """Apply a change; returns when it is on disk."""
-
-    @abstractmethod
-    async def apply_together(self, change: Change[A, R], arguments: Sequence[A]) -> Sequence[R | Exception]:
-        """Apply a change that every message makes, for several; returns when all are on disk: a result for each, or its
-        fault where it failed alone."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Finish the changes that are under way, then end."""
-
-    @abstractmethod
-    def counters(self) -> StoreCounters:
-        """How many changes were written, in how many commits, and how many commits failed."""
+    result: Any = None
+    fault: Exception | None = None
 
 
 class OpenFile:
@@ -380,22 +352,22 @@ class GroupCommits:
         self.changes += len(group)
 
 
-class CommitTurns(Generic[P]):
+class CommitTurns:
     """Who shares the next commit. Light changes go first, all of them; then come some of the others, and so on."""
 
     def __init__(self) -> None:
-        self._light: deque[P] = deque()
-        self._heavy: deque[P] = deque()
+        self._light: deque[PendingChange] = deque()
+        self._heavy: deque[PendingChange] = deque()
         self._is_heavy_next = False
 
     def __bool__(self) -> bool:
         return bool(self._light or self._heavy)
 
-    def add(self, pending: P) -> None:
+    def add(self, pending: PendingChange) -> None:
         """Let a change wait for its commit."""
         (self._light if pending.light else self._heavy).append(pending)
 
-    def next_group(self) -> list[P]:
+    def next_group(self) -> list[PendingChange]:
         """Take out the changes of the next commit, in the order in which they were asked for."""
         self._is_heavy_next = bool(self._heavy) and (self._is_heavy_next or not self._light)
         most = MAX_HEAVY_GROUP if self._is_heavy_next and self._light else MAX_GROUP
@@ -404,31 +376,34 @@ class CommitTurns(Generic[P]):
         return [changes.popleft() for _ in range(min(most, len(changes)))]
 
 
-class Writer(WritesChanges):
+class Writer:
     """Applies changes to one connection, from any event loop. Of a kind (`CommitTurns`), what was asked for first is
     applied first."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._commits = GroupCommits(connection)
-        self._queue: SimpleQueue[Sequence[_Pending] | None] = SimpleQueue()
+        self._queue: SimpleQueue[Sequence[PendingChange] | None] = SimpleQueue()
         self._closed = False
         self._ended, self._was_group = 0.0, False
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
     async def apply(self, change: Change[A, R], argument: A, *, light: bool = False) -> R:
-        pending = _Pending(change, argument, light)
+        """Apply a change; returns when it is on disk."""
+        pending = PendingChange(change, argument, light)
         await self._write([pending])
         if pending.fault is not None:
             raise pending.fault
         return cast("R", pending.result)
 
     async def apply_together(self, change: Change[A, R], arguments: Sequence[A]) -> Sequence[R | Exception]:
-        group = [_Pending(change, argument, light=True) for argument in arguments]
+        """Apply a change that every message makes, for several; returns when all are on disk: a result for each, or its
+        fault where it failed alone."""
+        group = [PendingChange(change, argument, light=True) for argument in arguments]
         await self._write(group)
         return [pending.result if pending.fault is None else pending.fault for pending in group]
 
-    async def _write(self, group: Sequence[_Pending]) -> None:
+    async def _write(self, group: Sequence[PendingChange]) -> None:
         """Hand changes to the thread; returns when all are applied or have failed."""
         if self._closed:
             raise StorageError("The storage is closed.")
@@ -452,7 +427,7 @@ class Writer(WritesChanges):
         # What `top -H` and the benchmarks show; the kernel keeps 15 characters.
         with contextlib.suppress(OSError):
             Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("store-writer")
-        is_open, waiting = True, CommitTurns[_Pending]()
+        is_open, waiting = True, CommitTurns()
         while is_open or waiting:
             is_open = self._gather(waiting) and is_open
             if waiting:
@@ -464,7 +439,7 @@ class Writer(WritesChanges):
                 _answer(group)
         self._commits.close()
 
-    def _gather(self, waiting: CommitTurns[_Pending]) -> bool:
+    def _gather(self, waiting: CommitTurns) -> bool:
         """Take all changes that have queued up; wait for one if there is none. Return False after the last.
 
         When a change follows shortly after a commit with several changes, more of them are waited for a little: a
@@ -503,7 +478,7 @@ def _group_by_change(group: Sequence[PendingChange]) -> list[list[PendingChange]
     return together
 
 
-def _answer(group: Sequence[_Pending]) -> None:
+def _answer(group: Sequence[PendingChange]) -> None:
     """Wake the callers, with one call for each event loop."""
     callers = [pending.caller for pending in group if pending.caller]
     for loop in {caller.loop for caller in callers}:
@@ -530,18 +505,15 @@ MAX_STREAMS = 64
 
 
 class SqliteEngine(Engine):
-    """Does work on a SQLite file; opening it raises `StorageError` where the file cannot be used.
-
-    `writer` is set where another process writes, which has opened the file already.
-    """
+    """Does work on a SQLite file; opening it raises `StorageError` where the file cannot be used."""
 
     is_local = True
     keeps_held_bytes = True
     joins_by_lookup = True
 
-    def __init__(self, path: Path, writer: WritesChanges | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._writer = writer or Writer(open_file(path))
+        self._writer = Writer(open_file(path))
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
         self._streamers = ThreadPoolExecutor(STREAMERS, thread_name_prefix="store-stream")
         self._searchers = ThreadPoolExecutor(SEARCHERS, thread_name_prefix="store-search")

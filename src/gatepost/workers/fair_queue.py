@@ -1,9 +1,15 @@
 """Who goes next at a core: slots, throttling, waiting, the turns of tenants, and which worker is free.
 
 A message passes two gates, and both give turns to tenants by the same rule. The first is a **slot**: `FairQueue` counts
+<<<<<<< HEAD
 the messages in processing over all sources and over all processes of a node. With n of them, the new one not counted:
 at `maximum` SMTP is refused and a scan of the API waits; from `threshold` on a message is taken, and its analysis
 starts later, which slows senders down before anything is refused:
+=======
+the messages in processing over all sources. With n of them, the new one not counted: at `maximum` SMTP is refused and
+a scan of the API waits; from `threshold` on a message is taken, and its analysis starts later, the closer to the
+maximum, while it holds its slot. That slows senders down before anything is refused.
+>>>>>>> f2a82aec (fronts: a node is one process (under way))
 
     delay = max_delay x (n - threshold + 1) / (maximum - threshold + 1)
 
@@ -53,8 +59,6 @@ DEMAND_SECONDS = 3.0
 USUAL_CPU = 0.01
 # Messages of a tenant that cost more than so many usual ones are costly.
 COSTLY = 5.0
-# How long a slot may stay free for a message of another process before it is taken for one of this process.
-PATIENCE_SECONDS = 0.25
 
 MAX_SUSPENDED = 8
 MAX_SUSPENDED_BYTES = 16 << 20
@@ -105,7 +109,6 @@ class TenantQueue(Generic[T]):
 
     def add(self, one: T) -> None:
         """Let one wait; among those of its tenant its arrival counts, so that one that waited before is first again."""
-        self.turns.join(one.tenant)
         waiting = self._by_tenant.setdefault(one.tenant, [])
         if waiting and waiting[-1].order > one.order:
             insort(waiting, one, key=_order)
@@ -172,7 +175,6 @@ class TenantQueue(Generic[T]):
         elif not _delete(waiting, one):
             return False
         self.count -= 1
-        self.turns.leave(tenant)
         if not waiting:
             del self._by_tenant[tenant]
             self._places.pop(tenant or "", None)
@@ -290,12 +292,11 @@ class FairQueue:
         maximum: int,
         threshold: int,
         max_delay: float,
-        counts: SlotCounts | None = None,
         *,
         waiting_limit: int = WAITING_LIMIT,
     ) -> None:
         self._maximum, self._threshold, self._max_delay = maximum, threshold, max_delay
-        self._counts = counts or SlotCounts()
+        self._counts = SlotCounts()
         self._waiting_limit = waiting_limit
         self._waiters: TenantQueue[_Waiter] = TenantQueue(self._counts.turns)
         self._admitted = self._throttled = self._refused = 0
@@ -306,9 +307,7 @@ class FairQueue:
         self._at_work: Counter[Tenant] = Counter()
         self._most_at_work = maximum
         self._count_idle: Callable[[Tenant], int] = _none_is_idle
-        self._blocked_since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._counts.on_change(self._serve)
 
     @property
     def tenants(self) -> RecentTenants:
@@ -316,9 +315,9 @@ class FairQueue:
         return self._counts.tenants
 
     @property
-    def own_waiting(self) -> tuple[int, int]:
-        """How many messages wait in this process, and their bytes."""
-        return self._counts.own_waiting, self._counts.own_bytes
+    def waiting(self) -> tuple[int, int]:
+        """How many messages wait, and their bytes."""
+        return self._counts.waiting, self._counts.waiting_bytes
 
     def change_delay(self, max_delay: float) -> None:
         """Set another upper bound of the delay, for messages that come from now on."""
@@ -364,7 +363,7 @@ class FairQueue:
         """Take a slot, for a source whose messages wait: None where others go first, or none is free."""
         self._counts.tenants.note(tenant)
         background.note_mail()
-        if self._counts.others_wait or not self._may_have_slot(tenant):
+        if not self._may_have_slot(tenant):
             return None
         if self._waiters.count and self._waiters.first(self._may_have_slot):
             return None
@@ -488,34 +487,19 @@ class FairQueue:
         """Give free slots to the messages whose turn it is."""
         while self._waiters.count:
             waiter = self._waiters.first(self._may_have_slot)
-            if not self._may_go(waiter) or waiter is None or (slot := self._take(waiter.tenant)) is None:
+            if waiter is None or (slot := self._take(waiter.tenant)) is None:
                 self._look_again()
                 return
-            self._blocked_since = None
             self._waiters.take(waiter)
             if waiter.slot.done():
                 slot.leave()
             else:
                 waiter.slot.set_result(slot)
-        self._counts.is_next(None)
-
-    def _may_go(self, waiter: _Waiter | None) -> bool:
-        """Whether the first message here may have a free slot: it is the next of all processes, or that of another
-        process, which should have gone before it, does not take it."""
-        place = None if waiter is None else (self._counts.turns.start_of(waiter.tenant), waiter.order)
-        if self._counts.is_next(place) or self._counts.in_processing >= self._maximum:
-            self._blocked_since = None
-            return True
-        now = asyncio.get_running_loop().time()
-        self._blocked_since = self._blocked_since or now
-        return now - self._blocked_since >= PATIENCE_SECONDS
 
     def _look_again(self) -> None:
-        """Look again in a while: another process may not take its turn, and has to know that messages wait here; and a
-        message may not be at work any more."""
-        if self._timer is None:
-            seconds = IDLE_SECONDS if self._counts.in_processing < self._maximum else PATIENCE_SECONDS
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timer)
+        """Look again in a while, if there are slots: a message may not be at work any more."""
+        if self._timer is None and self._counts.in_processing < self._maximum:
+            self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
