@@ -5,6 +5,9 @@ import time
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
+# In milliseconds, as times are kept.
+HOUR, DAY = 3_600_000, 86_400_000
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _DATE_TIME = re.compile(

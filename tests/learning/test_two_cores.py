@@ -21,7 +21,7 @@ from gatepost.service.core import build_guard
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.settings.keys import GuardSettings, LearningSettings
-from gatepost.smtp.reporting import ReportReading
+from gatepost.smtp.services import ReportReading
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, Actor
 from gatepost.store.feedback import MailReport

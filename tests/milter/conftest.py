@@ -16,8 +16,7 @@ from gatepost.service.plan import bind, port_of
 from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.intake import AskerIntake
-from gatepost.smtp.reporting import ReportIntake
-from gatepost.smtp.services import MessageHandler, Services
+from gatepost.smtp.services import MessageHandler, ReportIntake, Services
 
 run = run_fixture
 

@@ -9,7 +9,7 @@ from gatepost.auth.results import Authentication, Dmarc
 from gatepost.scanning.request import Full, Load, ScanRequest
 from gatepost.scanning.spool import MessageBody
 from gatepost.smtp.client import Tenancy, parse_networks
-from gatepost.smtp.reporting import ReportIntake, ReportReading
+from gatepost.smtp.services import ReportIntake, ReportReading
 from gatepost.store.errors import StorageError
 from gatepost.store.feedback import MailReport, ReportedMessage
 

@@ -20,7 +20,7 @@ from gatepost.cli.commands import Argument, BadParameter, Option, Options, confi
 from gatepost.ids import canonical
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.store.errors import NotFound
-from gatepost.times import date_time, milliseconds
+from gatepost.times import DAY, date_time, milliseconds
 
 if TYPE_CHECKING:
     from gatepost.events.stream import EventStream
@@ -34,7 +34,6 @@ T = TypeVar("T")
 # As `settings.files` names them; that module is not loaded for the names.
 GUARD_FILE, ABBY_FILE = Path("guard/core/guard.yml"), Path("abby/abby/abby.yml")
 MAX_CHECKED = 8
-_DAY = 86_400_000
 # A name with a `$` in it is not found, and then nothing is remembered of the file.
 _REFERENCE = re.compile(r"\$\{(env|file):([^}$]*)\}")
 
@@ -366,7 +365,7 @@ def parse_moment(text: str | None, option: str, *, end: bool = False) -> int | N
     day = milliseconds(f"{text}T00:00:00Z")
     if found is None and day is None:
         raise BadParameter("must be a date such as 2030-01-31 or 2030-01-31T12:00:00Z", option)
-    return found if day is None else day + (_DAY if end else 0)
+    return found if day is None else day + (DAY if end else 0)
 
 
 def render_time(milliseconds: int | None) -> str:

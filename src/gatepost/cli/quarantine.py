@@ -27,7 +27,7 @@ from gatepost.cli.deployment import (
 )
 from gatepost.cli.printing import Output, escape, render_count
 from gatepost.service.data_folder import StartError
-from gatepost.times import now
+from gatepost.times import DAY, now
 
 if TYPE_CHECKING:
     from gatepost.cli.held_mail import HeldMail
@@ -193,7 +193,6 @@ def _not_held(uid: str) -> StartError:
 
 mailboxes = Group("Take delivered mail out of mailboxes, and put it back (remediation in abby.yml).")
 
-DAY = 86_400_000
 COLUMNS = ("ggrid", "mailbox", "state", "folder", "match", "reason")
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from gatepost.cli.deployment import DataOption, Deployment, YesOption, parse_ten
 from gatepost.cli.printing import Output, escape, print_json
 from gatepost.ids import new_id
 from gatepost.service.data_folder import StartError
-from gatepost.times import now
+from gatepost.times import DAY, now
 
 if TYPE_CHECKING:
     from gatepost.digests.mail import DigestSender
@@ -29,7 +29,6 @@ TenantOption = Annotated[
     str | None, Option("--tenant", metavar="UID", help="A tenant; without it, mail that has no tenant.")
 ]
 BUSY = 3
-DAY = 86_400_000
 
 
 @digests.command("preview")

@@ -16,7 +16,7 @@ from gatepost.cli.deployment import Deployment, parse_tenant_uid, render_time
 from gatepost.cli.printing import Output, print_json, print_table, print_text, render_people
 from gatepost.ids import canonical, new_id
 from gatepost.service.data_folder import StartError
-from gatepost.times import now
+from gatepost.times import DAY, now
 
 if TYPE_CHECKING:
     from gatepost.policy.layers import Policies
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gatepost.store.message_records import MessageRecord
     from gatepost.store.store import Store
 
-DAY = 86_400_000
 MAX_LISTED = 1_000
 
 

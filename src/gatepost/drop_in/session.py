@@ -7,13 +7,12 @@ for now, so that the client comes again or delivers unscanned, as it was set up.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 import gatepost
 from gatepost.drop_in.protocols import Rspamd, Spamd
-from gatepost.drop_in.requests import Answered, Asked, Head, Received, Refusal, find_envelope, read_head, receive
+from gatepost.drop_in.requests import Answered, Asked, Received, Refusal, find_envelope, read_head, receive
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.names import normal_domain
@@ -35,23 +34,10 @@ log = Logger("gatepost.guard")
 LATER = Refusal("later", "no verdict could be reached now; try again later")
 
 
-class Speaks(Protocol):
-    """One protocol, from the server's side."""
-
-    @property
-    def name(self) -> str: ...
-
-    def read(self, head: Head) -> Asked | Refusal | bytes: ...
-
-    def refuse(self, refusal: Refusal, asked: Asked | None = None) -> bytes: ...
-
-    def answer(self, answered: Answered) -> Iterator[bytes]: ...
-
-
 class DropInPart(AskerPart, frozen=True, eq=False, kw_only=True):
     """A source of one generation; `tenant` is that of mail whose recipients tell none."""
 
-    protocol: Speaks
+    protocol: Spamd | Rspamd
     tenant: str | None = None
 
 
@@ -190,5 +176,5 @@ class DropInSession:
         log.info("message answered", ggrid=answered.result.ggrid, answer=report.decision, client=self._peer)
 
 
-def build_protocol(name: str, held_as: str) -> Speaks:
+def build_protocol(name: str, held_as: str) -> Spamd | Rspamd:
     return Rspamd("reject" if held_as == "reject" else "add header") if name == "rspamd" else Spamd()

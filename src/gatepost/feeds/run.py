@@ -46,7 +46,7 @@ from gatepost.store.jobs import HeldJob
 from gatepost.store.lists import NewEntry
 from gatepost.store.look_backs import LookBack
 from gatepost.store.store import Store
-from gatepost.times import now
+from gatepost.times import DAY, now
 
 MAX_REDIRECTS = 5
 MAX_ADDRESSES = 4
@@ -55,7 +55,6 @@ CONNECT_SECONDS = 10.0
 STALL_SECONDS = 30.0
 # Each member of a gzip file costs a copy of what follows it.
 MAX_MEMBERS = 100
-DAY = 86_400_000
 _STEP = 256 << 10
 _GZIP = b"\x1f\x8b"
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

@@ -27,12 +27,13 @@ from gatepost.scanning.held_mail import HoldsMail, ReportObserver, bytes_ahead, 
 from gatepost.scanning.request import Condition, Cut, Full, Load, ScanRequest, ScanResult, first_received_id
 from gatepost.scanning.spool import MessageBody
 from gatepost.settings.keys import GuardSettings as Settings
-from gatepost.smtp.reporting import ReportReading
+from gatepost.smtp.services import ReportReading
 from gatepost.store.errors import StorageError
 from gatepost.store.feedback import ReportedMessage
 from gatepost.store.message_records import Holding, MessageRecord
 from gatepost.store.record_packing import HEAD_BYTES, compress, cut_header
 from gatepost.store.store import Store
+from gatepost.times import DAY
 from gatepost.view.values import NotShown
 from gatepost.workers.fair_queue import FairQueue, QueueCounters, Slot
 from gatepost.workers.jobs import EMPTY, Job, Snapshot
@@ -40,7 +41,6 @@ from gatepost.workers.pool import WorkerPool
 from gatepost.workers.protocol import ATTACHED, FEATURES, JUDGE, STRIP, Extracted
 
 PURGE_SECONDS = 3_600.0
-DAY_MILLISECONDS = 86_400_000
 # What may come on top of the longest analysis before a stop ends what is left.
 STOP_GRACE_SECONDS = 10.0
 
@@ -396,7 +396,7 @@ class Guard:
 
     async def _purge(self) -> None:
         moment = int(self._clock() * 1_000)
-        before = moment - self._settings.history.retention * DAY_MILLISECONDS
+        before = moment - self._settings.history.retention * DAY
         limits = await self._store.tenants.retention_limits("history", moment)
         await self._store.message_notes.purge(before)
         await self._store.removed_mail.purge(before)

@@ -34,9 +34,8 @@ from gatepost.store.learning import LEARNING, ModelLookBack, PoolReport
 from gatepost.store.look_backs import MAX_HITS
 from gatepost.store.store import Store
 from gatepost.textmodel.learnt import LearntModel, PoolRow, parse_learnt, read_row
-from gatepost.times import now
+from gatepost.times import DAY, HOUR, now
 
-HOUR = 3_600_000
 LEARNER = Actor("system", "learning")
 
 Trainer = Callable[[TrainingOrder], Trained | TrainingFailed]
@@ -105,7 +104,6 @@ async def read_pool(store: Store, tenant: str | None) -> tuple[PoolRow, ...]:
     )
 
 
-DAY = 86_400_000
 MESSAGES = 50_000
 
 

@@ -39,7 +39,7 @@ from gatepost.settings.delivery import MailboxServerSettings, RemediationSetting
 from gatepost.store.audit import Actor
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.removed_mail import RemovalState, RemovedCopy, RemovedMail, digest_mailbox
-from gatepost.times import now
+from gatepost.times import HOUR, now
 
 MAX_BYTES = 64 << 20
 # What a server may answer to one command: a message and what is around it.
@@ -256,7 +256,6 @@ def _faults():  # type: ignore[no-untyped-def]
         raise MailboxError(f"cannot be opened: {str(fault)[:200]}") from None
 
 
-HOUR = 3_600_000
 AT_ONCE = 4
 
 log = Logger("gatepost.mailboxes")

@@ -40,8 +40,7 @@ from gatepost.smtp.client import SmtpClient, identify_client, parse_address
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError
 from gatepost.smtp.intake import AskerPart, read_path
 from gatepost.smtp.replies import SmtpReply
-from gatepost.smtp.reporting import ReportAddress
-from gatepost.smtp.services import MessageHandler, Services
+from gatepost.smtp.services import MessageHandler, ReportAddress, Services
 from gatepost.smtp.trace import AUTHENTICATION, MAX_FIELDS, MAX_HEADER, PREFIX, build_result_fields, is_claim
 from gatepost.smtp.transaction import digest_message
 from gatepost.store.errors import StorageError

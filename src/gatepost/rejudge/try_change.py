@@ -63,7 +63,7 @@ from gatepost.store.lists import NewEntry
 from gatepost.store.look_backs import LOOK_BACK, MAX_HITS, LookBack, WaitingLookBack
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
-from gatepost.times import milliseconds, now
+from gatepost.times import DAY, milliseconds, now
 
 T = TypeVar("T")
 # About three seconds on one core. One unit is the comparison of one link; one judgement takes as long as ten of them.
@@ -563,7 +563,6 @@ def new_entry(stated: NewListEntry, definition: ListDefinition) -> NewEntry | Li
     return NewEntry(form.key, form.shown, comment, expires)
 
 
-DAY = 86_400_000
 # About half a minute on one core.
 LOOK_BACK_MESSAGES, LOOK_BACK_EFFORT = 50_000, 3_000_000
 # Entries of one list that are looked for at once, and lists of one run.

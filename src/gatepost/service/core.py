@@ -50,11 +50,10 @@ from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.hop_answers import DeliveryLog
 from gatepost.smtp.intake import AskerPart, AskerSession
 from gatepost.smtp.outbound import HOUR, CountsOfAllNodes, HourlyLimits, Outbound, SenderLimits
-from gatepost.smtp.reporting import ReportIntake
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.sender_rewriting import SenderRewriting
 from gatepost.smtp.sent_reports import ReportGatherer
-from gatepost.smtp.services import MessageHandler, RecipientVerifier, Services
+from gatepost.smtp.services import MessageHandler, RecipientVerifier, ReportIntake, Services
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.workers.pool import PoolSettings, WorkerPool

@@ -25,8 +25,8 @@ from gatepost.smtp.hop_answers import Stage, find_queue_id, render_reply
 from gatepost.smtp.next_hop import NextHop, NextHopError
 from gatepost.smtp.outbound import SendingAccount
 from gatepost.smtp.replies import SmtpReply, pass_on
-from gatepost.smtp.reporting import ReportAddress
 from gatepost.smtp.routing import Relay, Route, Routing
+from gatepost.smtp.services import ReportAddress
 from gatepost.smtp.trace import Arrival
 from gatepost.store.message_records import Delivery
 

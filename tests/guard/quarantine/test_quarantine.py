@@ -18,7 +18,7 @@ from gatepost.analysis.report import Report
 from gatepost.cli.held_mail import HeldMail
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.quarantine import quarantine
-from gatepost.guard.quarantine.quarantine import DAY_MILLISECONDS, LEASE_SECONDS, Cleanup, Quarantine
+from gatepost.guard.quarantine.quarantine import LEASE_SECONDS, Cleanup, Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
 from gatepost.guard.service import Guard
 from gatepost.ids import new_id
@@ -48,6 +48,7 @@ from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.errors import StorageError
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.store import Store
+from gatepost.times import DAY
 from gatepost.workers.fair_queue import FairQueue
 
 RAW = b"Received: from elsewhere\r\nSubject: lunch\r\nX-Gatepost-Verdict: clean\r\n\r\n.dot\r\n\xffend"
@@ -567,7 +568,7 @@ def test_retention(use: Use) -> None:
         assert mail
         await asyncio.sleep(0.005)
         young = await deployment.hold()
-        deployment.now = (mail.kept + 30 * DAY_MILLISECONDS + 0.5) / 1_000
+        deployment.now = (mail.kept + 30 * DAY + 0.5) / 1_000
         assert await deployment.tidying.purge() == 0
         deployment.now += 0.001
         assert await deployment.tidying.purge() == 1

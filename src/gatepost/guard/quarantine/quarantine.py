@@ -62,6 +62,7 @@ from gatepost.store.errors import StorageError
 from gatepost.store.message_records import Delivery, Holding, MessageRecord, Release, normalize_address
 from gatepost.store.quarantine import HeldMessage
 from gatepost.store.store import Store
+from gatepost.times import DAY
 from gatepost.view.values import HtmlView, NotShown, Picture, View
 from gatepost.workers.jobs import Job
 from gatepost.workers.pool import WorkerPool
@@ -628,7 +629,6 @@ class Quarantine:
             raise StorageError(f"The quarantine holds {self._size:,} bytes; quarantine.maxSize is {self._max_size:,}.")
 
 
-DAY_MILLISECONDS = 86_400_000
 PURGE_SECONDS = 3_600.0
 # Far longer than it takes to write a record, with every retry.
 ORPHAN_SECONDS = 3_600.0
@@ -670,8 +670,8 @@ class Cleanup:
         return how many."""
         moment = int(self._clock() * 1_000)
         limits = await self._store.tenants.retention_limits("quarantine", moment)
-        purged = await self._store.quarantine.purge(moment - self._retention * DAY_MILLISECONDS, limits)
-        await self._store.quarantine.purge_deleted(moment - self._deleted_retention * DAY_MILLISECONDS)
+        purged = await self._store.quarantine.purge(moment - self._retention * DAY, limits)
+        await self._store.quarantine.purge_deleted(moment - self._deleted_retention * DAY)
         self._metrics.count("expired", purged)
         return purged
 

@@ -20,6 +20,7 @@ from gatepost.settings.consistency import leads_to
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import TlsSettings
 from gatepost.settings.values import hide_credentials
+from gatepost.times import DAY
 
 if TYPE_CHECKING:
     from gatepost.abby.cores import Down
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 
 RENEW_DAYS = 30
-DAY_MILLISECONDS = 86_400_000
 
 
 def check_certificates(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
@@ -162,7 +162,7 @@ def check_domain_reports(read: ExaminedFiles, data: DataFolder, now: datetime) -
     if guard is None:
         return
     if guard.domain_reports.send:
-        states = ask_storage_if_there(read, data, lambda store: store.sent_reports.states(moment - DAY_MILLISECONDS))
+        states = ask_storage_if_there(read, data, lambda store: store.sent_reports.states(moment - DAY))
         if states is not None:
             yield _describe_sent(states)
 
