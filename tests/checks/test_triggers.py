@@ -14,7 +14,7 @@ from gatepost.analysis.stages import Stages
 from gatepost.auth.results import Authentication, Dkim, Dmarc, Iprev, Spf
 from gatepost.checks.reading import SIGNS, Check, Protected, Reading, check
 from gatepost.checks.registry import CHECKS
-from gatepost.checks.triggers import BITS, EVERYTHING, compile_triggers, find_signs, list_signs
+from gatepost.checks.triggers import BITS, EVERYTHING, compile_triggers, find_signs
 from gatepost.files.values import File, Trait
 from gatepost.findings.kinds import TEXT_GTUBE, Finding
 from gatepost.lists.addresses import ProtectedName
@@ -26,6 +26,11 @@ from gatepost.questions import Antivirus, Campaign, FacetAge, Reputation
 ROWS = compile_triggers(stages.CHECK_STAGES)
 LONG = FacetAge(20, 60)
 KNOWN = Standing(LONG, LONG)
+
+
+def list_signs(bits: int) -> frozenset[str]:
+    """The words of these bits."""
+    return frozenset(word for word, bit in BITS.items() if bit & bits)
 
 
 def list_left_out(reading: Reading) -> Iterator[str]:

@@ -201,16 +201,7 @@ def compile_checks(extra: tuple[Check, ...] = ()) -> tuple[Row, ...]:
 
 RULES = "rules"
 STAGES: tuple[str, ...] = (
-    "parse",
-    "sender-history",
-    "campaign",
-    "reputation",
-    "authenticate",
-    "files",
-    "pages",
-    "pictures",
-    "yara",
-    "lists",
+    *"parse sender-history campaign reputation authenticate files pages pictures yara lists".split(),
     TRIGGERS,
     *(stage for stage, _ in CHECK_STAGES),
     "composites",

@@ -97,12 +97,8 @@ def parse_report_uris(text: str) -> tuple[ReportUri, ...]:
     left out; `!10m` is the size that a destination takes (RFC 7489 section 6.4)."""
     found: dict[str, ReportUri] = {}
     for piece in text[:MAX_RECORD].split(","):
-        match = _MAILTO.fullmatch(_PERCENT.sub(_decode, piece.strip(_BLANK)))
+        match = _MAILTO.fullmatch(_PERCENT.sub(lambda code: chr(int(code[1], 16)), piece.strip(_BLANK)))
         if match and len(found) < MAX_DESTINATIONS:
             limit = int(match[2]) << _UNITS[match[3].lower()] if match[2] else 0
             found.setdefault(match[1].lower(), ReportUri(match[1], limit))
     return tuple(found.values())
-
-
-def _decode(match: re.Match[str]) -> str:
-    return chr(int(match[1], 16))

@@ -34,8 +34,8 @@ PrivateKey = RSAPrivateKey | Ed25519PrivateKey
 OVERSIGNED = ("from", "reply-to", "subject", "date", "to", "cc", "message-id", "mime-version", "content-type")
 SIGNED = (
     *OVERSIGNED,
-    *("sender", "in-reply-to", "references", "content-transfer-encoding", "content-disposition"),
-    *("list-id", "list-unsubscribe", "list-unsubscribe-post", "list-post", "list-help"),
+    *"sender in-reply-to references content-transfer-encoding content-disposition".split(),
+    *"list-id list-unsubscribe list-unsubscribe-post list-post list-help".split(),
 )
 # Names in h=; a message that has more fields of these names than that is not signed.
 MAX_NAMES = 200
@@ -83,12 +83,13 @@ def make_dkim_signature(fields: Sequence[Field], body_hash: str, key: SigningKey
     names = _list_names(fields, SIGNED)
     if names is None:
         return None
-    tags = (
-        *(f"v=1; a={key.algorithm}; c=relaxed/relaxed; d={key.domain};", f"s={key.selector}; t={now};"),
-        *_fold("h=", names, ":"),
-        *(f"bh={body_hash};", "b="),
-    )
-    return _sign_message("DKIM-Signature", tags, fields, names, key)
+    return _sign_message("DKIM-Signature", _list_tags("v=1;", names, body_hash, key, now), fields, names, key)
+
+
+def _list_tags(start: str, names: list[str], body_hash: str, key: SigningKey, now: int) -> tuple[str, ...]:
+    """Return the tags of a signature over a message, which begins with its version or its number."""
+    head = (f"{start} a={key.algorithm}; c=relaxed/relaxed; d={key.domain};", f"s={key.selector}; t={now};")
+    return (*head, *_fold("h=", names, ":"), f"bh={body_hash};", "b=")
 
 
 def make_arc_set(
@@ -111,11 +112,7 @@ def make_arc_set(
     if names is None:
         return None
     own = f"i={number}; a={key.algorithm};"
-    tags = (
-        *(f"{own} c=relaxed/relaxed; d={key.domain};", f"s={key.selector}; t={now};"),
-        *_fold("h=", names, ":"),
-        *(f"bh={body_hash};", "b="),
-    )
+    tags = _list_tags(f"i={number};", names, body_hash, key, now)
     message = _sign_message("ARC-Message-Signature", tags, fields, names, key)
     seal = _format_field("ARC-Seal", (f"{own} t={now}; cv={state};", f"d={key.domain}; s={key.selector};", "b="))
     # A broken chain is not sealed: only this set is (RFC 8617 section 5.1.2).

@@ -81,15 +81,11 @@ class BrandFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ordinary: dict[str, list[str]]
 
 
-def _read_data(name: str) -> str:
-    return files("gatepost.checks").joinpath("data", name).read_text("utf-8")
-
-
 def read_names(name: str) -> dict[str, frozenset[str]]:
     """Return the words of a list by its sections; "" is what stands before the first."""
     sections: dict[str, list[str]] = {"": []}
     section = ""
-    for line in _read_data(name).splitlines():
+    for line in files("gatepost.checks").joinpath("data", name).read_text("utf-8").splitlines():
         if line.startswith("["):
             section = line.strip("[] ")
         elif not line.startswith("#"):

@@ -544,17 +544,20 @@ def _load_shipped() -> Phrasebook:
     sources += [_DATA.joinpath("wares.toml").read_bytes(), Path(__file__).read_bytes()]
     if native:
         return Phrasebook(
-            (), load_kept(__file__, "kept-phrase-index", [*sources, read_native()], PackedBook, _pack_shipped)
+            (),
+            load_kept(
+                __file__,
+                "kept-phrase-index",
+                [*sources, read_native()],
+                PackedBook,
+                lambda: pack_book(_compile_shipped()),
+            ),
         )
     return Phrasebook(load_kept(__file__, "kept-phrases", sources, list[CompiledPhrase], _compile_shipped))
 
 
 def _compile_shipped() -> list[CompiledPhrase]:
     return compile_phrases(join_lures() | WARES)
-
-
-def _pack_shipped() -> PackedBook:
-    return pack_book(_compile_shipped())
 
 
 SHIPPED = _load_shipped()

@@ -85,42 +85,29 @@ def compile_triggers(stages: Iterable[tuple[str, Check]]) -> tuple[Row, ...]:
     return tuple((*compile_trigger(check), stage, check.run) for stage, check in stages)
 
 
-def list_signs(bits: int) -> frozenset[str]:
-    """Return the words of these bits, for people and tests."""
-    return frozenset(word for word, bit in BITS.items() if bit & bits)
+def _find_bits(words: str) -> tuple[int, ...]:
+    return tuple(BITS[word] for word in words.split())
 
 
-LINK, ATTACHMENT, LINK_IN_FILE, TRAIT, UNREAD = map(
-    BITS.__getitem__, ("link", "attachment", "link-in-file", "trait", "unread")
+LINK, ATTACHMENT, LINK_IN_FILE, TRAIT, UNREAD = _find_bits("link attachment link-in-file trait unread")
+DEFECT, SIGNATURE, REPLY_TO, PROTECTED = _find_bits("defect signature reply-to protected")
+REMEMBERED, REPUTATION, ANTIVIRUS = _find_bits("remembered reputation antivirus")
+LEARNT, CAMPAIGN, AUTHENTICATION = _find_bits("learnt campaign authentication")
+ODD_SENDER, FREE_SENDER, PROVIDER_SENDER = _find_bits("odd-sender free-sender provider-sender")
+BRAND_SENDER, NAME_ADDRESS, NAME_DOT, NAME_FRAME = _find_bits("brand-sender name-address name-dot name-frame")
+RANDOM, IMITATING, CHEAP, ADDRESS, PUNYCODE = _find_bits("random-name imitating-name cheap-name address-name punycode")
+ENVELOPE_DIFFERS, ENVELOPE_EMPTY, ODD_ENVELOPE = _find_bits("envelope-differs envelope-empty odd-envelope")
+HOP, ODD_DATE, ODD_CLOCK, ODD_IDENTIFIER, ODD_FIELD = _find_bits("hop odd-date odd-clock odd-identifier odd-field")
+PROGRAM, PLACEHOLDER, FOREIGN_CHARSET, BULK_FIELD = _find_bits("program placeholder foreign-charset bulk-field")
+UNNAMED, LONG_RECIPIENT = _find_bits("unnamed-recipient long-recipient")
+ODD_SUBJECT, ADVERTISING_SUBJECT, SUM_SUBJECT, REPLY_IN_SUBJECT = _find_bits(
+    "odd-subject advertising-subject sum-subject reply-subject"
 )
-DEFECT, SIGNATURE, REPLY_TO, PROTECTED = map(BITS.__getitem__, ("defect", "signature", "reply-to", "protected"))
-REMEMBERED, REPUTATION, ANTIVIRUS = map(BITS.__getitem__, ("remembered", "reputation", "antivirus"))
-LEARNT, CAMPAIGN, AUTHENTICATION = map(BITS.__getitem__, ("learnt", "campaign", "authentication"))
-ODD_SENDER, FREE_SENDER, PROVIDER_SENDER = map(BITS.__getitem__, ("odd-sender", "free-sender", "provider-sender"))
-BRAND_SENDER, NAME_ADDRESS, NAME_DOT, NAME_FRAME = map(
-    BITS.__getitem__, ("brand-sender", "name-address", "name-dot", "name-frame")
-)
-RANDOM, IMITATING, CHEAP, ADDRESS, PUNYCODE = map(
-    BITS.__getitem__, ("random-name", "imitating-name", "cheap-name", "address-name", "punycode")
-)
-ENVELOPE_DIFFERS, ENVELOPE_EMPTY, ODD_ENVELOPE = map(
-    BITS.__getitem__, ("envelope-differs", "envelope-empty", "odd-envelope")
-)
-HOP, ODD_DATE, ODD_CLOCK, ODD_IDENTIFIER, ODD_FIELD = map(
-    BITS.__getitem__, ("hop", "odd-date", "odd-clock", "odd-identifier", "odd-field")
-)
-PROGRAM, PLACEHOLDER, FOREIGN_CHARSET, BULK_FIELD = map(
-    BITS.__getitem__, ("program", "placeholder", "foreign-charset", "bulk-field")
-)
-UNNAMED, LONG_RECIPIENT = map(BITS.__getitem__, ("unnamed-recipient", "long-recipient"))
-ODD_SUBJECT, ADVERTISING_SUBJECT, SUM_SUBJECT, REPLY_IN_SUBJECT = map(
-    BITS.__getitem__, ("odd-subject", "advertising-subject", "sum-subject", "reply-subject")
-)
-ODD_URL, REDIRECT, SHORTENER, PICTURE_HOST = map(BITS.__getitem__, ("odd-url", "redirect", "shortener", "picture-host"))
-FOREIGN_SITE, SHOWN_NAME = map(BITS.__getitem__, ("foreign-site", "shown-name"))
-DOWNLOAD_URL, LURE_PATH, OPENING = map(BITS.__getitem__, ("download-url", "lure-path", "opening"))
-EVASIVE, PLANTED_SUM, ODD_NUMBER = map(BITS.__getitem__, ("evasive-text", "planted-sum", "odd-number"))
-WALLET, TEST_TEXT, TEST_FILE, SMIME = map(BITS.__getitem__, ("wallet", "test-text", "test-file", "smime"))
+ODD_URL, REDIRECT, SHORTENER, PICTURE_HOST = _find_bits("odd-url redirect shortener picture-host")
+FOREIGN_SITE, SHOWN_NAME = _find_bits("foreign-site shown-name")
+DOWNLOAD_URL, LURE_PATH, OPENING = _find_bits("download-url lure-path opening")
+EVASIVE, PLANTED_SUM, ODD_NUMBER = _find_bits("evasive-text planted-sum odd-number")
+WALLET, TEST_TEXT, TEST_FILE, SMIME = _find_bits("wallet test-text test-file smime")
 
 # Which signs of a host count for a sender's domain, and for a site that a reader can follow.
 _OF_NAMES = RANDOM | IMITATING | CHEAP | ADDRESS | PUNYCODE

@@ -370,7 +370,7 @@ def _list_views(image: Image.Image) -> Iterator[Image.Image]:
     if min(image.size) < MIN_SIDE:
         if image.getcolors(FEW_COLOURS) is not None or image.convert("L").getcolors(FEW_COLOURS) is not None:
             grey = _convert_to_grey(image)
-            yield _surround(grey.resize((grey.width * 4, grey.height * 4), Image.Resampling.NEAREST))
+            yield ImageOps.expand(grey.resize((grey.width * 4, grey.height * 4), Image.Resampling.NEAREST), 24, 255)
         return
     full = image.convert("RGBA") if _has_opacity(image) else None
     grey = _convert_to_grey(image, full)
@@ -457,10 +457,6 @@ def _limit_side(image: Image.Image) -> Image.Image:
     return image.reduce(factor) if factor > 1 else image
 
 
-def _surround(image: Image.Image) -> Image.Image:
-    return ImageOps.expand(image, 24, 255)
-
-
 MAX_PAGES = 8  # the first six and the last two
 LAST_PAGES = 2
 MAX_PAGE_OBJECTS = 5_000  # a plan or a map takes seconds to draw, and no code is hidden among so many lines
@@ -494,7 +490,7 @@ def find_codes_in_pages(file: File, budget: UnpackBudget) -> Contents:
                     continue
                 if not budget.take_image(MAX_PAGE_SIDE * MAX_PAGE_SIDE):
                     unread, drawn = ("pixels",), []
-                elif number < LAST_PAGES or _is_simple(page):
+                elif number < LAST_PAGES or pypdfium2.raw.FPDFPage_CountObjects(page.raw) <= MAX_PAGE_OBJECTS:
                     try:
                         if not _is_blank(page):
                             codes.update(dict.fromkeys(find_codes(_draw_page(page))))
@@ -523,10 +519,6 @@ def _choose_pages(count: int) -> list[int]:
     if count <= MAX_PAGES:
         return list(range(count))
     return [*range(MAX_PAGES - LAST_PAGES), *range(count - LAST_PAGES, count)]
-
-
-def _is_simple(page: pypdfium2.PdfPage) -> bool:
-    return int(pypdfium2.raw.FPDFPage_CountObjects(page.raw)) <= MAX_PAGE_OBJECTS
 
 
 def _is_blank(page: pypdfium2.PdfPage) -> bool:

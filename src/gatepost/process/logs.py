@@ -23,21 +23,7 @@ from typing import Any, BinaryIO, ClassVar, Literal, TextIO
 import msgspec
 
 BLANKED = frozenset(
-    {
-        "authorization",
-        "body",
-        "envelope",
-        "headers",
-        "password",
-        "raw",
-        "recipient",
-        "recipients",
-        "secret",
-        "sender",
-        "senders",
-        "subject",
-        "token",
-    }
+    "authorization body envelope headers password raw recipient recipients secret sender senders subject token".split()
 )
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _COLOURS = {"debug": "\x1b[2m", "info": "\x1b[32m", "warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}

@@ -274,22 +274,6 @@ def _is_refused(attempt: Callable[[], object]) -> bool:
     return False
 
 
-def _open() -> None:
-    os.close(os.open("/", os.O_RDONLY))
-
-
-def _socket() -> None:
-    socket.socket().close()
-
-
-def _unlink() -> None:
-    os.unlink("/gatepost-worker-was-here")  # noqa: PTH108  one plain system call
-
-
-def _kill() -> None:
-    os.kill(os.getppid(), 0)
-
-
 def _fork() -> None:
     child = os.fork()
     if child == 0:
@@ -297,22 +281,14 @@ def _fork() -> None:
     os.waitpid(child, 0)
 
 
-def _share_memory() -> None:
-    mmap.mmap(-1, mmap.PAGESIZE).close()
-
-
-def _execve() -> None:
-    os.execve("/gatepost-worker-was-here", ["x"], {})  # noqa: S606  it must fail
-
-
 _ATTEMPTS: dict[str, Callable[[], None]] = {
-    "open": _open,
-    "socket": _socket,
-    "unlink": _unlink,
-    "kill": _kill,
+    "open": lambda: os.close(os.open("/", os.O_RDONLY)),
+    "socket": lambda: socket.socket().close(),
+    "unlink": lambda: os.unlink("/gatepost-worker-was-here"),  # noqa: PTH108  one plain system call
+    "kill": lambda: os.kill(os.getppid(), 0),
     "fork": _fork,
-    "execve": _execve,
-    "shared memory": _share_memory,
+    "execve": lambda: os.execve("/gatepost-worker-was-here", ["x"], {}),  # noqa: S606  it must fail
+    "shared memory": lambda: mmap.mmap(-1, mmap.PAGESIZE).close(),
 }
 
 

@@ -74,17 +74,13 @@ def _mark_links(message: Message, found: dict[str, None]) -> None:
             links.append(link)
     found[f"#links {_round_down(len(links))}"] = None
     found[f"#images {_round_down(pictures)}"] = None
-    if owners := _find_owners(links):
+    if owners := {host: org_domain(host) for host in dict.fromkeys(link.host for link in links[:MAX_LINKS])}:
         found[f"#owners {_round_down(len(set(owners.values())))}"] = None
         for host, owner in owners.items():
             for mark in _describe_host(host, owner):
                 found[mark] = None
         for link in links[:MAX_LINKS]:
             _mark_address(link, found)
-
-
-def _find_owners(links: list[Link]) -> dict[str, str]:
-    return {host: org_domain(host) for host in dict.fromkeys(link.host for link in links[:MAX_LINKS])}
 
 
 @lru_cache(2048)

@@ -432,13 +432,15 @@ def load_index() -> NativeConcepts | ConceptIndex:
     """Return the index of the shipped dictionaries, which is kept: to read them takes half a second."""
     sources = list(_list_sources())
     if native:
-        kept = load_kept(__file__, "kept-concept-index", [*sources, read_native()], PackedTerms, _pack_shipped)
+        kept = load_kept(
+            __file__,
+            "kept-concept-index",
+            [*sources, read_native()],
+            PackedTerms,
+            lambda: pack_terms(join_dictionaries()),
+        )
         return NativeConcepts(kept)
     return ConceptIndex(load_kept(__file__, "kept-concepts", sources, list[Term], join_dictionaries))
-
-
-def _pack_shipped() -> PackedTerms:
-    return pack_terms(join_dictionaries())
 
 
 def _list_sources() -> Iterator[bytes]:

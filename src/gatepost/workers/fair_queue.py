@@ -1,11 +1,6 @@
 """Who goes next at a core: slots, throttling, waiting, the turns of tenants, and which worker is free.
 
 A message passes two gates, and both give turns to tenants by the same rule. The first is a **slot**: `FairQueue` counts
-<<<<<<< HEAD
-the messages in processing over all sources and over all processes of a node. With n of them, the new one not counted:
-at `maximum` SMTP is refused and a scan of the API waits; from `threshold` on a message is taken, and its analysis
-starts later, which slows senders down before anything is refused:
-=======
 the messages in processing over all sources. With n of them, the new one not counted: at `maximum` SMTP is refused and
 a scan of the API waits; from `threshold` on a message is taken, and its analysis starts later, the closer to the
 maximum, while it holds its slot. That slows senders down before anything is refused.
@@ -306,7 +301,10 @@ class FairQueue:
         self._resume_at = 0.0
         self._at_work: Counter[Tenant] = Counter()
         self._most_at_work = maximum
+<<<<<<< HEAD
         self._count_idle: Callable[[Tenant], int] = _none_is_idle
+=======
+        self._count_idle: Callable[[Tenant], int] = lambda _tenant: 0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -506,10 +504,6 @@ class FairQueue:
         self._serve()
 
 
-def _none_is_idle(_tenant: Tenant) -> int:
-    return 0
-
-
 class ReadyJob(HasTurn, Protocol):
     """What must be known of a job that has its slot and waits for a worker."""
 
@@ -591,7 +585,11 @@ class ReadyJobs(Generic[J]):
         reserved = None
         alone = self._alone.first() if self._alone.count else None
         if alone is not None and _may_be_alone(workers, alone):
-            reserved = min((worker for worker in workers if not worker.taken_alone), key=_load, default=None)
+            reserved = min(
+                (worker for worker in workers if not worker.taken_alone),
+                key=lambda worker: (not worker.free, worker.suspended),
+                default=None,
+            )
             if reserved is not None and reserved.free and not reserved.suspended:
                 return self._alone.take(alone), reserved
         if self._patient.count and (not self._shared.count or self._passed >= PATIENCE):
@@ -635,10 +633,6 @@ def _may_be_alone(workers: Collection[WorkerCapacity], job: ReadyJob) -> bool:
     """All workers but one may hold a large message; a second attempt, which is short or killed, may take any."""
     taken = sum(worker.taken_alone for worker in workers)
     return taken < (len(workers) if job.size <= LARGE else max(1, len(workers) - 1))
-
-
-def _load(worker: WorkerCapacity) -> tuple[bool, int]:
-    return not worker.free, worker.suspended
 
 
 def _find_room(workers: Collection[W], size: int, reserved: W | None) -> W | None:

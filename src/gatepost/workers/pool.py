@@ -119,34 +119,26 @@ class JobFrames:
                 job.sent[stage] = (snapshot.key, snapshot.version)
                 frames += (protocol.snapshot_header(job.number, snapshot.key, len(snapshot.data)), snapshot.data)
         header = protocol.JobHeader(
-            job.envelope,
-            job.now,
-            lists.key if lists.data else "",
-            job.skip,
-            job.known,
-            self._antivirus,
-            policy.key,
-            job.purpose.name,
-            job.index,
-            self._reputation,
-            learnt.key if learnt.data else "",
-            job.parts,
+            envelope=job.envelope,
+            now=job.now,
+            lists=lists.key if lists.data else "",
+            skip=job.skip,
+            known=job.known,
+            antivirus=self._antivirus,
+            policy=policy.key,
+            purpose=job.purpose.name,
+            index=job.index,
+            reputation=self._reputation,
+            learnt=learnt.key if learnt.data else "",
+            parts=job.parts,
         )
-        frames += (
-            protocol.pack_frame(Frame.JOB, job.number, header),
-            protocol.raw_header(job.number, len(raw)),
-            raw,
-        )
+        frames += (protocol.pack_frame(Frame.JOB, job.number, header), protocol.raw_header(job.number, len(raw)), raw)
         return frames
 
     def _policy_of(self, job: Job[Any]) -> Snapshot:
         envelope = job.envelope
         scope = OUTBOUND if envelope.outbound else envelope.tenant
         return self._policies.get(scope) or self._policies[None]
-
-
-def _ignore_cpu(_tenant: str | None, _seconds: float) -> None:
-    """The default of `note_cpu`, for a pool without a queue before it."""
 
 
 class WorkerPool:
@@ -163,7 +155,7 @@ class WorkerPool:
         *,
         senders: RecentTenants | None = None,
     ) -> None:
-        self.note_cpu: Callable[[str | None, float], None] = _ignore_cpu
+        self.note_cpu: Callable[[str | None, float], None] = lambda _tenant, _seconds: None
         self._settings = settings
         self._answer = answer
         self._judge = protocol.judge_with(collect_titles(policy))

@@ -345,7 +345,7 @@ def read_report(body: bytes, titles: Mapping[str, str] = TITLES) -> Report:
     if result.decision == "undecided" or result.action is not None:
         raise FrameError("a worker left its message undecided, or chose an action")
     for tag in result.tags:
-        if tag not in titles and not _is_named_tag(tag):
+        if tag not in titles and not (_LIST_TAG.match(tag) or _RULE_TAG.match(tag)):
             raise FrameError("a tag that is not in the registry")
     for line in result.lines:
         if titles.get(line.kind) != line.title and not _is_named_finding(line, titles):
@@ -373,11 +373,6 @@ def _check_prepared(prepared: PreparedRecord) -> None:
         raise FrameError("a queue id that is none")
     if prepared.evidence is not None and not are_digests(prepared.evidence):
         raise FrameError("evidence that has no such digests")
-
-
-def _is_named_tag(tag: str) -> bool:
-    """Whether a tag is that of a list or of an operator's rule, whose names no registry has."""
-    return bool(_LIST_TAG.match(tag) or _RULE_TAG.match(tag))
 
 
 def _is_named_finding(line: Line, titles: Mapping[str, str]) -> bool:

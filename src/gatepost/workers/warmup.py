@@ -64,10 +64,10 @@ ENVELOPE = Envelope("ann@sender.example", ("bob@receiver.example",), "192.0.2.1"
 
 # Modules that the standard library fetches inside a function, at its first call.
 _LATE = (
-    *("_strptime", "bisect", "calendar", "copy", "datetime", "decimal", "fractions", "heapq", "html.entities"),
-    *("idna", "ipaddress", "linecache", "locale", "lzma", "bz2", "zlib", "quopri", "string", "stringprep", "textwrap"),
-    *("traceback", "unicodedata", "warnings", "email.utils", "encodings.idna", "encodings.punycode"),
-)
+    "_strptime bisect calendar copy datetime decimal fractions heapq html.entities idna ipaddress linecache locale "
+    "lzma bz2 zlib quopri string stringprep textwrap traceback unicodedata warnings email.utils encodings.idna "
+    "encodings.punycode"
+).split()
 _CHARSETS = ("utf-8", "utf-7", "utf-16", "iso-8859-1", "iso-8859-15", "windows-1251", "koi8-r", "shift_jis", "big5")
 _CHARSETS_EAST = ("iso-2022-jp", "euc-jp", "gb2312", "gb18030", "euc-kr", "hz", "cp949", "cp1252")
 _NOT_HERE = frozenset({"encodings.mbcs", "encodings.oem"})  # Windows only

@@ -524,7 +524,7 @@ def protected_person(reading: Reading) -> Iterator[Finding]:
     if not people:
         return
     for sender in reading.message.senders:
-        name = _sort_words(sender.name)
+        name = tuple(sorted(list_words(skeleton(sender.name))))  # "Director, Ann" is "Ann Director"
         index = _index_people(people)
         bearer = index.find(name) if name else None
         if bearer and not _is_insider(sender, index.list_addresses(name), reading):
@@ -569,11 +569,6 @@ def _index_people(people: tuple[Address, ...]) -> _PeopleIndex:
             del _indexed[next(iter(_indexed))]
         known = _indexed[id(people)] = _PeopleIndex(people)
     return known
-
-
-def _sort_words(name: str) -> tuple[str, ...]:
-    """Return the words of a name, sorted: "Director, Ann" is "Ann Director"."""
-    return tuple(sorted(list_words(skeleton(name))))
 
 
 def _is_insider(sender: Address, known: frozenset[str], reading: Reading) -> bool:

@@ -132,9 +132,8 @@ _FETCHES_AND_RUNS = re.compile(
 
 # One of these, or `nc` with `-e`, is in whatever `_FETCHES_AND_RUNS` finds; to look for each is faster than for that.
 _FETCHING_WORDS = (
-    *("curl", "wget", "fetch", "/dev/tcp/", "base64", "powershell", "pwsh", "mshta", "certutil", "bitsadmin"),
-    *("regsvr32", "rundll32", "iex", "invoke-expression"),
-)
+    "curl wget fetch /dev/tcp/ base64 powershell pwsh mshta certutil bitsadmin regsvr32 rundll32 iex invoke-expression"
+).split()
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 

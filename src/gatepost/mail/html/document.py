@@ -254,10 +254,6 @@ def _read_input(page: PageBuilder, attributes: Attributes, _: LexborNode | None)
         page.add_text(attributes.get("value") or "")
 
 
-def _read_form(page: PageBuilder, attributes: Attributes, _: LexborNode | None) -> None:
-    page.notes.note(kinds.HTML_FORM, f"action={attributes.get('action') or ''}")
-
-
 def _read_frame(page: PageBuilder, attributes: Attributes, _: LexborNode | None) -> None:
     page.notes.note(kinds.HTML_FRAME, attributes.get("src") or "")
 
@@ -285,34 +281,20 @@ ELEMENTS: dict[str, Element] = {
     "script": _read_script,
     "img": _read_picture,
     "input": _read_input,
-    "form": _read_form,
-    "iframe": _read_frame,
-    "frame": _read_frame,
-    "object": _read_object,
-    "embed": _read_object,
-    "applet": _read_object,
+    "form": lambda page, given, _: page.notes.note(kinds.HTML_FORM, f"action={given.get('action') or ''}"),
+    **dict.fromkeys(("iframe", "frame"), _read_frame),
+    **dict.fromkeys(("object", "embed", "applet"), _read_object),
     "svg": _enter_svg,
     "template": _read_template,
 }
 ATTRIBUTES: dict[str, Callable[[PageBuilder, str, str, Attributes], Closing | None]] = {
-    "href": _read_href,
-    "xlink:href": _read_href,
+    **dict.fromkeys(("href", "xlink:href"), _read_href),
     "srcset": _read_srcset,
-    "action": _read_action,
-    "formaction": _read_action,
+    **dict.fromkeys(("action", "formaction"), _read_action),
     "content": _read_content,
-    "values": _read_animation,
-    "to": _read_animation,
-    "from": _read_animation,
+    **dict.fromkeys(("values", "to", "from"), _read_animation),
     "srcdoc": lambda page, _tag, value, _: page.add_document(value),
-    "src": _read_source,
-    "lowsrc": _read_source,
-    "dynsrc": _read_source,
-    "poster": _read_source,
-    "background": _read_source,
-    "data": _read_source,
-    "code": _read_source,
-    "codebase": _read_source,
+    **dict.fromkeys("src lowsrc dynsrc poster background data code codebase".split(), _read_source),
 }
 
 
@@ -572,14 +554,7 @@ class HtmlPage(PageBuilder):
     def _walk_source(self, source: str) -> bool:
         """Walk the document as lexbor writes it out; False where its tree must be walked instead."""
         nodes: int = native.walk_source(
-            source,
-            self._plan,
-            self,
-            self.visible,
-            self.hidden,
-            self.loose,
-            BREAK,
-            MAX_NODES,
+            source, self._plan, self, self.visible, self.hidden, self.loose, BREAK, MAX_NODES
         )
         self.nodes = max(nodes, 0)
         self.is_whole = self.is_whole and nodes <= MAX_NODES

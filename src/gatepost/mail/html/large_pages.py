@@ -139,7 +139,8 @@ class _Shortener:
     def run(self) -> bool:
         """Read the page; return False where what is to be kept has no room."""
         html = self._html
-        head, tail = self._find_head(), self._find_tail()
+        # What is kept as it is at the start ends where a tag begins.
+        head, tail = self._skip_spans(_find_tag(html, HEAD_TAGS, HEAD)), self._find_tail()
         self._write_whole(0, head)
         at = head
         while at < tail:
@@ -159,10 +160,6 @@ class _Shortener:
 
     def build(self) -> ShortPage:
         return ShortPage("".join(self._out), tuple(dict.fromkeys((*self._links, *self._last))))
-
-    def _find_head(self) -> int:
-        """Return where the part of the page ends that is kept as it is: at the start of a tag."""
-        return self._skip_spans(_find_tag(self._html, HEAD_TAGS, HEAD))
 
     def _find_tail(self) -> int:
         html = self._html
@@ -369,16 +366,5 @@ def _find_end(html: str, start: re.Match[str]) -> int:
 
 _END_TAGS = {
     name: re.compile(rf"</{name}[\t\n\f\r ]*+>", re.IGNORECASE)
-    for name in (
-        "script",
-        "style",
-        "textarea",
-        "title",
-        "xmp",
-        "iframe",
-        "noembed",
-        "noframes",
-        "template",
-        "plaintext",
-    )
+    for name in "script style textarea title xmp iframe noembed noframes template plaintext".split()
 }
