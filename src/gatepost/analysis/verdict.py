@@ -82,10 +82,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 def judge(
-    findings: Iterable[Finding],
-    outcomes: Sequence[Outcome],
-    policy: Policy,
-    ruling: Ruling = NO_RULING,
+    findings: Iterable[Finding], outcomes: Sequence[Outcome], policy: Policy, ruling: Ruling = NO_RULING
 ) -> Judgement:
     """Weigh the findings, cap groups, add up, and choose verdict and decision."""
     judged = _judge_by(findings := tuple(findings), outcomes, policy, ruling)
@@ -95,12 +92,7 @@ def judge(
     return msgspec.structs.replace(judged, overrides=tuple(_describe_overrides(judged, plain, policy)))
 
 
-def _judge_by(
-    findings: Sequence[Finding],
-    outcomes: Sequence[Outcome],
-    policy: Policy,
-    ruling: Ruling,
-) -> Judgement:
+def _judge_by(findings: Sequence[Finding], outcomes: Sequence[Outcome], policy: Policy, ruling: Ruling) -> Judgement:
     blocks = [_make_block_finding(match) for match in ruling.blocks]
     weighed = _clear_allowed(_weigh([*findings, *blocks], policy), ruling)
     lines = _bound_excuses(_apply_caps(weighed, policy))

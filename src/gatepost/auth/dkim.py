@@ -235,11 +235,7 @@ def _choose_claims(claims: list[_Claim], signed_message: SignedMessage) -> list[
 
 
 def _verify_claim(
-    claim: _Claim,
-    chosen: bool,
-    signed_message: SignedMessage,
-    answers: dict[str, DnsAnswer],
-    rules: SignatureRules,
+    claim: _Claim, chosen: bool, signed_message: SignedMessage, answers: dict[str, DnsAnswer], rules: SignatureRules
 ) -> Dkim:
     signature = claim.signature
     if isinstance(signature, Refusal):

@@ -13,14 +13,7 @@ import msgspec
 from gatepost.files.archives import unpack
 from gatepost.files.archives.passwords import PasswordCandidates
 from gatepost.files.documents import dispatch, web_page
-from gatepost.files.file_types import (
-    has_mark,
-    identify,
-    is_plain_picture,
-    is_plain_text,
-    is_text_name,
-    reads_as_text,
-)
+from gatepost.files.file_types import has_mark, identify, is_plain_picture, is_plain_text, is_text_name, reads_as_text
 from gatepost.files.values import MAX_DEPTH, Contents, File, Member, Trait, UnpackBudget, UnreadReason
 from gatepost.mail.message import IS_HTML, IS_TEXT, OPENS, Link, Message, Part
 from gatepost.mail.text import detect_form

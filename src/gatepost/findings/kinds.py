@@ -119,8 +119,7 @@ HOST_DESKTOP_PROGRAM = Kind("host:desktop-program", "A desktop mail program deli
 # Reputation: what the operator's DNS zones say (RFC 5782).
 REPUTATION_ALLOWED_HOST = Kind("reputation:allowed-host", "The sending host is on a DNS allow list")
 REPUTATION_DYNAMIC_HOST = Kind(
-    "reputation:dynamic-host",
-    "A DNS block list says that the sending host is an access line, not a mail server",
+    "reputation:dynamic-host", "A DNS block list says that the sending host is an access line, not a mail server"
 )
 REPUTATION_LISTED_ADDRESS = Kind("reputation:listed-address", "An address of the message is on a DNS block list")
 REPUTATION_LISTED_FILE = Kind("reputation:listed-file", "A file is listed as harmful by a DNS zone of file hashes")
@@ -347,8 +346,7 @@ FILE_UNREADABLE = Kind("file:unreadable", "A file is not what its name says and 
 FILE_XML_ENTITY_MARKUP = Kind("file:xml-entity-markup", "An attached page or picture hides markup in entities")
 FILE_XML_SCRIPT = Kind("file:xml-script", "An attached XML file runs a script")
 FILE_XML_TRANSFORM = Kind(
-    "file:xml-transform",
-    "A style sheet inside an attached XML file or from a server turns it into a page (XSLT)",
+    "file:xml-transform", "A style sheet inside an attached XML file or from a server turns it into a page (XSLT)"
 )
 FILE_YARA = Kind("file:yara", "A file matches a YARA rule of the operator")
 

@@ -216,10 +216,7 @@ def normalise_person(text: str) -> NormalForm | ListRefusal:
 
 
 PERSON = EntryKind(
-    "person",
-    "a person and the address that is theirs",
-    "Ann Example <ann@example.com>",
-    normalise_person,
+    "person", "a person and the address that is theirs", "Ann Example <ann@example.com>", normalise_person
 )
 
 

@@ -141,11 +141,7 @@ _ENDINGS_WITH_PATH = _ENDINGS | frozenset(
 )
 _CUT = re.compile(r"www\d{0,2}\.|\w\.\w")
 _DEFANGED = re.compile(r"[\[({]\s?(?:\.|dot)\s?[\])}]", re.IGNORECASE)
-_DEFANGED_MARKS = {
-    "[": ("[.]", "[dot", "[DOT", "[ "),
-    "(": ("(.)", "(dot", "(DOT", "( "),
-    "{": ("{.}", "{dot"),
-}
+_DEFANGED_MARKS = {"[": ("[.]", "[dot", "[DOT", "[ "), "(": ("(.)", "(dot", "(DOT", "( "), "{": ("{.}", "{dot")}
 # What every link in plain text has at some place: a dot after `www` or before such an ending, or the colon of a scheme.
 _DOT = re.compile(
     rf"\.(?:(?=\w)(?:{'|'.join(sorted(_ENDINGS_WITH_PATH))})(?![@\w-])|(?<=w\.)|(?<=w\d\.)|(?<=w\d\d\.))", re.IGNORECASE

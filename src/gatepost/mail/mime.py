@@ -342,11 +342,7 @@ def _normalise_type(main: str, default: str) -> str:
 
 
 def _has_duplicates(
-    types: list[Parameters],
-    dispositions: list[Parameters],
-    encodings: tuple[str, ...],
-    where: str,
-    budget: ReadBudget,
+    types: list[Parameters], dispositions: list[Parameters], encodings: tuple[str, ...], where: str, budget: ReadBudget
 ) -> bool:
     if len(types) < 2 and len(dispositions) < 2 and len(encodings) < 2:
         return False

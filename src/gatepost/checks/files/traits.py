@@ -160,10 +160,7 @@ def _weigh_input(detail: str, reading: Reading) -> float:
 
 SMIME_TYPES = frozenset({"application/pkcs7-mime", "application/x-pkcs7-mime"})
 # The object identifiers id-envelopedData and id-ct-authEnvelopedData, as they stand in the first bytes.
-_ENVELOPED_IDENTIFIERS = (
-    bytes.fromhex("06092a864886f70d010703"),
-    bytes.fromhex("060b2a864886f70d0109100117"),
-)
+_ENVELOPED_IDENTIFIERS = (bytes.fromhex("06092a864886f70d010703"), bytes.fromhex("060b2a864886f70d0109100117"))
 
 
 @check(

@@ -87,8 +87,7 @@ _SPACES = re.compile(r"\s+")
 PROVIDER_MARKS = ("@mail.gmail.com>", "@mail.yahoo.com>", ".prod.outlook.com>")
 # Each of these providers signs all that it sends, for its own domain or for the customer's.
 _PROVIDER_IDENTIFIER = re.compile(
-    r"\s{0,9}<[^<>\s@]{10,200}@(mail\.gmail\.com|mail\.yahoo\.com|[\w.-]{1,80}\.prod\.outlook\.com)>",
-    re.IGNORECASE,
+    r"\s{0,9}<[^<>\s@]{10,200}@(mail\.gmail\.com|mail\.yahoo\.com|[\w.-]{1,80}\.prod\.outlook\.com)>", re.IGNORECASE
 )
 
 
@@ -145,8 +144,7 @@ def hidden_recipients(reading: Reading) -> Iterator[Finding]:
         return
     sender, named = message.senders[0], [each for each in message.recipients[:MAX_RECIPIENTS] if each.domain]
     answers = next(
-        (each for each in message.reply_to[:5] if each.domain and _make_key(each) != _make_key(sender)),
-        None,
+        (each for each in message.reply_to[:5] if each.domain and _make_key(each) != _make_key(sender)), None
     )
     if answers and is_written_for(sender, answers):
         return

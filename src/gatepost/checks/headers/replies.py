@@ -30,8 +30,7 @@ _QUOTE_MARKS = (
     *("wrote:", "schrieb", "a écrit", "escribió", "escreveu", "ha scritto", "schreef", "写道", "пишет"),
 )
 _QUOTED_SENDER = re.compile(
-    r"\n[>| ]{0,4}\*?(?:from|von|de|da|van|od|fra|från)\s?:\*?[ \t]?([^\n]{3,200})\n",
-    re.IGNORECASE,
+    r"\n[>| ]{0,4}\*?(?:from|von|de|da|van|od|fra|från)\s?:\*?[ \t]?([^\n]{3,200})\n", re.IGNORECASE
 )
 
 

@@ -78,7 +78,7 @@ MAX_ELEMENTS = 200_000
 _ELEMENT = re.compile(
     r"<(?:[\w.-]{1,40}:)?(Relationship|fldChar|instrText|fldSimple|ddeLink|oleLink|customUI|hlinkClick|hlinkMouseOver|"
     r"hlinkHover|definedName|dde-source|dde-connection-decl|encryption-data|binaryData|binData|binary-data|Path|event-listener|"
-    r"module|macrosheet|chunk|Cell|script|a)\b((?>[^<>\"']|\"[^\"<]{0,8192}\"|'[^'<]{0,8192}'){0,2000}+)>([^<]*)",
+    r"module|macrosheet|chunk|Cell|script|a)\b((?>[^<>\"']|\"[^\"<]{0,8192}\"|'[^'<]{0,8192}'){0,2000}+)>([^<]*)"
 )
 _ATTRIBUTE = re.compile(r"([\w:.-]{1,60})\s{0,10}=\s{0,10}(?:\"([^\"]*)\"|'([^']*)')")
 _MARKS = tuple(

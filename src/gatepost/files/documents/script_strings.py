@@ -123,7 +123,7 @@ def find_addresses(content: bytes) -> Iterator[str]:
 LAUNCHES = re.compile(
     r"exportDataObject\s{0,9}\([^)]{0,300}?nLaunch\s{0,9}:\s{0,9}[12]|Collab\s{0,9}\.\s{0,9}(?:collectEmailInfo|getIcon)"
     r"|util\s{0,9}\.\s{0,9}printf\s{0,9}\(\s{0,9}[\"']%\d{4,}|media\s{0,9}\.\s{0,9}newPlayer\s{0,9}\(\s{0,9}null"
-    r"|(?:%u[0-9a-fA-F]{4}){8}",
+    r"|(?:%u[0-9a-fA-F]{4}){8}"
 )
 MAX_SCRIPTS = 200
 MAX_FORM = 4 << 20
