@@ -298,7 +298,7 @@ def _make_result(signature: Signature, result: Result, reason: str = "", key: Dk
 
 INSTANCES_MAX = 50
 KEYS_MAX = 16
-RESULTS, MESSAGE, SEAL = "arc-authentication-results", "arc-message-signature", "arc-seal"
+RESULTS, MESSAGE, SEAL = signature.ARC_FIELDS
 
 _BLANK = r"[ \t\r\n]*"
 _RESULTS_INSTANCE = re.compile(rf"{_BLANK}i{_BLANK}={_BLANK}([0-9]{{1,2}}){_BLANK};")

@@ -29,6 +29,7 @@ import msgspec
 
 from gatepost.mail.message import Field
 
+ARC_FIELDS = ("arc-authentication-results", "arc-message-signature", "arc-seal")
 _BLANK = " \t\r\n"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 

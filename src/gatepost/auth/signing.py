@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from gatepost.auth.signature import (
+    ARC_FIELDS,
     SignedMessage,
     canonicalise_pieces,
     canonicalise_relaxed_field,
@@ -41,7 +42,6 @@ SIGNED = (
 MAX_NAMES = 200
 MAX_INSTANCE = 50
 WIDTH = 76
-ARC_FIELDS = ("arc-authentication-results", "arc-message-signature", "arc-seal")
 
 _PADDING, _PREHASHED = PKCS1v15(), Prehashed(SHA256())
 

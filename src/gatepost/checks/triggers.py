@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 from gatepost.checks.files.malware import EICAR_SIGNATURE
-from gatepost.checks.files.traits import SMIME_TYPES
 from gatepost.checks.headers.bulk_mail import BULK_FIELDS, WRITTEN_BY_MACHINE
 from gatepost.checks.headers.fields import (
     IDENTIFIER_FORM,
@@ -51,6 +50,7 @@ from gatepost.checks.text.learned import MANY_RECIPIENTS
 from gatepost.checks.text.lures import MAX_NAMED, MAX_PLANTED_TEXT, SHORTEST_PLANTED, begins_with_sum
 from gatepost.findings.kinds import Finding
 from gatepost.mail.message import Field, Link, Message
+from gatepost.mail.reader import SMIME_TYPES
 from gatepost.names import MAX_DOMAIN, Address, keep_answers, normal_domain, org_domain
 from gatepost.speedups import native
 

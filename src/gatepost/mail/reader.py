@@ -385,7 +385,7 @@ def _gunzip(decoded: DecodedBody) -> DecodedBody:
     return DecodedBody(content, decoded.whole and stream.eof)
 
 
-_SMIME_TYPES = frozenset({"application/pkcs7-mime", "application/x-pkcs7-mime"})
+SMIME_TYPES = frozenset({"application/pkcs7-mime", "application/x-pkcs7-mime"})
 _FIELD_START = re.compile(rb"content-t", re.IGNORECASE)
 _FIELD_START_SIZE = len(b"content-t")
 _MOST_OCCURRENCES = 2_000
@@ -461,7 +461,7 @@ class MessageParts:
         inner = b""
         if any(name.lower().rstrip(". ").endswith(".eml") for name in part.names):
             inner = part.content
-        elif part.content_type in _SMIME_TYPES or any(name.lower().endswith(".p7m") for name in part.names):
+        elif part.content_type in SMIME_TYPES or any(name.lower().endswith(".p7m") for name in part.names):
             inner = open_cms(part.content).content
         elif node.path in self._extra:
             return self._find_openpgp_message(node)
@@ -672,7 +672,7 @@ def _read_alone(path: str, entity: Entity, headers: Headers, body: bytes) -> Par
     """Return the part of a leaf that is more than plain text; None if it has further readings or files, or is odd."""
     budget = ReadBudget()
     part, *others = read_leaf(path, guess_names(replace(entity, headers=headers)), body, budget)
-    if others or budget.defects or part.content_type in _SMIME_TYPES:
+    if others or budget.defects or part.content_type in SMIME_TYPES:
         return None
     return None if any(name.lower().rstrip(". ").endswith((".eml", ".p7m")) for name in part.names) else part
 

@@ -24,6 +24,7 @@ from gatepost.findings import kinds
 from gatepost.findings.kinds import Finding, Kind
 from gatepost.findings.strengths import coefficients
 from gatepost.mail.message import Part
+from gatepost.mail.reader import SMIME_TYPES
 from gatepost.names import org_domain
 
 
@@ -158,7 +159,6 @@ def _weigh_input(detail: str, reading: Reading) -> float:
     return strength * (_OWN_SERVER if org_domain(host) in own else 1.0)
 
 
-SMIME_TYPES = frozenset({"application/pkcs7-mime", "application/x-pkcs7-mime"})
 # The object identifiers id-envelopedData and id-ct-authEnvelopedData, as they stand in the first bytes.
 _ENVELOPED_IDENTIFIERS = (bytes.fromhex("06092a864886f70d010703"), bytes.fromhex("060b2a864886f70d0109100117"))
 

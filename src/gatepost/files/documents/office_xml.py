@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from gatepost.files.documents.compound import find_calls
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.document_text import has_text, read_xml_text
-from gatepost.files.documents.script_strings import find_addresses, find_form_addresses, find_form_scripts
+from gatepost.files.documents.script_strings import DOMAIN_SHARE, find_addresses, find_form_addresses, find_form_scripts
 
 MAX_DEPTH = 64
 MAX_FIELDS = 20_000
@@ -115,8 +115,6 @@ _RIBBON = frozenset({"extensibility", "ui", "userCustomization"})
 _ELSEWHERE = re.compile(
     r"(?:https?|ftp|mhtml|ms-[\w-]{1,30}|search-ms|x-usc):|(?:file:)?[\\/]{2,5}(?![\\/]|[a-z]:)[^\\/]", re.IGNORECASE
 )
-# A share of a computer with a domain: anybody can own that.
-_SHARE = re.compile(r"(?:file:)?[\\/]{2,5}[^\\/]{1,200}\.[^\\/.]{1,60}[\\/]", re.IGNORECASE)
 _PROGRAM = re.compile(
     r"\b(?:powershell|cmd|mshta|wscript|cscript|rundll32|regsvr32|certutil|msiexec)(?:\.exe)?\b", re.IGNORECASE
 )
@@ -260,7 +258,7 @@ def _weigh_target(kind: str, target: str) -> str:
     if kind in _RIBBON:
         return "remote-template"
     is_loaded = bool(kind) and kind not in _ORDINARY_TARGETS
-    return "remote-object" if is_loaded or (kind != "hyperlink" and _SHARE.match(target)) else ""
+    return "remote-object" if is_loaded or (kind != "hyperlink" and DOMAIN_SHARE.match(target)) else ""
 
 
 def _inspect_element(element: str, attributes: dict[str, str], following: str, builder: ContentsBuilder) -> None:

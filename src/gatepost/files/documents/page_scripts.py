@@ -61,8 +61,8 @@ FETCHED = "fetched by the script"
 STALLED = "one script has no end: "
 
 _CONTENT = frozenset({"img", "svg", "table", "video", "picture"})
-_HARMLESS = frozenset({"png", "jpeg", "gif", "bmp", "webp", "tiff", "heif", "wav", "mp3", "mp4", "empty"})
-_FONTS = (b"wOFF", b"wOF2", b"\0\x01\0\0\0", b"OTTO", b"true", b"glTF", b"\0asm")
+HARMLESS = frozenset({"png", "jpeg", "gif", "bmp", "webp", "tiff", "heif", "wav", "mp3", "mp4", "empty"})
+FONTS = (b"wOFF", b"wOF2", b"\0\x01\0\0\0", b"OTTO", b"true", b"glTF", b"\0asm")
 # What honest pages save for their readers: text that no program runs.
 _PLAIN_NAMES = frozenset(
     {"", "csv", "tsv", "txt", "json", "md", "ics", "vcf", "log", "geojson", "xml", "svg", "yaml", "yml"}
@@ -183,7 +183,7 @@ def choose_withheld(opened: PageEffects, effects: PageEffects, text: str) -> Pag
 
 def is_withheld(kind: str) -> bool:
     """Return whether a file of this type is one that no honest page saves behind a condition only."""
-    return kind not in _HARMLESS and kind not in ("text", "xml", "svg", "ics", "vcard", "pdf", "html", "script")
+    return kind not in HARMLESS and kind not in ("text", "xml", "svg", "ics", "vcard", "pdf", "html", "script")
 
 
 def add_effects(effects: PageEffects, page: PageNodes, text: str, builder: ContentsBuilder) -> None:
@@ -270,7 +270,7 @@ def _add_files(effects: PageEffects, builder: ContentsBuilder) -> None:
         kind = identify_payload(made.content)
         if made.by and is_unknown(made):
             builder.add_trait("smuggling", "content that only the page's own keys or servers give")
-        if len(made.content) < SMALL or (kind in _HARMLESS and not made.by) or made.content.startswith(_FONTS):
+        if len(made.content) < SMALL or (kind in HARMLESS and not made.by) or made.content.startswith(FONTS):
             continue
         count += 1
         if count > MAX_MADE:
@@ -287,7 +287,7 @@ def _add_files(effects: PageEffects, builder: ContentsBuilder) -> None:
 
 def is_smuggled(made: MadeFile, kind: str) -> bool:
     """Return whether a saved file is more than what honest pages give to their readers."""
-    if kind in _HARMLESS:
+    if kind in HARMLESS:
         return False
     if kind in ("text", "xml", "svg", "ics", "vcard"):
         names = set(find_last_extensions(made.name)) or {""}

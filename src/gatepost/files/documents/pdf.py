@@ -605,7 +605,6 @@ _ENCRYPTED = re.compile(rb"/Encrypt[\0\t\n\f\r ]{0,20}(?=\d|<<)")
 _IDENTIFIER = re.compile(rb"/ID[\0\t\n\f\r ]{0,20}\[")
 _ACTIONS = {"Launch": "pdf-launch", "SubmitForm": "pdf-submit-form", "ImportData": "pdf-import-data"}
 _AT_ONCE = frozenset({"OpenAction", "AA", "XFA", "AcroForm"})
-_SHARE = re.compile(r"(?:file:)?[\\/]{2,5}[^\\/]{1,200}\.[^\\/.]{1,60}[\\/]", re.IGNORECASE)
 _ELSEWHERE = frozenset({"GoToR", "GoToE", "SubmitForm", "ImportData"})
 
 
@@ -697,7 +696,7 @@ class _PdfInspector:
         if name in _ELSEWHERE and (target := self._find_file_name(values.get("F"))):
             if ":" in target:
                 self._builder.add_link(target)
-            if _SHARE.match(target):
+            if script_strings.DOMAIN_SHARE.match(target):
                 self._builder.add_trait("remote-object", target)
         if "EF" in values:
             self._add_embedded_files(values)

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from html import unescape
 from itertools import islice
 
+# A share of a computer with a domain: anybody can own that.
+DOMAIN_SHARE = re.compile(r"(?:file:)?[\\/]{2,5}[^\\/]{1,200}\.[^\\/.]{1,60}[\\/]", re.IGNORECASE)
 MAX_TEXT = 4 << 20
 MAX_FOUND = 200
 

@@ -18,6 +18,8 @@ import msgspec
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.page_scripts import (
     FETCHED,
+    FONTS,
+    HARMLESS,
     identify_payload,
     list_layers,
     replace_references,
@@ -98,8 +100,6 @@ _AUTOMATION = re.compile(
     r"<script\b[^<>]{0,200}vbs[^<>]{0,200}>[^<]{0,20000}?\b(?:CreateObject|GetObject|ExecuteGlobal|Execute)\b",
     re.IGNORECASE,
 )
-_HARMLESS = frozenset({"png", "jpeg", "gif", "bmp", "webp", "tiff", "heif", "wav", "mp3", "mp4", "empty"})
-_FONTS = (b"wOFF", b"wOF2", b"\0\x01\0\0\0", b"OTTO", b"true", b"glTF", b"\0asm")
 _TYPED = frozenset(
     {"exe", "zip", "rar", "7z", "iso", "ole", "cab", "lnk", "vhd", "onenote", "gzip", "chm", "elf", "pdf"}
 )
@@ -327,7 +327,7 @@ def _inspect_payloads(
         return
     for name, content, place in _decode_literals(text, low, encoded):
         kind = identify_payload(content)
-        if kind in _HARMLESS or content.startswith(_FONTS):
+        if kind in HARMLESS or content.startswith(FONTS):
             continue
         is_suspect = not is_followed and makes and kind in ("data", "text", "html", "script", "svg")
         if len(text) > MUCH_CODE and len(content) < MUCH_DATA and kind != "html":
