@@ -391,8 +391,7 @@ class Stages:
         return self._run("reputation", lambda: collect_file_values(files, wanted, own, known), nothing)
 
     def find_protected(self, authentication: Authentication, envelope: Envelope) -> Protected:
-        """Who may not be imitated, and whether the sending host is one of the operator's own relays. Own people write
-        outbound mail under their own names."""
+        """Who may not be imitated, and whether the sending host is an own relay. Own people write outbound mail."""
         lists = self.context.lists
         if envelope.outbound:
             return Protected(partner_domains=lists.partner_domains, host_trusted=True)

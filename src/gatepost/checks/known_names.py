@@ -403,8 +403,7 @@ def index_protected(names: frozenset[ProtectedName]) -> BrandIndex:
 
 
 def find_imitated(text: str, names: frozenset[ProtectedName]) -> tuple[Mention, ...]:
-    """Return the brands that a short text names: well-known ones, and those that an operator protects. What the
-    operator says of a well-known one is true of it as well."""
+    """Return the brands, well-known or protected, that a short text names; what an operator says of one is true."""
     known = find_brands(text)
     if not names:
         return known

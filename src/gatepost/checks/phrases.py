@@ -538,8 +538,7 @@ THEMES = frozenset(load_themes()) | WARES.keys()
 
 
 def _load_shipped() -> Phrasebook:
-    """Return the shipped phrases. To take 7,900 of them apart takes a second, so what was made once is kept: for the
-    native index as it is in memory, else taken apart."""
+    """Return the shipped phrases, which are kept: to take 7,900 of them apart takes a second."""
     sources = [_DATA.joinpath("lures", name).read_bytes() for name in _list_books()]
     sources += [_DATA.joinpath("wares.toml").read_bytes(), Path(__file__).read_bytes()]
     if native:

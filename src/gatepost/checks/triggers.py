@@ -67,8 +67,7 @@ _THEME_BITS = {theme: BITS[f"{THEME_SIGN}{theme}"] for theme in THEMES}
 
 
 def compile_trigger(check: Check) -> tuple[int, int]:
-    """Return the bits of which one must be set for a check to run, and those of its themes; a word that is no sign is a
-    `KeyError`."""
+    """Return the bits of which one must be set for a check, and those of its themes; `KeyError` for no sign."""
     themes = {f"{THEME_SIGN}{theme}" for theme in check.themes}
     return _join_bits(check.needs) or ALWAYS, _join_bits(themes) or ALWAYS
 

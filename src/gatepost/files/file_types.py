@@ -232,8 +232,7 @@ def _identify_further_in(content: bytes) -> str:
 
 
 def is_pdf(content: bytes) -> bool:
-    """Return whether readers of PDF would open it: they look for its mark in the first kilobyte. It may be something
-    else as well, such as a tar whose first file is a PDF."""
+    """Return whether readers of PDF would open it: its mark is in the first kilobyte, even of a tar."""
     return b"%PDF-" in content[:HEAD] or content.startswith(b"%FDF-")
 
 

@@ -409,8 +409,7 @@ def _list_colours(image: Image.Image, full: Image.Image | None, counts: list[int
 
 
 def _count_colours(image: Image.Image) -> list[list[int]]:
-    """Return how many dots have how much red, green and blue. Those of a picture with a palette are counted by its
-    entries, without making the picture larger."""
+    """Return how many dots have how much red, green and blue; those of a palette are counted by its entries."""
     palette = image.getpalette("RGB") if image.mode == "P" and _find_factor(image) == 1 else None
     entries = image.histogram() if palette else []
     if not palette or any(entries[len(palette) // 3 :]):

@@ -59,8 +59,7 @@ def _describe_number(host: str) -> str:
 
 
 def refuse_wide(pattern: str, category: Category) -> str:
-    """Return why a pattern is too wide for a category, or "": all of `com` cannot be blocked, nor all of `github.io`
-    allowed, where anybody can get a name."""
+    """Return why a pattern, such as `com` or `github.io`, is too wide for a category, or ""."""
     host = pattern.removeprefix("*.")
     if category == "allow" and public_suffix(host) == host:
         return f"is too wide: anybody can get a name under {host}"

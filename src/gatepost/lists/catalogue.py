@@ -96,8 +96,7 @@ class ListDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counts_as(self) -> str:
-        """The usual list that it does the work of: itself, or for a custom one that of its kind and category; "" for a
-        list of no use, such as people of category `allow`."""
+        """The usual list that it does the work of: itself, or that of its kind and category; "" for none."""
         return find_usual_list(self.kind, self.category) if self.custom else self.name
 
     @property

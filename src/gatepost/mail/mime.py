@@ -274,8 +274,7 @@ def describe_entity(headers: Headers, where: str, budget: ReadBudget, default: s
 def _describe_alone(
     types: tuple[str, ...], dispositions: tuple[str, ...], encodings: tuple[str, ...], default: str
 ) -> Entity | None:
-    """Return what short fields say; None where something is to be noted, which each message does for itself. The same
-    few types and encodings come again and again."""
+    """Return what short fields say, which come again and again; None where something is to be noted."""
     budget = ReadBudget()
     found = _describe(Headers(), types, dispositions, encodings, "", budget, default)
     return None if budget.defects else found

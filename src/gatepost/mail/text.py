@@ -255,8 +255,7 @@ class TextReader:
 
 
 def sample_text(content: bytes) -> bytes:
-    """Return a long text cut down: its start, pieces of its middle, and its end. Pieces are cut at line ends, or, where
-    characters have several bytes, between characters."""
+    """Return a long text cut down to its start, pieces of its middle, and its end, at line ends or characters."""
     size = len(content)
     spread = (size - _HEAD - _TAIL) // _SAMPLES
     starts = [_HEAD + number * spread + spread // 2 for number in range(_SAMPLES)]

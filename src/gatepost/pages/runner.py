@@ -131,8 +131,7 @@ def _write_late(file: LateFile) -> str:
 
 
 def _loosen(source: str) -> str:
-    """Return a source whose outermost declarations are `var`. The parser looks through all constants and classes for
-    each name that it meets, and finds a variable at once."""
+    """Return a source with `var` for its outermost declarations, which the parser then finds at once."""
     return _CLASS.sub(r"var \1=class \1", _OUTER_NAME.sub("var", source))
 
 

@@ -88,8 +88,7 @@ class BackgroundWork:
             self._piece.begun = outer
 
     def rest_between_steps(self) -> None:
-        """Rest in the middle of a piece of `run`, where mail comes and the steps until now have used their share.
-        Elsewhere, as in an event loop, nothing happens."""
+        """Rest in the middle of a piece of `run`, where mail comes and its steps have used their share."""
         begun = self._piece.begun
         if begun is None or (used := time.thread_time() - begun) < _STEP_SECONDS or not self.must_rest:
             return
@@ -99,8 +98,7 @@ class BackgroundWork:
             time.sleep(seconds)
 
     async def map(self, work: Callable[[A], T], items: Sequence[A], piece: int) -> list[T]:
-        """Do work for each item in a thread, for so many at a time. Who no longer waits ends it between two pieces, and
-        so does a service that stops."""
+        """Do work for each item in a thread, for so many at a time; a cancellation ends it between two pieces."""
         done: list[T] = []
         for start in range(0, len(items), piece):
             part = items[start : start + piece]

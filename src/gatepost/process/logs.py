@@ -40,8 +40,7 @@ class ExpectedError(Exception):
 
 
 class Logger:
-    """Logs what happens in one part of the program. The fields of an event are keyword arguments; `exc_info` is an
-    exception, or True for the one that is being handled."""
+    """Logs of one part of the program. `exc_info` is an exception, or True for the one that is handled."""
 
     def __init__(self, name: str) -> None:
         self.name = name

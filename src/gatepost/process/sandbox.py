@@ -396,8 +396,7 @@ class SealedProcess:
         return read_cpu_seconds(self._process.pid)
 
     def ask(self, order: bytes, cpu_seconds: float, max_answer: int, *, patience: float = _MAX_STARVED) -> bytes:
-        """Return the answer to an order; raises `SealedProcessEnded` where there is none within the time, which by the
-        wall clock is `patience` times that."""
+        """Return the answer in time, by the wall clock `patience` times that; raises `SealedProcessEnded`."""
         try:
             if self.layers is None:
                 self.layers = msgspec.msgpack.decode(self._receive(_START_SECONDS, 4096), type=SealReport).layers

@@ -402,8 +402,7 @@ def load_model(path: Path) -> Model:
 
 @cache
 def load_shipped_model() -> Model:
-    """Return the model that comes with the package. For native code it is kept as it is read from memory, since to
-    unpack it takes longer than to read mail with it."""
+    """Return the model of the package, for native code kept as it lies in memory."""
     content = (files("gatepost.textmodel") / "shipped.npz").read_bytes()
     if not native:
         return parse_model(content)

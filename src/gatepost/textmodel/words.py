@@ -377,8 +377,7 @@ class ConceptIndex:
 
 
 def find_concepts(words: list[str]) -> list[str]:
-    """Return the features of a text's concepts, each once: `c:account`, and `c:account+blocked` for two that are close
-    to each other, in the order of the alphabet."""
+    """Return a text's concepts as sorted features: `c:account`, and `c:account+blocked` for two that are close."""
     return load_index().list_features(words)
 
 

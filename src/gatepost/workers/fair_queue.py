@@ -1,10 +1,14 @@
 """Who goes next at a core: slots, throttling, waiting, the turns of tenants, and which worker is free.
 
 A message passes two gates, and both give turns to tenants by the same rule. The first is a **slot**: `FairQueue` counts
+<<<<<<< HEAD
+the messages in processing over all sources and over all processes of a node. With n of them, the new one not counted:
+at `maximum` SMTP is refused and a scan of the API waits; from `threshold` on a message is taken, and its analysis
+starts later, which slows senders down before anything is refused:
+=======
 the messages in processing over all sources. With n of them, the new one not counted: at `maximum` SMTP is refused and
-a scan of the API waits; from `threshold` on a message is taken, and its analysis starts later, the closer to the
-maximum, while it holds its slot. That slows senders down before anything is refused.
->>>>>>> f2a82aec (fronts: a node is one process (under way))
+a scan of the API waits; from `threshold` on a message is taken, and its analysis starts later, which slows
+senders down before anything is refused:
 
     delay = max_delay x (n - threshold + 1) / (maximum - threshold + 1)
 
@@ -301,9 +305,6 @@ class FairQueue:
         self._resume_at = 0.0
         self._at_work: Counter[Tenant] = Counter()
         self._most_at_work = maximum
-<<<<<<< HEAD
-        self._count_idle: Callable[[Tenant], int] = _none_is_idle
-=======
         self._count_idle: Callable[[Tenant], int] = lambda _tenant: 0
         self._timer: asyncio.TimerHandle | None = None
 

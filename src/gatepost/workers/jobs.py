@@ -50,8 +50,7 @@ def is_rule(stage: str) -> bool:
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What workers need of one tenant and that changes now and then, packed: the lists that no key finds, or the learnt
-    models. Empty `data` stands for none."""
+    """What workers need of one tenant, packed: unkeyed lists or learnt models. Empty `data` stands for none."""
 
     key: str = ""
     version: str = ""

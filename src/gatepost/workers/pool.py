@@ -338,8 +338,7 @@ class WorkerPool:
         self._give_turns(worker)
 
     def _give_turns(self, worker: WorkerProcess) -> None:
-        """Resume suspended jobs that have their answers, unless a new job of another tenant has its turn before them:
-        that gets the worker as soon as nothing executes in it."""
+        """Resume jobs that have their answers, unless a new job of another tenant has its turn before them."""
         answered = worker.next_answered
         if answered is not None and not self._queue.goes_before(answered.tenant):
             worker.resume(self._loop.time())

@@ -161,8 +161,7 @@ class WorkerProcess:
         self._busy_cpu = None
 
     def keep_answers(self, job: Job[Any], answers: bytes) -> None:
-        """Keep the answers of a job until it is the turn of its tenant. Else each step of a message would wait for all
-        suspended messages of a tenant that sends many."""
+        """Keep the answers of a job until its tenant's turn, so that steps need not wait for a busier tenant."""
         job.answers = answers
         self._answered.add(job)
 

@@ -50,8 +50,7 @@ class LoaderError(RuntimeError):
 
 
 class WorkerFiles(msgspec.Struct, frozen=True):
-    """What the loader reads for the workers: folders of YARA rules and of text models, in tests the Python file that
-    injects faults, and the plug-ins whose checks it imports."""
+    """What the loader reads: folders of YARA rules and text models, injected faults of tests, plug-ins."""
 
     rules: str = ""
     models: str = ""

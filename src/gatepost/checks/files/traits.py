@@ -29,8 +29,7 @@ from gatepost.names import org_domain
 
 
 class Stated(msgspec.Struct, frozen=True):
-    """How a trait is stated: under which name its detail stands among the facts, and whether several of one file are
-    `joined` into one finding or each are one."""
+    """How a trait is stated: the name of its detail among the facts, and whether several of a file are `joined`."""
 
     kind: Kind
     fact: str = "seen"
@@ -144,8 +143,7 @@ def _weigh_remote(kind: Kind, target: str) -> float:
 
 
 def _is_met(reading: Reading) -> bool:
-    """Return whether the tenant knows the sender: one that proved its address before and does so now, or its own host.
-    A claimed name excuses nothing."""
+    """Return whether the tenant knows the sender: by proof before and now, or as its own host."""
     if reading.protected.host_trusted:
         return True
     return reading.authentication.aligned and reading.sender_history.address.proven.days > 1

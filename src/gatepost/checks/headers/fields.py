@@ -242,8 +242,7 @@ def subject(reading: Reading) -> Iterator[Finding]:
 
 
 def _is_capitals(subject: str) -> bool:
-    """Return whether there are words in capitals only, and enough of them for capitals to be a choice: digits and most
-    scripts have no case."""
+    """Return whether there are words in capitals only, and many capitals: digits and most scripts have no case."""
     return " " in subject and subject.upper() == subject and sum(map(str.isupper, subject)) >= _MANY_CAPITALS
 
 

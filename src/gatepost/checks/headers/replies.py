@@ -138,8 +138,7 @@ def stolen_thread(reading: Reading) -> Iterator[Finding]:
 
 
 def _may_name(text: Text, domains: set[str]) -> bool:
-    """Return whether a text may have an address of one of these domains, which is sooner told than whose it is. Letters
-    that are not ASCII may spell a domain in another way."""
+    """Return whether a text may name one of these domains. Letters that are not ASCII may spell one otherwise."""
     visible = text.visible[:MAX_TEXT]
     if not visible.isascii():
         return bool(domains)

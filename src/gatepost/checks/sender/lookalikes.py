@@ -73,8 +73,7 @@ class _Names(msgspec.Struct, frozen=True):
 def _index_labels(
     labels: dict[str, str], distinct: frozenset[str], held: frozenset[str], resembled: Iterable[str]
 ) -> _Names:
-    """Return labels for comparison: `distinct` ones mean nothing else, and what holds a `held` one, or is near to a
-    `resembled` one, is no chance."""
+    """Return labels for comparison; what holds a `held` one, or is near to a `resembled` one, is no chance."""
     shortened: dict[str, tuple[str, ...]] = {}
     halves: dict[int, tuple[set[str], set[str]]] = {}
     # In an order of their own: of two names that are as near, the same one is told by every process.

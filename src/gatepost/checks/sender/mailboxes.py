@@ -572,8 +572,7 @@ def _index_people(people: tuple[Address, ...]) -> _PeopleIndex:
 
 
 def _is_insider(sender: Address, known: frozenset[str], reading: Reading) -> bool:
-    """Return the person's own address, or any of the own domains: a namesake there is a colleague, and a forged own
-    domain is found as such."""
+    """Return the person's own address, or any of the own domains, where a namesake is a colleague."""
     if normal_address(str(sender)) in known:
         return True
     return is_under(normal_domain(sender.domain), reading.protected.own_domains)

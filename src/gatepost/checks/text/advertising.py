@@ -219,8 +219,7 @@ def _find_spelled_words(text: str) -> Iterator[str]:
 
 
 def find_spelled_places(text: str) -> tuple[list[int], bool]:
-    """Return where words may begin that have a mark right after their first letters, and whether letters stand with
-    gaps between them."""
+    """Return where words may begin with a mark after their first letters, and whether letters have gaps between."""
     characters = text.encode("ascii", "replace")
     shapes = characters.translate(_LETTERS_AND_MARKS)
     places = []

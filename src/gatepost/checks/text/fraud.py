@@ -99,8 +99,7 @@ def has_odd_number(folded: str, shown: Iterable[str]) -> bool:
 
 
 def _find_styled(reading: Reading) -> str:
-    """Return a row of styled digits that is as long as a number, "" for none. Texts are folded before they are searched
-    for phrases, so this looks at the text as it stands."""
+    """Return a row of styled digits as long as a number, or ""; folding the text would lose them."""
     for text in reading.message.texts[:MAX_TEXTS]:
         visible = text.visible[:MAX_CALL_TEXT]
         if text.attached or visible.isascii():
@@ -258,8 +257,7 @@ def call_back(reading: Reading) -> Iterator[Finding]:
 
 
 def _list_sites(reading: Reading) -> tuple[str, ...]:
-    """Return the sites that are linked to; in an invitation (RFC 5545) without those of well-known companies, since the
-    calendar writes links to itself."""
+    """Return the linked sites; in an invitation (RFC 5545), where calendars add links, no well-known companies."""
     is_invitation = any(part.content_type == "text/calendar" for part in reading.message.parts)
     return tuple(host for host in reading.sites if not (is_invitation and is_genuine(host)))
 

@@ -191,8 +191,7 @@ def pasted_command(reading: Reading) -> Iterator[Finding]:
 
 
 def _list_steps(phrases: Phrases) -> list[str]:
-    """Return the phrases about commands without those that another one contains: one step is often two phrases, since
-    keys have the same names in many languages."""
+    """Return the phrases about commands that no other one contains: keys have the same names in many languages."""
     words = phrases.of("command")[:MAX_STEPS]
     return [word for word in words if not any(word != other and word in other for other in words)]
 
@@ -265,8 +264,7 @@ def consent_lure(reading: Reading) -> Iterator[Finding]:
 
 
 def _find_consent_link(reading: Reading) -> LinkAway | None:
-    """Return the link to a page that grants an application access (RFC 6749 section 4.1.1), else any link that leads
-    away."""
+    """Return the link to a page that grants an application access (RFC 6749 section 4.1.1), or one that leads away."""
     away = find_link_away(reading)
     if away is None or reading.is_known_sender:
         return away

@@ -246,8 +246,7 @@ def _read_tar(source: ChunkSource, budget: UnpackBudget, most: int) -> Iterator[
 
 
 def _take_tar_member(source: ChunkSource, names: tuple[str, ...], size: int, budget: UnpackBudget, most: int) -> Member:
-    """Return a file as far as the budget allows. Of text that nothing runs the first bytes are enough where room is
-    short: logs are kept in archives."""
+    """Return a file as far as the budget allows: the first bytes of text that nothing runs, where room is short."""
     room = max(0, budget.allowance(min(size, most)))
     is_tight = size > room or (size > LONG_TEXT and budget.is_tight)
     data = source.take(min(size, TEXT_HEAD if is_tight else room))

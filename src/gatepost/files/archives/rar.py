@@ -191,8 +191,7 @@ def _open_headers5(content: bytes, start: int, attempts: PasswordAttempts) -> by
 
 
 def _open_files5(content: bytes, entries: list[RarEntry], attempts: PasswordAttempts) -> tuple[bytes, list[RarEntry]]:
-    """Return an archive of version 5 whose files are not encrypted, and those that no password opens. Checksums go,
-    since those of encrypted files are tied to the password."""
+    """Return a version 5 archive without encrypted files, and those that no password opens."""
     closed: list[RarEntry] = []
     out = [RAR5, _write_block5(_MAIN5, 0, b"\0")]
     for entry in entries:

@@ -80,8 +80,7 @@ def read_members(file: File, budget: UnpackBudget, passwords: PasswordCandidates
 
 
 def says_count(file: File) -> bool:
-    """Return whether the reader of an archive says by itself that there are more entries than it looked at; others end
-    with the number of files that a message may have."""
+    """Return whether a reader itself says that it left entries out; others end with the limit of the message."""
     return file.type not in _READERS
 
 

@@ -65,8 +65,7 @@ def inspect_calendar(builder: ContentsBuilder) -> None:
 
 
 def _take_content(builder: ContentsBuilder) -> bytes:
-    """Return the start of a calendar or card, and of the rest of a long one every property that may hold a file. The
-    pictures of an address book are left out."""
+    """Return the start of a calendar or card, and of the rest what may hold a file, without portraits."""
     content = builder.file.content
     if len(content) <= MAX_CALENDAR and content.count(b"\n") + content.count(b"\r") <= MAX_LINES:
         return content

@@ -297,8 +297,7 @@ def is_smuggled(made: MadeFile, kind: str) -> bool:
 
 
 def is_unknown(made: MadeFile) -> bool:
-    """Return whether a page saves what is not in it: what a server answers, what a key or a library gives. Pages with
-    charts do that on a click, with pictures and tables."""
+    """Return whether a page saves what a server, a key or a library gives, as pages with charts do on a click."""
     if made.content and not made.content.startswith((ANSWER.encode(), SECRET.encode())):
         return False
     return made.by == "load" or not set(find_last_extensions(made.name)) <= _EXPORTED_NAMES

@@ -171,8 +171,7 @@ _WEB_ARCHIVES = frozenset({"mht", "mhtml"})
 
 
 def _add_part(part: Part, builder: ContentsBuilder, *, is_page: bool) -> None:
-    """Add one part; a body keeps its type, so that it is not taken for an attached page. That of a web archive (RFC
-    2557) is one: a browser opens it."""
+    """Add one part. A body keeps its type, so that it is no attached page, but for a web archive (RFC 2557)."""
     is_body = part.content_type.startswith("text/") and not part.names and not is_page
     ending = ".html" if is_page and "html" in part.content_type else ""
     names = part.names or ((f"part {part.path}{ending}",) if not is_body else ())

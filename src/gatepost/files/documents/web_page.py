@@ -161,8 +161,7 @@ def inspect_xml(builder: ContentsBuilder) -> None:
 
 
 def inspect(builder: ContentsBuilder, nodes: PageNodes | None = None) -> None:
-    """Add links, forms and the files in scripts of a page or picture (SVG) that is a file of its own. `nodes` are those
-    of a page that was read as XML."""
+    """Add links, forms and files in scripts of a page or picture (SVG); `nodes` are those of one read as XML."""
     _add_pictures(builder.file.content, builder)
     raw = _take_page(builder)
     file = builder.file
@@ -280,8 +279,7 @@ def _inspect_scripts(text: str, builder: ContentsBuilder, effects: PageEffects |
 
 
 def _join_scripts(text: str) -> str:
-    """Return the scripts of a page as one. Of much code only the ends of long scripts are kept, so that libraries leave
-    room for what stands between and behind them."""
+    """Return the scripts of a page as one; of much code the ends of long scripts, to leave room for others."""
     scripts = [match.group(1) for match in islice(_SCRIPT.finditer(text), MAX_SCRIPTS)]
     if sum(map(len, scripts)) > MAX_JOINED:
         scripts = [f"{each[:HEAD]}\n{each[-TAIL:]}" if len(each) > LONG_SCRIPT else each for each in scripts]
@@ -343,8 +341,7 @@ def _inspect_payloads(
 
 
 def _is_saved_nearby(low: str, place: int, size: int) -> bool:
-    """Return whether data stands beside what makes and saves a file. Words in a row ("blur focus resize …") could be
-    base64 as well; true digits are at least one in forty."""
+    """Return whether data, with at least one digit in forty, stands beside what makes and saves a file."""
     literal = low[place : place + size]
     if sum(map(str.isdigit, literal)) * 40 < len(literal):
         return False

@@ -84,8 +84,7 @@ class _BrokenError(ValueError):
 
 
 def find_openpgp(content: bytes, limit: int, names: tuple[str, ...] = ()) -> Iterator[OpenPgpContent]:
-    """Yield what each OpenPGP message in some bytes with these names holds: in armour, wherever it stands, or as they
-    are. At most `limit` bytes come out of compression."""
+    """Yield what OpenPGP messages in bytes with these names hold, in armour or as they are, up to `limit` bytes."""
     if is_openpgp(content) or (content[:1] >= b"\x80" and is_named_openpgp(names)):
         yield _open(content, limit)
         return

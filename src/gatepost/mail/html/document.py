@@ -561,8 +561,7 @@ class HtmlPage(PageBuilder):
         return nodes >= 0
 
     def _plan(self, text: str) -> Plan | None:
-        """Return what a start tag means on this page, worked out once for all elements that have the same tag; None
-        for one that can be read in more than one way."""
+        """Return what a start tag means on this page, once for all that are the same; None for an ambiguous one."""
         self._planned += 1
         if self._planned > MAX_STYLES:  # the tree is walked, which counts the styles
             return None

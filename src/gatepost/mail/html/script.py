@@ -317,8 +317,7 @@ class ScriptReader:
         return self._room >= 0
 
     def _read_sum(self, depth: int) -> str | None:
-        """Return the value of an expression that begins here, as far as it is known; None where it begins with
-        something unknown. The place is then behind what was read."""
+        """Return the value of an expression that begins here, or None, and go behind what was read."""
         pieces: list[str] = []
         size = 0
         if depth >= MAX_DEPTH:
