@@ -1,14 +1,9 @@
 """Who goes next at a core: slots, throttling, waiting, the turns of tenants, and which worker is free.
 
 A message passes two gates, and both give turns to tenants by the same rule. The first is a **slot**: `FairQueue` counts
-<<<<<<< HEAD
-the messages in processing over all sources and over all processes of a node. With n of them, the new one not counted:
-at `maximum` SMTP is refused and a scan of the API waits; from `threshold` on a message is taken, and its analysis
-starts later, which slows senders down before anything is refused:
-=======
 the messages in processing over all sources. With n of them, the new one not counted: at `maximum` SMTP is refused and
-a scan of the API waits; from `threshold` on a message is taken, and its analysis starts later, which slows
-senders down before anything is refused:
+a scan of the API waits; from `threshold` on a message is taken, and its analysis starts later, which slows senders down
+before anything is refused:
 
     delay = max_delay x (n - threshold + 1) / (maximum - threshold + 1)
 
