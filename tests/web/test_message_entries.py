@@ -12,7 +12,7 @@ from gatepost.api.lists import NewListEntry
 from gatepost.auth.results import Authentication, Dmarc, Spf
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.rulings import Subject
-from gatepost.rejudge.try_change import new_entry
+from gatepost.rejudge.list_plan import new_entry
 from gatepost.store.audit import CLI
 from gatepost.store.lists import NewEntry
 

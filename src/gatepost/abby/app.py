@@ -57,8 +57,8 @@ from gatepost.api.scanning import SystemStatus, encode_scanning
 from gatepost.api.server import DirectCall, DirectExchange, DirectRoutes, RawHeaders
 from gatepost.api.strict_json import decode_json
 from gatepost.policy.layers import unchanged_policies
+from gatepost.rejudge.list_plan import ListDryRuns
 from gatepost.rejudge.policies_in_force import PoliciesInForce
-from gatepost.rejudge.try_change import ListDryRuns
 from gatepost.scanning.spool import Spool
 from gatepost.settings.keys import StaticApiTokenSettings
 from gatepost.store.store import Store

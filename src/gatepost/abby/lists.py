@@ -54,7 +54,8 @@ from gatepost.lists.catalogue import ListDefinition
 from gatepost.lists.entries import ListRefusal
 from gatepost.process.background_work import background
 from gatepost.process.logs import Logger
-from gatepost.rejudge.try_change import ListDryRuns, can_look_back, new_entry
+from gatepost.rejudge.list_plan import ListDryRuns, new_entry
+from gatepost.rejudge.try_change import can_look_back
 from gatepost.store.api_keys import ApiKey
 from gatepost.store.audit import Actor
 from gatepost.store.errors import ListFull, NotFound

@@ -11,9 +11,9 @@ read without it: comments may come from people who are not trusted by those that
 import csv
 import re
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import PurePath
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ from gatepost.lists.entries import MAX_ENTRY
 
 MAX_BODY = 8 << 20
 MAX_ENTRIES = 500
+T = TypeVar("T")
 MAX_COMMENT = 1_000
 
 TenantUid = Annotated[
@@ -193,6 +194,13 @@ def encode_lines(entries: list[PublicListsEntry]) -> bytes:
     return _ENCODER.encode_lines(entries)
 
 
+def split_calls(items: Iterable[T]) -> Iterator[list[T]]:
+    """Split entries into calls, none of which is larger than the API takes."""
+    left = iter(items)
+    while call := list(islice(left, MAX_ENTRIES)):
+        yield call
+
+
 ListFileFormat = Literal["plain", "csv", "ndjson"]
 FORMATS: tuple[ListFileFormat, ...] = ("plain", "csv", "ndjson")
 COLUMNS: tuple[str, ...] = ("entry", "comment", "expires")
@@ -215,6 +223,14 @@ class FileRecord(msgspec.Struct, frozen=True):
     entry: NewListEntry
 
 
+class RejectedLine(msgspec.Struct, frozen=True):
+    """A line that the list refuses, and the reason, which follows the words "the entry"."""
+
+    line: int
+    entry: str
+    reason: str
+
+
 class _Line(msgspec.Struct, frozen=True):
     """A line of JSON; what else an export has in it is ignored."""
 
@@ -233,7 +249,7 @@ def records(lines: Iterable[bytes], kind: ListFileFormat, *, is_free_text: bool 
     where it cannot go on."""
     texts = _texts(lines)
     if kind == "plain":
-        return _plain(texts, is_free_text)
+        return plain_records(texts, is_free_text=is_free_text)
     return _csv(texts) if kind == "csv" else _ndjson(texts)
 
 
@@ -245,7 +261,7 @@ def _texts(lines: Iterable[bytes]) -> Iterator[str]:
             raise ListFileError(number, "is not UTF-8") from None
 
 
-def split_comment(text: str, *, is_free_text: bool) -> tuple[str, str]:
+def _split_comment(text: str, *, is_free_text: bool) -> tuple[str, str]:
     """An entry and its comment, which follows a tab, or ` # ` where that cannot be a part of the entry."""
     entry, found, comment = text.partition("\t")
     if not found and not is_free_text:
@@ -253,12 +269,12 @@ def split_comment(text: str, *, is_free_text: bool) -> tuple[str, str]:
     return entry.strip(), comment.strip()
 
 
-def _plain(lines: Iterable[str], is_free_text: bool) -> Iterator[FileRecord]:
-    """Empty lines and those that start with `#` are skipped."""
+def plain_records(lines: Iterable[str], *, is_free_text: bool) -> Iterator[FileRecord]:
+    """The entries of lines of text, as in a plain file. Empty lines and those that start with `#` are skipped."""
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if text and not text.startswith("#"):
-            entry, comment = split_comment(text, is_free_text=is_free_text)
+            entry, comment = _split_comment(text, is_free_text=is_free_text)
             yield FileRecord(number, number, NewListEntry(entry, comment or None))
 
 

@@ -32,7 +32,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gatepost import __version__
-from gatepost.api.lists import MAX_ENTRIES
+from gatepost.api.lists import split_calls
 from gatepost.feeds.sealed_reading import FeedCount, FeedFault, FeedPlan, ReadingFailed, RejectedValue, read_sealed
 from gatepost.lists.catalogue import ListDefinition
 from gatepost.names import is_public_address
@@ -551,14 +551,14 @@ class _Run:
         settings, feeds, by = self._settings, self._store.feeds, self._by
         total = len(changes.put) + len(changes.vanished)
         done = put = removed = expiring = 0
-        for entries in _split(changes.put):
+        for entries in split_calls(changes.put):
             put += _require(await feeds.put_entries(settings.tenant, definition, entries, by))
             done = self._note_progress(done + len(entries), total)
-        for keys in _split(() if settings.keep_vanished else changes.vanished):
+        for keys in split_calls(() if settings.keep_vanished else changes.vanished):
             removed += await feeds.delete_entries(settings.tenant, definition.name, keys, by)
             done = self._note_progress(done + len(keys), total)
         until = now() + settings.keep_vanished * DAY
-        for keys in _split(changes.vanished if settings.keep_vanished else ()):
+        for keys in split_calls(changes.vanished if settings.keep_vanished else ()):
             expiring += await feeds.expire_entries(settings.tenant, definition.name, keys, by, until)
             done = self._note_progress(done + len(keys), total)
         updated = len(changes.put) - len(changes.fresh)
@@ -584,7 +584,7 @@ class _Run:
 async def _clear(store: Store, by: Actor, scope: str | None, list_name: str) -> int:
     done = 0
     while rows := await store.feeds.entries(scope, list_name, by):
-        for keys in _split([key for key, _ in rows]):
+        for keys in split_calls([key for key, _ in rows]):
             done += await store.feeds.delete_entries(scope, list_name, keys, by)
     return done
 
@@ -651,7 +651,3 @@ def _require(outcome: int | ListFull | NotFound) -> int:
     if isinstance(outcome, NotFound):
         raise FeedFault(f"the {outcome.what} was deleted meanwhile")
     return outcome
-
-
-def _split(items: Sequence[T]) -> list[Sequence[T]]:
-    return [items[start : start + MAX_ENTRIES] for start in range(0, len(items), MAX_ENTRIES)]

@@ -24,11 +24,20 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
-from gatepost.api.lists import FORMATS, MAX_COMMENT, MAX_ENTRIES, ListFileError, ListFileFormat, NewListEntry, records
+from gatepost.api.lists import (
+    FORMATS,
+    MAX_COMMENT,
+    MAX_ENTRIES,
+    ListFileError,
+    ListFileFormat,
+    NewListEntry,
+    RejectedLine,
+    records,
+)
 from gatepost.lists.catalogue import KINDS, LISTS, ListDefinition
 from gatepost.lists.entries import MAX_ENTRY, ListRefusal
 from gatepost.process.sandbox import SealedProcess, SealedProcessEnded, serve_sealed
-from gatepost.rejudge.try_change import new_entry
+from gatepost.rejudge.list_plan import new_entry, plan_line
 from gatepost.store.lists import NewEntry
 from gatepost.times import date_time, now
 
@@ -233,14 +242,6 @@ FILE_SECONDS = 600.0
 T = TypeVar("T")
 
 
-class RejectedLine(msgspec.Struct, frozen=True):
-    """A line of a text or a file that is no entry of the list, and why."""
-
-    number: int
-    text: str
-    reason: str
-
-
 class Batch(msgspec.Struct, frozen=True):
     """Up to 500 entries of a file, in order. `stop` says why nothing after them can be read."""
 
@@ -441,11 +442,11 @@ def read_batches(chunks: Iterable[bytes], kind: ListFileFormat, definition: List
         try:
             for record in islice(found, MAX_ENTRIES):
                 seen, last = True, record.last
-                made = new_entry(record.entry, definition)
-                if isinstance(made, ListRefusal):
-                    faults.append(RejectedLine(record.first, record.entry.entry[:200], made.reason))
+                made = plan_line(record, definition)
+                if isinstance(made, RejectedLine):
+                    faults.append(made)
                 else:
-                    entries.append(made)
+                    entries.append(made.entry)
         except ListFileError as fault:
             stop = f"Line {fault.line:,} {fault.reason}."
         if seen or stop:

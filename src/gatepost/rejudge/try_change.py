@@ -29,10 +29,9 @@ import msgspec
 
 from gatepost.analysis.report import Report, ShownSender, shown_sender
 from gatepost.analysis.verdict import Judgement
-from gatepost.api.lists import MAX_COMMENT, DryRun, NewListEntry, TriedEntry
 from gatepost.findings.kinds import Finding
 from gatepost.lists.catalogue import BY_NAME, KINDS, ListDefinition
-from gatepost.lists.entries import EntryFinder, FindingLimit, ListRefusal, UnkeyedEntry
+from gatepost.lists.entries import EntryFinder, FindingLimit, UnkeyedEntry
 from gatepost.lists.rulings import NO_RULING, Match, Ruling, Subject, collect_keys, scoped_name
 from gatepost.lists.unkeyed import NO_ENTRIES, UnkeyedLists, make_hit
 from gatepost.policy.condition_process import WORK_SECONDS, ConditionWork, condition_work
@@ -56,14 +55,11 @@ from gatepost.rejudge.judging import (
     rejudge,
     rule_by,
 )
-from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.store.audit import SYSTEM, Actor
-from gatepost.store.errors import ListFull
-from gatepost.store.lists import NewEntry
 from gatepost.store.look_backs import LOOK_BACK, MAX_HITS, LookBack, WaitingLookBack
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
-from gatepost.times import DAY, milliseconds, now
+from gatepost.times import DAY, now
 
 T = TypeVar("T")
 # About three seconds on one core. One unit is the comparison of one link; one judgement takes as long as ten of them.
@@ -465,102 +461,6 @@ class _Message:
         """Return why the lists refuse one of the entries in question."""
         refused = self.rule(matches).refused if touched else ()
         return next((why for match, why in refused if place_of(match.hit) in touched), "")
-
-
-# Nobody waits for more, on a page or over the List API.
-DRY_RUN_MESSAGES = 5_000
-
-
-class ListDryRuns:
-    """Dry runs of list changes, one at a time, so that several take longer and nothing else slows down: whoever has
-    `turn` may run one."""
-
-    def __init__(self, store: Store, policies: PoliciesInForce) -> None:
-        self._store, self._policies = store, policies
-        self.turn = asyncio.Semaphore(1)
-
-    async def run(self, scope: str | None, change: Change, *, shown: int = 0) -> Trial:
-        """Return what a change of lists would do to the last messages; nothing is considered where it cannot be
-        told."""
-        if not any(edit.definition.is_countable for edit in change.lists):
-            return Trial()
-        messages = Messages(scope, DRY_RUN_MESSAGES)
-        async with self.turn:
-            return await try_change(
-                self._store, self._policies.now, change, messages, seconds=LIST_SECONDS, shown=shown
-            )
-
-    async def try_adding(
-        self, scope: str | None, definition: ListDefinition, entries: Sequence[NewEntry]
-    ) -> DryRun | ListFull:
-        """Return the dry run of adding these entries."""
-        final = {entry.key: entry for entry in entries}
-        there = await self._store.lists.find(scope, definition.name, tuple(final))
-        states = await self._store.lists.all(scope)
-        size = next((state.size for state in states if state.definition.name == definition.name), 0)
-        if size + len(final) - len(there) > definition.max_size:
-            return ListFull(size, definition.max_size)
-        if full := await self._store.lists.bytes_left(scope, definition, entries):
-            return full
-        moment = now()
-        lasting = [key for key, entry in final.items() if entry.expires is None or entry.expires > moment]
-        shown = {key: entry.shown for key, entry in final.items()}
-        return await self._count(scope, edit_list(scope, definition, lasting), shown, len(final))
-
-    async def try_deleting(self, scope: str | None, definition: ListDefinition, keys: Sequence[str]) -> DryRun:
-        """Return the dry run of deleting the entries with these keys."""
-        there = {entry.key: entry.shown for entry in await self._store.lists.find(scope, definition.name, keys)}
-        shown = {key: there.get(key, key) for key in keys}
-        change = edit_list(scope, definition, tuple(there), adding=False)
-        return await self._count(scope, change, shown, len(there))
-
-    async def look_back(
-        self, scope: str | None, definition: ListDefinition, keys: Sequence[str], days: int, by: Actor
-    ) -> LookBack:
-        """Look for delivered messages that entries would have held, among as many as a page may look at."""
-        limits = {"messages": DRY_RUN_MESSAGES, "effort": EFFORT}
-        async with self.turn:
-            return await look_back(self._store, self._policies.now, scope, definition, keys, days, by, **limits)
-
-    async def _count(self, scope: str | None, change: Change, shown: Mapping[str, str], modified: int) -> DryRun:
-        """Return the dry run as the API has it. `shown` are all entries by key; the change has those that can have an
-        effect."""
-        (edit,) = change.lists
-        if not edit.definition.is_countable:
-            return DryRun(0, modified, None, None, tuple(TriedEntry(entry, None, None) for entry in shown.values()))
-        trial, (name, owner) = await self.run(scope, change), (edit.definition.name, edit.scope)
-        entries = (
-            TriedEntry(entry, trial.hits.get((name, owner, key), 0), trial.entry_flips.get((name, owner, key), 0))
-            for key, entry in shown.items()
-        )
-        return DryRun(trial.considered, modified, trial.hit, trial.flipped, tuple(entries))
-
-
-def _parse_end(text: str) -> int | None:
-    """Return the end of a day in UTC, or a date-time; None for anything else."""
-    if len(text) == len("2030-01-31"):
-        start = milliseconds(f"{text}T00:00:00Z")
-        return None if start is None else start + DAY
-    return milliseconds(text)
-
-
-def new_entry(stated: NewListEntry, definition: ListDefinition) -> NewEntry | ListRefusal:
-    """Return an entry in the list's normal form, or why the list refuses it. The reason follows the words "the
-    entry"."""
-    form = definition.normalise(stated.entry)
-    if isinstance(form, ListRefusal):
-        return form
-    comment = stated.comment or ""
-    if len(comment) > MAX_COMMENT:
-        return ListRefusal(f"has a comment of more than {MAX_COMMENT:,} characters")
-    if "\0" in comment:
-        return ListRefusal("has a comment with the character NUL (U+0000) in it")
-    expires = _parse_end(stated.expires) if stated.expires else None
-    if stated.expires and expires is None:
-        return ListRefusal("has an end that is no day such as 2030-01-31 and no date-time such as 2030-01-31T12:00:00Z")
-    if expires is not None and expires <= now():
-        return ListRefusal("expires in the past, so it would have no effect", "expires")
-    return NewEntry(form.key, form.shown, comment, expires)
 
 
 # About half a minute on one core.

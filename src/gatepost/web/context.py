@@ -33,8 +33,9 @@ from gatepost.policy.condition_process import condition_work
 from gatepost.policy.layers import Policies
 from gatepost.policy.rules import PolicyError
 from gatepost.process.logs import Logger
+from gatepost.rejudge.list_plan import ListDryRuns
 from gatepost.rejudge.policies_in_force import PoliciesInForce
-from gatepost.rejudge.try_change import Change, ListDryRuns, Messages, Trial, try_change
+from gatepost.rejudge.try_change import Change, Messages, Trial, try_change
 from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
 from gatepost.settings.events import WebAlert

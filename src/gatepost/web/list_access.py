@@ -12,14 +12,13 @@ and allowing it lets anybody in who opens an account.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
 import msgspec
 
 from gatepost.api.errors import LIST_NOT_FOUND, Failure
-from gatepost.api.lists import MAX_ENTRIES
+from gatepost.api.lists import split_calls
 from gatepost.lists.addresses import DOMAIN, SENDER, normalise_tenant_domain
 from gatepost.lists.catalogue import KINDS, ListDefinition
 from gatepost.lists.entries import Category, EntryKind, ListRefusal
@@ -135,19 +134,13 @@ def _describe_definition(definition: FeedDefinition) -> FeedLine:
     return FeedLine(definition.name, feed.tenant, feed.list_name, source, feed.format, every, definition)
 
 
-T = TypeVar("T")
-
-
 class Applied(msgspec.Struct, frozen=True):
-    """How many entries were changed; `fault` says why not all of them, "" where all were."""
+    """How many entries were changed; `fault` says why not all of them, "" where all were. `undo` has the id of the
+    change set that can be taken back; nothing where there is none."""
 
     modified: int = 0
     fault: str = ""
-
-
-def split_calls(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Split items into calls of at most 500."""
-    return (items[start : start + MAX_ENTRIES] for start in range(0, len(items), MAX_ENTRIES))
+    undo: tuple[str, ...] = ()
 
 
 # Entries of a change set that can be taken back; a larger one is on record, and cannot.
@@ -211,13 +204,14 @@ class ChangeSet:
             )
         return done
 
-    async def keep(self) -> str:
-        """Keep what was changed, to be taken back; return the id of the set, "" where there is nothing or too much."""
+    async def keep(self) -> tuple[str, ...]:
+        """Keep what was changed, to be taken back; return the id of the set, nothing where there is nothing or too
+        much."""
         if not self._size or self._size > MAX_TAKEN_BACK:
-            return ""
+            return ()
         action = f"{set_action(self._list)}{self._size}"
         items = [msgspec.json.encode(part).decode() for part in self._parts]
-        return (await self._context.store.bulk_actions.create(self._user.uid, action, items)).id
+        return ((await self._context.store.bulk_actions.create(self._user.uid, action, items)).id,)
 
     async def _find(self, keys: tuple[str, ...]) -> dict[str, EntryState]:
         found = await self._context.store.lists.find(self._list.scope, self._list.definition.name, keys)
@@ -230,9 +224,13 @@ class ChangeSet:
             self._parts.append(part)
 
 
-def undo_of(kept: str) -> tuple[str, ...]:
-    """Return what a notice needs for the button that takes a change back; nothing where it cannot be."""
-    return (kept,) if kept else ()
+async def add_to_list(
+    context: WebContext, request: SignedInRequest, scoped_list: ListInScope, entries: Sequence[NewEntry]
+) -> Applied:
+    """Add or update entries in one step, which can be taken back."""
+    changed = ChangeSet(context, scoped_list, request.user, request.actor)
+    applied = await changed.add(entries)
+    return msgspec.structs.replace(applied, undo=await changed.keep())
 
 
 def set_action(scoped_list: ListInScope) -> str:

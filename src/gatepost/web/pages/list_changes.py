@@ -10,7 +10,7 @@ thread, so that other requests do not wait. The whole file is checked before its
 line changes nothing; then it is saved in calls of 500, and the answer says how much was applied.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 from starlette.responses import Response
@@ -18,30 +18,19 @@ from starlette.responses import Response
 from gatepost.analysis.report import shown_sender
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.api.http import end_with_client
-from gatepost.api.lists import (
-    FORMATS,
-    MAX_COMMENT,
-    DryRun,
-    ListFileFormat,
-    NewListEntry,
-    TriedEntry,
-    format_of,
-    split_comment,
-)
+from gatepost.api.lists import FORMATS, MAX_COMMENT, ListFileFormat, RejectedLine, format_of, plain_records
 from gatepost.feeds.sealed_reading import (
     FILE_SECONDS,
     PIECE,
     Batch,
     FilePlan,
     ReadingFailed,
-    RejectedLine,
     SealedReader,
     read_sealed,
 )
 from gatepost.lists.catalogue import KINDS, ListDefinition
-from gatepost.lists.entries import ListRefusal
-from gatepost.process.background_work import background
-from gatepost.rejudge.try_change import can_look_back, new_entry
+from gatepost.rejudge.list_plan import ListPlan, plan_lines
+from gatepost.rejudge.try_change import can_look_back
 from gatepost.scanning.spool import SpooledBody
 from gatepost.store.errors import ListFull
 from gatepost.store.lists import NewEntry
@@ -53,13 +42,13 @@ from gatepost.web.list_access import (
     Applied,
     ChangeSet,
     ListInScope,
+    add_to_list,
     explain_refusal,
     find_list,
     find_list_of,
     find_warnings,
     for_list,
     take_back,
-    undo_of,
 )
 from gatepost.web.message_lines import entry_candidates
 from gatepost.web.page_responses import (
@@ -75,96 +64,23 @@ from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, UploadRoute, WebRoute
 
 MAX_LINES = 10_000
-# Lines that a thread parses before others have a turn.
-LINES_AT_ONCE = 200
 MAX_ROWS_SHOWN = 200
 LOOK_BACK_DAYS = 7
 # Messages whose senders can be blocked at once.
 MAX_SENDERS = 500
 
 
-class PastedLine(msgspec.Struct, frozen=True):
-    """A line that is an entry. `again` is a later line with the same entry, which replaces this one; 0 for none."""
-
-    number: int
-    text: str
-    entry: NewEntry
-    again: int = 0
-
-
-class Pasted(msgspec.Struct, frozen=True):
-    """A pasted text: its entries, its rejected lines, and what is wrong with it as a whole."""
-
-    lines: tuple[PastedLine, ...] = ()
-    faults: tuple[RejectedLine, ...] = ()
-    fault: str = ""
-
-    @property
-    def entries(self) -> tuple[NewEntry, ...]:
-        """Every entry once, as its last line has it."""
-        return tuple(line.entry for line in self.lines if not line.again)
-
-
-async def parse_pasted(text: str, definition: ListDefinition, comment: str, expires: int | None) -> Pasted:
-    """Parse the lines of a text; lines without a comment of their own get the given one."""
-    rows = text.replace("\r\n", "\n").replace("\r", "\n").split("\n", MAX_LINES)
+async def _plan_typed(context: WebContext, form: Form, definition: ListDefinition) -> ListPlan:
+    """Return the plan of adding the lines of a form; lines without a comment of their own get that of the form."""
+    expires = parse_expiry(form.text("expires"), context.now())
+    if isinstance(expires, Failure):
+        return ListPlan(fault=f"Last day: {expires.message}.")
+    text = form.raw_text("entries").replace("\r\n", "\n").replace("\r", "\n")
+    rows = text.split("\n", MAX_LINES)
     if len(rows) > MAX_LINES and rows[-1].strip():
-        return Pasted(fault=f"A form takes at most {MAX_LINES:,} lines. Import a file instead.")
-
-    def parse(numbered: tuple[int, str]) -> PastedLine | RejectedLine | None:
-        number, row = numbered
-        stated = _parse_line(row, definition, comment)
-        if stated is None:
-            return None
-        made = new_entry(stated, definition)
-        if isinstance(made, ListRefusal):
-            return RejectedLine(number, stated.entry, made.reason)
-        return PastedLine(number, stated.entry, msgspec.structs.replace(made, expires=expires))
-
-    found = await background.map(parse, tuple(enumerate(rows, 1)), LINES_AT_ONCE)
-    lines = [each for each in found if isinstance(each, PastedLine)]
-    faults = tuple(each for each in found if isinstance(each, RejectedLine))
-    fault = "" if lines or faults else "Enter at least one entry."
-    return Pasted(_mark_repeated(_share_comments(lines, comment)), faults, fault)
-
-
-def _parse_line(row: str, definition: ListDefinition, comment: str) -> NewListEntry | None:
-    text = row.strip()
-    if not text or text.startswith("#"):
-        return None
-    entry, own = split_comment(text, is_free_text=KINDS[definition.kind].is_free_text)
-    return NewListEntry(entry, own or comment)
-
-
-def _share_comments(lines: list[PastedLine], default: str) -> list[PastedLine]:
-    """The last line of an entry counts; where it has no comment of its own, the one before it is kept."""
-    own: dict[str, str] = {}
-    shared = []
-    for line in lines:
-        if line.entry.comment != default:
-            own[line.entry.key] = line.entry.comment
-        entry = msgspec.structs.replace(line.entry, comment=own.get(line.entry.key, default))
-        shared.append(msgspec.structs.replace(line, entry=entry))
-    return shared
-
-
-def _mark_repeated(lines: list[PastedLine]) -> tuple[PastedLine, ...]:
-    last = {line.entry.key: line.number for line in lines}
-    return tuple(
-        line
-        if last[line.entry.key] == line.number
-        else PastedLine(line.number, line.text, line.entry, last[line.entry.key])
-        for line in lines
-    )
-
-
-class Preview(msgspec.Struct, frozen=True):
-    """What adding the entries would do: together, each by its key, and which of them the list has already."""
-
-    dry_run: DryRun | None = None
-    each: Mapping[str, TriedEntry] = {}
-    present: frozenset[str] = frozenset()
-    fault: str = ""
+        return ListPlan(fault=f"A form takes at most {MAX_LINES:,} lines. Import a file instead.")
+    records = plain_records(rows, is_free_text=KINDS[definition.kind].is_free_text)
+    return await plan_lines(records, definition, form.text("comment", MAX_COMMENT), expires)
 
 
 @for_list
@@ -172,10 +88,32 @@ async def show_preview(context: WebContext, request: SignedInRequest, scoped_lis
     """Show what adding the entries would do; nothing is saved."""
 
     async def work() -> Response:
-        pasted = await _read_pasted(context, request, scoped_list)
-        return with_status(await _render_preview(context, request, scoped_list, pasted), 400 if pasted.fault else 200)
+        plan = await _plan_typed(context, request.form, scoped_list.definition)
+        page = await _render_preview(context, request, scoped_list, plan, request.form)
+        return with_status(page, 400 if plan.fault else 200)
 
     return await end_with_client(request.http.receive, work())
+
+
+async def _render_preview(
+    context: WebContext, request: SignedInRequest, scoped_list: ListInScope, plan: ListPlan, form: Form
+) -> Response:
+    scope, definition = scoped_list.scope, scoped_list.definition
+    tried = plan if plan.fault else await context.dry_runs.try_plan(scope, definition, plan)
+    if isinstance(tried, ListFull):
+        tried = msgspec.structs.replace(plan, fault=explain_refusal(tried))
+    keys = tuple(entry.key for entry in tried.entries)
+    return await context.page(
+        request,
+        "lists-preview.html",
+        here="/lists",
+        scoped_list=scoped_list,
+        plan=tried,
+        warnings=await find_warnings(context, await find_scopes(context, request), scope, definition, keys),
+        form=form,
+        shown=MAX_ROWS_SHOWN,
+        most=MAX_LINES,
+    )
 
 
 # What of messages is blocked by an action on many: what entries are called that can be made of a message, and the list.
@@ -210,17 +148,11 @@ async def preview_blocking(
         said = f"from message {record.ggrid}, {record.report.verdict}, {request.user.name}"
         for entry in _list_entries(record, named):
             lines.setdefault(entry, f"{entry}\t{said}")
-    fields = {
-        "entries": "\n".join(lines.values()),
-        "comment": "",
-        "expires": default_end(context.now()),
-        "back": back,
-    }
-    typed = Form({name: (value,) for name, value in fields.items()})
+    fields = {"entries": "\n".join(lines.values()), "expires": default_end(context.now()), "back": back}
+    form = Form({name: (value,) for name, value in fields.items()})
     with call:
-        filled = msgspec.structs.replace(request, form=typed)
-        pasted = await _read_pasted(context, filled, scoped_list)
-        return await _render_preview(context, filled, scoped_list, pasted)
+        plan = await _plan_typed(context, form, scoped_list.definition)
+        return await _render_preview(context, request, scoped_list, plan, form)
 
 
 async def _find_record(context: WebContext, request: SignedInRequest, ggrid: str) -> MessageRecord | None:
@@ -243,26 +175,25 @@ def _list_entries(record: MessageRecord, what: str) -> list[str]:
 @for_list
 async def add_entries(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
     """Save the entries. A rejected line stops that, unless the user has seen it and chose to skip it."""
-    pasted = await _read_pasted(context, request, scoped_list)
-    if pasted.fault or (pasted.faults and not request.form.has("skip")):
-        return with_status(await _render_preview(context, request, scoped_list, pasted), 400)
-    changed = ChangeSet(context, scoped_list, request.user, request.actor)
-    applied = await changed.add(pasted.entries)
-    kept = await changed.keep()
+    form = request.form
+    plan = await _plan_typed(context, form, scoped_list.definition)
+    if plan.fault or (plan.faults and not form.has("skip")):
+        return with_status(await _render_preview(context, request, scoped_list, plan, form), 400)
+    applied = await add_to_list(context, request, scoped_list, plan.entries)
     if applied.fault:
         before = f"{applied.modified:,} entries were saved." if applied.modified else "Nothing was saved."
-        refused = msgspec.structs.replace(pasted, fault=f"{before} {applied.fault}")
-        return with_status(await _render_preview(context, request, scoped_list, refused), 409)
-    number = await _look_back(context, request, scoped_list, pasted)
-    back = request.form.text("back", 5_000)
+        refused = msgspec.structs.replace(plan, fault=f"{before} {applied.fault}")
+        return with_status(await _render_preview(context, request, scoped_list, refused, form), 409)
+    number = await _look_back(context, request, scoped_list, plan)
+    back = form.text("back", 5_000)
     if back.startswith(("/messages", "/quarantine")) and back.isprintable():
-        return redirect(back, applied.modified, *undo_of(kept), notice="blocked")
+        return redirect(back, applied.modified, *applied.undo, notice="blocked")
     path = f"{scoped_list.path}/look-back?id={number}" if number and request.may("messages.read") else scoped_list.path
-    return redirect(path, applied.modified, *undo_of(kept), notice="added")
+    return redirect(path, applied.modified, *applied.undo, notice="added")
 
 
 async def _look_back(
-    context: WebContext, request: SignedInRequest, scoped_list: ListInScope, found: Pasted
+    context: WebContext, request: SignedInRequest, scoped_list: ListInScope, plan: ListPlan
 ) -> int | None:
     """Look for delivered mail that the new entries would have held, and keep what was found; returns its number.
 
@@ -272,56 +203,10 @@ async def _look_back(
     call = context.limits.begin("dry run", request.party) if can_look_back(definition) else None
     if call is None or isinstance(call, Failure):
         return None
-    keys = tuple(entry.key for entry in found.entries)
+    keys = tuple(entry.key for entry in plan.entries)
     with call:
         delivered = await context.dry_runs.look_back(scope, definition, keys, LOOK_BACK_DAYS, request.actor)
     return await context.store.look_backs.record(scope, definition.name, delivered) if delivered.found else None
-
-
-async def _read_pasted(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> Pasted:
-    form = request.form
-    expires = parse_expiry(form.text("expires"), context.now())
-    if isinstance(expires, Failure):
-        return Pasted(fault=f"Last day: {expires.message}.")
-    comment = form.text("comment", MAX_COMMENT)
-    return await parse_pasted(form.raw_text("entries"), scoped_list.definition, comment, expires)
-
-
-async def _preview_effect(context: WebContext, scoped_list: ListInScope, found: Pasted) -> Preview:
-    entries = found.entries
-    if not entries:
-        return Preview()
-    dry_run = await context.dry_runs.try_adding(scoped_list.scope, scoped_list.definition, entries)
-    if isinstance(dry_run, ListFull):
-        return Preview(fault=explain_refusal(dry_run))
-    keys = tuple(entry.key for entry in entries)
-    present = frozenset(
-        each.key for each in await context.store.lists.find(scoped_list.scope, scoped_list.definition.name, keys)
-    )
-    return Preview(dry_run, dict(zip(keys, dry_run.entries, strict=True)), present)
-
-
-async def _render_preview(
-    context: WebContext, request: SignedInRequest, scoped_list: ListInScope, pasted: Pasted
-) -> Response:
-    preview = Preview() if pasted.fault else await _preview_effect(context, scoped_list, pasted)
-    keys = tuple(entry.key for entry in pasted.entries)
-    scopes, definition = await find_scopes(context, request), scoped_list.definition
-    return await context.page(
-        request,
-        "lists-preview.html",
-        here="/lists",
-        scoped_list=scoped_list,
-        pasted=pasted,
-        dry_run=preview.dry_run,
-        each=preview.each,
-        present=preview.present,
-        warnings=await find_warnings(context, scopes, scoped_list.scope, definition, keys),
-        fault=pasted.fault or preview.fault,
-        form=request.form,
-        shown=MAX_ROWS_SHOWN,
-        most=MAX_LINES,
-    )
 
 
 MAX_FILE = 64 << 20
@@ -330,26 +215,12 @@ MAX_FAULTS_SHOWN = 100
 MAX_DRY_RUN = 20_000
 
 
-class CheckedFile(msgspec.Struct, frozen=True):
-    """The content of a file. `first` are its first entries, `stop` says why it could not be read to its end."""
+class Imported(msgspec.Struct, frozen=True):
+    """What a file would do, or did: `applied` is None as long as nothing was saved. `fault` says what prevented it."""
 
-    lines: int = 0
-    entries: int = 0
-    faults: int = 0
-    shown: tuple[RejectedLine, ...] = ()
-    first: tuple[NewEntry, ...] = ()
-    stop: str = ""
-
-
-class ImportOutcome(msgspec.Struct, frozen=True):
-    """The result of an upload: a dry run, or what was applied, or the fault that prevented both. `undo` is the change
-    set that can be taken back, "" where there is none."""
-
-    checked: CheckedFile = CheckedFile()
-    dry_run: DryRun | None = None
+    plan: ListPlan = ListPlan()
     applied: Applied | None = None
     fault: str = ""
-    undo: str = ""
 
 
 @for_list
@@ -363,16 +234,17 @@ async def import_file(context: WebContext, request: SignedInRequest, body: Spool
     scoped_list = await find_list(context, request)
     if isinstance(scoped_list, Failure):
         return scoped_list
+
+    async def work(report_progress: ReportProgress) -> tuple[str, int]:
+        imported = await _process_file(context, request, scoped_list, body, report_progress)
+        return await _render_import(context, request, scoped_list, imported), 400 if imported.fault else 200
+
+    async def work_in_sight(report_progress: ReportProgress) -> str:
+        return (await work(report_progress))[0]
+
     if is_progress_wanted(request.http):
-
-        async def work(report_progress: ReportProgress) -> str:
-            return await _render_import(
-                context, request, scoped_list, await _process_file(context, request, scoped_list, body, report_progress)
-            )
-
-        return ProgressResponse(work)
-    outcome = await _process_file(context, request, scoped_list, body, ignore_progress)
-    return html_response(await _render_import(context, request, scoped_list, outcome), 400 if outcome.fault else 200)
+        return ProgressResponse(work_in_sight)
+    return html_response(*await work(ignore_progress))
 
 
 async def _process_file(
@@ -381,14 +253,15 @@ async def _process_file(
     scoped_list: ListInScope,
     body: SpooledBody,
     report_progress: ReportProgress,
-) -> ImportOutcome:
-    plan = FilePlan(scoped_list.definition, _choose_format(request))
+) -> Imported:
+    chosen = request.form.text("format")
+    kind: ListFileFormat = next((each for each in FORMATS if each == chosen), format_of(request.form.file))
     try:
-        async with read_sealed(plan, body.size, FILE_SECONDS) as reader:
+        async with read_sealed(FilePlan(scoped_list.definition, kind), body.size, FILE_SECONDS) as reader:
             await reader.put(body.chunks(PIECE))
             return await _process_entries(context, request, scoped_list, reader, report_progress)
     except ReadingFailed as fault:
-        return ImportOutcome(fault=f"The file {fault}. Lines before that may have been saved; see the list.")
+        return Imported(fault=f"The file {fault}. Lines before that may have been saved; see the list.")
 
 
 async def _process_entries(
@@ -397,50 +270,38 @@ async def _process_entries(
     scoped_list: ListInScope,
     reader: SealedReader,
     report_progress: ReportProgress,
-) -> ImportOutcome:
+) -> Imported:
     # Whoever leaves before anything is saved ends the reading; what is being saved is saved to its end.
-    checked = await end_with_client(request.http.receive, check_file(reader))
-    if checked.stop:
-        return ImportOutcome(checked, fault=f"Nothing was saved. {checked.stop}")
-    if not checked.entries and not checked.faults:
-        return ImportOutcome(checked, fault="Nothing was saved: the file has no entries.")
+    plan = await end_with_client(request.http.receive, _plan_file(reader))
+    if plan.fault:
+        return Imported(plan, fault=f"Nothing was saved. {plan.fault}")
+    if not plan.count and not plan.fault_count:
+        return Imported(plan, fault="Nothing was saved: the file has no entries.")
     if request.form.text("what") != "save":
-        return await _dry_run_file(context, scoped_list, checked)
-    if checked.faults and not request.form.has("skip"):
-        return ImportOutcome(checked, fault="Nothing was saved: some lines are invalid.")
+        tried = await context.dry_runs.try_plan(scoped_list.scope, scoped_list.definition, plan)
+        return Imported(plan, fault=explain_refusal(tried)) if isinstance(tried, ListFull) else Imported(tried)
+    if plan.fault_count and not request.form.has("skip"):
+        return Imported(plan, fault="Nothing was saved: some lines are invalid.")
     changed = ChangeSet(context, scoped_list, request.user, request.actor)
-    applied = await save_batches(changed, reader.batches(), checked.lines, report_progress)
-    return ImportOutcome(checked, applied=applied, fault=applied.fault, undo=await changed.keep())
+    applied = await _save_batches(changed, reader.batches(), plan.last, report_progress)
+    return Imported(plan, msgspec.structs.replace(applied, undo=await changed.keep()), applied.fault)
 
 
-def _choose_format(request: SignedInRequest) -> ListFileFormat:
-    """Return the format that the user chose, or the one of the file name's extension."""
-    chosen = request.form.text("format")
-    return next((each for each in FORMATS if each == chosen), format_of(request.form.file))
-
-
-async def check_file(reader: SealedReader) -> CheckedFile:
+async def _plan_file(reader: SealedReader) -> ListPlan:
     """Read a file to its end without changing the list."""
-    last = entries = faults = 0
-    shown: list[RejectedLine] = []
-    first: list[NewEntry] = []
+    count = fault_count = last = 0
+    faults: list[RejectedLine] = []
+    entries: list[NewEntry] = []
     stop = ""
     async for batch in reader.batches():
-        last, entries, faults = batch.last, entries + len(batch.entries), faults + len(batch.faults)
-        shown += batch.faults[: MAX_FAULTS_SHOWN - len(shown)]
-        first += batch.entries[: MAX_DRY_RUN - len(first)]
-        stop = batch.stop
-    return CheckedFile(last, entries, faults, tuple(shown), tuple(first), stop)
+        count, fault_count = count + len(batch.entries), fault_count + len(batch.faults)
+        last, stop = batch.last, batch.stop
+        faults += batch.faults[: MAX_FAULTS_SHOWN - len(faults)]
+        entries += batch.entries[: MAX_DRY_RUN - len(entries)]
+    return ListPlan(tuple(entries), (), tuple(faults), stop, count, fault_count, last)
 
 
-async def _dry_run_file(context: WebContext, scoped_list: ListInScope, checked: CheckedFile) -> ImportOutcome:
-    dry_run = await context.dry_runs.try_adding(scoped_list.scope, scoped_list.definition, checked.first)
-    if isinstance(dry_run, ListFull):
-        return ImportOutcome(checked, fault=explain_refusal(dry_run))
-    return ImportOutcome(checked, dry_run=dry_run)
-
-
-async def save_batches(
+async def _save_batches(
     changed: ChangeSet, found: AsyncIterator[Batch], lines: int, report_progress: ReportProgress
 ) -> Applied:
     """Save the entries of a file, without its rejected lines. `report_progress` is called with the percentage done."""
@@ -456,13 +317,13 @@ async def save_batches(
 
 
 async def _render_import(
-    context: WebContext, request: SignedInRequest, scoped_list: ListInScope, outcome: ImportOutcome | None
+    context: WebContext, request: SignedInRequest, scoped_list: ListInScope, imported: Imported | None
 ) -> str:
     return await context.renderer.render_in_turns(
         "lists-import.html",
         request,
         scoped_list=scoped_list,
-        outcome=outcome,
+        imported=imported,
         form=request.form,
         limit=MAX_FILE,
         tried=MAX_DRY_RUN,

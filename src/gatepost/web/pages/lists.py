@@ -39,11 +39,11 @@ from gatepost.web.list_access import (
     NO_LIST,
     ChangeSet,
     ListInScope,
+    add_to_list,
     find_feeds,
     find_list,
     find_scope,
     for_list,
-    undo_of,
 )
 from gatepost.web.page_responses import PAGE_HEADERS, redirect, with_status
 from gatepost.web.pages.list_changes import MAX_LINES
@@ -174,11 +174,11 @@ async def change_entry(
     if len(comment) > MAX_COMMENT:
         fault = f"A comment can have at most {MAX_COMMENT:,} characters."
         return with_status(await show_entry(context, request, found, fault), 400)
-    changed = ChangeSet(context, scoped_list, request.user, request.actor)
-    applied = await changed.add((NewEntry(entry.key, entry.shown, comment, expires),))
+    changed = NewEntry(entry.key, entry.shown, comment, expires)
+    applied = await add_to_list(context, request, scoped_list, [changed])
     if applied.fault:
         return with_status(await show_entry(context, request, found, applied.fault), 409)
-    return redirect(scoped_list.path, applied.modified, *undo_of(await changed.keep()), notice="entry-saved")
+    return redirect(scoped_list.path, applied.modified, *applied.undo, notice="entry-saved")
 
 
 @for_list
@@ -190,7 +190,7 @@ async def delete_entries(context: WebContext, request: SignedInRequest, scoped_l
     if request.form.has("sure"):
         changed = ChangeSet(context, scoped_list, request.user, request.actor)
         done = await changed.remove(keys)
-        return redirect(scoped_list.path, done, *undo_of(await changed.keep()), notice="deleted")
+        return redirect(scoped_list.path, done, *await changed.keep(), notice="deleted")
     dry_run = await context.dry_runs.try_deleting(scoped_list.scope, scoped_list.definition, keys)
     chosen = tuple(zip(keys, dry_run.entries, strict=True))
     return await context.page(request, "lists-delete.html", scoped_list=scoped_list, dry_run=dry_run, chosen=chosen)

@@ -19,6 +19,7 @@ from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.api.lists import MAX_COMMENT, NewListEntry
 from gatepost.lists.catalogue import BY_NAME, ListDefinition
 from gatepost.lists.entries import ListRefusal
+from gatepost.rejudge.list_plan import new_entry
 from gatepost.rejudge.try_change import (
     MAX_SHOWN,
     Change,
@@ -27,7 +28,6 @@ from gatepost.rejudge.try_change import (
     Trial,
     TriedMessage,
     edit_list,
-    new_entry,
     try_change,
     try_on,
 )
