@@ -11,6 +11,7 @@ from tests.cli.conftest import Run
 from gatepost.api.lists import FileRecord, ListChange, ListFileFormat, NewListEntry, PublicListsEntry, format_of
 from gatepost.cli import list_changes
 from gatepost.cli.list_changes import read_records, render_entries
+from gatepost.cli.printing import Output
 from gatepost.service.data_folder import StartError
 
 NOBODY = "0198c5a2-7c11-7d3e-9f00-00000000dead"
@@ -120,7 +121,7 @@ def test_faults_of_the_user_are_sentences(run: Run, arguments: list[str], code: 
 
 
 def read(raw: bytes, kind: ListFileFormat) -> list[tuple[int, int, str, str | None, str | None]]:
-    found = read_records(io.BytesIO(raw), kind, "file", lambda _: None, "blocked-urls")
+    found = read_records(io.BytesIO(raw), kind, "file", "blocked-urls")
     return [(each.first, each.last, each.entry.entry, each.entry.comment, each.entry.expires) for each in found]
 
 
@@ -181,8 +182,9 @@ def test_calls_are_of_five_hundred(capsys: pytest.CaptureFixture[str]) -> None:
             raise KeyboardInterrupt
         return ListChange(len(call))
 
+    changing = list_changes.Changing(list_changes.Source("x", None, "f"), Output())
     lines = [FileRecord(n, n, NewListEntry(f"{n}.example")) for n in range(1, 1_202)]
     with pytest.raises(KeyboardInterrupt):
-        list_changes.send_all(lines, send, list_changes.Source("x", None, "f"), False, seen.append)
+        list_changes.send_all(lines, send, changing, seen.append)
     assert (sizes, seen) == ([500, 500, 201], [500, 1_000])
     assert capsys.readouterr().err == "Lines up to 1,000 are done; continue with --from-line 1001.\n"

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -18,7 +19,6 @@ import msgspec
 
 from gatepost.api import lists
 from gatepost.api.lists import (
-    MAX_ENTRIES,
     DryRun,
     FileRecord,
     ListChange,
@@ -26,7 +26,9 @@ from gatepost.api.lists import (
     ListFileFormat,
     NewListEntry,
     PublicListsEntry,
+    RejectedLine,
     encode_lists,
+    split_calls,
 )
 from gatepost.cli.api_client import ListService
 from gatepost.cli.printing import Output, ProgressBar, print_json, print_table, print_text
@@ -42,11 +44,11 @@ Send = Callable[[list[FileRecord]], ListChange]
 
 
 class Source(msgspec.Struct, frozen=True):
-    """The file and the list of an import; a state file belongs to one such pair."""
+    """The list and where its entries come from; a state file belongs to one such pair."""
 
     list: str
     tenant: str | None
-    file: str
+    file: str = "the command line"
 
 
 class State(msgspec.Struct, frozen=True):
@@ -56,24 +58,23 @@ class State(msgspec.Struct, frozen=True):
     lines: int
 
 
-class Skipped(msgspec.Struct, frozen=True):
-    """A line that the list refused, and the reason."""
+class Changing(msgspec.Struct, frozen=True):
+    """What is done to a list with the entries of a source. With `skip`, those that the list refuses are left out."""
 
-    line: int
-    entry: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"line {self.line:,}, {self.entry[:100]!r}: {self.reason}"
+    source: Source
+    output: Output
+    delete: bool = False
+    dry_run: bool = False
+    skip: bool = False
 
 
 class Total(msgspec.Struct):
-    """The result of an import so far."""
+    """The result of a change so far."""
 
     lines: int = 0
     entries: int = 0
     modified: int = 0
-    skipped: list[Skipped] = []
+    skipped: list[RejectedLine] = []
     dry_runs: list[DryRun] = []
 
 
@@ -98,25 +99,25 @@ def save_state(state: Path, source: Source, lines: int) -> None:
 
 
 def send_all(
-    records: Iterable[FileRecord], send: Send, source: Source, skip: bool, acknowledged: Callable[[int], None]
+    records: Iterable[FileRecord], send: Send, changing: Changing, acknowledged: Callable[[int], None]
 ) -> Total:
     """Send all records; `acknowledged` is called with the last line of each call."""
     total = Total()
-    with _report_position(total):
-        for call in _split_calls(records):
-            _send(call, send, source, skip, total)
+    try:
+        for call in split_calls(records):
+            _send(call, send, changing, total)
             total.lines = call[-1].last
             acknowledged(total.lines)
+    except BaseException:
+        if total.lines:
+            print(
+                f"Lines up to {total.lines:,} are done; continue with --from-line {total.lines + 1}.", file=sys.stderr
+            )
+        raise
     return total
 
 
-def _split_calls(records: Iterable[FileRecord]) -> Iterator[list[FileRecord]]:
-    left = iter(records)
-    while call := list(islice(left, MAX_ENTRIES)):
-        yield call
-
-
-def _send(call: list[FileRecord], send: Send, source: Source, skip: bool, total: Total) -> None:
+def _send(call: list[FileRecord], send: Send, changing: Changing, total: Total) -> None:
     while call:
         try:
             change = send(call)
@@ -124,8 +125,12 @@ def _send(call: list[FileRecord], send: Send, source: Source, skip: bool, total:
             refused = _find_refused(fault, call)
             if not refused:
                 raise
-            if not skip:
-                raise StartError(_describe_refused(source, refused)) from None
+            if not changing.skip:
+                lines = "\n".join(f"  {_render_rejected(each)}" for each in refused)
+                source = changing.source
+                raise StartError(
+                    f"{source.list} refuses entries of {source.file}:\n{lines}\nNothing of that call was changed."
+                ) from None
             total.skipped += refused
             bad = {each.line for each in refused}
             call = [record for record in call if record.first not in bad]
@@ -136,137 +141,86 @@ def _send(call: list[FileRecord], send: Send, source: Source, skip: bool, total:
             return
 
 
-def _find_refused(fault: ApiError, call: list[FileRecord]) -> list[Skipped]:
+def _find_refused(fault: ApiError, call: list[FileRecord]) -> list[RejectedLine]:
     """Return the lines of the entries that an error names by their indexes."""
     if fault.code not in ("invalid_entry", "invalid_request"):
         return []
     found = ((int(index), reason) for index, reason in _REFUSED.findall(fault.message))
     return [
-        Skipped(call[index].first, call[index].entry.entry, reason.strip())
+        RejectedLine(call[index].first, call[index].entry.entry, reason.strip())
         for index, reason in found
         if index < len(call)
     ]
 
 
-def _describe_refused(source: Source, refused: list[Skipped]) -> str:
-    lines = "\n".join(f"  {each}" for each in refused)
-    return f"{source.list} refuses entries of {source.file}:\n{lines}\nNothing of that call was changed."
+def _render_rejected(each: RejectedLine) -> str:
+    return f"line {each.line:,}, {each.entry[:100]!r}: {each.reason}"
 
 
-@contextmanager
-def _report_position(total: Total) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        if total.lines:
-            print(
-                f"Lines up to {total.lines:,} are done; continue with --from-line {total.lines + 1}.", file=sys.stderr
-            )
-        raise
-
-
-class Target(msgspec.Struct, frozen=True):
-    """The list to change, and how."""
-
-    name: str
-    tenant: str | None
-    delete: bool
-    dry_run: bool
-    output: Output
-
-
-class ChangePlan(msgspec.Struct, frozen=True):
-    """The file of an import, and how to read it."""
-
-    file: Path
-    kind: ListFileFormat
-    from_line: int
-    state: Path | None
-    skip: bool
-    source: Source
-
-
-def change_entries(service: ListService, target: Target, entries: Sequence[NewListEntry]) -> None:
+def change_entries(service: ListService, changing: Changing, entries: Sequence[NewListEntry]) -> None:
     """Change entries of the command line."""
-    source = Source(target.name, target.tenant, "the command line")
     records = [FileRecord(number, number, entry) for number, entry in enumerate(entries, 1)]
     with service.connect() as client:
-        total = send_all(records, _make_sender(client, target), source, False, lambda _line: None)
-    _print_total(target, total)
+        total = send_all(records, partial(_call, client, changing), changing, lambda _line: None)
+    _print_total(changing, total)
 
 
-def import_file(service: ListService, target: Target, plan: ChangePlan) -> None:
-    """Change the entries of a file."""
-    start = plan.from_line
-    if plan.state and start > 1:
+def import_file(
+    service: ListService, changing: Changing, file: Path, kind: ListFileFormat, start: int, state: Path | None
+) -> None:
+    """Change the entries of a file from a line on, or from where the import of the state file ended."""
+    if state and start > 1:
         raise StartError("--state contains the position; leave out --from-line.")
-    if plan.state:
-        start = load_state(plan.state, plan.source)
-    with (
-        service.connect() as client,
-        open_file(plan.file) as stream,
-        _show_progress(plan.file) as (advance, show),
-    ):
+    if state:
+        start = load_state(state, changing.source)
+    is_kept = state is not None and not changing.dry_run
+    size = file.stat().st_size if file != STANDARD_INPUT else 0
+    with service.connect() as client, open_file(file) as stream, ProgressBar("importing") as progress:
 
         def acknowledge(last: int) -> None:
-            show(last)
-            if plan.state and not target.dry_run:
-                save_state(plan.state, plan.source, last)
+            progress.update(stream.tell() if size else 0, size or None, f"{last:,} lines")
+            if state and is_kept:
+                save_state(state, changing.source, last)
 
-        every = read_records(stream, plan.kind, str(plan.file), advance, target.name)
+        every = read_records(stream, kind, str(file), changing.source.list)
         records = (record for record in every if record.first >= start)
-        total = send_all(records, _make_sender(client, target), plan.source, plan.skip, acknowledge)
-    if plan.state and not target.dry_run:
-        plan.state.unlink(missing_ok=True)
-    _print_total(target, total)
+        total = send_all(records, partial(_call, client, changing), changing, acknowledge)
+    if state and is_kept:
+        state.unlink(missing_ok=True)
+    _print_total(changing, total)
 
 
-def _make_sender(client: Client, target: Target) -> Send:
-    def send(call: list[FileRecord]) -> ListChange:
-        entries = [record.entry for record in call]
-        if target.delete:
-            texts = [entry.entry for entry in entries]
-            return client.delete_entries(target.name, texts, tenant=target.tenant, dry_run=target.dry_run)
-        return client.add_entries(target.name, entries, tenant=target.tenant, dry_run=target.dry_run)
-
-    return send
+def _call(client: Client, changing: Changing, call: list[FileRecord]) -> ListChange:
+    name, where = changing.source.list, {"tenant": changing.source.tenant}
+    entries = [record.entry for record in call]
+    if changing.delete:
+        return client.delete_entries(name, [each.entry for each in entries], dry_run=changing.dry_run, **where)
+    return client.add_entries(name, entries, dry_run=changing.dry_run, **where)
 
 
-@contextmanager
-def _show_progress(file: Path) -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
-    """Show a progress bar; yields functions for the bytes that were read and the lines that were acknowledged."""
-    size = file.stat().st_size if file != STANDARD_INPUT else 0
-    done = 0
-
-    def count_bytes(count: int) -> None:
-        nonlocal done
-        done += count
-
-    with ProgressBar("importing") as progress:
-        yield count_bytes, lambda line: progress.update(done, size or None, f"{line:,} lines")
-
-
-def _print_total(target: Target, total: Total) -> None:
-    if target.output.json:
-        print_json(_describe_total(target, total))
+def _print_total(changing: Changing, total: Total) -> None:
+    if changing.output.json:
+        print_json(_describe_total(changing, total))
         return
     for each in total.skipped:
-        print(f"Skipped: {each}", file=sys.stderr)
-    if target.dry_run:
+        print(f"Skipped: {_render_rejected(each)}", file=sys.stderr)
+    if changing.dry_run:
         _print_dry_runs(total.dry_runs)
     else:
-        print(f"{total.modified:,} of {total.entries:,} entries {'deleted' if target.delete else 'added or updated'}.")
+        print(
+            f"{total.modified:,} of {total.entries:,} entries {'deleted' if changing.delete else 'added or updated'}."
+        )
 
 
-def _describe_total(target: Target, total: Total) -> dict[str, object]:
+def _describe_total(changing: Changing, total: Total) -> dict[str, object]:
     described: dict[str, object] = {
-        "listName": target.name,
-        "tenantUid": target.tenant,
+        "listName": changing.source.list,
+        "tenantUid": changing.source.tenant,
         "entries": total.entries,
         "modifiedEntries": total.modified,
         "skipped": total.skipped,
     }
-    if target.dry_run:
+    if changing.dry_run:
         described["dryRun"] = _combine(total.dry_runs)
     return described
 
@@ -309,22 +263,14 @@ def open_file(file: Path) -> Iterator[BinaryIO]:
         yield stream
 
 
-def read_records(
-    stream: BinaryIO, kind: ListFileFormat, name: str, advance: Callable[[int], None], list_name: str
-) -> Iterator[FileRecord]:
-    """Yield the entries of a file for a list; `advance` is called with the number of bytes that were read."""
+def read_records(stream: BinaryIO, kind: ListFileFormat, name: str, list_name: str) -> Iterator[FileRecord]:
+    """Yield the entries of a file for a list."""
     definition = catalogue.BY_NAME.get(list_name)
     is_free_text = definition is not None and catalogue.KINDS[definition.kind].is_free_text
     try:
-        yield from lists.records(_count_bytes(stream, advance), kind, is_free_text=is_free_text)
+        yield from lists.records(stream, kind, is_free_text=is_free_text)
     except ListFileError as fault:
         raise StartError(f"{name}, {fault}.") from None
-
-
-def _count_bytes(stream: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]:
-    for line in stream:
-        advance(len(line))
-        yield line
 
 
 def render_entries(entries: Iterable[PublicListsEntry], kind: ListFileFormat) -> Iterator[str]:

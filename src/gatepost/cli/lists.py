@@ -64,12 +64,11 @@ def add(
 ) -> None:
     """Add entries, or update existing ones."""
     from gatepost.api.lists import NewListEntry
-    from gatepost.cli.list_changes import Target, change_entries
+    from gatepost.cli.list_changes import Changing, Source, change_entries
 
     until = render_time(parse_moment(expires, "--expires", end=True)) or None
     stated = [NewListEntry(entry, comment or None, until) for entry in _read_entries(entries, name)]
-    target = Target(name, parse_tenant_uid(tenant), delete=False, dry_run=dry_run, output=output)
-    change_entries(service, target, stated)
+    change_entries(service, Changing(Source(name, parse_tenant_uid(tenant)), output, dry_run=dry_run), stated)
 
 
 @group.command("delete")
@@ -85,15 +84,15 @@ def delete(
 ) -> None:
     """Delete entries; entries that are not in the list are ignored."""
     from gatepost.api.lists import NewListEntry
-    from gatepost.cli.list_changes import Target, change_entries
+    from gatepost.cli.list_changes import Changing, Source, change_entries
 
-    target = Target(name, parse_tenant_uid(tenant), delete=True, dry_run=dry_run, output=output)
+    changing = Changing(Source(name, parse_tenant_uid(tenant)), output, delete=True, dry_run=dry_run)
     given = _read_entries(entries, name)
     if not dry_run:
         service.announce(
             f"Deletes up to {render_count(len(given), 'entry', 'entries')} of {name} at", yes=yes or entries == ["-"]
         )
-    change_entries(service, target, [NewListEntry(entry) for entry in given])
+    change_entries(service, changing, [NewListEntry(entry) for entry in given])
 
 
 @group.command("import")
@@ -119,11 +118,11 @@ def import_file(
     In a plain file, empty lines and lines that start with # are skipped. CSV has the columns entry, comment and
     expires, in this order or as its first row names them; lines of JSON have fields of these names.
     """
-    from gatepost.cli.list_changes import ChangePlan, Source, Target, import_file
+    from gatepost.cli.list_changes import Changing, Source, import_file
 
-    target = Target(name, parse_tenant_uid(tenant), delete=remove, dry_run=dry_run, output=output)
-    source = Source(name, target.tenant, str(file))
-    import_file(service, target, ChangePlan(file, _parse_format(kind, file), from_line, state, skip_invalid, source))
+    source = Source(name, parse_tenant_uid(tenant), str(file))
+    changing = Changing(source, output, delete=remove, dry_run=dry_run, skip=skip_invalid)
+    import_file(service, changing, file, _parse_format(kind, file), from_line, state)
 
 
 @group.command("show")
@@ -233,7 +232,7 @@ def _read_entries(entries: list[str], name: str) -> list[str]:
     from gatepost.cli.list_changes import STANDARD_INPUT, open_file, read_records
 
     with open_file(STANDARD_INPUT) as stream:
-        records = read_records(stream, "plain", "standard input", lambda _: None, name)
+        records = read_records(stream, "plain", "standard input", name)
         return [record.entry.entry for record in records]
 
 
