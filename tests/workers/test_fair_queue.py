@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.workers.fair_queue import IDLE_SECONDS, SHARE, FairQueue, Slot
-from gatepost.workers.slot_counts import RECENT_SECONDS, REMEMBERED_SECONDS
+from gatepost.workers.fair_queue import IDLE_SECONDS, RECENT_SECONDS, REMEMBERED_SECONDS, SHARE, FairQueue, Slot
 
 
 def delays(maximum: int, threshold: int, max_delay: float) -> list[float]:

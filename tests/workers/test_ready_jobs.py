@@ -3,9 +3,17 @@
 import itertools
 from dataclasses import dataclass, field
 
-from gatepost.workers.fair_queue import MAX_SUSPENDED, MAX_SUSPENDED_BYTES, PATIENCE, ReadyJobs, TenantQueue
+from gatepost.workers.fair_queue import (
+    MAX_SUSPENDED,
+    MAX_SUSPENDED_BYTES,
+    PATIENCE,
+    RECENT_SECONDS,
+    ReadyJobs,
+    RecentTenants,
+    TenantQueue,
+    Turns,
+)
 from gatepost.workers.protocol import LARGE
-from gatepost.workers.slot_counts import RECENT_SECONDS, RecentTenants, Turns
 
 
 @dataclass(frozen=True, eq=False)

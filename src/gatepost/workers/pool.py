@@ -21,7 +21,7 @@ from gatepost.policy.rules import Policy, collect_titles
 from gatepost.process.logs import Logger
 from gatepost.questions import Answers, Questions
 from gatepost.workers import protocol
-from gatepost.workers.fair_queue import IDLE_SECONDS, ReadyJobs
+from gatepost.workers.fair_queue import IDLE_SECONDS, ReadyJobs, RecentTenants
 from gatepost.workers.jobs import (
     WHAT_HAPPENED,
     Job,
@@ -34,7 +34,6 @@ from gatepost.workers.jobs import (
 )
 from gatepost.workers.process import WorkerProcess
 from gatepost.workers.protocol import JUDGE, LARGE, LOAD_LISTS, LOAD_MODELS, LOAD_POLICY, Frame, FrameError
-from gatepost.workers.slot_counts import RecentTenants
 from gatepost.workers.supervisor import SealError, Supervisor, WorkerFiles, describe_leaks
 
 T = TypeVar("T")

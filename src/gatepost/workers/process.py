@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gatepost.workers.fair_queue import TenantQueue
+from gatepost.workers.fair_queue import TenantQueue, Turns
 from gatepost.workers.jobs import Job, Reason, is_rule
 from gatepost.workers.protocol import (
     IDLE,
@@ -31,7 +31,6 @@ from gatepost.workers.protocol import (
     StatusPage,
     WorkerState,
 )
-from gatepost.workers.slot_counts import Turns
 
 # Turns that a worker is given at once: while it is at one, the next has arrived already, so that it need not wait.
 MAX_TURNS = 2

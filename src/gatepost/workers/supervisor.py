@@ -20,6 +20,7 @@ import msgspec
 from gatepost.process.logs import Logger
 from gatepost.process.sandbox import bare_environment
 from gatepost.workers import protocol
+from gatepost.workers.fair_queue import Turns
 from gatepost.workers.process import WorkerProcess
 from gatepost.workers.protocol import (
     MAX_LOADED,
@@ -34,7 +35,6 @@ from gatepost.workers.protocol import (
     WorkerStarted,
     new_status_page,
 )
-from gatepost.workers.slot_counts import Turns
 
 _ENVIRONMENT = {
     # Pages of HTML come and go with every message: giving their memory back each time costs more than reading them.
