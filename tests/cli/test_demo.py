@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.command_line import run_command
 
-from gatepost.cli.demo import TEMPLATES, write_mail
+from gatepost.cli.demo import load_content, write_mail
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.store import open_store
@@ -31,8 +31,9 @@ def test_the_same_seed_writes_the_same_mail() -> None:
 
 
 def test_every_template_is_used() -> None:
-    senders = Counter(mail.sender.rpartition("@")[2] for mail in write_mail(len(TEMPLATES), 1, DAY, TENANTS))
-    assert senders == Counter(each.sender.rpartition("@")[2].rstrip(">") for each in TEMPLATES)
+    templates = load_content().mail
+    senders = Counter(mail.sender.rpartition("@")[2] for mail in write_mail(len(templates), 1, DAY, TENANTS))
+    assert senders == Counter(each.sender.rpartition("@")[2].rstrip(">") for each in templates)
 
 
 @pytest.mark.process

@@ -1,9 +1,9 @@
 """`gatepost demo`: a day of made-up mail in a new service, so that every page has something to show.
 
-The mail is written from templates by a seed, so that two runs of a day make the same mail. Every message is analysed by
-a sealed worker with the lists of the demonstration, as the service would, and its result is put on record with a time
-of the last 24 hours. Held mail is held with its bytes. Nothing is sent, and no name server is asked: a small table
-answers for the domains of the templates. All domains are those that RFC 2606 keeps for examples.
+The mail is written from the templates in `demo.toml` by a seed, so that two runs of a day make the same mail. Every
+message is analysed by a sealed worker with the lists of the demonstration, as the service would, and its result is put
+on record with a time of the last 24 hours. Held mail is held with its bytes. Nothing is sent, and no name server is
+asked: a small table answers for the domains of the templates. All domains are those that RFC 2606 keeps for examples.
 
 A storage with tenants, or with more mail than somebody has tried by hand, is left alone.
 """
@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
+from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -39,11 +41,6 @@ MESSAGES = 240
 # Mail that somebody has tried by hand does not stand in the way.
 MAX_EARLIER = 50
 PEOPLE = ("ann", "bob", "carla", "dmitri", "elif", "farid", "grace", "hugo")
-TENANTS = {
-    "Lakeside Group": ("lakeside.example", "lakeside-group.example"),
-    "Harbour Clinic": ("harbour-clinic.example",),
-    "Northwind School": ("northwind-school.example",),
-}
 # Whose mail is proven: the only host that may send for them is HOST.
 PROVEN = (
     "offers-weekly.example",
@@ -54,155 +51,41 @@ PROVEN = (
     "payroll.example",
 )
 HOST, STRANGER = "192.0.2.25", "203.0.113.80"
-ENTRIES = {
-    "blocked-senders": (("quick-parcel.example", "Parcel lures since October"), ("*.cheap-ads.example", "Asked twice")),
-    "allowed-senders": (("news@gardens.example", "Wanted by the board"),),
-    "blocked-urls": (("mailbox-upgrade.example", "Credential pages"),),
-    "protected-people": (("Petra Lindqvist <petra@lakeside.example>", "Director"),),
-    "protected-names": (("Lakeside Group <lakeside.example>", "Our own name"),),
-    "blocked-file-types": (("iso", "No disk images by mail"),),
-}
 
 
-class Template(msgspec.Struct, frozen=True):
-    """Mail of one kind: how often it comes, from whom, and what it says. `{person}`, `{number}` and `{domain}` stand
-    for its recipient and a number; `burst` mail comes within two hours, as a campaign does."""
+class Template(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Mail of one kind, as `demo.toml` has it."""
 
     weight: int
     sender: str
     subject: str
     text: str
     link: tuple[str, str] | None = None
-    file: Callable[[], tuple[str, bytes, str]] | None = None
-    headers: tuple[tuple[str, str], ...] = ()
+    file: str = ""
+    headers: dict[str, str] = {}
     burst: bool = False
 
 
-TEMPLATES = (
-    Template(
-        30,
-        "Ann Example <ann@carpenter.example>",
-        "Minutes of meeting {number}",
-        "Hello {person},\n\nthe minutes of "
-        "Tuesday's meeting are on the shared drive as usual. We meet again next week.\n\nRegards\nAnn\n",
-    ),
-    Template(
-        24,
-        "Jonas Berg <jonas@carpenter.example>",
-        "Re: Offer {number} for the windows",
-        "Hi {person},\n\nthank you, "
-        "the new measurements are fine. I will send the revised offer by Thursday.\n\nJonas\n",
-    ),
-    Template(
-        18,
-        "Order desk <orders@supplier.example>",
-        "Order {number} has left our warehouse",
-        "Dear {person},\n\nyour "
-        "order {number} has left our warehouse and will arrive on Monday.\n\nKind regards\nThe order desk\n",
-    ),
-    Template(
-        12,
-        "Elif Kaya <elif@travel.example>",
-        "Toplantı notları {number}",
-        "Merhaba {person},\n\nnotları ekte değil, ortak klasörde bulabilirsin. Görüşürüz.\n\nElif\n",
-    ),
-    Template(
-        10,
-        "Reisebüro <service@travel.example>",
-        "Ihre Reiseunterlagen {number}",
-        "Guten Tag {person},\n\nIhre Unterlagen liegen zur Abholung bereit.\n\nFreundliche Grüße\n",
-    ),
-    Template(
-        12,
-        "Garden Society <news@gardens.example>",
-        "The programme of week {number}",
-        "Dear members,\n\nthe winter programme is out. To unsubscribe, answer this mail.\n",
-        headers=(("List-Unsubscribe", "<mailto:leave@gardens.example>"), ("Precedence", "bulk")),
-    ),
-    Template(
-        10,
-        "Quick Parcel <track{number}@quick-parcel-post.example>",
-        "Your parcel {number} waits",
-        "Your parcel could not be delivered. Pay the customs fee of 1.99 EUR within 24 hours, or it goes back:\n",
-        link=("https://pay.quick-parcel-post.example/fee", "https://www.dhl.com/track"),
-        burst=True,
-    ),
-    Template(
-        7,
-        "IT Service Desk <helpdesk@mailbox-upgrade.example>",
-        "Your mailbox is 98 % full",
-        "Your mailbox is almost full and will be closed within 24 hours. Confirm your password now to keep it:\n",
-        link=("https://mailbox-upgrade.example/confirm", "https://mail.{domain}/settings"),
-    ),
-    Template(
-        6,
-        "PayPal Service <service@account-help.example>",
-        "Your account has been limited",
-        "Dear customer,\n\nyour "
-        "PayPal account has been limited. Confirm your password within 24 hours, or it will be closed:\n",
-        link=("https://paypal-secure-login.example/signin", "https://www.paypal.com/signin"),
-    ),
-    Template(
-        4,
-        "Petra Lindqvist <petra.lindqvist@private-post.example>",
-        "Are you at your desk?",
-        "{person},\n\nI am in a "
-        "meeting and cannot talk. I need you to buy five gift cards for a client and send me the codes. Keep it "
-        "between us for now.\n\nPetra\nSent from my phone\n",
-    ),
-    Template(
-        4,
-        "Accounts <billing@quick-invoices.example>",
-        "Invoice {number}, please pay today",
-        "Dear customer,\n\nour bank details have changed. Please transfer 4,180.00 EUR to the new account today.\n",
-        headers=(("Reply-To", "accounts.dept@freemail.example"),),
-    ),
-    Template(
-        8,
-        "Deals <deals{number}@mail.cheap-ads.example>",
-        "HUGE DISCOUNTS!!! 90 % OFF",
-        "BUY NOW!!! 100 % FREE watches, pills and loans!!! Offer ends today, act now!!!\n",
-        link=("https://mail.cheap-ads.example/x", ""),
-    ),
-    Template(
-        8,
-        "Dr. Lee <lee{number}@online-meds.example>",
-        "Cheap viagra and cialis without prescription",
-        "Buy viagra, cialis and weight loss pills online. No prescription needed, 80 % cheaper, money back guarantee. "
-        "Click here to order now, limited time offer!\n",
-        link=("http://online-meds.example/shop?id={number}", ""),
-    ),
-    Template(
-        8,
-        "Offers Weekly <news@offers-weekly.example>",
-        "Save 30 % on winter coats, number {number}",
-        "Our winter sale has begun: 30 % off all coats, free shipping, this week only. Shop now.\n\nYou get this "
-        "newsletter because you have subscribed. Unsubscribe at any time.\n",
-        link=("https://offers-weekly.example/sale", "Shop now"),
-        headers=(("List-Unsubscribe", "<https://offers-weekly.example/leave>"), ("Precedence", "bulk")),
-    ),
-    Template(
-        3,
-        "Printer <printer@office-scan.example>",
-        "Scan {number} from the office",
-        "The document is attached.\n",
-        file=lambda: ("scan.zip", zip_file("scan.com", EICAR), "application/zip"),
-    ),
-    Template(
-        3,
-        "Scanner <scanner@office-scan.example>",
-        "Scanned document {number}",
-        "You have received a document.\n",
-        file=lambda: ("document.html", build_smuggling_page().encode(), "text/html"),
-    ),
-    Template(
-        3,
-        "Laboratory <lab@results.example>",
-        "Results {number}",
-        "See the disk image.\n",
-        file=lambda: ("results.iso", b"CD001 of nothing", "application/octet-stream"),
-    ),
-)
+class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a service is filled with: domains of tenants, entries of lists with their comments, and mail."""
+
+    tenants: dict[str, tuple[str, ...]]
+    entries: dict[str, tuple[tuple[str, str], ...]]
+    mail: tuple[Template, ...]
+
+
+# Files that mail brings: name, content and type.
+FILES: dict[str, Callable[[], tuple[str, bytes, str]]] = {
+    "eicar": lambda: ("scan.zip", zip_file("scan.com", EICAR), "application/zip"),
+    "smuggling": lambda: ("document.html", build_smuggling_page().encode(), "text/html"),
+    "image": lambda: ("results.iso", b"CD001 of nothing", "application/octet-stream"),
+}
+
+
+@cache
+def load_content() -> Content:
+    """Return the content of `demo.toml`."""
+    return msgspec.toml.decode((files("gatepost.cli") / "demo.toml").read_bytes(), type=Content)
 
 
 class DemoMail(msgspec.Struct, frozen=True):
@@ -230,11 +113,12 @@ def demo(
     """
     counts = place.with_store(lambda store: _fill(store, place, count, seed))
     verdicts = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
+    tenants = list(load_content().tenants)
     if output.json:
-        output.show({"messages": counts.total(), "verdicts": dict(counts), "tenants": list(TENANTS)}, "")
+        output.show({"messages": counts.total(), "verdicts": dict(counts), "tenants": tenants}, "")
         return
     print_text(
-        f"{counts.total()} messages of the last 24 hours are on record for {len(TENANTS)} tenants: {verdicts}.",
+        f"{counts.total()} messages of the last 24 hours are on record for {len(tenants)} tenants: {verdicts}.",
         "Open the web interface and look at Overview, Messages, Quarantine, Requests and Lists.",
         "To get rid of them, stop the service and delete its data folder.",
     )
@@ -243,8 +127,9 @@ def demo(
 def write_mail(count: int, seed: int, until: int, tenants: Sequence[tuple[str, str]]) -> Iterator[DemoMail]:
     """Yield mail of the day before `until`, oldest first, more by day than by night; `tenants` are ids with domains."""
     chance = random.Random(seed)  # noqa: S311  no secret depends on it
-    weights = [each.weight for each in TEMPLATES]
-    chosen = [*TEMPLATES, *chance.choices(TEMPLATES, weights, k=max(0, count - len(TEMPLATES)))][:count]
+    templates = load_content().mail
+    weights = [each.weight for each in templates]
+    chosen = [*templates, *chance.choices(templates, weights, k=max(0, count - len(templates)))][:count]
     moments = [
         until - int((chance.uniform(3.0, 5.0) if each.burst else chance.triangular(0.2, 23.8, 9)) * 3_600_000)
         for each in chosen
@@ -264,7 +149,7 @@ def _write(template: Template, moment: int, number: int, recipient: str, tenant:
     mail["Subject"] = template.subject.format(**values)
     mail["Date"] = format_datetime(datetime.fromtimestamp(moment / 1000, UTC))
     mail["Message-ID"] = f"<demo-{number}@{sender.rpartition('@')[2]}>"
-    for name, value in template.headers:
+    for name, value in template.headers.items():
         mail[name] = value
     text = template.text.format(**values)
     if template.link is None:
@@ -273,8 +158,8 @@ def _write(template: Template, moment: int, number: int, recipient: str, tenant:
         target, shown = (each.format(**values) for each in template.link)
         mail.set_content(f"{text}{target}\n")
         mail.add_alternative(f'<p>{text}</p><p><a href="{target}">{shown or "Click here"}</a></p>', subtype="html")
-    if template.file is not None:
-        name, content, kind = template.file()
+    if template.file:
+        name, content, kind = FILES[template.file]()
         maintype, _, subtype = kind.partition("/")
         mail.add_attachment(content, maintype=maintype, subtype=subtype, filename=name)
     # By themselves they would be random, and the mail another one each time.
@@ -316,13 +201,13 @@ async def _found_deployment(store: "Store", place: Deployment) -> list[tuple[str
     from gatepost.store.tenants import Tenant
 
     found = []
-    for name, domains in TENANTS.items():
+    for name, domains in load_content().tenants.items():
         made = await store.tenants.create(name, place.actor)
         if not isinstance(made, Tenant):
             raise StartError(f"The tenant {name} could not be made: another command made one of that name.")
         await store.tenants.set_domains(made.uid, domains, place.actor)
         found += [(made.uid, domain) for domain in domains]
-    for name, entries in ENTRIES.items():
+    for name, entries in load_content().entries.items():
         definition = BY_NAME[name]
         normal = [(definition.normalise(text), comment) for text, comment in entries]
         added = [NewEntry(each.key, each.shown, said) for each, said in normal if not isinstance(each, ListRefusal)]
@@ -340,13 +225,13 @@ async def _open_analysis(
     from gatepost.mail.message import Envelope, Receipt
     from gatepost.questions import Dns, DnsAnswer, Lookup
     from gatepost.scanning.spool import BytesBody
-    from gatepost.settings import files
+    from gatepost.settings.files import load_policies
     from gatepost.store.message_records import MessageRecord
     from gatepost.workers.jobs import Job
     from gatepost.workers.protocol import JUDGE
 
     guard = place.load_guard_if_any()
-    policy = files.load_policies(guard.policy, guard.plugins).of(None).policy
+    policy = load_policies(guard.policy, guard.plugins).of(None).policy
     lists = ListAnswers(store)
     stack.push_async_callback(lists.stop)
 
