@@ -128,11 +128,6 @@ def _read_form(
         comment=fields.text("comment", MAX_COMMENT) if "comment" in fields.fields else comment[:MAX_COMMENT],
         expires=fields.text("expires", 20) if "expires" in fields.fields else default_end(context.now()),
     )
-    return _normalise(context, form)
-
-
-def _normalise(context: WebContext, form: EntryForm) -> EntryForm:
-    """Return the form with its entry in normal form, or with what is wrong."""
     expires = parse_expiry(form.expires, context.now())
     if isinstance(expires, Failure):
         return msgspec.structs.replace(form, fault=f"Last day: {expires.message}.")
