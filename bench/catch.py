@@ -25,8 +25,9 @@ from statistics import mean, quantiles
 
 from bench import corpus, peers
 from gatepost import names
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.checks.registry import CHECKS
 from gatepost.mail import text
 from gatepost.mail.message import Envelope

@@ -19,8 +19,9 @@ import msgspec
 import zstandard
 
 from bench.corpus import Mail, mail
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.mail.message import Envelope
 from gatepost.questions import (
     Answer,

@@ -12,8 +12,9 @@ from html import escape
 
 from bench import corpus
 from gatepost import names
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.mail import text
 from gatepost.mail.message import Envelope, Message
 from gatepost.mail.reader import read

@@ -21,8 +21,9 @@ from pathlib import Path
 
 from bench.nasty import GIANTS, HEAD, MIB, MIXED
 from bench.texts import HOSTILE
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.mail.message import Envelope
 from gatepost.questions import Dns, DnsAnswer, LookupAnswer
 

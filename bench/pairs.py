@@ -18,8 +18,9 @@ import msgspec
 import numpy as np
 
 from bench.nasty import CUSTOM_PAIRS, MODEL_PAIRS, PAIRS, RULE_PAIRS, YARA_PAIRS
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.files.yara import compile_rules
 from gatepost.lists.catalogue import KINDS, make_custom_list
 from gatepost.lists.entries import UnkeyedEntry

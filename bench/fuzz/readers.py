@@ -9,7 +9,8 @@ import msgspec
 from selectolax.lexbor import LexborHTMLParser
 
 from gatepost.abby.scan import _ScanParts, split_plain
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.analyse import analyse
+from gatepost.analysis.stages import Context
 from gatepost.api.lists import ListFileError, records
 from gatepost.auth import dkim, signature, spf
 from gatepost.auth.dmarc import authenticate

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Outcome, Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.checks.files.malware import EICAR_SIGNATURE
 from gatepost.checks.reading import Check, Reading
 from gatepost.findings.kinds import Finding

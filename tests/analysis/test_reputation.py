@@ -5,8 +5,9 @@ import hashlib
 
 import pytest
 
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.lists.entries import UnkeyedEntry
 from gatepost.lists.unkeyed import NO_ENTRIES, CompiledLists, UnkeyedLists
 from gatepost.mail.message import Envelope

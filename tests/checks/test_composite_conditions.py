@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.checks import composites as conditional_findings
 from gatepost.lists.rulings import NO_RULING
 from gatepost.mail.message import Envelope

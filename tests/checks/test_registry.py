@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from gatepost.analysis import stages
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.analyse import analyse
+from gatepost.analysis.stages import Context
 from gatepost.checks.reading import Check, Reading
 from gatepost.findings.kinds import Finding
 from gatepost.mail.message import Envelope

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import pytest
 from tests.cli.conftest import Run
 
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.rulings import Subject

@@ -4,8 +4,9 @@ letters, made of every form, disguise, container and carrier: none of them is cl
 import pytest
 from tests.files.attacks import BLOCKED, SEED, make_attack, make_letter
 
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.lists.unkeyed import CompiledLists, UnkeyedLists
 from gatepost.mail.message import Envelope
 from gatepost.questions import Answer, Dns, DnsAnswer, Hit, Lookup, LookupAnswer, Question

@@ -6,8 +6,9 @@ import pytest
 from tests.files.archive_formats import zipped
 from tests.files.coverage import FORMATS, Format
 
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.checks.files.malware import EICAR_SIGNATURE
 from gatepost.mail.message import Envelope
 from gatepost.questions import Dns, DnsAnswer, LookupAnswer

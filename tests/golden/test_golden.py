@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from gatepost.analysis import stages
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Line, Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.checks.registry import CHECKS
 from gatepost.checks.triggers import EVERYTHING
 from gatepost.lists.entries import UnkeyedEntry

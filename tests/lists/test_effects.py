@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.checks.files.malware import EICAR_SIGNATURE
 from gatepost.lists.catalogue import (
     CATEGORIES,

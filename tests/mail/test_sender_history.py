@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Outcome, Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.mail.message import Envelope, Field, Headers, Link, Message
 from gatepost.mail.reader import read
 from gatepost.mail.sender_history import (

@@ -13,8 +13,9 @@ from tests.pages.smuggling_pages import PAYLOADS, SAVE, TRICKS, b64, exclusive_o
 from tests.stolen_time import StolenTime
 from tests.variants import one_in
 
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.mail.message import Envelope, Message, Part

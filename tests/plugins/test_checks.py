@@ -6,8 +6,9 @@ import sys
 import pytest
 from tests.plugins.conftest import DECLARED, EXAMPLE, MakePlugin
 
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.checks.plugins import load_all
 from gatepost.checks.reading import Check, Reading
 from gatepost.mail.message import Envelope

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import FileSeen, Line, ListNote, Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.auth.results import Authentication, Dmarc
 from gatepost.findings.kinds import Finding
 from gatepost.ids import new_id

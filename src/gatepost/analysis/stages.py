@@ -1,8 +1,4 @@
-"""The analysis of one message, from its bytes to the report: read it, ask what it cannot know, run the checks, judge.
-
-`analyse` is a generator that yields questions (see `questions`) and returns a `Report`. It is deterministic: the same
-bytes, envelope, context and answers give the same report, so a message can be replayed, and an analysis whose worker
-died can start again in another one.
+"""The stages of an analysis: every step from the bytes of a message to its findings.
 
 Each stage is announced through `Context.mark` before it starts, so that guard, which watches from outside, knows what a
 stalled worker was doing and can have the message analysed again without that stage. A stage that crashes is recorded
@@ -21,13 +17,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gatepost.analysis.report import FileSeen, Outcome, Report, undecided
-from gatepost.analysis.verdict import judge
+from gatepost.analysis.report import Outcome
 from gatepost.auth.dmarc import authenticate
 from gatepost.auth.results import Authentication
 from gatepost.auth.sending_host import AddressSet, find_posting_host, find_sending_host, parse_address
 from gatepost.checks.composites import apply_rules, find_composites, leave_out_rules, may_combine
-from gatepost.checks.known_names import is_company_host
 from gatepost.checks.reading import Check, Protected, Reading
 from gatepost.checks.registry import CHECKS
 from gatepost.checks.triggers import EVERYTHING, Row, compile_triggers, find_signs
@@ -37,7 +31,7 @@ from gatepost.files.values import File, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.files.yara import RulesTookTooLong, YaraRules, mark_matches
 from gatepost.findings.kinds import Finding
-from gatepost.lists.lookup import find_in_texts, find_subjects
+from gatepost.lists.lookup import find_in_texts
 from gatepost.lists.rulings import Ruling, Subject, collect_keys, make_subject, rule_on
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists
 from gatepost.mail.message import Envelope, Link, Message
@@ -511,72 +505,3 @@ def _collect_file_facets(files: Sequence[File], history: SenderHistory) -> Facet
     """The organisations that links in files lead to, as far as links in the text do not."""
     hosts = list_organisations(link for file in files for link in file.links)
     return Facets(hosts=tuple(host for host in hosts if host not in history.hosts))
-
-
-# RFC 5322 section 2.1.1: a line has at most 998 characters, and an id of more than half of that is none.
-MAX_MESSAGE_ID = 500
-MAX_SENDER_NAME = 200
-MAX_SENDER_NAMES = 5
-
-
-def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report]:
-    """Analyse one message and return the report on it."""
-    stages = Stages(make_outbound(context) if envelope.outbound else context)
-    message = stages.read_message(raw)
-    facets = stages.collect_facets(message, envelope)
-    words, signature = stages.sign_text(message)
-    sender = yield from stages.ask_about_sender(message, envelope, facets, signature)
-    authentication, history, campaign, reputation = sender
-    files = stages.open_files(message)
-    files = stages.find_qr_codes(files)
-    files = stages.match_yara_rules(files)
-    message = stages.add_document_texts(message, files)
-    context.mark("lists")
-    subjects = find_subjects(message, envelope, authentication, files)
-    content = yield from stages.ask_about_content(subjects, files, history, reputation)
-    hits, antivirus, history, reputation = content
-    if hits.failed:
-        failure = Outcome("lists", "failed", "storage is down")
-        return undecided("the lists could not be read", (*stages.outcomes, failure))
-    reading = Reading(
-        message=message,
-        envelope=envelope,
-        authentication=authentication,
-        files=files,
-        protected=stages.find_protected(authentication, envelope),
-        now=context.now,
-        antivirus=antivirus,
-        sender_history=history,
-        models=context.models,
-        campaign=campaign,
-        reputation=reputation,
-        words=words,
-        learnt=context.learnt,
-        is_company=bool(message.senders) and is_company_host(normal_domain(message.senders[0].domain)),
-    )
-    findings = stages.run_checks(reading)
-    findings = stages.add_composites(findings)
-    findings = stages.apply_own_rules(reading, findings)
-    context.mark("judge")
-    ruling = stages.apply_lists(hits, subjects, reading)
-    judgement = judge(findings, stages.outcomes, context.policy, ruling)
-    return Report(
-        verdict=judgement.verdict,
-        decision=judgement.decision,
-        tags=judgement.tags,
-        score=judgement.score,
-        reason=judgement.reason,
-        lines=judgement.lines,
-        outcomes=tuple(stages.outcomes),
-        authentication=authentication,
-        files=tuple(FileSeen(f.path, f.type, len(f.content), f.sha256, f.names, ", ".join(f.not_read)) for f in files),
-        subject=message.subject,
-        senders=tuple(str(sender) for sender in message.senders),
-        lists=judgement.lists,
-        subjects=subjects,
-        overrides=judgement.overrides,
-        signature=signature,
-        features=stages.make_row(reading),
-        sender_names=tuple(sender.name[:MAX_SENDER_NAME] for sender in message.senders[:MAX_SENDER_NAMES]),
-        message_id=(message.headers.first("message-id") or "").strip()[:MAX_MESSAGE_ID],
-    )

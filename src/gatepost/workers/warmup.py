@@ -29,8 +29,9 @@ import zxingcpp
 from PIL import Image
 
 from gatepost import names
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.checks.composites import load_composites
 from gatepost.checks.reading import Check
 from gatepost.mail import text

@@ -15,8 +15,9 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.checks.phrases import mark_themes, search_message
 from gatepost.checks.reading import Check
 from gatepost.files.documents.saved_messages import find_reported_messages, open_saved_message

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tests.files.letter_formats import LETTER_FORMATS, LetterFormat, docx
 from tests.variants import one_in
 
+from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context, analyse
+from gatepost.analysis.stages import Context
 from gatepost.files.documents import dispatch
 from gatepost.files.documents.document_text import MAX_SHOWN, is_readable, read_xml_text
 from gatepost.files.documents.old_office import MAX_TEXT as MAX_OLD_TEXT
