@@ -20,8 +20,7 @@ from tests.store.conftest import NewRecord
 from gatepost.store import open_store
 from gatepost.store.engine import now
 from gatepost.store.errors import StorageError
-from gatepost.store.pgbouncer import split_pooler
-from gatepost.store.postgres import PostgresEngine, connect
+from gatepost.store.postgres import PostgresEngine, connect, split_pooler
 from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant

@@ -12,7 +12,7 @@ import msgspec
 
 from gatepost.ids import new_id
 from gatepost.store.engine import Operations, Read, Work, Write, change, now, query, storable
-from gatepost.store.sql import Row, sql
+from gatepost.store.sql import sql
 
 MAX_ITEMS = 10_000
 # Records of one user; of more, the oldest go.
@@ -98,7 +98,10 @@ class BulkActions(Operations):
     def find(self, uid: str, user_uid: str) -> Work[BulkAction | None]:
         """An action of this user; None where there is none."""
         rows = yield Read(_SELECT, (storable(uid), user_uid))
-        return _bulk_action(rows[0]) if rows else None
+        if not rows:
+            return None
+        uid, _, action, items, results, *times = rows[0]
+        return BulkAction(uid, user_uid, action, _strings.decode(items), _strings.decode(results), *times)
 
     @query
     def not_begun(self, user_uid: str, action: str, limit: int) -> Work[tuple[tuple[str, str, int], ...]]:
@@ -122,8 +125,3 @@ class BulkActions(Operations):
             end = moment if len(together) >= len(_strings.decode(rows[0][0])) else None
             encoded = msgspec.json.encode(together).decode()
             yield Write(_STORE, (storable(uid), encoded, moment + LEASE_MILLISECONDS, end))
-
-
-def _bulk_action(row: Row) -> BulkAction:
-    uid, user_uid, action, items, results, created, finished, lease = row
-    return BulkAction(uid, user_uid, action, _strings.decode(items), _strings.decode(results), created, finished, lease)

@@ -133,10 +133,9 @@ class Engine(ABC):
         return await self._apply(work)
 
     async def _apply_observed(self, work: Callable[[], Work[T]], observer: ChangeObserver) -> T:
-        outcome = await self._apply(partial(_collect_news, work))
-        # Work that was rolled back has its own result, and announces nothing.
-        result: T = outcome.result if isinstance(outcome, _Announced) else outcome
-        for news in outcome.news if isinstance(outcome, _Announced) else ():
+        announced: list[Any] = []
+        result = await self._apply(partial(_collect_news, work, announced))
+        for news in announced:
             observer(news)
         return result
 
@@ -214,16 +213,9 @@ class Operations:
         return total
 
 
-class _Announced(msgspec.Struct, frozen=True):
-    """The result of a change, with what it announced. Another process may have done it."""
-
-    result: Any
-    news: tuple[Any, ...]
-
-
-def _collect_news(work: Callable[[], Work[Any]]) -> Work[Any]:
-    """Do work and collect what it announces. Work that ends with a rollback announces nothing."""
-    announced: list[Any] = []
+def _collect_news(work: Callable[[], Work[T]], announced: list[Any]) -> Work[T]:
+    """Do work, perhaps again, and collect what it announces. Work that ends with a rollback announces nothing."""
+    announced.clear()
     running = work()
     sent: Any = None
     try:
@@ -233,7 +225,11 @@ def _collect_news(work: Callable[[], Work[Any]]) -> Work[Any]:
                 announced.append(step.news)
             sent = yield step
     except StopIteration as stop:
-        return _Announced(stop.value, tuple(announced))
+        result: T = stop.value
+        return result
+    except Rollback:
+        announced.clear()
+        raise
 
 
 def _declare(
@@ -253,6 +249,8 @@ def _declare(
 
 # An operation that changes something, in one transaction; it returns when the change is durable.
 change = _declare(lambda engine: engine.change)
+# An operation that reads a row or two that every message asks for.
+inline_query = _declare(lambda engine: engine.query_inline)
 # A change that a message waits for.
 mail_change = _declare(lambda engine: engine.change_for_mail)
 # An operation that only reads.

@@ -15,7 +15,7 @@ import msgspec
 
 from gatepost.lists.links import split_url
 from gatepost.store.evidence import EvidenceKind, digest
-from gatepost.store.record_packing import read_packed
+from gatepost.store.record_packing import BriefHost, BriefSubject, read_packed
 from gatepost.store.sql import Row
 
 # How many messages are counted, and of how many the records are read.
@@ -61,12 +61,12 @@ def count_values(rows: Sequence[FoundRow], packed: Iterable[bytes], *, more: boo
     """Count the values of rows, newest first; `packed` are the records of some of them."""
     values = [row.values for row in rows]
     facets: dict[Facet, Values] = {
-        "verdict": _top(each[1] for each in values),
-        "decision": _top(each[2] for each in values if each[2]),
-        "sender": _top(each[3] for each in values if each[3]),
-        "to": _top(address for each in values for address in _lines(each[4]) if not address.startswith("@")),
+        "verdict": count_top(each[1] for each in values),
+        "decision": count_top(each[2] for each in values if each[2]),
+        "sender": count_top(each[3] for each in values if each[3]),
+        "to": count_top(address for each in values for address in split_lines(each[4]) if not address.startswith("@")),
         "tag": _top_lines(each[5] for each in values),
-        "tenant": _top(each[0] for each in values if each[0]),
+        "tenant": count_top(each[0] for each in values if each[0]),
     }
     facets |= _count_digests(values, packed)
     times = tuple((row.time, row.values[1]) for row in rows)
@@ -105,7 +105,8 @@ def _list_values(packed: bytes) -> Iterator[tuple[Facet, str]]:
             yield "host", parts[0]
 
 
-def _top(values: Iterable[str]) -> Values:
+def count_top(values: Iterable[str]) -> Values:
+    """The most frequent values."""
     return tuple(Counter(values).most_common(TOP))
 
 
@@ -113,32 +114,24 @@ def _top_lines(texts: Iterable[str | None]) -> Values:
     """The most frequent lines of texts, of which many are the same."""
     total = Counter[str]()
     for text, number in Counter(texts).items():
-        for line in _lines(text):
+        for line in split_lines(text):
             total[line] += number
     return tuple(total.most_common(TOP))
 
 
-def _lines(text: str | None) -> list[str]:
+def split_lines(text: str | None) -> list[str]:
+    """The lines of a text, which has none where it is empty."""
     return text.strip("\n").split("\n") if text else []
-
-
-class _Subject(msgspec.Struct, frozen=True, array_like=True):
-    role: str
-    value: str
 
 
 class _File(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
 
 
-class _Host(msgspec.Struct, frozen=True):
-    host: str = ""
-
-
 class _Report(msgspec.Struct, frozen=True):
-    subjects: tuple[_Subject, ...] = ()
+    subjects: tuple[BriefSubject, ...] = ()
     files: tuple[_File, ...] = ()
-    authentication: _Host = _Host()
+    authentication: BriefHost = BriefHost()
 
 
 class _Envelope(msgspec.Struct, frozen=True):

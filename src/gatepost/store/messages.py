@@ -74,7 +74,7 @@ from gatepost.store.paging import (
     read_rows,
 )
 from gatepost.store.quarantine import HeldMessage, find_held
-from gatepost.store.record_packing import Detail, read_packed, unpack, unpack_header
+from gatepost.store.record_packing import BriefHost, BriefSubject, Detail, read_packed, unpack, unpack_header
 from gatepost.store.search_conditions import (
     MESSAGE_ROWS,
     SHAPE,
@@ -519,17 +519,8 @@ class _HeadReport(msgspec.Struct, frozen=True):
     senders: tuple[str, ...] = ()
     sender_names: tuple[str, ...] = ()
     message_id: str = ""
-    authentication: "_HeadHost | None" = None
-    subjects: tuple["_HeadSubject", ...] = ()
-
-
-class _HeadHost(msgspec.Struct, frozen=True):
-    host: str = ""
-
-
-class _HeadSubject(msgspec.Struct, frozen=True, array_like=True):
-    role: str
-    value: str
+    authentication: BriefHost | None = None
+    subjects: tuple[BriefSubject, ...] = ()
 
 
 class _HeadDetail(msgspec.Struct, frozen=True):

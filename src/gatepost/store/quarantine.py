@@ -41,6 +41,7 @@ from gatepost.store.engine import (
     now,
     query,
     storable,
+    write_rows,
 )
 from gatepost.store.found_values import COUNTED, FoundRow, FoundValues, choose_sample, count_values
 from gatepost.store.held_search import (
@@ -355,7 +356,7 @@ class QuarantineRecords(Operations):
         overdue = _OVERDUE_OF_TENANT
         for tenant, limit in (tenants or {}).items():
             deleted += await self._repeat(partial(delete_held, overdue, limit, now(), PURGE_BATCH, tenant))
-        await self._delete_undecided()
+        await self._engine.change(partial(write_rows, _DELETE_UNDECIDED, now() - UNDECIDED_MILLISECONDS))
         return deleted
 
     @query
@@ -510,10 +511,6 @@ class QuarantineRecords(Operations):
         held, released = (min(count, MAX_COUNTED) for count in counts)
         more = len(actions) > EXAMINED_ACTIONS or max(counts) > MAX_COUNTED
         return _describe_flow(actions[:EXAMINED_ACTIONS], held, released, since=since, more=more)
-
-    @change
-    def _delete_undecided(self) -> Work[None]:
-        yield Write(_DELETE_UNDECIDED, (now() - UNDECIDED_MILLISECONDS,))
 
 
 def _without_taken_back(actions: Sequence[Row]) -> Iterator[Row]:

@@ -133,6 +133,19 @@ def read_packed(decoder: msgspec.msgpack.Decoder[T], packed: bytes) -> T | None:
         return None
 
 
+class BriefSubject(msgspec.Struct, frozen=True, array_like=True):
+    """What is decoded of a subject of a record where the rest does not matter."""
+
+    role: str
+    value: str
+
+
+class BriefHost(msgspec.Struct, frozen=True):
+    """The same of the authentication of a message."""
+
+    host: str = ""
+
+
 def decompress(packed: bytes) -> bytes:
     """What `compress` was given; of a record, plain MessagePack."""
     form, body = packed[:1], memoryview(packed)[1:]

@@ -313,10 +313,6 @@ def meanings(leaf: Leaf) -> tuple[MessageFilter, ...]:
     return _MEANINGS[field](leaf)
 
 
-def _mean_sender(leaf: Leaf) -> tuple[MessageFilter, ...]:
-    return (MessageFilter(evidence=Evidence(header_from=leaf.value)), MessageFilter(sender=leaf.value))
-
-
 def _mean_domain(leaf: Leaf) -> tuple[MessageFilter, ...]:
     name = leaf.value.removeprefix("@").removeprefix("*.")
     dotted = name if "." in name else f"{name}."
@@ -344,10 +340,6 @@ def _mean_score(leaf: Leaf) -> tuple[MessageFilter, ...]:
     return (MessageFilter(below=points + (leaf.operator == "<=")),)
 
 
-def _mean_subject(leaf: Leaf) -> tuple[MessageFilter, ...]:
-    return (MessageFilter(phrase=leaf.value),)
-
-
 _PLAIN = {
     "to": "recipient",
     "sender": "sender",
@@ -368,12 +360,12 @@ _EVIDENCE = {
     "queue": "queue_id",
 }
 _MEANINGS: dict[str, Callable[[Leaf], tuple[MessageFilter, ...]]] = {
-    "from": _mean_sender,
+    "from": lambda leaf: (MessageFilter(evidence=Evidence(header_from=leaf.value)), MessageFilter(sender=leaf.value)),
     "domain": _mean_domain,
     "host": _mean_host,
     "url": _mean_link,
     "score": _mean_score,
-    "subject": _mean_subject,
+    "subject": lambda leaf: (MessageFilter(phrase=leaf.value),),
     "after": lambda leaf: (MessageFilter(since=int(leaf.value)),),
     "before": lambda leaf: (MessageFilter(until=int(leaf.value)),),
     "state": lambda _leaf: (_NOTHING,),
@@ -387,7 +379,7 @@ def needs_record(expression: Expression | None) -> bool:
     """Does an expression ask for something that rows know only nearly?"""
     found = (each for leaf in leaves(expression or Both()) for each in meanings(leaf))
     return any(
-        each.evidence.wanted or each.link or each.signature or each.shape or (each.anywhere and _has_values(each))
+        each.evidence.wanted or each.link or each.signature or each.shape or parse_term(each.anywhere or "").values
         for each in found
     )
 
@@ -397,10 +389,6 @@ def has_content(wanted: msgspec.Struct) -> bool:
     query: Expression | None = getattr(wanted, "query", None)
     stated = (*(each for leaf in leaves(query or Both()) for each in meanings(leaf)), wanted)
     return any(getattr(each, name, None) for each in stated for name in ("link", "signature", "shape"))
-
-
-def _has_values(wanted: MessageFilter) -> bool:
-    return bool(parse_term(wanted.anywhere or "").values)
 
 
 def reach_of(condition: SqlCondition, cheap: int = CHEAP_VALUES) -> float:

@@ -224,13 +224,13 @@ class _Parser:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             _refuse(piece.start, piece.end, f"Parentheses and NOT go at most {MAX_DEPTH} deep.")
-        found = self._negated() if piece.kind == "NOT" else self._group() if piece.kind == "(" else self._term()
+        if piece.kind == "NOT":
+            self._expect_operand("NOT")
+            found: Expression = Negated(self._operand())
+        else:
+            found = self._group() if piece.kind == "(" else self._term()
         self._depth -= 1
         return found
-
-    def _negated(self) -> Expression:
-        self._expect_operand("NOT")
-        return Negated(self._operand())
 
     def _group(self) -> Expression:
         opening = self._current

@@ -18,13 +18,14 @@ not is that of a copy, and is refused.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from gatepost.ids import new_id
 from gatepost.store.audit import Actor, write_audit
-from gatepost.store.engine import Engine, Operations, Read, Work, Write, change, now, query, storable
+from gatepost.store.engine import Engine, Operations, Read, Work, Write, change, now, query, storable, write_rows
 from gatepost.store.errors import NotFound
 from gatepost.store.sealed_secrets import SecretKey, Secrets
 from gatepost.store.sql import Row, sql
@@ -141,7 +142,7 @@ class SecondFactors(Operations):
             return None
         secret = self._key.decrypt(uid, stored)
         if secret == stored:
-            await self._replace_clear([(uid, stored, await self._encrypt(uid, stored))])
+            await self._engine.change(partial(write_rows, _ENCRYPT, uid, stored, await self._encrypt(uid, stored)))
         return secret
 
     @change
@@ -285,13 +286,6 @@ class SecondFactors(Operations):
         with."""
         await self._secrets.check_key()
         return self._key.encrypt(uid, secret)
-
-    @change
-    def _replace_clear(self, replaced: list[tuple[str, str, str]]) -> Work[int]:
-        count = 0
-        for row in replaced:
-            count += yield Write(_ENCRYPT, row)
-        return count
 
     @change
     def _set_totp(

@@ -17,12 +17,13 @@ themselves: no lock that others caused keeps their user out.
 """
 
 import secrets
+from functools import partial
 
 import msgspec
 
 from gatepost.ids import new_id
 from gatepost.store.audit import Actor, write_audit
-from gatepost.store.engine import Operations, Read, Rollback, Work, Write, change, now, query, storable
+from gatepost.store.engine import Operations, Read, Rollback, Work, Write, change, now, query, storable, write_rows
 from gatepost.store.errors import NotFound, StorageError
 from gatepost.store.sql import Row, sql
 from gatepost.store.users import (
@@ -249,7 +250,7 @@ class Sessions(Operations):
         if found is None or not is_use or now - found.seen < SEEN_MILLISECONDS:
             return found
         try:
-            await self._set_seen(found.id, now)
+            await self._engine.change(partial(write_rows, _SET_SEEN, found.id, now))
         except StorageError:
             # A request that only reads goes on; a change meets the same trouble and reports it.
             return found
@@ -321,10 +322,6 @@ class Sessions(Operations):
         if session is None or session.user.disabled or session.expires <= now or session.seen + idle <= now:
             return None
         return session
-
-    @change
-    def _set_seen(self, session_id: str, now: int) -> Work[None]:
-        yield Write(_SET_SEEN, (session_id, now))
 
 
 def lockout_wait(failures: int, lockout: Lockout) -> int:

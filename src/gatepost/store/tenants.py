@@ -7,7 +7,6 @@ in between loses no step, since the next purge goes on with them.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Literal
 
 import msgspec
@@ -23,6 +22,7 @@ from gatepost.store.engine import (
     Work,
     Write,
     change,
+    inline_query,
     now,
     query,
     snapshot,
@@ -232,10 +232,12 @@ class Tenants(Operations):
         days = {uid: history if kind == "history" else quarantine for uid, history, quarantine in rows}
         return {uid: moment - count * DAY_MILLISECONDS for uid, count in days.items() if count}
 
-    async def of_domain(self, domain: str) -> str | None:
+    @inline_query
+    def of_domain(self, domain: str) -> Work[str | None]:
         """The uid of the tenant that has this domain (its normal form). Every recipient of every message asks for
         one."""
-        return await self._engine.query_inline(partial(_find_owner, domain))
+        rows = yield Read(_OWNER, (storable(domain),))
+        return rows[0][0] if rows else None
 
     @change
     def _hide_tenant(self, uid: str, by: Actor) -> Work[Tenant | NotFound]:
@@ -253,11 +255,6 @@ class Tenants(Operations):
 def tenant_exists(uid: str) -> Work[bool]:
     """Whether there is such a tenant; it cannot be deleted before the transaction ends."""
     return bool((yield Read(_EXISTS, (uid,))))
-
-
-def _find_owner(domain: str) -> Work[str | None]:
-    rows = yield Read(_OWNER, (storable(domain),))
-    return rows[0][0] if rows else None
 
 
 def _tenant(row: Row, domains: Sequence[Row]) -> Tenant:

@@ -28,7 +28,8 @@ from gatepost.findings.kinds import SENDER_FIRST_CONTACT
 from gatepost.lists.links import split_url
 from gatepost.store.engine import Many, Operations, Read, Work, large_query, normalize_scope, write_rows
 from gatepost.store.evidence import digest, without_digits
-from gatepost.store.record_packing import read_packed
+from gatepost.store.found_values import TOP, count_top, split_lines
+from gatepost.store.record_packing import BriefSubject, read_packed
 from gatepost.store.sql import Row, insert_many, sql
 
 BUCKET_MILLISECONDS = 300_000
@@ -187,7 +188,6 @@ def _sum_bucket(start: int, rows: Sequence[Row]) -> TrafficBucket:
 COUNTED = 5_000
 READ_FOR_LINKS = 200
 MAX_LINKS = 20
-TOP = 8
 # Hosts whose messages are counted: those with the most among the records that were read.
 COUNTED_HOSTS = 3 * TOP
 _TRIAL = "\ntrial\n"
@@ -320,36 +320,23 @@ def _count_hosts(rows: Sequence[Row], hosts: Mapping[int, set[str]]) -> tuple[tu
 
 
 def _count(rows: Sequence[Row], more: bool, hosts: Mapping[int, set[str]]) -> TopValues:
-    targets = (address for row in rows if row[1] not in _HARMLESS for address in _lines(row[5]))
+    targets = (address for row in rows if row[1] not in _HARMLESS for address in split_lines(row[5]))
     return TopValues(
         counted=len(rows),
         more=more,
-        senders=_top(row[3] for row in rows if row[3]),
-        domains=_top(row[4] for row in rows if row[4]),
-        targets=_top(address for address in targets if not address.startswith("@")),
-        findings=_top(tag for row in rows for tag in _lines(row[6])),
-        tenants=_top(row[2] for row in rows if row[2]),
+        senders=count_top(row[3] for row in rows if row[3]),
+        domains=count_top(row[4] for row in rows if row[4]),
+        targets=count_top(address for address in targets if not address.startswith("@")),
+        findings=count_top(tag for row in rows for tag in split_lines(row[6])),
+        tenants=count_top(row[2] for row in rows if row[2]),
         hosts=_count_hosts(rows, hosts),
-        newcomers=_top(row[4] for row in rows if row[4] and _FIRST_CONTACT in row[6]),
+        newcomers=count_top(row[4] for row in rows if row[4] and _FIRST_CONTACT in row[6]),
         reached=rows[-1][8] if rows else 0,
     )
 
 
-def _top(values: Iterable[str]) -> tuple[tuple[str, int], ...]:
-    return tuple(Counter(values).most_common(TOP))
-
-
-def _lines(text: str) -> list[str]:
-    return text.strip("\n").split("\n") if text else []
-
-
-class _Subject(msgspec.Struct, frozen=True, array_like=True):
-    role: str
-    value: str
-
-
 class _Report(msgspec.Struct, frozen=True):
-    subjects: tuple[_Subject, ...] = ()
+    subjects: tuple[BriefSubject, ...] = ()
 
 
 class _Detail(msgspec.Struct, frozen=True):
