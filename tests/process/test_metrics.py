@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from gatepost.process.metrics import BUCKETS, Timed, counter, exposition, flatten, gauge, merge, unflatten
+from gatepost.process.metrics import BUCKETS, Timed, counter, exposition, gauge, keep_counters, merge
 
 
 def samples(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
@@ -34,7 +34,7 @@ def test_counts_by_label_and_cumulative_buckets() -> None:
 
 
 def figures_of(*parts: list[Metric]) -> dict[tuple[str, ...], float]:
-    merged = map(unflatten, merge([flatten(families) for families in parts]))
+    merged = merge(family for families in parts for family in families)
     return {(each.name, *each.labels.values()): each.value for family in merged for each in family.samples}
 
 
@@ -50,5 +50,5 @@ def test_labels_are_merged_apart_and_counters_are_added_up() -> None:
 
 
 def test_what_outlasts_settings() -> None:
-    families = flatten([gauge("a", "A", 1), counter("b", "B", 1), counter("c", "C", 1, of_process=True)])
-    assert [each.name for each in families if each.outlasts_settings] == ["b"]
+    families = [gauge("a", "A", 1), counter("b", "B", 1), counter("c", "C", 1, of_process=True)]
+    assert [each.name for each in keep_counters(families)] == ["b"]

@@ -7,7 +7,6 @@ to what its successor counts, unless it is `of_process`: then it counts somethin
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
-import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -75,62 +74,22 @@ def exposition(registry: CollectorRegistry) -> bytes:
     return generate_latest(registry)
 
 
-class _Sample(msgspec.Struct, frozen=True, array_like=True):
-    name: str
-    labels: tuple[tuple[str, str], ...]
-    value: float
+def keep_counters(families: Iterable[Metric]) -> list[Metric]:
+    """Return what has counted something that is kept when its owner is replaced."""
+    return [each for each in families if each.type != "gauge" and not (isinstance(each, _Counter) and each.of_process)]
 
 
-class Family(msgspec.Struct, frozen=True, array_like=True):
-    """One metric as plain data, with its samples."""
-
-    name: str
-    documentation: str
-    kind: str
-    samples: tuple[_Sample, ...]
-    of_process: bool = False
-
-    @property
-    def outlasts_settings(self) -> bool:
-        """Whether what it has counted is kept when its owner is replaced."""
-        return self.kind != "gauge" and not self.of_process
-
-
-def flatten(families: Iterable[Metric]) -> tuple[Family, ...]:
-    """Return metrics as plain data."""
-    return tuple(
-        Family(
-            family.name,
-            family.documentation,
-            family.type,
-            tuple(_Sample(each.name, tuple(each.labels.items()), float(each.value)) for each in family.samples),
-            isinstance(family, _Counter) and family.of_process,
-        )
-        for family in families
-    )
-
-
-def unflatten(family: Family) -> Metric:
-    """Return the metric that plain data describes."""
-    metric = Metric(family.name, family.documentation, family.kind)
-    for sample in family.samples:
-        metric.add_sample(sample.name, dict(sample.labels), sample.value)
-    return metric
-
-
-def merge(parts: Sequence[tuple[Family, ...]]) -> tuple[Family, ...]:
-    """Add the figures of several parts up."""
-    families: dict[str, Family] = {}
+def merge(families: Iterable[Metric]) -> list[Metric]:
+    """Add up the figures of metrics that come several times."""
+    merged: dict[str, Metric] = {}
     values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = {}
-    for family in (each for part in parts for each in part):
-        families.setdefault(family.name, family)
+    for family in families:
+        merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
         known = values.setdefault(family.name, {})
         for sample in family.samples:
-            key = (sample.name, sample.labels)
-            known[key] = known.get(key, 0.0) + sample.value
-    return tuple(
-        msgspec.structs.replace(
-            family, samples=tuple(_Sample(name, labels, value) for (name, labels), value in values[family.name].items())
-        )
-        for family in families.values()
-    )
+            key = (sample.name, tuple(sample.labels.items()))
+            known[key] = known.get(key, 0.0) + float(sample.value)
+    for name, family in merged.items():
+        for (sample_name, labels), value in values[name].items():
+            family.add_sample(sample_name, dict(labels), value)
+    return list(merged.values())

@@ -12,6 +12,7 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from starlette.applications import Starlette
 
 from gatepost.process import logs
 from gatepost.process.logs import Logger
-from gatepost.process.metrics import Family, flatten, merge, unflatten
+from gatepost.process.metrics import keep_counters, merge
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.service.certificates import load_certificates
 from gatepost.service.health import HealthWatch, NodeHealth, SmtpCounts, count_source
@@ -76,7 +77,7 @@ class Generations(Collector):
         self._shared, self._listeners, self._health_watch = shared, listeners, health
         self._current: Generation | None = None
         self._ending: dict[Generation, asyncio.Task[None]] = {}
-        self._ended: tuple[Family, ...] = ()
+        self._ended: list[Metric] = []
         shared.registry.register(self)
 
     @property
@@ -89,9 +90,9 @@ class Generations(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        current = flatten(self._current.registry.collect()) if self._current else ()
-        ending = [_keep_counters(each.registry) for each in self._ending]
-        yield from map(unflatten, merge([current, *ending, self._ended]))
+        current = self._current.registry.collect() if self._current else ()
+        ending = chain.from_iterable(keep_counters(each.registry.collect()) for each in self._ending)
+        yield from merge(chain(current, ending, self._ended))
 
     async def build(self, plan: Plan) -> Generation:
         """Build everything of a plan, and start its workers; nothing serves yet. Raises `StartError`, `ConfigError`."""
@@ -174,7 +175,7 @@ class Generations(Collector):
             await idle()
         finally:
             await generation.end()
-            self._ended = merge([self._ended, _keep_counters(generation.registry)])
+            self._ended = merge([*self._ended, *keep_counters(generation.registry.collect())])
             del self._ending[generation]
         log.info("settings before are no longer in use")
 
@@ -244,8 +245,3 @@ def _prepare_pages(stack: AsyncExitStack) -> asyncio.Task[None]:
     task = asyncio.create_task(asyncio.to_thread(prepare_pages))
     stack.callback(task.cancel)
     return task
-
-
-def _keep_counters(registry: CollectorRegistry) -> tuple[Family, ...]:
-    families = flatten(registry.collect())
-    return tuple(each for each in families if each.outlasts_settings)
