@@ -5,7 +5,7 @@ import pytest
 from starlette.requests import Request
 
 from gatepost.abby import authenticator
-from gatepost.abby.authenticator import Authenticator, Caller, Guesses, GuessMemory, Tokens
+from gatepost.abby.authenticator import Authenticator, Caller, Guesses, Tokens
 from gatepost.api.errors import Failure
 from gatepost.settings.keys import StaticApiTokenSettings
 
@@ -126,7 +126,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     guesses = Guesses(lambda: 100.0)
     for number in range(100):
         guesses.delay(f"192.0.2.{number}", None)
-    assert len(guesses._memory._wrong) == 10
+    assert len(guesses._wrong) == 10
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,9 @@ def test_whom_a_guess_is_counted_against(host: str, counted: str, monkeypatch: p
 
 
 def test_a_reload_forgets_no_guesses() -> None:
-    kept = GuessMemory()
-    first, second, alone = (Guesses(lambda: 100.0, memory) for memory in (kept, kept, None))
+    kept, alone = Guesses(lambda: 100.0), Guesses(lambda: 100.0)
+    settings = (Authenticator(TOKENS, kept), Authenticator(TOKENS, kept))
+    first, second = (each._guesses for each in settings)
     one = TOKENS.find(b"secret-one")
     assert one
     for number in range(8):

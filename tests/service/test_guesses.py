@@ -8,7 +8,7 @@ import pytest
 from tests.idle_guard import IdleGuard
 from tests.own_names import replace_in
 
-from gatepost.abby.authenticator import FREE_GUESSES
+from gatepost.abby.authenticator import FREE_GUESSES, Guesses
 from gatepost.guard.http_source import build_rest_app
 from gatepost.process import logs
 from gatepost.scanning.spool import Spool
@@ -26,7 +26,7 @@ def test_guesses_wait_and_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     async def run() -> None:
         replace_in(monkeypatch, service_core, "asyncio", sleep=no_sleep)
-        app = build_rest_app(IdleGuard(), SECRET, Spool(tmp_path), bytes, None, SecretGuesses(clock=lambda: 1_000.0))
+        app = build_rest_app(IdleGuard(), SECRET, Spool(tmp_path), bytes, None, SecretGuesses(Guesses(lambda: 1_000.0)))
 
         async def ask(secret: str, client: str) -> int:
             transport = httpx.ASGITransport(app, client=(client, 1))

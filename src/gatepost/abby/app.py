@@ -10,7 +10,6 @@ import asyncio
 import base64
 import hashlib
 import json
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -24,7 +23,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gatepost.abby.authenticator import ApiKeyAuthenticator, Authenticator, Guesses, GuessMemories, Tokens
+from gatepost.abby.authenticator import ApiKeyAuthenticator, Authenticator, ServiceGuesses, Tokens
 from gatepost.abby.cores import Cores
 from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores, HeldMessagesApi
 from gatepost.abby.lists import Exports, ListsApi
@@ -198,7 +197,7 @@ class ApiServices(msgspec.Struct, frozen=True):
     dry_runs: ListDryRuns
     exports: Exports
     limits: CallLimits
-    guesses: GuessMemories
+    guesses: ServiceGuesses
     scan_seconds: float
 
 
@@ -210,7 +209,7 @@ def create_services(
     held_mail_cores: Sequence[HeldMailCore] = (),
     policies: PoliciesInForce | None = None,
     scan_seconds: float = LONG_REQUEST_SECONDS,
-    guesses: GuessMemories | None = None,
+    guesses: ServiceGuesses | None = None,
 ) -> ApiServices:
     """`held_mail_cores` are the cores again, as those that hold mail; `policies` are those that the cores apply;
     `scan_seconds` is how long a scan may take, with the wait for a slot; `guesses` outlast the settings."""
@@ -225,7 +224,7 @@ def create_services(
         dry_runs=ListDryRuns(store, applied),
         exports=Exports(store, limits),
         limits=limits,
-        guesses=guesses or GuessMemories(),
+        guesses=guesses or ServiceGuesses(),
         scan_seconds=scan_seconds,
     )
 
@@ -287,7 +286,6 @@ def create_app(
     metrics: Callable[[], bytes] = bytes,
     metrics_public: bool = False,
     observe: OutcomeObserver = ignore_outcome,
-    clock: Callable[[], float] = time.monotonic,
     routes: Iterable[BaseRoute] = (),
     error_page: ErrorPage | None = None,
     strict_transport: bool = False,
@@ -296,9 +294,7 @@ def create_app(
     """Return the whole service. `observe` is called with the outcome of every scan; `routes` are added after those of
     the APIs, and `error_page` renders failures for browsers; `strict_transport` tells browsers to use HTTPS only;
     with `look_back` delivered mail is looked at for entries that come through the List API."""
-    authenticator = Authenticator(
-        Tokens(tokens), Guesses(clock, services.guesses.tokens), services.store.api_keys.note_token_use
-    )
+    authenticator = Authenticator(Tokens(tokens), services.guesses.tokens, services.store.api_keys.note_token_use)
     status = StatusApi(
         authenticator=authenticator, cores=services.cores, ready=ready, metrics=metrics, metrics_public=metrics_public
     )
@@ -315,7 +311,7 @@ def create_app(
         *_message_routes(services, authenticator),
         _route("/v1/admin/status", status.status, "POST"),
         _route("/v1/openapi.json", _made_once(lambda: _encode_document(SCANNING)), "GET"),
-        *_list_routes(services, clock, look_back),
+        *_list_routes(services, look_back),
         _route(f"{LISTS_BASE}/openapi.json", _made_once(lambda: _encode_document(LISTS_API)), "GET"),
         _route("/docs", _made_once(lambda: render_docs([document(SCANNING), document(LISTS_API)])), "GET"),
         _route("/healthz", status.health, "GET"),
@@ -333,9 +329,9 @@ def create_app(
     return app
 
 
-def _list_routes(services: ApiServices, clock: Callable[[], float], look_back: bool) -> list[Route]:
+def _list_routes(services: ApiServices, look_back: bool) -> list[Route]:
     lists = ListsApi(
-        authenticator=ApiKeyAuthenticator(services.store.api_keys, Guesses(clock, services.guesses.keys)),
+        authenticator=ApiKeyAuthenticator(services.store.api_keys, services.guesses.keys),
         store=services.store,
         dry_runs=services.dry_runs,
         exports=services.exports,

@@ -11,6 +11,7 @@ An API key (`Authorization: apikey <API_KEY>`) is 256 random bits, so a right on
 import asyncio
 import hashlib
 import hmac
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from ipaddress import IPv6Address
@@ -82,48 +83,16 @@ class _WrongGuesses(msgspec.Struct, frozen=True):
     turn: float = 0.0
 
 
-class GuessMemory:
-    """What is remembered of guesses: wrong ones by address, and tokens that worked from an address.
+class Guesses:
+    """How often each address guessed wrong recently, how long its next attempt waits, and which tokens worked from it.
 
     Bounded: what was quiet longest is forgotten first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._wrong: OrderedDict[str, _WrongGuesses] = OrderedDict()
         self._trusted: OrderedDict[tuple[str, bytes], None] = OrderedDict()
-
-    def wrong(self, address: str) -> _WrongGuesses:
-        return self._wrong.get(address, _NONE_WRONG)
-
-    def set_wrong(self, address: str, wrong: _WrongGuesses) -> None:
-        self._wrong[address] = wrong
-        _touch_bounded(self._wrong, address)
-
-    def is_trusted(self, address: str, digest: bytes) -> bool:
-        return (address, digest) in self._trusted
-
-    def trust(self, address: str, digest: bytes) -> None:
-        if (address, digest) in self._trusted:
-            self._trusted.move_to_end((address, digest))
-            return
-        self._trusted[address, digest] = None
-        _touch_bounded(self._trusted, (address, digest))
-
-
-class GuessMemories(msgspec.Struct, frozen=True):
-    """What is remembered of guesses: of tokens, of API keys, and of passwords on the pages."""
-
-    tokens: GuessMemory = msgspec.field(default_factory=GuessMemory)
-    keys: GuessMemory = msgspec.field(default_factory=GuessMemory)
-    pages: GuessMemory = msgspec.field(default_factory=GuessMemory)
-
-
-class Guesses:
-    """How often each address guessed wrong recently, and how long its next attempt waits."""
-
-    def __init__(self, clock: Callable[[], float], memory: GuessMemory | None = None) -> None:
-        self._clock = clock
-        self._memory = memory or GuessMemory()
 
     def delay(self, address: str, caller: Caller | None) -> float:
         """Return the seconds that this attempt has to wait for its answer. Attempts from one address take turns."""
@@ -132,14 +101,14 @@ class Guesses:
             return 0.0
         wrong = self._recent(address, now)
         turn = min(max(now, wrong.turn) + _delay_after(wrong.count), now + LONGEST_WAIT)
-        self._memory.set_wrong(address, _WrongGuesses(wrong.count + (caller is None), now, turn))
+        self.set_wrong(address, _WrongGuesses(wrong.count + (caller is None), now, turn))
         return turn - now if _delay_after(wrong.count) else 0.0
 
     def is_free(self, address: str, caller: Caller) -> bool:
         """Whether a right token is taken from this address without a delay."""
-        if not self._memory.wrong(address).count:  # as a rule
+        if not self.wrong(address).count:  # as a rule
             return True
-        return not self._recent(address, self._clock()).count or self._memory.is_trusted(address, caller.digest)
+        return not self._recent(address, self._clock()).count or (address, caller.digest) in self._trusted
 
     def take_turn(self, address: str) -> float | None:
         """Count an attempt before it is checked, and return the seconds that it has to wait for its turn; None if so
@@ -150,25 +119,41 @@ class Guesses:
         turn = max(now, wrong.turn) + delay
         if turn > now + LONGEST_WAIT:
             return None
-        self._memory.set_wrong(address, _WrongGuesses(wrong.count + 1, now, turn))
+        self.set_wrong(address, _WrongGuesses(wrong.count + 1, now, turn))
         return turn - now if delay else 0.0
 
     def give_back(self, address: str) -> None:
         """Undo the count of an attempt that was right."""
-        wrong = self._memory.wrong(address)
+        wrong = self.wrong(address)
         if wrong.count:
-            self._memory.set_wrong(address, msgspec.structs.replace(wrong, count=wrong.count - 1))
+            self.set_wrong(address, msgspec.structs.replace(wrong, count=wrong.count - 1))
 
     def trust(self, address: str, caller: Caller) -> None:
         """Note that this token has worked from this address."""
-        self._memory.trust(address, caller.digest)
+        self._trusted[address, caller.digest] = None
+        _touch_bounded(self._trusted, (address, caller.digest))
+
+    def wrong(self, address: str) -> _WrongGuesses:
+        return self._wrong.get(address, _NONE_WRONG)
+
+    def set_wrong(self, address: str, wrong: _WrongGuesses) -> None:
+        self._wrong[address] = wrong
+        _touch_bounded(self._wrong, address)
 
     def _recent(self, address: str, now: float) -> _WrongGuesses:
-        wrong = self._memory.wrong(address)
+        wrong = self.wrong(address)
         return _NONE_WRONG if wrong.count and now - wrong.last > FORGET_SECONDS else wrong
 
 
 _NONE_WRONG = _WrongGuesses()
+
+
+class ServiceGuesses(msgspec.Struct, frozen=True):
+    """Guesses of tokens, of API keys, and of passwords on the pages."""
+
+    tokens: Guesses = msgspec.field(default_factory=Guesses)
+    keys: Guesses = msgspec.field(default_factory=Guesses)
+    pages: Guesses = msgspec.field(default_factory=Guesses)
 
 
 def _touch_bounded(kept: OrderedDict[K, V], newest: K) -> None:

@@ -5,7 +5,6 @@ such as `gatepost quarantine`, build the few that they need.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -13,7 +12,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 
-from gatepost.abby.authenticator import Caller, Guesses, GuessMemory, address_of, guessing_address
+from gatepost.abby.authenticator import Caller, Guesses, address_of, guessing_address
 from gatepost.drop_in.session import DropInPart, DropInSession, build_protocol
 from gatepost.events.schema import RuleStopped
 from gatepost.events.sources import describe_limited_sender, describe_scan
@@ -315,8 +314,8 @@ def _start_sender_counts(
 class SecretGuesses:
     """Slows down guessing of the cores' secret, by the rules by which abby slows down guessing of tokens."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, memory: GuessMemory | None = None) -> None:
-        self._guesses = Guesses(clock, memory)
+    def __init__(self, guesses: Guesses) -> None:
+        self._guesses = guesses
         self._abby = Caller("abby", frozenset(), b"secret")
 
     async def enter(self, request: Request, *, right: bool) -> None:
@@ -339,7 +338,7 @@ class SecretGuesses:
 
 def build_rest_source(plan: Plan, core: CoreParts, shared: SharedParts) -> Starlette:
     """Build the HTTPS scan source of a core."""
-    guesses = SecretGuesses(memory=shared.kept.secret_guesses)
+    guesses = SecretGuesses(shared.kept.secret_guesses)
     return build_rest_app(core.guard, plan.secret, shared.spool, shared.metrics, core.quarantine, guesses)
 
 

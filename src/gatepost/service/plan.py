@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from gatepost.abby.authenticator import GuessMemories, GuessMemory
+from gatepost.abby.authenticator import Guesses, ServiceGuesses
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.process.logs import Logger
 from gatepost.rejudge.policies_in_force import PoliciesInForce
@@ -267,7 +267,7 @@ class KeptState:
     senders of outbound mail have sent, and the slots of the core with what waits for one."""
 
     def __init__(self) -> None:
-        self.guesses, self.secret_guesses = GuessMemories(), GuessMemory()
+        self.guesses, self.secret_guesses = ServiceGuesses(), Guesses()
         self.senders = SenderRecords()
         self._queue: FairQueue | None = None
 

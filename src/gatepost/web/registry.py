@@ -1,6 +1,5 @@
 """The web interface as a whole: every page and action, and the site that a service serves."""
 
-import time
 from functools import cache
 
 import msgspec
@@ -8,7 +7,6 @@ from jinja2 import Environment
 from starlette.routing import Route
 
 from gatepost.abby.app import ApiServices
-from gatepost.abby.authenticator import Guesses
 from gatepost.api.http import ErrorPage
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.mailboxes.removal import MailRemover
@@ -121,7 +119,7 @@ def build_site(
         exports=services.exports,
         limits=services.limits,
         passwords=PasswordHashes(),
-        guesses=Guesses(time.monotonic, services.guesses.pages),
+        guesses=services.guesses.pages,
         renderer=renderer,
         installation=installation or Installation(),
         scan_seconds=services.scan_seconds,
