@@ -12,7 +12,7 @@ from gatepost.abby.app import create_app, create_services
 from gatepost.abby.cores import Cores
 from gatepost.api.call_limits import LIMITS, CallingParty, CallKind, CallLimit, CallLimits, RunningCall
 from gatepost.api.errors import OVERLOADED, RATE_LIMITED, Failure
-from gatepost.rejudge import try_change
+from gatepost.rejudge import list_plan, try_change
 from gatepost.scanning.spool import Spool
 from gatepost.store import open_store
 from gatepost.store.store import Store
@@ -91,7 +91,7 @@ def test_dry_runs_of_one_key_do_not_fill_the_queue(tmp_path: Path, monkeypatch: 
             await may_run.wait()
             return await real(*args, **named)
 
-        monkeypatch.setattr(try_change, "try_change", slow)
+        monkeypatch.setattr(list_plan, "try_change", slow)
         services = create_services(store=store, cores=Cores([]), spool=Spool(tmp_path / "spool"))
         transport = httpx.ASGITransport(create_app(services, tokens=()))
         async with httpx.AsyncClient(transport=transport, base_url="http://abby") as client:

@@ -134,7 +134,7 @@ THRESHOLD_SECONDS = 30.0
 
 
 class ThresholdWatch:
-    """Counts what the searches of alerts find, in one process of each node. A search reads as much as one of a page,
+    """Counts what the searches of alerts find, on each node. A search reads as much as one of a page,
     and nothing is counted while a message is analysed; the node that writes down first what was found tells of it."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:

@@ -4,7 +4,7 @@ Nodes take turns (`store/publishing.py`): a node keeps its turn until it runs th
 next one begins only then. What can be taken over live is; for the rest the node restarts itself with its ports open. A
 version that a node cannot run stops there: the node goes back to the version before, and so do those that have it.
 
-This runs in the first process of a node. It says every two seconds how the node is: `gatepost nodes` shows that.
+The node says every two seconds how it is: `gatepost nodes` shows that.
 """
 
 import asyncio
