@@ -171,8 +171,7 @@ $$;
 
 -- Messages: what people say and do about them -------------------------------------------------------------------------
 
--- Notes on messages, and their assignments to users (`kind` is note or assign). `scope` is the tenant, '' for none;
--- `work` is the step that wrote it, by which it is taken back.
+-- Notes on messages. `scope` is the tenant, '' for none; `work` is the step that wrote it, by which it is taken back.
 CREATE TABLE message_notes (
     id TEXT COLLATE "C" PRIMARY KEY,
     ggrid TEXT COLLATE "C" NOT NULL,
