@@ -1,7 +1,8 @@
-"""Records to keep, and every engine to keep them in: a test that uses `storage_url` or `use` runs once on each."""
+"""Records to keep, and every engine to keep them in: a test that takes `store`, `use` or `storage_url` runs on each."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import inspect
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -46,8 +47,37 @@ def _choose_engine(request: pytest.FixtureRequest, folder: Path, postgres: str) 
 
 
 @pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture
+def store(runner: asyncio.Runner, storage_url: str, tmp_path: Path) -> Iterator[Store]:
+    """A store that is open in the event loop of its test."""
+
+    async def opened() -> Store:
+        return open_store(storage_url, tmp_path)
+
+    store = runner.run(opened())
+    yield store
+    runner.run(store.close())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in the event loop of its store."""
+    if not inspect.iscoroutinefunction(pyfuncitem.function):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.function).parameters}
+    runner: asyncio.Runner = pyfuncitem._request.getfixturevalue("runner")
+    runner.run(pyfuncitem.function(**arguments))
+    return True
+
+
+@pytest.fixture
 def use(storage_url: str, tmp_path: Path) -> Use:
-    """Runs what a test does with the store, opened and closed around it; again for what is there afterwards."""
+    """Runs what a test does with a store that is opened for it; again for what is there afterwards."""
 
     def used(scenario: Callable[[Store], Awaitable[None]]) -> None:
         async def run() -> None:

@@ -2,10 +2,10 @@
 
 import re
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.store.conftest import Use
 
 from gatepost.ids import new_id
 from gatepost.store import api_keys
@@ -14,8 +14,6 @@ from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.errors import NotFound, TenantFull
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
-
-Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 
 ANN = Actor("user", "ann")
 
@@ -28,68 +26,59 @@ async def new_key(
     return created
 
 
-def test_a_tenant_has_so_many_keys(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tenant_has_so_many_keys(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_keys, "MAX_OF_TENANT", 2)
     monkeypatch.setattr(api_keys, "MAX_REVOKED", 3)
 
-    async def scenario(store: Store) -> None:
-        tenant = await store.tenants.create("t")
-        assert isinstance(tenant, Tenant)
-        first, _ = [(await new_key(store, "k", tenant.uid))[1] for _ in range(2)]
-        full = await store.api_keys.create("one more", tenant.uid, False, None, ANN)
-        assert isinstance(full, TenantFull)
-        assert "2 API keys" in full.explanation
-        assert len([await new_key(store, "of the deployment") for _ in range(3)]) == 3
-        await store.api_keys.revoke(first.id, ANN)
-        for _ in range(6):
-            _, key = await new_key(store, "for a moment", tenant.uid)
-            await store.api_keys.revoke(key.id, ANN)
-        assert len(await store.api_keys.all(tenant.uid)) <= 6, "the oldest of those that were revoked are gone"
-
-    use(scenario)
+    tenant = await store.tenants.create("t")
+    assert isinstance(tenant, Tenant)
+    first, _ = [(await new_key(store, "k", tenant.uid))[1] for _ in range(2)]
+    full = await store.api_keys.create("one more", tenant.uid, False, None, ANN)
+    assert isinstance(full, TenantFull)
+    assert "2 API keys" in full.explanation
+    assert len([await new_key(store, "of the deployment") for _ in range(3)]) == 3
+    await store.api_keys.revoke(first.id, ANN)
+    for _ in range(6):
+        _, key = await new_key(store, "for a moment", tenant.uid)
+        await store.api_keys.revoke(key.id, ANN)
+    assert len(await store.api_keys.all(tenant.uid)) <= 6, "the oldest of those that were revoked are gone"
 
 
-def test_a_key_opens_until_it_is_revoked(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        tenant = await store.tenants.create("t")
-        assert isinstance(tenant, Tenant)
-        secret, key = await new_key(store, "playbook", tenant.uid, True)
-        other, _ = await new_key(store, "playbook")
-        assert re.fullmatch(r"gp_[A-Za-z0-9_-]{43}", secret)
-        assert secret != other
-        assert (key.name, key.tenant, key.read_only, key.expires, key.revoked) == (
-            *("playbook", tenant.uid, True),
-            *(None, None),
-        )
-        assert await store.api_keys.authenticate(secret) == key
-        assert await store.api_keys.revoke(new_id(), ANN) == NotFound("key")
-        revoked = await store.api_keys.revoke(key.id.upper(), ANN)
-        assert isinstance(revoked, ApiKey)
-        assert revoked.revoked is not None
-        again = await store.api_keys.revoke(key.id, ANN)
-        assert isinstance(again, ApiKey)
-        assert again.revoked == revoked.revoked, "once"
-        refused = await store.api_keys.authenticate(secret)
-        assert isinstance(refused, KeyRefused)
-        assert (refused.reason, refused.key and refused.key.id) == ("revoked", key.id)
-        assert isinstance(await store.api_keys.authenticate(other), ApiKey)
-        assert [record.action for record in (await store.audit.page(AuditFilter(), limit=3)).rows] == [
-            *("apikey.revoke", "apikey.create", "apikey.create"),
-        ]
-
-    use(scenario)
+async def test_a_key_opens_until_it_is_revoked(store: Store) -> None:
+    tenant = await store.tenants.create("t")
+    assert isinstance(tenant, Tenant)
+    secret, key = await new_key(store, "playbook", tenant.uid, True)
+    other, _ = await new_key(store, "playbook")
+    assert re.fullmatch(r"gp_[A-Za-z0-9_-]{43}", secret)
+    assert secret != other
+    assert (key.name, key.tenant, key.read_only, key.expires, key.revoked) == (
+        *("playbook", tenant.uid, True),
+        *(None, None),
+    )
+    assert await store.api_keys.authenticate(secret) == key
+    assert await store.api_keys.revoke(new_id(), ANN) == NotFound("key")
+    revoked = await store.api_keys.revoke(key.id.upper(), ANN)
+    assert isinstance(revoked, ApiKey)
+    assert revoked.revoked is not None
+    again = await store.api_keys.revoke(key.id, ANN)
+    assert isinstance(again, ApiKey)
+    assert again.revoked == revoked.revoked, "once"
+    refused = await store.api_keys.authenticate(secret)
+    assert isinstance(refused, KeyRefused)
+    assert (refused.reason, refused.key and refused.key.id) == ("revoked", key.id)
+    assert isinstance(await store.api_keys.authenticate(other), ApiKey)
+    assert [record.action for record in (await store.audit.page(AuditFilter(), limit=3)).rows] == [
+        *("apikey.revoke", "apikey.create", "apikey.create"),
+    ]
 
 
-def test_what_opens_nothing(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        secret, _ = await new_key(store, "k")
-        for wrong in ("", "gp_", secret[:-1], secret + "A", secret.swapcase(), "\0", "\ud800", "ä"):
-            assert await store.api_keys.authenticate(wrong) == KeyRefused("unknown")
-        expired, key = await new_key(store, "old", expires=time.time_ns() // 1_000_000 - 1)
-        assert await store.api_keys.authenticate(expired) == KeyRefused("expired", key)
-        assert await store.api_keys.create("k", new_id(), False, None) == NotFound("tenant")
-
-    use(scenario)
+async def test_what_opens_nothing(store: Store) -> None:
+    secret, _ = await new_key(store, "k")
+    for wrong in ("", "gp_", secret[:-1], secret + "A", secret.swapcase(), "\0", "\ud800", "ä"):
+        assert await store.api_keys.authenticate(wrong) == KeyRefused("unknown")
+    expired, key = await new_key(store, "old", expires=time.time_ns() // 1_000_000 - 1)
+    assert await store.api_keys.authenticate(expired) == KeyRefused("expired", key)
+    assert await store.api_keys.create("k", new_id(), False, None) == NotFound("tenant")
 
 
 def test_keys_are_listed_without_their_secrets(use: Use, tmp_path: Path) -> None:

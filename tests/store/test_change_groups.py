@@ -5,11 +5,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 import pytest
+from tests.store.conftest import NewRecord
 
 from gatepost.store.change_groups import MAX_TOGETHER, ChangeGroups
 from gatepost.store.store import Store
-
-from .conftest import NewRecord, Use
 
 
 class Written:
@@ -139,22 +138,19 @@ def test_every_event_loop_can_have_changes_written() -> None:
     asyncio.run(beside())
 
 
-def test_records_share_commits(use: Use, new_record: NewRecord) -> None:
-    async def scenario(store: Store) -> None:
-        before = store.counters()
-        records = [new_record(subject=str(number)) for number in range(40)]
-        twice = new_record(ggrid=records[3].ggrid.upper(), subject="another")
-        asked = [*records[:20], twice, *records[20:]]
-        kept = await asyncio.gather(*(store.messages.record(record, len(asked)) for record in asked))
-        # PostgreSQL writes two groups at once, so that either of the two may be the first. A record that is read again
-        # has its ggrid in small letters.
-        first = msgspec.structs.replace(kept[3], ggrid=records[3].ggrid)
-        assert first in (records[3], msgspec.structs.replace(twice, ggrid=records[3].ggrid))
-        assert msgspec.structs.replace(kept[20], ggrid=records[3].ggrid) == first, "the first of a ggrid stays"
-        assert [*kept[:3], *kept[4:20], *kept[21:]] == [*records[:3], *records[4:]]
-        after = store.counters()
-        assert after.changes - before.changes == 41
-        assert after.commits - before.commits <= 3
-        assert await store.messages.find(records[3].ggrid) == first
-
-    use(scenario)
+async def test_records_share_commits(store: Store, new_record: NewRecord) -> None:
+    before = store.counters()
+    records = [new_record(subject=str(number)) for number in range(40)]
+    twice = new_record(ggrid=records[3].ggrid.upper(), subject="another")
+    asked = [*records[:20], twice, *records[20:]]
+    kept = await asyncio.gather(*(store.messages.record(record, len(asked)) for record in asked))
+    # PostgreSQL writes two groups at once, so that either of the two may be the first. A record that is read again
+    # has its ggrid in small letters.
+    first = msgspec.structs.replace(kept[3], ggrid=records[3].ggrid)
+    assert first in (records[3], msgspec.structs.replace(twice, ggrid=records[3].ggrid))
+    assert msgspec.structs.replace(kept[20], ggrid=records[3].ggrid) == first, "the first of a ggrid stays"
+    assert [*kept[:3], *kept[4:20], *kept[21:]] == [*records[:3], *records[4:]]
+    after = store.counters()
+    assert after.changes - before.changes == 41
+    assert after.commits - before.commits <= 3
+    assert await store.messages.find(records[3].ggrid) == first

@@ -1,12 +1,13 @@
 """Everything moves from one storage to another, as of one moment, or nothing does."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import asyncpg
 import pytest
+from tests.store.conftest import NewRecord
 
 from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.store import open_store, sqlite
@@ -21,8 +22,6 @@ from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 from gatepost.store.users import User
-
-NewRecord = Callable[..., MessageRecord]
 
 ANN = Actor("key", "ann")
 CUSTOM = make_custom_list("mine", "url", "block", "Mine", "", 10)

@@ -1,7 +1,6 @@
 """Leafing through a list and looking for a part of an entry, on both engines."""
 
 import random
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -13,7 +12,6 @@ from gatepost.store.paging import Page
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 
-Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 URLS, PEOPLE = BY_NAME["blocked-urls"], BY_NAME["protected-people"]
 
 
@@ -30,65 +28,53 @@ async def all_of(store: Store, name: str, limit: int, **wanted: str) -> list[str
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_every_entry_once_and_in_order(use: Use, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+async def test_every_entry_once_and_in_order(store: Store, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(paging, "ROW_BUDGET", 6)
     chance = random.Random(seed)
     keys = sorted({"".join(chance.choices("abü\U0001f600", k=chance.randrange(1, 6))) for _ in range(60)})
 
-    async def scenario(store: Store) -> None:
-        await store.lists.add(None, URLS, [NewEntry(key, key) for key in chance.sample(keys, len(keys))], CLI)
-        await store.lists.add(None, PEOPLE, [NewEntry(key, key[::-1].upper()) for key in keys], CLI)
-        assert await all_of(store, URLS.name, 7) == keys
-        people = sorted((key[::-1].upper(), key) for key in keys)
-        assert await all_of(store, PEOPLE.name, 7) == [shown for shown, _ in people]
-        for part in ("a", "ba", "ü", "\U0001f600b", "no such"):
-            fitting = [key for key in keys if part in key]
-            assert await all_of(store, URLS.name, 3, part=part.upper() if part.isascii() else part) == fitting
-            assert await all_of(store, URLS.name, 3, prefix=part) == [key for key in keys if key.startswith(part)]
-            both = [key for key in keys if key.startswith("a") and part in key]
-            assert await all_of(store, URLS.name, 2, prefix="a", part=part) == both
-
-    use(scenario)
+    await store.lists.add(None, URLS, [NewEntry(key, key) for key in chance.sample(keys, len(keys))], CLI)
+    await store.lists.add(None, PEOPLE, [NewEntry(key, key[::-1].upper()) for key in keys], CLI)
+    assert await all_of(store, URLS.name, 7) == keys
+    people = sorted((key[::-1].upper(), key) for key in keys)
+    assert await all_of(store, PEOPLE.name, 7) == [shown for shown, _ in people]
+    for part in ("a", "ba", "ü", "\U0001f600b", "no such"):
+        fitting = [key for key in keys if part in key]
+        assert await all_of(store, URLS.name, 3, part=part.upper() if part.isascii() else part) == fitting
+        assert await all_of(store, URLS.name, 3, prefix=part) == [key for key in keys if key.startswith(part)]
+        both = [key for key in keys if key.startswith("a") and part in key]
+        assert await all_of(store, URLS.name, 2, prefix="a", part=part) == both
 
 
-def test_a_part_of_the_comment_or_of_what_is_shown(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        await store.lists.add(None, URLS, [NewEntry("x.example", "x.example", "Seen in May"), NewEntry("y", "y")], CLI)
-        await store.lists.add(None, PEOPLE, [NewEntry("ann", "Dr. Ann")], CLI)
-        assert await all_of(store, URLS.name, 5, part="seen IN") == ["x.example"]
-        assert await all_of(store, PEOPLE.name, 5, part="dr. a") == ["Dr. Ann"]
-        assert await all_of(store, PEOPLE.name, 5, prefix="Dr") == ["Dr. Ann"]
-        assert await all_of(store, PEOPLE.name, 5, part="%") == []
-
-    use(scenario)
+async def test_a_part_of_the_comment_or_of_what_is_shown(store: Store) -> None:
+    await store.lists.add(None, URLS, [NewEntry("x.example", "x.example", "Seen in May"), NewEntry("y", "y")], CLI)
+    await store.lists.add(None, PEOPLE, [NewEntry("ann", "Dr. Ann")], CLI)
+    assert await all_of(store, URLS.name, 5, part="seen IN") == ["x.example"]
+    assert await all_of(store, PEOPLE.name, 5, part="dr. a") == ["Dr. Ann"]
+    assert await all_of(store, PEOPLE.name, 5, prefix="Dr") == ["Dr. Ann"]
+    assert await all_of(store, PEOPLE.name, 5, part="%") == []
 
 
-def test_it_says_how_far_it_looked(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_says_how_far_it_looked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "ROW_BUDGET", 10)
 
-    async def scenario(store: Store) -> None:
-        await store.lists.add(None, URLS, [NewEntry(f"{n:03}", f"{n:03}") for n in range(25)], CLI)
-        first = await store.lists.page(None, URLS.name, part="24")
-        assert (first.rows, first.reached) == ((), "009")
-        second = await store.lists.page(None, URLS.name, part="24", after=first.next)
-        third = await store.lists.page(None, URLS.name, part="24", after=second.next)
-        assert ([entry.key for entry in third.rows], third.next, third.reached) == (["024"], None, None)
-        for cursor in ("nonsense", "[]", '["a"]', "{", "\0"):
-            assert (await store.lists.page(None, URLS.name, after=cursor, limit=1)).rows[0].key == "000"
-
-    use(scenario)
+    await store.lists.add(None, URLS, [NewEntry(f"{n:03}", f"{n:03}") for n in range(25)], CLI)
+    first = await store.lists.page(None, URLS.name, part="24")
+    assert (first.rows, first.reached) == ((), "009")
+    second = await store.lists.page(None, URLS.name, part="24", after=first.next)
+    third = await store.lists.page(None, URLS.name, part="24", after=second.next)
+    assert ([entry.key for entry in third.rows], third.next, third.reached) == (["024"], None, None)
+    for cursor in ("nonsense", "[]", '["a"]', "{", "\0"):
+        assert (await store.lists.page(None, URLS.name, after=cursor, limit=1)).rows[0].key == "000"
 
 
-def test_scopes_are_apart(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        tenant = await store.tenants.create("t")
-        assert isinstance(tenant, Tenant)
-        await store.lists.add(tenant.uid, URLS, [NewEntry("mine", "mine")], CLI)
-        assert [entry.key for entry in (await store.lists.page(tenant.uid.upper(), URLS.name)).rows] == ["mine"]
-        assert await store.lists.page(None, URLS.name) == Page(())
-        assert await store.lists.page(None, "no such list") == Page(())
-
-    use(scenario)
+async def test_scopes_are_apart(store: Store) -> None:
+    tenant = await store.tenants.create("t")
+    assert isinstance(tenant, Tenant)
+    await store.lists.add(tenant.uid, URLS, [NewEntry("mine", "mine")], CLI)
+    assert [entry.key for entry in (await store.lists.page(tenant.uid.upper(), URLS.name)).rows] == ["mine"]
+    assert await store.lists.page(None, URLS.name) == Page(())
+    assert await store.lists.page(None, "no such list") == Page(())
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 
 import apsw
 import msgspec
 import pytest
+from tests.store.conftest import NewRecord
 
 from gatepost.ids import new_id
 from gatepost.store import open_store
@@ -21,10 +21,6 @@ from gatepost.store.message_records import MAX_CONTENT, Holding, MessageRecord
 from gatepost.store.sqlite import open_file
 from gatepost.store.store import Store
 
-NewRecord = Callable[..., MessageRecord]
-Use = Callable[[Callable[[Store], Awaitable[None]]], None]
-
-
 RAW = b"Subject: x\r\n\r\nheld\0 with \xff its record\r\n"
 
 
@@ -32,71 +28,62 @@ def holding(record: MessageRecord, content: bytes | None = RAW) -> MessageRecord
     return msgspec.structs.replace(record, holding=Holding("core-a:9785", content))
 
 
-def test_record_row_recipients_and_bytes_come_together(use: Use, new_record: NewRecord) -> None:
+async def test_record_row_recipients_and_bytes_come_together(store: Store, new_record: NewRecord) -> None:
     held, delivered, filed = holding(new_record()), new_record(), holding(new_record(), None)
 
-    async def scenario(store: Store) -> None:
-        stored = await asyncio.gather(*(store.messages.record(each, 3) for each in (held, delivered, filed)))
-        assert [each.holding for each in stored] == [held.holding, None, filed.holding]
-        mail = await store.quarantine.find(held.ggrid)
-        assert mail
-        assert (mail.record, mail.state, mail.core) == (
-            msgspec.structs.replace(held, holding=None),
-            "held",
-            "core-a:9785",
-        )
-        assert await store.quarantine.content(held.ggrid.upper()) == RAW
-        assert await store.quarantine.find(filed.ggrid)
-        assert await store.quarantine.content(filed.ggrid) is None
-        assert await store.quarantine.find(delivered.ggrid) is None
-        found = await store.quarantine.search(HeldFilter(recipient="ü@rcpt.example"))
-        assert {each.record.ggrid for each in found.rows} == {held.ggrid, filed.ggrid}
-        assert not await store.quarantine.hold(held, "elsewhere", b"other bytes")
-        assert await store.quarantine.content(held.ggrid) == RAW
-
-    use(scenario)
+    stored = await asyncio.gather(*(store.messages.record(each, 3) for each in (held, delivered, filed)))
+    assert [each.holding for each in stored] == [held.holding, None, filed.holding]
+    mail = await store.quarantine.find(held.ggrid)
+    assert mail
+    assert (mail.record, mail.state, mail.core) == (
+        msgspec.structs.replace(held, holding=None),
+        "held",
+        "core-a:9785",
+    )
+    assert await store.quarantine.content(held.ggrid.upper()) == RAW
+    assert await store.quarantine.find(filed.ggrid)
+    assert await store.quarantine.content(filed.ggrid) is None
+    assert await store.quarantine.find(delivered.ggrid) is None
+    found = await store.quarantine.search(HeldFilter(recipient="ü@rcpt.example"))
+    assert {each.record.ggrid for each in found.rows} == {held.ggrid, filed.ggrid}
+    assert not await store.quarantine.hold(held, "elsewhere", b"other bytes")
+    assert await store.quarantine.content(held.ggrid) == RAW
 
 
-def test_only_a_new_record_holds_its_message(use: Use, new_record: NewRecord) -> None:
+async def test_only_a_new_record_holds_its_message(store: Store, new_record: NewRecord) -> None:
     """Where another core was quicker, its result stands, and it may have been another one."""
     known, fresh = new_record(), holding(new_record())
 
-    async def scenario(store: Store) -> None:
-        await store.messages.record(known)
-        late, new = await asyncio.gather(store.messages.record(holding(known), 2), store.messages.record(fresh, 2))
-        assert late.holding is None
-        assert new.holding
-        assert await store.quarantine.find(known.ggrid) is None
-        assert await store.quarantine.content(fresh.ggrid) == RAW
-
-    use(scenario)
+    await store.messages.record(known)
+    late, new = await asyncio.gather(store.messages.record(holding(known), 2), store.messages.record(fresh, 2))
+    assert late.holding is None
+    assert new.holding
+    assert await store.quarantine.find(known.ggrid) is None
+    assert await store.quarantine.content(fresh.ggrid) == RAW
 
 
 @pytest.mark.parametrize("how", ["delete", "release", "release to each", "purge"])
-def test_bytes_go_with_what_held_them(use: Use, new_record: NewRecord, how: str) -> None:
+async def test_bytes_go_with_what_held_them(store: Store, new_record: NewRecord, how: str) -> None:
     record, other = holding(new_record()), holding(new_record())
 
-    async def scenario(store: Store) -> None:
-        for each in (record, other):
-            await store.messages.record(each)
-        quarantine, ggrid = store.quarantine, record.ggrid
-        if how == "delete":
-            assert await quarantine.delete(ggrid, CLI, for_good=False)
-            assert await quarantine.content(ggrid) == RAW, "it can be restored"
-            assert await quarantine.purge_deleted(1 << 50) == 1
-        elif how == "release":
-            await quarantine.mark_released(ggrid, record.envelope.recipients, CLI)
-        elif how == "release to each":
-            _, is_last = await quarantine.mark_released_to(ggrid, record.envelope.recipients[0], CLI, new_id())
-            assert not is_last
-            assert await quarantine.content(ggrid) == RAW
-            await quarantine.mark_released_to(ggrid, record.envelope.recipients[1], CLI, new_id())
-        else:
-            assert await quarantine.purge(1 << 50) == 2
-        assert await quarantine.content(ggrid) is None
-        assert await quarantine.content(other.ggrid) == (None if how == "purge" else RAW)
-
-    use(scenario)
+    for each in (record, other):
+        await store.messages.record(each)
+    quarantine, ggrid = store.quarantine, record.ggrid
+    if how == "delete":
+        assert await quarantine.delete(ggrid, CLI, for_good=False)
+        assert await quarantine.content(ggrid) == RAW, "it can be restored"
+        assert await quarantine.purge_deleted(1 << 50) == 1
+    elif how == "release":
+        await quarantine.mark_released(ggrid, record.envelope.recipients, CLI)
+    elif how == "release to each":
+        _, is_last = await quarantine.mark_released_to(ggrid, record.envelope.recipients[0], CLI, new_id())
+        assert not is_last
+        assert await quarantine.content(ggrid) == RAW
+        await quarantine.mark_released_to(ggrid, record.envelope.recipients[1], CLI, new_id())
+    else:
+        assert await quarantine.purge(1 << 50) == 2
+    assert await quarantine.content(ggrid) is None
+    assert await quarantine.content(other.ggrid) == (None if how == "purge" else RAW)
 
 
 def test_a_change_that_fails_in_a_group_holds_nothing(

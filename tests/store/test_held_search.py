@@ -2,12 +2,12 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 import pytest
+from tests.store.conftest import NewRecord
 
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
@@ -22,8 +22,6 @@ from gatepost.store.search_language import SearchFault, SearchPlace, parse_searc
 from gatepost.store.sqlite import open_file, run_work
 from gatepost.store.store import Store
 
-NewRecord = Callable[..., MessageRecord]
-Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 T = TypeVar("T")
 MINE, THEIRS = new_id(), new_id()
 
@@ -67,8 +65,8 @@ def fits(record: MessageRecord, released: bool, wanted: HeldFilter) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_every_message_once_and_in_order(
-    use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch, seed: int
+async def test_every_message_once_and_in_order(
+    store: Store, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(paging, "ROW_BUDGET", 5)
     chance = random.Random(seed)
@@ -85,44 +83,41 @@ def test_every_message_once_and_in_order(
         for _ in range(40)
     ]
 
-    async def scenario(store: Store) -> None:
-        gone = set()
-        for record in records:
-            await store.quarantine.hold(record)
-            if chance.random() < 0.3:
-                await store.quarantine.mark_released(record.ggrid, record.envelope.recipients, CLI)
-                gone.add(record.ggrid)
-        for _ in range(25):
-            wanted = HeldFilter(
-                tenant=chance.choice((None, MINE)),
-                verdict=chance.choice((None, None, "spam")),
-                sender=chance.choice((None, None, "a@x.example", "x.example")),
-                recipient=chance.choice((None, None, "r@y.example", "y.example")),
-                since=chance.choice((None, 5)),
-                released=chance.choice((False, False, True)),
-                until=chance.choice((None, 1 << 50)),
-                subject=chance.choice((None, "GRÜSSE", "invoice")),
-                score=chance.choice((None, 700)),
-            )
-            said = msgspec.structs.replace(wanted, subject="grüße" if wanted.subject == "GRÜSSE" else wanted.subject)
-            expected = [each.ggrid for each in reversed(records) if fits(each, each.ggrid in gone, said)]
-            assert await all_of(store, wanted, chance.randrange(1, 7)) == expected, wanted
-            count = await store.quarantine.count(wanted)
-            assert count.messages == len(expected) or (count.more and count.messages < len(expected)), wanted
-        assert await all_of(store, HeldFilter(until=5), 10) == []
-        assert await all_of(store, HeldFilter(since=1 << 50, sender="x.example"), 10) == []
-        mine = [each for each in records if each.ggrid not in gone and each.envelope.tenant == MINE]
-        spam = sum(each.report.verdict == "spam" for each in mine)
-        assert await store.quarantine.counts(MINE.upper()) == HeldCounts(
-            len(mine), {"phishing": len(mine) - spam, "spam": spam}
+    gone = set()
+    for record in records:
+        await store.quarantine.hold(record)
+        if chance.random() < 0.3:
+            await store.quarantine.mark_released(record.ggrid, record.envelope.recipients, CLI)
+            gone.add(record.ggrid)
+    for _ in range(25):
+        wanted = HeldFilter(
+            tenant=chance.choice((None, MINE)),
+            verdict=chance.choice((None, None, "spam")),
+            sender=chance.choice((None, None, "a@x.example", "x.example")),
+            recipient=chance.choice((None, None, "r@y.example", "y.example")),
+            since=chance.choice((None, 5)),
+            released=chance.choice((False, False, True)),
+            until=chance.choice((None, 1 << 50)),
+            subject=chance.choice((None, "GRÜSSE", "invoice")),
+            score=chance.choice((None, 700)),
         )
-        assert (await store.quarantine.counts()).messages == len(records) - len(gone)
+        said = msgspec.structs.replace(wanted, subject="grüße" if wanted.subject == "GRÜSSE" else wanted.subject)
+        expected = [each.ggrid for each in reversed(records) if fits(each, each.ggrid in gone, said)]
+        assert await all_of(store, wanted, chance.randrange(1, 7)) == expected, wanted
+        count = await store.quarantine.count(wanted)
+        assert count.messages == len(expected) or (count.more and count.messages < len(expected)), wanted
+    assert await all_of(store, HeldFilter(until=5), 10) == []
+    assert await all_of(store, HeldFilter(since=1 << 50, sender="x.example"), 10) == []
+    mine = [each for each in records if each.ggrid not in gone and each.envelope.tenant == MINE]
+    spam = sum(each.report.verdict == "spam" for each in mine)
+    assert await store.quarantine.counts(MINE.upper()) == HeldCounts(
+        len(mine), {"phishing": len(mine) - spam, "spam": spam}
+    )
+    assert (await store.quarantine.counts()).messages == len(records) - len(gone)
 
-    use(scenario)
 
-
-def test_an_id_or_its_beginning_is_found_however_old(
-    use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
+async def test_an_id_or_its_beginning_is_found_however_old(
+    store: Store, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gatepost.store.quarantine.EXAMINED", 3)
     base, moment = new_record(), 1_700_000_000_000_000_000
@@ -132,56 +127,49 @@ def test_an_id_or_its_beginning_is_found_however_old(
         for place in range(8)
     ]
 
-    async def scenario(store: Store) -> None:
-        for uid, record in zip(ids, records, strict=True):
-            await store.quarantine.hold(msgspec.structs.replace(record, ggrid=uid))
-        for _ in range(5):
-            await store.quarantine.hold(new_record(new_id()))
-        mine = [uid for uid in ids[::-1] if ids.index(uid) % 2]
-        for wanted, expected in (
-            (HeldFilter(anywhere=ids[0]), ids[:1]),
-            (HeldFilter(anywhere=ids[0], tenant=MINE), []),
-            (HeldFilter(anywhere=ids[0][:8]), ids[::-1]),
-            (HeldFilter(anywhere=ids[0][:8], tenant=MINE), mine),
-            (HeldFilter(anywhere=ids[0][:8], verdict="phishing"), []),
-            (HeldFilter(anywhere=ids[0][:8], recipient="b@y.example"), ids[::-1]),
-            (HeldFilter(anywhere=ids[0][:8], deleted=True), []),
-            (HeldFilter(anywhere="ffffffff"), []),
-        ):
-            for limit in (2, 100):
-                assert await all_of(store, wanted, limit) == expected, (wanted, limit)
-
-    use(scenario)
+    for uid, record in zip(ids, records, strict=True):
+        await store.quarantine.hold(msgspec.structs.replace(record, ggrid=uid))
+    for _ in range(5):
+        await store.quarantine.hold(new_record(new_id()))
+    mine = [uid for uid in ids[::-1] if ids.index(uid) % 2]
+    for wanted, expected in (
+        (HeldFilter(anywhere=ids[0]), ids[:1]),
+        (HeldFilter(anywhere=ids[0], tenant=MINE), []),
+        (HeldFilter(anywhere=ids[0][:8]), ids[::-1]),
+        (HeldFilter(anywhere=ids[0][:8], tenant=MINE), mine),
+        (HeldFilter(anywhere=ids[0][:8], verdict="phishing"), []),
+        (HeldFilter(anywhere=ids[0][:8], recipient="b@y.example"), ids[::-1]),
+        (HeldFilter(anywhere=ids[0][:8], deleted=True), []),
+        (HeldFilter(anywhere="ffffffff"), []),
+    ):
+        for limit in (2, 100):
+            assert await all_of(store, wanted, limit) == expected, (wanted, limit)
 
 
-def test_nonsense_for_a_cursor(use: Use, new_record: NewRecord) -> None:
-    async def scenario(store: Store) -> None:
-        await store.quarantine.hold(new_record())
-        for before in ("", "x", "1.", ".", "9" * 30, "\0", "²"):
-            await store.quarantine.search(HeldFilter(), before)
-            await store.quarantine.search(HeldFilter(sender="x.example"), before)
-        assert await store.quarantine.counts(new_id()) == HeldCounts(0, {})
-
-    use(scenario)
+async def test_nonsense_for_a_cursor(store: Store, new_record: NewRecord) -> None:
+    await store.quarantine.hold(new_record())
+    for before in ("", "x", "1.", ".", "9" * 30, "\0", "²"):
+        await store.quarantine.search(HeldFilter(), before)
+        await store.quarantine.search(HeldFilter(sender="x.example"), before)
+    assert await store.quarantine.counts(new_id()) == HeldCounts(0, {})
 
 
-def test_a_page_begins_after_a_message_by_its_id_even_if_that_is_gone(use: Use, new_record: NewRecord) -> None:
-    async def scenario(store: Store) -> None:
-        ids = [new_id() for _ in range(5)]
-        for uid in ids:
-            await store.quarantine.hold(new_record(uid))
+async def test_a_page_begins_after_a_message_by_its_id_even_if_that_is_gone(
+    store: Store, new_record: NewRecord
+) -> None:
+    ids = [new_id() for _ in range(5)]
+    for uid in ids:
+        await store.quarantine.hold(new_record(uid))
 
-        async def after(ggrid: str) -> list[int]:
-            return [ids.index(held.record.ggrid) for held in (await store.quarantine.search(HeldFilter(), ggrid)).rows]
+    async def after(ggrid: str) -> list[int]:
+        return [ids.index(held.record.ggrid) for held in (await store.quarantine.search(HeldFilter(), ggrid)).rows]
 
-        assert await after(ids[3].upper()) == [2, 1, 0]
-        await store.quarantine.delete(ids[3], CLI)
-        assert await after(ids[3]) == [2, 1, 0]
-        assert await after(new_id()) == [4, 2, 1, 0]
-        assert await after("00000000-0000-7000-8000-000000000000") == []
-        assert await after("nonsense") == [4, 2, 1, 0]
-
-    use(scenario)
+    assert await after(ids[3].upper()) == [2, 1, 0]
+    await store.quarantine.delete(ids[3], CLI)
+    assert await after(ids[3]) == [2, 1, 0]
+    assert await after(new_id()) == [4, 2, 1, 0]
+    assert await after("00000000-0000-7000-8000-000000000000") == []
+    assert await after("nonsense") == [4, 2, 1, 0]
 
 
 NOT_THERE = ("never", "host:never.example OR from:nobody OR subject:never", "user77@never.example", "file:never.pdf")

@@ -2,7 +2,7 @@
 reads its budget of rows and no more, whatever it looks for and whatever strangers have written."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -20,7 +20,6 @@ from gatepost.store.record_packing import Detail
 from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 
-Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 BUDGET, MESSAGES = 10, 45
 # What backtracks in a naive search, what is a sign of a pattern or of SQL, and what is long.
 HOSTILE = (
@@ -72,53 +71,43 @@ def made(number: int, subject: str = "a" * 900) -> MessageRecord:
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:12]))
-def test_every_request_reads_its_budget(use: Use, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+async def test_every_request_reads_its_budget(store: Store, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(paging, "ROW_BUDGET", BUDGET)
 
-    async def scenario(store: Store) -> None:
-        await asyncio.gather(*(store.messages.record(made(number)) for number in range(1, MESSAGES)))
-        for wanted in filters(text):
-            before, pages = None, 0
-            while True:
-                page = await store.messages.search(wanted, before, 50)
-                pages += 1
-                assert page.rows == (), wanted
-                # A request that would read on without end has no end here either.
-                assert pages <= MESSAGES // BUDGET + 2, wanted
-                before = page.next
-                if before is None:
-                    break
-
-    use(scenario)
+    await asyncio.gather(*(store.messages.record(made(number)) for number in range(1, MESSAGES)))
+    for wanted in filters(text):
+        before, pages = None, 0
+        while True:
+            page = await store.messages.search(wanted, before, 50)
+            pages += 1
+            assert page.rows == (), wanted
+            # A request that would read on without end has no end here either.
+            assert pages <= MESSAGES // BUDGET + 2, wanted
+            before = page.next
+            if before is None:
+                break
 
 
 @pytest.mark.parametrize("sign", ["100%", "a_b", "back\\slash", "[x]", "it's"])
-def test_signs_of_patterns_mean_themselves(use: Use, sign: str) -> None:
-    async def scenario(store: Store) -> None:
-        named = made(1, f"about {sign} of it")
-        others = [made(number, "about 100 axb backslash x its of it") for number in range(2, 9)]
-        await asyncio.gather(*map(store.messages.record, [named, *others]))
-        found = await store.messages.search(MessageFilter(subject=sign))
-        assert [row.ggrid for row in found.rows] == [named.ggrid]
-
-    use(scenario)
+async def test_signs_of_patterns_mean_themselves(store: Store, sign: str) -> None:
+    named = made(1, f"about {sign} of it")
+    others = [made(number, "about 100 axb backslash x its of it") for number in range(2, 9)]
+    await asyncio.gather(*map(store.messages.record, [named, *others]))
+    found = await store.messages.search(MessageFilter(subject=sign))
+    assert [row.ggrid for row in found.rows] == [named.ggrid]
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:12]))
-def test_other_searches_take_any_text(use: Use, text: str) -> None:
+async def test_other_searches_take_any_text(store: Store, text: str) -> None:
     """Held mail, the audit trail and entries of lists: nothing is found, and nothing fails."""
-
-    async def scenario(store: Store) -> None:
-        await store.quarantine.hold(made(1))
-        await store.lists.add(None, BY_NAME["blocked-senders"], [NewEntry("q@x.example", "q@x.example", "why")], CLI)
-        for held in (HeldFilter(sender=text), HeldFilter(recipient=text), HeldFilter(subject=text)):
-            assert (await store.quarantine.search(held)).rows == (), held
-        for audit in (AuditFilter(actor=text), AuditFilter(action=text)):
-            assert (await store.audit.page(audit)).rows == (), audit
-        await store.lists.page(None, "blocked-senders", prefix=text)
-        await store.lists.page(None, "blocked-senders", part=text)
-
-    use(scenario)
+    await store.quarantine.hold(made(1))
+    await store.lists.add(None, BY_NAME["blocked-senders"], [NewEntry("q@x.example", "q@x.example", "why")], CLI)
+    for held in (HeldFilter(sender=text), HeldFilter(recipient=text), HeldFilter(subject=text)):
+        assert (await store.quarantine.search(held)).rows == (), held
+    for audit in (AuditFilter(actor=text), AuditFilter(action=text)):
+        assert (await store.audit.page(audit)).rows == (), audit
+    await store.lists.page(None, "blocked-senders", prefix=text)
+    await store.lists.page(None, "blocked-senders", part=text)
 
 
 def test_the_values_of_a_record_are_collected_once_for_all_terms(monkeypatch: pytest.MonkeyPatch) -> None:

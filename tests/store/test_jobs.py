@@ -9,7 +9,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
-from tests.store.conftest import Use
 
 from gatepost.store import jobs as stored_jobs
 from gatepost.store import open_store
@@ -20,131 +19,110 @@ from gatepost.store.store import Store
 DAY = 86_400_000
 
 
-def test_one_has_a_job_at_a_time(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        async with store.jobs.take("digest", "t") as first:
-            assert first
-            assert first.job.locked_until > now()
-            for _ in range(2):
-                async with store.jobs.take("digest", "t") as second:
-                    assert second is None
-            async with store.jobs.take("digest", "other") as other, store.jobs.take("learning", "t") as also:
-                assert other
-                assert also
-        async with store.jobs.take("digest", "T") as again:
-            assert again, "it was given back"
-        assert [job.scope for job in await store.jobs.of_kind("digest")] == ["other", "t"]
-        assert not any(job.holder for job in await store.jobs.of_kind("digest"))
-
-    use(scenario)
+async def test_one_has_a_job_at_a_time(store: Store) -> None:
+    async with store.jobs.take("digest", "t") as first:
+        assert first
+        assert first.job.locked_until > now()
+        for _ in range(2):
+            async with store.jobs.take("digest", "t") as second:
+                assert second is None
+        async with store.jobs.take("digest", "other") as other, store.jobs.take("learning", "t") as also:
+            assert other
+            assert also
+    async with store.jobs.take("digest", "T") as again:
+        assert again, "it was given back"
+    assert [job.scope for job in await store.jobs.of_kind("digest")] == ["other", "t"]
+    assert not any(job.holder for job in await store.jobs.of_kind("digest"))
 
 
-def test_a_lease_is_renewed_beyond_its_first_end(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        async with store.jobs.take("digest", seconds=1.0) as held:
+async def test_a_lease_is_renewed_beyond_its_first_end(store: Store) -> None:
+    async with store.jobs.take("digest", seconds=1.0) as held:
+        assert held
+        for _ in range(8):
+            await asyncio.sleep(0.4)
+            async with store.jobs.take("digest") as other:
+                assert other is None
+        assert now() > held.job.locked_until + 1_000
+        assert not held.is_lost
+        assert await held.finish(detail='{"sent":1}')
+    assert (await store.jobs.find("digest")).detail == '{"sent":1}'
+
+
+async def test_what_came_of_a_job_and_when_it_is_due(store: Store) -> None:
+    assert (await store.jobs.find("feed", "a")).next_run == 0
+    later = now() + DAY
+    async with store.jobs.take("feed", "a", only_due=True) as held:
+        assert held
+        assert await held.finish(later, outcome="done", detail='{"x":1}')
+    job = await store.jobs.find("feed", "a")
+    assert (job.next_run, job.outcome, job.detail, job.holder) == (later, "done", '{"x":1}', "")
+    assert abs(job.finished - now()) < 60_000
+    async with store.jobs.take("feed", "a", only_due=True) as early:
+        assert early is None
+    async with store.jobs.take("feed", "a") as asked:
+        assert asked
+        assert await asked.finish(outcome="done again")
+    assert (await store.jobs.find("feed", "a")).next_run == later, "nothing was said of another time"
+
+
+async def test_a_body_that_fails_gives_the_job_back(store: Store) -> None:
+    with pytest.raises(RuntimeError):
+        async with store.jobs.take("digest"):
+            raise RuntimeError("it broke")
+
+    async def work() -> None:
+        async with store.jobs.take("digest") as held:
             assert held
-            for _ in range(8):
-                await asyncio.sleep(0.4)
-                async with store.jobs.take("digest") as other:
-                    assert other is None
-            assert now() > held.job.locked_until + 1_000
-            assert not held.is_lost
-            assert await held.finish(detail='{"sent":1}')
-        assert (await store.jobs.find("digest")).detail == '{"sent":1}'
+            await asyncio.sleep(3_600)
 
-    use(scenario)
-
-
-def test_what_came_of_a_job_and_when_it_is_due(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        assert (await store.jobs.find("feed", "a")).next_run == 0
-        later = now() + DAY
-        async with store.jobs.take("feed", "a", only_due=True) as held:
-            assert held
-            assert await held.finish(later, outcome="done", detail='{"x":1}')
-        job = await store.jobs.find("feed", "a")
-        assert (job.next_run, job.outcome, job.detail, job.holder) == (later, "done", '{"x":1}', "")
-        assert abs(job.finished - now()) < 60_000
-        async with store.jobs.take("feed", "a", only_due=True) as early:
-            assert early is None
-        async with store.jobs.take("feed", "a") as asked:
-            assert asked
-            assert await asked.finish(outcome="done again")
-        assert (await store.jobs.find("feed", "a")).next_run == later, "nothing was said of another time"
-
-    use(scenario)
+    task = asyncio.create_task(work())
+    while not (await store.jobs.find("digest")).holder:  # noqa: ASYNC110  storage tells nobody
+        await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert (await store.jobs.find("digest")).holder == ""
+    assert not [each for each in asyncio.all_tasks() if "renew" in repr(each.get_coro())]
 
 
-def test_a_body_that_fails_gives_the_job_back(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        with pytest.raises(RuntimeError):
-            async with store.jobs.take("digest"):
-                raise RuntimeError("it broke")
-
-        async def work() -> None:
-            async with store.jobs.take("digest") as held:
-                assert held
-                await asyncio.sleep(3_600)
-
-        task = asyncio.create_task(work())
-        while not (await store.jobs.find("digest")).holder:  # noqa: ASYNC110  storage tells nobody
-            await asyncio.sleep(0.01)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        assert (await store.jobs.find("digest")).holder == ""
-        assert not [each for each in asyncio.all_tasks() if "renew" in repr(each.get_coro())]
-
-    use(scenario)
-
-
-def test_who_has_lost_a_job_learns_it_and_changes_nothing(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        async with store.jobs.take("feed", "a", seconds=0.3) as held:
-            assert held
-            # As if this process had slept for longer than its lease.
-            assert await store.jobs.renew(held.job, now() - 1)
-            thief = await store.jobs.hold("feed", "a", "thief", now() + DAY)
-            assert thief
-            async with asyncio.timeout(60):
-                while not held.is_lost:  # noqa: ASYNC110  the renewal finds it
-                    await asyncio.sleep(0.01)
-            assert not await held.finish(1, outcome="mine")
-        job = await store.jobs.find("feed", "a")
-        assert (job.holder, job.outcome, job.next_run) == ("thief", "", 0), "leaving takes nothing from the thief"
-
-    use(scenario)
-
-
-def test_storage_that_fails_loses_no_job(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(store: Store) -> None:
-        renew = store.jobs.renew
-        failed: list[stored_jobs.Job] = []
-
-        async def fail_first(job: stored_jobs.Job, until: int) -> bool:
-            if len(failed) < 2:
-                failed.append(job)
-                raise StorageError("storage does not answer")
-            return await renew(job, until)
-
-        monkeypatch.setattr(store.jobs, "renew", fail_first)
-        async with store.jobs.take("feed", "a", seconds=0.6) as held:
-            assert held
-            while (await store.jobs.find("feed", "a")).locked_until == held.job.locked_until:  # noqa: ASYNC110
+async def test_who_has_lost_a_job_learns_it_and_changes_nothing(store: Store) -> None:
+    async with store.jobs.take("feed", "a", seconds=0.3) as held:
+        assert held
+        # As if this process had slept for longer than its lease.
+        assert await store.jobs.renew(held.job, now() - 1)
+        thief = await store.jobs.hold("feed", "a", "thief", now() + DAY)
+        assert thief
+        async with asyncio.timeout(60):
+            while not held.is_lost:  # noqa: ASYNC110  the renewal finds it
                 await asyncio.sleep(0.01)
-            assert not held.is_lost
-        assert len(failed) == 2
+        assert not await held.finish(1, outcome="mine")
+    job = await store.jobs.find("feed", "a")
+    assert (job.holder, job.outcome, job.next_run) == ("thief", "", 0), "leaving takes nothing from the thief"
 
-    use(scenario)
+
+async def test_storage_that_fails_loses_no_job(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    renew = store.jobs.renew
+    failed: list[stored_jobs.Job] = []
+
+    async def fail_first(job: stored_jobs.Job, until: int) -> bool:
+        if len(failed) < 2:
+            failed.append(job)
+            raise StorageError("storage does not answer")
+        return await renew(job, until)
+
+    monkeypatch.setattr(store.jobs, "renew", fail_first)
+    async with store.jobs.take("feed", "a", seconds=0.6) as held:
+        assert held
+        while (await store.jobs.find("feed", "a")).locked_until == held.job.locked_until:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert not held.is_lost
+    assert len(failed) == 2
 
 
-def test_a_holder_that_outlives_its_process_keeps_its_job(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        assert await store.jobs.hold("rollout", None, "a", now() + DAY)
-        assert await store.jobs.hold("rollout", None, "b", now() + DAY) is None
-        assert await store.jobs.hold("rollout", None, "a", now() - 1)
-        assert await store.jobs.hold("rollout", None, "b", now() + DAY)
-
-    use(scenario)
+async def test_a_holder_that_outlives_its_process_keeps_its_job(store: Store) -> None:
+    assert await store.jobs.hold("rollout", None, "a", now() + DAY)
+    assert await store.jobs.hold("rollout", None, "b", now() + DAY) is None
+    assert await store.jobs.hold("rollout", None, "a", now() - 1)
+    assert await store.jobs.hold("rollout", None, "b", now() + DAY)
 
 
 def _work(url: str, folder: Path, seconds: float, told: Connection) -> None:
@@ -199,8 +177,7 @@ def _die(url: str, folder: Path, told: Connection) -> None:
     asyncio.run(run())
 
 
-def test_the_lease_of_a_killed_holder_ends(storage_url: str, tmp_path: Path, use: Use) -> None:
-    asyncio.run(open_store(storage_url, tmp_path).close())
+async def test_the_lease_of_a_killed_holder_ends(storage_url: str, tmp_path: Path, store: Store) -> None:
     spawn = multiprocessing.get_context("spawn")
     reads, writes = spawn.Pipe(duplex=False)
     node = spawn.Process(target=_die, args=(storage_url, tmp_path, writes))
@@ -210,29 +187,22 @@ def test_the_lease_of_a_killed_holder_ends(storage_url: str, tmp_path: Path, use
     os.kill(node.pid, signal.SIGKILL)
     node.join(60)
 
-    async def scenario(store: Store) -> None:
-        left = await store.jobs.find("digest")
-        assert left.holder
-        async with store.jobs.take("digest") as early:
-            assert (early is None) == (now() < left.locked_until)
-        await asyncio.sleep(max(0, left.locked_until - now()) / 1_000 + 0.05)
-        async with store.jobs.take("digest") as held:
-            assert held
-
-    use(scenario)
+    left = await store.jobs.find("digest")
+    assert left.holder
+    async with store.jobs.take("digest") as early:
+        assert (early is None) == (now() < left.locked_until)
+    await asyncio.sleep(max(0, left.locked_until - now()) / 1_000 + 0.05)
+    async with store.jobs.take("digest") as held:
+        assert held
 
 
-def test_work_is_done_only_by_who_has_the_job(use: Use) -> None:
+async def test_work_is_done_only_by_who_has_the_job(store: Store) -> None:
     """Planning looks for the lease in its own transaction, whatever its process still believes."""
-
-    async def scenario(store: Store) -> None:
-        job = await store.jobs.hold("digest", None, "one", now() + DAY)
-        assert job
-        assert await store.digests.begin_planning(job, now(), now() + DAY)
-        assert await store.jobs.renew(job, now() - 1)
-        assert await store.jobs.hold("digest", None, "two", now() + DAY)
-        assert not await store.digests.begin_planning(job, now(), 5)
-        assert await store.digests.plan(job, ["example.com"]) == 0
-        assert (await store.jobs.find("digest")).next_run > 5
-
-    use(scenario)
+    job = await store.jobs.hold("digest", None, "one", now() + DAY)
+    assert job
+    assert await store.digests.begin_planning(job, now(), now() + DAY)
+    assert await store.jobs.renew(job, now() - 1)
+    assert await store.jobs.hold("digest", None, "two", now() + DAY)
+    assert not await store.digests.begin_planning(job, now(), 5)
+    assert await store.digests.plan(job, ["example.com"]) == 0
+    assert (await store.jobs.find("digest")).next_run > 5

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -18,8 +17,6 @@ from gatepost.store.list_rows import prefix_length
 from gatepost.store.lists import NewEntry
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
-
-Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 
 ANN = Actor("key", "ann")
 HOUR = 3_600_000
@@ -39,53 +36,47 @@ async def new_tenant(store: Store, name: str) -> str:
     return tenant.uid
 
 
-def test_both_scopes_all_kinds_in_one_question(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
-        await store.lists.add(None, BY_NAME["blocked-senders"], new("*.evil.example", comment="g"), ANN)
-        await store.lists.add(one, BY_NAME["allowed-senders"], new("*.evil.example", comment="1"), ANN)
-        await store.lists.add(two, BY_NAME["blocked-urls"], new("evil.example/x"), ANN)
-        await store.lists.add(None, BY_NAME["blocked-files"], new("ab" * 32), ANN)
-        await store.lists.add(None, BY_NAME["blocked-file-types"], new("exe"), ANN)
-        await store.lists.add(None, BY_NAME["blocked-ips"], new("192.0.2.0/24"), ANN)
-        # Trust is no hit: it is handed out whole.
-        await store.lists.add(None, BY_NAME["trusted-relays"], new("192.0.2.7"), ANN)
-        asked = (
-            ("sender", ("a@evil.example", "evil.example", "*.evil.example")),
-            ("network", list_network_keys("192.0.2.7")),
-            ("url", ("evil.example", "evil.example/x")),
-            ("sha256", ("ab" * 32, "cd" * 32)),
-            ("file-type", ("exe",)),
-            ("unheard-of", ("exe",)),
-        )
-        everywhere = {
-            Hit("blocked-senders", "global", "*.evil.example", "g"),
-            Hit("blocked-files", "global", "ab" * 32),
-            Hit("blocked-file-types", "global", "exe"),
-            Hit("blocked-ips", "global", "192.0.2.0/24"),
-        }
-        assert set(await store.list_lookup.find(None, asked)) == everywhere
-        assert set(await store.list_lookup.find(one, asked)) == {
-            *everywhere,
-            Hit("allowed-senders", "tenant", "*.evil.example", "1"),
-        }
-        assert set(await store.list_lookup.find(two.upper(), asked)) == {
-            *everywhere,
-            Hit("blocked-urls", "tenant", "evil.example/x"),
-        }
-        assert await store.list_lookup.find(one, ()) == ()
-        assert await store.list_lookup.find(one, (("url", ()),)) == ()
-
-    use(scenario)
+async def test_both_scopes_all_kinds_in_one_question(store: Store) -> None:
+    one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
+    await store.lists.add(None, BY_NAME["blocked-senders"], new("*.evil.example", comment="g"), ANN)
+    await store.lists.add(one, BY_NAME["allowed-senders"], new("*.evil.example", comment="1"), ANN)
+    await store.lists.add(two, BY_NAME["blocked-urls"], new("evil.example/x"), ANN)
+    await store.lists.add(None, BY_NAME["blocked-files"], new("ab" * 32), ANN)
+    await store.lists.add(None, BY_NAME["blocked-file-types"], new("exe"), ANN)
+    await store.lists.add(None, BY_NAME["blocked-ips"], new("192.0.2.0/24"), ANN)
+    # Trust is no hit: it is handed out whole.
+    await store.lists.add(None, BY_NAME["trusted-relays"], new("192.0.2.7"), ANN)
+    asked = (
+        ("sender", ("a@evil.example", "evil.example", "*.evil.example")),
+        ("network", list_network_keys("192.0.2.7")),
+        ("url", ("evil.example", "evil.example/x")),
+        ("sha256", ("ab" * 32, "cd" * 32)),
+        ("file-type", ("exe",)),
+        ("unheard-of", ("exe",)),
+    )
+    everywhere = {
+        Hit("blocked-senders", "global", "*.evil.example", "g"),
+        Hit("blocked-files", "global", "ab" * 32),
+        Hit("blocked-file-types", "global", "exe"),
+        Hit("blocked-ips", "global", "192.0.2.0/24"),
+    }
+    assert set(await store.list_lookup.find(None, asked)) == everywhere
+    assert set(await store.list_lookup.find(one, asked)) == {
+        *everywhere,
+        Hit("allowed-senders", "tenant", "*.evil.example", "1"),
+    }
+    assert set(await store.list_lookup.find(two.upper(), asked)) == {
+        *everywhere,
+        Hit("blocked-urls", "tenant", "evil.example/x"),
+    }
+    assert await store.list_lookup.find(one, ()) == ()
+    assert await store.list_lookup.find(one, (("url", ()),)) == ()
 
 
-def test_what_has_expired_does_not_match(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        await store.lists.add(None, BY_NAME["blocked-urls"], new("old", expires=now() - 1), ANN)
-        await store.lists.add(None, BY_NAME["blocked-urls"], new("soon", expires=now() + HOUR), ANN)
-        assert [hit.key for hit in await store.list_lookup.find(None, (("url", ("old", "soon")),))] == ["soon"]
-
-    use(scenario)
+async def test_what_has_expired_does_not_match(store: Store) -> None:
+    await store.lists.add(None, BY_NAME["blocked-urls"], new("old", expires=now() - 1), ANN)
+    await store.lists.add(None, BY_NAME["blocked-urls"], new("soon", expires=now() + HOUR), ANN)
+    assert [hit.key for hit in await store.list_lookup.find(None, (("url", ("old", "soon")),))] == ["soon"]
 
 
 def test_a_change_made_elsewhere_holds_for_the_next_message(storage_url: str, tmp_path: Path) -> None:
@@ -164,29 +155,28 @@ def test_a_look_up_that_never_meets_the_same_version_ends() -> None:
     assert len(asked) == 4 + 5 * list_lookup.ATTEMPTS
 
 
-def test_a_look_up_for_mail_has_a_budget_of_lists_times_keys(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_look_up_for_mail_has_a_budget_of_lists_times_keys(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A hundred lists of one kind and a message with thousands of links are a product: the first keys count then, kinds
     with few keys before others, and the answer says that it is not whole."""
     monkeypatch.setattr(list_lookup, "MAX_PROBES", 100)
 
-    async def scenario(store: Store) -> None:
-        tenant = await new_tenant(store, "one")
-        for number in range(10):
-            made = make_custom_list(f"own-{number}", "url", "block", "", "", 10)
-            await store.lists.create(tenant, made, CLI)
-            await store.lists.add(tenant, made, [NewEntry(f"k{number}", f"k{number}")], CLI)
-        senders = BY_NAME["blocked-senders"]
-        await store.lists.add(tenant, senders, [NewEntry("a@b.example", "a@b.example")], CLI)
-        links = ("url", tuple(f"k{number}" for number in range(12)))
-        asked = (links, ("sender", ("a@b.example",)))
-        hits, is_whole = await store.list_lookup.find_for_mail(tenant, asked)
-        assert not is_whole
-        assert [hit.key for hit in hits] == ["a@b.example", *(f"k{number}" for number in range(9))]
-        assert len(await store.list_lookup.find(tenant, asked)) == 11
-        few = (("url", links[1][:9]), asked[1])
-        assert (await store.list_lookup.find_for_mail(tenant, few))[1]
-
-    use(scenario)
+    tenant = await new_tenant(store, "one")
+    for number in range(10):
+        made = make_custom_list(f"own-{number}", "url", "block", "", "", 10)
+        await store.lists.create(tenant, made, CLI)
+        await store.lists.add(tenant, made, [NewEntry(f"k{number}", f"k{number}")], CLI)
+    senders = BY_NAME["blocked-senders"]
+    await store.lists.add(tenant, senders, [NewEntry("a@b.example", "a@b.example")], CLI)
+    links = ("url", tuple(f"k{number}" for number in range(12)))
+    asked = (links, ("sender", ("a@b.example",)))
+    hits, is_whole = await store.list_lookup.find_for_mail(tenant, asked)
+    assert not is_whole
+    assert [hit.key for hit in hits] == ["a@b.example", *(f"k{number}" for number in range(9))]
+    assert len(await store.list_lookup.find(tenant, asked)) == 11
+    few = (("url", links[1][:9]), asked[1])
+    assert (await store.list_lookup.find_for_mail(tenant, few))[1]
 
 
 def test_prefix_lengths() -> None:
@@ -194,82 +184,69 @@ def test_prefix_lengths() -> None:
     assert {key: prefix_length(key) for key in cases} == cases
 
 
-def test_unkeyed_lists_by_version(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
-        empty = await store.list_lookup.unkeyed(one)
-        assert (empty.entries, empty.custom) == ({}, {})
-        assert empty.version == await store.list_lookup.unkeyed_version(one)
-        await store.lists.add(None, BY_NAME["blocked-phrases"], new("wire now", comment="c"), ANN)
-        await store.lists.add(one, BY_NAME["own-domains"], new("own.example"), ANN)
-        await store.lists.add(one, BY_NAME["partner-domains"], new("bank.example"), ANN)
-        await store.lists.add(one, BY_NAME["trusted-relays"], new("192.0.2.0/24"), ANN)
-        person = NewEntry("ann <a@own.example>", "Ann <a@own.example>")
-        await store.lists.add(one, BY_NAME["protected-people"], [person], ANN)
-        snapshot = await store.list_lookup.unkeyed(one)
-        assert snapshot.version == await store.list_lookup.unkeyed_version(one) != empty.version
-        assert snapshot.entries["blocked-phrases"] == (
-            UnkeyedEntry("blocked-phrases", "global", "wire now", "wire now"),
-        )
-        assert [entry.key for entry in snapshot.entries["own-domains"]] == ["own.example"]
-        assert [entry.key for entry in snapshot.entries["partner-domains"]] == ["bank.example"]
-        assert [entry.key for entry in snapshot.entries["trusted-relays"]] == ["192.0.2.0/24"]
-        assert [entry.shown for entry in snapshot.entries["protected-people"]] == ["Ann <a@own.example>"]
-        other = await store.list_lookup.unkeyed(two)
-        assert other.entries["blocked-phrases"] == snapshot.entries["blocked-phrases"]
-        assert "protected-people" not in other.entries
-        # The first entry that is looked up by key is news, further ones are not.
-        assert snapshot.keyed == ()
-        await store.lists.add(one, BY_NAME["blocked-urls"], new("a"), ANN)
-        before = await store.list_lookup.unkeyed_version(one)
-        assert before != snapshot.version
-        assert (await store.list_lookup.unkeyed(one)).keyed == ("url",)
-        await store.lists.add(one, BY_NAME["blocked-urls"], new("b", "c"), ANN)
-        assert await store.list_lookup.unkeyed_version(one) == before
-        await store.lists.add(None, BY_NAME["blocked-phrases"], new("wire now", comment="other"), ANN)
-        assert await store.list_lookup.unkeyed_version(one) != before, "a new comment is another snapshot"
-        changed = await store.list_lookup.unkeyed_version(one)
-        await store.lists.remove(one, "own-domains", ["own.example"], ANN)
-        assert await store.list_lookup.unkeyed_version(one) != changed
-
-    use(scenario)
+async def test_unkeyed_lists_by_version(store: Store) -> None:
+    one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
+    empty = await store.list_lookup.unkeyed(one)
+    assert (empty.entries, empty.custom) == ({}, {})
+    assert empty.version == await store.list_lookup.unkeyed_version(one)
+    await store.lists.add(None, BY_NAME["blocked-phrases"], new("wire now", comment="c"), ANN)
+    await store.lists.add(one, BY_NAME["own-domains"], new("own.example"), ANN)
+    await store.lists.add(one, BY_NAME["partner-domains"], new("bank.example"), ANN)
+    await store.lists.add(one, BY_NAME["trusted-relays"], new("192.0.2.0/24"), ANN)
+    person = NewEntry("ann <a@own.example>", "Ann <a@own.example>")
+    await store.lists.add(one, BY_NAME["protected-people"], [person], ANN)
+    snapshot = await store.list_lookup.unkeyed(one)
+    assert snapshot.version == await store.list_lookup.unkeyed_version(one) != empty.version
+    assert snapshot.entries["blocked-phrases"] == (UnkeyedEntry("blocked-phrases", "global", "wire now", "wire now"),)
+    assert [entry.key for entry in snapshot.entries["own-domains"]] == ["own.example"]
+    assert [entry.key for entry in snapshot.entries["partner-domains"]] == ["bank.example"]
+    assert [entry.key for entry in snapshot.entries["trusted-relays"]] == ["192.0.2.0/24"]
+    assert [entry.shown for entry in snapshot.entries["protected-people"]] == ["Ann <a@own.example>"]
+    other = await store.list_lookup.unkeyed(two)
+    assert other.entries["blocked-phrases"] == snapshot.entries["blocked-phrases"]
+    assert "protected-people" not in other.entries
+    # The first entry that is looked up by key is news, further ones are not.
+    assert snapshot.keyed == ()
+    await store.lists.add(one, BY_NAME["blocked-urls"], new("a"), ANN)
+    before = await store.list_lookup.unkeyed_version(one)
+    assert before != snapshot.version
+    assert (await store.list_lookup.unkeyed(one)).keyed == ("url",)
+    await store.lists.add(one, BY_NAME["blocked-urls"], new("b", "c"), ANN)
+    assert await store.list_lookup.unkeyed_version(one) == before
+    await store.lists.add(None, BY_NAME["blocked-phrases"], new("wire now", comment="other"), ANN)
+    assert await store.list_lookup.unkeyed_version(one) != before, "a new comment is another snapshot"
+    changed = await store.list_lookup.unkeyed_version(one)
+    await store.lists.remove(one, "own-domains", ["own.example"], ANN)
+    assert await store.list_lookup.unkeyed_version(one) != changed
 
 
-def test_custom_lists_among_their_kind(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        phrases = msgspec.structs.replace(BY_NAME["blocked-phrases"], name="my-phrases", custom=True)
-        partners = msgspec.structs.replace(BY_NAME["partner-domains"], name="my-banks", custom=True)
-        urls = msgspec.structs.replace(BY_NAME["allowed-urls"], name="my-urls", custom=True)
-        for custom in (phrases, partners, urls):
-            await store.lists.create(None, custom, ANN)
-        await store.lists.add(None, phrases, new("buy now"), ANN)
-        await store.lists.add(None, partners, new("bank.example"), ANN)
-        snapshot = await store.list_lookup.unkeyed(None)
-        assert [(entry.list, entry.key) for entry in snapshot.entries["blocked-phrases"]] == [("my-phrases", "buy now")]
-        assert [(entry.list, entry.key) for entry in snapshot.entries["partner-domains"]] == [
-            ("my-banks", "bank.example")
-        ]
-        assert snapshot.custom == {
-            "global:my-phrases": "blocked-phrases",
-            "global:my-banks": "partner-domains",
-            "global:my-urls": "allowed-urls",
-        }
-
-    use(scenario)
+async def test_custom_lists_among_their_kind(store: Store) -> None:
+    phrases = msgspec.structs.replace(BY_NAME["blocked-phrases"], name="my-phrases", custom=True)
+    partners = msgspec.structs.replace(BY_NAME["partner-domains"], name="my-banks", custom=True)
+    urls = msgspec.structs.replace(BY_NAME["allowed-urls"], name="my-urls", custom=True)
+    for custom in (phrases, partners, urls):
+        await store.lists.create(None, custom, ANN)
+    await store.lists.add(None, phrases, new("buy now"), ANN)
+    await store.lists.add(None, partners, new("bank.example"), ANN)
+    snapshot = await store.list_lookup.unkeyed(None)
+    assert [(entry.list, entry.key) for entry in snapshot.entries["blocked-phrases"]] == [("my-phrases", "buy now")]
+    assert [(entry.list, entry.key) for entry in snapshot.entries["partner-domains"]] == [("my-banks", "bank.example")]
+    assert snapshot.custom == {
+        "global:my-phrases": "blocked-phrases",
+        "global:my-banks": "partner-domains",
+        "global:my-urls": "allowed-urls",
+    }
 
 
-def test_an_unkeyed_entry_that_expires_is_another_version_without_any_change(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        for milliseconds in (150, 2_000, 10_000):  # more where the machine is too busy to look before it has passed
-            soon = now() + milliseconds
-            await store.lists.add(None, BY_NAME["blocked-phrases"], new("wire now", expires=soon), ANN)
-            first = await store.list_lookup.unkeyed(None)
-            if now() < soon:
-                break
-        assert [entry.expires for entry in first.entries["blocked-phrases"]] == [soon]
-        while now() <= soon:  # noqa: ASYNC110  nobody tells when a moment has passed
-            await asyncio.sleep(0.01)
-        assert await store.list_lookup.unkeyed_version(None) != first.version
-        assert (await store.list_lookup.unkeyed(None)).entries == {}
-
-    use(scenario)
+async def test_an_unkeyed_entry_that_expires_is_another_version_without_any_change(store: Store) -> None:
+    for milliseconds in (150, 2_000, 10_000):  # more where the machine is too busy to look before it has passed
+        soon = now() + milliseconds
+        await store.lists.add(None, BY_NAME["blocked-phrases"], new("wire now", expires=soon), ANN)
+        first = await store.list_lookup.unkeyed(None)
+        if now() < soon:
+            break
+    assert [entry.expires for entry in first.entries["blocked-phrases"]] == [soon]
+    while now() <= soon:  # noqa: ASYNC110  nobody tells when a moment has passed
+        await asyncio.sleep(0.01)
+    assert await store.list_lookup.unkeyed_version(None) != first.version
+    assert (await store.list_lookup.unkeyed(None)).entries == {}

@@ -6,7 +6,7 @@ spoils nothing but its own message, and often not even that.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -30,7 +30,6 @@ from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 from gatepost.workers.protocol import FrameError, Judged, read_report
 
-Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 REPORTS = 150
 TEXTS = (
     *(
@@ -158,35 +157,30 @@ def accepted() -> list[Report]:
     return found
 
 
-def test_a_liar_spoils_its_own_message_alone(use: Use) -> None:
+async def test_a_liar_spoils_its_own_message_alone(store: Store) -> None:
     lies = accepted()
     assert len(lies) > REPORTS // 3, "the liar is believed often enough to be a test"
 
-    async def scenario(store: Store) -> None:
-        honest = [
-            _record(Report("clean", "deliver", (), 1, "it is fine", subject=f"Honest q{n:02}z")) for n in range(30)
-        ]
-        told = [_record(lie) for lie in lies]
-        mixed = [record for pair in zip(told, honest * 5, strict=False) for record in pair]
-        mixed = list({record.ggrid: record for record in mixed}.values())
-        outcomes = await asyncio.gather(*(store.messages.record(each) for each in mixed), return_exceptions=True)
-        failed = {record.ggrid for record, said in zip(mixed, outcomes, strict=True) if isinstance(said, Exception)}
-        assert all(isinstance(said, StorageError | MessageRecord) for said in outcomes)
-        written = [record for record in honest if record in mixed]
-        assert not failed & {record.ggrid for record in written}
-        for record in written:
-            found = await store.messages.find(record.ggrid)
-            assert found is not None
-            assert (found.report.subject, found.report.verdict) == (record.report.subject, "clean")
-        for record in told:
-            if record.ggrid not in failed:
-                await store.messages.find(record.ggrid)
-        page = await store.messages.search(MessageFilter(subject="q07z"))
-        assert [each.ggrid for each in page.rows] == [written[7].ggrid]
-        newest = await store.messages.search(MessageFilter(), limit=200)
-        assert len(newest.rows) == len(mixed) - len(failed)
-
-    use(scenario)
+    honest = [_record(Report("clean", "deliver", (), 1, "it is fine", subject=f"Honest q{n:02}z")) for n in range(30)]
+    told = [_record(lie) for lie in lies]
+    mixed = [record for pair in zip(told, honest * 5, strict=False) for record in pair]
+    mixed = list({record.ggrid: record for record in mixed}.values())
+    outcomes = await asyncio.gather(*(store.messages.record(each) for each in mixed), return_exceptions=True)
+    failed = {record.ggrid for record, said in zip(mixed, outcomes, strict=True) if isinstance(said, Exception)}
+    assert all(isinstance(said, StorageError | MessageRecord) for said in outcomes)
+    written = [record for record in honest if record in mixed]
+    assert not failed & {record.ggrid for record in written}
+    for record in written:
+        found = await store.messages.find(record.ggrid)
+        assert found is not None
+        assert (found.report.subject, found.report.verdict) == (record.report.subject, "clean")
+    for record in told:
+        if record.ggrid not in failed:
+            await store.messages.find(record.ggrid)
+    page = await store.messages.search(MessageFilter(subject="q07z"))
+    assert [each.ggrid for each in page.rows] == [written[7].ggrid]
+    newest = await store.messages.search(MessageFilter(), limit=200)
+    assert len(newest.rows) == len(mixed) - len(failed)
 
 
 @given(st.integers(0, 1 << 64))

@@ -1,9 +1,8 @@
 """Searching by what a message has in it, on both engines: found by digests, and never wrongly."""
 
-from collections.abc import Awaitable, Callable
-
 import msgspec
 import pytest
+from tests.store.conftest import NewRecord
 
 from gatepost.analysis.report import FileSeen
 from gatepost.auth.results import Authentication
@@ -21,8 +20,6 @@ from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.sql import compose
 from gatepost.store.store import Store
 
-NewRecord = Callable[..., MessageRecord]
-Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 HASH = "ab" * 32
 TENANT = new_id()
 
@@ -82,83 +79,68 @@ async def store_four(store: Store, base: MessageRecord) -> dict[str, str]:
     return {record.ggrid: name for name, record in made.items()}
 
 
-def test_search_by_evidence(use: Use, new_record: NewRecord) -> None:
-    async def scenario(store: Store) -> None:
-        names = await store_four(store, new_record())
-        for evidence, expected in CASES:
-            found = await store.messages.search(MessageFilter(evidence=evidence))
-            assert sorted(names[row.ggrid] for row in found.rows) == list(expected), evidence
-            held = await store.quarantine.search(HeldFilter(evidence=evidence))
-            assert sorted(names[row.record.ggrid] for row in held.rows) == list(expected), evidence
-        theirs = MessageFilter(tenant=TENANT, evidence=Evidence(link_host="evil.example"))
-        assert [names[row.ggrid] for row in (await store.messages.search(theirs)).rows] == ["b"]
-
-    use(scenario)
+async def test_search_by_evidence(store: Store, new_record: NewRecord) -> None:
+    names = await store_four(store, new_record())
+    for evidence, expected in CASES:
+        found = await store.messages.search(MessageFilter(evidence=evidence))
+        assert sorted(names[row.ggrid] for row in found.rows) == list(expected), evidence
+        held = await store.quarantine.search(HeldFilter(evidence=evidence))
+        assert sorted(names[row.record.ggrid] for row in held.rows) == list(expected), evidence
+    theirs = MessageFilter(tenant=TENANT, evidence=Evidence(link_host="evil.example"))
+    assert [names[row.ggrid] for row in (await store.messages.search(theirs)).rows] == ["b"]
 
 
-def test_messages_that_were_stored_before_there_were_digests(use: Use, new_record: NewRecord) -> None:
-    async def scenario(store: Store) -> None:
-        names = await store_four(store, new_record())
+async def test_messages_that_were_stored_before_there_were_digests(store: Store, new_record: NewRecord) -> None:
+    names = await store_four(store, new_record())
 
-        def forget():  # type: ignore[no-untyped-def]
-            yield Write(compose("UPDATE message_search SET evidence = NULL"))
+    def forget():  # type: ignore[no-untyped-def]
+        yield Write(compose("UPDATE message_search SET evidence = NULL"))
 
-        await store._engine.change(forget)
-        for evidence, expected in CASES:
-            found = await store.messages.search(MessageFilter(evidence=evidence))
-            assert sorted(names[row.ggrid] for row in found.rows) == list(expected), evidence
-
-    use(scenario)
+    await store._engine.change(forget)
+    for evidence, expected in CASES:
+        found = await store.messages.search(MessageFilter(evidence=evidence))
+        assert sorted(names[row.ggrid] for row in found.rows) == list(expected), evidence
 
 
-def test_a_digest_that_two_values_share_finds_nothing_wrong(
-    use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
+async def test_a_digest_that_two_values_share_finds_nothing_wrong(
+    store: Store, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_evidence, "digest", lambda _kind, _value: "same")
     monkeypatch.setattr(message_index, "digest", lambda _kind, _value: "same")
 
-    async def scenario(store: Store) -> None:
-        names = await store_four(store, new_record())
-        found = await store.messages.search(MessageFilter(evidence=Evidence(file_name="invoice.pdf")))
-        assert [names[row.ggrid] for row in found.rows] == ["a"]
-
-    use(scenario)
+    names = await store_four(store, new_record())
+    found = await store.messages.search(MessageFilter(evidence=Evidence(file_name="invoice.pdf")))
+    assert [names[row.ggrid] for row in found.rows] == ["a"]
 
 
-def test_pages_of_held_mail_with_evidence_have_every_message_once(use: Use, new_record: NewRecord) -> None:
-    async def scenario(store: Store) -> None:
-        base, wanted = new_record(), []
-        for number in range(30):
-            record = mail(base, leads_to="evil.example" if number % 3 == 0 else "good.example")
-            await store.quarantine.hold(record)
-            wanted += [record.ggrid] if number % 3 == 0 else []
-        seen: list[str] = []
-        cursor = None
-        for _ in range(40):
-            page = await store.quarantine.search(HeldFilter(evidence=Evidence(link_host="evil.example")), cursor, 3)
-            assert len(page.rows) <= 3
-            seen += [row.record.ggrid for row in page.rows]
-            cursor = page.next
-            if cursor is None:
-                break
-        assert seen == wanted[::-1]
-
-    use(scenario)
+async def test_pages_of_held_mail_with_evidence_have_every_message_once(store: Store, new_record: NewRecord) -> None:
+    base, wanted = new_record(), []
+    for number in range(30):
+        record = mail(base, leads_to="evil.example" if number % 3 == 0 else "good.example")
+        await store.quarantine.hold(record)
+        wanted += [record.ggrid] if number % 3 == 0 else []
+    seen: list[str] = []
+    cursor = None
+    for _ in range(40):
+        page = await store.quarantine.search(HeldFilter(evidence=Evidence(link_host="evil.example")), cursor, 3)
+        assert len(page.rows) <= 3
+        seen += [row.record.ggrid for row in page.rows]
+        cursor = page.next
+        if cursor is None:
+            break
+    assert seen == wanted[::-1]
 
 
-def test_a_label_finds_the_hosts_of_its_domain(use: Use, new_record: NewRecord) -> None:
-    async def scenario(store: Store) -> None:
-        found = mail(new_record(), leads_to="i.imgur.com")
-        for record in (found, mail(new_record(), leads_to="imgur.example.org")):
-            await store.messages.record(record)
-            await store.quarantine.hold(record)
-        for text, evidence in (("imgur", Evidence()), ("Imgur", Evidence()), (None, Evidence(link_host="imgur"))):
-            page = await store.messages.search(MessageFilter(anywhere=text, evidence=evidence))
-            assert [row.ggrid for row in page.rows] == [found.ggrid], text
-            held = await store.quarantine.search(HeldFilter(anywhere=text, evidence=evidence))
-            assert [each.record.ggrid for each in held.rows] == [found.ggrid], text
-
-    use(scenario)
+async def test_a_label_finds_the_hosts_of_its_domain(store: Store, new_record: NewRecord) -> None:
+    found = mail(new_record(), leads_to="i.imgur.com")
+    for record in (found, mail(new_record(), leads_to="imgur.example.org")):
+        await store.messages.record(record)
+        await store.quarantine.hold(record)
+    for text, evidence in (("imgur", Evidence()), ("Imgur", Evidence()), (None, Evidence(link_host="imgur"))):
+        page = await store.messages.search(MessageFilter(anywhere=text, evidence=evidence))
+        assert [row.ggrid for row in page.rows] == [found.ggrid], text
+        held = await store.quarantine.search(HeldFilter(anywhere=text, evidence=evidence))
+        assert [each.record.ggrid for each in held.rows] == [found.ggrid], text
 
 
 def test_digests_are_few_and_short(new_record: NewRecord) -> None:

@@ -1,9 +1,8 @@
 """The one search field: what a text can mean, and that a message is found by each of its meanings, on both engines."""
 
-from collections.abc import Awaitable, Callable
-
 import msgspec
 import pytest
+from tests.store.conftest import NewRecord
 
 from gatepost.analysis.report import FileSeen
 from gatepost.ids import new_id
@@ -17,8 +16,6 @@ from gatepost.store.message_records import MessageRecord
 from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 
-NewRecord = Callable[..., MessageRecord]
-Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 GGRID, HASH = new_id(), "ab" * 32
 
 
@@ -86,87 +83,78 @@ FINDS_NOT = [
 
 
 @pytest.mark.parametrize("is_digested", [True, False])
-def test_a_message_is_found_by_what_people_tell(use: Use, new_record: NewRecord, is_digested: bool) -> None:
+async def test_a_message_is_found_by_what_people_tell(store: Store, new_record: NewRecord, is_digested: bool) -> None:
     base = new_record()
 
-    async def scenario(store: Store) -> None:
-        record = wanted_record(base)
-        if not is_digested:
-            # More values than a narrow row has digests for: the record itself is compared.
-            links = tuple(Subject("link", f"https://h{number}.evil.example/", "1") for number in range(80))
-            report = msgspec.structs.replace(record.report, subjects=(*record.report.subjects, *links))
-            record = msgspec.structs.replace(record, report=report)
-        await store.messages.record(record)
-        await store.quarantine.hold(record)
-        for number in range(5):
-            await store.messages.record(msgspec.structs.replace(base, ggrid=new_id(), completed=number))
-        for text in FINDS:
-            found = await store.messages.search(MessageFilter(anywhere=text))
-            assert [row.ggrid for row in found.rows] == [GGRID], text
-            held = await store.quarantine.search(HeldFilter(anywhere=text))
-            assert [row.record.ggrid for row in held.rows] == [GGRID], text
-        for text in FINDS_NOT:
-            assert (await store.messages.search(MessageFilter(anywhere=text))).rows == (), text
-            assert (await store.quarantine.search(HeldFilter(anywhere=text))).rows == (), text
-        for text in ("bradesco@resgatepremios.example", "resgatepremios.example", "banco"):
-            found = await store.messages.search(MessageFilter(evidence=Evidence(header_from=text)))
-            assert [row.ggrid for row in found.rows] == [GGRID], text
-        assert (await store.messages.search(MessageFilter(recipient="user149@many.example"))).rows
-
-    use(scenario)
+    record = wanted_record(base)
+    if not is_digested:
+        # More values than a narrow row has digests for: the record itself is compared.
+        links = tuple(Subject("link", f"https://h{number}.evil.example/", "1") for number in range(80))
+        report = msgspec.structs.replace(record.report, subjects=(*record.report.subjects, *links))
+        record = msgspec.structs.replace(record, report=report)
+    await store.messages.record(record)
+    await store.quarantine.hold(record)
+    for number in range(5):
+        await store.messages.record(msgspec.structs.replace(base, ggrid=new_id(), completed=number))
+    for text in FINDS:
+        found = await store.messages.search(MessageFilter(anywhere=text))
+        assert [row.ggrid for row in found.rows] == [GGRID], text
+        held = await store.quarantine.search(HeldFilter(anywhere=text))
+        assert [row.record.ggrid for row in held.rows] == [GGRID], text
+    for text in FINDS_NOT:
+        assert (await store.messages.search(MessageFilter(anywhere=text))).rows == (), text
+        assert (await store.quarantine.search(HeldFilter(anywhere=text))).rows == (), text
+    for text in ("bradesco@resgatepremios.example", "resgatepremios.example", "banco"):
+        found = await store.messages.search(MessageFilter(evidence=Evidence(header_from=text)))
+        assert [row.ggrid for row in found.rows] == [GGRID], text
+    assert (await store.messages.search(MessageFilter(recipient="user149@many.example"))).rows
 
 
-def test_pages_of_several_meanings_have_every_message_once(
-    use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
+async def test_pages_of_several_meanings_have_every_message_once(
+    store: Store, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One is sender, recipient and link host in turn; pages are merged in the order of time, also where the budget of
     one query ends before those of the others."""
     base = new_record()
     monkeypatch.setattr(paging, "ROW_BUDGET", 7)
 
-    async def scenario(store: Store) -> None:
-        expected = []
-        for number in range(40):
-            links = (Subject("link", "https://x.example/", "1"),) if number % 4 == 2 else ()
-            envelope = Envelope(
-                "a@x.example" if number % 4 == 0 else "a@y.example",
-                ("b@x.example",) if number % 4 == 1 else ("b@z.example",),
-            )
-            report = msgspec.structs.replace(base.report, subject="s", senders=(), subjects=links, files=())
-            record = msgspec.structs.replace(
-                base, ggrid=new_id(), completed=1_000 + number, envelope=envelope, report=report
-            )
-            await store.messages.record(record)
-            if number % 4 != 3:
-                expected.append(record.ggrid)
-        wanted, before, found = MessageFilter(anywhere="x.example"), None, []
-        for _ in range(60):
-            page = await store.messages.search(wanted, before, 3)
-            found += [row.ggrid for row in page.rows]
-            before = page.next
-            if before is None:
-                break
-        assert found == expected[::-1]
-        monkeypatch.setattr(paging, "ROW_BUDGET", 30_000)
-        count = await store.messages.count(wanted)
-        assert (count.messages, count.more) == (30, False)
-        assert (await store.messages.count(MessageFilter(sender="y.example"))).messages == 30
-
-    use(scenario)
+    expected = []
+    for number in range(40):
+        links = (Subject("link", "https://x.example/", "1"),) if number % 4 == 2 else ()
+        envelope = Envelope(
+            "a@x.example" if number % 4 == 0 else "a@y.example",
+            ("b@x.example",) if number % 4 == 1 else ("b@z.example",),
+        )
+        report = msgspec.structs.replace(base.report, subject="s", senders=(), subjects=links, files=())
+        record = msgspec.structs.replace(
+            base, ggrid=new_id(), completed=1_000 + number, envelope=envelope, report=report
+        )
+        await store.messages.record(record)
+        if number % 4 != 3:
+            expected.append(record.ggrid)
+    wanted, before, found = MessageFilter(anywhere="x.example"), None, []
+    for _ in range(60):
+        page = await store.messages.search(wanted, before, 3)
+        found += [row.ggrid for row in page.rows]
+        before = page.next
+        if before is None:
+            break
+    assert found == expected[::-1]
+    monkeypatch.setattr(paging, "ROW_BUDGET", 30_000)
+    count = await store.messages.count(wanted)
+    assert (count.messages, count.more) == (30, False)
+    assert (await store.messages.count(MessageFilter(sender="y.example"))).messages == 30
 
 
-def test_counting_ends(use: Use, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_counting_ends(store: Store, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     base = new_record()
     assert paging.MAX_COUNTED == 10_000
     monkeypatch.setattr("gatepost.store.messages.MAX_COUNTED", 5)
 
-    async def scenario(store: Store) -> None:
-        for number in range(9):
-            await store.messages.record(msgspec.structs.replace(base, ggrid=new_id(), completed=number))
-        count = await store.messages.count(MessageFilter())
-        assert (count.messages, count.more) == (5, True)
-
-    use(scenario)
+    for number in range(9):
+        await store.messages.record(msgspec.structs.replace(base, ggrid=new_id(), completed=number))
+    count = await store.messages.count(MessageFilter())
+    assert (count.messages, count.more) == (5, True)
 
 
 @pytest.mark.parametrize(

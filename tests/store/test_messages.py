@@ -1,22 +1,18 @@
 """What is kept comes back as it was, first come first kept."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import aclosing, closing
 from pathlib import Path
 
 import apsw
 import msgspec
 import pytest
+from tests.store.conftest import NewRecord, Use
 
 from gatepost.ids import new_id
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
-from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
-
-NewRecord = Callable[..., MessageRecord]
-Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 
 
 def test_a_record_comes_back_whole(use: Use, new_record: NewRecord) -> None:
@@ -36,57 +32,45 @@ def test_a_record_comes_back_whole(use: Use, new_record: NewRecord) -> None:
     use(find)
 
 
-def test_text_that_no_database_has_a_place_for(use: Use, new_record: NewRecord) -> None:
-    async def scenario(store: Store) -> None:
-        for subject in ("\0", "a\0b", "\U0010ffff", "x" * 999 + "\0"):
-            record = new_record(subject=subject)
-            assert await store.messages.record(record) == record
-            assert await store.messages.find(record.ggrid) == record
-
-    use(scenario)
+async def test_text_that_no_database_has_a_place_for(store: Store, new_record: NewRecord) -> None:
+    for subject in ("\0", "a\0b", "\U0010ffff", "x" * 999 + "\0"):
+        record = new_record(subject=subject)
+        assert await store.messages.record(record) == record
+        assert await store.messages.find(record.ggrid) == record
 
 
-def test_the_first_of_a_ggrid_is_kept_and_returned(use: Use, new_record: NewRecord) -> None:
-    async def scenario(store: Store) -> None:
-        first = new_record(subject="first")
-        later = msgspec.structs.replace(first, completed=9_999, report=new_record(subject="later").report)
-        other = new_record()
-        assert await store.messages.record(first) == first
-        # All in one group, then the same again in another.
-        assert await asyncio.gather(*(store.messages.record(r) for r in (first, later, other))) == [first, first, other]
-        assert await store.messages.record(later) == first
-        assert await store.messages.find(first.ggrid) == first
-
-    use(scenario)
+async def test_the_first_of_a_ggrid_is_kept_and_returned(store: Store, new_record: NewRecord) -> None:
+    first = new_record(subject="first")
+    later = msgspec.structs.replace(first, completed=9_999, report=new_record(subject="later").report)
+    other = new_record()
+    assert await store.messages.record(first) == first
+    # All in one group, then the same again in another.
+    assert await asyncio.gather(*(store.messages.record(r) for r in (first, later, other))) == [first, first, other]
+    assert await store.messages.record(later) == first
+    assert await store.messages.find(first.ggrid) == first
 
 
-def test_purging_takes_the_old_ones(use: Use, new_record: NewRecord) -> None:
-    async def scenario(store: Store) -> None:
-        records = [new_record(completed=completed) for completed in range(600)]
-        await asyncio.gather(*map(store.messages.record, records))
-        assert await store.messages.purge(550) == 550
-        assert await store.messages.find(records[549].ggrid) is None
-        assert await store.messages.find(records[550].ggrid) == records[550]
-        assert await store.messages.purge(550) == 0
-
-    use(scenario)
+async def test_purging_takes_the_old_ones(store: Store, new_record: NewRecord) -> None:
+    records = [new_record(completed=completed) for completed in range(600)]
+    await asyncio.gather(*map(store.messages.record, records))
+    assert await store.messages.purge(550) == 550
+    assert await store.messages.find(records[549].ggrid) is None
+    assert await store.messages.find(records[550].ggrid) == records[550]
+    assert await store.messages.purge(550) == 0
 
 
-def test_recent_ones_newest_first(use: Use, new_record: NewRecord) -> None:
-    async def scenario(store: Store) -> None:
-        records = [new_record(completed=n, tenant=("t", None)[n % 2]) for n in range(300)]
-        await asyncio.gather(*map(store.messages.record, records))
+async def test_recent_ones_newest_first(store: Store, new_record: NewRecord) -> None:
+    records = [new_record(completed=n, tenant=("t", None)[n % 2]) for n in range(300)]
+    await asyncio.gather(*map(store.messages.record, records))
 
-        async def recent(tenant: str | None, limit: int) -> list[int]:
-            async with aclosing(store.messages.recent(tenant, limit)) as batches:
-                return [record.completed async for batch in batches for record in batch]
+    async def recent(tenant: str | None, limit: int) -> list[int]:
+        async with aclosing(store.messages.recent(tenant, limit)) as batches:
+            return [record.completed async for batch in batches for record in batch]
 
-        assert await recent(None, 250) == list(range(299, 49, -1))
-        assert await recent("t", 3) == [298, 296, 294]
-        assert await recent("nobody", 3) == []
-        assert await recent(None, 0) == []
-
-    use(scenario)
+    assert await recent(None, 250) == list(range(299, 49, -1))
+    assert await recent("t", 3) == [298, 296, 294]
+    assert await recent("nobody", 3) == []
+    assert await recent(None, 0) == []
 
 
 def test_a_closed_store_says_so(storage_url: str, tmp_path: Path, new_record: NewRecord) -> None:

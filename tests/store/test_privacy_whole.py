@@ -3,11 +3,12 @@
 import base64
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.store.conftest import Use
 from tests.store.test_second_factors import run_sql
 
 from gatepost.analysis.report import Report
@@ -34,7 +35,6 @@ from gatepost.store.store import Store
 from gatepost.store.users import User
 from gatepost.times import now
 
-Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 ANN = "ann@example.org"
 PSEUDONYM = "erased-1@erased.invalid"
 

@@ -7,6 +7,7 @@ import zlib
 import msgspec
 import pytest
 import zstandard
+from tests.store.conftest import NewRecord
 
 from gatepost.analysis.report import PreparedRecord, Report
 from gatepost.mail.message import Envelope, Receipt
@@ -24,8 +25,6 @@ from gatepost.store.record_packing import (
 )
 from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
-
-from .conftest import NewRecord, Use
 
 ENVELOPE = Envelope("ann@example.org", ("bob@example.com",))
 
@@ -61,7 +60,7 @@ def test_a_report_that_a_worker_has_packed_is_stored_in_the_same_form(recipients
 
 
 @pytest.mark.parametrize("lie", [b"no MessagePack at all", b"\x91" * 50_000, b"", b"cut"])
-def test_a_worker_that_lies_spoils_its_own_record_alone(lie: bytes, use: Use, new_record: NewRecord) -> None:
+async def test_a_worker_that_lies_spoils_its_own_record_alone(lie: bytes, store: Store, new_record: NewRecord) -> None:
     """The record is still found, shown, counted and erased, and so are its neighbours."""
     frame = zstandard.ZstdCompressor(1).compress(lie or msgspec.msgpack.encode(_report("another" * 100)))
     frame = frame[:-3] if lie == b"cut" else frame
@@ -69,22 +68,19 @@ def test_a_worker_that_lies_spoils_its_own_record_alone(lie: bytes, use: Use, ne
     spoilt, sound = new_record(subject="spoilt"), new_record(subject="sound")
     spoilt.report.remember(PreparedRecord(frame, evidence=""))
 
-    async def scenario(store: Store) -> None:
-        await store.messages.record(spoilt)
-        await store.messages.record(sound)
-        assert [each.subject for each in (await store.messages.search(MessageFilter())).rows] == ["sound", "spoilt"]
-        page = await store.messages.search(MessageFilter(anywhere="192.0.2.1"))
-        assert "sound" in [each.subject for each in page.rows]
-        found = await store.messages.find(spoilt.ggrid)
-        assert found is not None
-        assert found.report.decision == ("undecided" if lie else "deliver")
-        assert await store.messages.find(sound.ggrid) == sound
-        assert set(await store.messages.heads([spoilt.ggrid, sound.ggrid])) == {spoilt.ggrid, sound.ggrid}
-        assert await store.messages.timeline(sound.ggrid) is not None
-        assert await store.messages.timeline(spoilt.ggrid) is not None
-        assert await store.messages.purge(10_000) == 2
-
-    use(scenario)
+    await store.messages.record(spoilt)
+    await store.messages.record(sound)
+    assert [each.subject for each in (await store.messages.search(MessageFilter())).rows] == ["sound", "spoilt"]
+    page = await store.messages.search(MessageFilter(anywhere="192.0.2.1"))
+    assert "sound" in [each.subject for each in page.rows]
+    found = await store.messages.find(spoilt.ggrid)
+    assert found is not None
+    assert found.report.decision == ("undecided" if lie else "deliver")
+    assert await store.messages.find(sound.ggrid) == sound
+    assert set(await store.messages.heads([spoilt.ggrid, sound.ggrid])) == {spoilt.ggrid, sound.ggrid}
+    assert await store.messages.timeline(sound.ggrid) is not None
+    assert await store.messages.timeline(spoilt.ggrid) is not None
+    assert await store.messages.purge(10_000) == 2
 
 
 def test_what_older_versions_deflated_is_read() -> None:

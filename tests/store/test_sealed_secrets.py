@@ -3,11 +3,11 @@
 import asyncio
 import base64
 import stat
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 import pytest
+from tests.store.conftest import Use
 from tests.store.test_second_factors import run_sql
 
 from gatepost.settings.events import WebAlert
@@ -18,7 +18,6 @@ from gatepost.store.sealed_secrets import KEY_FILE, OLD_KEY_FILE, PREFIX, Secret
 from gatepost.store.store import Store
 from gatepost.store.users import User
 
-Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 DAY = 86_400_000
 TOTP = "JBSWY3DPEHPK3PXP"
 URL = "https://hooks.example/services/T0/B0/secret-path"
@@ -135,38 +134,31 @@ def test_a_new_key(use: Use, storage_url: str, tmp_path: Path) -> None:
     assert all_text(storage_url).count(PREFIX) >= 4
 
 
-def test_a_key_that_was_given(use: Use, tmp_path: Path) -> None:
+async def test_a_key_that_was_given(store: Store, tmp_path: Path) -> None:
     """Where the file belongs to somebody else, a new key is put first on all machines, and then used."""
-
-    async def scenario(store: Store) -> None:
-        await store.secrets.rotate(CLI)
-        await fill(store)
-        before, file = await read(store), tmp_path / KEY_FILE
-        text = base64.b64encode(bytes(range(32))) + b"\n" + file.read_bytes()
-        file.write_bytes(text)
-        assert await store.secrets.count() == SecretCounts(earlier=4)
-        assert await store.secrets.rotate(CLI, given=True) == 3
-        assert await store.secrets.count() == SecretCounts(current=4)
-        assert await read(store) == before
-        assert file.read_bytes() == text
-
-    use(scenario)
+    await store.secrets.rotate(CLI)
+    await fill(store)
+    before, file = await read(store), tmp_path / KEY_FILE
+    text = base64.b64encode(bytes(range(32))) + b"\n" + file.read_bytes()
+    file.write_bytes(text)
+    assert await store.secrets.count() == SecretCounts(earlier=4)
+    assert await store.secrets.rotate(CLI, given=True) == 3
+    assert await store.secrets.count() == SecretCounts(current=4)
+    assert await read(store) == before
+    assert file.read_bytes() == text
 
 
-def test_a_process_that_runs_takes_a_new_key_over(use: Use, tmp_path: Path) -> None:
-    async def scenario(store: Store) -> None:
-        await store.secrets.rotate(CLI)
-        await fill(store)
-        before = await read(store)
-        # Another process rotates: this one has the old key in memory.
-        other = SecretKey(tmp_path / KEY_FILE)
-        other.renew()
-        sealed = other.encrypt("user", "x")
-        assert store.secrets._key.decrypt("user", sealed) == "x"
-        assert store.secrets._key.is_current(store.secrets._key.encrypt("user", "y"))
-        assert await read(store) == before
-
-    use(scenario)
+async def test_a_process_that_runs_takes_a_new_key_over(store: Store, tmp_path: Path) -> None:
+    await store.secrets.rotate(CLI)
+    await fill(store)
+    before = await read(store)
+    # Another process rotates: this one has the old key in memory.
+    other = SecretKey(tmp_path / KEY_FILE)
+    other.renew()
+    sealed = other.encrypt("user", "x")
+    assert store.secrets._key.decrypt("user", sealed) == "x"
+    assert store.secrets._key.is_current(store.secrets._key.encrypt("user", "y"))
+    assert await read(store) == before
 
 
 def test_without_the_key(use: Use, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Searches by expressions, on both engines, on record and in the quarantine: exactly the messages that records say."""
 
 import random
-from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
@@ -21,7 +20,6 @@ from gatepost.store.search_language import Expression, SearchFault, SearchPlace,
 from gatepost.store.sql import Sql
 from gatepost.store.store import Store
 
-Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 MINE, THEIRS = new_id(), new_id()
 PLACE = SearchPlace(10_000_000, tenants={"mine": MINE, "theirs": THEIRS})
 WORDS = """please confirm your payroll account before friday since the office of finance closes then and nobody will get
@@ -112,7 +110,9 @@ def forget_digests():  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize(
     ("seed", "quick"), [(1, 2), *(pytest.param(*each, marks=pytest.mark.variant) for each in ((2, 4), (2, 4_000)))]
 )
-def test_a_search_finds_what_records_say(use: Use, seed: int, quick: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_search_finds_what_records_say(
+    store: Store, seed: int, quick: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chance = random.Random(seed)
     # So few rows are looked up before all texts are read at once.
     monkeypatch.setattr(quarantine, "QUICK_ROWS", quick)
@@ -120,49 +120,44 @@ def test_a_search_finds_what_records_say(use: Use, seed: int, quick: int, monkey
     records = [make_record(number, chance) for number in range(30)]
     texts = [*QUERIES, *WHOLE, *(f"{compose(chance)} {chance.choice(['', *WHOLE])}" for _ in range(30))]
 
-    async def scenario(store: Store) -> None:
-        kept: dict[str, int] = {}
-        for record in records:
-            await store.messages.record(record)
-            await store.quarantine.hold(record)
-            mail = await store.quarantine.find(record.ggrid)
-            assert mail
-            kept[record.ggrid] = mail.kept
-        for round_ in ("indexed", "older than the index"):
-            for text in texts:
-                expression = parse(text)
-                wanted = {
-                    each.ggrid
-                    for each in records
-                    if fits(expression, RecordFacts(each.ggrid, each.completed, each.detail))
-                }
-                found = await on_record(store, expression, chance.choice([3, 100]))
-                assert len(found) == len(set(found)), text
-                assert set(found) == wanted, (round_, text)
-                count = await store.messages.count(MessageFilter(query=expression))
-                assert count.messages <= len(wanted) or "url:" in text, (round_, text)
-                if round_ == "indexed" and "url:" not in text and not count.more:
-                    assert count.messages == len(wanted), text
-                now_held = {
-                    each.ggrid
-                    for each in records
-                    if fits(expression, RecordFacts(each.ggrid, kept[each.ggrid], each.detail))
-                }
-                assert set(await held(store, expression, chance.choice([3, 100]))) == now_held, (round_, text)
-                if round_ == "indexed" and "url:" not in text:
-                    counted = await store.quarantine.count(HeldFilter(query=expression))
-                    seen = await store.quarantine.explore(HeldFilter(query=expression))
-                    assert counted.messages == seen.counted == len(now_held), text
-            await store._engine.change(forget_digests)
-        # What has no row of the index gets one with the next purge.
-        await store.quarantine.purge(0)
-        counted = await store.quarantine.count(HeldFilter(query=parse("verdict:phishing")))
-        assert counted.messages == sum(each.report.verdict == "phishing" for each in records)
-
-    use(scenario)
+    kept: dict[str, int] = {}
+    for record in records:
+        await store.messages.record(record)
+        await store.quarantine.hold(record)
+        mail = await store.quarantine.find(record.ggrid)
+        assert mail
+        kept[record.ggrid] = mail.kept
+    for round_ in ("indexed", "older than the index"):
+        for text in texts:
+            expression = parse(text)
+            wanted = {
+                each.ggrid for each in records if fits(expression, RecordFacts(each.ggrid, each.completed, each.detail))
+            }
+            found = await on_record(store, expression, chance.choice([3, 100]))
+            assert len(found) == len(set(found)), text
+            assert set(found) == wanted, (round_, text)
+            count = await store.messages.count(MessageFilter(query=expression))
+            assert count.messages <= len(wanted) or "url:" in text, (round_, text)
+            if round_ == "indexed" and "url:" not in text and not count.more:
+                assert count.messages == len(wanted), text
+            now_held = {
+                each.ggrid
+                for each in records
+                if fits(expression, RecordFacts(each.ggrid, kept[each.ggrid], each.detail))
+            }
+            assert set(await held(store, expression, chance.choice([3, 100]))) == now_held, (round_, text)
+            if round_ == "indexed" and "url:" not in text:
+                counted = await store.quarantine.count(HeldFilter(query=expression))
+                seen = await store.quarantine.explore(HeldFilter(query=expression))
+                assert counted.messages == seen.counted == len(now_held), text
+        await store._engine.change(forget_digests)
+    # What has no row of the index gets one with the next purge.
+    await store.quarantine.purge(0)
+    counted = await store.quarantine.count(HeldFilter(query=parse("verdict:phishing")))
+    assert counted.messages == sum(each.report.verdict == "phishing" for each in records)
 
 
-def test_a_campaign_is_joined_by_text_file_or_subject(use: Use) -> None:
+async def test_a_campaign_is_joined_by_text_file_or_subject(store: Store) -> None:
     chance = random.Random(5)
     seed = make_record(0, chance)
     text = WORDS.split()
@@ -202,17 +197,14 @@ def test_a_campaign_is_joined_by_text_file_or_subject(use: Use) -> None:
         ),
     ]
 
-    async def scenario(store: Store) -> None:
-        for record in (first, *members, *others):
-            await store.messages.record(record)
-            await store.quarantine.hold(record)
-        asked = f"campaign:{first.ggrid}"
-        found = await store.messages.read_search(asked, PLACE, None)
-        assert not isinstance(found, SearchFault)
-        expected = {each.ggrid for each in (first, *members)}
-        assert set(await on_record(store, found, 100)) == expected
-        assert set(await held(store, found, 100)) == expected
-        assert isinstance(await store.messages.read_search(asked, PLACE, THEIRS), SearchFault)
-        assert isinstance(await store.messages.read_search(f"campaign:{new_id()}", PLACE, None), SearchFault)
-
-    use(scenario)
+    for record in (first, *members, *others):
+        await store.messages.record(record)
+        await store.quarantine.hold(record)
+    asked = f"campaign:{first.ggrid}"
+    found = await store.messages.read_search(asked, PLACE, None)
+    assert not isinstance(found, SearchFault)
+    expected = {each.ggrid for each in (first, *members)}
+    assert set(await on_record(store, found, 100)) == expected
+    assert set(await held(store, found, 100)) == expected
+    assert isinstance(await store.messages.read_search(asked, PLACE, THEIRS), SearchFault)
+    assert isinstance(await store.messages.read_search(f"campaign:{new_id()}", PLACE, None), SearchFault)

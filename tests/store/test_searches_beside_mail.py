@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from typing import Any
+
+from tests.store.conftest import NewRecord
 
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store.audit import CLI
@@ -37,26 +38,23 @@ class Endless(Operations):
         self._going.set()
 
 
-def test_a_scan_reads_and_writes_beside_any_number_of_searches(use: Any, new_record: Any) -> None:
-    async def scenario(store: Store) -> None:
-        await store.lists.add(None, BY_NAME["blocked-urls"], [ENTRY], CLI)
-        searches = Endless(store)
-        looking = [asyncio.create_task(searches.look()) for _ in range(MANY)]
-        record = new_record()
-        try:
-            async with asyncio.timeout(180):
-                while not searches.begun:  # noqa: ASYNC110  it counts in a thread
-                    await asyncio.sleep(0.001)
-                # All that a scan asks storage for, and the record that it leaves.
-                assert await store.list_lookup.find(None, (("url", ("evil.example",)),))
-                await store.list_lookup.unkeyed(None)
-                await store.sightings.find(None, (1, 2))
-                await store.messages.record(record)
-                assert await store.messages.find(record.ggrid)
-            assert searches.ended == 0, "no search was waited for"
-            assert searches.begun <= max(SEARCHES, SEARCHERS)
-        finally:
-            searches.let_go()
-        assert await asyncio.gather(*looking) == [1] * MANY
-
-    use(scenario)
+async def test_a_scan_reads_and_writes_beside_any_number_of_searches(store: Store, new_record: NewRecord) -> None:
+    await store.lists.add(None, BY_NAME["blocked-urls"], [ENTRY], CLI)
+    searches = Endless(store)
+    looking = [asyncio.create_task(searches.look()) for _ in range(MANY)]
+    record = new_record()
+    try:
+        async with asyncio.timeout(180):
+            while not searches.begun:  # noqa: ASYNC110  it counts in a thread
+                await asyncio.sleep(0.001)
+            # All that a scan asks storage for, and the record that it leaves.
+            assert await store.list_lookup.find(None, (("url", ("evil.example",)),))
+            await store.list_lookup.unkeyed(None)
+            await store.sightings.find(None, (1, 2))
+            await store.messages.record(record)
+            assert await store.messages.find(record.ggrid)
+        assert searches.ended == 0, "no search was waited for"
+        assert searches.begun <= max(SEARCHES, SEARCHERS)
+    finally:
+        searches.let_go()
+    assert await asyncio.gather(*looking) == [1] * MANY

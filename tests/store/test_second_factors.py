@@ -3,13 +3,13 @@
 import asyncio
 import sqlite3
 import stat
-from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
+from tests.store.conftest import Use
 
 from gatepost.ids import new_id
 from gatepost.store import open_store
@@ -20,7 +20,6 @@ from gatepost.store.sessions import WebSession
 from gatepost.store.store import Store
 from gatepost.store.users import Credentials, User
 
-Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 ROOT = Actor("user", "root", "1")
 FAR = 1 << 50
 SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
@@ -53,26 +52,23 @@ def run_sql(url: str, statement: str) -> list[Any]:
     return asyncio.run(run())
 
 
-def test_a_code_works_once(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        ann = await made(store, "ann")
-        changed = await store.second_factors.set_totp(ann.uid, SECRET, ROOT, step=100)
-        assert isinstance(changed, User)
-        assert changed.totp
-        assert not await store.second_factors.use_totp_step(ann.uid, 100), "the code that proved it is used up"
-        assert sum(await asyncio.gather(*(store.second_factors.use_totp_step(ann.uid, 101) for _ in range(10)))) == 1
-        assert not await store.second_factors.use_totp_step(ann.uid, 99)
-        assert await store.second_factors.use_totp_step(ann.uid, 103)
-        assert not await store.second_factors.use_totp_step(new_id(), 1)
-        known = await found(store, "ann")
-        assert (await store.second_factors.totp_secret(known), known.totp_step) == (SECRET, 103)
-        removed = await store.second_factors.set_totp(ann.uid, None, ROOT)
-        assert isinstance(removed, User)
-        assert not removed.totp
-        assert await store.second_factors.totp_secret(await found(store, "ann")) is None
-        assert await store.second_factors.set_totp(new_id(), None, ROOT) == NotFound("user")
-
-    use(scenario)
+async def test_a_code_works_once(store: Store) -> None:
+    ann = await made(store, "ann")
+    changed = await store.second_factors.set_totp(ann.uid, SECRET, ROOT, step=100)
+    assert isinstance(changed, User)
+    assert changed.totp
+    assert not await store.second_factors.use_totp_step(ann.uid, 100), "the code that proved it is used up"
+    assert sum(await asyncio.gather(*(store.second_factors.use_totp_step(ann.uid, 101) for _ in range(10)))) == 1
+    assert not await store.second_factors.use_totp_step(ann.uid, 99)
+    assert await store.second_factors.use_totp_step(ann.uid, 103)
+    assert not await store.second_factors.use_totp_step(new_id(), 1)
+    known = await found(store, "ann")
+    assert (await store.second_factors.totp_secret(known), known.totp_step) == (SECRET, 103)
+    removed = await store.second_factors.set_totp(ann.uid, None, ROOT)
+    assert isinstance(removed, User)
+    assert not removed.totp
+    assert await store.second_factors.totp_secret(await found(store, "ann")) is None
+    assert await store.second_factors.set_totp(new_id(), None, ROOT) == NotFound("user")
 
 
 def test_the_database_does_not_contain_the_secret(use: Use, storage_url: str, tmp_path: Path) -> None:
@@ -115,15 +111,12 @@ def test_secrets_of_an_older_version_are_encrypted(use: Use, storage_url: str, t
     use(upgrade)
 
 
-def test_a_secret_of_one_user_is_worthless_in_the_row_of_another(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        ann, bob = await made(store, "ann"), await made(store, "bob")
-        await store.second_factors.set_totp(ann.uid, SECRET, ROOT)
-        known = await found(store, "ann")
-        with pytest.raises(StorageError, match="damaged"):
-            await store.second_factors.totp_secret(Credentials(bob, "", known.totp_secret))
-
-    use(scenario)
+async def test_a_secret_of_one_user_is_worthless_in_the_row_of_another(store: Store) -> None:
+    ann, bob = await made(store, "ann"), await made(store, "bob")
+    await store.second_factors.set_totp(ann.uid, SECRET, ROOT)
+    known = await found(store, "ann")
+    with pytest.raises(StorageError, match="damaged"):
+        await store.second_factors.totp_secret(Credentials(bob, "", known.totp_secret))
 
 
 def test_another_key_is_noticed_and_none_is_made_beside_it(use: Use, storage_url: str, tmp_path: Path) -> None:
@@ -175,32 +168,26 @@ def test_processes_that_make_the_key_at_once_use_the_same(tmp_path: Path) -> Non
     assert [file.name for file in tmp_path.iterdir()] == [KEY_FILE]
 
 
-def test_switching_it_ends_the_other_sessions(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        ann = await made(store, "ann")
-        for secret in (SECRET, None):
-            kept = await store.sessions.create(ann.uid, f"kept {secret}", FAR, "", "", strong=True)
-            await store.sessions.create(ann.uid, f"other {secret}", FAR, "", "", strong=True)
-            assert isinstance(kept, WebSession)
-            await store.second_factors.set_totp(ann.uid, secret, ROOT, keep=kept.id)
-            assert await store.sessions.find(f"kept {secret}", kept.created)
-            assert not await store.sessions.find(f"other {secret}", kept.created)
-
-    use(scenario)
+async def test_switching_it_ends_the_other_sessions(store: Store) -> None:
+    ann = await made(store, "ann")
+    for secret in (SECRET, None):
+        kept = await store.sessions.create(ann.uid, f"kept {secret}", FAR, "", "", strong=True)
+        await store.sessions.create(ann.uid, f"other {secret}", FAR, "", "", strong=True)
+        assert isinstance(kept, WebSession)
+        await store.second_factors.set_totp(ann.uid, secret, ROOT, keep=kept.id)
+        assert await store.sessions.find(f"kept {secret}", kept.created)
+        assert not await store.sessions.find(f"other {secret}", kept.created)
 
 
-def test_a_session_does_not_begin_with_proofs_that_have_changed(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        ann = await made(store, "ann")
-        before = await found(store, "ann")
-        await store.second_factors.set_totp(ann.uid, SECRET, ROOT)
-        assert await store.sessions.create(ann.uid, "1", FAR, "", "", proven=before) == NotFound("user")
-        now = await found(store, "ann")
-        assert isinstance(await store.sessions.create(ann.uid, "2", FAR, "", "", proven=now), WebSession)
-        await store.users.set_password(ann.uid, "new", ROOT)
-        assert await store.sessions.create(ann.uid, "3", FAR, "", "", proven=now) == NotFound("user")
-
-    use(scenario)
+async def test_a_session_does_not_begin_with_proofs_that_have_changed(store: Store) -> None:
+    ann = await made(store, "ann")
+    before = await found(store, "ann")
+    await store.second_factors.set_totp(ann.uid, SECRET, ROOT)
+    assert await store.sessions.create(ann.uid, "1", FAR, "", "", proven=before) == NotFound("user")
+    now = await found(store, "ann")
+    assert isinstance(await store.sessions.create(ann.uid, "2", FAR, "", "", proven=now), WebSession)
+    await store.users.set_password(ann.uid, "new", ROOT)
+    assert await store.sessions.create(ann.uid, "3", FAR, "", "", proven=now) == NotFound("user")
 
 
 def test_a_store_without_second_factors_makes_no_key(tmp_path: Path) -> None:
@@ -213,27 +200,24 @@ def test_a_store_without_second_factors_makes_no_key(tmp_path: Path) -> None:
     assert not (tmp_path / KEY_FILE).exists()
 
 
-def test_recovery_codes_are_counted_used_once_and_go_with_the_factor(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        ann, bob = await made(store, "ann"), await made(store, "bob")
-        assert await store.second_factors.renew_recovery_codes(ann.uid, ["d1"], ROOT) == NotFound("user"), (
-            "without a second factor"
-        )
-        await store.second_factors.set_totp(ann.uid, SECRET, ROOT, recovery=["d1", "d2", "d3"])
-        await store.second_factors.set_totp(bob.uid, SECRET, ROOT, recovery=["e1"])
-        assert await store.second_factors.count_recovery_codes(ann.uid.upper()) == 3
-        used = await asyncio.gather(*(store.second_factors.use_recovery_code(ann, "d2", "192.0.2.1") for _ in range(5)))
-        assert sorted(used) == [False, False, False, False, True], "of many at once, one"
-        assert not await store.second_factors.use_recovery_code(bob, "d1", ""), "it is not theirs"
-        assert await store.second_factors.count_recovery_codes(ann.uid) == 2
-        assert isinstance(await store.second_factors.renew_recovery_codes(ann.uid, ["f1", "f2"], ROOT), User)
-        assert not await store.second_factors.use_recovery_code(ann, "d1", ""), "it was replaced"
-        await store.second_factors.set_totp(ann.uid, None, ROOT)
-        assert await store.second_factors.count_recovery_codes(ann.uid) == 0
-        await store.users.delete(bob.uid, ROOT)
-        assert await store.second_factors.count_recovery_codes(bob.uid) == 0
-        actions = [each.action for each in (await store.audit.page(AuditFilter(), limit=50)).rows]
-        assert actions.count("user.recoveryCode") == 1
-        assert actions.count("user.recoveryCodes") == 1
-
-    use(scenario)
+async def test_recovery_codes_are_counted_used_once_and_go_with_the_factor(store: Store) -> None:
+    ann, bob = await made(store, "ann"), await made(store, "bob")
+    assert await store.second_factors.renew_recovery_codes(ann.uid, ["d1"], ROOT) == NotFound("user"), (
+        "without a second factor"
+    )
+    await store.second_factors.set_totp(ann.uid, SECRET, ROOT, recovery=["d1", "d2", "d3"])
+    await store.second_factors.set_totp(bob.uid, SECRET, ROOT, recovery=["e1"])
+    assert await store.second_factors.count_recovery_codes(ann.uid.upper()) == 3
+    used = await asyncio.gather(*(store.second_factors.use_recovery_code(ann, "d2", "192.0.2.1") for _ in range(5)))
+    assert sorted(used) == [False, False, False, False, True], "of many at once, one"
+    assert not await store.second_factors.use_recovery_code(bob, "d1", ""), "it is not theirs"
+    assert await store.second_factors.count_recovery_codes(ann.uid) == 2
+    assert isinstance(await store.second_factors.renew_recovery_codes(ann.uid, ["f1", "f2"], ROOT), User)
+    assert not await store.second_factors.use_recovery_code(ann, "d1", ""), "it was replaced"
+    await store.second_factors.set_totp(ann.uid, None, ROOT)
+    assert await store.second_factors.count_recovery_codes(ann.uid) == 0
+    await store.users.delete(bob.uid, ROOT)
+    assert await store.second_factors.count_recovery_codes(bob.uid) == 0
+    actions = [each.action for each in (await store.audit.page(AuditFilter(), limit=50)).rows]
+    assert actions.count("user.recoveryCode") == 1
+    assert actions.count("user.recoveryCodes") == 1

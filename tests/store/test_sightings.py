@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from gatepost.store import open_store
 from gatepost.store.sightings import Sighting, SightingBatch
 from gatepost.store.store import Store
 
-Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 KEYS = [facet_key(Facet.HOST, f"{n}.example") for n in range(20)]
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
 
@@ -25,100 +23,79 @@ def seen(day: int, *keys: int, tenant: str | None = None, times: int = 1, held: 
     return SightingBatch(tenant, day, dict.fromkeys(keys, times) if times else {}, dict.fromkeys(keys, held))
 
 
-def test_days_and_messages_add_up(use: Use) -> None:
+async def test_days_and_messages_add_up(store: Store) -> None:
     a, b, c = KEYS[:3]
 
-    async def scenario(store: Store) -> None:
-        await store.sightings.record([seen(10, a, b), seen(10, a, times=4)])
-        await store.sightings.record([seen(12, a, LOW, HIGH)])
-        await store.sightings.record([seen(12, a)])
-        assert await store.sightings.find(None, [a, b, c, LOW, HIGH]) == {
-            a: Sighting(10, 12, 2, 7, 0),
-            b: Sighting(10, 10, 1, 1, 0),
-            LOW: Sighting(12, 12, 1, 1, 0),
-            HIGH: Sighting(12, 12, 1, 1, 0),
-        }
-        assert await store.sightings.find(None, []) == {}
-        assert await store.sightings.count(None) == 4
-        await store.sightings.record([])
-
-    use(scenario)
+    await store.sightings.record([seen(10, a, b), seen(10, a, times=4)])
+    await store.sightings.record([seen(12, a, LOW, HIGH)])
+    await store.sightings.record([seen(12, a)])
+    assert await store.sightings.find(None, [a, b, c, LOW, HIGH]) == {
+        a: Sighting(10, 12, 2, 7, 0),
+        b: Sighting(10, 10, 1, 1, 0),
+        LOW: Sighting(12, 12, 1, 1, 0),
+        HIGH: Sighting(12, 12, 1, 1, 0),
+    }
+    assert await store.sightings.find(None, []) == {}
+    assert await store.sightings.count(None) == 4
+    await store.sightings.record([])
 
 
-def test_what_comes_late_makes_nothing_younger(use: Use) -> None:
+async def test_what_comes_late_makes_nothing_younger(store: Store) -> None:
     (a,) = KEYS[:1]
 
-    async def scenario(store: Store) -> None:
-        await store.sightings.record([seen(12, a)])
-        await store.sightings.record([seen(11, a)])
-        assert await store.sightings.find(None, [a]) == {a: Sighting(11, 12, 1, 2, 0)}
-
-    use(scenario)
+    await store.sightings.record([seen(12, a)])
+    await store.sightings.record([seen(11, a)])
+    assert await store.sightings.find(None, [a]) == {a: Sighting(11, 12, 1, 2, 0)}
 
 
-def test_what_is_held_counts_where_something_is_known_and_makes_nothing_known(use: Use) -> None:
+async def test_what_is_held_counts_where_something_is_known_and_makes_nothing_known(store: Store) -> None:
     a, b = KEYS[:2]
 
-    async def scenario(store: Store) -> None:
-        await store.sightings.record([seen(1, a)])
-        await store.sightings.record([seen(2, a, b, times=0, held=3)])
-        assert await store.sightings.find(None, [a, b]) == {a: Sighting(1, 1, 1, 1, 3)}
-
-    use(scenario)
+    await store.sightings.record([seen(1, a)])
+    await store.sightings.record([seen(2, a, b, times=0, held=3)])
+    assert await store.sightings.find(None, [a, b]) == {a: Sighting(1, 1, 1, 1, 3)}
 
 
-def test_a_tenant_sees_its_own(use: Use) -> None:
+async def test_a_tenant_sees_its_own(store: Store) -> None:
     mine, theirs = new_id(), new_id()
     (a,) = KEYS[:1]
 
-    async def scenario(store: Store) -> None:
-        await store.sightings.record([seen(1, a, tenant=mine), seen(2, a)])
-        assert await store.sightings.find(mine.upper(), [a]) == {a: Sighting(1, 1, 1, 1, 0)}
-        assert await store.sightings.find(theirs, [a]) == {}
-        assert await store.sightings.find(None, [a]) == {a: Sighting(2, 2, 1, 1, 0)}
-        assert await store.sightings.count(theirs) == 0
-
-    use(scenario)
+    await store.sightings.record([seen(1, a, tenant=mine), seen(2, a)])
+    assert await store.sightings.find(mine.upper(), [a]) == {a: Sighting(1, 1, 1, 1, 0)}
+    assert await store.sightings.find(theirs, [a]) == {}
+    assert await store.sightings.find(None, [a]) == {a: Sighting(2, 2, 1, 1, 0)}
+    assert await store.sightings.count(theirs) == 0
 
 
-def test_a_departed_tenant_leaves_nothing(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        tenant = await store.tenants.create("t")
-        uid = getattr(tenant, "uid", "")
-        await store.sightings.record([seen(1, *KEYS, tenant=uid), seen(1, *KEYS)])
-        await store.tenants.delete(uid)
-        assert (await store.sightings.count(uid), await store.sightings.count(None)) == (0, len(KEYS))
-
-    use(scenario)
+async def test_a_departed_tenant_leaves_nothing(store: Store) -> None:
+    tenant = await store.tenants.create("t")
+    uid = getattr(tenant, "uid", "")
+    await store.sightings.record([seen(1, *KEYS, tenant=uid), seen(1, *KEYS)])
+    await store.tenants.delete(uid)
+    assert (await store.sightings.count(uid), await store.sightings.count(None)) == (0, len(KEYS))
 
 
-def test_what_was_not_seen_for_long_is_forgotten(use: Use) -> None:
+async def test_what_was_not_seen_for_long_is_forgotten(store: Store) -> None:
     a, b, *_ = KEYS
 
-    async def scenario(store: Store) -> None:
-        await store.sightings.record([seen(1, a, b), seen(1, *KEYS, tenant="t")])
-        await store.sightings.record([seen(5, b)])
-        assert await store.sightings.purge(1, 100) == 0
-        assert await store.sightings.purge(5, 100) == 1 + len(KEYS)
-        assert (await store.sightings.find(None, KEYS)).keys() == {b}
-
-    use(scenario)
+    await store.sightings.record([seen(1, a, b), seen(1, *KEYS, tenant="t")])
+    await store.sightings.record([seen(5, b)])
+    assert await store.sightings.purge(1, 100) == 0
+    assert await store.sightings.purge(5, 100) == 1 + len(KEYS)
+    assert (await store.sightings.find(None, KEYS)).keys() == {b}
 
 
-def test_too_many_keys_cost_those_seen_on_one_day_first_and_only_their_own_scope(use: Use) -> None:
+async def test_too_many_keys_cost_those_seen_on_one_day_first_and_only_their_own_scope(store: Store) -> None:
     regular, flood = KEYS[:5], KEYS[5:]
 
-    async def scenario(store: Store) -> None:
-        await store.sightings.record([seen(1, ALL_MAIL, *regular), seen(1, *regular, tenant="other")])
-        await store.sightings.record([seen(2, *regular)])
-        await store.sightings.record([seen(9, *flood)])
-        assert await store.sightings.purge(0, 10) == len(KEYS) + 1 - 10
-        assert (await store.sightings.find(None, [ALL_MAIL, *regular])).keys() == {ALL_MAIL, *regular}
-        assert await store.sightings.count("other") == len(regular)
-        assert await store.sightings.purge(0, 3) == 7 + 2
-        assert ALL_MAIL in await store.sightings.find(None, [ALL_MAIL]), "how old the memory is, is never forgotten"
-
-    use(scenario)
+    await store.sightings.record([seen(1, ALL_MAIL, *regular), seen(1, *regular, tenant="other")])
+    await store.sightings.record([seen(2, *regular)])
+    await store.sightings.record([seen(9, *flood)])
+    assert await store.sightings.purge(0, 10) == len(KEYS) + 1 - 10
+    assert (await store.sightings.find(None, [ALL_MAIL, *regular])).keys() == {ALL_MAIL, *regular}
+    assert await store.sightings.count("other") == len(regular)
+    assert await store.sightings.purge(0, 3) == 7 + 2
+    assert ALL_MAIL in await store.sightings.find(None, [ALL_MAIL]), "how old the memory is, is never forgotten"
 
 
 def test_guards_that_write_at_the_same_time_lose_nothing(postgres_url: str, tmp_path: Path) -> None:
@@ -210,11 +187,8 @@ def test_counts_never_decrease(tmp_path: Path, batches: list[SightingBatch]) -> 
 
 
 @pytest.mark.parametrize("count", [0, 1, 499, 500, 501, 1_234])
-def test_many_keys_are_asked_for_in_several_statements(use: Use, count: int) -> None:
+async def test_many_keys_are_asked_for_in_several_statements(store: Store, count: int) -> None:
     many = list(range(16, 16 + 16 * count, 16))
 
-    async def scenario(store: Store) -> None:
-        await store.sightings.record([seen(1, *many)] if many else [])
-        assert len(await store.sightings.find(None, many)) == count
-
-    use(scenario)
+    await store.sightings.record([seen(1, *many)] if many else [])
+    assert len(await store.sightings.find(None, many)) == count

@@ -4,17 +4,14 @@ import asyncio
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 import pytest
+from tests.store.conftest import NewRecord
 
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
-from gatepost.store.message_records import MessageRecord
-
-NewRecord = Callable[..., MessageRecord]
 
 
 def test_columns_serve_searching(tmp_path: Path, new_record: NewRecord) -> None:
@@ -108,7 +105,7 @@ def test_a_closed_store_says_so(tmp_path: Path, new_record: NewRecord) -> None:
 RECORDER = textwrap.dedent("""
     import asyncio, sys
     from pathlib import Path
-    from gatepost.analysis.stages import Report
+    from gatepost.analysis.report import Report
     from gatepost.mail.message import Envelope
     from gatepost.store import open_store
     from gatepost.ids import new_id

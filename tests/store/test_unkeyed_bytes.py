@@ -1,7 +1,6 @@
 """The sum of bytes of the lists that are handed out whole: kept with every change, for what the change costs."""
 
 import random
-from collections.abc import Awaitable, Callable
 from functools import partial
 
 import pytest
@@ -18,7 +17,6 @@ from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 from gatepost.store.upgrading import renew_normal_forms
 
-Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 ANN = Actor("user", "ann")
 PHRASES, PEOPLE = BY_NAME["blocked-phrases"], BY_NAME["protected-people"]
 CUSTOM = make_custom_list("own", "phrase", "block", "", "", 100)
@@ -42,7 +40,7 @@ async def sums(store: Store, scope: str) -> tuple[int | None, int]:
     return await store._engine.query_once(read)
 
 
-def test_it_is_right_after_any_changes(use: Use) -> None:
+async def test_it_is_right_after_any_changes(store: Store) -> None:
     chance = random.Random(20261116)
 
     def some_entries() -> list[NewEntry]:
@@ -50,63 +48,53 @@ def test_it_is_right_after_any_changes(use: Use) -> None:
         ends = [None, None, now() - 1_000, now() + 3_600_000]
         return [NewEntry(key, key if chance.random() < 0.5 else f"{key} ö", "c", chance.choice(ends)) for key in keys]
 
-    async def scenario(store: Store) -> None:
-        tenant = await new_tenant(store)
-        await store.lists.create(tenant, CUSTOM, ANN)
-        await store.lists.add(tenant, PHRASES, some_entries(), ANN)
-        for step in range(60):
-            definition = chance.choice((PHRASES, PEOPLE, CUSTOM))
-            if chance.random() < 0.6:
-                assert not isinstance(await store.lists.add(tenant, definition, some_entries(), ANN), ListFull)
-            else:
-                await store.lists.remove(tenant, definition.name, [each.key for each in some_entries()], ANN)
-            if step % 20 == 19:
-                await store.lists.purge_expired(now())
-                await store.lists.delete(tenant, "own", ANN)
-                await store.lists.create(tenant, CUSTOM, ANN)
-            believed, counted = await sums(store, tenant)
-            assert believed == counted, step
-
-    use(scenario)
-
-
-def test_a_change_does_not_read_all_entries(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(store: Store) -> None:
-        tenant = await new_tenant(store)
-        # The first call gives the scope its row, the second counts.
-        for number in range(2):
-            assert await store.lists.add(tenant, PHRASES, [NewEntry(f"p{number}", f"p{number}")], ANN) == 1
-        monkeypatch.setattr(list_rows, "_ALL", "SELECT 1 FROM counted_all WHERE $1")
-        monkeypatch.setattr(list_rows, "MAX_UNKEYED_BYTES", 300)
-        one, many = [NewEntry("p2", "p2")], [NewEntry("x" * 400, "x" * 400)]
-        assert await store.lists.add(tenant, PHRASES, one, ANN) == 1
-        assert isinstance(await store.lists.add(tenant, PHRASES, many, ANN), ListFull)
-        assert await store.lists.remove(tenant, PHRASES.name, ["p0"], ANN) == 1
-        assert await store.lists.bytes_left(tenant, PEOPLE, one) is None
-
-    use(scenario)
-
-
-def test_a_sum_of_another_version_is_not_believed(use: Use) -> None:
-    """As after a change by a program that does not know it, and after a change of all normal forms."""
-
-    async def scenario(store: Store) -> None:
-        tenant = await new_tenant(store)
-        for number in range(2):
-            await store.lists.add(tenant, PHRASES, [NewEntry(f"p{number}", f"p{number}")], ANN)
-        assert (await sums(store, tenant))[0]
-        await store._engine.change(partial(raise_alone, tenant))
-        assert (await sums(store, tenant))[0] is None
-        await store.lists.remove(tenant, PHRASES.name, ["p0"], ANN)
-        assert (await sums(store, tenant))[0] is None
-        await store.lists.add(tenant, PHRASES, [NewEntry("p3", "p3")], ANN)
+    tenant = await new_tenant(store)
+    await store.lists.create(tenant, CUSTOM, ANN)
+    await store.lists.add(tenant, PHRASES, some_entries(), ANN)
+    for step in range(60):
+        definition = chance.choice((PHRASES, PEOPLE, CUSTOM))
+        if chance.random() < 0.6:
+            assert not isinstance(await store.lists.add(tenant, definition, some_entries(), ANN), ListFull)
+        else:
+            await store.lists.remove(tenant, definition.name, [each.key for each in some_entries()], ANN)
+        if step % 20 == 19:
+            await store.lists.purge_expired(now())
+            await store.lists.delete(tenant, "own", ANN)
+            await store.lists.create(tenant, CUSTOM, ANN)
         believed, counted = await sums(store, tenant)
-        assert believed == counted
-        await store._engine.change(forget_forms)
-        await store._engine.change(renew_normal_forms)
-        assert (await sums(store, tenant))[0] is None
+        assert believed == counted, step
 
-    use(scenario)
+
+async def test_a_change_does_not_read_all_entries(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    tenant = await new_tenant(store)
+    # The first call gives the scope its row, the second counts.
+    for number in range(2):
+        assert await store.lists.add(tenant, PHRASES, [NewEntry(f"p{number}", f"p{number}")], ANN) == 1
+    monkeypatch.setattr(list_rows, "_ALL", "SELECT 1 FROM counted_all WHERE $1")
+    monkeypatch.setattr(list_rows, "MAX_UNKEYED_BYTES", 300)
+    one, many = [NewEntry("p2", "p2")], [NewEntry("x" * 400, "x" * 400)]
+    assert await store.lists.add(tenant, PHRASES, one, ANN) == 1
+    assert isinstance(await store.lists.add(tenant, PHRASES, many, ANN), ListFull)
+    assert await store.lists.remove(tenant, PHRASES.name, ["p0"], ANN) == 1
+    assert await store.lists.bytes_left(tenant, PEOPLE, one) is None
+
+
+async def test_a_sum_of_another_version_is_not_believed(store: Store) -> None:
+    """As after a change by a program that does not know it, and after a change of all normal forms."""
+    tenant = await new_tenant(store)
+    for number in range(2):
+        await store.lists.add(tenant, PHRASES, [NewEntry(f"p{number}", f"p{number}")], ANN)
+    assert (await sums(store, tenant))[0]
+    await store._engine.change(partial(raise_alone, tenant))
+    assert (await sums(store, tenant))[0] is None
+    await store.lists.remove(tenant, PHRASES.name, ["p0"], ANN)
+    assert (await sums(store, tenant))[0] is None
+    await store.lists.add(tenant, PHRASES, [NewEntry("p3", "p3")], ANN)
+    believed, counted = await sums(store, tenant)
+    assert believed == counted
+    await store._engine.change(forget_forms)
+    await store._engine.change(renew_normal_forms)
+    assert (await sums(store, tenant))[0] is None
 
 
 def raise_alone(scope: str) -> Work[None]:
@@ -117,14 +105,11 @@ def forget_forms() -> Work[None]:
     yield Write(compose("DELETE FROM meta WHERE key = 'normal_forms'"))
 
 
-def test_expired_entries_give_their_place(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_entries_give_their_place(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(list_rows, "MAX_UNKEYED_BYTES", 300)
 
-    async def scenario(store: Store) -> None:
-        tenant = await new_tenant(store)
-        gone, new = NewEntry("g" * 200, "g" * 200, "", now() - 1), NewEntry("n" * 200, "n" * 200)
-        assert await store.lists.add(tenant, PEOPLE, [gone], ANN) == 1
-        assert await store.lists.add(tenant, PHRASES, [new], ANN) == 1
-        assert isinstance(await store.lists.add(tenant, PHRASES, [NewEntry("m" * 90, "m" * 90)], ANN), ListFull)
-
-    use(scenario)
+    tenant = await new_tenant(store)
+    gone, new = NewEntry("g" * 200, "g" * 200, "", now() - 1), NewEntry("n" * 200, "n" * 200)
+    assert await store.lists.add(tenant, PEOPLE, [gone], ANN) == 1
+    assert await store.lists.add(tenant, PHRASES, [new], ANN) == 1
+    assert isinstance(await store.lists.add(tenant, PHRASES, [NewEntry("m" * 90, "m" * 90)], ANN), ListFull)
