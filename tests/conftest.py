@@ -1,8 +1,10 @@
 """What tests share: the data folder beside the checkout, unpacked once, a PostgreSQL server, started once, and a mail
 server that only takes mail."""
 
+import asyncio
 import fcntl
 import gc
+import inspect
 import os
 import re
 import socket
@@ -32,7 +34,8 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from gatepost.process import logs
 from gatepost.service.certificates import sign_certificate
-from gatepost.store import sqlite
+from gatepost.store import open_store, sqlite
+from gatepost.store.store import Store
 from gatepost.workers import supervisor
 from gatepost.workers.supervisor import LoaderClient
 
@@ -442,3 +445,39 @@ def _serving() -> Iterator[MailSink]:
         sink.open.set()
         sink.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def storage_url(tmp_path: Path) -> str:
+    """Where `store` is; folders whose tests run on each engine have a fixture of this name for that."""
+    return f"sqlite:{tmp_path / 'g.db'}"
+
+
+@pytest.fixture
+def loop_runner() -> Iterator[asyncio.Runner]:
+    """The event loop of a test that is a coroutine, and of what its fixtures open."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture
+def store(loop_runner: asyncio.Runner, storage_url: str, tmp_path: Path) -> Iterator[Store]:
+    """A storage that is open while the test runs."""
+
+    async def opened() -> Store:
+        return open_store(storage_url, tmp_path)
+
+    store = loop_runner.run(opened())
+    yield store
+    loop_runner.run(store.close())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine."""
+    if not inspect.iscoroutinefunction(pyfuncitem.function):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.function).parameters}
+    runner: asyncio.Runner = pyfuncitem._request.getfixturevalue("loop_runner")
+    runner.run(pyfuncitem.function(**arguments))
+    return True

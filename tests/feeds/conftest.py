@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from gatepost.feeds.run import FeedRunner
+from gatepost.policy.layers import unchanged_policies
 from gatepost.service.certificates import sign_certificate
 from gatepost.settings.feeds import FeedSettings
+from gatepost.store.store import Store
 
 
 class Served:
@@ -135,5 +138,6 @@ def storage_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    return f"sqlite:{tmp_path / 'g.db'}"
+def runner(store: Store) -> FeedRunner:
+    """Runs feeds on the store of the test."""
+    return FeedRunner(store, unchanged_policies())

@@ -4,11 +4,9 @@ The lists come from the catalogue, and the entry of each is the example of its k
 part of the analysis asks fails here, and so does a new effect for which no mail shows what it does.
 """
 
-import asyncio
 from collections.abc import Callable
 from email.message import EmailMessage
 from hashlib import sha256
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -32,7 +30,6 @@ from gatepost.lists.entries import NormalForm
 from gatepost.lists.unkeyed import compile_lists, pack_lists
 from gatepost.mail.message import Envelope
 from gatepost.questions import Answer, Dns, DnsAnswer, Lookup, LookupAnswer, Question
-from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.lists import NewEntry
 from gatepost.store.store import Store
@@ -161,42 +158,30 @@ async def add(store: Store, definition: ListDefinition, expires: int | None = No
 @pytest.mark.parametrize(
     "definition", EVERY, ids=lambda each: f"custom {each.kind} {each.category}" if each.custom else each.name
 )
-def test_an_entry_of_every_list_changes_what_becomes_of_a_message(definition: ListDefinition, tmp_path: Path) -> None:
-    async def run() -> None:
-        store = open_store("sqlite:lists.db", tmp_path)
-        try:
-            if definition.effect == "take-recipient":
-                # What SMTP does with the answer: tests/smtp/test_recipients.py.
-                await add(store, definition)
-                assert await store.list_lookup.knows_recipient(None, ["ann@example.com"])
-                return
-            raw, zone, has_effect = EFFECTS[definition.effect]
-            before = await analyse_by(store, raw, zone)
-            await add(store, definition)
-            after = await analyse_by(store, raw, zone)
-        finally:
-            await store.close()
-        assert has_effect(before, after, definition.name), (before.verdict, before.tags, after.verdict, after.tags)
-
-    asyncio.run(run())
+async def test_an_entry_of_every_list_changes_what_becomes_of_a_message(
+    definition: ListDefinition, store: Store
+) -> None:
+    if definition.effect == "take-recipient":
+        # What SMTP does with the answer: tests/smtp/test_recipients.py.
+        await add(store, definition)
+        assert await store.list_lookup.knows_recipient(None, ["ann@example.com"])
+        return
+    raw, zone, has_effect = EFFECTS[definition.effect]
+    before = await analyse_by(store, raw, zone)
+    await add(store, definition)
+    after = await analyse_by(store, raw, zone)
+    assert has_effect(before, after, definition.name), (before.verdict, before.tags, after.verdict, after.tags)
 
 
 @pytest.mark.parametrize("definition", [each for each in EVERY if not each.keyed], ids=lambda each: each.name)
-def test_what_is_handed_out_whole_changes_its_version_when_an_entry_ends(
-    definition: ListDefinition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_what_is_handed_out_whole_changes_its_version_when_an_entry_ends(
+    definition: ListDefinition, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def run() -> None:
-        store = open_store("sqlite:lists.db", tmp_path)
-        try:
-            await add(store, definition, expires=now() + 60_000)
-            version = await store.list_lookup.unkeyed_version(None)
-            monkeypatch.setattr("gatepost.store.list_lookup.now", lambda: now() + 120_000)
-            assert await store.list_lookup.unkeyed_version(None) != version
-            assert (await store.list_lookup.unkeyed(None)).entries == {}
-        finally:
-            await store.close()
-
-    asyncio.run(run())
+    await add(store, definition, expires=now() + 60_000)
+    version = await store.list_lookup.unkeyed_version(None)
+    monkeypatch.setattr("gatepost.store.list_lookup.now", lambda: now() + 120_000)
+    assert await store.list_lookup.unkeyed_version(None) != version
+    assert (await store.list_lookup.unkeyed(None)).entries == {}
 
 
 def test_what_the_catalogue_says_fits_together() -> None:

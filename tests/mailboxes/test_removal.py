@@ -1,6 +1,5 @@
 """Delivered mail is taken out of the mailboxes of a real Dovecot, and put back; nothing else is touched."""
 
-import asyncio
 import contextlib
 import hashlib
 import os
@@ -9,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,6 @@ from gatepost.mailboxes.removal import (
 )
 from gatepost.service.certificates import sign_certificate
 from gatepost.settings.delivery import MailboxServerSettings, RemediationSettings
-from gatepost.store import open_store
 from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
@@ -172,21 +170,10 @@ def record_of(
     return MessageRecord(new_id(), now(), now(), envelope, len(raw), hashlib.sha256(raw).hexdigest(), report)
 
 
-def use(tmp_path: Path, scenario: Callable[[Store], Awaitable[None]]) -> None:
-    async def run() -> None:
-        store = open_store(f"sqlite:{tmp_path / 'g.db'}", tmp_path)
-        try:
-            await scenario(store)
-        finally:
-            await store.close()
-
-    asyncio.run(run())
-
-
 @with_dovecot
 @pytest.mark.process
 @pytest.mark.parametrize("scheme", ["imap", "imaps"])
-def test_a_message_is_found_moved_and_put_back(empty: Dovecot, tmp_path: Path, scheme: str) -> None:
+async def test_a_message_is_found_moved_and_put_back(store: Store, empty: Dovecot, scheme: str) -> None:
     other = RAW.replace(b"bait-1", b"other")
     forged = RAW.replace(b"Open this.", b"An honest letter, much longer than the other one. " * 2_000)
     for content in (TOP + RAW, TOP + other, TOP + forged):
@@ -194,94 +181,82 @@ def test_a_message_is_found_moved_and_put_back(empty: Dovecot, tmp_path: Path, s
     empty.deliver("bob", TOP + RAW.replace(b"Subject: Pay\r\n", b""), "Later")
     record = record_of(recipients=("ann@y.example", "bob@y.example", "eve@y.example", "joe@z.example"))
 
-    async def scenario(store: Store) -> None:
-        remover = MailRemover(empty.settings(scheme=scheme), store.removed_mail)
-        tried = await remover.remove(record, CLI, dry_run=True)
-        assert [(each.state, each.folder, each.likeness) for each in tried] == [
-            ("found", "INBOX", "exact"),
-            ("found", '"Later"', "likely"),
-            ("absent", "", ""),
-        ]
-        assert await store.removed_mail.of(record.ggrid) == ()
-        assert len(empty.files("ann")) == 3, "a dry run changes nothing"
-        done = await remover.remove(record, CLI)
-        assert [each.state for each in done] == ["moved", "moved", "absent"]
-        assert explain(done, wanted="moved") == ""
-        assert (len(empty.files("ann")), len(empty.files("ann", FOLDER))) == (2, 1)
-        assert (empty.files("bob", "Later"), len(empty.files("bob", FOLDER))) == ([], 1)
-        again = await remover.remove(record, CLI)
-        assert [each.state for each in again] == ["absent", "absent", "absent"], "what was moved is not looked at"
-        assert explain(again, wanted="moved") == "no copy was found in a mailbox"
-
-    use(tmp_path, scenario)
+    remover = MailRemover(empty.settings(scheme=scheme), store.removed_mail)
+    tried = await remover.remove(record, CLI, dry_run=True)
+    assert [(each.state, each.folder, each.likeness) for each in tried] == [
+        ("found", "INBOX", "exact"),
+        ("found", '"Later"', "likely"),
+        ("absent", "", ""),
+    ]
+    assert await store.removed_mail.of(record.ggrid) == ()
+    assert len(empty.files("ann")) == 3, "a dry run changes nothing"
+    done = await remover.remove(record, CLI)
+    assert [each.state for each in done] == ["moved", "moved", "absent"]
+    assert explain(done, wanted="moved") == ""
+    assert (len(empty.files("ann")), len(empty.files("ann", FOLDER))) == (2, 1)
+    assert (empty.files("bob", "Later"), len(empty.files("bob", FOLDER))) == ([], 1)
+    again = await remover.remove(record, CLI)
+    assert [each.state for each in again] == ["absent", "absent", "absent"], "what was moved is not looked at"
+    assert explain(again, wanted="moved") == "no copy was found in a mailbox"
 
 
 @with_dovecot
 @pytest.mark.process
-def test_undo_puts_each_copy_where_it_was_and_the_audit_says_both(empty: Dovecot, tmp_path: Path) -> None:
+async def test_undo_puts_each_copy_where_it_was_and_the_audit_says_both(store: Store, empty: Dovecot) -> None:
     empty.deliver("ann", TOP + RAW)
     empty.deliver("bob", TOP + RAW, "Later")
     record = record_of(recipients=("ann@y.example", "bob@y.example"))
 
-    async def scenario(store: Store) -> None:
-        remover = MailRemover(empty.settings(), store.removed_mail)
-        await remover.remove(record, CLI)
-        assert (empty.files("ann"), empty.files("bob", "Later")) == ([], [])
-        back = await remover.restore(record, CLI)
-        assert [(each.state, each.folder) for each in back] == [("restored", "INBOX"), ("restored", '"Later"')]
-        assert (len(empty.files("ann")), len(empty.files("bob", "Later"))) == (1, 1)
-        assert [each.state for each in await store.removed_mail.of(record.ggrid)] == ["restored", "restored"]
-        assert await remover.restore(record, CLI) == (), "once"
-        page = await store.audit.page(AuditFilter())
-        assert [(each.action, each.count) for each in page.rows] == [("message.putBack", 2), ("message.removed", 2)]
-        await remover.remove(record, CLI)
-        for user in ("ann", "bob"):
-            shutil.rmtree(empty.folder / "mail" / user / "Maildir" / f".{FOLDER}")
-        lost = await remover.restore(record, CLI)
-        assert explain(lost, wanted="restored") == f"it is no longer in {FOLDER}"
-        assert [each.state for each in await store.removed_mail.of(record.ggrid)] == ["moved", "moved"]
-
-    use(tmp_path, scenario)
+    remover = MailRemover(empty.settings(), store.removed_mail)
+    await remover.remove(record, CLI)
+    assert (empty.files("ann"), empty.files("bob", "Later")) == ([], [])
+    back = await remover.restore(record, CLI)
+    assert [(each.state, each.folder) for each in back] == [("restored", "INBOX"), ("restored", '"Later"')]
+    assert (len(empty.files("ann")), len(empty.files("bob", "Later"))) == (1, 1)
+    assert [each.state for each in await store.removed_mail.of(record.ggrid)] == ["restored", "restored"]
+    assert await remover.restore(record, CLI) == (), "once"
+    page = await store.audit.page(AuditFilter())
+    assert [(each.action, each.count) for each in page.rows] == [("message.putBack", 2), ("message.removed", 2)]
+    await remover.remove(record, CLI)
+    for user in ("ann", "bob"):
+        shutil.rmtree(empty.folder / "mail" / user / "Maildir" / f".{FOLDER}")
+    lost = await remover.restore(record, CLI)
+    assert explain(lost, wanted="restored") == f"it is no longer in {FOLDER}"
+    assert [each.state for each in await store.removed_mail.of(record.ggrid)] == ["moved", "moved"]
 
 
 @with_dovecot
 @pytest.mark.process
-def test_deleting_touches_nothing_that_was_marked_before(empty: Dovecot, tmp_path: Path) -> None:
+async def test_deleting_touches_nothing_that_was_marked_before(store: Store, empty: Dovecot) -> None:
     empty.deliver("ann", TOP + RAW)
     empty.deliver("ann", TOP + RAW.replace(b"bait-1", b"kept"))
 
-    async def scenario(store: Store) -> None:
-        remover = MailRemover(empty.settings(removes="delete", only_exact=True), store.removed_mail)
-        other = ImapMailbox(ImapAccount(f"imap://127.0.0.1:{empty.plain}", "ann@y.example", "own"))
-        (kept,) = other.find(WantedMessage("<kept@x.example>", len(RAW), "no such digest"))
-        assert kept.likeness == "likely"
-        other._select("INBOX", readonly=False)
-        other._imap.uid("STORE", kept.uid, "+FLAGS.SILENT", r"(\Deleted)")
-        other.close()
-        assert [each.state for each in await remover.remove(record_of(), CLI)] == ["deleted"]
-        assert len(empty.files("ann")) == 1
-        changed = record_of(RAW + b"more")
-        assert [each.state for each in await remover.remove(changed, CLI)] == ["absent"]
-        assert await remover.restore(changed, CLI) == ()
-
-    use(tmp_path, scenario)
+    remover = MailRemover(empty.settings(removes="delete", only_exact=True), store.removed_mail)
+    other = ImapMailbox(ImapAccount(f"imap://127.0.0.1:{empty.plain}", "ann@y.example", "own"))
+    (kept,) = other.find(WantedMessage("<kept@x.example>", len(RAW), "no such digest"))
+    assert kept.likeness == "likely"
+    other._select("INBOX", readonly=False)
+    other._imap.uid("STORE", kept.uid, "+FLAGS.SILENT", r"(\Deleted)")
+    other.close()
+    assert [each.state for each in await remover.remove(record_of(), CLI)] == ["deleted"]
+    assert len(empty.files("ann")) == 1
+    changed = record_of(RAW + b"more")
+    assert [each.state for each in await remover.remove(changed, CLI)] == ["absent"]
+    assert await remover.restore(changed, CLI) == ()
 
 
 @with_dovecot
 @pytest.mark.process
-def test_mailboxes_that_cannot_be_opened_are_told(empty: Dovecot, tmp_path: Path) -> None:
-    async def scenario(store: Store) -> None:
-        remover = MailRemover(empty.settings(), store.removed_mail)
-        strange = record_of(recipients=("nobody@y.example", "ann\r\nx@y.example", "ann@y.example"))
-        done = await remover.remove(strange, CLI)
-        assert [each.state for each in done] == ["failed", "failed", "absent"]
-        assert done[0].reason.startswith("the mailbox was refused: ")
-        assert done[1].reason == "the mailbox has an address with control characters"
-        without = msgspec.structs.replace(record_of(), report=Report("clean", "deliver", (), 0, ""))
-        (found,) = await remover.remove(without, CLI)
-        assert found.reason == "the mailbox cannot be searched: the message has no usable Message-ID"
-
-    use(tmp_path, scenario)
+async def test_mailboxes_that_cannot_be_opened_are_told(store: Store, empty: Dovecot) -> None:
+    remover = MailRemover(empty.settings(), store.removed_mail)
+    strange = record_of(recipients=("nobody@y.example", "ann\r\nx@y.example", "ann@y.example"))
+    done = await remover.remove(strange, CLI)
+    assert [each.state for each in done] == ["failed", "failed", "absent"]
+    assert done[0].reason.startswith("the mailbox was refused: ")
+    assert done[1].reason == "the mailbox has an address with control characters"
+    without = msgspec.structs.replace(record_of(), report=Report("clean", "deliver", (), 0, ""))
+    (found,) = await remover.remove(without, CLI)
+    assert found.reason == "the mailbox cannot be searched: the message has no usable Message-ID"
 
 
 class StrawMailbox:
@@ -310,7 +285,7 @@ def straw_settings(**more: Any) -> RemediationSettings:
     return RemediationSettings(servers=[second, first], **more)
 
 
-def test_another_service_can_join_and_a_tenant_has_a_limit(tmp_path: Path) -> None:
+async def test_another_service_can_join_and_a_tenant_has_a_limit(store: Store) -> None:
     straw = StrawMailbox([FoundCopy("Inbox", "1", "exact")])
     opened: list[tuple[str, str]] = []
 
@@ -320,27 +295,22 @@ def test_another_service_can_join_and_a_tenant_has_a_limit(tmp_path: Path) -> No
 
     tenant = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
 
-    async def scenario(store: Store) -> None:
-        remover = MailRemover(straw_settings(max_per_hour=2), store.removed_mail, open_straw)
-        both = record_of(recipients=("ann@y.example", "bob@t.example", "bob@t.example"), tenant=tenant)
-        assert [each.state for each in await remover.remove(both, CLI)] == ["moved", "moved"]
-        assert opened == [("imaps://a", "ann@y.example"), ("imaps://b", "bob@t.example")]
-        (limited,) = await remover.remove(record_of(tenant=tenant), CLI)
-        assert limited == CopyOutcome(
-            "ann@y.example", "failed", reason="the limit of 2 in an hour is reached (maxPerHour)"
-        )
-        assert [each.state for each in await remover.remove(record_of(), CLI)] == ["moved"], "another scope"
-        unknown = await remover.remove(record_of(recipients=("x@z.example",)), CLI)
-        assert explain(unknown, wanted="moved").startswith("no mailbox of its recipients is configured")
-        assert straw.closed == 3
-        assert [each.scope for each in await store.removed_mail.listed(0, tenant)] == [tenant, tenant]
-        assert len(await store.removed_mail.listed(0, None, every=True)) == 3
-        assert await store.removed_mail.purge(now() + 1) == 3
-        deleting = MailRemover(straw_settings(removes="delete"), store.removed_mail, open_straw)
-        (failed,) = await deleting.remove(record_of(), CLI)
-        assert (failed.state, failed.reason) == ("failed", "the mailbox has no way to delete")
-
-    use(tmp_path, scenario)
+    remover = MailRemover(straw_settings(max_per_hour=2), store.removed_mail, open_straw)
+    both = record_of(recipients=("ann@y.example", "bob@t.example", "bob@t.example"), tenant=tenant)
+    assert [each.state for each in await remover.remove(both, CLI)] == ["moved", "moved"]
+    assert opened == [("imaps://a", "ann@y.example"), ("imaps://b", "bob@t.example")]
+    (limited,) = await remover.remove(record_of(tenant=tenant), CLI)
+    assert limited == CopyOutcome("ann@y.example", "failed", reason="the limit of 2 in an hour is reached (maxPerHour)")
+    assert [each.state for each in await remover.remove(record_of(), CLI)] == ["moved"], "another scope"
+    unknown = await remover.remove(record_of(recipients=("x@z.example",)), CLI)
+    assert explain(unknown, wanted="moved").startswith("no mailbox of its recipients is configured")
+    assert straw.closed == 3
+    assert [each.scope for each in await store.removed_mail.listed(0, tenant)] == [tenant, tenant]
+    assert len(await store.removed_mail.listed(0, None, every=True)) == 3
+    assert await store.removed_mail.purge(now() + 1) == 3
+    deleting = MailRemover(straw_settings(removes="delete"), store.removed_mail, open_straw)
+    (failed,) = await deleting.remove(record_of(), CLI)
+    assert (failed.state, failed.reason) == ("failed", "the mailbox has no way to delete")
 
 
 def test_a_server_that_is_away_is_told() -> None:

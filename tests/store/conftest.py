@@ -1,8 +1,7 @@
 """Records to keep, and every engine to keep them in: a test that takes `store`, `use` or `storage_url` runs on each."""
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from gatepost.store.store import Store
 
 NewRecord = Callable[..., MessageRecord]
 Use = Callable[[Callable[[Store], Awaitable[None]]], None]
+on_sqlite = pytest.mark.parametrize("storage_url", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
@@ -44,35 +44,6 @@ def empty_storage_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def _choose_engine(request: pytest.FixtureRequest, folder: Path, postgres: str) -> str:
     return f"sqlite:{folder / 'g.db'}" if request.param == "sqlite" else str(request.getfixturevalue(postgres))
-
-
-@pytest.fixture
-def runner() -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as runner:
-        yield runner
-
-
-@pytest.fixture
-def store(runner: asyncio.Runner, storage_url: str, tmp_path: Path) -> Iterator[Store]:
-    """A store that is open in the event loop of its test."""
-
-    async def opened() -> Store:
-        return open_store(storage_url, tmp_path)
-
-    store = runner.run(opened())
-    yield store
-    runner.run(store.close())
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine in the event loop of its store."""
-    if not inspect.iscoroutinefunction(pyfuncitem.function):
-        return None
-    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.function).parameters}
-    runner: asyncio.Runner = pyfuncitem._request.getfixturevalue("runner")
-    runner.run(pyfuncitem.function(**arguments))
-    return True
 
 
 @pytest.fixture

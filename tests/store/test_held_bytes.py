@@ -11,10 +11,9 @@ from pathlib import Path
 import apsw
 import msgspec
 import pytest
-from tests.store.conftest import NewRecord
+from tests.store.conftest import NewRecord, on_sqlite
 
 from gatepost.ids import new_id
-from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import MAX_CONTENT, Holding, MessageRecord
@@ -86,40 +85,28 @@ async def test_bytes_go_with_what_held_them(store: Store, new_record: NewRecord,
     assert await quarantine.content(other.ggrid) == (None if how == "purge" else RAW)
 
 
-def test_a_change_that_fails_in_a_group_holds_nothing(
-    tmp_path: Path, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
+@on_sqlite
+async def test_a_change_that_fails_in_a_group_holds_nothing(
+    store: Store, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The record alone would say that a message is held which nobody has."""
     records = [holding(new_record(), bytes(MAX_CONTENT)) for _ in range(3)]
 
-    async def scenario() -> None:
-        store = open_store("sqlite:g.db", tmp_path)
-        try:
-            monkeypatch.setattr("gatepost.store.message_records.insert_held_in_sqlite", fail)
-            outcomes = await asyncio.gather(*map(store.messages.record, records), return_exceptions=True)
-            assert all(isinstance(each, Exception) for each in outcomes)
-            for record in records:
-                assert await store.messages.find(record.ggrid) is None
-        finally:
-            await store.close()
-
     def fail(*_: object) -> None:
         raise apsw.FullError("database or disk is full")
 
-    asyncio.run(scenario())
+    monkeypatch.setattr("gatepost.store.message_records.insert_held_in_sqlite", fail)
+    outcomes = await asyncio.gather(*map(store.messages.record, records), return_exceptions=True)
+    assert all(isinstance(each, Exception) for each in outcomes)
+    for record in records:
+        assert await store.messages.find(record.ggrid) is None
 
 
-def test_the_writer_takes_one_commit_for_all_of_it(tmp_path: Path, new_record: NewRecord) -> None:
-    async def scenario() -> None:
-        store = open_store("sqlite:g.db", tmp_path)
-        try:
-            await store.messages.record(holding(new_record()))
-            counters = store.counters()
-            assert (counters.changes, counters.commits) == (1, 1)
-        finally:
-            await store.close()
-
-    asyncio.run(scenario())
+@on_sqlite
+async def test_the_writer_takes_one_commit_for_all_of_it(store: Store, new_record: NewRecord) -> None:
+    await store.messages.record(holding(new_record()))
+    counters = store.counters()
+    assert (counters.changes, counters.commits) == (1, 1)
 
 
 # Says the ggrid of each message once it is held, as a source answers 250, until it is killed.

@@ -3,7 +3,7 @@ whole."""
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,29 +21,22 @@ from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.sql import Sql
 from gatepost.store.store import Store
 
-Run = Callable[[Callable[[Store, Any], Awaitable[None]]], None]
 TODAY = day_of(now())
 LEAVES = """SELECT leaf.relname FROM pg_inherits JOIN pg_class AS leaf ON leaf.oid = inhrelid
 JOIN pg_class AS parent ON parent.oid = inhparent WHERE parent.relname = 'messages'"""
 
 
 @pytest.fixture
-def run(postgres_url: str, tmp_path: Path) -> Run:
-    """Runs a scenario with a store and a connection of its own."""
+def storage_url(postgres_url: str) -> str:
+    return postgres_url
 
-    def ran(scenario: Callable[[Store, Any], Awaitable[None]]) -> None:
-        async def whole() -> None:
-            store = open_store(postgres_url, tmp_path)
-            connection = await asyncpg.connect(postgres_url, server_settings=postgres._PLANNING)
-            try:
-                await scenario(store, connection)
-            finally:
-                await connection.close()
-                await store.close()
 
-        asyncio.run(whole())
-
-    return ran
+@pytest.fixture
+def connection(loop_runner: asyncio.Runner, store: Store, storage_url: str) -> Iterator[Any]:
+    """A connection of the test's own beside that of the store."""
+    connection = loop_runner.run(asyncpg.connect(storage_url, server_settings=postgres._PLANNING))
+    yield connection
+    loop_runner.run(connection.close())
 
 
 def at(record: MessageRecord, completed: int, tenant: str | None = None) -> MessageRecord:
@@ -67,19 +60,18 @@ async def counts(connection: Any) -> list[int]:
     return [await connection.fetchval(f"SELECT count(*) FROM {table}") for table in postgres_days.TABLES]
 
 
-def test_days_are_made_ahead_and_when_a_message_needs_one(run: Run, new_record: NewRecord) -> None:
-    async def scenario(store: Store, connection: Any) -> None:
-        ahead = {f"messages_d{day}" for day in range(TODAY, TODAY + 8)}
-        assert await leaves(connection) == {"messages_before", *ahead}
-        # Far ahead, long ago, and at the very end of what a column holds.
-        for time in (noon(TODAY), noon(TODAY + 400), noon(TODAY - 400), 5):
-            record = at(new_record(), max(time, 1_000))
-            assert await store.messages.record(record) == record
-            assert await store.messages.find(record.ggrid) == record
-        assert await leaves(connection) == {"messages_before", *ahead, f"messages_d{TODAY + 400}"}
-        assert (await store.messages.count(MessageFilter())).messages == 4
-
-    run(scenario)
+async def test_days_are_made_ahead_and_when_a_message_needs_one(
+    store: Store, connection: Any, new_record: NewRecord
+) -> None:
+    ahead = {f"messages_d{day}" for day in range(TODAY, TODAY + 8)}
+    assert await leaves(connection) == {"messages_before", *ahead}
+    # Far ahead, long ago, and at the very end of what a column holds.
+    for time in (noon(TODAY), noon(TODAY + 400), noon(TODAY - 400), 5):
+        record = at(new_record(), max(time, 1_000))
+        assert await store.messages.record(record) == record
+        assert await store.messages.find(record.ggrid) == record
+    assert await leaves(connection) == {"messages_before", *ahead, f"messages_d{TODAY + 400}"}
+    assert (await store.messages.count(MessageFilter())).messages == 4
 
 
 def test_many_processes_need_the_same_day(postgres_url: str, tmp_path: Path, new_record: NewRecord) -> None:
@@ -99,121 +91,106 @@ def test_many_processes_need_the_same_day(postgres_url: str, tmp_path: Path, new
     asyncio.run(scenario())
 
 
-def test_a_day_that_nobody_keeps_is_dropped(run: Run, new_record: NewRecord) -> None:
-    async def scenario(store: Store, connection: Any) -> None:
-        days = range(TODAY + 1, TODAY + 5)
-        records = {day: [at(new_record(), noon(day) + number) for number in range(3)] for day in days}
-        for record in (each for some in records.values() for each in some):
-            await store.messages.record(record)
-            await store.messages.record_deliveries([Delivery(record.ggrid, 1, "mx", 250, "ok", f"q{record.completed}")])
-        # Half of the third day is past: its results stay, and so does their partition.
-        assert await store.messages.purge(noon(TODAY + 3) + 1) == 6
-        there = await leaves(connection)
-        assert not there & {"messages_before", *(f"messages_d{TODAY + past}" for past in range(3))}
-        assert f"messages_d{TODAY + 3}" in there
-        assert await counts(connection) == [6, 12, 6, 6]
-        assert await store.messages.find(records[TODAY + 1][0].ggrid) is None
-        assert await store.messages.find(records[TODAY + 3][0].ggrid) == records[TODAY + 3][0]
-        late = at(new_record(), noon(TODAY + 1))
-        assert await store.messages.record(late) == late, "a dropped day is made anew"
-        assert await store.messages.purge(noon(TODAY + 3) + 1) == 1
-
-    run(scenario)
+async def test_a_day_that_nobody_keeps_is_dropped(store: Store, connection: Any, new_record: NewRecord) -> None:
+    days = range(TODAY + 1, TODAY + 5)
+    records = {day: [at(new_record(), noon(day) + number) for number in range(3)] for day in days}
+    for record in (each for some in records.values() for each in some):
+        await store.messages.record(record)
+        await store.messages.record_deliveries([Delivery(record.ggrid, 1, "mx", 250, "ok", f"q{record.completed}")])
+    # Half of the third day is past: its results stay, and so does their partition.
+    assert await store.messages.purge(noon(TODAY + 3) + 1) == 6
+    there = await leaves(connection)
+    assert not there & {"messages_before", *(f"messages_d{TODAY + past}" for past in range(3))}
+    assert f"messages_d{TODAY + 3}" in there
+    assert await counts(connection) == [6, 12, 6, 6]
+    assert await store.messages.find(records[TODAY + 1][0].ggrid) is None
+    assert await store.messages.find(records[TODAY + 3][0].ggrid) == records[TODAY + 3][0]
+    late = at(new_record(), noon(TODAY + 1))
+    assert await store.messages.record(late) == late, "a dropped day is made anew"
+    assert await store.messages.purge(noon(TODAY + 3) + 1) == 1
 
 
-def test_tenants_keep_shorter_and_longer(run: Run, new_record: NewRecord) -> None:
-    async def scenario(store: Store, connection: Any) -> None:
-        long, short = new_id(), new_id()
-        days = range(TODAY + 1, TODAY + 7)
-        for day in days:
-            for tenant in (None, long, short):
-                await store.messages.record(at(new_record(), noon(day), tenant))
-        limits = {long: noon(TODAY + 2), short: noon(TODAY + 6) + 1}
-        # All of the first day; all but the tenant's of the two after it; then, the short one's.
-        assert await store.messages.purge((TODAY + 4) * DAY_MILLISECONDS, limits) == 3 + 2 + 2 + 3
-        found = (await store.messages.search(MessageFilter())).rows
-        kept = sorted((day_of(row.completed) - TODAY, row.tenant == long, row.tenant is None) for row in found)
-        assert kept == [
-            *((2, True, False), (3, True, False)),
-            *((4, False, True), (4, True, False)),
-            *((5, False, True), (5, True, False), (6, False, True), (6, True, False)),
-        ]
-        there = await leaves(connection)
-        assert {f"messages_d{TODAY + day}" in there for day in range(2, 7)} == {True}
-        assert f"messages_d{TODAY + 1}" not in there
-        # Once the tenant keeps it no longer, the partition goes with what is left in it.
-        assert await store.messages.purge((TODAY + 4) * DAY_MILLISECONDS, {**limits, long: noon(TODAY + 3) + 1}) == 2
-        assert f"messages_d{TODAY + 2}" not in await leaves(connection)
-        assert (await counts(connection))[2:] == [6, 6]
-
-    run(scenario)
+async def test_tenants_keep_shorter_and_longer(store: Store, connection: Any, new_record: NewRecord) -> None:
+    long, short = new_id(), new_id()
+    days = range(TODAY + 1, TODAY + 7)
+    for day in days:
+        for tenant in (None, long, short):
+            await store.messages.record(at(new_record(), noon(day), tenant))
+    limits = {long: noon(TODAY + 2), short: noon(TODAY + 6) + 1}
+    # All of the first day; all but the tenant's of the two after it; then, the short one's.
+    assert await store.messages.purge((TODAY + 4) * DAY_MILLISECONDS, limits) == 3 + 2 + 2 + 3
+    found = (await store.messages.search(MessageFilter())).rows
+    kept = sorted((day_of(row.completed) - TODAY, row.tenant == long, row.tenant is None) for row in found)
+    assert kept == [
+        *((2, True, False), (3, True, False)),
+        *((4, False, True), (4, True, False)),
+        *((5, False, True), (5, True, False), (6, False, True), (6, True, False)),
+    ]
+    there = await leaves(connection)
+    assert {f"messages_d{TODAY + day}" in there for day in range(2, 7)} == {True}
+    assert f"messages_d{TODAY + 1}" not in there
+    # Once the tenant keeps it no longer, the partition goes with what is left in it.
+    assert await store.messages.purge((TODAY + 4) * DAY_MILLISECONDS, {**limits, long: noon(TODAY + 3) + 1}) == 2
+    assert f"messages_d{TODAY + 2}" not in await leaves(connection)
+    assert (await counts(connection))[2:] == [6, 6]
 
 
 @pytest.mark.parametrize("step", range(1, 8))
-def test_a_purge_that_is_killed_between_goes_on(
-    run: Run, new_record: NewRecord, step: int, monkeypatch: pytest.MonkeyPatch
+async def test_a_purge_that_is_killed_between_goes_on(
+    store: Store, connection: Any, new_record: NewRecord, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(store: Store, connection: Any) -> None:
-        record = at(new_record(), noon(TODAY + 1))
-        await store.messages.record(record)
-        done = 0
-        execute = postgres_days._execute
+    record = at(new_record(), noon(TODAY + 1))
+    await store.messages.record(record)
+    done = 0
+    execute = postgres_days._execute
 
-        async def ended(connection: Any, statement: str) -> None:
-            nonlocal done
-            done += 1
-            if done == step:
-                raise RuntimeError("killed")
-            await execute(connection, statement)
+    async def ended(connection: Any, statement: str) -> None:
+        nonlocal done
+        done += 1
+        if done == step:
+            raise RuntimeError("killed")
+        await execute(connection, statement)
 
-        monkeypatch.setattr(postgres_days, "_execute", ended)
-        with pytest.raises(RuntimeError, match="killed"):
-            await store.messages.purge(noon(TODAY + 2))
-        monkeypatch.setattr(postgres_days, "_execute", execute)
+    monkeypatch.setattr(postgres_days, "_execute", ended)
+    with pytest.raises(RuntimeError, match="killed"):
         await store.messages.purge(noon(TODAY + 2))
-        assert await counts(connection) == [0, 0, 0, 0]
-        left = "SELECT count(*) FROM pg_class WHERE relname ~ '_d[0-9]+$' AND relname LIKE ANY($1)"
-        assert await connection.fetchval(left, [f"%_d{TODAY}", f"%_d{TODAY + 1}"]) == 0
+    monkeypatch.setattr(postgres_days, "_execute", execute)
+    await store.messages.purge(noon(TODAY + 2))
+    assert await counts(connection) == [0, 0, 0, 0]
+    left = "SELECT count(*) FROM pg_class WHERE relname ~ '_d[0-9]+$' AND relname LIKE ANY($1)"
+    assert await connection.fetchval(left, [f"%_d{TODAY}", f"%_d{TODAY + 1}"]) == 0
 
-    run(scenario)
 
-
-def test_a_reader_keeps_neither_mail_nor_a_later_purge_from_their_work(
-    run: Run, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
+async def test_a_reader_keeps_neither_mail_nor_a_later_purge_from_their_work(
+    store: Store, connection: Any, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody who reads results for long: the partition is out of the way of new statements, and goes afterwards."""
     monkeypatch.setattr(postgres_days, "DROP_SECONDS", 0.5)
 
-    async def scenario(store: Store, connection: Any) -> None:
-        for day in (TODAY + 1, TODAY + 3):
-            await store.messages.record(at(new_record(), noon(day)))
-        async with connection.transaction():
-            assert await connection.fetchval("SELECT count(*) FROM messages") == 2
-            purging = asyncio.create_task(store.messages.purge(noon(TODAY + 2)))
-            for number in range(20):
-                record = at(new_record(), noon(TODAY + 3) + number)
-                assert await asyncio.wait_for(store.messages.record(record), 2) == record
-                assert await asyncio.wait_for(store.messages.find(record.ggrid), 2) == record
-            await purging
-        await store.messages.purge(noon(TODAY + 2))
-        assert f"messages_d{TODAY + 1}" not in await leaves(connection)
-        assert (await counts(connection))[2:] == [21, 21]
-
-    run(scenario)
+    for day in (TODAY + 1, TODAY + 3):
+        await store.messages.record(at(new_record(), noon(day)))
+    async with connection.transaction():
+        assert await connection.fetchval("SELECT count(*) FROM messages") == 2
+        purging = asyncio.create_task(store.messages.purge(noon(TODAY + 2)))
+        for number in range(20):
+            record = at(new_record(), noon(TODAY + 3) + number)
+            assert await asyncio.wait_for(store.messages.record(record), 2) == record
+            assert await asyncio.wait_for(store.messages.find(record.ggrid), 2) == record
+        await purging
+    await store.messages.purge(noon(TODAY + 2))
+    assert f"messages_d{TODAY + 1}" not in await leaves(connection)
+    assert (await counts(connection))[2:] == [21, 21]
 
 
-def test_two_analyses_of_one_id_over_midnight(run: Run, new_record: NewRecord) -> None:
-    async def scenario(store: Store, connection: Any) -> None:
-        midnight = (TODAY + 1) * DAY_MILLISECONDS
-        first = at(new_record(subject="first"), midnight - 1)
-        later = msgspec.structs.replace(first, completed=midnight + 1, report=new_record(subject="later").report)
-        other = at(new_record(), midnight + 5)
-        assert await store.messages.record(first) == first
-        assert await asyncio.gather(*map(store.messages.record, (later, other))) == [first, other]
-        assert await store.messages.record(later) == first
-        assert (await counts(connection))[2:] == [2, 2]
-
-    run(scenario)
+async def test_two_analyses_of_one_id_over_midnight(store: Store, connection: Any, new_record: NewRecord) -> None:
+    midnight = (TODAY + 1) * DAY_MILLISECONDS
+    first = at(new_record(subject="first"), midnight - 1)
+    later = msgspec.structs.replace(first, completed=midnight + 1, report=new_record(subject="later").report)
+    other = at(new_record(), midnight + 5)
+    assert await store.messages.record(first) == first
+    assert await asyncio.gather(*map(store.messages.record, (later, other))) == [first, other]
+    assert await store.messages.record(later) == first
+    assert (await counts(connection))[2:] == [2, 2]
 
 
 # Statements for messages whose days are known, with parameters that name one day, and how many partitions each table
@@ -233,14 +210,11 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(("statement", "parameters", "most"), KNOWN)
-def test_a_statement_reads_the_days_that_are_known(
-    run: Run, statement: Sql, parameters: tuple[Any, ...], most: int
+async def test_a_statement_reads_the_days_that_are_known(
+    connection: Any, statement: Sql, parameters: tuple[Any, ...], most: int
 ) -> None:
-    async def scenario(_store: Store, connection: Any) -> None:
-        for table, read in (await read_partitions(connection, statement, parameters)).items():
-            assert 0 < len(read) <= most, (table, read)
-
-    run(scenario)
+    for table, read in (await read_partitions(connection, statement, parameters)).items():
+        assert 0 < len(read) <= most, (table, read)
 
 
 @pytest.mark.parametrize(
@@ -256,16 +230,13 @@ def test_a_statement_reads_the_days_that_are_known(
         MessageFilter(tenant="t", subject="words"),
     ],
 )
-def test_a_search_of_a_day_reads_that_day(run: Run, wanted: MessageFilter) -> None:
-    async def scenario(_store: Store, connection: Any) -> None:
-        bounded = msgspec.structs.replace(wanted, since=noon(TODAY), until=noon(TODAY) + 1_000)
-        for plan in messages.plan_search(bounded, None, None):
-            step = next(paging.find_page(plan, 10))
-            assert isinstance(step, Read)
-            read = await read_partitions(connection, step.statement, step.parameters)
-            assert {leaf for leaves in read.values() for leaf in leaves} <= {f"d{TODAY}"}
-
-    run(scenario)
+async def test_a_search_of_a_day_reads_that_day(connection: Any, wanted: MessageFilter) -> None:
+    bounded = msgspec.structs.replace(wanted, since=noon(TODAY), until=noon(TODAY) + 1_000)
+    for plan in messages.plan_search(bounded, None, None):
+        step = next(paging.find_page(plan, 10))
+        assert isinstance(step, Read)
+        read = await read_partitions(connection, step.statement, step.parameters)
+        assert {leaf for leaves in read.values() for leaf in leaves} <= {f"d{TODAY}"}
 
 
 async def read_partitions(connection: Any, statement: Sql, parameters: tuple[Any, ...]) -> dict[str, set[str]]:

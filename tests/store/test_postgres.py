@@ -25,6 +25,11 @@ from gatepost.store.tenants import Tenant
 URLS = BY_NAME["blocked-urls"]
 
 
+@pytest.fixture
+def storage_url(postgres_url: str) -> str:
+    return postgres_url
+
+
 async def _cut_off(url: str) -> None:
     connection = await asyncpg.connect(url)
     await connection.execute(
@@ -41,34 +46,24 @@ async def _names(store: Store) -> list[str] | None:
         return None
 
 
-def test_connections_that_were_cut_are_made_anew(postgres_url: str, tmp_path: Path) -> None:
-    async def run() -> None:
-        store = Store(PostgresEngine(postgres_url), tmp_path)
-        await store.tenants.create("a")
+async def test_connections_that_were_cut_are_made_anew(store: Store, postgres_url: str) -> None:
+    await store.tenants.create("a")
+    await _cut_off(postgres_url)
+    # Until the end of a connection has arrived, what is asked over it fails.
+    async with asyncio.timeout(60):
+        while (found := await _names(store)) is None:  # noqa: ASYNC110  nothing else tells of it
+            await asyncio.sleep(0.05)
+    assert found == ["a"]
+
+
+async def test_a_stream_that_is_cut_says_so(store: Store, postgres_url: str) -> None:
+    await store.lists.add(None, URLS, [NewEntry(str(n), str(n)) for n in range(3_000)], CLI)
+    async with aclosing(store.lists.stream(None, URLS.name)) as batches:
+        assert await anext(batches)
         await _cut_off(postgres_url)
-        # Until the end of a connection has arrived, what is asked over it fails.
-        async with asyncio.timeout(60):
-            while (found := await _names(store)) is None:  # noqa: ASYNC110  nothing else tells of it
-                await asyncio.sleep(0.05)
-        assert found == ["a"]
-        await store.close()
-
-    asyncio.run(run())
-
-
-def test_a_stream_that_is_cut_says_so(postgres_url: str, tmp_path: Path) -> None:
-    async def run() -> None:
-        store = Store(PostgresEngine(postgres_url), tmp_path)
-        await store.lists.add(None, URLS, [NewEntry(str(n), str(n)) for n in range(3_000)], CLI)
-        async with aclosing(store.lists.stream(None, URLS.name)) as batches:
-            assert await anext(batches)
-            await _cut_off(postgres_url)
-            with pytest.raises(StorageError, match=r"terminating connection|cannot be|was closed"):
-                # One batch was read ahead, so it may still come.
-                assert len([await anext(batches) for _ in range(2)]) < 2
-        await store.close()
-
-    asyncio.run(run())
+        with pytest.raises(StorageError, match=r"terminating connection|cannot be|was closed"):
+            # One batch was read ahead, so it may still come.
+            assert len([await anext(batches) for _ in range(2)]) < 2
 
 
 def _crossing(first: str, second: str, met: asyncio.Event) -> Work[int]:
@@ -95,21 +90,16 @@ def test_a_deadlock_is_resolved_by_doing_one_again(postgres_url: str, tmp_path: 
     asyncio.run(run())
 
 
-def test_streams_are_bounded(postgres_url: str, tmp_path: Path) -> None:
-    async def run() -> None:
-        store = Store(PostgresEngine(postgres_url), tmp_path)
-        await store.lists.add(None, URLS, [NewEntry("a", "a")], CLI)
-        open_ones = [store.lists.stream(None, URLS.name) for _ in range(MAX_STREAMS)]
-        for stream in open_ones:
-            assert len(await anext(stream)) == 1
-        with pytest.raises(StorageError, match="being read already"):
-            await anext(store.lists.stream(None, URLS.name))
-        for stream in open_ones:
-            await stream.aclose()
-        assert len(await anext(store.lists.stream(None, URLS.name))) == 1
-        await store.close()
-
-    asyncio.run(run())
+async def test_streams_are_bounded(store: Store) -> None:
+    await store.lists.add(None, URLS, [NewEntry("a", "a")], CLI)
+    open_ones = [store.lists.stream(None, URLS.name) for _ in range(MAX_STREAMS)]
+    for stream in open_ones:
+        assert len(await anext(stream)) == 1
+    with pytest.raises(StorageError, match="being read already"):
+        await anext(store.lists.stream(None, URLS.name))
+    for stream in open_ones:
+        await stream.aclose()
+    assert len(await anext(store.lists.stream(None, URLS.name))) == 1
 
 
 @pytest.mark.parametrize("url", ["postgresql://h:notaport/db", "postgresql://[::1/db"])

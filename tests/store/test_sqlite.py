@@ -12,6 +12,12 @@ from tests.store.conftest import NewRecord
 
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
+from gatepost.store.store import Store
+
+
+@pytest.fixture
+def storage_url(tmp_path: Path) -> str:
+    return f"sqlite:{tmp_path / 'g.db'}"
 
 
 def test_columns_serve_searching(tmp_path: Path, new_record: NewRecord) -> None:
@@ -42,48 +48,33 @@ def test_columns_serve_searching(tmp_path: Path, new_record: NewRecord) -> None:
         assert "SEARCH" in str(plan), plan
 
 
-def test_many_records_share_a_commit(tmp_path: Path, new_record: NewRecord) -> None:
-    async def run() -> None:
-        store = open_store("sqlite:g.db", tmp_path)
-        records = [new_record() for _ in range(1_000)]
-        assert await asyncio.gather(*map(store.messages.record, records)) == records
-        assert store.counters().changes == 1_000
-        assert store.counters().commits <= 20
-        for record in records[::97]:
-            assert await store.messages.find(record.ggrid) == record
-        await store.close()
-
-    asyncio.run(run())
+async def test_many_records_share_a_commit(store: Store, new_record: NewRecord) -> None:
+    records = [new_record() for _ in range(1_000)]
+    assert await asyncio.gather(*map(store.messages.record, records)) == records
+    assert store.counters().changes == 1_000
+    assert store.counters().commits <= 20
+    for record in records[::97]:
+        assert await store.messages.find(record.ggrid) == record
 
 
-def test_one_that_cannot_be_kept_does_not_harm_its_neighbours(tmp_path: Path, new_record: NewRecord) -> None:
-    async def run() -> None:
-        store = open_store("sqlite:g.db", tmp_path)
-        good, bad = new_record(), new_record(subject="\ud800")
-        results = await asyncio.gather(*map(store.messages.record, (good, bad)), return_exceptions=True)
-        assert results[0] == good
-        assert isinstance(results[1], Exception)
-        assert store.counters().failures == 1
-        assert await store.messages.find(bad.ggrid) is None
-        await store.close()
-
-    asyncio.run(run())
+async def test_one_that_cannot_be_kept_does_not_harm_its_neighbours(store: Store, new_record: NewRecord) -> None:
+    good, bad = new_record(), new_record(subject="\ud800")
+    results = await asyncio.gather(*map(store.messages.record, (good, bad)), return_exceptions=True)
+    assert results[0] == good
+    assert isinstance(results[1], Exception)
+    assert store.counters().failures == 1
+    assert await store.messages.find(bad.ggrid) is None
 
 
-def test_purging_takes_the_old_ones_in_bounded_steps(tmp_path: Path, new_record: NewRecord) -> None:
-    async def run() -> None:
-        store = open_store("sqlite:g.db", tmp_path)
-        records = [new_record(completed=completed) for completed in range(1_200)]
-        await asyncio.gather(*map(store.messages.record, records))
-        before = store.counters().commits
-        assert await store.messages.purge(1_100) == 1_100
-        assert store.counters().commits - before == 8, "500, 500, 100, and those that find nothing more"
-        assert await store.messages.find(records[1_099].ggrid) is None
-        assert await store.messages.find(records[1_100].ggrid) == records[1_100]
-        assert await store.messages.purge(1_100) == 0
-        await store.close()
-
-    asyncio.run(run())
+async def test_purging_takes_the_old_ones_in_bounded_steps(store: Store, new_record: NewRecord) -> None:
+    records = [new_record(completed=completed) for completed in range(1_200)]
+    await asyncio.gather(*map(store.messages.record, records))
+    before = store.counters().commits
+    assert await store.messages.purge(1_100) == 1_100
+    assert store.counters().commits - before == 8, "500, 500, 100, and those that find nothing more"
+    assert await store.messages.find(records[1_099].ggrid) is None
+    assert await store.messages.find(records[1_100].ggrid) == records[1_100]
+    assert await store.messages.purge(1_100) == 0
 
 
 def test_a_closed_store_says_so(tmp_path: Path, new_record: NewRecord) -> None:
