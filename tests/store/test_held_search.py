@@ -12,12 +12,13 @@ from tests.store.conftest import NewRecord
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import Verdict
-from gatepost.store import open_store, paging, quarantine
+from gatepost.store import held_search, open_store, paging, quarantine
 from gatepost.store.audit import CLI
 from gatepost.store.engine import Read, Work
-from gatepost.store.held_search import HeldFilter, prepare_filter
+from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.quarantine import HeldCounts
+from gatepost.store.search_conditions import prepare_filter
 from gatepost.store.search_language import SearchFault, SearchPlace, parse_search
 from gatepost.store.sqlite import open_file, run_work
 from gatepost.store.store import Store
@@ -180,7 +181,7 @@ def test_what_is_not_there_costs_few_look_ups(
     tmp_path: Path, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     """On SQLite, texts of a few rows are looked up one by one; then both tables are read once, in their own order."""
-    monkeypatch.setattr(quarantine, "QUICK_ROWS", 20)
+    monkeypatch.setattr(held_search, "QUICK_ROWS", 20)
     query = parse_search(text, SearchPlace(0))
     assert not isinstance(query, SearchFault)
     reads: list[Read] = []

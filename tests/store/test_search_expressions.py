@@ -11,7 +11,7 @@ from gatepost.ids import new_id
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.near_duplicates import compute_signature
-from gatepost.store import quarantine
+from gatepost.store import held_search
 from gatepost.store.engine import Write
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import MessageRecord
@@ -115,8 +115,8 @@ async def test_a_search_finds_what_records_say(
 ) -> None:
     chance = random.Random(seed)
     # So few rows are looked up before all texts are read at once.
-    monkeypatch.setattr(quarantine, "QUICK_ROWS", quick)
-    monkeypatch.setattr(quarantine, "PROBED_ROWS", quick)
+    monkeypatch.setattr(held_search, "QUICK_ROWS", quick)
+    monkeypatch.setattr(held_search, "PROBED_ROWS", quick)
     records = [make_record(number, chance) for number in range(30)]
     texts = [*QUERIES, *WHOLE, *(f"{compose(chance)} {chance.choice(['', *WHOLE])}" for _ in range(30))]
 

@@ -424,39 +424,33 @@ class FeedRunner:
     """Runs feeds on one storage. `advance` is told how many entries of how many are done."""
 
     def __init__(self, store: Store, policies: Policies, advance: Advance = lambda _done, _total: None) -> None:
-        self._store, self._policies, self._advance = store, policies, advance
+        self.store, self.policies, self.advance = store, policies, advance
 
     async def run(
         self, settings: FeedSettings, options: RunOptions = ORDINARY, stream: BinaryIO | None = None
     ) -> FeedOutcome | FeedBusy:
         """Run one feed. What goes wrong with its source is an outcome; storage that fails raises."""
-        run = _Run(self._store, self._policies, self._advance, settings, options, stream)
+        run = _Run(self, settings, options, stream)
         if options.dry_run:
-            return await run.try_out(await self._store.feeds.state(settings.name))
-        async with self._store.jobs.take(FEED, settings.name, seconds=LEASE_SECONDS, only_due=options.only_due) as job:
+            return await run.try_out(await self.store.feeds.state(settings.name))
+        async with self.store.jobs.take(FEED, settings.name, seconds=LEASE_SECONDS, only_due=options.only_due) as job:
             if job is None:
-                other = await self._store.jobs.find(FEED, settings.name)
+                other = await self.store.jobs.find(FEED, settings.name)
                 return FeedBusy(other.holder, other.locked_until)
             return await run.carry_out(job)
 
     async def clear(self, name: str, scope: str | None, list_name: str) -> int:
         """Delete all entries of a feed from a list; returns how many."""
-        return await _clear(self._store, Actor("feed", name), scope, list_name)
+        return await _clear(self.store, Actor("feed", name), scope, list_name)
 
 
 class _Run:
     """One run of one feed."""
 
     def __init__(
-        self,
-        store: Store,
-        policies: Policies,
-        advance: Advance,
-        settings: FeedSettings,
-        options: RunOptions,
-        stream: BinaryIO | None,
+        self, runner: FeedRunner, settings: FeedSettings, options: RunOptions, stream: BinaryIO | None
     ) -> None:
-        self._store, self._policies, self._advance = store, policies, advance
+        self._store, self._policies, self._advance = runner.store, runner.policies, runner.advance
         self._settings, self._options, self._stream = settings, options, stream
         self._by = Actor("feed", settings.name)
         self._held: HeldJob | None = None

@@ -84,7 +84,7 @@ class ListDefinition(msgspec.Struct, frozen=True, kw_only=True):
     category: Category
     display_name: str
     description: str
-    max_size: int
+    max_size: int = SMALL
     effect: Effect = ""
     subjects: tuple[Role, ...] = ()
     keyed: bool = True
@@ -225,7 +225,6 @@ LISTS: tuple[ListDefinition, ...] = (
         category="policy",
         display_name="Blocked file types",
         description="Mail with a file of one of these types is held (verdict policy or worse)",
-        max_size=SMALL,
         effect="block",
         subjects=("type",),
     ),
@@ -235,7 +234,6 @@ LISTS: tuple[ListDefinition, ...] = (
         category="policy",
         display_name="Blocked file names",
         description="Mail with a file of one of these names is held (verdict policy or worse)",
-        max_size=SMALL,
         effect="block",
         subjects=("name",),
         keyed=False,
@@ -246,7 +244,6 @@ LISTS: tuple[ListDefinition, ...] = (
         category="policy",
         display_name="Blocked phrases",
         description="Mail with these words in text or subject is held (verdict policy or worse)",
-        max_size=SMALL,
         effect="block",
         subjects=("text",),
         keyed=False,
@@ -257,7 +254,6 @@ LISTS: tuple[ListDefinition, ...] = (
         category="trust",
         display_name="Trusted relays",
         description="Skipped when looking for the host that sent a message",
-        max_size=SMALL,
         effect="skip-relay",
         keyed=False,
     ),
@@ -267,7 +263,6 @@ LISTS: tuple[ListDefinition, ...] = (
         category="protect",
         display_name="Own domains",
         description="Domains that outsiders may not imitate or forge",
-        max_size=SMALL,
         effect="protect-own-domain",
         keyed=False,
         is_model=False,  # who owns a domain is for this list alone to say
@@ -278,7 +273,6 @@ LISTS: tuple[ListDefinition, ...] = (
         category="protect",
         display_name="Partner domains",
         description="Domains of partners, which nobody may imitate",
-        max_size=SMALL,
         effect="protect-partner-domain",
         keyed=False,
     ),
@@ -288,7 +282,6 @@ LISTS: tuple[ListDefinition, ...] = (
         category="protect",
         display_name="Protected people",
         description="People whose names outsiders may not bear",
-        max_size=SMALL,
         effect="protect-person",
         keyed=False,
     ),

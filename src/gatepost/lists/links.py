@@ -30,6 +30,7 @@ _USUAL_PORTS = frozenset({"80", "443", ""})
 _HOST_PART = re.compile(r"(?:[^/?#]{0,12}//)?[^/?#]*")
 _MAILBOX = re.compile(r"[^/?#@:]+@[^/?#@]+\Z")
 _WILD = re.compile(r"(?:https?://)?(\*\..*)\Z", re.IGNORECASE | re.DOTALL)
+_SEGMENT_END = re.compile("[/?]")
 _EMPTY_SEGMENTS = re.compile(r"/{2,}")
 # An escape, a percent sign alone, or a character that is neither unreserved nor reserved.
 _UNUSUAL = re.compile(r"%([0-9A-Fa-f]{2})?|[^A-Za-z0-9._~!$&'()*+,;=:@/?%-]")
@@ -140,20 +141,13 @@ def list_url_keys(url: str) -> tuple[str, ...]:
 def _list_prefixes(path: str) -> list[str]:
     """Return the prefixes that cover a path: `/a/b?c` can be covered by `/a`, `/a/`, `/a/b` and `/a/b?c`."""
     cuts: list[str] = []
-    place = 0
-    while len(cuts) < 2 * MAX_SEGMENTS:
-        place = _find_next_end(path, place + 1)
-        if place < 0:
+    for end in _SEGMENT_END.finditer(path, 1):
+        if len(cuts) >= 2 * MAX_SEGMENTS:
             break
-        cuts.append(path[:place])
-        if path[place] == "/":
-            cuts.append(path[: place + 1])
+        cuts.append(path[: end.start()])
+        if end.group() == "/":
+            cuts.append(path[: end.end()])
     return [*cuts, path] if path else []
-
-
-def _find_next_end(path: str, start: int) -> int:
-    ends = [place for place in (path.find("/", start), path.find("?", start)) if place >= 0]
-    return min(ends, default=-1)
 
 
 URL = EntryKind(

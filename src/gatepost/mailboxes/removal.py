@@ -360,8 +360,7 @@ class MailRemover:
     def _remove_copies(
         self, address: str, server: MailboxServerSettings, wanted: WantedMessage, dry_run: bool
     ) -> list[CopyOutcome]:
-        mailbox = self._open(server, address, self._settings.timeout / 1_000)
-        try:
+        with contextlib.closing(self._open(server, address, self._settings.timeout / 1_000)) as mailbox:
             copies = mailbox.find(wanted, but=server.folder)
             if self._settings.only_exact:
                 copies = [each for each in copies if each.likeness == "exact"]
@@ -375,21 +374,16 @@ class MailRemover:
                     mailbox.delete(copy)
             first = copies[0]
             return [CopyOutcome(address, state, first.folder, first.likeness)]
-        finally:
-            mailbox.close()
 
     def _restore_copy(
         self, address: str, server: MailboxServerSettings, wanted: WantedMessage, folder: str
     ) -> list[CopyOutcome]:
-        mailbox = self._open(server, address, self._settings.timeout / 1_000)
-        try:
+        with contextlib.closing(self._open(server, address, self._settings.timeout / 1_000)) as mailbox:
             copies = mailbox.find(wanted, only_in=server.folder)
             if not copies:
                 return [CopyOutcome(address, "failed", reason=f"it is no longer in {server.folder}")]
             mailbox.move(copies[0], folder or "INBOX")
             return [CopyOutcome(address, "restored", folder, copies[0].likeness)]
-        finally:
-            mailbox.close()
 
     async def _record(self, record: MessageRecord, outcomes: tuple[CopyOutcome, ...], by: Actor) -> None:
         copies = [

@@ -213,8 +213,7 @@ def _index_lines(lines: Iterable[Line]) -> Mapping[tuple[object, ...], Line]:
 
 def _compare_lines(old: Line | None, new: Line | None) -> LineChange:
     shown = new or old
-    if shown is None:
-        raise ValueError("a line is on one side at least")
+    assert shown is not None  # a line is on one side at least
     return LineChange(
         shown.kind,
         shown.where,

@@ -39,22 +39,8 @@ from gatepost.policy.layers import Effective, Policies
 from gatepost.policy.rules import RULE, Policy
 from gatepost.process.background_work import background
 from gatepost.questions import Hit, Scope
-from gatepost.rejudge.judging import (
-    AskLists,
-    EntryPlace,
-    JudgedOutcome,
-    LineChange,
-    Matches,
-    Standing,
-    compare_lines,
-    list_file_names,
-    lists_then,
-    lists_today,
-    outcome_of,
-    place_of,
-    rejudge,
-    rule_by,
-)
+from gatepost.rejudge import judging
+from gatepost.rejudge.judging import AskLists, EntryPlace, JudgedOutcome, LineChange, Matches, Standing
 from gatepost.store.audit import SYSTEM, Actor
 from gatepost.store.look_backs import LOOK_BACK, MAX_HITS, LookBack, WaitingLookBack
 from gatepost.store.message_records import MessageRecord
@@ -246,9 +232,9 @@ class _Lists:
             self._known[tenant] = await self._store.list_lookup.unkeyed(tenant)
         unkeyed = self._known.get(tenant, NO_ENTRIES)
         if not self._asks_today:
-            return partial(lists_then, custom=unkeyed.custom)
+            return partial(judging.lists_then, custom=unkeyed.custom)
         keys = await judge_in_turn(partial(collect_keys, report.subjects, KINDS))
-        return partial(lists_today, hits=await self._store.list_lookup.find(tenant, keys), unkeyed=unkeyed)
+        return partial(judging.lists_today, hits=await self._store.list_lookup.find(tenant, keys), unkeyed=unkeyed)
 
 
 def _describe_slow(work: ConditionWork, today: Policies, other: Policies) -> tuple[str, ...]:
@@ -361,15 +347,15 @@ class Trying:
             self.effort -= 1
             for key in subject.keys:
                 for hit in entries.get(key, ()):
-                    found.setdefault(place_of(hit), []).append(Match(hit, subject))
+                    found.setdefault(judging.place_of(hit), []).append(Match(hit, subject))
         for finder, definition in self._finders:
             before = finder.work
-            names = [Subject(definition.subjects[0], name, where) for where, name in list_file_names(report)]
+            names = [Subject(definition.subjects[0], name, where) for where, name in judging.list_file_names(report)]
             # Where the names of one message take too long, those that were compared count.
             with suppress(FindingLimit):
                 for index, entry in finder.find([each.value for each in names]):
                     hit = make_hit(entry)
-                    found.setdefault(place_of(hit), []).append(Match(hit, names[index]))
+                    found.setdefault(judging.place_of(hit), []).append(Match(hit, names[index]))
             self.effort -= (finder.work - before) // LOOKS
         return {place: tuple(matches) for place, matches in found.items()}
 
@@ -411,9 +397,9 @@ def _describe(
         sender=shown_sender(report, envelope.sender),
         recipients=envelope.recipients,
         subject=report.subject,
-        before=outcome_of(was),
-        now=outcome_of(now),
-        lines=compare_lines(was, now),
+        before=judging.outcome_of(was),
+        now=judging.outcome_of(now),
+        lines=judging.compare_lines(was, now),
         entries=tuple(key for _, _, key in touched),
         refusal=refusal,
     )
@@ -434,13 +420,13 @@ class _Message:
         return len(self._judged)
 
     def rule(self, matches: Matches) -> Ruling:
-        return rule_by(self._report, matches, self._custom)
+        return judging.rule_by(self._report, matches, self._custom)
 
     def judge(self, policy: Policy, matches: Matches, finding: Finding | None = None) -> Judgement:
         """Return the judgement with these entries, and with one more finding."""
         same = id(policy), frozenset(matches), finding is None
         if same not in self._judged:
-            self._judged[same] = rejudge(self._report, policy, self.rule(matches), finding)
+            self._judged[same] = judging.rejudge(self._report, policy, self.rule(matches), finding)
         return self._judged[same]
 
     def change_lists(self, own: Matches) -> tuple[Matches, Matches]:
@@ -460,7 +446,7 @@ class _Message:
     def find_refusal(self, matches: Matches, touched: Matches) -> str:
         """Return why the lists refuse one of the entries in question."""
         refused = self.rule(matches).refused if touched else ()
-        return next((why for match, why in refused if place_of(match.hit) in touched), "")
+        return next((why for match, why in refused if judging.place_of(match.hit) in touched), "")
 
 
 # About half a minute on one core.

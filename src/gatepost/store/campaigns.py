@@ -110,7 +110,7 @@ class CampaignMarks(Operations):
     async def purge(self, marks_before: int, bursts_before: int) -> int:
         """Delete marks and bursts that are older; returns how many marks."""
         await self._engine.change(partial(write_rows, _PURGE_BURSTS, bursts_before))
-        return await self._repeat(partial(write_rows, _PURGE_MARKS, marks_before, PURGE_BATCH))
+        return await self._repeat_write(_PURGE_MARKS, marks_before, PURGE_BATCH)
 
 
 def mark_message(scope: str | None, ggrid: str, says: MarkSays, signature: Signature, created: int) -> Work[str]:

@@ -155,19 +155,6 @@ def _digest(row: Row) -> Digest:
     return Digest(uid, scope or None, *rest)
 
 
-class _StoredKey(msgspec.Struct, frozen=True):
-    """A key as it is stored, encrypted or in clear."""
-
-    number: int
-    secret: str
-    created: int
-
-
-def _key(row: Row) -> _StoredKey:
-    number, secret, created = row
-    return _StoredKey(int(number), secret, int(created))
-
-
 MAX_INTRO = 1_000
 MAX_DOMAINS = 1_000
 DAY = 86_400_000
@@ -366,11 +353,11 @@ class Digests(Operations):
     async def keys(self) -> tuple[DigestKey, ...]:
         """All keys, the newest first. One that cannot be decrypted is left out: its links do not work."""
         found = []
-        for stored in await self._stored_keys():
+        for row in await self._stored_keys():
             try:
-                found.append(self._open_key(stored))
+                found.append(self._open_key(row))
             except StorageError as fault:
-                log.error("a key of digests cannot be used", number=stored.number, reason=str(fault))
+                log.error("a key of digests cannot be used", number=row[0], reason=str(fault))
         return tuple(found)
 
     async def current_key(self, lifetime: int, *, renew: bool = False, revoke: bool = False) -> DigestKey:
@@ -380,27 +367,28 @@ class Digests(Operations):
         fresh = await self._secrets.seal(DIGEST_KEY, secrets.token_hex(32))
         return self._open_key(await self._current_key(lifetime, fresh, renew=renew, revoke=revoke))
 
-    def _open_key(self, stored: "_StoredKey") -> DigestKey:
-        secret = self._secret_key.decrypt(DIGEST_KEY, stored.secret)
-        return DigestKey(stored.number, bytes.fromhex(secret), stored.created)
+    def _open_key(self, row: Row) -> DigestKey:
+        number, sealed, created = row
+        return DigestKey(number, bytes.fromhex(self._secret_key.decrypt(DIGEST_KEY, sealed)), created)
 
     @query
-    def _stored_keys(self) -> Work[tuple["_StoredKey", ...]]:
-        return tuple(map(_key, (yield Read(_KEYS))))
+    def _stored_keys(self) -> Work[Sequence[Row]]:
+        rows: Sequence[Row] = yield Read(_KEYS)
+        return rows
 
     @change
-    def _current_key(self, lifetime: int, fresh: str, *, renew: bool, revoke: bool) -> Work["_StoredKey"]:
+    def _current_key(self, lifetime: int, fresh: str, *, renew: bool, revoke: bool) -> Work[Row]:
         moment = now()
-        keys = tuple(map(_key, (yield Read(_KEYS))))
-        if not keys or renew or keys[0].created < moment - KEY_MILLISECONDS:
-            number = keys[0].number + 1 if keys else 1
-            yield Write(_ADD_KEY, (number, fresh, moment))
-            keys = tuple(map(_key, (yield Read(_KEYS))))
+        keys = yield Read(_KEYS)
+        if not keys or renew or keys[0][2] < moment - KEY_MILLISECONDS:
+            yield Write(_ADD_KEY, (keys[0][0] + 1 if keys else 1, fresh, moment))
+            keys = yield Read(_KEYS)
+        number, sealed, created = keys[0]
         # A key signs for 30 days, and its last link lives for as long as links live.
-        yield Write(_PURGE_KEYS, (min(keys[0].created, moment - KEY_MILLISECONDS - lifetime),))
+        yield Write(_PURGE_KEYS, (min(created, moment - KEY_MILLISECONDS - lifetime),))
         if revoke:
-            yield Write(_REVOKE, (keys[0].number,))
-        return keys[0]
+            yield Write(_REVOKE, (number,))
+        return number, sealed, created
 
     @change
     def purge(self, before: int) -> Work[None]:

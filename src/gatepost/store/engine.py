@@ -212,6 +212,10 @@ class Operations:
             total += done
         return total
 
+    async def _repeat_write(self, statement: Sql, *parameters: object) -> int:
+        """Run a statement that changes some rows again until it finds none; returns how many it changed."""
+        return await self._repeat(partial(write_rows, statement, *parameters))
+
 
 def _collect_news(work: Callable[[], Work[T]], announced: list[Any]) -> Work[T]:
     """Do work, perhaps again, and collect what it announces. Work that ends with a rollback announces nothing."""

@@ -8,11 +8,10 @@ A name that works once, such as the id of a token, is a counter too: `was_used` 
 
 import hashlib
 from collections.abc import Sequence
-from functools import partial
 
 import msgspec
 
-from gatepost.store.engine import Many, Operations, Read, Work, Write, change, query, write_rows
+from gatepost.store.engine import Many, Operations, Read, Work, Write, change, query
 from gatepost.store.sql import insert_many, sql
 
 PURGE_BATCH = 2_000
@@ -22,9 +21,7 @@ MAX_KEYS = 5_000
 USES_FORGOTTEN = 10
 
 _ADD = insert_many(
-    "flow_counts",
-    "key, start, count, expires",
-    "(key, start) DO UPDATE SET count = flow_counts.count + excluded.count",
+    "flow_counts", "key, start, count, expires", "(key, start) DO UPDATE SET count = flow_counts.count + excluded.count"
 )
 _COUNTS = sql("SELECT key, start, count FROM flow_counts WHERE @one_of(key, $1)")
 _USED = sql("SELECT 1 FROM flow_counts WHERE key = $1 AND start = 0 AND expires > $2")
@@ -70,7 +67,7 @@ class FlowCounts(Operations):
 
     async def purge(self, now: int) -> int:
         """Delete what is over; returns how many rows."""
-        return await self._repeat(partial(write_rows, _DELETE, now, PURGE_BATCH))
+        return await self._repeat_write(_DELETE, now, PURGE_BATCH)
 
 
 def _name_key(name: str) -> int:

@@ -15,7 +15,7 @@ import msgspec
 
 from gatepost.lists.links import split_url
 from gatepost.store.evidence import EvidenceKind, digest
-from gatepost.store.record_packing import BriefHost, BriefSubject, read_packed
+from gatepost.store.record_packing import BRIEFS, read_packed
 from gatepost.store.sql import Row
 
 # How many messages are counted, and of how many the records are read.
@@ -90,7 +90,7 @@ def _count_digests(values: Sequence[Row], packed: Iterable[bytes]) -> dict[Facet
 
 
 def _list_values(packed: bytes) -> Iterator[tuple[Facet, str]]:
-    detail = read_packed(_details, packed)
+    detail = read_packed(BRIEFS, packed)
     if detail is None:
         return
     for address in (detail.envelope.remote_address, detail.report.authentication.host):
@@ -99,8 +99,7 @@ def _list_values(packed: bytes) -> Iterator[tuple[Facet, str]]:
     for file in detail.report.files:
         for name in file.names:
             yield "file", name.strip()[:500].casefold()
-    links = [each.value for each in detail.report.subjects if each.role == "link"][:_MAX_LINKS]
-    for link in links:
+    for link in detail.report.links[:_MAX_LINKS]:
         if parts := split_url(link):
             yield "host", parts[0]
 
@@ -122,25 +121,3 @@ def _top_lines(texts: Iterable[str | None]) -> Values:
 def split_lines(text: str | None) -> list[str]:
     """The lines of a text, which has none where it is empty."""
     return text.strip("\n").split("\n") if text else []
-
-
-class _File(msgspec.Struct, frozen=True):
-    names: tuple[str, ...] = ()
-
-
-class _Report(msgspec.Struct, frozen=True):
-    subjects: tuple[BriefSubject, ...] = ()
-    files: tuple[_File, ...] = ()
-    authentication: BriefHost = BriefHost()
-
-
-class _Envelope(msgspec.Struct, frozen=True):
-    remote_address: str | None = None
-
-
-class _Detail(msgspec.Struct, frozen=True):
-    report: _Report
-    envelope: _Envelope = _Envelope()
-
-
-_details = msgspec.msgpack.Decoder(_Detail)

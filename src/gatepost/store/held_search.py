@@ -28,9 +28,7 @@ from gatepost.store.search_conditions import (
     fits,
     fits_filter,
     fits_word,
-    hoist,
     join_tests,
-    make_storable,
     reach_of,
     row_condition,
     row_tests,
@@ -92,11 +90,6 @@ class HeldFilter(msgspec.Struct, frozen=True):
     def gone(self) -> int:
         """The value of the column of that name."""
         return 2 if self.deleted else int(self.released)
-
-
-def prepare_filter(wanted: HeldFilter) -> HeldFilter:
-    """The filter as it is planned, with terms of its query in its fields; an id is a text that has one meaning."""
-    return hoist(make_storable(wanted))
 
 
 def is_examined(wanted: HeldFilter, term: Term | None) -> bool:

@@ -11,7 +11,6 @@ was refused is kept with its figures, without its bytes, so that an operator can
 """
 
 from collections.abc import Sequence
-from functools import partial
 from hashlib import blake2b
 from typing import Literal, TypeAlias
 
@@ -32,7 +31,6 @@ from gatepost.store.engine import (
     now,
     query,
     storable,
-    write_rows,
 )
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.sql import Row, sql
@@ -144,13 +142,7 @@ def take_lesson_back(
 
 
 def teach_record(
-    tenant: str | None,
-    by: Actor,
-    record: MessageRecord,
-    source: ReportSource,
-    *,
-    unwanted: bool,
-    features: bytes = b"",
+    tenant: str | None, by: Actor, record: MessageRecord, source: ReportSource, *, unwanted: bool, features: bytes = b""
 ) -> Work[bool]:
     """Add a report on a message of record to a pool; `features` stand for those of the record. What a person says for a
     message in which something certain was found, such as malware, teaches nothing."""
@@ -248,7 +240,7 @@ class Learning(Operations):
 
     async def purge_reports(self, before: int) -> int:
         """Delete reports that are older; returns how many."""
-        return await self._repeat(partial(write_rows, _PURGE, before, PURGE_BATCH))
+        return await self._repeat_write(_PURGE, before, PURGE_BATCH)
 
     @query
     def current_models(self) -> Work[dict[str, int]]:

@@ -16,13 +16,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from gatepost.lists.catalogue import (
-    BY_NAME,
-    MAX_UNKEYED_BYTES,
-    UNKEYED_ENTRY_BYTES,
-    ListDefinition,
-    make_custom_list,
-)
+from gatepost.lists.catalogue import BY_NAME, MAX_UNKEYED_BYTES, UNKEYED_ENTRY_BYTES, ListDefinition, make_custom_list
 from gatepost.lists.entries import NETWORK
 from gatepost.store.engine import Many, Read, Work, Write
 from gatepost.store.errors import ListFull

@@ -13,7 +13,6 @@ recipients and links, and may be the name of a file.
 
 import re
 from collections.abc import Iterable, Sequence
-from ipaddress import ip_address
 from string import hexdigits
 from typing import Any, TypeAlias
 
@@ -29,6 +28,7 @@ from gatepost.store.engine import Read, Work, Write, storable
 from gatepost.store.evidence import Evidence, EvidenceKind, digest, from_values, has_any_evidence
 from gatepost.store.paging import MAX_WORDS, SqlCondition, contains_all
 from gatepost.store.record_packing import Detail
+from gatepost.store.search_language import is_ip_address
 from gatepost.store.sql import Row, delete_many, insert_many, sql
 
 # How much of a name or an id is compared.
@@ -48,19 +48,8 @@ MAX_RECIPIENTS = 1_000
 STEP = 500
 # The first of the columns that have texts of the message.
 FIRST_TEXT = 6
-COLUMNS = (
-    "completed",
-    "id",
-    "tenant",
-    "verdict",
-    "decision",
-    "score",
-    "sender_domain",
-    "sender",
-    "subject",
-    "recipients",
-    "tags",
-    "evidence",
+COLUMNS = tuple(
+    "completed id tenant verdict decision score sender_domain sender subject recipients tags evidence".split()
 )
 _INSERT = insert_many("message_search", ", ".join(COLUMNS))
 _INSERT_RECIPIENTS = insert_many("message_recipients", "address, completed, id")
@@ -133,7 +122,7 @@ def parse_term(text: str) -> Term:
     folded = plain.casefold()
     if len(plain) == 64 and all(character in hexdigits for character in plain):
         return Term(values=Evidence(file_hash=plain).wanted)
-    if is_ip_address(plain):
+    if is_ip_address(plain.strip("[]")):
         return Term(values=Evidence(remote_address=plain).wanted)
     if _SCHEME.match(plain) and (parts := split_url(refang(plain))):
         return Term(values=Evidence(link_host=parts[0]).wanted)
@@ -156,15 +145,6 @@ def parse_term(text: str) -> Term:
     if _LABEL.fullmatch(known):
         values = (*values, *Evidence(link_host=known).wanted)
     return Term(words=words, part=part, values=values, next_id=queue_id, id_prefix=id_prefix(plain))
-
-
-def is_ip_address(text: str) -> bool:
-    """Whether a text is an IPv4 or IPv6 address."""
-    try:
-        ip_address(text.strip("[]"))
-    except ValueError:
-        return False
-    return True
 
 
 # The columns of narrow rows that `match_rows` compares.
@@ -282,8 +262,7 @@ def remove_from_index(messages: Iterable[Row]) -> Work[None]:
         keys.append((completed, uid))
         distinct = dict.fromkeys(map(fold_address, _strings.decode(recipients)[:MAX_RECIPIENTS]))
         addresses += [(address, completed, uid) for address in distinct]
-    if keys:
-        yield _DELETE.of(keys)
+    yield _DELETE.of(keys)
     if addresses:
         yield _DELETE_RECIPIENTS.of(addresses)
 

@@ -5,24 +5,12 @@ a scope are bounded, and the oldest go first; they go with the history of messag
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 import msgspec
 
 from gatepost.ids import new_id
 from gatepost.store.audit import Actor, write_audit
-from gatepost.store.engine import (
-    Operations,
-    Read,
-    Work,
-    Write,
-    change,
-    normalize_scope,
-    now,
-    query,
-    storable,
-    write_rows,
-)
+from gatepost.store.engine import Operations, Read, Work, Write, change, normalize_scope, now, query, storable
 from gatepost.store.sql import insert_many, sql
 
 MAX_NOTE = 2_000
@@ -89,4 +77,4 @@ class MessageNotes(Operations):
 
     async def purge(self, before: int) -> int:
         """Delete notes that were written before that time; returns how many."""
-        return await self._repeat(partial(write_rows, _DELETE_OLD, before, PURGE_BATCH))
+        return await self._repeat_write(_DELETE_OLD, before, PURGE_BATCH)

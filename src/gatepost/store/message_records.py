@@ -277,14 +277,6 @@ def find_lines(ggrids: Sequence[str]) -> Work[tuple[MessageLine, ...]]:
     )
 
 
-def delete_beside(messages: Sequence[Row]) -> Work[None]:
-    """Delete what stands beside deleted messages, their rows of the index and their deliveries: id, completed and
-    recipients (as JSON) of each."""
-    yield from message_index.remove_from_index(messages)
-    if messages:
-        yield _DELETE_DELIVERIES.of([(completed, uid) for uid, completed, _ in messages])
-
-
 def delete_messages(statement: Sql, *parameters: object) -> Work[int]:
     """Delete messages with what stands beside them, and return how many. The statement finds time of completion and
     row id of each."""
@@ -292,9 +284,12 @@ def delete_messages(statement: Sql, *parameters: object) -> Work[int]:
 
 
 def delete_by_keys(keys: Sequence[Row]) -> Work[int]:
-    """Delete messages with what stands beside them, given time of completion and row id of each; returns how many."""
+    """Delete messages with what stands beside them, their rows of the index and their deliveries, given time of
+    completion and row id of each; returns how many."""
     rows = (yield Read(_DELETE_BY_ID, by_keys(keys))) if keys else ()
-    yield from delete_beside(rows)
+    if rows:
+        yield from message_index.remove_from_index(rows)
+        yield _DELETE_DELIVERIES.of([(completed, uid) for uid, completed, _ in rows])
     return len(rows)
 
 

@@ -22,7 +22,7 @@ from gatepost.ids import canonical, id_prefix
 from gatepost.lists.links import split_url
 from gatepost.policy.rules import Decision, Verdict
 from gatepost.process.background_work import background
-from gatepost.store import message_index, traffic
+from gatepost.store import message_index, search_conditions, traffic
 from gatepost.store.audit import AuditRecord, parse_audit
 from gatepost.store.change_groups import ChangeGroups, WritingState
 from gatepost.store.engine import (
@@ -45,6 +45,7 @@ from gatepost.store.message_days import by_keys, read_by_ggrid, read_by_ggrids
 from gatepost.store.message_index import TESTED as TESTED_FOR_WORDS
 from gatepost.store.message_index import Term, domain_of, match_rows, parse_term
 from gatepost.store.message_records import (
+    TRIAL,
     Delivery,
     MessageLine,
     MessageRecord,
@@ -74,27 +75,8 @@ from gatepost.store.paging import (
     read_rows,
 )
 from gatepost.store.quarantine import HeldMessage, find_held
-from gatepost.store.record_packing import BriefHost, BriefSubject, Detail, read_packed, unpack, unpack_header
-from gatepost.store.search_conditions import (
-    MESSAGE_ROWS,
-    SHAPE,
-    TESTED,
-    AddressPattern,
-    MessageFilter,
-    RecordFacts,
-    expand_campaigns,
-    fits,
-    fits_filter,
-    fits_word,
-    has_content,
-    hoist,
-    make_storable,
-    needs_record,
-    parse_address,
-    reach_of,
-    row_condition,
-    row_tests,
-)
+from gatepost.store.record_packing import BRIEFS, Detail, read_packed, unpack, unpack_header
+from gatepost.store.search_conditions import MessageFilter, RecordFacts
 from gatepost.store.search_language import (
     EVERYTHING,
     Both,
@@ -312,12 +294,12 @@ class Messages(Operations):
                 if record is None or tenant not in (None, record.envelope.tenant):
                     return SearchFault(leaf.start, leaf.end, "There is no message of this id on record.")
                 details[leaf.value] = record.detail
-        return expand_campaigns(found, details) if details else found
+        return search_conditions.expand_campaigns(found, details) if details else found
 
     @large_query
     def search(self, wanted: MessageFilter, before: str | None = None, limit: int = 100) -> Work[Page[MessageSummary]]:
         """A page of results, newest first. `before` is the `next` of the page before; `limit` is at most 1,000."""
-        wanted = hoist(make_storable(wanted))
+        wanted = search_conditions.prepare_filter(wanted)
         term = parse_term(wanted.anywhere) if wanted.anywhere else None
         if term and term.ggrid:
             wanted = msgspec.structs.replace(wanted, ggrid=term.ggrid)
@@ -344,7 +326,7 @@ class Messages(Operations):
     def count(self, wanted: MessageFilter) -> Work[MessageCount]:
         """How many results fit, up to 10,000. Where the budget ends before, and of messages whose evidence is only in
         their records, the others are not counted: then there may be more."""
-        wanted = hoist(make_storable(wanted))
+        wanted = search_conditions.prepare_filter(wanted)
         term = parse_term(wanted.anywhere) if wanted.anywhere else None
         if (term and term.ggrid) or canonical((wanted.ggrid or "").strip()):
             return MessageCount(1)
@@ -359,9 +341,9 @@ class Messages(Operations):
     def explore(self, wanted: MessageFilter) -> Work[FoundValues]:
         """What a search finds at a glance (`found_values`). Messages whose evidence is only in their records are not
         counted; where only records can tell, those of the first thousand rows are compared."""
-        wanted = hoist(make_storable(wanted))
+        wanted = search_conditions.prepare_filter(wanted)
         term = parse_term(wanted.anywhere) if wanted.anywhere else None
-        by_record = has_content(wanted)
+        by_record = search_conditions.has_content(wanted)
         prefix = _prefix_of(wanted, term)
         plans = (
             (plan_by_prefix(_without_text(wanted), prefix, ""),)
@@ -487,8 +469,8 @@ def _read_summaries(keys: _Keys) -> Work[tuple[MessageSummary, ...]]:
 
 def _is_examined(wanted: MessageFilter, term: Term | None) -> bool:
     """Does a search ask for something that narrow rows know only nearly?"""
-    is_nearly_known = wanted.evidence.wanted or (term and term.values) or needs_record(wanted.query)
-    return bool(is_nearly_known or has_content(wanted))
+    is_nearly_known = wanted.evidence.wanted or (term and term.values) or search_conditions.needs_record(wanted.query)
+    return bool(is_nearly_known or search_conditions.has_content(wanted))
 
 
 def _select_by_record(keys: _Keys, wanted: MessageFilter, term: Term | None) -> Work[_Keys]:
@@ -507,43 +489,24 @@ def _select_by_record(keys: _Keys, wanted: MessageFilter, term: Term | None) -> 
         background.rest_between_steps()
         ggrid, packed = details[uid]
         facts = RecordFacts(ggrid, completed, unpack(packed))
-        is_meant = term is None or uid in known or fits_word(term, facts.detail)
-        if is_meant and fits_filter(content, facts) and (wanted.query is None or fits(wanted.query, facts)):
+        is_meant = term is None or uid in known or search_conditions.fits_word(term, facts.detail)
+        if (
+            is_meant
+            and search_conditions.fits_filter(content, facts)
+            and (wanted.query is None or search_conditions.fits(wanted.query, facts))
+        ):
             chosen.append((completed, uid))
     return tuple(chosen)
 
 
-class _HeadReport(msgspec.Struct, frozen=True):
-    """What is decoded of a packed record where the rest does not matter."""
-
-    senders: tuple[str, ...] = ()
-    sender_names: tuple[str, ...] = ()
-    message_id: str = ""
-    authentication: BriefHost | None = None
-    subjects: tuple[BriefSubject, ...] = ()
-
-
-class _HeadDetail(msgspec.Struct, frozen=True):
-    report: _HeadReport
-    source: str = ""
-
-
-_heads = msgspec.msgpack.Decoder(_HeadDetail)
-
-
 def _head(packed: bytes) -> ShownHead:
-    detail = read_packed(_heads, packed) or _HeadDetail(_HeadReport())
-    senders, names = detail.report.senders, detail.report.sender_names
-    name = names[0] if names else ""
-    address = senders[0] if senders else ""
-    proof, links = detail.report.authentication, [each.value for each in detail.report.subjects if each.role == "link"]
-    return ShownHead(
-        address,
-        name if name != address else "",
-        detail.source == "page",
-        proof.host if proof else "",
-        tuple(links[:MAX_HEAD_LINKS]),
-    )
+    detail = read_packed(BRIEFS, packed)
+    if detail is None:
+        return ShownHead()
+    report = detail.report
+    address, name = (each[0] if each else "" for each in (report.senders, report.sender_names))
+    shown, host = name if name != address else "", report.authentication.host
+    return ShownHead(address, shown, detail.source == TRIAL, host, tuple(report.links[:MAX_HEAD_LINKS]))
 
 
 def _summary(row: Row) -> MessageSummary:
@@ -587,9 +550,9 @@ def _with_narrow_rows(plan: PageQuery) -> PageQuery:
 
 
 def _plan(wanted: MessageFilter, before: str | None, *, exact: bool = False) -> PageQuery:
-    tests = row_tests(wanted, MESSAGE_ROWS, exact=exact)
-    recipient = parse_address(wanted.recipient)
-    sender = parse_address(wanted.sender)
+    tests = search_conditions.row_tests(wanted, search_conditions.MESSAGE_ROWS, exact=exact)
+    recipient = search_conditions.parse_address(wanted.recipient)
+    sender = search_conditions.parse_address(wanted.sender)
     if wanted.next_hop_id:
         lead: dict[str, object] = {"r.queue_id": storable(wanted.next_hop_id.strip())}
         return _plan_by_key(_DELIVERIES, lead, wanted, before, tests, exact=exact)
@@ -607,17 +570,19 @@ def _add_query(plan: PageQuery, wanted: MessageFilter, prefix: str, *, exact: bo
     """The plan with what an expression asks for besides the fields of the filter."""
     if wanted.query is None and not wanted.shape:
         return plan
-    shape = (Leaf(SHAPE, wanted.shape),) if wanted.shape else ()
-    condition = row_condition(Both((*shape, *conjuncts(wanted.query or EVERYTHING))), MESSAGE_ROWS, exact=exact)
-    tested = dict.fromkeys((*plan.tested, *(f"{prefix}{column}" for column in TESTED)))
-    reach = min(1.0, plan.reach) * reach_of(condition)
+    shape = (Leaf(search_conditions.SHAPE, wanted.shape),) if wanted.shape else ()
+    condition = search_conditions.row_condition(
+        Both((*shape, *conjuncts(wanted.query or EVERYTHING))), search_conditions.MESSAGE_ROWS, exact=exact
+    )
+    tested = dict.fromkeys((*plan.tested, *(f"{prefix}{column}" for column in search_conditions.TESTED)))
+    reach = min(1.0, plan.reach) * search_conditions.reach_of(condition)
     return msgspec.structs.replace(plan, tests=(*plan.tests, condition), tested=tuple(tested), reach=reach)
 
 
 def plan_by_prefix(wanted: MessageFilter, prefix: str, before: str) -> PageQuery:
     """How to find the messages whose ids begin so, and come before the id `before`, which is "" on the first page. Keys
     are id, time and row id."""
-    tests = row_tests(wanted, MESSAGE_ROWS)
+    tests = search_conditions.row_tests(wanted, search_conditions.MESSAGE_ROWS)
     tested = [f"s.{column}" for column in tests]
     if wanted.since is not None or wanted.until is not None:
         since, until = wanted.since or 0, END[0] if wanted.until is None else wanted.until
@@ -628,7 +593,7 @@ def plan_by_prefix(wanted: MessageFilter, prefix: str, before: str) -> PageQuery
     return _add_query(plan, wanted, "s.", exact=False)
 
 
-def _choose_lead(sender: AddressPattern | None, tests: dict[str, SqlCondition]) -> dict[str, object]:
+def _choose_lead(sender: search_conditions.AddressPattern | None, tests: dict[str, SqlCondition]) -> dict[str, object]:
     """The condition that an index serves; it is taken out of `tests`."""
     if sender and sender.kind != "part":
         tests.pop("sender_domain", None)
@@ -706,7 +671,7 @@ def _find_attempts(record: MessageRecord) -> Work[tuple[tuple[DeliveryAttempt, .
         for ggrid, created, completed, decision, sha256, packed, code in rows
         # Digests say only nearly that a record has this Message-ID.
         if ggrid != record.ggrid
-        and (detail := read_packed(_heads, packed)) is not None
+        and (detail := read_packed(BRIEFS, packed)) is not None
         and detail.report.message_id == message_id
     )
     return tuple(attempts), keys.next is not None

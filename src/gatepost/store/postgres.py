@@ -98,11 +98,9 @@ class PostgresEngine(Engine):
         self._changes = self._commits = self._failures = 0
 
     def counters(self) -> StoreCounters:
-        """How many changes were written, in how many commits, and how many failed."""
         return StoreCounters(self._changes, self._commits, self._failures)
 
     async def close(self) -> None:
-        """Finish what is under way and close the connections."""
         self._closed = True
         if self._pool:
             try:
@@ -111,7 +109,6 @@ class PostgresEngine(Engine):
                 self._pool.terminate()  # the server has gone already
 
     async def _apply(self, work: Callable[[], Work[T]]) -> T:
-        """Do the work of a change; returns after its commit."""
         try:
             result = await self._change_with_retries(work)
         except Rollback as outcome:
@@ -185,7 +182,6 @@ class PostgresEngine(Engine):
             self._streams -= 1
 
     async def listen(self, channel: str, wake: Callable[[], None]) -> None:
-        """Call `wake` for every notice on a channel (LISTEN), until the connection ends or this is cancelled."""
         self._check_open()
         if self._pooler == "transaction":
             return

@@ -39,7 +39,7 @@ from gatepost.store.audit import (
 from gatepost.store.engine import Many, Operations, Read, Work, Write, change, large_query, now, query, storable
 from gatepost.store.message_records import MessageRecord, delete_by_keys, parse_record
 from gatepost.store.quarantine import HeldMessage, delete_held_rows, find_held, keep_recipients
-from gatepost.store.record_packing import DETAILS, UNREADABLE, decompress
+from gatepost.store.record_packing import DETAILS, UNREADABLE, decompress, unpack_header
 from gatepost.store.removed_mail import digest_mailbox
 from gatepost.store.sql import compose, sql
 
@@ -264,11 +264,12 @@ class Privacy(Operations):
         found, unreadable = [], 0
         for row in rows:
             packed, header, *columns = row[6:]
-            is_readable, is_found = _read(person, packed)
-            if is_found or person.is_in("\n".join(columns)) or (header is not None and _has_header(person, header)):
+            texts = "\n".join((_read_header(header), *columns))
+            is_found = _is_in_record(person, packed)
+            if is_found or person.is_in(texts):
                 found.append((row[0], parse_record(*row[1:7])))
             else:
-                unreadable += not is_readable
+                unreadable += is_found is None
         return FoundRows(tuple(found), rows[-1][0] if len(rows) == STEP else None, unreadable)
 
     @change
@@ -282,14 +283,14 @@ class Privacy(Operations):
         rows = yield Read(_HELD, (after, STEP))
         found, unreadable = [], 0
         for ggrid, packed, *columns in rows:
-            is_readable, is_found = _read(person, packed)
-            if not is_readable:
+            is_found = _is_in_record(person, packed)
+            if is_found is None:
                 columns += [address for (address,) in (yield Read(_HELD_RECIPIENTS, (ggrid,)))]
             if is_found or person.is_in("\n".join(columns)):
                 mail = yield from find_held(ggrid, None)
                 found += [mail] if mail else []
             else:
-                unreadable += not is_readable
+                unreadable += is_found is None
         return FoundRows(tuple(found), rows[-1][0] if len(rows) == STEP else None, unreadable)
 
     @change
@@ -473,22 +474,19 @@ class Privacy(Operations):
 _CHANGED_BY = "modifiedBy"
 
 
-def _read(person: Person, packed: bytes) -> tuple[bool, bool]:
-    """Whether a packed record can be read, and whether it has the address."""
+def _is_in_record(person: Person, packed: bytes) -> bool | None:
+    """Whether a packed record has the address; None where it cannot be read."""
     try:
         plain = decompress(packed)
         detail = DETAILS.decode(plain)
     except UNREADABLE:
-        return False, False
-    return True, person.may_be_in(plain) and person.occurs(detail)
+        return None
+    return person.may_be_in(plain) and person.occurs(detail)
 
 
-def _has_header(person: Person, packed: bytes) -> bool:
-    try:
-        # Bytes that are no UTF-8 become signs.
-        return person.is_in(decompress(packed).decode("utf-8", "replace"))
-    except UNREADABLE:
-        return False
+def _read_header(packed: bytes | None) -> str:
+    """A header section, in which bytes that are no UTF-8 become signs; "" where there is none, or none to be read."""
+    return ((unpack_header(packed) if packed is not None else None) or b"").decode("utf-8", "replace")
 
 
 def _replace_values(person: Person, value: ChangedValue, pseudonym: str) -> ChangedValue:

@@ -27,6 +27,7 @@ from typing import Literal
 import msgspec
 
 from gatepost.ids import canonical, id_time
+from gatepost.store import held_search
 from gatepost.store.audit import MESSAGE_REPORTED, REPORT_TAKEN_BACK, Actor, write_audit
 from gatepost.store.engine import (
     Many,
@@ -44,29 +45,7 @@ from gatepost.store.engine import (
     write_rows,
 )
 from gatepost.store.found_values import COUNTED, FoundRow, FoundValues, choose_sample, count_values
-from gatepost.store.held_search import (
-    FEW,
-    LOOKED_UP,
-    MOST_TEXTS,
-    OWN_VALUES,
-    PROBED_ROWS,
-    QUICK_ROWS,
-    SELECT_TEXTS,
-    SELECT_VALUES,
-    VALUE_COLUMNS,
-    HeldFilter,
-    has_wanted,
-    is_by_time,
-    is_examined,
-    needs_texts,
-    plan_by_id,
-    plan_held,
-    plan_newer,
-    plan_whole,
-    prepare_filter,
-    with_rows,
-    with_texts,
-)
+from gatepost.store.held_search import HeldFilter
 from gatepost.store.learning import digest_of, teach_record
 from gatepost.store.message_index import Term, parse_term
 from gatepost.store.message_records import (
@@ -99,7 +78,7 @@ from gatepost.store.paging import (
     read_rows,
 )
 from gatepost.store.record_packing import pack, unpack
-from gatepost.store.search_conditions import has_content
+from gatepost.store.search_conditions import has_content, prepare_filter
 from gatepost.store.sightings import note_release
 from gatepost.store.sql import Row, Sql, sql
 
@@ -391,7 +370,8 @@ class QuarantineRecords(Operations):
 
         `before` is the `next` of the page before, or the ggrid of the last message on it.
         """
-        return (yield from _find_page(prepare_filter(wanted), before, limit, by_lookup=self._engine.joins_by_lookup))
+        wanted = prepare_filter(wanted)
+        return (yield from _find_page(wanted, before, limit, by_lookup=self._engine.joins_by_lookup))
 
     @large_query
     def count(self, wanted: HeldFilter) -> Work[MessageCount]:
@@ -413,7 +393,7 @@ class QuarantineRecords(Operations):
         where only records can tell, those of the first thousand rows are compared. A search that has found these ids
         alone, `only`, is not made again."""
         if only:
-            read = yield Read(SELECT_VALUES, (Many(tuple(map(storable, only))),))
+            read = yield Read(held_search.SELECT_VALUES, (Many(tuple(map(storable, only))),))
             known = [FoundRow(row[1], (row[0],), tuple(row[2:])) for row in read]
             rows = sorted(known, key=lambda row: -row.time)
             return (yield from _count_found(rows, more=False))
@@ -421,15 +401,15 @@ class QuarantineRecords(Operations):
         by_record = has_content(wanted)
         plan = yield from _plan_search(wanted, None, exact=not by_record)
         if self._engine.joins_by_lookup and not by_record and (whole := (yield from _plan_for_few(wanted, plan))):
-            read, more = yield from read_rows(whole, OWN_VALUES, COUNTED)
-            found = (yield Read(SELECT_TEXTS, (Many(tuple(row[1] for row in read)),))) if read else ()
+            read, more = yield from read_rows(whole, held_search.OWN_VALUES, COUNTED)
+            found = (yield Read(held_search.SELECT_TEXTS, (Many(tuple(row[1] for row in read)),))) if read else ()
             texts = {row[0]: row[1:] for row in found}
             rows = [FoundRow(row[0], (row[1],), (*row[3:], *texts[row[1]])) for row in read]
             return (yield from _count_found(rows, more=more))
-        by_lookup = self._engine.joins_by_lookup and needs_texts(plan)
-        plan = with_texts(plan)
-        most = EXAMINED_FOR_VALUES if by_record else min(COUNTED, LOOKED_UP) if by_lookup else COUNTED
-        read, more = yield from read_rows(plan, VALUE_COLUMNS, most)
+        by_lookup = self._engine.joins_by_lookup and held_search.needs_texts(plan)
+        plan = held_search.with_texts(plan)
+        most = EXAMINED_FOR_VALUES if by_record else min(COUNTED, held_search.LOOKED_UP) if by_lookup else COUNTED
+        read, more = yield from read_rows(plan, held_search.VALUE_COLUMNS, most)
         width = len(plan.order)
         rows = [FoundRow(row[width], (row[width - 1],), tuple(row[width + 1 :])) for row in read]
         if by_record and rows:
@@ -437,7 +417,8 @@ class QuarantineRecords(Operations):
             found = yield Read(_SELECT_GGRIDS, (Many(tuple(ids)),))
             mails = [_parse_held(row) for row in found]
             term = parse_term(wanted.anywhere) if wanted.anywhere else None
-            fitting = {mail.record.ggrid for mail in mails if has_wanted(mail.record, mail.kept, wanted, term)}
+            chosen = [mail.record for mail in mails if held_search.has_wanted(mail.record, mail.kept, wanted, term)]
+            fitting = {record.ggrid for record in chosen}
             rows = [row for row in rows if row.key[0] in fitting]
         return (yield from _count_found(rows, more=more))
 
@@ -445,12 +426,12 @@ class QuarantineRecords(Operations):
     def newer(self, wanted: HeldFilter, mail: HeldMessage) -> Work[str | None]:
         """The ggrid of the message that stands before this one in a list of held mail; None where it is the first."""
         wanted = prepare_filter(wanted)
-        plan = plan_newer(wanted, mail.kept, mail.record.ggrid)
+        plan = held_search.plan_newer(wanted, mail.kept, mail.record.ggrid)
         term = parse_term(wanted.anywhere) if wanted.anywhere else None
-        keys = yield from find_page(plan, EXAMINED if is_examined(wanted, term) else 1)
+        keys = yield from find_page(plan, EXAMINED if held_search.is_examined(wanted, term) else 1)
         for row in keys.rows:
             found = yield from find_held(row[len(plan.order) - 1], None)
-            if found and has_wanted(found.record, found.kept, wanted, term):
+            if found and held_search.has_wanted(found.record, found.kept, wanted, term):
                 return found.record.ggrid
         return None
 
@@ -585,12 +566,12 @@ def _find_page(
     term = parse_term(wanted.anywhere) if wanted.anywhere else None
     if term and (term.ggrid or term.id_prefix) and wanted.recipient is None:
         start = term.ggrid or term.id_prefix or ""
-        page = yield from _read_page(plan_by_id(wanted, start, before), wanted, term, limit)
+        page = yield from _read_page(held_search.plan_by_id(wanted, start, before), wanted, term, limit)
         if page.rows or page.next or term.ggrid or (before or "").startswith(start):
             return page
     plan = yield from _plan_search(wanted, before)
-    if by_lookup and needs_texts(plan):
-        quick = yield from _read_page(with_rows(plan, QUICK_ROWS), wanted, term, limit)
+    if by_lookup and held_search.needs_texts(plan):
+        quick = yield from _read_page(held_search.with_rows(plan, held_search.QUICK_ROWS), wanted, term, limit)
         if quick.next is None or len(quick.rows) >= limit:
             return quick
         if (yield from _has_all_texts()):
@@ -600,22 +581,23 @@ def _find_page(
 
 def _has_all_texts() -> Work[bool]:
     """Whether every message of the quarantine has its texts, and they are not too many to be read at once."""
-    ((rows, texts),) = yield Read(_COUNT_TEXTS, (MOST_TEXTS + 1,))
-    return bool(rows == texts <= MOST_TEXTS)
+    ((rows, texts),) = yield Read(_COUNT_TEXTS, (held_search.MOST_TEXTS + 1,))
+    return bool(rows == texts <= held_search.MOST_TEXTS)
 
 
 def _plan_for_few(wanted: HeldFilter, plan: PageQuery) -> Work[PageQuery | None]:
     """The plan that reads all texts, where few of the newest rows fit; None where looking them up costs less."""
-    if not needs_texts(plan):
+    if not held_search.needs_texts(plan):
         return None
-    probed = yield from count_any((with_rows(plan, PROBED_ROWS),), PROBED_ROWS)
-    if not probed.more or FEW * probed.messages > PROBED_ROWS or not (yield from _has_all_texts()):
+    probed = yield from count_any((held_search.with_rows(plan, held_search.PROBED_ROWS),), held_search.PROBED_ROWS)
+    are_few = probed.more and held_search.FEW * probed.messages <= held_search.PROBED_ROWS
+    if not are_few or not (yield from _has_all_texts()):
         return None
     return (yield from _plan_search(wanted, None, exact=True, is_whole=True))
 
 
 def _read_page(plan: PageQuery, wanted: HeldFilter, term: Term | None, limit: int) -> Work[Page[HeldMessage]]:
-    examines = is_examined(wanted, term)
+    examines = held_search.is_examined(wanted, term)
     keys = yield from find_page(plan, EXAMINED if examines else limit)
     ids = tuple(row[len(plan.order) - 1] for row in keys.rows)
     found = {row[0]: row for row in ((yield Read(_SELECT_GGRIDS, (Many(ids),))) if ids else ())}
@@ -634,7 +616,7 @@ def _select_by_record(
     """Those of the messages whose record fits, at most `limit`, and where the next page begins."""
     chosen: list[HeldMessage] = []
     for row, key in zip(rows, keys.rows, strict=True):
-        if has_wanted(row.record, row.kept, wanted, term):
+        if held_search.has_wanted(row.record, row.kept, wanted, term):
             chosen.append(row)
             if len(chosen) == limit:
                 return chosen, Keys(keys.rows, tuple(key)) if row is not rows[-1] or keys.next else Keys(keys.rows)
@@ -647,11 +629,11 @@ def _plan_search(
 ) -> Work[PageQuery]:
     """How to find a page of held mail; `before` is a cursor or the ggrid of the last message seen. With `is_whole` all
     rows are read."""
-    if not is_by_time(wanted):
-        return plan_held(wanted, (), (storable(before.lower()),) if before else (), exact=exact)
+    if not held_search.is_by_time(wanted):
+        return held_search.plan_held(wanted, (), (storable(before.lower()),) if before else (), exact=exact)
     start = () if wanted.since is None else (wanted.since,)
     end = yield from _end_of_range(before, wanted.until)
-    return (plan_whole if is_whole else plan_held)(wanted, start, end, exact=exact)
+    return (held_search.plan_whole if is_whole else held_search.plan_held)(wanted, start, end, exact=exact)
 
 
 def _end_of_range(before: str | None, until: int | None) -> Work[tuple[int, str]]:

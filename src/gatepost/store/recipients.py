@@ -22,6 +22,7 @@ from gatepost.store.digests import read_preferences
 from gatepost.store.engine import Many, Operations, Read, Work, Write, change, normalize_scope, now, query, storable
 from gatepost.store.list_rows import raise_versions
 from gatepost.store.message_records import normalize_address
+from gatepost.store.paging import Page
 from gatepost.store.sql import Row, compose, sql
 
 EntrySays: TypeAlias = Literal["allow", "block"]
@@ -119,13 +120,6 @@ class RequestFilter(msgspec.Struct, frozen=True):
     address: str = ""
 
 
-class RequestPage(msgspec.Struct, frozen=True):
-    """Requests, newest first; `next` is where the next page begins."""
-
-    rows: tuple[RecipientRequest, ...]
-    next: str | None = None
-
-
 class Recipients(Operations):
     """What recipients ask for and what they say of senders. `scope` is a tenant, or None for mail without one."""
 
@@ -149,7 +143,7 @@ class Recipients(Operations):
         return found if found and normalize_scope(tenant) in (None, found.scope) else None
 
     @query
-    def requests(self, wanted: RequestFilter, before: str = "", limit: int = 50) -> Work[RequestPage]:
+    def requests(self, wanted: RequestFilter, before: str = "", limit: int = 50) -> Work[Page[RecipientRequest]]:
         """A page of requests, newest first; `before` is the `next` of the page before."""
         tests: list[tuple[str, str]] = []
         if wanted.tenant:
@@ -161,7 +155,7 @@ class Recipients(Operations):
         more = "".join(f" AND {column} = ${number}" for number, (column, _) in enumerate(tests, 4))
         values = (wanted.state, storable(before) or _LAST, limit + 1, *(value for _, value in tests))
         rows = tuple(map(_request, (yield Read(compose(_REQUEST_PAGE.format(more)), values))))
-        return RequestPage(rows[:limit], rows[limit - 1].id if len(rows) > limit else None)
+        return Page(rows[:limit], rows[limit - 1].id if len(rows) > limit else None)
 
     @query
     def count_open(self, tenant: str | None = None) -> Work[int]:

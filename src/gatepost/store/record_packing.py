@@ -146,6 +146,45 @@ class BriefHost(msgspec.Struct, frozen=True):
     host: str = ""
 
 
+class BriefFile(msgspec.Struct, frozen=True):
+    """The same of a file."""
+
+    names: tuple[str, ...] = ()
+
+
+class BriefReport(msgspec.Struct, frozen=True):
+    """The same of a report."""
+
+    senders: tuple[str, ...] = ()
+    sender_names: tuple[str, ...] = ()
+    message_id: str = ""
+    authentication: BriefHost = BriefHost()
+    subjects: tuple[BriefSubject, ...] = ()
+    files: tuple[BriefFile, ...] = ()
+
+    @property
+    def links(self) -> list[str]:
+        """The links of the message."""
+        return [each.value for each in self.subjects if each.role == "link"]
+
+
+class BriefEnvelope(msgspec.Struct, frozen=True):
+    """The same of an envelope."""
+
+    remote_address: str | None = None
+
+
+class BriefDetail(msgspec.Struct, frozen=True):
+    """What is decoded of a packed record for lists of messages and for figures."""
+
+    report: BriefReport
+    envelope: BriefEnvelope = BriefEnvelope()
+    source: str = ""
+
+
+BRIEFS = msgspec.msgpack.Decoder(BriefDetail)
+
+
 def decompress(packed: bytes) -> bytes:
     """What `compress` was given; of a record, plain MessagePack."""
     form, body = packed[:1], memoryview(packed)[1:]

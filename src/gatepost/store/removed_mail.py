@@ -6,24 +6,12 @@ the audit trail, in the same transaction.
 
 import hashlib
 from collections.abc import Sequence
-from functools import partial
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from gatepost.store.audit import Actor, write_audit
-from gatepost.store.engine import (
-    Operations,
-    Read,
-    Work,
-    change,
-    large_query,
-    normalize_scope,
-    now,
-    query,
-    storable,
-    write_rows,
-)
+from gatepost.store.engine import Operations, Read, Work, change, large_query, normalize_scope, now, query, storable
 from gatepost.store.sql import insert_many, sql
 
 RemovalState: TypeAlias = Literal["moved", "deleted", "restored", "absent", "failed"]
@@ -78,19 +66,10 @@ class RemovedMail(Operations):
         moment, name, first = now(), storable(by.name), copies[0]
         scope = normalize_scope(first.scope) or ""
         rows = [
-            (
-                each.ggrid,
-                each.mailbox,
-                scope,
-                each.state,
-                storable(each.folder),
-                storable(each.reason[:300]),
-                name,
-                moment,
-            )
+            (each.ggrid, each.mailbox, scope, each.state, storable(each.folder), storable(each.reason[:300]))
             for each in copies
         ]
-        yield _PUT.of(rows)
+        yield _PUT.of([(*row, name, moment) for row in rows])
         done = [each for each in copies if each.state in ("moved", "deleted", "restored")]
         action = "message.putBack" if any(each.state == "restored" for each in copies) else "message.removed"
         if done:
@@ -117,4 +96,4 @@ class RemovedMail(Operations):
 
     async def purge(self, before: int) -> int:
         """Forget what was done before that time; returns how many copies."""
-        return await self._repeat(partial(write_rows, _DELETE_OLD, before, PURGE_BATCH))
+        return await self._repeat_write(_DELETE_OLD, before, PURGE_BATCH)

@@ -12,7 +12,7 @@ Rows of messages on record and of held mail have the same names of columns, but 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -40,18 +40,7 @@ TEXT, SHAPE = "~text", "~shape"
 # A row that is compared with more values than this counts for more than one.
 CHEAP_VALUES = 12
 # The columns that conditions are on, besides the time.
-TESTED: Final = (
-    "tenant",
-    "verdict",
-    "decision",
-    "score",
-    "sender_domain",
-    "sender",
-    "subject",
-    "recipients",
-    "tags",
-    "evidence",
-)
+TESTED = tuple("tenant verdict decision score sender_domain sender subject recipients tags evidence".split())
 
 
 class MessageFilter(msgspec.Struct, frozen=True):
@@ -281,12 +270,13 @@ def _meaning_condition(wanted: MessageFilter, source: RowSource, *, exact: bool)
     if wanted.shape:
         tests.append(contains_all("subject", sorted(wanted.shape.split(), key=len)[-MAX_WORDS:]))
     if wanted.anywhere:
-        tests.append(_word_condition(parse_term(storable(wanted.anywhere)), source, exact=exact))
+        tests.append(word_condition(storable(wanted.anywhere), source, exact=exact))
     return _join(tests, " AND ", source) if tests else SqlCondition("1 = 1", ())
 
 
-def _word_condition(term: Term, source: RowSource, *, exact: bool) -> SqlCondition:
-    """A word that is one of several conditions; the ids of messages are found where it stands alone."""
+def word_condition(text: str, source: RowSource, *, exact: bool = False) -> SqlCondition:
+    """The condition on a narrow row for a text that fits in whatever way it can be meant."""
+    term = parse_term(text)
     texts, subject = match_texts(term, exact=exact), match_subject(term)
     conditions = [*([_of_texts(texts)] if texts else ()), *([subject] if subject else ())]
     if term.address or term.domain:
@@ -296,11 +286,6 @@ def _word_condition(term: Term, source: RowSource, *, exact: bool) -> SqlConditi
     if begun := term.ggrid or term.id_prefix:
         conditions.append(SqlCondition(source.has_id, (begun,)))
     return _join(conditions, " OR ", source) if conditions else SqlCondition("1 = 0", ())
-
-
-def word_condition(text: str, source: RowSource, *, exact: bool = False) -> SqlCondition:
-    """The condition on a narrow row for a text that fits in whatever way it can be meant."""
-    return _word_condition(parse_term(text), source, exact=exact)
 
 
 def meanings(leaf: Leaf) -> tuple[MessageFilter, ...]:
@@ -587,6 +572,11 @@ def _has_link(beginning: str, links: Sequence[str]) -> bool:
         if parts and (parts[0] == wanted[0] or parts[0].endswith(f".{wanted[0]}")) and parts[2].startswith(wanted[2]):
             return True
     return False
+
+
+def prepare_filter(wanted: F) -> F:
+    """Return a filter as it is planned, with terms of its query in its fields; an id is a text with one meaning."""
+    return hoist(make_storable(wanted))
 
 
 def make_storable(wanted: F) -> F:

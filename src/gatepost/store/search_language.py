@@ -151,8 +151,8 @@ class _FaultError(Exception):
         self.fault = SearchFault(start, end, message)
 
 
-def _refuse(start: int, end: int, message: str) -> NoReturn:
-    raise _FaultError(start, end, message)
+def _refuse(at: "Leaf | _Piece", message: str) -> NoReturn:
+    raise _FaultError(at.start, at.end, message)
 
 
 def parse_search(text: str, place: SearchPlace) -> Expression | SearchFault:
@@ -185,7 +185,7 @@ class _Parser:
             return EVERYTHING
         found = self._alternatives()
         if self._current.kind == ")":
-            _refuse(self._current.start, self._current.end, "This parenthesis closes none; delete it.")
+            _refuse(self._current, "This parenthesis closes none; delete it.")
         _refuse_inside(found)
         _refuse_reversed(found)
         return found
@@ -212,18 +212,18 @@ class _Parser:
         operator = self._current
         self._next()
         if self._current.kind in ("end", ")", "OR", "AND"):
-            _refuse(operator.start, operator.end, f'Behind {word} a term is missing. To find the word, write "{word}".')
+            _refuse(operator, f'Behind {word} a term is missing. To find the word, write "{word}".')
 
     def _operand(self) -> Expression:
         piece = self._current
         if piece.kind in ("AND", "OR"):
             message = f'Before {piece.kind} a term is missing. To find the word, write "{piece.kind}".'
-            _refuse(piece.start, piece.end, message)
+            _refuse(piece, message)
         if piece.kind == ")":
-            _refuse(piece.start, piece.end, "Between these parentheses a term is missing.")
+            _refuse(piece, "Between these parentheses a term is missing.")
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            _refuse(piece.start, piece.end, f"Parentheses and NOT go at most {MAX_DEPTH} deep.")
+            _refuse(piece, f"Parentheses and NOT go at most {MAX_DEPTH} deep.")
         if piece.kind == "NOT":
             self._expect_operand("NOT")
             found: Expression = Negated(self._operand())
@@ -236,10 +236,10 @@ class _Parser:
         opening = self._current
         self._next()
         if self._current.kind == "end":
-            _refuse(opening.start, opening.end, "This parenthesis is not closed; write ) at its end.")
+            _refuse(opening, "This parenthesis is not closed; write ) at its end.")
         found = self._alternatives()
         if self._current.kind != ")":
-            _refuse(opening.start, opening.end, "This parenthesis is not closed; write ) at its end.")
+            _refuse(opening, "This parenthesis is not closed; write ) at its end.")
         self._next()
         return found
 
@@ -248,7 +248,7 @@ class _Parser:
         assert leaf is not None  # pieces of this kind have one
         self._terms += 1
         if self._terms > MAX_TERMS:
-            _refuse(leaf.start, leaf.end, f"A search has at most {MAX_TERMS} terms.")
+            _refuse(leaf, f"A search has at most {MAX_TERMS} terms.")
         self._next()
         return _read_leaf(leaf, self._place)
 
@@ -292,7 +292,9 @@ class _Parser:
             self._at = quoted.end()
             return _ESCAPE.sub(r"\1", quoted[1]) if quoted[1] is not None else quoted[2]
         if text[start] in '"“”':
-            _refuse(start, len(text), "These quotes are not closed; write another at the end of the value.")
+            _refuse(
+                _Piece("term", start, len(text)), "These quotes are not closed; write another at the end of the value."
+            )
         bare = _BARE.match(text, start)
         self._at = bare.end() if bare else start
         return bare[0] if bare else ""
@@ -307,10 +309,11 @@ def _is_field(word: str, named: re.Match[str]) -> bool:
     if named[2] != ":" and named[1].lower() not in FIELDS:
         return False
     rest = word[named.end() :]
-    return not rest.startswith(("//", ":")) and not _is_ip_address(word)
+    return not rest.startswith(("//", ":")) and not is_ip_address(word)
 
 
-def _is_ip_address(text: str) -> bool:
+def is_ip_address(text: str) -> bool:
+    """Whether a text is an IPv4 or IPv6 address."""
     try:
         ip_address(text)
     except ValueError:
@@ -323,7 +326,7 @@ def _refuse_inside(expression: Expression) -> None:
     whole = set(map(id, conjuncts(expression)))
     for leaf in leaves(expression):
         if leaf.field in ALONE and id(leaf) not in whole:
-            _refuse(leaf.start, leaf.end, f"{leaf.field}: counts for the whole search; take it out of OR and NOT.")
+            _refuse(leaf, f"{leaf.field}: counts for the whole search; take it out of OR and NOT.")
 
 
 def _refuse_reversed(expression: Expression) -> None:
@@ -332,7 +335,7 @@ def _refuse_reversed(expression: Expression) -> None:
     first = max((int(leaf.value) for leaf in whole if leaf.field == "after"), default=None)
     for leaf in whole:
         if leaf.field == "before" and first is not None and int(leaf.value) <= first:
-            _refuse(leaf.start, leaf.end, "The period ends before it begins; exchange before: and after:.")
+            _refuse(leaf, "The period ends before it begins; exchange before: and after:.")
 
 
 def conjuncts(expression: Expression) -> Sequence[Expression]:
@@ -355,18 +358,18 @@ def _read_leaf(leaf: Leaf, place: SearchPlace) -> Leaf:
     value = leaf.value[:MAX_VALUE].strip()
     if not leaf.field:
         if not value:
-            _refuse(leaf.start, leaf.end, "These quotes are empty; write a word between them.")
+            _refuse(leaf, "These quotes are empty; write a word between them.")
         return msgspec.structs.replace(leaf, value=value)
     if leaf.field not in FIELDS or f"{leaf.field}:{value}" in TITLES:
         return _read_tag(leaf, value)
     if leaf.field == ("next-hop" if place.is_held else "state"):
         where = "messages on record" if place.is_held else "held mail"
-        _refuse(leaf.start, leaf.end, f"{leaf.field}: is known of {where} only.")
+        _refuse(leaf, f"{leaf.field}: is known of {where} only.")
     if leaf.operator != ":" and leaf.field != "score":
-        _refuse(leaf.start, leaf.end, f"Write {leaf.field}: with a colon.")
+        _refuse(leaf, f"Write {leaf.field}: with a colon.")
     if not value and leaf.field != "sender":
         example = FIELDS[leaf.field].example
-        _refuse(leaf.start, leaf.end, f"Behind {leaf.field}: a value is missing, such as {leaf.field}:{example}.")
+        _refuse(leaf, f"Behind {leaf.field}: a value is missing, such as {leaf.field}:{example}.")
     read = _READERS.get(leaf.field)
     return msgspec.structs.replace(leaf, value=read(leaf, value, place) if read else value)
 
@@ -378,84 +381,78 @@ def _read_tag(leaf: Leaf, value: str) -> Leaf:
     near = get_close_matches(leaf.field, FIELDS, 1)
     some = ", ".join(f"{name}:" for name in list(FIELDS)[:8])
     hint = f"Did you mean {near[0]}:?" if near else f"There are {some} and others."
-    _refuse(
-        leaf.start,
-        leaf.start + len(leaf.field) + 1,
-        f"No field is called {leaf.field}. {hint} To find the text itself, put it in quotes.",
-    )
+    field = _Piece("term", leaf.start, leaf.start + len(leaf.field) + 1)
+    _refuse(field, f"No field is called {leaf.field}. {hint} To find the text itself, put it in quotes.")
 
 
 def _choose(choices: tuple[str, ...]) -> "_Reader":
     def read(leaf: Leaf, value: str, _place: SearchPlace) -> str:
         if value.casefold() in choices:
             return value.casefold()
-        _refuse(leaf.start, leaf.end, f"{leaf.field}: is one of {', '.join(choices)}.")
+        _refuse(leaf, f"{leaf.field}: is one of {', '.join(choices)}.")
 
     return read
 
 
 def _read_score(leaf: Leaf, value: str, _place: SearchPlace) -> str:
     if leaf.operator == ":":
-        _refuse(leaf.start, leaf.end, "Write score> or score< and a number, such as score>5.")
+        _refuse(leaf, "Write score> or score< and a number, such as score>5.")
     if not _NUMBER.fullmatch(value):
-        _refuse(leaf.start, leaf.end, f"Behind score{leaf.operator} stands a number, such as 5 or 7.5.")
+        _refuse(leaf, f"Behind score{leaf.operator} stands a number, such as 5 or 7.5.")
     return str(round(float(value) * 100))
 
 
 def _read_hash(leaf: Leaf, value: str, _place: SearchPlace) -> str:
     if not _HASH.fullmatch(value):
-        _refuse(leaf.start, leaf.end, "A SHA-256 has 64 hexadecimal digits. For the name of a file use file:.")
+        _refuse(leaf, "A SHA-256 has 64 hexadecimal digits. For the name of a file use file:.")
     return value.lower()
 
 
 def _read_file(leaf: Leaf, value: str, _place: SearchPlace) -> str:
     if "*" in value:
-        _refuse(leaf.start, leaf.end, "file: takes the whole name of a file, such as file:invoice.pdf.")
+        _refuse(leaf, "file: takes the whole name of a file, such as file:invoice.pdf.")
     return value
 
 
 def _read_url(leaf: Leaf, value: str, _place: SearchPlace) -> str:
     parts = split_url(refang(value))
     if parts is None or "." not in parts[0].strip("."):
-        _refuse(leaf.start, leaf.end, "url: begins with a host, such as url:evil.example/login.")
+        _refuse(leaf, "url: begins with a host, such as url:evil.example/login.")
     return refang(value)
 
 
 def _read_ip(leaf: Leaf, value: str, _place: SearchPlace) -> str:
-    if not _is_ip_address(value.strip("[]")):
-        _refuse(leaf.start, leaf.end, "ip: takes an address, such as ip:192.0.2.17. For hosts of links use host:.")
+    if not is_ip_address(value.strip("[]")):
+        _refuse(leaf, "ip: takes an address, such as ip:192.0.2.17. For hosts of links use host:.")
     return value.strip("[]")
 
 
 def _read_id(leaf: Leaf, value: str, _place: SearchPlace) -> str:
     found = canonical(value) or id_prefix(value)
     if not found:
-        _refuse(leaf.start, leaf.end, f"id: takes a whole id, or at least its first {LEAST_DIGITS} digits.")
+        _refuse(leaf, f"id: takes a whole id, or at least its first {LEAST_DIGITS} digits.")
     return found
 
 
 def _read_campaign(leaf: Leaf, value: str, _place: SearchPlace) -> str:
     found = canonical(value)
     if not found:
-        _refuse(leaf.start, leaf.end, "campaign: takes the whole id of a message; its page leads to the campaign.")
+        _refuse(leaf, "campaign: takes the whole id of a message; its page leads to the campaign.")
     return found
 
 
 def _read_tenant(leaf: Leaf, value: str, place: SearchPlace) -> str:
     known = place.tenants.get(value.casefold())
     if known is None:
-        _refuse(leaf.start, leaf.end, "There is no tenant of this name, or you do not have access to it.")
+        _refuse(leaf, "There is no tenant of this name, or you do not have access to it.")
     return known
 
 
 def _read_time(leaf: Leaf, value: str, place: SearchPlace) -> str:
     moment = _parse_moment(value, place)
     if moment is None:
-        _refuse(
-            leaf.start,
-            leaf.end,
-            f"{leaf.field}: takes a day (2026-11-01), a day and a time (2026-11-01T14:30), or how long ago (24h, 7d).",
-        )
+        forms = "a day (2026-11-01), a day and a time (2026-11-01T14:30), or how long ago (24h, 7d)"
+        _refuse(leaf, f"{leaf.field}: takes {forms}.")
     return str(moment)
 
 

@@ -12,20 +12,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from gatepost.store.engine import (
-    Many,
-    Operations,
-    Read,
-    Work,
-    Write,
-    change,
-    large_query,
-    now,
-    query,
-    storable,
-    write_rows,
-)
-from gatepost.store.sql import Row, Sql, insert_many, sql
+from gatepost.store.engine import Many, Operations, Read, Work, Write, change, large_query, now, query, storable
+from gatepost.store.sql import Row, insert_many, sql
 
 MAX_ROWS = 1_000
 MAX_LISTED = 500
@@ -157,12 +145,4 @@ class SentReports(Operations):
 
     async def purge(self, before: int) -> int:
         """Delete what is about days before that one."""
-        total = 0
-        for statement in _PURGES:
-            while deleted := await self._delete(statement, before):
-                total += deleted
-        return total
-
-    @change
-    def _delete(self, statement: Sql, before: int) -> Work[int]:
-        return (yield from write_rows(statement, before, PURGE_BATCH))
+        return sum([await self._repeat_write(statement, before, PURGE_BATCH) for statement in _PURGES])

@@ -100,7 +100,7 @@ class StoredSightings(Operations):
         return tuple((row[0], row[1]) for row in rows)
 
     async def _purge_scope(self, scope: int, excess: int, before: int) -> int:
-        total = await self._repeat(partial(write_rows, _DELETE_OLD, scope, before, PURGE_BATCH))
+        total = await self._repeat_write(_DELETE_OLD, scope, before, PURGE_BATCH)
         while (left := excess - total) > 0 and (deleted := await self._delete_rare(scope, min(PURGE_BATCH, left))):
             total += deleted
         return total

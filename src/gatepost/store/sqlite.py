@@ -523,7 +523,6 @@ class SqliteEngine(Engine):
         self._of_event_loop: apsw.Connection | None = None
 
     async def close(self) -> None:
-        """Finish what is under way and close the file."""
         self._closed = True
         await self._writer.close()
         for threads in (self._readers, self._streamers, self._searchers):
@@ -533,7 +532,6 @@ class SqliteEngine(Engine):
         self._connections.clear()
 
     def counters(self) -> StoreCounters:
-        """How many changes were written, in how many commits."""
         return self._writer.counters()
 
     async def _apply(self, work: Callable[[], Work[T]]) -> T:

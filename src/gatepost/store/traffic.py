@@ -29,7 +29,7 @@ from gatepost.lists.links import split_url
 from gatepost.store.engine import Many, Operations, Read, Work, large_query, normalize_scope, write_rows
 from gatepost.store.evidence import digest, without_digits
 from gatepost.store.found_values import TOP, count_top, split_lines
-from gatepost.store.record_packing import BriefSubject, read_packed
+from gatepost.store.record_packing import BRIEFS, read_packed
 from gatepost.store.sql import Row, insert_many, sql
 
 BUCKET_MILLISECONDS = 300_000
@@ -335,20 +335,8 @@ def _count(rows: Sequence[Row], more: bool, hosts: Mapping[int, set[str]]) -> To
     )
 
 
-class _Report(msgspec.Struct, frozen=True):
-    subjects: tuple[BriefSubject, ...] = ()
-
-
-class _Detail(msgspec.Struct, frozen=True):
-    report: _Report
-
-
-_details = msgspec.msgpack.Decoder(_Detail)
-
-
 def _link_hosts(packed: bytes) -> set[str]:
-    """The hosts that links of a record lead to, each once; of each packed value only the links are decoded."""
-    detail = read_packed(_details, packed)
-    subjects = detail.report.subjects if detail else ()
-    links = [subject.value for subject in subjects if subject.role == "link"][:MAX_LINKS]
+    """The hosts that links of a record lead to, each once."""
+    detail = read_packed(BRIEFS, packed)
+    links = detail.report.links[:MAX_LINKS] if detail else ()
     return {parts[0] for link in links if (parts := split_url(link))}

@@ -209,10 +209,7 @@ _COLUMNS = "key, shown, comment, created, modified, modified_by, expires, hits, 
 _SELECT = f"SELECT {_COLUMNS} FROM entries WHERE list_id = $1 AND "  # noqa: S608
 _SELECT_KEYS = sql(_SELECT + "@one_of(key, $2)")
 _DELETE = sql("DELETE FROM entries WHERE list_id = $1 AND @one_of(key, $2)")
-_INSERT = insert_many(
-    "entries",
-    "list_id, key, shown, comment, created, modified, modified_by, expires, hits, last_hit",
-)
+_INSERT = insert_many("entries", f"list_id, {_COLUMNS}")
 # Entries of another length: the bytes of all scopes are counted anew (see `list_rows`).
 _FORGET_SUMS = sql("UPDATE scopes SET counted_version = 0")
 _CHANGE_SIZE = sql("UPDATE lists SET size = size + $2 WHERE id = $1")

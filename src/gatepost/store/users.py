@@ -276,12 +276,7 @@ class Users(Operations):
 
     @change
     def update(
-        self,
-        uid: str,
-        *,
-        by: Actor,
-        role: Role | None = None,
-        disabled: bool | None = None,
+        self, uid: str, *, by: Actor, role: Role | None = None, disabled: bool | None = None
     ) -> Work[User | NotFound | LastAdministrator]:
         """Change what is given. A user who is disabled, or given another role, is signed out everywhere."""
         administrators = yield Read(_LOCK_ADMINISTRATORS)
@@ -289,11 +284,8 @@ class Users(Operations):
         if not rows:
             return NotFound("user")
         before = parse_user(rows[0])
-        new = msgspec.structs.replace(
-            before,
-            role=role or before.role,
-            disabled=before.disabled if disabled is None else disabled,
-        )
+        is_disabled = before.disabled if disabled is None else disabled
+        new = msgspec.structs.replace(before, role=role or before.role, disabled=is_disabled)
         if new == before:
             return before
         if not _administers_all(new) and [row[0] for row in administrators] == [new.uid]:
