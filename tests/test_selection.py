@@ -40,7 +40,7 @@ def test_every_test_that_is_left_out_has_another_one_beside_it() -> None:
         text = file.read_text("utf-8")
         assert not re.search(r"^pytestmark.*mark\.(variant|long)", text, re.MULTILINE), file
         left = len(re.findall(r"^@pytest\.mark\.(variant|long)$", text, re.MULTILINE))
-        if len(re.findall(r"^def test_", text, re.MULTILINE)) == left:
+        if len(re.findall(r"^(?:async )?def test_", text, re.MULTILINE)) == left:
             assert (ROOT / "tests" / ELSEWHERE[str(file.relative_to(ROOT / "tests"))]).exists()
 
 

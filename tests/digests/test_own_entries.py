@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+from tests.store.accounts import new_tenant
+
 from gatepost.analysis.report import ListNote, Report
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.ids import new_id
@@ -11,7 +13,6 @@ from gatepost.questions import Hit, Lookup
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.digests import DigestPreferences
-from gatepost.store.tenants import Tenant
 
 SENDER = "ann@x.example"
 FROM = Subject("from", SENDER, "From")
@@ -41,8 +42,7 @@ def test_a_block_of_a_recipient_stands_above_the_allow_of_the_tenant() -> None:
 def test_they_count_where_nobody_else_gets_the_message(tmp_path: Path) -> None:
     async def run() -> None:
         store = open_store(f"sqlite:{tmp_path / 'g.db'}", tmp_path)
-        made = await store.tenants.create(new_id())
-        assert isinstance(made, Tenant)
+        made = await new_tenant(store, new_id())
         tenant = made.uid
         answers = ListAnswers(store)
         before = (await answers.snapshot(tenant)).version

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.store.accounts import new_tenant
 
 from gatepost.analysis.report import Report
 from gatepost.digests.mail import DigestSender, read_link
@@ -21,7 +22,6 @@ from gatepost.store.digests import DIGEST, DigestPreferences, DigestRecord
 from gatepost.store.errors import StorageError
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 from gatepost.times import now
 
 REPORT = Report("spam", "quarantine", (), 700, "it adds up", subject="Offer", senders=("ann@shop.example",))
@@ -46,8 +46,7 @@ class Deployment:
         )
 
     async def prepare(self, **preferences: Any) -> None:
-        made = await self.store.tenants.create(new_id())
-        assert isinstance(made, Tenant)
+        made = await new_tenant(self.store, new_id())
         self.tenant = made.uid
         await self.store.tenants.set_domains(self.tenant, ["example.com"])
         await self.prefer(**preferences)

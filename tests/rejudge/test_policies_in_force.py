@@ -1,12 +1,13 @@
 """Rules of the web interface over the policies of the files."""
 
+from tests.store.accounts import new_tenant
+
 from gatepost.policy.layers import Effective, Layer, Policies, lay_over
 from gatepost.policy.rules import OwnRule, Policy, shipped_policy
 from gatepost.rejudge.policies_in_force import PoliciesInForce, with_rule, with_stored_rules
 from gatepost.store.audit import CLI
 from gatepost.store.own_rules import RuleSet
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 
 RULE = OwnRule("known", "A known sender", "bulk", 1.5)
 STRANGER = OwnRule("!known", "A stranger", "spam", 2.0)
@@ -30,9 +31,7 @@ async def test_rules_are_laid_over_files(store: Store) -> None:
     def observe(tenant: str | None, policy: Policy) -> None:
         told.append((tenant, tuple(policy.rules)))
 
-    first, second = await store.tenants.create("first"), await store.tenants.create("second")
-    assert isinstance(first, Tenant)
-    assert isinstance(second, Tenant)
+    first, second = await new_tenant(store, "first"), await new_tenant(store, "second")
     in_force = PoliciesInForce(files_with(first.uid), store.own_rules)
     in_force.observe(observe)
     await in_force.refresh()
@@ -86,9 +85,7 @@ async def test_a_rule_that_was_stopped_three_times_is_left_out_until_its_conditi
     def observe(tenant: str | None, policy: Policy) -> None:
         told.append((tenant, tuple(policy.rules)))
 
-    first, second = await store.tenants.create("first"), await store.tenants.create("second")
-    assert isinstance(first, Tenant)
-    assert isinstance(second, Tenant)
+    first, second = await new_tenant(store, "first"), await new_tenant(store, "second")
     in_force = PoliciesInForce(files_with(first.uid), store.own_rules)
     await put(store, second.uid, "mine", STRANGER)
     await in_force.refresh()

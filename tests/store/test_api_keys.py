@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.store.accounts import new_tenant
 from tests.store.conftest import Use
 
 from gatepost.ids import new_id
@@ -13,7 +14,6 @@ from gatepost.store.api_keys import ApiKey, KeyRefused
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.errors import NotFound, TenantFull
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 
 ANN = Actor("user", "ann")
 
@@ -30,8 +30,7 @@ async def test_a_tenant_has_so_many_keys(store: Store, monkeypatch: pytest.Monke
     monkeypatch.setattr(api_keys, "MAX_OF_TENANT", 2)
     monkeypatch.setattr(api_keys, "MAX_REVOKED", 3)
 
-    tenant = await store.tenants.create("t")
-    assert isinstance(tenant, Tenant)
+    tenant = await new_tenant(store)
     first, _ = [(await new_key(store, "k", tenant.uid))[1] for _ in range(2)]
     full = await store.api_keys.create("one more", tenant.uid, False, None, ANN)
     assert isinstance(full, TenantFull)
@@ -45,8 +44,7 @@ async def test_a_tenant_has_so_many_keys(store: Store, monkeypatch: pytest.Monke
 
 
 async def test_a_key_opens_until_it_is_revoked(store: Store) -> None:
-    tenant = await store.tenants.create("t")
-    assert isinstance(tenant, Tenant)
+    tenant = await new_tenant(store)
     secret, key = await new_key(store, "playbook", tenant.uid, True)
     other, _ = await new_key(store, "playbook")
     assert re.fullmatch(r"gp_[A-Za-z0-9_-]{43}", secret)
@@ -85,8 +83,7 @@ def test_keys_are_listed_without_their_secrets(use: Use, tmp_path: Path) -> None
     secrets = []
 
     async def scenario(store: Store) -> None:
-        tenant = await store.tenants.create("t")
-        assert isinstance(tenant, Tenant)
+        tenant = await new_tenant(store)
         for name, scope in (("a", None), ("b", tenant.uid)):
             secrets.append((await new_key(store, name, scope))[0])
         assert [key.name for key in await store.api_keys.all()] == ["a", "b"]

@@ -6,6 +6,7 @@ from pathlib import Path
 import apsw
 import asyncpg
 import pytest
+from tests.store.accounts import new_tenant
 from tests.store.conftest import Use
 
 from gatepost.lists.catalogue import BY_NAME
@@ -13,7 +14,6 @@ from gatepost.store import paging
 from gatepost.store.audit import CLI, Actor, AuditFilter, AuditRecord
 from gatepost.store.lists import NewEntry
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 
 ANN = Actor("key", "ann", "0198a000-0000-7000-8000-000000000001")
 BOB = Actor("user", "bob", "2")
@@ -21,8 +21,7 @@ URLS, IPS = BY_NAME["blocked-urls"], BY_NAME["blocked-ips"]
 
 
 async def test_who_what_where_how_many(store: Store) -> None:
-    tenant = await store.tenants.create("t", Actor("user", "bob"))
-    assert isinstance(tenant, Tenant)
+    tenant = await new_tenant(store, "t", Actor("user", "bob"))
     await store.lists.add(tenant.uid, URLS, [NewEntry(f"{n}", f"{n}") for n in range(9)], ANN)
     await store.lists.remove(tenant.uid, URLS.name, ["3", "4", "x"], ANN)
     deleted, added, created = (await store.audit.page(AuditFilter())).rows
@@ -37,9 +36,7 @@ async def test_who_what_where_how_many(store: Store) -> None:
 
 
 async def test_pages_and_times(store: Store) -> None:
-    one, two = await store.tenants.create("one"), await store.tenants.create("two")
-    assert isinstance(one, Tenant)
-    assert isinstance(two, Tenant)
+    one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
     for number in range(7):
         scope = (None, one.uid, two.uid)[number % 3]
         await store.lists.add(scope, URLS, [NewEntry(str(number), str(number))], ANN)
@@ -105,8 +102,7 @@ async def samples_of(store: Store, wanted: AuditFilter, limit: int = 2) -> list[
 async def test_filters(store: Store, monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
     monkeypatch.setattr(paging, "ROW_BUDGET", budget)
 
-    tenant = await store.tenants.create("t", CLI)
-    assert isinstance(tenant, Tenant)
+    tenant = await new_tenant(store)
     for n, (scope, what, by) in enumerate(
         [(None, URLS, ANN), (tenant.uid, URLS, BOB), (None, IPS, BOB), (tenant.uid, IPS, ANN), (None, URLS, ANN)]
     ):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from tests.store.accounts import new_tenant
 from tests.store.conftest import NewRecord
 
 from gatepost.lists.catalogue import BY_NAME, make_custom_list
@@ -20,7 +21,6 @@ from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 from gatepost.store.users import User
 
 ANN = Actor("key", "ann")
@@ -38,8 +38,7 @@ async def opened(url: str, folder: Path) -> AsyncIterator[Store]:
 
 async def fill(store: Store, records: list[MessageRecord]) -> str:
     """One of everything; returns the secret of a key."""
-    tenant = await store.tenants.create("t")
-    assert isinstance(tenant, Tenant)
+    tenant = await new_tenant(store)
     await store.tenants.set_domains(tenant.uid, ["t.example"])
     await store.lists.create(tenant.uid, CUSTOM, ANN)
     await store.lists.add(tenant.uid, CUSTOM, [NewEntry("a", "a", "ä", 2**47)], ANN)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.store.accounts import new_tenant
 from tests.store.conftest import Use
 
 from gatepost.lists.catalogue import BY_NAME, ListDefinition
@@ -16,7 +17,6 @@ from gatepost.store.errors import ListFull, NotFound
 from gatepost.store.list_lookup import HitCount
 from gatepost.store.lists import ListEntry, NewEntry
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 
 URLS = BY_NAME["blocked-urls"]
 IPS = BY_NAME["blocked-ips"]
@@ -41,12 +41,6 @@ async def size(store: Store, list_name: str, scope: str | None = None) -> int:
 
 def small(definition: ListDefinition, most: int) -> ListDefinition:
     return msgspec.structs.replace(definition, name="custom-small", custom=True, max_size=most)
-
-
-async def new_tenant(store: Store, name: str = "t") -> Tenant:
-    tenant = await store.tenants.create(name)
-    assert isinstance(tenant, Tenant)
-    return tenant
 
 
 async def test_adding_updating_and_what_stays(store: Store) -> None:

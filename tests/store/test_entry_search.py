@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from tests.store.accounts import new_tenant
 
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store import paging
@@ -10,7 +11,6 @@ from gatepost.store.audit import CLI
 from gatepost.store.lists import NewEntry, _next_text
 from gatepost.store.paging import Page
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 
 URLS, PEOPLE = BY_NAME["blocked-urls"], BY_NAME["protected-people"]
 
@@ -69,8 +69,7 @@ async def test_it_says_how_far_it_looked(store: Store, monkeypatch: pytest.Monke
 
 
 async def test_scopes_are_apart(store: Store) -> None:
-    tenant = await store.tenants.create("t")
-    assert isinstance(tenant, Tenant)
+    tenant = await new_tenant(store)
     await store.lists.add(tenant.uid, URLS, [NewEntry("mine", "mine")], CLI)
     assert [entry.key for entry in (await store.lists.page(tenant.uid.upper(), URLS.name)).rows] == ["mine"]
     assert await store.lists.page(None, URLS.name) == Page(())

@@ -2,10 +2,11 @@
 
 import asyncio
 
+from tests.store.accounts import new_tenant
+
 from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.errors import LastAdministrator, NameTaken, NotFound
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 from gatepost.store.users import User
 
 ROOT = Actor("user", "root", "1")
@@ -20,8 +21,7 @@ async def admitted(store: Store, subject: str, *names: str, role: str = "analyst
 
 
 async def test_a_user_is_made_once_and_follows_the_claims(store: Store) -> None:
-    tenant = await store.tenants.create("t")
-    assert isinstance(tenant, Tenant)
+    tenant = await new_tenant(store)
     many = await asyncio.gather(*(admitted(store, "7", "ann") for _ in range(5)))
     assert len({each.uid for each in many}) == 1, "first sign-ins at the same moment make one user"
     ann = many[0]

@@ -4,6 +4,7 @@ from typing import get_args
 
 import msgspec
 import pytest
+from tests.store.accounts import new_scope
 
 from gatepost.lists.catalogue import (
     BY_NAME,
@@ -22,7 +23,6 @@ from gatepost.store.audit import Actor
 from gatepost.store.errors import ListFull, NameTaken, NotFound, TooManyLists
 from gatepost.store.lists import ListState, NewEntry
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 
 ANN = Actor("key", "ann")
 MINE = msgspec.structs.replace(
@@ -30,14 +30,8 @@ MINE = msgspec.structs.replace(
 )
 
 
-async def new_tenant(store: Store, name: str) -> str:
-    tenant = await store.tenants.create(name)
-    assert isinstance(tenant, Tenant)
-    return tenant.uid
-
-
 async def test_the_usual_lists_are_there_from_the_start(store: Store) -> None:
-    tenant = await new_tenant(store, "t")
+    tenant = await new_scope(store, "t")
     for scope in (None, tenant):
         assert await store.lists.all(scope) == tuple(ListState(definition, 0) for definition in LISTS)
     await store.lists.add(tenant, BY_NAME["own-domains"], [NewEntry("a.example", "a.example")], ANN)
@@ -49,7 +43,7 @@ async def test_the_usual_lists_are_there_from_the_start(store: Store) -> None:
 
 
 async def test_custom_lists(store: Store) -> None:
-    tenant = await new_tenant(store, "t")
+    tenant = await new_scope(store, "t")
     assert await store.lists.definition(None, "mine") is None
     assert await store.lists.create(None, MINE, ANN) == MINE
     assert await store.lists.definition(None, "mine") == MINE
@@ -71,7 +65,7 @@ async def test_custom_lists(store: Store) -> None:
 
 async def test_names_are_those_of_one_scope(store: Store) -> None:
     """A tenant's list does not keep the deployment from one of that name, and each hit counts as its own list does."""
-    one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
+    one, two = await new_scope(store, "one"), await new_scope(store, "two")
     allow = make_custom_list("mine", "url", "allow", "Mine", "My own", 7)
     assert await store.lists.create(one, MINE, ANN) == MINE
     assert await store.lists.create(two, allow, ANN) == allow, "tenants do not see each other"
@@ -103,7 +97,7 @@ async def test_a_custom_list_keeps_its_name_where_a_built_in_list_gets_the_same(
         before.delitem(BY_NAME, "blocked-file-names")
         assert await store.lists.create(None, own, ANN) == own
     assert await store.lists.definition(None, "blocked-file-names") == own
-    tenant = await new_tenant(store, "other")
+    tenant = await new_scope(store, "other")
     assert await store.lists.definition(tenant, "blocked-file-names") == BY_NAME["blocked-file-names"]
     await store.lists.add(None, own, [NewEntry("exe", "exe")], ANN)
     states = {state.definition.name: state for state in await store.lists.all(None)}
@@ -125,7 +119,7 @@ async def test_a_custom_list_keeps_its_name_where_a_built_in_list_gets_the_same(
 async def test_a_scope_has_so_many_custom_lists(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists, "MAX_CUSTOM_LISTS", 2)
 
-    tenant = await new_tenant(store, "one")
+    tenant = await new_scope(store, "one")
     for name in ("a", "b"):
         assert isinstance(
             await store.lists.create(tenant, msgspec.structs.replace(MINE, name=name), ANN), ListDefinition
@@ -156,7 +150,7 @@ async def test_the_bytes_of_a_scope_are_bounded(store: Store, monkeypatch: pytes
     """Over all lists that travel to workers together, by bytes and not by characters, whatever the comments are."""
     monkeypatch.setattr(list_rows, "MAX_UNKEYED_BYTES", 1_000)
 
-    one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
+    one, two = await new_scope(store, "one"), await new_scope(store, "two")
     phrases, people = BY_NAME["blocked-phrases"], BY_NAME["protected-people"]
     entry = NewEntry("ä" * 184, "ä" * 184, comment="c" * 1_000)
     assert await store.lists.add(one, phrases, [entry], ANN) == 1

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.store.accounts import new_tenant
 
 from gatepost.analysis.report import Report
 from gatepost.ids import new_id
@@ -17,7 +18,6 @@ from gatepost.store.lists import NewEntry
 from gatepost.store.look_backs import LOOK_BACK
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 from gatepost.times import now
 
 URLS, SENDERS = BY_NAME["blocked-urls"], BY_NAME["blocked-senders"]
@@ -95,8 +95,7 @@ async def test_nothing_waits_without_being_asked_for_or_for_a_list_that_is_gone(
 
 
 async def test_the_look_back_is_kept_and_told_as_any_other(store: Store) -> None:
-    made = await store.tenants.create("Acme", CLI)
-    assert isinstance(made, Tenant)
+    made = await new_tenant(store, "Acme")
     tenant = made.uid
     caught = await deliver(store, "https://a.example/x", tenant)
     await deliver(store, "https://a.example/y")  # of nobody

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.store.accounts import new_scope
 
 from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.lists.entries import UnkeyedEntry, list_network_keys
@@ -16,7 +17,6 @@ from gatepost.store.engine import Read, Work
 from gatepost.store.list_rows import prefix_length
 from gatepost.store.lists import NewEntry
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 
 ANN = Actor("key", "ann")
 HOUR = 3_600_000
@@ -30,14 +30,8 @@ def now() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def new_tenant(store: Store, name: str) -> str:
-    tenant = await store.tenants.create(name)
-    assert isinstance(tenant, Tenant)
-    return tenant.uid
-
-
 async def test_both_scopes_all_kinds_in_one_question(store: Store) -> None:
-    one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
+    one, two = await new_scope(store, "one"), await new_scope(store, "two")
     await store.lists.add(None, BY_NAME["blocked-senders"], new("*.evil.example", comment="g"), ANN)
     await store.lists.add(one, BY_NAME["allowed-senders"], new("*.evil.example", comment="1"), ANN)
     await store.lists.add(two, BY_NAME["blocked-urls"], new("evil.example/x"), ANN)
@@ -162,7 +156,7 @@ async def test_a_look_up_for_mail_has_a_budget_of_lists_times_keys(
     with few keys before others, and the answer says that it is not whole."""
     monkeypatch.setattr(list_lookup, "MAX_PROBES", 100)
 
-    tenant = await new_tenant(store, "one")
+    tenant = await new_scope(store, "one")
     for number in range(10):
         made = make_custom_list(f"own-{number}", "url", "block", "", "", 10)
         await store.lists.create(tenant, made, CLI)
@@ -185,7 +179,7 @@ def test_prefix_lengths() -> None:
 
 
 async def test_unkeyed_lists_by_version(store: Store) -> None:
-    one, two = await new_tenant(store, "one"), await new_tenant(store, "two")
+    one, two = await new_scope(store, "one"), await new_scope(store, "two")
     empty = await store.list_lookup.unkeyed(one)
     assert (empty.entries, empty.custom) == ({}, {})
     assert empty.version == await store.list_lookup.unkeyed_version(one)

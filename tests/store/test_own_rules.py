@@ -1,6 +1,7 @@
 """Rules of the web interface in storage: versions, bounds, and the audit trail."""
 
 import pytest
+from tests.store.accounts import new_tenant
 
 from gatepost.ids import new_id
 from gatepost.policy.rules import OwnRule
@@ -9,7 +10,6 @@ from gatepost.store.audit import Actor, AuditFilter
 from gatepost.store.errors import NotFound
 from gatepost.store.own_rules import RuleSet
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 
 ANN = Actor("user", "ann")
 RULE = OwnRule("known", "A known sender", "bulk", 1.5)
@@ -23,8 +23,7 @@ async def put(store: Store, tenant: str | None, name: str, rule: OwnRule, seen: 
 
 
 async def test_rules_are_kept_by_scope_with_versions_and_audit(store: Store) -> None:
-    made = await store.tenants.create("acme")
-    assert isinstance(made, Tenant)
+    made = await new_tenant(store, "acme")
     assert await store.own_rules.find(None) == RuleSet()
     first = await put(store, None, "known", RULE, 0)
     second = await put(store, None, "known", OTHER, first.version, enabled=False)
@@ -57,8 +56,7 @@ async def test_the_rules_of_a_scope_are_bounded(store: Store, monkeypatch: pytes
     monkeypatch.setattr(own_rules, "MAX_OF_TENANT", 1)
     monkeypatch.setattr(own_rules, "MAX_CHARACTERS", 60)
 
-    made = await store.tenants.create("acme")
-    assert isinstance(made, Tenant)
+    made = await new_tenant(store, "acme")
     for number in range(2):
         await put(store, None, f"r{number}", RULE, number)
     assert await store.own_rules.put(None, "r2", RULE, 2, ANN) == "full"

@@ -15,6 +15,7 @@ import asyncpg
 import pytest
 from bench.ports import free_port
 from bench.scanning import await_port
+from tests.store.accounts import new_tenant
 from tests.store.conftest import NewRecord
 
 from gatepost.store import open_store
@@ -23,7 +24,6 @@ from gatepost.store.errors import StorageError
 from gatepost.store.postgres import PostgresEngine, connect, split_pooler
 from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 
 # Fewer servers than clients, so that statements of one client do run on several.
 INI = """[databases]
@@ -91,8 +91,7 @@ def use(url: str, folder: Path, scenario: Callable[[Store], Awaitable[None]]) ->
 @pytest.mark.process
 def test_everything_works_through_it(pooled_url: str, new_record: NewRecord, tmp_path: Path) -> None:
     async def scenario(store: Store) -> None:
-        tenant = await store.tenants.create("mine")
-        assert isinstance(tenant, Tenant)
+        tenant = await new_tenant(store, "mine")
         records = [new_record(completed=now() - step, tenant=tenant.uid) for step in range(300)]
         # Records, searches, changes, snapshots and streams at the same time, over three servers.
         await asyncio.gather(

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from bench.ports import free_port
 
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.store import open_store
@@ -106,17 +105,6 @@ async def test_streams_are_bounded(store: Store) -> None:
 def test_addresses_that_are_none(url: str) -> None:
     with pytest.raises(StorageError):
         PostgresEngine(url)
-
-
-def test_nobody_listens(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="cannot be reached") as refusal:
-        open_store(f"postgresql://u:secret@127.0.0.1:{free_port()}/db", tmp_path)
-    assert "secret" not in str(refusal.value)
-
-
-def test_no_such_database(postgres_server: str, tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="create the database first"):
-        open_store(postgres_server.replace("/postgres?", "/absent?"), tmp_path)
 
 
 def test_not_utf8(postgres_server: str, postgres_url: str, tmp_path: Path) -> None:

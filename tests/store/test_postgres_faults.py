@@ -99,7 +99,7 @@ FAULTS: dict[str, tuple[Address, str, str]] = {
         "check it in storage.url",
     ),
     "nobody listens": (
-        lambda _server: f"postgresql://gatepost@127.0.0.1:{free_port()}/gatepost",
+        lambda _server: f"postgresql://gatepost:right@127.0.0.1:{free_port()}/gatepost",
         "connection refused",
         "is it running, and does listen_addresses have this address?",
     ),

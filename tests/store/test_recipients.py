@@ -1,6 +1,7 @@
 """Requests and entries of recipients, and what of them is erased with an address; on both engines."""
 
 import pytest
+from tests.store.accounts import new_tenant
 from tests.store.conftest import NewRecord
 
 from gatepost.ids import new_id
@@ -9,7 +10,6 @@ from gatepost.store.digests import DigestPreferences
 from gatepost.store.privacy import Person
 from gatepost.store.recipients import RequestFilter
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 
 BOB = "b@rcpt.example"
 
@@ -49,8 +49,7 @@ async def test_requests_are_made_once_paged_and_decided_once(store: Store, monke
 async def test_what_recipients_have_goes_with_their_address_and_with_their_tenant(
     store: Store, new_record: NewRecord
 ) -> None:
-    made = await store.tenants.create(new_id())
-    assert isinstance(made, Tenant)
+    made = await new_tenant(store, new_id())
     tenant, record = made.uid, new_record(tenant=made.uid)
     await store.quarantine.hold(record)
     await store.digests.put_preferences(tenant, DigestPreferences(enabled=True, own_entries=True), 0, CLI)

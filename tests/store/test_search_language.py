@@ -11,7 +11,6 @@ from gatepost.store.search_language import (
     MAX_DEPTH,
     MAX_LENGTH,
     MAX_TERMS,
-    Both,
     Either,
     Expression,
     Leaf,
@@ -199,7 +198,3 @@ def test_every_field_has_help_with_an_example_that_works() -> None:
         text = f"{name}{'' if name == 'score' else ':'}{samples.get(name, field.example)}"
         assert not isinstance(parse_search(text, place), SearchFault), text
         assert field.help
-
-
-def test_both_is_all_that_there_is() -> None:
-    assert parse_search("", PLACE) == Both()

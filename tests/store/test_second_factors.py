@@ -9,26 +9,20 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.store.accounts import ROOT, new_analyst
 from tests.store.conftest import Use
 
 from gatepost.ids import new_id
 from gatepost.store import open_store
-from gatepost.store.audit import Actor, AuditFilter
+from gatepost.store.audit import AuditFilter
 from gatepost.store.errors import NotFound, StorageError
 from gatepost.store.sealed_secrets import KEY_FILE, PREFIX, SecretKey
 from gatepost.store.sessions import WebSession
 from gatepost.store.store import Store
 from gatepost.store.users import Credentials, User
 
-ROOT = Actor("user", "root", "1")
 FAR = 1 << 50
 SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
-
-
-async def made(store: Store, name: str) -> User:
-    user = await store.users.create(name, "analyst", None, f"hash of {name}", ROOT)
-    assert isinstance(user, User)
-    return user
 
 
 async def found(store: Store, name: str) -> Credentials:
@@ -53,7 +47,7 @@ def run_sql(url: str, statement: str) -> list[Any]:
 
 
 async def test_a_code_works_once(store: Store) -> None:
-    ann = await made(store, "ann")
+    ann = await new_analyst(store, "ann")
     changed = await store.second_factors.set_totp(ann.uid, SECRET, ROOT, step=100)
     assert isinstance(changed, User)
     assert changed.totp
@@ -74,7 +68,7 @@ async def test_a_code_works_once(store: Store) -> None:
 def test_the_database_does_not_contain_the_secret(use: Use, storage_url: str, tmp_path: Path) -> None:
     async def scenario(store: Store) -> None:
         for name in ("ann", "bob"):
-            user = await made(store, name)
+            user = await new_analyst(store, name)
             await store.second_factors.set_totp(user.uid, SECRET, ROOT)
 
     use(scenario)
@@ -90,7 +84,7 @@ def test_the_database_does_not_contain_the_secret(use: Use, storage_url: str, tm
 def test_secrets_of_an_older_version_are_encrypted(use: Use, storage_url: str, tmp_path: Path) -> None:
     async def prepare(store: Store) -> None:
         for name in ("ann", "bob", "cid"):
-            await made(store, name)
+            await new_analyst(store, name)
 
     use(prepare)
     if storage_url.startswith("sqlite:"):
@@ -112,7 +106,7 @@ def test_secrets_of_an_older_version_are_encrypted(use: Use, storage_url: str, t
 
 
 async def test_a_secret_of_one_user_is_worthless_in_the_row_of_another(store: Store) -> None:
-    ann, bob = await made(store, "ann"), await made(store, "bob")
+    ann, bob = await new_analyst(store, "ann"), await new_analyst(store, "bob")
     await store.second_factors.set_totp(ann.uid, SECRET, ROOT)
     known = await found(store, "ann")
     with pytest.raises(StorageError, match="damaged"):
@@ -121,7 +115,7 @@ async def test_a_secret_of_one_user_is_worthless_in_the_row_of_another(store: St
 
 def test_another_key_is_noticed_and_none_is_made_beside_it(use: Use, storage_url: str, tmp_path: Path) -> None:
     async def prepare(store: Store) -> None:
-        ann = await made(store, "ann")
+        ann = await new_analyst(store, "ann")
         await store.second_factors.set_totp(ann.uid, SECRET, ROOT)
 
     use(prepare)
@@ -169,7 +163,7 @@ def test_processes_that_make_the_key_at_once_use_the_same(tmp_path: Path) -> Non
 
 
 async def test_switching_it_ends_the_other_sessions(store: Store) -> None:
-    ann = await made(store, "ann")
+    ann = await new_analyst(store, "ann")
     for secret in (SECRET, None):
         kept = await store.sessions.create(ann.uid, f"kept {secret}", FAR, "", "", strong=True)
         await store.sessions.create(ann.uid, f"other {secret}", FAR, "", "", strong=True)
@@ -180,7 +174,7 @@ async def test_switching_it_ends_the_other_sessions(store: Store) -> None:
 
 
 async def test_a_session_does_not_begin_with_proofs_that_have_changed(store: Store) -> None:
-    ann = await made(store, "ann")
+    ann = await new_analyst(store, "ann")
     before = await found(store, "ann")
     await store.second_factors.set_totp(ann.uid, SECRET, ROOT)
     assert await store.sessions.create(ann.uid, "1", FAR, "", "", proven=before) == NotFound("user")
@@ -201,7 +195,7 @@ def test_a_store_without_second_factors_makes_no_key(tmp_path: Path) -> None:
 
 
 async def test_recovery_codes_are_counted_used_once_and_go_with_the_factor(store: Store) -> None:
-    ann, bob = await made(store, "ann"), await made(store, "bob")
+    ann, bob = await new_analyst(store, "ann"), await new_analyst(store, "bob")
     assert await store.second_factors.renew_recovery_codes(ann.uid, ["d1"], ROOT) == NotFound("user"), (
         "without a second factor"
     )

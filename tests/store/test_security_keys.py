@@ -3,14 +3,14 @@
 import asyncio
 
 import msgspec
-from tests.store.test_second_factors import FAR, ROOT, SECRET, found, made
+from tests.store.accounts import ROOT, new_analyst, new_tenant
+from tests.store.test_second_factors import FAR, SECRET, found
 
 from gatepost.store.audit import AuditFilter
 from gatepost.store.errors import NotFound
 from gatepost.store.second_factors import MAX_KEYS, KeyNotAdded, NewSecurityKey, SecurityKey
 from gatepost.store.sessions import WebSession
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 from gatepost.store.users import User
 
 
@@ -25,7 +25,7 @@ async def added(store: Store, user: User, number: int = 1, counter: int = 0) -> 
 
 
 async def test_keys_are_added_listed_and_removed(store: Store) -> None:
-    ann, bob = await made(store, "ann"), await made(store, "bob")
+    ann, bob = await new_analyst(store, "ann"), await new_analyst(store, "bob")
     assert not ann.has_second_factor
     first = await store.second_factors.add_security_key(ann.uid.upper(), new_key(), ROOT, recovery=["d1", "d2"])
     assert isinstance(first, SecurityKey)
@@ -52,7 +52,7 @@ async def test_keys_are_added_listed_and_removed(store: Store) -> None:
 
 
 async def test_there_are_only_so_many_also_at_once(store: Store) -> None:
-    ann = await made(store, "ann")
+    ann = await new_analyst(store, "ann")
     outcomes = await asyncio.gather(
         *(store.second_factors.add_security_key(ann.uid, new_key(number), ROOT) for number in range(MAX_KEYS + 3))
     )
@@ -62,7 +62,7 @@ async def test_there_are_only_so_many_also_at_once(store: Store) -> None:
 
 
 async def test_a_change_of_keys_ends_sessions_and_those_that_begin(store: Store) -> None:
-    ann = await made(store, "ann")
+    ann = await new_analyst(store, "ann")
     kept = await store.sessions.create(ann.uid, "kept", FAR, "", "", strong=True)
     await store.sessions.create(ann.uid, "other", FAR, "", "", strong=True)
     assert isinstance(kept, WebSession)
@@ -80,7 +80,7 @@ async def test_a_change_of_keys_ends_sessions_and_those_that_begin(store: Store)
 
 
 async def test_counters_only_rise(store: Store) -> None:
-    ann = await made(store, "ann")
+    ann = await new_analyst(store, "ann")
     key, plain = await added(store, ann, counter=5), await added(store, ann, 2)
     assert await store.second_factors.use_security_key(ann, key, 6, "192.0.2.1") == "used"
     for counter in (6, 5, 0):
@@ -106,7 +106,7 @@ async def test_counters_only_rise(store: Store) -> None:
 
 
 async def test_a_challenge_is_taken_once_in_time_and_for_its_purpose(store: Store) -> None:
-    ann = await made(store, "ann")
+    ann = await new_analyst(store, "ann")
     session, other = [await store.sessions.create(ann.uid, each, FAR, "", "") for each in ("a", "b")]
     assert isinstance(session, WebSession)
     assert isinstance(other, WebSession)
@@ -124,7 +124,7 @@ async def test_a_challenge_is_taken_once_in_time_and_for_its_purpose(store: Stor
 
 
 async def test_all_second_factors_are_forgotten_together(store: Store) -> None:
-    ann = await made(store, "ann")
+    ann = await new_analyst(store, "ann")
     await store.second_factors.set_totp(ann.uid, SECRET, ROOT, recovery=["d1"])
     await added(store, ann)
     await store.sessions.create(ann.uid, "x", FAR, "", "", strong=True)
@@ -139,9 +139,8 @@ async def test_all_second_factors_are_forgotten_together(store: Store) -> None:
 
 
 async def test_keys_go_with_their_user_and_tenant(store: Store) -> None:
-    tenant = await store.tenants.create("t")
-    assert isinstance(tenant, Tenant)
-    ann = await made(store, "ann")
+    tenant = await new_tenant(store)
+    ann = await new_analyst(store, "ann")
     bob = await store.users.create("bob", "analyst", tenant.uid, "hash", ROOT)
     assert isinstance(bob, User)
     await added(store, ann, 1)

@@ -1,21 +1,16 @@
 """Who is signed in, and how that ends, on both engines."""
 
+from tests.store.accounts import ROOT, new_analyst
+
 from gatepost.ids import new_id
-from gatepost.store.audit import Actor, AuditFilter
+from gatepost.store.audit import AuditFilter
 from gatepost.store.errors import NotFound
 from gatepost.store.sessions import MAX_OF_USER, WebSession
 from gatepost.store.store import Store
 from gatepost.store.users import User
 
-ROOT = Actor("user", "root", "1")
 FAR = 1 << 50
 IDLE = 1 << 49
-
-
-async def made(store: Store, name: str) -> User:
-    user = await store.users.create(name, "administrator", None, "h", ROOT)
-    assert isinstance(user, User)
-    return user
 
 
 async def signed_in(store: Store, user: User, digest: str, expires: int = FAR) -> WebSession:
@@ -25,7 +20,7 @@ async def signed_in(store: Store, user: User, digest: str, expires: int = FAR) -
 
 
 async def test_a_session_is_found_by_its_digest(store: Store) -> None:
-    ann = await made(store, "ann")
+    ann = await new_analyst(store, "ann")
     session = await signed_in(store, ann, "d1")
     other = await signed_in(store, ann, "d2")
     assert (session.user, session.address, session.agent, session.strong) == (ann, "192.0.2.1", "Browser/1", True)
@@ -42,7 +37,7 @@ async def test_a_session_is_found_by_its_digest(store: Store) -> None:
 
 
 async def test_it_ends_at_its_time_or_unused(store: Store) -> None:
-    ann = await made(store, "ann")
+    ann = await new_analyst(store, "ann")
     session = await signed_in(store, ann, "d", expires=FAR)
     start = session.created
     assert await store.sessions.find("d", start + 999, idle=1_000)
@@ -53,7 +48,7 @@ async def test_it_ends_at_its_time_or_unused(store: Store) -> None:
 
 
 async def test_its_use_is_noted_once_a_minute(store: Store) -> None:
-    session = await signed_in(store, await made(store, "ann"), "d")
+    session = await signed_in(store, await new_analyst(store, "ann"), "d")
     start = session.created
     before = store.counters().changes
     for later in (0, 1, 59_999):
@@ -67,10 +62,10 @@ async def test_its_use_is_noted_once_a_minute(store: Store) -> None:
 
 
 async def test_whoever_is_disabled_or_changed_is_signed_out(store: Store) -> None:
-    await made(store, "root")
-    ann = await made(store, "ann")
+    await new_analyst(store, "root")
+    ann = await new_analyst(store, "ann")
     now = (await signed_in(store, ann, "1")).created
-    await store.users.update(ann.uid, by=ROOT, role="analyst")
+    await store.users.update(ann.uid, by=ROOT, role="auditor")
     assert await store.sessions.find("1", now, IDLE) is None
     await signed_in(store, ann, "2")
     await store.users.update(ann.uid, by=ROOT, disabled=True)
@@ -84,7 +79,7 @@ async def test_whoever_is_disabled_or_changed_is_signed_out(store: Store) -> Non
 
 
 async def test_a_new_password_ends_all_but_the_one_kept(store: Store) -> None:
-    ann, bob = await made(store, "ann"), await made(store, "bob")
+    ann, bob = await new_analyst(store, "ann"), await new_analyst(store, "bob")
     kept, _ = await signed_in(store, ann, "1"), await signed_in(store, ann, "2")
     theirs = await signed_in(store, bob, "3")
     await store.users.set_password(ann.uid, "new", ROOT, keep=kept.id)
@@ -95,7 +90,7 @@ async def test_a_new_password_ends_all_but_the_one_kept(store: Store) -> None:
 
 
 async def test_ending(store: Store) -> None:
-    ann, bob = await made(store, "ann"), await made(store, "bob")
+    ann, bob = await new_analyst(store, "ann"), await new_analyst(store, "bob")
     mine = [await signed_in(store, ann, str(n)) for n in range(3)]
     theirs = await signed_in(store, bob, "b")
     now = theirs.created
@@ -112,7 +107,7 @@ async def test_ending(store: Store) -> None:
 
 
 async def test_those_that_are_over_are_purged(store: Store) -> None:
-    ann = await made(store, "ann")
+    ann = await new_analyst(store, "ann")
     now = (await signed_in(store, ann, "1")).created
     await signed_in(store, ann, "2", expires=now + 100)
     assert await store.sessions.purge(now + 99, IDLE) == 0
@@ -122,7 +117,7 @@ async def test_those_that_are_over_are_purged(store: Store) -> None:
 
 
 async def test_a_user_has_so_many_sessions(store: Store) -> None:
-    ann, bob = await made(store, "ann of many"), await made(store, "bob of one")
+    ann, bob = await new_analyst(store, "ann of many"), await new_analyst(store, "bob of one")
     await signed_in(store, bob, "b")
     for number in range(MAX_OF_USER + 3):
         await signed_in(store, ann, f"s{number}")

@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
+from tests.store.accounts import ROOT, new_analyst, new_tenant
 from tests.store_reading import read_attempts
 
-from gatepost.store.audit import Actor
 from gatepost.store.sessions import (
     ACCOUNT,
     HOUR,
@@ -17,17 +17,8 @@ from gatepost.store.sessions import (
     lockout_wait,
 )
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
-from gatepost.store.users import User
 
-ROOT = Actor("user", "root", "1")
 HERE, THERE = address_source("192.0.2.1"), address_source("192.0.2.2")
-
-
-async def made(store: Store, name: str, tenant: str | None = None) -> User:
-    user = await store.users.create(name, "analyst", tenant, f"hash of {name}", ROOT)
-    assert isinstance(user, User)
-    return user
 
 
 @pytest.mark.parametrize(
@@ -38,7 +29,7 @@ def test_waiting_doubles(failures: int, wait: int) -> None:
 
 
 async def test_any_number_at_the_same_moment_get_no_more_than_the_limit(store: Store) -> None:
-    ann = await made(store, "ann")
+    ann = await new_analyst(store, "ann")
     taken = await asyncio.gather(*(store.sessions.take_attempt(ann.uid, HERE, 1_000) for _ in range(60)))
     assert sum(attempt is not None for attempt in taken) == 5
     assert await read_attempts(store, ann.uid) == {ACCOUNT: (5, 0), HERE: (5, 31_000)}
@@ -49,7 +40,7 @@ async def test_any_number_at_the_same_moment_get_no_more_than_the_limit(store: S
 
 
 async def test_a_running_lock_is_not_extended(store: Store) -> None:
-    ann = await made(store, "ann")
+    ann = await new_analyst(store, "ann")
     for _ in range(5):
         assert await store.sessions.take_attempt(ann.uid, HERE, 0)
     for moment in (0, 10_000, 29_999):
@@ -61,7 +52,7 @@ async def test_a_running_lock_is_not_extended(store: Store) -> None:
 
 
 async def test_an_attempt_that_was_right_is_given_back_with_its_own_lock(store: Store) -> None:
-    ann = await made(store, "ann")
+    ann = await new_analyst(store, "ann")
     wrong = [await store.sessions.take_attempt(ann.uid, HERE, 0) for _ in range(4)]
     assert all(wrong)
     right = await store.sessions.take_attempt(ann.uid, HERE, 0)
@@ -75,7 +66,7 @@ async def test_an_attempt_that_was_right_is_given_back_with_its_own_lock(store: 
 
 
 async def test_a_success_does_not_lift_the_lock_of_others(store: Store) -> None:
-    ann = await made(store, "ann")
+    ann = await new_analyst(store, "ann")
     right = await store.sessions.take_attempt(ann.uid, HERE, 0)
     assert isinstance(right, SignInAttempt)
     for number in range(19):
@@ -86,7 +77,7 @@ async def test_a_success_does_not_lift_the_lock_of_others(store: Store) -> None:
 
 async def test_one_address_never_locks_the_account(store: Store) -> None:
     """Whoever guesses from one address for three days, as often as it is let."""
-    ann = await made(store, "ann")
+    ann = await new_analyst(store, "ann")
     moment, tries = 0, 0
     while moment < 72 * HOUR:
         if await store.sessions.take_attempt(ann.uid, HERE, moment):
@@ -99,7 +90,7 @@ async def test_one_address_never_locks_the_account(store: Store) -> None:
 
 
 async def test_a_known_browser_passes_the_locks_of_others_and_has_one_of_its_own(store: Store) -> None:
-    ann = await made(store, "ann")
+    ann = await new_analyst(store, "ann")
     for number in range(20):
         await store.sessions.take_attempt(ann.uid, address_source(str(number)), 0)
     assert await store.sessions.take_attempt(ann.uid, HERE, 0) is None
@@ -110,7 +101,7 @@ async def test_a_known_browser_passes_the_locks_of_others_and_has_one_of_its_own
 
 
 async def test_failures_are_forgotten_one_in_an_hour(store: Store) -> None:
-    ann = await made(store, "ann")
+    ann = await new_analyst(store, "ann")
     for _ in range(4):
         await store.sessions.take_attempt(ann.uid, HERE, 0)
     await store.sessions.take_attempt(ann.uid, HERE, HOUR + HOUR // 2)
@@ -125,7 +116,7 @@ async def test_failures_are_forgotten_one_in_an_hour(store: Store) -> None:
 
 
 async def test_browsers_are_known_for_one_user_and_not_without_number(store: Store) -> None:
-    ann, bob = await made(store, "ann"), await made(store, "bob")
+    ann, bob = await new_analyst(store, "ann"), await new_analyst(store, "bob")
     for number in range(MAX_KNOWN_BROWSERS + 3):
         await store.sessions.remember_browser(ann.uid, f"d{number}", number)
     known = [await store.sessions.is_known_browser(ann.uid, f"d{number}") for number in range(MAX_KNOWN_BROWSERS + 3)]
@@ -139,9 +130,8 @@ async def test_browsers_are_known_for_one_user_and_not_without_number(store: Sto
 
 
 async def test_a_new_password_lifts_locks_and_a_user_leaves_nothing_behind(store: Store) -> None:
-    tenant = await store.tenants.create("t")
-    assert isinstance(tenant, Tenant)
-    ann, bob = await made(store, "ann"), await made(store, "bob", tenant.uid)
+    tenant = await new_tenant(store)
+    ann, bob = await new_analyst(store, "ann"), await new_analyst(store, "bob", tenant.uid)
     for user in (ann, bob):
         for _ in range(5):
             await store.sessions.take_attempt(user.uid, HERE, 0)

@@ -1,6 +1,7 @@
 """Tenants: unique names, their domains, and a deletion that leaves nothing of theirs but the audit trail."""
 
 import pytest
+from tests.store.accounts import new_tenant
 from tests.store.conftest import NewRecord
 
 from gatepost.ids import new_id
@@ -14,12 +15,6 @@ from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 
 ANN = Actor("user", "ann")
-
-
-async def new_tenant(store: Store, name: str) -> Tenant:
-    tenant = await store.tenants.create(name, ANN)
-    assert isinstance(tenant, Tenant)
-    return tenant
 
 
 async def test_tenants(store: Store) -> None:

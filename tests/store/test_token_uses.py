@@ -1,6 +1,6 @@
 """The last uses of tokens and keys, on both engines: the newest wins, one write a minute, and an address."""
 
-from tests.store.test_second_factors import ROOT
+from tests.store.accounts import ROOT
 
 from gatepost.store import api_keys
 from gatepost.store.api_keys import ApiKey, TokenUse

@@ -2,17 +2,16 @@
 
 import msgspec
 import pytest
+from tests.store.accounts import new_tenant
 from tests.store.conftest import NewRecord
 
 from gatepost.lists.rulings import Subject
 from gatepost.store import traffic
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 
 
 async def test_the_most_frequent(store: Store, new_record: NewRecord, monkeypatch: pytest.MonkeyPatch) -> None:
-    tenant = await store.tenants.create("t")
-    assert isinstance(tenant, Tenant)
+    tenant = await new_tenant(store)
     links = (Subject("link", "http://evil.example/x", "1"), Subject("link", "http://evil.example/y", "1"))
     plain = new_record(completed=2_000, tenant=tenant.uid)
     bad = msgspec.structs.replace(

@@ -4,12 +4,12 @@ import asyncio
 
 import msgspec
 import pytest
+from tests.store.accounts import new_tenant
 from tests.store.conftest import NewRecord
 
 from gatepost.store import traffic
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 from gatepost.store.traffic import BINS, BUCKET_MILLISECONDS, MAX_STEPS, TrafficBucket
 from gatepost.times import now
 
@@ -38,8 +38,7 @@ def test_percentiles() -> None:
 
 
 async def test_what_is_kept_is_counted(store: Store, new_record: NewRecord) -> None:
-    tenant = await store.tenants.create("t")
-    assert isinstance(tenant, Tenant)
+    tenant = await new_tenant(store)
     records = [
         judged(new_record(completed=FIVE), "clean", "deliver", 3, 100),
         judged(new_record(completed=2 * FIVE - 1, tenant=tenant.uid), "spam", "quarantine", 900, 50),
@@ -102,8 +101,7 @@ async def test_it_goes_with_the_messages(store: Store, new_record: NewRecord) ->
 
 async def test_after_nine_days_it_is_kept_by_the_hour(store: Store, new_record: NewRecord) -> None:
     """The rows become few, and no sum changes; younger ones stay as they are."""
-    tenant = await store.tenants.create("t")
-    assert isinstance(tenant, Tenant)
+    tenant = await new_tenant(store)
     hour = traffic.HOUR_MILLISECONDS
     old = (now() - traffic.HOURLY_MILLISECONDS) // hour * hour - 2 * hour
     young = old + 2 * hour

@@ -2,9 +2,10 @@
 
 import msgspec
 import pytest
+from tests.store.accounts import new_tenant
 from tests.store.conftest import NewRecord
 
-from gatepost.analysis.report import Line, Report
+from gatepost.analysis.report import Line
 from gatepost.ids import new_id
 from gatepost.mail.sender_history import Facet, facet_key
 from gatepost.store import feedback, learning
@@ -13,7 +14,6 @@ from gatepost.store.feedback import MailReport, ReportedMessage, TextFeatures
 from gatepost.store.learning import MAX_KEPT, ModelLookBack, TaughtMessage
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 from gatepost.times import now
 
 ANN, TOKEN = Actor("user", "ann"), Actor("token", "soar")
@@ -147,8 +147,7 @@ async def test_models_are_taken_refused_and_rolled_back(store: Store) -> None:
 
 
 async def test_a_deleted_tenant_leaves_no_pool(store: Store) -> None:
-    tenant = await store.tenants.create("Ours", CLI)
-    assert isinstance(tenant, Tenant)
+    tenant = await new_tenant(store, "Ours")
     await store.learning.add_reports(tenant.uid, CLI, [TaughtMessage("m", ROW)], unwanted=True)
     await store.learning.keep_model(tenant.uid, b"{}", b"x", CLI)
     assert await store.learning.current_models() == {tenant.uid: 1}
@@ -157,16 +156,11 @@ async def test_a_deleted_tenant_leaves_no_pool(store: Store) -> None:
     assert await store.learning.current_models() == {}
 
 
-def test_a_report_of_an_old_version_has_no_row() -> None:
-    assert Report("clean", "deliver", (), 0, "x").features == b""
-
-
 async def test_reports_by_mail_are_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feedback, "MAX_BY_REPORTER", 3)
     monkeypatch.setattr(feedback, "MAX_BY_MAIL", 5)
 
-    made = await store.tenants.create("acme")
-    assert isinstance(made, Tenant)
+    made = await new_tenant(store, "acme")
 
     def report(who: str, *names: str, **changes: object) -> MailReport:
         messages = tuple(ReportedMessage(f"{name:0>64}", ROW, tuple(range(16)), "x.example") for name in names)

@@ -4,6 +4,7 @@ import random
 from functools import partial
 
 import pytest
+from tests.store.accounts import new_scope
 
 from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.store import list_rows
@@ -14,18 +15,11 @@ from gatepost.store.list_rows import find_lists
 from gatepost.store.lists import NewEntry
 from gatepost.store.sql import compose
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 from gatepost.store.upgrading import renew_normal_forms
 
 ANN = Actor("user", "ann")
 PHRASES, PEOPLE = BY_NAME["blocked-phrases"], BY_NAME["protected-people"]
 CUSTOM = make_custom_list("own", "phrase", "block", "", "", 100)
-
-
-async def new_tenant(store: Store) -> str:
-    made = await store.tenants.create("one", ANN)
-    assert isinstance(made, Tenant)
-    return made.uid
 
 
 async def sums(store: Store, scope: str) -> tuple[int | None, int]:
@@ -48,7 +42,7 @@ async def test_it_is_right_after_any_changes(store: Store) -> None:
         ends = [None, None, now() - 1_000, now() + 3_600_000]
         return [NewEntry(key, key if chance.random() < 0.5 else f"{key} ö", "c", chance.choice(ends)) for key in keys]
 
-    tenant = await new_tenant(store)
+    tenant = await new_scope(store)
     await store.lists.create(tenant, CUSTOM, ANN)
     await store.lists.add(tenant, PHRASES, some_entries(), ANN)
     for step in range(60):
@@ -66,7 +60,7 @@ async def test_it_is_right_after_any_changes(store: Store) -> None:
 
 
 async def test_a_change_does_not_read_all_entries(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    tenant = await new_tenant(store)
+    tenant = await new_scope(store)
     # The first call gives the scope its row, the second counts.
     for number in range(2):
         assert await store.lists.add(tenant, PHRASES, [NewEntry(f"p{number}", f"p{number}")], ANN) == 1
@@ -81,7 +75,7 @@ async def test_a_change_does_not_read_all_entries(store: Store, monkeypatch: pyt
 
 async def test_a_sum_of_another_version_is_not_believed(store: Store) -> None:
     """As after a change by a program that does not know it, and after a change of all normal forms."""
-    tenant = await new_tenant(store)
+    tenant = await new_scope(store)
     for number in range(2):
         await store.lists.add(tenant, PHRASES, [NewEntry(f"p{number}", f"p{number}")], ANN)
     assert (await sums(store, tenant))[0]
@@ -108,7 +102,7 @@ def forget_forms() -> Work[None]:
 async def test_expired_entries_give_their_place(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(list_rows, "MAX_UNKEYED_BYTES", 300)
 
-    tenant = await new_tenant(store)
+    tenant = await new_scope(store)
     gone, new = NewEntry("g" * 200, "g" * 200, "", now() - 1), NewEntry("n" * 200, "n" * 200)
     assert await store.lists.add(tenant, PEOPLE, [gone], ANN) == 1
     assert await store.lists.add(tenant, PHRASES, [new], ANN) == 1

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.store.accounts import new_scope
 
 from gatepost.ids import new_id
 from gatepost.store import users
@@ -10,7 +11,6 @@ from gatepost.store.audit import CLI, Actor, AuditFilter
 from gatepost.store.errors import LastAdministrator, NameTaken, NotFound, TenantFull
 from gatepost.store.sessions import WebSession
 from gatepost.store.store import Store
-from gatepost.store.tenants import Tenant
 from gatepost.store.users import User
 
 ROOT = Actor("user", "root", "1")
@@ -23,14 +23,8 @@ async def made(store: Store, name: str, role: str = "administrator", tenant: str
     return user
 
 
-async def tenant_named(store: Store, name: str) -> str:
-    tenant = await store.tenants.create(name)
-    assert isinstance(tenant, Tenant)
-    return tenant.uid
-
-
 async def test_a_user_comes_back(store: Store) -> None:
-    uid = await tenant_named(store, "t")
+    uid = await new_scope(store, "t")
     ann = await made(store, " Ann ", "analyst", uid.upper())
     assert (ann.name, ann.role, ann.tenant, ann.disabled, ann.totp, ann.last_sign_in) == (
         *("Ann", "analyst", uid, False, False),
@@ -59,7 +53,7 @@ async def test_names_are_unique_in_any_case(store: Store) -> None:
 
 
 async def test_the_last_administrator_stays(store: Store) -> None:
-    uid = await tenant_named(store, "t")
+    uid = await new_scope(store, "t")
     root = await made(store, "root")
     await made(store, "local", "administrator", uid)
     off = await made(store, "off")
@@ -88,7 +82,7 @@ async def test_administrators_who_disable_each_other_at_once(store: Store) -> No
 
 
 async def test_changes_are_audited_without_secrets(store: Store) -> None:
-    uid = await tenant_named(store, "t")
+    uid = await new_scope(store, "t")
     ann = await made(store, "ann", "analyst", uid)
     await store.users.set_password(ann.uid, "$argon2$new", ROOT)
     await store.second_factors.set_totp(ann.uid, "TOTPSECRET", ROOT)
@@ -110,7 +104,7 @@ async def test_changes_are_audited_without_secrets(store: Store) -> None:
 
 
 async def test_a_tenant_takes_its_users_along(store: Store) -> None:
-    mine, other = await tenant_named(store, "t"), await tenant_named(store, "o")
+    mine, other = await new_scope(store, "t"), await new_scope(store, "o")
     ann, bob = await made(store, "ann", "analyst", mine), await made(store, "bob", "analyst", other)
     for user, digest in ((ann, "a"), (bob, "b")):
         assert isinstance(await store.sessions.create(user.uid, digest, FAR, "", ""), WebSession)
@@ -157,10 +151,10 @@ async def test_a_password_of_somebody_else_s_choice_is_marked(store: Store) -> N
 async def test_a_tenant_has_so_many_users(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users, "MAX_OF_TENANT", 1)
 
-    tenant = await tenant_named(store, "full")
+    tenant = await new_scope(store, "full")
     await made(store, "first of them", "analyst", tenant)
     refused = await store.users.create("second of them", "analyst", tenant, "h", ROOT)
     assert isinstance(refused, TenantFull)
     assert "1 users" in refused.explanation
     await made(store, "nobody's limit", "analyst")
-    await made(store, "another's first", "analyst", await tenant_named(store, "other"))
+    await made(store, "another's first", "analyst", await new_scope(store, "other"))
