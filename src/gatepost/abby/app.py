@@ -27,7 +27,7 @@ from gatepost.abby.authenticator import ApiKeyAuthenticator, Authenticator, Serv
 from gatepost.abby.cores import Cores
 from gatepost.abby.held_mail import HeldMailCore, HeldMailOnCores, HeldMessagesApi
 from gatepost.abby.lists import Exports, ListsApi
-from gatepost.abby.messages import MessagesApi, ReportsApi
+from gatepost.abby.messages import MessagesApi
 from gatepost.abby.scan import PATH as SCAN_PATH
 from gatepost.abby.scan import OutcomeObserver, ScanApi, ignore_outcome
 from gatepost.api.call_limits import CallLimits
@@ -342,8 +342,7 @@ def _list_routes(services: ApiServices, look_back: bool) -> list[Route]:
 
 
 def _message_routes(services: ApiServices, authenticator: Authenticator) -> list[Route]:
-    messages = MessagesApi(authenticator=authenticator, store=services.store, limits=services.limits)
-    reports = ReportsApi(
+    messages = MessagesApi(
         authenticator=authenticator,
         store=services.store,
         cores=services.cores,
@@ -361,7 +360,7 @@ def _message_routes(services: ApiServices, authenticator: Authenticator) -> list
         _beside_mail("/v1/messages/{ggrid}/text", held.show_text, "GET"),
         _beside_mail("/v1/messages/{ggrid}/release", held.release, "POST"),
         _beside_mail("/v1/messages/{ggrid}/delete", held.delete, "POST"),
-        _beside_mail("/v1/messages/{ggrid}/report", reports.report, "POST"),
+        _beside_mail("/v1/messages/{ggrid}/report", messages.report, "POST"),
         _beside_mail("/v1/heldMessages/search", messages.search_held, "POST"),
         _beside_mail("/v1/heldMessages/release", held.release_many, "POST"),
         _beside_mail("/v1/heldMessages/delete", held.delete_many, "POST"),

@@ -21,6 +21,8 @@ from starlette.types import Receive, Scope, Send
 
 from gatepost.abby.authenticator import ApiKeyAuthenticator
 from gatepost.abby.json_bodies import BodyReader, list_faults
+from gatepost.abby.messages import find_tenant_fault
+from gatepost.api import lists
 from gatepost.api.call_limits import CallingParty, CallLimits
 from gatepost.api.errors import (
     FORBIDDEN,
@@ -32,22 +34,6 @@ from gatepost.api.errors import (
     Failure,
 )
 from gatepost.api.http import ClientLeft, Handler, JsonResponse
-from gatepost.api.lists import (
-    MAX_BODY,
-    MAX_ENTRIES,
-    AddEntriesRequest,
-    DeleteEntriesRequest,
-    DryRun,
-    GetListsRequest,
-    ListChange,
-    ListEntriesRequest,
-    ListFileInfo,
-    ListInfo,
-    ListsOfScope,
-    PublicListsEntry,
-    encode_lines,
-    encode_lists,
-)
 from gatepost.api.openapi import NDJSON
 from gatepost.ids import canonical
 from gatepost.lists.catalogue import ListDefinition
@@ -63,14 +49,16 @@ from gatepost.store.lists import EntryRow, NewEntry
 from gatepost.store.store import Store
 from gatepost.times import date_time
 
-Body: TypeAlias = AddEntriesRequest | DeleteEntriesRequest | GetListsRequest | ListEntriesRequest
+Body: TypeAlias = (
+    lists.AddEntriesRequest | lists.DeleteEntriesRequest | lists.GetListsRequest | lists.ListEntriesRequest
+)
 B = TypeVar("B", bound=Body)
 
 
-ADD = BodyReader(AddEntriesRequest, most=MAX_BODY)
-DELETE = BodyReader(DeleteEntriesRequest, most=MAX_BODY)
-GET = BodyReader(GetListsRequest, most=MAX_BODY)
-LIST = BodyReader(ListEntriesRequest, most=MAX_BODY)
+ADD = BodyReader(lists.AddEntriesRequest, most=lists.MAX_BODY)
+DELETE = BodyReader(lists.DeleteEntriesRequest, most=lists.MAX_BODY)
+GET = BodyReader(lists.GetListsRequest, most=lists.MAX_BODY)
+LIST = BodyReader(lists.ListEntriesRequest, most=lists.MAX_BODY)
 
 STALL_SECONDS = 60.0
 MAX_TIMES = 10_000
@@ -92,13 +80,13 @@ class EntryLineEncoder:
         self._times = _Times()
 
     def __call__(self, rows: Sequence[EntryRow]) -> bytes:
-        return encode_lines(self.entries(rows))
+        return lists.encode_lines(self.entries(rows))
 
-    def entries(self, rows: Sequence[EntryRow]) -> list[PublicListsEntry]:
+    def entries(self, rows: Sequence[EntryRow]) -> list[lists.PublicListsEntry]:
         """Return the rows as the API shows them."""
         at = self._times
         return [
-            PublicListsEntry(
+            lists.PublicListsEntry(
                 shown,
                 comment,
                 at[created],
@@ -237,7 +225,7 @@ class ListsApi:
         if isinstance(body, Failure):
             return self._log_refusal(key, body)
         scope = canonical(body.tenant_uid) if body.tenant_uid else None
-        failure = _forbidden(key, scope, body) or await self._tenant_fault(scope)
+        failure = _forbidden(key, scope, body) or await find_tenant_fault(self._store.tenants, scope)
         outcome = failure or await operation(key, body, scope)
         return self._log_refusal(key, outcome) if isinstance(outcome, Failure) else outcome
 
@@ -245,17 +233,20 @@ class ListsApi:
         log.info("list call refused", key=key.name, error=failure.error.code)
         return failure
 
-    async def _tenant_fault(self, scope: str | None) -> Failure | None:
-        if scope is None or await self._store.tenants.find(scope):
-            return None
-        return _no_tenant(scope)
-
-    async def _add(self, key: ApiKey, body: AddEntriesRequest, scope: str | None) -> Response | Failure:
-        definition = await self._store.lists.definition(scope, body.list_name)
+    async def _find_list(self, scope: str | None, name: str, entries: Sequence[object]) -> ListDefinition | Failure:
+        """Return the list that a change names, unless the change has too many entries."""
+        definition = await self._store.lists.definition(scope, name)
         if definition is None:
-            return _no_list(body.list_name)
-        if len(body.entries) > MAX_ENTRIES:
-            return _too_many_entries(len(body.entries))
+            return _no_list(name)
+        if len(entries) > lists.MAX_ENTRIES:
+            text = f"entries has {len(entries):,} items; a call takes at most {lists.MAX_ENTRIES}"
+            return Failure(TOO_MANY_ENTRIES, text)
+        return definition
+
+    async def _add(self, key: ApiKey, body: lists.AddEntriesRequest, scope: str | None) -> Response | Failure:
+        definition = await self._find_list(scope, body.list_name, body.entries)
+        if isinstance(definition, Failure):
+            return definition
         texts = [each.entry for each in body.entries]
         entries = _refuse_faults(await _beside_the_loop(texts, partial(new_entry, definition=definition), body.entries))
         if isinstance(entries, Failure):
@@ -273,19 +264,17 @@ class ListsApi:
             return _no_tenant(scope) if modified.what == "tenant" else _no_list(body.list_name)
         return _change_response(modified)
 
-    async def _delete(self, key: ApiKey, body: DeleteEntriesRequest, scope: str | None) -> Response | Failure:
-        definition = await self._store.lists.definition(scope, body.list_name)
-        if definition is None:
-            return _no_list(body.list_name)
-        if len(body.entries) > MAX_ENTRIES:
-            return _too_many_entries(len(body.entries))
+    async def _delete(self, key: ApiKey, body: lists.DeleteEntriesRequest, scope: str | None) -> Response | Failure:
+        definition = await self._find_list(scope, body.list_name, body.entries)
+        if isinstance(definition, Failure):
+            return definition
         keys = await _beside_the_loop(body.entries, definition.key, body.entries)
         if body.dry_run:
             return await self._run_within_limits(key, self._dry_runs.try_deleting(scope, definition, keys))
         return _change_response(await self._store.lists.remove(scope, definition.name, keys, _actor(key)))
 
     async def _run_within_limits(
-        self, key: ApiKey, dry_run: Coroutine[None, None, DryRun | ListFull]
+        self, key: ApiKey, dry_run: Coroutine[None, None, lists.DryRun | ListFull]
     ) -> Response | Failure:
         """Run a dry run, if as many of this key and its tenant are not running already."""
         call = self._limits.begin("dry run", _party(key))
@@ -294,13 +283,13 @@ class ListsApi:
             return call
         with call:
             done = await dry_run
-        return _list_full(done) if isinstance(done, ListFull) else JsonResponse(encode_lists(ListChange(0, done)))
+        return _list_full(done) if isinstance(done, ListFull) else _change_response(0, done)
 
-    async def _lists(self, _key: ApiKey, _body: GetListsRequest, scope: str | None) -> Response:
+    async def _lists(self, _key: ApiKey, _body: lists.GetListsRequest, scope: str | None) -> Response:
         infos = tuple(_describe_list(state.definition) for state in await self._store.lists.all(scope))
-        return JsonResponse(encode_lists(ListsOfScope(infos)))
+        return JsonResponse(lists.encode_lists(lists.ListsOfScope(infos)))
 
-    async def _stream(self, key: ApiKey, body: ListEntriesRequest, scope: str | None) -> Response | Failure:
+    async def _stream(self, key: ApiKey, body: lists.ListEntriesRequest, scope: str | None) -> Response | Failure:
         if await self._store.lists.definition(scope, body.list_name) is None:
             return _no_list(body.list_name)
         return await self._exports.stream(_party(key), scope, body.list_name, EntryLineEncoder())
@@ -318,7 +307,7 @@ def _forbidden(key: ApiKey, scope: str | None, body: Body) -> Failure | None:
     """Return why the key may not do this; the same whether another tenant exists or not."""
     if key.tenant is not None and key.tenant != scope:
         return Failure(FORBIDDEN, "tenantUid: the key is made for one tenant, and may act on that one only")
-    if key.read_only and isinstance(body, AddEntriesRequest | DeleteEntriesRequest) and not body.dry_run:
+    if key.read_only and isinstance(body, lists.AddEntriesRequest | lists.DeleteEntriesRequest) and not body.dry_run:
         return Failure(FORBIDDEN, "the key is read-only; with dryRun it may try changes")
     return None
 
@@ -343,17 +332,13 @@ def _actor(key: ApiKey) -> Actor:
     return Actor("key", key.name, key.id)
 
 
-def _change_response(modified: int) -> Response:
-    return JsonResponse(encode_lists(ListChange(modified)))
+def _change_response(modified: int, dry_run: lists.DryRun | None = None) -> Response:
+    return JsonResponse(lists.encode_lists(lists.ListChange(modified, dry_run)))
 
 
-def _describe_list(definition: ListDefinition) -> ListFileInfo:
-    about = ListInfo(definition.display_name, definition.category, definition.description, definition.max_size)
-    return ListFileInfo(definition.name, about)
-
-
-def _too_many_entries(count: int) -> Failure:
-    return Failure(TOO_MANY_ENTRIES, f"entries has {count:,} items; a call takes at most {MAX_ENTRIES}")
+def _describe_list(definition: ListDefinition) -> lists.ListFileInfo:
+    about = lists.ListInfo(definition.display_name, definition.category, definition.description, definition.max_size)
+    return lists.ListFileInfo(definition.name, about)
 
 
 def _list_full(full: ListFull) -> Failure:

@@ -24,47 +24,11 @@ from gatepost.abby.authenticator import Authenticator, Caller
 from gatepost.abby.cores import Cores
 from gatepost.abby.json_bodies import BodyReader
 from gatepost.abby.scan import read_parts
-from gatepost.analysis.report import FileSeen, Line, Report
+from gatepost.analysis.report import Line, Report
+from gatepost.api import messages, scanning
 from gatepost.api.call_limits import CallLimits
 from gatepost.api.errors import INVALID_REQUEST, MESSAGE_NOT_FOUND, MESSAGE_NOT_SHOWN, TENANT_NOT_FOUND, Failure
 from gatepost.api.http import ClientLeft, ConnectedClient, JsonResponse
-from gatepost.api.messages import (
-    DEFAULT_PAGE,
-    MAX_BODY,
-    FoundHeldMessage,
-    FoundHeldMessages,
-    FoundMessage,
-    FoundMessages,
-    HeldMessagesRequest,
-    MessageReport,
-    ReportMessageRequest,
-    SearchHeldMessagesRequest,
-    SearchMessagesRequest,
-    ShouldHaveBeen,
-    Timeline,
-    TimelineEvent,
-    TimelineStep,
-)
-from gatepost.api.scanning import (
-    AnalysedFile,
-    AnalysedMessage,
-    ArcOutcome,
-    AuthenticationOutcome,
-    DkimOutcome,
-    DmarcOutcome,
-    IprevOutcome,
-    Ledger,
-    LedgerLine,
-    ListEffect,
-    MessageRelease,
-    RecordedEnvelope,
-    SpfOutcome,
-    StageOutcome,
-    StrippedAttachment,
-    TakenAction,
-    encode_scanning,
-)
-from gatepost.auth.results import Authentication
 from gatepost.ids import canonical, new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import MessageAction
@@ -87,7 +51,7 @@ from gatepost.view.values import NotShown
 from gatepost.workers.protocol import Extracted
 
 MAX_NAMED = 5
-_ACTIONS: dict[str, TimelineEvent] = {
+_ACTIONS: dict[str, messages.TimelineEvent] = {
     "lookBack.found": "lookedBack",
     "message.reported": "reported",
     "message.reportTakenBack": "reportTakenBack",
@@ -98,12 +62,12 @@ _ACTIONS: dict[str, TimelineEvent] = {
 }
 
 
-def describe_timeline(found: MessageTimeline, *, shows_hosts: bool = True) -> Timeline:
+def describe_timeline(found: MessageTimeline, *, shows_hosts: bool = True) -> messages.Timeline:
     """Return the steps of a message in the order of time. For people of a tenant, names and addresses of nodes, clients
     and next hops are left out: those are the operator's."""
     record = found.record
     steps = sorted(_list_steps(found, shows_hosts=shows_hosts), key=lambda step: step.time)
-    return Timeline(
+    return messages.Timeline(
         ggrid=record.ggrid,
         message_id=record.report.message_id,
         tenant_uid=record.envelope.tenant,
@@ -115,19 +79,19 @@ def describe_timeline(found: MessageTimeline, *, shows_hosts: bool = True) -> Ti
     )
 
 
-def _list_steps(found: MessageTimeline, *, shows_hosts: bool) -> Iterator[TimelineStep]:
+def _list_steps(found: MessageTimeline, *, shows_hosts: bool) -> Iterator[messages.TimelineStep]:
     record = found.record
     for attempt in found.attempts:
         yield _describe_attempt(attempt, record)
     yield _describe_receipt(record, shows_hosts=shows_hosts)
     if record.receipt and record.receipt.throttled:
         text = f"Waited {record.receipt.throttled:,} ms because the node was busy."
-        yield TimelineStep(date_time(record.created), "throttled", text)
+        yield messages.TimelineStep(date_time(record.created), "throttled", text)
     report = record.report
     throttled = record.receipt.throttled if record.receipt else 0
     took = max(0, record.completed - record.created - throttled)
     text = f"Analysed in {took:,} ms: the verdict is {report.verdict}, the decision {report.decision}."
-    yield TimelineStep(date_time(record.completed), "analysed", text)
+    yield messages.TimelineStep(date_time(record.completed), "analysed", text)
     if step := _describe_decision(found):
         yield step
     yield from (_describe_delivery(each, shows_hosts=shows_hosts) for each in found.deliveries)
@@ -135,7 +99,7 @@ def _list_steps(found: MessageTimeline, *, shows_hosts: bool) -> Iterator[Timeli
     if release:
         to = _name_some(release.recipients)
         text = f"Released by {release.by} to {to}."
-        yield TimelineStep(date_time(release.time), "released", text, by=release.by)
+        yield messages.TimelineStep(date_time(release.time), "released", text, by=release.by)
     for action in found.actions:
         if action.action != "quarantine.release" or not release:
             yield _describe_audit(action)
@@ -153,7 +117,7 @@ _WAYS = {
 _ASKING = ("rest", "spamd", "rspamd")
 
 
-def _describe_receipt(record: MessageRecord, *, shows_hosts: bool) -> TimelineStep:
+def _describe_receipt(record: MessageRecord, *, shows_hosts: bool) -> messages.TimelineStep:
     receipt, node, queue_id = record.receipt, "", ""
     words = ["Received", _WAYS.get(record.source, "")]
     if receipt and shows_hosts:
@@ -166,39 +130,39 @@ def _describe_receipt(record: MessageRecord, *, shows_hosts: bool) -> TimelineSt
         queue_id = receipt.queue_id
         words.append(f"with the queue id {queue_id}")
     text = " ".join(filter(None, words)) + "."
-    return TimelineStep(date_time(record.created), "received", text, node=node, queue_id=queue_id)
+    return messages.TimelineStep(date_time(record.created), "received", text, node=node, queue_id=queue_id)
 
 
-def _describe_decision(found: MessageTimeline) -> TimelineStep | None:
+def _describe_decision(found: MessageTimeline) -> messages.TimelineStep | None:
     """What was done by the decision, as far as no delivery says it."""
     record, decision = found.record, found.record.report.decision
     when = date_time(record.completed)
     if found.held is not None:
-        return TimelineStep(date_time(found.held.kept), "held", "Held in the quarantine.")
+        return messages.TimelineStep(date_time(found.held.kept), "held", "Held in the quarantine.")
     if record.source not in ("smtp", *_ASKING):
         return None  # a trial, or a record that does not say how the message came
     if record.source in _ASKING:
         text = "The decision was returned to the mail server that asked; what it did is in the log of that server."
-        return TimelineStep(when, "answered", text)
+        return messages.TimelineStep(when, "answered", text)
     if decision == "deliver":
         text = "What the next hop answered is not on record."
-        return None if found.deliveries else TimelineStep(when, "unknown", text)
+        return None if found.deliveries else messages.TimelineStep(when, "unknown", text)
     if decision == "quarantine":
         text = "It is not in the quarantine: it was deleted, or its time there is over."
-        return TimelineStep(when, "unknown", text)
+        return messages.TimelineStep(when, "unknown", text)
     if decision == "drop":
-        return TimelineStep(when, "dropped", "Accepted and discarded, as the policy says.")
+        return messages.TimelineStep(when, "dropped", "Accepted and discarded, as the policy says.")
     if decision == "bounce":
-        return TimelineStep(when, "refused", "Refused with 550; the sending server tells the sender.")
+        return messages.TimelineStep(when, "refused", "Refused with 550; the sending server tells the sender.")
     text = "Put off with 451, because there was no decision; the sending server tries again."
-    return TimelineStep(when, "deferred", text)
+    return messages.TimelineStep(when, "deferred", text)
 
 
-def _describe_delivery(sent: Delivery, *, shows_hosts: bool) -> TimelineStep:
+def _describe_delivery(sent: Delivery, *, shows_hosts: bool) -> messages.TimelineStep:
     hop = f" {sent.next_hop}" if shows_hosts and sent.next_hop else ""
     again = "the sending server tries again" if not sent.released else "it is still held"
     reply = f"{sent.code} {sent.reply}".strip()
-    event: TimelineEvent = "delivered" if sent.is_accepted else "deferred" if sent.code < 500 else "refused"
+    event: messages.TimelineEvent = "delivered" if sent.is_accepted else "deferred" if sent.code < 500 else "refused"
     if sent.is_accepted:
         own = f" Its id there is {sent.queue_id}." if sent.queue_id else ""
         text = f"Accepted by the next hop{hop}: {reply}.{own}"
@@ -208,7 +172,7 @@ def _describe_delivery(sent: Delivery, *, shows_hosts: bool) -> TimelineStep:
         text = f"Put off by the next hop{hop}: {reply}; {again}."
     else:
         text = f"Refused by the next hop{hop}: {reply}."
-    return TimelineStep(
+    return messages.TimelineStep(
         date_time(sent.time),
         event,
         text,
@@ -220,7 +184,7 @@ def _describe_delivery(sent: Delivery, *, shows_hosts: bool) -> TimelineStep:
     )
 
 
-def _describe_audit(action: AuditRecord) -> TimelineStep:
+def _describe_audit(action: AuditRecord) -> messages.TimelineStep:
     by, said = action.actor.label, action.sample[1] if len(action.sample) > 1 else ""
     texts = {
         "message.reported": f"Reported by {by}: it {said}.",
@@ -235,15 +199,15 @@ def _describe_audit(action: AuditRecord) -> TimelineStep:
         text = f"A look back found it: {what} would have held it."
     else:
         text = texts[action.action]
-    return TimelineStep(date_time(action.time), _ACTIONS[action.action], text, by=by)
+    return messages.TimelineStep(date_time(action.time), _ACTIONS[action.action], text, by=by)
 
 
-def _describe_attempt(attempt: DeliveryAttempt, record: MessageRecord) -> TimelineStep:
+def _describe_attempt(attempt: DeliveryAttempt, record: MessageRecord) -> messages.TimelineStep:
     when = "before" if attempt.created < record.created else "again"
     what = "The same message came" if attempt.is_same else "A message with the same Message-ID came"
     reply = f"; the next hop answered {attempt.code}" if attempt.code else ""
     text = f"{what} {when}: the decision was {attempt.decision}{reply}."
-    return TimelineStep(date_time(attempt.created), "attempt", text, ggrid=attempt.ggrid)
+    return messages.TimelineStep(date_time(attempt.created), "attempt", text, ggrid=attempt.ggrid)
 
 
 def _name_some(recipients: tuple[str, ...]) -> str:
@@ -253,21 +217,34 @@ def _name_some(recipients: tuple[str, ...]) -> str:
 
 NOT_ON_RECORD = Failure(MESSAGE_NOT_FOUND, "no analysis with this ggrid is on record")
 
-S = TypeVar("S", SearchMessagesRequest, SearchHeldMessagesRequest)
-B = TypeVar("B", SearchMessagesRequest, SearchHeldMessagesRequest, HeldMessagesRequest)
+S = TypeVar("S", messages.SearchMessagesRequest, messages.SearchHeldMessagesRequest)
+B = TypeVar("B", messages.SearchMessagesRequest, messages.SearchHeldMessagesRequest, messages.HeldMessagesRequest)
 
-SEARCH = BodyReader(SearchMessagesRequest, most=MAX_BODY)
-SEARCH_HELD = BodyReader(SearchHeldMessagesRequest, most=MAX_BODY)
-REPORT = BodyReader(ReportMessageRequest, most=MAX_BODY)
+SEARCH = BodyReader(messages.SearchMessagesRequest, most=messages.MAX_BODY)
+SEARCH_HELD = BodyReader(messages.SearchHeldMessagesRequest, most=messages.MAX_BODY)
+REPORT = BodyReader(messages.ReportMessageRequest, most=messages.MAX_BODY)
+CORRECTIONS: Mapping[messages.ShouldHaveBeen, Correction] = {
+    "delivered": "should have been delivered",
+    "held": "should have been held",
+}
 
 
 class MessagesApi:
-    """The endpoints that read messages on record and search for them."""
+    """The endpoints that read messages on record, search for them and report them. `seconds` is how long the reading of
+    a reported message may take."""
 
-    def __init__(self, *, authenticator: Authenticator, store: Store, limits: CallLimits) -> None:
-        self._authenticator = authenticator
-        self._store = store
-        self._limits = limits
+    def __init__(
+        self,
+        *,
+        authenticator: Authenticator,
+        store: Store,
+        cores: Cores,
+        spool: Spool,
+        limits: CallLimits,
+        seconds: float,
+    ) -> None:
+        self._authenticator, self._store, self._cores = authenticator, store, cores
+        self._spool, self._limits, self._seconds = spool, limits, seconds
 
     async def read(self, request: Request) -> Response | Failure:
         """Return one record, by its ggrid in any case."""
@@ -278,7 +255,7 @@ class MessagesApi:
         record = await self._store.messages.find(ggrid) if ggrid else None
         if record is None:
             return NOT_ON_RECORD
-        return JsonResponse(encode_scanning(describe_message(record)))
+        return JsonResponse(scanning.encode_scanning(describe_message(record)))
 
     async def show_timeline(self, request: Request) -> Response | Failure:
         """Return the way of one message."""
@@ -293,7 +270,7 @@ class MessagesApi:
             found = await self._store.messages.timeline(ggrid) if ggrid else None
         if found is None:
             return NOT_ON_RECORD
-        return JsonResponse(encode_scanning(describe_timeline(found)))
+        return JsonResponse(scanning.encode_scanning(describe_timeline(found)))
 
     async def search(self, request: Request) -> Response | Failure | None:
         """Return a page of results, newest first."""
@@ -316,20 +293,24 @@ class MessagesApi:
             query = await self._read_query(entered.body)
             if isinstance(query, Failure):
                 return query
-            return JsonResponse(encode_scanning(await find(entered.body, entered.tenant, query)))
+            return JsonResponse(scanning.encode_scanning(await find(entered.body, entered.tenant, query)))
 
-    async def _read_query(self, body: SearchMessagesRequest | SearchHeldMessagesRequest) -> Expression | Failure:
+    async def _read_query(
+        self, body: messages.SearchMessagesRequest | messages.SearchHeldMessagesRequest
+    ) -> Expression | Failure:
         """Return what the text of a search asks for; a fault is told with its place."""
         if not body.query:
             return EVERYTHING
         tenants = by_name_and_id((each.uid, each.name) for each in await self._store.tenants.all())
-        place = SearchPlace(now(), tenants=tenants, is_held=isinstance(body, SearchHeldMessagesRequest))
+        place = SearchPlace(now(), tenants=tenants, is_held=isinstance(body, messages.SearchHeldMessagesRequest))
         found = await self._store.messages.read_search(body.query, place, None)
         if isinstance(found, SearchFault):
             return Failure(INVALID_REQUEST, f"query, characters {found.start + 1} to {found.end}: {found.message}")
         return found
 
-    async def _find_messages(self, body: SearchMessagesRequest, tenant: str | None, query: Expression) -> FoundMessages:
+    async def _find_messages(
+        self, body: messages.SearchMessagesRequest, tenant: str | None, query: Expression
+    ) -> messages.FoundMessages:
         wanted = MessageFilter(
             tenant=tenant,
             since=_to_time(body.since),
@@ -346,12 +327,12 @@ class MessagesApi:
             next_hop_id=body.next_hop_id,
             query=query,
         )
-        page = await self._store.messages.search(wanted, body.cursor, body.limit or DEFAULT_PAGE)
-        return FoundMessages(tuple(map(_describe_found, page.rows)), page.next, _describe_time(page.reached))
+        page = await self._store.messages.search(wanted, body.cursor, body.limit or messages.DEFAULT_PAGE)
+        return messages.FoundMessages(tuple(map(_describe_found, page.rows)), page.next, _describe_time(page.reached))
 
     async def _find_held(
-        self, body: SearchHeldMessagesRequest, tenant: str | None, query: Expression
-    ) -> FoundHeldMessages:
+        self, body: messages.SearchHeldMessagesRequest, tenant: str | None, query: Expression
+    ) -> messages.FoundHeldMessages:
         wanted = HeldFilter(
             tenant=tenant,
             verdict=body.verdict,
@@ -366,8 +347,66 @@ class MessagesApi:
             anywhere=body.anywhere,
             query=query,
         )
-        page = await self._store.quarantine.search(wanted, body.cursor, body.limit or DEFAULT_PAGE)
-        return FoundHeldMessages(tuple(map(_describe_held, page.rows)), page.next, _describe_time(page.reached))
+        page = await self._store.quarantine.search(wanted, body.cursor, body.limit or messages.DEFAULT_PAGE)
+        return messages.FoundHeldMessages(
+            tuple(map(_describe_held, page.rows)), page.next, _describe_time(page.reached)
+        )
+
+    async def report(self, request: Request) -> Response | Failure | None:
+        """Note what a decision should have been; near-copies are judged by it from then on, and models learn it."""
+        caller = await self._authenticator.enter(request)
+        if isinstance(caller, Failure):
+            return caller
+        with self._spool.new() as email:
+            body = await self._read(request, email)
+            if isinstance(body, ClientLeft):
+                return None
+            if isinstance(body, Failure):
+                return body
+            tenant = canonical(body.tenant_uid) if body.tenant_uid is not None else None
+            if refusal := caller.may("messages.report") or await find_tenant_fault(self._store.tenants, tenant):
+                return refusal
+            ggrid = canonical(request.path_params["ggrid"])
+            if ggrid is None or (
+                await self._store.messages.find(ggrid) is None and await self._store.quarantine.find(ggrid) is None
+            ):
+                return NOT_ON_RECORD
+            features: TextFeatures | Failure | ClientLeft = NO_FEATURES
+            if email.size:
+                call = self._limits.begin("view", caller.party)
+                if isinstance(call, Failure):
+                    return call
+                with call:
+                    features = await self._read_message(request, email)
+            if isinstance(features, ClientLeft):
+                return None
+            if isinstance(features, Failure):
+                return features
+        noted = await self._store.feedback.report_wrong(
+            ggrid, CORRECTIONS[body.should_have_been], caller.actor, tenant, features
+        )
+        if noted is None:
+            return NOT_ON_RECORD
+        answer = messages.MessageReport(ggrid, body.should_have_been, date_time(now()), noted.taught)
+        return JsonResponse(scanning.encode_scanning(answer))
+
+    async def _read(self, request: Request, email: SpooledBody) -> messages.ReportMessageRequest | Failure | ClientLeft:
+        """Return the body of a request; the message in it, where there is one, goes to the spool."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "multipart/form-data":
+            return await REPORT.read(request)
+        parameters = await read_parts(request, email)
+        return REPORT.decode(parameters) if isinstance(parameters, bytes) else parameters
+
+    async def _read_message(self, request: Request, email: SpooledBody) -> TextFeatures | Failure | ClientLeft:
+        """Have a core read the reported message in a sealed worker."""
+        opened = time.time_ns()
+        message = ScanRequest(new_id(opened), opened // 1_000_000, Envelope())
+        client = ConnectedClient(request.receive)
+        found = await self._cores.read_features(message, email, client, self._seconds)
+        if isinstance(found, NotShown):
+            return Failure(MESSAGE_NOT_SHOWN, f"the reported message cannot be read: {found.reason}")
+        return TextFeatures(found.row, found.signature) if isinstance(found, Extracted) else found
 
 
 class Entered(msgspec.Struct, Generic[B], frozen=True):
@@ -406,7 +445,7 @@ def _to_time(text: str | None) -> int | None:
     return None if text is None else milliseconds(text)
 
 
-def _to_evidence(body: SearchMessagesRequest | SearchHeldMessagesRequest) -> Evidence:
+def _to_evidence(body: messages.SearchMessagesRequest | messages.SearchHeldMessagesRequest) -> Evidence:
     return Evidence(
         *(body.remote_address, body.link_host, body.file_name, body.file_hash, body.message_id, body.header_from),
         queue_id=body.queue_id,
@@ -417,8 +456,8 @@ def _describe_time(time: int | None) -> str | None:
     return None if time is None else date_time(time)
 
 
-def _describe_found(row: MessageSummary) -> FoundMessage:
-    return FoundMessage(
+def _describe_found(row: MessageSummary) -> messages.FoundMessage:
+    return messages.FoundMessage(
         ggrid=row.ggrid,
         completed=date_time(row.completed),
         decision=row.decision,
@@ -433,9 +472,9 @@ def _describe_found(row: MessageSummary) -> FoundMessage:
     )
 
 
-def _describe_held(mail: HeldMessage) -> FoundHeldMessage:
+def _describe_held(mail: HeldMessage) -> messages.FoundHeldMessage:
     record, report = mail.record, mail.record.report
-    return FoundHeldMessage(
+    return messages.FoundHeldMessage(
         ggrid=record.ggrid,
         held_since=date_time(mail.kept),
         # A search finds deleted mail only where it is asked for, which the API does not do.
@@ -452,10 +491,10 @@ def _describe_held(mail: HeldMessage) -> FoundHeldMessage:
     )
 
 
-def describe_message(record: MessageRecord) -> AnalysedMessage:
+def describe_message(record: MessageRecord) -> scanning.AnalysedMessage:
     """Return a record as the API shows it."""
     report = record.report
-    return AnalysedMessage(
+    return scanning.AnalysedMessage(
         ggrid=record.ggrid,
         created=date_time(record.created),
         completed=date_time(record.completed),
@@ -469,36 +508,36 @@ def describe_message(record: MessageRecord) -> AnalysedMessage:
         subject=report.subject,
         senders=report.senders,
         ledger=describe_ledger(report),
-        authentication=_describe_authentication(report.authentication),
-        files=tuple(_describe_file(file) for file in report.files),
+        authentication=msgspec.convert(report.authentication, scanning.AuthenticationOutcome, from_attributes=True),
+        files=msgspec.convert(report.files, tuple[scanning.AnalysedFile, ...], from_attributes=True),
         release=describe_release(record.ggrid, record.release) if record.release else None,
         action=_describe_taken(report.action) if report.action else None,
     )
 
 
-def _describe_taken(action: MessageAction) -> TakenAction:
-    files = tuple(StrippedAttachment(each.name, each.size, each.sha256, each.reason) for each in action.files)
-    return TakenAction(action.name, action.describe(), action.mark, action.to, files, action.failed)
+def _describe_taken(action: MessageAction) -> scanning.TakenAction:
+    files = tuple(scanning.StrippedAttachment(each.name, each.size, each.sha256, each.reason) for each in action.files)
+    return scanning.TakenAction(action.name, action.describe(), action.mark, action.to, files, action.failed)
 
 
-def describe_ledger(report: Report) -> Ledger:
+def describe_ledger(report: Report) -> scanning.Ledger:
     """Return the ledger of one analysis as the API shows it; the command line prints the same."""
-    return Ledger(
+    return scanning.Ledger(
         score=_to_decimal(report.score),
         reason=report.reason,
         findings=tuple(_describe_line(line) for line in report.lines),
-        outcomes=tuple(StageOutcome(outcome.stage, outcome.state, outcome.reason) for outcome in report.outcomes),
-        lists=tuple(msgspec.convert(note, ListEffect, from_attributes=True) for note in report.lists),
+        outcomes=msgspec.convert(report.outcomes, tuple[scanning.StageOutcome, ...], from_attributes=True),
+        lists=msgspec.convert(report.lists, tuple[scanning.ListEffect, ...], from_attributes=True),
         overrides=report.overrides,
     )
 
 
-def describe_release(ggrid: str, release: Release) -> MessageRelease:
-    return MessageRelease(ggrid, date_time(release.time), release.by, release.recipients)
+def describe_release(ggrid: str, release: Release) -> scanning.MessageRelease:
+    return scanning.MessageRelease(ggrid, date_time(release.time), release.by, release.recipients)
 
 
-def _describe_line(line: Line) -> LedgerLine:
-    return LedgerLine(
+def _describe_line(line: Line) -> scanning.LedgerLine:
+    return scanning.LedgerLine(
         tag=line.kind,
         title=line.title,
         where=line.where,
@@ -517,113 +556,5 @@ def _to_decimal(hundredths: int) -> Decimal:
     return Decimal(hundredths).scaleb(-2)
 
 
-def _describe_envelope(envelope: Envelope) -> RecordedEnvelope:
-    return RecordedEnvelope(envelope.sender, envelope.recipients, envelope.remote_address, envelope.helo)
-
-
-def _describe_authentication(found: Authentication) -> AuthenticationOutcome:
-    return AuthenticationOutcome(
-        host=found.host,
-        host_source=found.host_source,
-        spf=msgspec.convert(found.spf, SpfOutcome, from_attributes=True),
-        dkim=tuple(msgspec.convert(signature, DkimOutcome, from_attributes=True) for signature in found.dkim),
-        dmarc=_describe_dmarc(found),
-        arc=msgspec.convert(found.arc, ArcOutcome, from_attributes=True),
-        iprev=msgspec.convert(found.iprev, IprevOutcome, from_attributes=True),
-    )
-
-
-def _describe_dmarc(found: Authentication) -> DmarcOutcome:
-    dmarc = found.dmarc
-    return DmarcOutcome(
-        result=dmarc.result,
-        domain=dmarc.domain,
-        policy=dmarc.policy,
-        spf_aligned=dmarc.spf_aligned,
-        dkim_aligned=dmarc.dkim_aligned,
-        reason=dmarc.reason,
-    )
-
-
-def _describe_file(file: FileSeen) -> AnalysedFile:
-    return AnalysedFile(file.path, file.type, file.size, file.sha256, file.names, file.unread)
-
-
-CORRECTIONS: Mapping[ShouldHaveBeen, Correction] = {
-    "delivered": "should have been delivered",
-    "held": "should have been held",
-}
-NOT_FOUND = Failure(MESSAGE_NOT_FOUND, "no analysis with this ggrid is on record")
-
-
-class ReportsApi:
-    """The endpoint for reports. `seconds` is how long the reading of a reported message may take."""
-
-    def __init__(
-        self,
-        *,
-        authenticator: Authenticator,
-        store: Store,
-        cores: Cores,
-        spool: Spool,
-        limits: CallLimits,
-        seconds: float,
-    ) -> None:
-        self._authenticator, self._store, self._cores = authenticator, store, cores
-        self._spool, self._limits, self._seconds = spool, limits, seconds
-
-    async def report(self, request: Request) -> Response | Failure | None:
-        """Note what a decision should have been; near-copies are judged by it from then on, and models learn it."""
-        caller = await self._authenticator.enter(request)
-        if isinstance(caller, Failure):
-            return caller
-        with self._spool.new() as email:
-            body = await self._read(request, email)
-            if isinstance(body, ClientLeft):
-                return None
-            if isinstance(body, Failure):
-                return body
-            tenant = canonical(body.tenant_uid) if body.tenant_uid is not None else None
-            if refusal := caller.may("messages.report") or await find_tenant_fault(self._store.tenants, tenant):
-                return refusal
-            ggrid = canonical(request.path_params["ggrid"])
-            if ggrid is None or (
-                await self._store.messages.find(ggrid) is None and await self._store.quarantine.find(ggrid) is None
-            ):
-                return NOT_FOUND
-            features: TextFeatures | Failure | ClientLeft = NO_FEATURES
-            if email.size:
-                call = self._limits.begin("view", caller.party)
-                if isinstance(call, Failure):
-                    return call
-                with call:
-                    features = await self._read_message(request, email)
-            if isinstance(features, ClientLeft):
-                return None
-            if isinstance(features, Failure):
-                return features
-        noted = await self._store.feedback.report_wrong(
-            ggrid, CORRECTIONS[body.should_have_been], caller.actor, tenant, features
-        )
-        if noted is None:
-            return NOT_FOUND
-        answer = MessageReport(ggrid, body.should_have_been, date_time(now()), noted.taught)
-        return JsonResponse(encode_scanning(answer))
-
-    async def _read(self, request: Request, email: SpooledBody) -> ReportMessageRequest | Failure | ClientLeft:
-        """Return the body of a request; the message in it, where there is one, goes to the spool."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "multipart/form-data":
-            return await REPORT.read(request)
-        parameters = await read_parts(request, email)
-        return REPORT.decode(parameters) if isinstance(parameters, bytes) else parameters
-
-    async def _read_message(self, request: Request, email: SpooledBody) -> TextFeatures | Failure | ClientLeft:
-        """Have a core read the reported message in a sealed worker."""
-        opened = time.time_ns()
-        message = ScanRequest(new_id(opened), opened // 1_000_000, Envelope())
-        client = ConnectedClient(request.receive)
-        found = await self._cores.read_features(message, email, client, self._seconds)
-        if isinstance(found, NotShown):
-            return Failure(MESSAGE_NOT_SHOWN, f"the reported message cannot be read: {found.reason}")
-        return TextFeatures(found.row, found.signature) if isinstance(found, Extracted) else found
+def _describe_envelope(envelope: Envelope) -> scanning.RecordedEnvelope:
+    return scanning.RecordedEnvelope(envelope.sender, envelope.recipients, envelope.remote_address, envelope.helo)

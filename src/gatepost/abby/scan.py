@@ -18,11 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, Protocol
 
 import msgspec
-from multipart import (  # type: ignore[import-untyped]  # it is annotated, without saying so
-    MultipartSegment,
-    ParserLimitReached,
-    PushMultipartParser,
-)
+from multipart import MultipartSegment, ParserLimitReached, PushMultipartParser  # type: ignore[import-untyped]
 from starlette.requests import Request
 from starlette.responses import Response
 

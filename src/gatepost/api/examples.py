@@ -10,57 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
-from gatepost.api.lists import (
-    AddEntriesRequest,
-    DeleteEntriesRequest,
-    GetListsRequest,
-    ListChange,
-    ListEntriesRequest,
-    ListFileInfo,
-    ListInfo,
-    ListsOfScope,
-    NewListEntry,
-    PublicListsEntry,
-    encode_lists,
-)
-from gatepost.api.messages import (
-    ActionResult,
-    ActionResults,
-    FoundHeldMessage,
-    FoundHeldMessages,
-    FoundMessage,
-    FoundMessages,
-    HeldMessagesRequest,
-    MessageDeletion,
-    MessageReport,
-    MessageText,
-    ReportMessageRequest,
-    SearchHeldMessagesRequest,
-    SearchMessagesRequest,
-    TextHeader,
-    TextLink,
-    TextPart,
-    TextPassage,
-    Timeline,
-    TimelineStep,
-)
-from gatepost.api.scanning import (
-    AnalysedMessage,
-    ArcOutcome,
-    AuthenticationOutcome,
-    BorderMtaData,
-    DmarcOutcome,
-    IprevOutcome,
-    Ledger,
-    LedgerLine,
-    MessageAnalysisRequest,
-    MessageAnalysisResult,
-    MessageRelease,
-    RecordedEnvelope,
-    SpfOutcome,
-    SystemStatus,
-    encode_scanning,
-)
+from gatepost.api import lists, messages, scanning
 from gatepost.findings.kinds import URL_TEXT_MISMATCH
 
 _GGRID = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
@@ -68,15 +18,15 @@ _TENANT = "0198c5a2-7c11-7d3e-9f00-00000000bb02"
 _CREATED, _COMPLETED = "2026-11-15T09:12:00.000Z", "2026-11-15T09:12:00.087Z"
 _TAG = URL_TEXT_MISMATCH.id
 
-PARAMETERS = MessageAnalysisRequest(
-    BorderMtaData("ann@example.org", ("bob@example.com",), "192.0.2.17", "mx.example.org"), _TENANT
+PARAMETERS = scanning.MessageAnalysisRequest(
+    scanning.BorderMtaData("ann@example.org", ("bob@example.com",), "192.0.2.17", "mx.example.org"), _TENANT
 )
 EMAIL = (
     "From: ann@example.org\r\nTo: bob@example.com\r\nSubject: Minutes\r\n\r\nThe minutes are on the shared drive.\r\n"
 )
-RESULT = MessageAnalysisResult(_GGRID, _CREATED, _COMPLETED, "quarantine", "phishing", (_TAG,))
-STATUS = SystemStatus("GREEN")
-_LINE = LedgerLine(
+RESULT = scanning.MessageAnalysisResult(_GGRID, _CREATED, _COMPLETED, "quarantine", "phishing", (_TAG,))
+STATUS = scanning.SystemStatus("GREEN")
+_LINE = scanning.LedgerLine(
     tag=_TAG,
     title=URL_TEXT_MISMATCH.title,
     where="link 1",
@@ -88,38 +38,38 @@ _LINE = LedgerLine(
     group="",
     note="",
 )
-MESSAGE = AnalysedMessage(
+MESSAGE = scanning.AnalysedMessage(
     ggrid=_GGRID,
     created=_CREATED,
     completed=_COMPLETED,
     decision="quarantine",
     verdict="phishing",
     tags=(_TAG,),
-    border_mta_data=RecordedEnvelope("ann@example.org", ("bob@example.com",), "192.0.2.17", "mx.example.org"),
+    border_mta_data=scanning.RecordedEnvelope("ann@example.org", ("bob@example.com",), "192.0.2.17", "mx.example.org"),
     tenant_uid=_TENANT,
     size=2_048,
     sha256="e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
     subject="Your account",
     senders=("ann@example.org",),
-    ledger=Ledger(Decimal("5.00"), "phishing: 5.00 of 5.00 points", (_LINE,), ()),
-    authentication=AuthenticationOutcome(
+    ledger=scanning.Ledger(Decimal("5.00"), "phishing: 5.00 of 5.00 points", (_LINE,), ()),
+    authentication=scanning.AuthenticationOutcome(
         host="192.0.2.17",
         host_source="border",
-        spf=SpfOutcome("pass", "example.org", "mfrom", ""),
+        spf=scanning.SpfOutcome("pass", "example.org", "mfrom", ""),
         dkim=(),
-        dmarc=DmarcOutcome("pass", "example.org", "reject", True, False, ""),
-        arc=ArcOutcome("none", 0, (), ""),
-        iprev=IprevOutcome("pass", "mx.example.org", ""),
+        dmarc=scanning.DmarcOutcome("pass", "example.org", "reject", True, False, ""),
+        arc=scanning.ArcOutcome("none", 0, (), ""),
+        iprev=scanning.IprevOutcome("pass", "mx.example.org", ""),
     ),
     files=(),
 )
-RELEASE = MessageRelease(_GGRID, "2026-11-15T10:00:00.000Z", "token:border-mta", ("bob@example.com",))
+RELEASE = scanning.MessageRelease(_GGRID, "2026-11-15T10:00:00.000Z", "token:border-mta", ("bob@example.com",))
 
 _OTHER = "0198c5a2-7c11-7d3e-9f00-00000000aa02"
-SEARCH = SearchMessagesRequest(link_host="evil.example", since="2026-11-14T00:00:00Z", limit=100)
-FOUND = FoundMessages(
+SEARCH = messages.SearchMessagesRequest(link_host="evil.example", since="2026-11-14T00:00:00Z", limit=100)
+FOUND = messages.FoundMessages(
     (
-        FoundMessage(
+        messages.FoundMessage(
             ggrid=_GGRID,
             completed=_COMPLETED,
             decision="quarantine",
@@ -138,17 +88,17 @@ FOUND = FoundMessages(
 _SHARED: dict[str, Any] = {
     name: value for name, value in asdict(FOUND.messages[0]).items() if name not in ("completed", "decision")
 }
-SEARCH_HELD = SearchHeldMessagesRequest(recipient="bob@example.com", tenant_uid=_TENANT)
-FOUND_HELD = FoundHeldMessages((FoundHeldMessage(held_since=_COMPLETED, state="held", **_SHARED),))
-TEXT = MessageText(
+SEARCH_HELD = messages.SearchHeldMessagesRequest(recipient="bob@example.com", tenant_uid=_TENANT)
+FOUND_HELD = messages.FoundHeldMessages((messages.FoundHeldMessage(held_since=_COMPLETED, state="held", **_SHARED),))
+TEXT = messages.MessageText(
     ggrid=_GGRID,
-    headers=(TextHeader("From", "ann@example.org"), TextHeader("Subject", "Your account")),
-    passages=(TextPassage("1", "Sign in at bank.example", "", False, 0),),
-    links=(TextLink("bank.example", "https://evil.example/login", "evil.example", False),),
-    parts=(TextPart("1", "text/html", 1_024, ()),),
+    headers=(messages.TextHeader("From", "ann@example.org"), messages.TextHeader("Subject", "Your account")),
+    passages=(messages.TextPassage("1", "Sign in at bank.example", "", False, 0),),
+    links=(messages.TextLink("bank.example", "https://evil.example/login", "evil.example", False),),
+    parts=(messages.TextPart("1", "text/html", 1_024, ()),),
     left_out=(),
 )
-TIMELINE = Timeline(
+TIMELINE = messages.Timeline(
     ggrid=_GGRID,
     message_id="<1@example.org>",
     tenant_uid=None,
@@ -156,14 +106,14 @@ TIMELINE = Timeline(
     envelope_recipients=("bob@example.com",),
     subject="Your account",
     steps=(
-        TimelineStep(
+        messages.TimelineStep(
             "2026-11-15T10:00:00.000Z",
             "received",
             "Received over SMTP by the node mx1 from 192.0.2.10 with the queue id 4XyZ.",
             node="mx1",
             queue_id="4XyZ",
         ),
-        TimelineStep(
+        messages.TimelineStep(
             "2026-11-15T10:00:00.210Z",
             "delivered",
             "Accepted by the next hop smtp://127.0.0.1:10026: 250 2.0.0 Ok: queued as 4AbC. Its id there is 4AbC.",
@@ -174,26 +124,26 @@ TIMELINE = Timeline(
         ),
     ),
 )
-REPORTING = ReportMessageRequest(should_have_been="held")
-REPORT = MessageReport(_GGRID, "held", "2026-11-15T10:00:00.000Z", True)
-DELETION = MessageDeletion(_GGRID, "2026-11-15T10:00:00.000Z")
-ACTION = HeldMessagesRequest(ggrids=(_GGRID, _OTHER))
-_NOT_HELD = ActionResult(_OTHER, "failed", "message_not_found", "no message with this ggrid is held")
-RELEASED = ActionResults((ActionResult(_GGRID, "released", release=RELEASE), _NOT_HELD))
-DELETED = ActionResults((ActionResult(_GGRID, "deleted"), _NOT_HELD))
+REPORTING = messages.ReportMessageRequest(should_have_been="held")
+REPORT = messages.MessageReport(_GGRID, "held", "2026-11-15T10:00:00.000Z", True)
+DELETION = messages.MessageDeletion(_GGRID, "2026-11-15T10:00:00.000Z")
+ACTION = messages.HeldMessagesRequest(ggrids=(_GGRID, _OTHER))
+_NOT_HELD = messages.ActionResult(_OTHER, "failed", "message_not_found", "no message with this ggrid is held")
+RELEASED = messages.ActionResults((messages.ActionResult(_GGRID, "released", release=RELEASE), _NOT_HELD))
+DELETED = messages.ActionResults((messages.ActionResult(_GGRID, "deleted"), _NOT_HELD))
 
-ADD = AddEntriesRequest(
-    "blocked-urls", (NewListEntry("evil.example/login", "INC-1234", "2030-06-30T00:00:00Z"),), _TENANT
+ADD = lists.AddEntriesRequest(
+    "blocked-urls", (lists.NewListEntry("evil.example/login", "INC-1234", "2030-06-30T00:00:00Z"),), _TENANT
 )
-DELETE = DeleteEntriesRequest("blocked-urls", ("evil.example/login",), _TENANT)
-GET = GetListsRequest(_TENANT)
-LIST = ListEntriesRequest("blocked-urls", _TENANT)
-CHANGE = ListChange(1)
-LISTS = ListsOfScope(
+DELETE = lists.DeleteEntriesRequest("blocked-urls", ("evil.example/login",), _TENANT)
+GET = lists.GetListsRequest(_TENANT)
+LIST = lists.ListEntriesRequest("blocked-urls", _TENANT)
+CHANGE = lists.ListChange(1)
+LISTS = lists.ListsOfScope(
     (
-        ListFileInfo(
+        lists.ListFileInfo(
             "blocked-urls",
-            ListInfo(
+            lists.ListInfo(
                 "Blocked links",
                 "block",
                 "Mail with a link to one of these is held (verdict policy or worse)",
@@ -202,7 +152,7 @@ LISTS = ListsOfScope(
         ),
     )
 )
-ENTRY = PublicListsEntry(
+ENTRY = lists.PublicListsEntry(
     "evil.example/login", "INC-1234", _CREATED, _CREATED, "key:playbook", "2030-06-30T00:00:00.000Z", 3, _COMPLETED
 )
 
@@ -241,5 +191,5 @@ MESSAGES: dict[str, str] = {
 
 def to_json(value: Any) -> Any:
     """Return an example as plain JSON values, in the form in which it goes over the wire."""
-    lists = type(value).__module__ == "gatepost.api.lists"
-    return msgspec.json.decode(encode_lists(value) if lists else encode_scanning(value))
+    is_of_lists = type(value).__module__ == lists.__name__
+    return msgspec.json.decode(lists.encode_lists(value) if is_of_lists else scanning.encode_scanning(value))

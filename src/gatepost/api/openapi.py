@@ -300,9 +300,7 @@ SCANNING_VERSION = "1.1.0"
 _UPLOAD: dict[str, Any] = {
     "required": True,
     "content": message_upload(
-        examples.PARAMETERS,
-        "A message and its envelope",
-        "The raw email as transported over the wire (an .eml file).",
+        examples.PARAMETERS, "A message and its envelope", "The raw email as transported over the wire (an .eml file)."
     ),
 }
 _EMPTY: dict[str, Any] = {

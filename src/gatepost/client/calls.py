@@ -16,44 +16,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from gatepost.api import lists, messages, scanning
 from gatepost.api.errors import Error
-from gatepost.api.lists import (
-    AddEntriesRequest,
-    DeleteEntriesRequest,
-    GetListsRequest,
-    ListChange,
-    ListEntriesRequest,
-    ListFileInfo,
-    ListsOfScope,
-    NewListEntry,
-    PublicListsEntry,
-    encode_lists,
-)
-from gatepost.api.messages import (
-    ActionResult,
-    ActionResults,
-    FoundHeldMessages,
-    FoundMessages,
-    HeldMessagesRequest,
-    MessageDeletion,
-    MessageReport,
-    MessageText,
-    ReportMessageRequest,
-    SearchHeldMessagesRequest,
-    SearchMessagesRequest,
-    ShouldHaveBeen,
-    Timeline,
-)
 from gatepost.api.openapi import LISTS_BASE
-from gatepost.api.scanning import (
-    AnalysedMessage,
-    BorderMtaData,
-    MessageAnalysisRequest,
-    MessageAnalysisResult,
-    MessageRelease,
-    SystemStatus,
-    encode_scanning,
-)
 from gatepost.policy.rules import Decision, Verdict
 
 
@@ -270,115 +235,127 @@ class Calls:
         remote_address: str | None = None,
         helo: str | None = None,
         tenant: str | None = None,
-    ) -> Exchange[MessageAnalysisResult]:
+    ) -> Exchange[scanning.MessageAnalysisResult]:
         """Submit one message; return the result when the analysis is complete.
 
         The arguments are the SMTP envelope, as the border MTA knows it. A bounce has an empty `sender`.
         """
-        border = BorderMtaData(
+        border = scanning.BorderMtaData(
             envelope_from=sender, envelope_recipients=tuple(recipients), remote_address=remote_address, sender_helo=helo
         )
-        parameters = MessageAnalysisRequest(border_mta_data=border, tenant_uid=tenant)
+        parameters = scanning.MessageAnalysisRequest(border_mta_data=border, tenant_uid=tenant)
         request = _post_mail("/v1/messageQueue/submitEmail", parameters, _read_content(raw))
-        return call(request, MessageAnalysisResult, self._retries)
+        return call(request, scanning.MessageAnalysisResult, self._retries)
 
-    def status(self) -> Exchange[SystemStatus]:
+    def status(self) -> Exchange[scanning.SystemStatus]:
         """Return how busy the service is."""
-        return call(Send("POST", "/v1/admin/status"), SystemStatus, self._retries)
+        return call(Send("POST", "/v1/admin/status"), scanning.SystemStatus, self._retries)
 
-    def message(self, ggrid: str) -> Exchange[AnalysedMessage]:
+    def message(self, ggrid: str) -> Exchange[scanning.AnalysedMessage]:
         """Return a stored analysis with its ledger (permission `messages.read`)."""
-        return self._call_on("GET", ggrid, "", AnalysedMessage)
+        return self._call_on("GET", ggrid, "", scanning.AnalysedMessage)
 
-    def message_timeline(self, ggrid: str) -> Exchange[Timeline]:
+    def message_timeline(self, ggrid: str) -> Exchange[messages.Timeline]:
         """Return the way of one message (permission `messages.read`)."""
-        return self._call_on("GET", ggrid, "/timeline", Timeline)
+        return self._call_on("GET", ggrid, "/timeline", messages.Timeline)
 
-    def message_text(self, ggrid: str) -> Exchange[MessageText]:
+    def message_text(self, ggrid: str) -> Exchange[messages.MessageText]:
         """Return a held message as plain text (permission `messages.read`)."""
-        return self._call_on("GET", ggrid, "/text", MessageText)
+        return self._call_on("GET", ggrid, "/text", messages.MessageText)
 
-    def release(self, ggrid: str) -> Exchange[MessageRelease]:
+    def release(self, ggrid: str) -> Exchange[scanning.MessageRelease]:
         """Send a held message on, once (permission `messages.release`)."""
-        return self._call_on("POST", ggrid, "/release", MessageRelease)
+        return self._call_on("POST", ggrid, "/release", scanning.MessageRelease)
 
-    def delete(self, ggrid: str) -> Exchange[MessageDeletion]:
+    def delete(self, ggrid: str) -> Exchange[messages.MessageDeletion]:
         """Delete a held message for good (permission `messages.delete`)."""
-        return self._call_on("POST", ggrid, "/delete", MessageDeletion)
+        return self._call_on("POST", ggrid, "/delete", messages.MessageDeletion)
 
     def _call_on(self, method: str, ggrid: str, operation: str, answer: type[T]) -> Exchange[T]:
         return call(Send(method, _path(ggrid) + operation), answer, self._retries)
 
     def report(
-        self, ggrid: str, should_have_been: ShouldHaveBeen, *, tenant: str | None = None, message: bytes | None = None
-    ) -> Exchange[MessageReport]:
+        self,
+        ggrid: str,
+        should_have_been: messages.ShouldHaveBeen,
+        *,
+        tenant: str | None = None,
+        message: bytes | None = None,
+    ) -> Exchange[messages.MessageReport]:
         """Report that a decision was wrong, or right, with the bytes of the message where they are at hand (permission
         `messages.report`)."""
-        body, path = (
-            ReportMessageRequest(should_have_been=should_have_been, tenant_uid=tenant),
-            f"{_path(ggrid)}/report",
-        )
+        body = messages.ReportMessageRequest(should_have_been=should_have_been, tenant_uid=tenant)
+        path = f"{_path(ggrid)}/report"
         request = _post(path, body) if message is None else _post_mail(path, body, message)
-        return call(request, MessageReport, self._retries)
+        return call(request, messages.MessageReport, self._retries)
 
     def search_messages(
         self, *, cursor: str | None = None, limit: int | None = None, **filters: Unpack[MessageFilters]
-    ) -> Exchange[FoundMessages]:
+    ) -> Exchange[messages.FoundMessages]:
         """Return one page of results, newest first (permission `messages.search`)."""
-        body = SearchMessagesRequest(**filters, cursor=cursor, limit=limit)
-        return call(_post("/v1/messages/search", body), FoundMessages, self._retries)
+        body = messages.SearchMessagesRequest(**filters, cursor=cursor, limit=limit)
+        return call(_post("/v1/messages/search", body), messages.FoundMessages, self._retries)
 
     def search_held(
         self, *, cursor: str | None = None, limit: int | None = None, **filters: Unpack[HeldFilters]
-    ) -> Exchange[FoundHeldMessages]:
+    ) -> Exchange[messages.FoundHeldMessages]:
         """Return one page of held mail, newest first (permission `messages.search`)."""
-        body = SearchHeldMessagesRequest(**filters, cursor=cursor, limit=limit)
-        return call(_post("/v1/heldMessages/search", body), FoundHeldMessages, self._retries)
+        body = messages.SearchHeldMessagesRequest(**filters, cursor=cursor, limit=limit)
+        return call(_post("/v1/heldMessages/search", body), messages.FoundHeldMessages, self._retries)
 
     def release_messages(
         self, ggrids: Sequence[str], *, tenant: str | None = None
-    ) -> Exchange[tuple[ActionResult, ...]]:
+    ) -> Exchange[tuple[messages.ActionResult, ...]]:
         """Send at most 100 held messages on; return what became of each."""
         return self._act("release", ggrids, tenant)
 
     def delete_messages(
         self, ggrids: Sequence[str], *, tenant: str | None = None
-    ) -> Exchange[tuple[ActionResult, ...]]:
+    ) -> Exchange[tuple[messages.ActionResult, ...]]:
         """Delete at most 100 held messages for good; return what became of each."""
         return self._act("delete", ggrids, tenant)
 
-    def _act(self, action: str, ggrids: Sequence[str], tenant: str | None) -> Exchange[tuple[ActionResult, ...]]:
-        body = HeldMessagesRequest(ggrids=tuple(ggrids), tenant_uid=tenant)
-        answer = yield from call(_post(f"/v1/heldMessages/{action}", body), ActionResults, self._retries)
+    def _act(
+        self, action: str, ggrids: Sequence[str], tenant: str | None
+    ) -> Exchange[tuple[messages.ActionResult, ...]]:
+        body = messages.HeldMessagesRequest(ggrids=tuple(ggrids), tenant_uid=tenant)
+        answer = yield from call(_post(f"/v1/heldMessages/{action}", body), messages.ActionResults, self._retries)
         return answer.results
 
     def add_entries(
-        self, list_name: str, entries: Iterable[NewListEntry | str], *, tenant: str | None = None, dry_run: bool = False
-    ) -> Exchange[ListChange]:
+        self,
+        list_name: str,
+        entries: Iterable[lists.NewListEntry | str],
+        *,
+        tenant: str | None = None,
+        dry_run: bool = False,
+    ) -> Exchange[lists.ListChange]:
         """Add or update at most 500 entries, all or none. A dry run changes nothing and returns what would happen."""
-        stated = tuple(NewListEntry(each) if isinstance(each, str) else each for each in entries)
-        body = AddEntriesRequest(list_name, stated, tenant, dry_run or None)
-        return call(self._post_lists("addEntries", body), ListChange, self._retries)
+        stated = tuple(lists.NewListEntry(each) if isinstance(each, str) else each for each in entries)
+        body = lists.AddEntriesRequest(list_name, stated, tenant, dry_run or None)
+        return call(self._post_lists("addEntries", body), lists.ListChange, self._retries)
 
     def delete_entries(
         self, list_name: str, entries: Sequence[str], *, tenant: str | None = None, dry_run: bool = False
-    ) -> Exchange[ListChange]:
+    ) -> Exchange[lists.ListChange]:
         """Delete at most 500 entries. If a call was repeated, entries that the first one deleted are not counted."""
-        body = DeleteEntriesRequest(list_name, tuple(entries), tenant, dry_run or None)
-        return call(self._post_lists("deleteEntries", body), ListChange, self._retries)
+        body = lists.DeleteEntriesRequest(list_name, tuple(entries), tenant, dry_run or None)
+        return call(self._post_lists("deleteEntries", body), lists.ListChange, self._retries)
 
-    def get_lists(self, *, tenant: str | None = None) -> Exchange[tuple[ListFileInfo, ...]]:
+    def get_lists(self, *, tenant: str | None = None) -> Exchange[tuple[lists.ListFileInfo, ...]]:
         """Return all lists of a tenant, or those for all tenants."""
-        answer = yield from call(self._post_lists("getLists", GetListsRequest(tenant)), ListsOfScope, self._retries)
+        answer = yield from call(
+            self._post_lists("getLists", lists.GetListsRequest(tenant)), lists.ListsOfScope, self._retries
+        )
         return answer.list_file_infos
 
     def open_entries(self, list_name: str, tenant: str | None) -> Exchange[Reply]:
         """Open the stream of all entries of a list."""
-        request = self._post_lists("listEntries", ListEntriesRequest(list_name, tenant), streams=True)
+        request = self._post_lists("listEntries", lists.ListEntriesRequest(list_name, tenant), streams=True)
         return request_reply(request, self._retries)
 
     def _post_lists(self, operation: str, body: object, *, streams: bool = False) -> Send:
-        return Send("POST", f"{LISTS_BASE}/{operation}", encode_lists(body), self._list_headers, streams)
+        return Send("POST", f"{LISTS_BASE}/{operation}", lists.encode_lists(body), self._list_headers, streams)
 
 
 def _path(ggrid: str) -> str:
@@ -386,11 +363,11 @@ def _path(ggrid: str) -> str:
 
 
 def _post(path: str, body: object) -> Send:
-    return Send("POST", path, encode_scanning(body), _JSON)
+    return Send("POST", path, scanning.encode_scanning(body), _JSON)
 
 
 def _post_mail(path: str, parameters: object, raw: bytes) -> Send:
-    parts = [("parameters", "application/json", encode_scanning(parameters)), ("email", "message/rfc822", raw)]
+    parts = [("parameters", "application/json", scanning.encode_scanning(parameters)), ("email", "message/rfc822", raw)]
     content_type, body = build_multipart(parts)
     return Send("POST", path, body, {"content-type": content_type})
 
@@ -405,10 +382,10 @@ class EntryLines:
     """Decodes entries from the chunks of a stream."""
 
     def __init__(self) -> None:
-        self._decoder = msgspec.json.Decoder(PublicListsEntry)
+        self._decoder = msgspec.json.Decoder(lists.PublicListsEntry)
         self._rest = b""
 
-    def feed(self, chunk: bytes) -> list[PublicListsEntry]:
+    def feed(self, chunk: bytes) -> list[lists.PublicListsEntry]:
         """Return the entries that are complete with this chunk."""
         whole, ended, rest = chunk.rpartition(b"\n")
         if not ended:
