@@ -81,11 +81,30 @@ def test_the_same_feature_rows_of_a_message(words: list[str], rest: list[str], o
 
 
 SPELLED = st.text(st.sampled_from("aavig1ra@0 .-_*~$|:A\xe4\u0430\U0001d400"), max_size=60)
+SIGNS = st.sampled_from(
+    "<svg>|<svg |<svgx>|<script>|<script |<scripts>|<SCRIPT>|</script>|<iframe |<i>|<listing>|<noframes>|<|"
+    "<noframesets>|<math\t>|<plaintext>|<xmp >|<template>|<p>|text|<span >|é|中|<sv".split("|")
+)
+MARKS = st.sampled_from((*"sSoOpPé中& ", "cript:", "&lt;", "ScRiPt", "nload", "nerror", "xpression(", "nmouse"))
 
 
-@given(SPELLED)
-def test_the_same_spelled_places(text: str) -> None:
-    assert native.spelled_places(text) == advertising.find_spelled_places(text)
+@pytest.mark.parametrize(
+    ("name", "twin", "texts"),
+    [
+        ("spelled_places", advertising.find_spelled_places, SPELLED),
+        ("page_signs", document.find_page_signs, st.lists(SIGNS, max_size=6).map("".join)),
+        ("split_words", words._WORD.findall, st.text("aZ9 _$€£%!.-\né\u0301\u0661²中\U0001d400\ud800", max_size=40)),
+        ("has_latent_marks", active.has_latent_marks, st.lists(MARKS).map("".join)),
+        ("fold_ascii", phrases.fold_plain, st.text(string.printable + "\x1c\x1d\x1e\x1f\x00" + "Ee-MmAaIiLl" * 8)),
+        ("has_invisible", document.has_invisible, st.text("a\u00ad\u200b\u034f\U000e0001\u2065\u00e9中", max_size=8)),
+    ],
+)
+def test_the_same_of_a_text(name: str, twin: Callable[[str], object], texts: st.SearchStrategy[str]) -> None:
+    @given(texts)
+    def compare(text: str) -> None:
+        assert getattr(native, name)(text) == twin(text)
+
+    compare()
 
 
 @given(st.text(st.sampled_from("ab \n\t\xe0\xff\xdfA.\u0430\U0001d400"), max_size=40), st.integers(1, 12))
@@ -113,18 +132,6 @@ def test_a_look_finds_numbers_for_people(text: str) -> None:
     assert native.may_spell_number(text)
     assert fraud.find_disguised_number(text)
     assert not native.may_spell_number("call us on monday at 10:30, or write to room 12 of building 7")
-
-
-TAGS = st.sampled_from(
-    "<svg>|<svg |<svgx>|<script>|<script |<scripts>|<SCRIPT>|</script>|<iframe |<i>|<listing>|<noframes>|<|"
-    "<noframesets>|<math\t>|<plaintext>|<xmp >|<template>|<p>|text|<span >|é|中|<sv".split("|")
-)
-
-
-@given(st.lists(TAGS, max_size=6))
-def test_the_same_signs_of_pages(pieces: list[str]) -> None:
-    source = "".join(pieces)
-    assert native.page_signs(source) == document.find_page_signs(source)
 
 
 @given(st.lists(st.tuples(st.sampled_from("from subject to x-mailer odd".split()), st.binary(max_size=6)), max_size=6))
@@ -195,11 +202,6 @@ def test_the_same_of_word_arrays(
             assert sorted(np.frombuffer(mine, np.int32)) == sorted(np.frombuffer(other, np.int32))
 
 
-@given(st.text("aZ9 _$€£%!.-\né\u0301\u0661²中\U0001d400\ud800", max_size=40))
-def test_the_same_words(text: str) -> None:
-    assert native.split_words(text) == words._WORD.findall(text)
-
-
 @given(WORDS, WORDS, WORDS, st.integers(0, 2**32))
 def test_the_same_rows(text: list[str], rest: list[str], marks: list[str], seed: int) -> None:
     dice = random.Random(seed)
@@ -220,66 +222,20 @@ def test_the_same_guesses(word: str) -> None:
     _compare(native.RowTable(*given_to), RowTable(*given_to), [word], [f"s:{word}", word], [], 20)
 
 
+SIGNS_OF_CONTENT = (
+    b"From: a@b.c\r\nTo: d\r\n|from me\n|Dear all:\n|hello |<HTML>|<!DOCTYPE html>|<body|:|<svg|svg+xml|<?xml|<Script>|"
+    b"javascript:|onLoad=|data:image/png|;BASE64,|%PDF-|begin 644 x\n|=ybegin |0000644|box-shadow|gradient(|RIFF|MZ|BM|"
+    b"(This file must be converted with BinHex|-----BEGIN PGP MESSAGE-----\n|PK\x05\x06|PK\x03\x04|abcdftyp|%FDF-|"
+    b"ustar|\x78\x9f\x3e\x22|\0|\xe9|\xe2\x82|\xed\xa0\x80|\x80|\x1b|\x07|\r\n"
+).split(b"|")
+REPEATED = {b"<td></td>": 121, b"&#9608;": 121, b"\xe2\x96\x88": 121, b"##": 200, b"XX \n": 200, b" ": 40, b"x": 520}
 CONTENTS = st.sampled_from(
-    (
-        *(
-            b"From: a@b.c\r\nTo: d\r\n",
-            b"from me\n",
-            b"Dear all:\n",
-            b"hello ",
-            b"<HTML>",
-            b"<!DOCTYPE html>",
-            b"<body",
-            b":",
-        ),
-        *(
-            b"<svg",
-            b"svg+xml",
-            b"<?xml",
-            b"<Script>",
-            b"javascript:",
-            b"onLoad=",
-            b"data:image/png",
-            b";BASE64,",
-            b"%PDF-",
-        ),
-        *(b"begin 644 x\n", b"=ybegin ", b"(This file must be converted with BinHex", b"-----BEGIN PGP MESSAGE-----\n"),
-        *(
-            b"PK\x05\x06",
-            b"PK\x03\x04",
-            b"MZ",
-            b"BM",
-            b"RIFF",
-            b"abcdftyp",
-            b"%FDF-",
-            b"ustar",
-            b"\x78\x9f\x3e\x22",
-            b"\0",
-        ),
-        *(
-            b"\xe2\x96\x88" * 121,
-            b"<td></td>" * 121,
-            b"&#9608;" * 121,
-            b"##" * 200,
-            b"XX \n" * 200,
-            "⣿".encode() * 61,
-            b"box-shadow",
-            b"gradient(",
-            b"0000644",
-            b" " * 40,
-        ),
-        *(
-            "é中\U0001f600".encode(),
-            b"\xe9",
-            b"\xe2\x82",
-            b"\xed\xa0\x80",
-            b"\x80",
-            b"\x1b",
-            b"\x07",
-            b"x" * 520,
-            b"\r\n",
-        ),
-    )
+    [
+        *SIGNS_OF_CONTENT,
+        *(sign * times for sign, times in REPEATED.items()),
+        "⣿".encode() * 61,
+        "é中\U0001f600".encode(),
+    ]
 )
 
 
@@ -301,22 +257,10 @@ def test_signs_leave_out_only_what_finds_nothing(pieces: list[bytes], pad: int, 
 
 
 CELLS = (
-    *(b"<td>", b"<TD bgcolor=#000>", b"<div class=x>", b"<td\xe4>", b"<em_>", b"<a-b>", b"<span", b"<b>", b"<t", b">"),
-    *(
-        b"&nbsp;",
-        b" ",
-        b"\f",
-        b"</",
-        b"<tr",
-        b"<th",
-        b"<p style='background:#0'>",
-        b"BackGround",
-        b"border:",
-        b"class=",
-    ),
-    *(b"##", b"#", b"#0", b"@@", b"X", b"black", b"BLACK", b"box-shadow", b"Box-Shadow", b"gradient(", b"x"),
-    *(b"\xe2\x96\x88", b"\xe2\xac\x9b", b"\xe2\x9a\xab", b"\xe2\x97\x8f", b"\xe2\xa3\xbf", b"\xe2\xa0\x81", b"\xe2"),
-    *(b"&#96", b"&#x25", b"&#X25", b"&#"),
+    *b"<td>|<TD bgcolor=#000>|<div class=x>|<td\xe4>|<em_>|<a-b>|<span|<b>|<t|>|&nbsp;| |\f|</|<tr|<th".split(b"|"),
+    *b"<p style='background:#0'>|BackGround|border:|class=|##|#|#0|@@|X|black|BLACK|box-shadow|Box-Shadow".split(b"|"),
+    *b"gradient(|x|&#96|&#x25|&#X25|&#|\xe2\x96\x88|\xe2\xac\x9b|\xe2\x9a\xab|\xe2\x97\x8f|\xe2\xa3\xbf".split(b"|"),
+    *b"\xe2\xa0\x81|\xe2".split(b"|"),
 )
 
 
@@ -335,37 +279,13 @@ def test_the_same_look_for_cells() -> None:
     assert native.look_for_cells(long) == look_for_cells(long)
 
 
-@given(
-    st.lists(st.sampled_from((*"sSoOpPé中& ", "cript:", "&lt;", "ScRiPt", "nload", "nerror", "xpression(", "nmouse")))
+HARMLESS = st.sampled_from(
+    [*"<>/='\" \n\fé\u212a!", *"<b>|<a href=x|</p>|<stri\u212ae>|<FONT |c=\"d<e>\"|<i|</b a=1>|=''".split("|")]
 )
-def test_the_same_latent_marks(pieces: list[str]) -> None:
-    text = "".join(pieces)
-    assert native.has_latent_marks(text) == active.has_latent_marks(text)
 
 
-@given(
-    st.lists(
-        st.sampled_from(
-            (
-                *"<>/='\" \n\fé\u212a!",
-                "<b>",
-                "<a href=x",
-                "</p>",
-                "<stri\u212ae>",
-                "<FONT ",
-                'c="d<e>"',
-                "<i",
-                "</b a=1>",
-                "=''",
-            )
-        ),
-        max_size=20,
-    ),
-    st.integers(1, 6),
-    st.integers(0, 9),
-)
-def test_the_same_harmless_pages(pieces: list[str], longest: int, most: int) -> None:
-    html = "".join(pieces)
+@given(st.lists(HARMLESS, max_size=20).map("".join), st.integers(1, 6), st.integers(0, 9))
+def test_the_same_harmless_pages(html: str, longest: int, most: int) -> None:
     assert native.is_harmless(html, longest, most) == limits.is_harmless(html, longest, most)
 
 
@@ -527,11 +447,6 @@ def _cues(book: phrases.Phrasebook, text: str) -> list[tuple[int, str, str]]:
     return sorted((cue.start, cue.theme, cue.words) for cue in book.find(text))
 
 
-@given(st.text(string.printable + "\x1c\x1d\x1e\x1f\x00" + "Ee-MmAaIiLl" * 8))
-def test_the_same_folded_text(text: str) -> None:
-    assert native.fold_ascii(text) == phrases.fold_plain(text)
-
-
 @given(
     st.text(max_size=60) | st.text("Éé’“–eE-MmAIil ıŁøß\u0301\u064bİŉ½ﬁが한\u2003\u00ad\u094dक़\U00010400", max_size=40)
 )
@@ -637,11 +552,6 @@ MAILBOXES = st.lists(
 def test_the_same_addresses(pieces: list[str], most: int) -> None:
     text = "".join(pieces)
     assert headers.parse_addresses(text, most) == headers.parse_any_addresses(text, most)
-
-
-@given(st.text("a\u00ad\u200b\u034f\U000e0001\u2065\u00e9中", max_size=8))
-def test_the_same_invisible_characters(text: str) -> None:
-    assert native.has_invisible(text) == document.has_invisible(text)
 
 
 def _page(html: str, *, by_tree: bool) -> tuple[Any, ...]:
@@ -790,9 +700,8 @@ WEB_PIECES = st.sampled_from(
 )
 
 
-@given(st.lists(WEB_PIECES, max_size=14))
-def test_the_same_words_with_links(pieces: list[str]) -> None:
-    text = "".join(pieces)
+@given(st.lists(WEB_PIECES, max_size=14).map("".join))
+def test_the_same_words_with_links(text: str) -> None:
     assert native.link_words(text, links._ENDINGS_WITH_PATH) == links.find_link_words(text)
 
 
