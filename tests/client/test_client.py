@@ -11,6 +11,7 @@ import httpx
 import msgspec
 import multipart  # type: ignore[import-untyped]
 import pytest
+from tests.client.scripted_service import Script, Step, answer, error, refuse
 
 from gatepost.api import scanning
 from gatepost.client import AsyncClient, Client
@@ -26,37 +27,7 @@ RESULT = {
     "laterField": 1,
 }
 RETRIES = Retries(attempts=4, first=1.0, longest=10.0, jitter=lambda: 1.0)
-Step = Callable[[httpx.Request], httpx.Response]
-
-
-class Script:
-    """Answers one step for each request, and notes requests and pauses."""
-
-    def __init__(self, *steps: Step) -> None:
-        self.steps = list(steps)
-        self.requests: list[httpx.Request] = []
-        self.pauses: list[float] = []
-
-    def handle(self, request: httpx.Request) -> httpx.Response:
-        request.read()
-        self.requests.append(request)
-        return self.steps.pop(0)(request)
-
-    async def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-
-
-def answer(status: int, body: Any = None, **headers: str) -> Step:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return lambda _: httpx.Response(status, json=RESULT if body is None else body, headers=named)
-
-
-def error(status: int, code: str, message: str | None = None, **headers: str) -> Step:
-    return answer(status, {"error": code, "message": message}, **headers)
-
-
-def broken(request: httpx.Request) -> httpx.Response:
-    raise httpx.ConnectError("refused", request=request)
+DONE = answer(200, RESULT)
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -93,7 +64,7 @@ def parts_of(request: httpx.Request) -> dict[str, Any]:
 
 
 def test_a_scan_is_what_the_interface_asks_for(run: Callable[..., Any]) -> None:
-    script = Script(answer(200))
+    script = Script(DONE)
     result = run(script, scan)
     assert (result.verdict, result.decision, result.ggrid) == ("clean", "deliver", RESULT["ggrid"])
     (request,) = script.requests
@@ -112,7 +83,7 @@ def test_a_message_comes_as_bytes_path_or_stream(run: Callable[..., Any], tmp_pa
     file.write_bytes(b"raw")
     sources: list[Callable[[], Any]] = [lambda: b"raw", lambda: file, lambda: io.BytesIO(b"raw")]
     for source in sources:
-        script = Script(answer(200))
+        script = Script(DONE)
         run(script, lambda client, source=source: client.scan(source(), recipients=["a@b.example"]))
         assert parts_of(script.requests[0])["email"].raw == b"raw"
 
@@ -120,15 +91,15 @@ def test_a_message_comes_as_bytes_path_or_stream(run: Callable[..., Any], tmp_pa
 @pytest.mark.parametrize(
     ("steps", "pauses"),
     [
-        ([broken, answer(200)], [1.0]),
-        ([broken, broken, broken, answer(200)], [1.0, 2.0, 4.0]),
-        ([error(503, "overloaded", Retry_After="7"), answer(200)], [7.0]),
-        ([error(503, "core_unavailable", Retry_After="0"), answer(200)], [1.0]),
-        ([error(504, "analysis_timeout"), answer(502, {}), answer(200)], [1.0, 2.0]),
-        ([error(503, "x", Retry_After="Wed, 21 Oct 2015 07:28:00 GMT"), answer(200)], [1.0]),
-        ([error(503, "x", Retry_After="soon"), answer(200)], [1.0]),
-        ([error(503, "x", Retry_After="Mon, 01 Jan 0001 00:00:00 +2359"), answer(200)], [1.0]),
-        ([error(429, "rate_limited", Retry_After="5"), error(429, "rate_limited"), answer(200)], [5.0, 2.0]),
+        ([refuse, DONE], [1.0]),
+        ([refuse, refuse, refuse, DONE], [1.0, 2.0, 4.0]),
+        ([error(503, "overloaded", Retry_After="7"), DONE], [7.0]),
+        ([error(503, "core_unavailable", Retry_After="0"), DONE], [1.0]),
+        ([error(504, "analysis_timeout"), answer(502, {}), DONE], [1.0, 2.0]),
+        ([error(503, "x", Retry_After="Wed, 21 Oct 2015 07:28:00 GMT"), DONE], [1.0]),
+        ([error(503, "x", Retry_After="soon"), DONE], [1.0]),
+        ([error(503, "x", Retry_After="Mon, 01 Jan 0001 00:00:00 +2359"), DONE], [1.0]),
+        ([error(429, "rate_limited", Retry_After="5"), error(429, "rate_limited"), DONE], [5.0, 2.0]),
     ],
 )
 def test_it_tries_again(run: Callable[..., Any], steps: list[Step], pauses: list[float]) -> None:
@@ -158,12 +129,12 @@ def test_it_does_not_repeat_what_will_not_change(run: Callable[..., Any], step: 
 
 
 def test_it_gives_up_with_the_last_reason(run: Callable[..., Any]) -> None:
-    script = Script(*[broken] * 3, error(503, "overloaded", "come back later"))
+    script = Script(*[refuse] * 3, error(503, "overloaded", "come back later"))
     with pytest.raises(ApiError, match="come back later"):
         run(script, scan)
     assert len(script.requests) == 4
     with pytest.raises(UnreachableError, match=r"^https://\S+[^/] cannot be reached: .*refused"):
-        run(Script(*[broken] * 4), scan)
+        run(Script(*[refuse] * 4), scan)
 
 
 @pytest.mark.parametrize("step", [answer(200, {"a": 1}), lambda _: httpx.Response(403, text="<html>"), answer(302, {})])
@@ -173,11 +144,11 @@ def test_somebody_else_answers(run: Callable[..., Any], step: Step) -> None:
 
 
 def test_a_bad_certificate_is_not_tried_twice(run: Callable[..., Any]) -> None:
-    def refuse(request: httpx.Request) -> httpx.Response:
+    def show_own_certificate(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed", request=request)
 
     with pytest.raises(UnreachableError):
-        run(script := Script(refuse), scan)
+        run(script := Script(show_own_certificate), scan)
     assert len(script.requests) == 1
 
 

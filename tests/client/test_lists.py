@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.client.scripted_service import Script, Step, answer, error, refuse
 
 from gatepost.api.lists import NewListEntry, PublicListsEntry, encode_lines
 from gatepost.client import AsyncClient, Client
@@ -26,24 +27,10 @@ from gatepost.client.calls import (
 RETRIES = Retries(attempts=3, first=0.0, jitter=lambda: 0.0)
 TIME = "2026-11-15T00:00:00.000Z"
 TENANT = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
-Step = Callable[[httpx.Request], httpx.Response]
 
 
 def line(entry: str) -> PublicListsEntry:
     return PublicListsEntry(entry, "", TIME, TIME, "key:x", None, 0, None)
-
-
-class Script:
-    """Answers one step for each request, and notes the requests."""
-
-    def __init__(self, *steps: Step) -> None:
-        self.steps = list(steps)
-        self.requests: list[httpx.Request] = []
-
-    def handle(self, request: httpx.Request) -> httpx.Response:
-        request.read()
-        self.requests.append(request)
-        return self.steps.pop(0)(request)
 
 
 class Stream(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -68,10 +55,6 @@ class Stream(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         self.closed = True
-
-
-def answer(status: int, body: Any) -> Step:
-    return lambda _: httpx.Response(status, json=body)
 
 
 def streaming(stream: Stream) -> Step:
@@ -157,16 +140,12 @@ def test_a_broken_stream_is_no_whole_list(run: Callable[..., Any], pieces: tuple
 
 
 def test_a_stream_is_asked_for_again_until_it_opens(run: Callable[..., Any]) -> None:
-    def refused(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("refused", request=request)
-
-    busy = answer(503, {"error": "overloaded", "message": "later"})
-    script = Script(refused, busy, streaming(Stream(encode_lines([line("a")]))))
+    script = Script(refuse, error(503, "overloaded", "later"), streaming(Stream(encode_lines([line("a")]))))
     assert len(run(script, "list_entries", "x")) == 1
     with pytest.raises(UnreachableError):
-        run(Script(refused, refused, refused), "list_entries", "x")
+        run(Script(refuse, refuse, refuse), "list_entries", "x")
     with pytest.raises(ApiError, match="list_not_found"):
-        run(Script(answer(404, {"error": "list_not_found", "message": "no"})), "list_entries", "x")
+        run(Script(error(404, "list_not_found", "no")), "list_entries", "x")
 
 
 def test_somebody_else_streams(run: Callable[..., Any]) -> None:

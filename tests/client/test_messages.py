@@ -1,6 +1,5 @@
 """The calls for messages of both clients, over real HTTP bodies and a transport that answers from a table."""
 
-import asyncio
 import json
 from typing import Any
 
@@ -71,17 +70,14 @@ def test_synchronous_calls() -> None:
             client.message("../admin")
 
 
-def test_calls_in_an_event_loop() -> None:
-    async def run() -> None:
-        async with AsyncClient("http://x", "secret", transport=httpx.MockTransport(Table())) as client:
-            assert await client.message(GGRID) == examples.MESSAGE
-            assert await client.message_text(GGRID) == examples.TEXT
-            assert await client.release(GGRID) == examples.RELEASE
-            assert await client.delete(GGRID) == examples.DELETION
-            assert await client.report(GGRID, "held") == examples.REPORT
-            assert await client.release_messages([GGRID]) == examples.RELEASED.results
-            assert await client.delete_messages([GGRID]) == examples.DELETED.results
-            assert [each.ggrid async for each in client.messages(link_host="evil.example")] == [GGRID] * 2
-            assert [each.ggrid async for each in client.held_messages()] == [GGRID] * 2
-
-    asyncio.run(run())
+async def test_calls_in_an_event_loop() -> None:
+    async with AsyncClient("http://x", "secret", transport=httpx.MockTransport(Table())) as client:
+        assert await client.message(GGRID) == examples.MESSAGE
+        assert await client.message_text(GGRID) == examples.TEXT
+        assert await client.release(GGRID) == examples.RELEASE
+        assert await client.delete(GGRID) == examples.DELETION
+        assert await client.report(GGRID, "held") == examples.REPORT
+        assert await client.release_messages([GGRID]) == examples.RELEASED.results
+        assert await client.delete_messages([GGRID]) == examples.DELETED.results
+        assert [each.ggrid async for each in client.messages(link_host="evil.example")] == [GGRID] * 2
+        assert [each.ggrid async for each in client.held_messages()] == [GGRID] * 2
