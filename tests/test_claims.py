@@ -421,7 +421,7 @@ SHOWN: dict[str, dict[str, str]] = {
     "README.md": {
         "The command refuses a service that has tenants, or more than 50 messages": (
             "cli/test_demo.py::test_a_new_service_is_filled_once"
-        ),
+        )
     },
     "dovecot.md": {
         "This script files tagged mail and newsletters": "test_doc_pages.py::test_the_sieve_script_files_what_it_says",
@@ -432,11 +432,9 @@ SHOWN: dict[str, dict[str, str]] = {
     "examples.md": {
         "The tests run every program whose language is installed.": (
             "service/test_doc_examples.py::test_a_program_scans"
-        ),
+        )
     },
-    "learning.md": {
-        "their model is often refused": "learning/test_proof.py::test_lies_make_no_model",
-    },
+    "learning.md": {"their model is often refused": "learning/test_proof.py::test_lies_make_no_model"},
     "health.md": {
         "messages wait for a slot while processors are idle": (
             "service/test_slot_watch.py::test_a_service_whose_slots_wait_says_so_while_its_processors_are_idle"
@@ -451,12 +449,12 @@ SHOWN: dict[str, dict[str, str]] = {
     "postfix.md": {
         "It removes incoming fields that claim to be Gatepost's.": (
             "smtp/test_trace.py::test_forged_fields_go_and_nothing_else"
-        ),
+        )
     },
     "scaling.md": {
         "abby sends its scans to other cores at once, under the same ggrids": (
             "blackbox/test_scanning.py::test_a_core_that_dies_is_not_noticed"
-        ),
+        )
     },
     "routing.md": {
         "A server that cannot be reached is asked last until it answers again": (
@@ -467,12 +465,12 @@ SHOWN: dict[str, dict[str, str]] = {
         ),
     },
     "feeds.md": {
-        "is empty | refused; nothing changes": "feeds/test_run.py::test_what_is_not_plausible_changes_nothing",
+        "is empty | refused; nothing changes": "feeds/test_run.py::test_what_is_not_plausible_changes_nothing"
     },
     "exchange.md": {
         "Gatepost removes header fields of that name from incoming mail": (
             "smtp/test_trace.py::test_forged_fields_go_and_nothing_else"
-        ),
+        )
     },
     "events.md": {
         "counted every 30 seconds beside the mail and told once in that time, as `threshold.reached`": (
@@ -485,22 +483,22 @@ SHOWN: dict[str, dict[str, str]] = {
     "standards.md": {
         "a plain EXPUNGE would delete what others marked": (
             "mailboxes/test_removal.py::test_deleting_touches_nothing_that_was_marked_before"
-        ),
+        )
     },
     "dmarc-reports.md": {
         "When a day (UTC) is over, one node sends them by the next hop of outbound mail, signed with your key.": (
             "smtp/test_sent_reports.py::test_another_node_that_sends_is_left_alone"
-        ),
+        )
     },
     "exim.md": {
         "Mail that Gatepost would hold has the action `add header`: **Exim delivers it**": (
             "blackbox/test_drop_in.py::test_exim_as_its_page_says"
-        ),
+        )
     },
     "haraka.md": {
         "`config/plugins`, and write `config/rspamd.ini`": (
             "drop_in/test_drop_in.py::test_a_message_in_chunks_as_haraka_sends_it"
-        ),
+        )
     },
 }
 
@@ -545,7 +543,9 @@ DEFAULTS = [
     ("drop-in.md", 'rspamd: {listen: "127.0.0.1:11333"}', "guard", "scanSources.rspamd.listen", "127.0.0.1:11333"),
 ]
 CLAIMS += [Claim(page, sentence, test=test) for page, rows in SHOWN.items() for sentence, test in rows.items()]
-CLAIMS += [Claim(page, sentence, partial(has_default, *where)) for page, sentence, *where in DEFAULTS]
+CLAIMS += [
+    Claim(page, sentence, partial(has_default, file, key, value)) for page, sentence, file, key, value in DEFAULTS
+]
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.page}: {claim.sentence[:40]}")
