@@ -44,6 +44,13 @@ def test_every_test_that_is_left_out_has_another_one_beside_it() -> None:
             assert (ROOT / "tests" / ELSEWHERE[str(file.relative_to(ROOT / "tests"))]).exists()
 
 
+def run_as_here(*options: object) -> str:
+    """What pytest prints for files elsewhere, with the configuration and the plug-in of these tests."""
+    own = ("-c", ROOT / "pyproject.toml", "--rootdir", ROOT, "-p", "tests.conftest")
+    command = [sys.executable, "-m", "pytest", *map(str, (*own, *options))]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+
+
 def test_engines_take_turns(tmp_path: Path) -> None:
     """Each of eight tests on two engines runs on one of them, and both engines are used; a pair that is marked already
     stays as it is."""
@@ -55,19 +62,7 @@ def test_engines_take_turns(tmp_path: Path) -> None:
         f'@pytest.mark.parametrize("engine", ["sqlite", {marked}])\ndef test_marked(engine): pass\n'
     )
     (tmp_path / "test_engines.py").write_text(text)
-    options = [
-        "-c",
-        ROOT / "pyproject.toml",
-        "--rootdir",
-        ROOT,
-        "-p",
-        "tests.conftest",
-        "--collect-only",
-        "-q",
-        tmp_path,
-    ]
-    command = [sys.executable, "-m", "pytest", *map(str, options)]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    said = run_as_here("--collect-only", "-q", tmp_path)
     chosen = re.findall(r"test_on\[(?:(\w+)-(\d)|(\d)-(\w+))\]", said)
     assert sorted(before or after for _, after, before, _ in chosen) == [*"01234567"]
     assert {before or after for before, _, _, after in chosen} == {"sqlite", "postgresql"}
@@ -148,8 +143,6 @@ def test_a_fast_test_that_starts_a_process_fails(tmp_path: Path) -> None:
     run = "    exec(\"import subprocess; subprocess.run(['true'], check=True)\")\n"
     text = f"import pytest\n\ndef test_it():\n{run}\n@pytest.mark.process\ndef test_marked():\n{run}"
     (tmp_path / "test_hidden.py").write_text(text)
-    options = ["-c", ROOT / "pyproject.toml", "--rootdir", ROOT, "-p", "tests.conftest", tmp_path]
-    command = [sys.executable, "-m", "pytest", *map(str, options)]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    said = run_as_here(tmp_path)
     assert "it counts as fast and started ['true']" in said
     assert "2 passed, 1 error" in said

@@ -1,14 +1,15 @@
 """Choosing a core and trying again, over cores that a test steers. `test_fair_queue` shows how messages wait at one."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from starlette.types import Message
+from tests.waiting_client import WaitingClient
 
 from gatepost.abby.cores import MISSES_UNTIL_LOST, Cores, Down, queue_colour
 from gatepost.analysis.report import undecided
@@ -30,18 +31,6 @@ class Body(BytesBody):
 
     def to_disk(self) -> None:
         self.parked += 1
-
-
-class Client(ConnectedClient):
-    """Waits; `leave` is when it goes."""
-
-    def __init__(self) -> None:
-        super().__init__(self._wait)
-        self.leave = asyncio.Event()
-
-    async def _wait(self) -> Message:
-        await self.leave.wait()
-        return {"type": "http.disconnect"}
 
 
 class Core:
@@ -112,28 +101,32 @@ def request(ggrid: str = "1") -> ScanRequest:
     return ScanRequest(ggrid, 0, Envelope())
 
 
-def run(test: Callable[[Cores], Awaitable[None]], *cores: Core, **options: Any) -> None:
-    async def started() -> None:
-        made = Cores(cores, **{"poll_seconds": 0.02, "grace_seconds": 0.2, **options})
-        await made.start()
-        try:
-            await asyncio.wait_for(test(made), 60)
-            assert (made.waiting, made.waiting_bytes) == (0, 0)
-        finally:
-            await made.stop()
+@contextlib.asynccontextmanager
+async def running(*cores: Core, **options: Any) -> AsyncIterator[Cores]:
+    made = Cores(cores, **{"poll_seconds": 0.02, "grace_seconds": 0.2, **options})
+    await made.start()
+    try:
+        async with asyncio.timeout(60):
+            yield made
+        assert (made.waiting, made.waiting_bytes) == (0, 0)
+    finally:
+        await made.stop()
 
-    asyncio.run(started())
+
+async def hanging() -> Load:
+    await asyncio.sleep(60)
+    raise AssertionError("not reached")
 
 
 def submit(
     cores: Cores,
     ggrid: str = "1",
-    client: Client | None = None,
+    client: WaitingClient | None = None,
     size: int = 10,
     seconds: float = 60.0,
     body: Body | None = None,
 ) -> Any:
-    return asyncio.ensure_future(cores.scan(request(ggrid), body or Body(size), client or Client(), seconds))
+    return asyncio.ensure_future(cores.scan(request(ggrid), body or Body(size), client or WaitingClient(), seconds))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -147,21 +140,17 @@ def code(outcome: Any) -> str:
     return outcome.error.code
 
 
-def test_the_core_with_most_free_slots_is_taken() -> None:
+async def test_the_core_with_most_free_slots_is_taken() -> None:
     one, two, three = Core("one", 4), Core("two", 9), Core("three", 9)
     two.others = 8
-
-    async def test(cores: Cores) -> None:
+    async with running(one, two, three) as cores:
         await submit(cores)
         assert (one.asked, two.asked, three.asked) == ([], [], ["1"])
 
-    run(test, one, two, three)
 
-
-def test_scans_spread_and_wait_where_fewest_do() -> None:
+async def test_scans_spread_and_wait_where_fewest_do() -> None:
     one, two = Core("one", 3), Core("two", 5)
-
-    async def test(cores: Cores) -> None:
+    async with running(one, two) as cores:
         one.open.clear()
         two.open.clear()
         scans = [submit(cores, str(number)) for number in range(20)]
@@ -175,13 +164,10 @@ def test_scans_spread_and_wait_where_fewest_do() -> None:
         assert (one.most, two.most) == (3, 5)
         assert len(one.asked) + len(two.asked) == 20, "each was sent once"
 
-    run(test, one, two)
 
-
-def test_scans_that_wait_at_the_core_of_this_process_are_counted() -> None:
+async def test_scans_that_wait_at_the_core_of_this_process_are_counted() -> None:
     core = Core(maximum=1, peeks=True)
-
-    async def test(cores: Cores) -> None:
+    async with running(core) as cores:
         core.open.clear()
         scans = [submit(cores, str(number)) for number in range(4)]
         await until(lambda: core.queued == 3)
@@ -189,50 +175,38 @@ def test_scans_that_wait_at_the_core_of_this_process_are_counted() -> None:
         core.open.set()
         assert all(isinstance(each, ScanResult) for each in await asyncio.gather(*scans))
 
-    run(test, core)
 
-
-def test_a_core_that_takes_nothing_is_asked_again_when_it_has_told_its_load() -> None:
+async def test_a_core_that_takes_nothing_is_asked_again_when_it_has_told_its_load() -> None:
     core = Core(maximum=5)
     core.answers = [Full(Load(0, 5, 5))] * 2
-
-    async def test(cores: Cores) -> None:
+    async with running(core) as cores:
         assert isinstance(await submit(cores), ScanResult)
         assert len(core.asked) == 3
         assert core.loads >= 3
 
-    run(test, core)
 
-
-def test_a_core_that_ends_hands_what_waits_to_another() -> None:
+async def test_a_core_that_ends_hands_what_waits_to_another() -> None:
     one, two = Core("one", 9), Core("two", 5)
     one.answers = [Full(Load(0, 9, 9))]
-
-    async def test(cores: Cores) -> None:
+    async with running(one, two) as cores:
         assert isinstance(await submit(cores), ScanResult)
         assert (one.asked, two.asked) == (["1"], ["1"])
 
-    run(test, one, two)
 
-
-def test_overloaded_only_where_every_core_is() -> None:
+async def test_overloaded_only_where_every_core_is() -> None:
     one, two = Core("one", 9), Core("two", 5)
     one.answers = [Full(Load(9, 9, 9), overloaded=True)] * 2
     two.answers = [Full(Load(5, 5, 5), overloaded=True)]
-
-    async def test(cores: Cores) -> None:
+    async with running(one, two) as cores:
         assert code(await submit(cores)) == "overloaded"
         await until(lambda: len(cores._states) == sum(state.takes_scans for state in cores._states))
         assert isinstance(await submit(cores), ScanResult)
         assert two.asked == ["1", "1"]
 
-    run(test, one, two)
 
-
-def test_a_scan_that_will_wait_is_moved_to_disk_and_one_that_will_not_is_not() -> None:
+async def test_a_scan_that_will_wait_is_moved_to_disk_and_one_that_will_not_is_not() -> None:
     core = Core(maximum=1)
-
-    async def test(cores: Cores) -> None:
+    async with running(core) as cores:
         core.open.clear()
         quick, slow = Body(10), Body(10)
         first = submit(cores, "1", body=quick)
@@ -243,15 +217,12 @@ def test_a_scan_that_will_wait_is_moved_to_disk_and_one_that_will_not_is_not() -
         await asyncio.gather(first, second)
         assert (quick.parked, slow.parked) == (0, 1)
 
-    run(test, core)
 
-
-def test_a_client_that_leaves_gives_up_its_scan() -> None:
+async def test_a_client_that_leaves_gives_up_its_scan() -> None:
     core = Core(maximum=1)
-
-    async def test(cores: Cores) -> None:
+    async with running(core) as cores:
         core.open.clear()
-        leaver = Client()
+        leaver = WaitingClient()
         scans = [submit(cores, "1"), submit(cores, "2", leaver), submit(cores, "3")]
         await until(lambda: core.queued == 2)
         leaver.leave.set()
@@ -260,28 +231,22 @@ def test_a_client_that_leaves_gives_up_its_scan() -> None:
         core.open.set()
         await asyncio.gather(scans[0], scans[2])
 
-    run(test, core)
 
-
-def test_a_client_that_leaves_while_no_core_answers() -> None:
+async def test_a_client_that_leaves_while_no_core_answers() -> None:
     core = Core()
-
-    async def test(cores: Cores) -> None:
+    async with running(core, grace_seconds=20) as cores:
         core.alive = False
-        leaver = Client()
+        leaver = WaitingClient()
         scan = submit(cores, "1", leaver)
         await until(lambda: cores.waiting == 1)
         leaver.leave.set()
         assert isinstance(await scan, ClientLeft)
         core.alive = True
 
-    run(test, core, grace_seconds=20)
 
-
-def test_bytes_that_wait_for_a_core_have_a_limit() -> None:
+async def test_bytes_that_wait_for_a_core_have_a_limit() -> None:
     core = Core()
-
-    async def test(cores: Cores) -> None:
+    async with running(core, waiting_limit=100, grace_seconds=20) as cores:
         core.alive = False
         waiting = submit(cores, "2", size=60)
         await until(lambda: cores.waiting == 1)
@@ -292,35 +257,27 @@ def test_bytes_that_wait_for_a_core_have_a_limit() -> None:
         core.alive = True
         await asyncio.gather(waiting, third)
 
-    run(test, core, waiting_limit=100, grace_seconds=20)
 
-
-def test_features_are_read_by_any_core() -> None:
+async def test_features_are_read_by_any_core() -> None:
     one, two = Core("one", 9), Core("two", 5)
     one.alive = False
-
-    async def test(cores: Cores) -> None:
-        found = await cores.read_features(request(), Body(10), Client(), 60.0)
+    async with running(one, two) as cores:
+        found = await cores.read_features(request(), Body(10), WaitingClient(), 60.0)
         assert isinstance(found, Extracted)
         assert found.row == b"row"
 
-    run(test, one, two)
 
-
-def test_nothing_in_time() -> None:
+async def test_nothing_in_time() -> None:
     core = Core(maximum=1)
-
-    async def test(cores: Cores) -> None:
+    async with running(core) as cores:
         core.open.clear()
         scans = [submit(cores, "1", seconds=0.1), submit(cores, "2", seconds=0.1)]
         assert [code(outcome) for outcome in await asyncio.gather(*scans)] == ["analysis_timeout"] * 2
         core.open.set()
         assert isinstance(await submit(cores), ScanResult)
 
-    run(test, core)
 
-
-def test_a_core_that_dies_with_a_message_costs_nothing() -> None:
+async def test_a_core_that_dies_with_a_message_costs_nothing() -> None:
     one, two = Core("one", 9), Core("two", 5)
 
     async def die(_request: ScanRequest) -> Down:
@@ -328,8 +285,7 @@ def test_a_core_that_dies_with_a_message_costs_nothing() -> None:
         return Down("died")
 
     one.answers = [die]
-
-    async def test(cores: Cores) -> None:
+    async with running(one, two) as cores:
         outcome = await submit(cores, "same")
         assert outcome.ggrid == "same"
         assert (one.asked, two.asked) == (["same"], ["same"])
@@ -342,49 +298,37 @@ def test_a_core_that_dies_with_a_message_costs_nothing() -> None:
         assert one.asked == ["same", "last"]
         assert await cores.status() == "GREEN"
 
-    run(test, one, two)
 
-
-def test_a_message_that_kills_cores_is_given_up() -> None:
+async def test_a_message_that_kills_cores_is_given_up() -> None:
     core = Core()
     core.answers = [Down("died")] * 10
-
-    async def test(cores: Cores) -> None:
+    async with running(core) as cores:
         assert code(await submit(cores)) == "core_unavailable"
         assert len(core.asked) == 3
 
-    run(test, core)
 
-
-def test_a_core_that_fails_one_message_still_serves_others() -> None:
+async def test_a_core_that_fails_one_message_still_serves_others() -> None:
     core = Core()
     core.answers = [Down("it answered 500", answered=True)] * 3
-
-    async def test(cores: Cores) -> None:
+    async with running(core, poll_seconds=60) as cores:
         assert code(await submit(cores)) == "core_unavailable"
         assert isinstance(await submit(cores, seconds=1), ScanResult)
 
-    run(test, core, poll_seconds=60)
 
-
-def test_a_restart_is_not_noticed() -> None:
+async def test_a_restart_is_not_noticed() -> None:
     core = Core()
-
-    async def test(cores: Cores) -> None:
+    async with running(core, grace_seconds=20) as cores:
         core.alive = False
         scan = submit(cores)
         await until(lambda: cores.waiting == 1)
         core.alive = True
         assert isinstance(await scan, ScanResult)
 
-    run(test, core, grace_seconds=20)
 
-
-def test_when_no_core_answers() -> None:
+async def test_when_no_core_answers() -> None:
     core = Core()
     core.alive = False
-
-    async def test(cores: Cores) -> None:
+    async with running(core) as cores:
         scans = [submit(cores, str(number)) for number in range(3)]
         assert [code(outcome) for outcome in await asyncio.gather(*scans)] == ["core_unavailable"] * 3
         assert await cores.status() == "RED"
@@ -396,14 +340,11 @@ def test_when_no_core_answers() -> None:
         await until(lambda: cores.answering == 1)
         assert isinstance(await submit(cores), ScanResult)
 
-    run(test, core)
 
-
-def test_a_core_that_falls_silent_loses_what_it_holds() -> None:
+async def test_a_core_that_falls_silent_loses_what_it_holds() -> None:
     """A machine that loses its power closes no connection."""
     one, two = Core("one", 9), Core("two", 5)
-
-    async def test(cores: Cores) -> None:
+    async with running(one, two) as cores:
         one.open.clear()
         scan = submit(cores)
         await until(lambda: one.mine == 1)
@@ -411,51 +352,36 @@ def test_a_core_that_falls_silent_loses_what_it_holds() -> None:
         assert isinstance(await scan, ScanResult)
         assert two.asked == ["1"]
 
-    run(test, one, two)
 
-
-def test_a_core_that_does_not_tell_its_load_in_time_does_not_answer() -> None:
+async def test_a_core_that_does_not_tell_its_load_in_time_does_not_answer() -> None:
     core = Core()
 
-    async def hang() -> Load:
-        await asyncio.sleep(60)
-        return core.now
-
-    core.ask_load = hang  # type: ignore[method-assign]
-
-    async def test(cores: Cores) -> None:
+    core.ask_load = hanging  # type: ignore[method-assign]
+    async with running(core, load_seconds=0.05) as cores:
         assert code(await submit(cores)) == "core_unavailable"
 
-    run(test, core, load_seconds=0.05)
 
-
-def test_scanning_disabled() -> None:
+async def test_scanning_disabled() -> None:
     one, two = Core("one", 9), Core("two", 5)
     one.enabled = two.enabled = False
-
-    async def test(cores: Cores) -> None:
+    async with running(one, two) as cores:
         assert code(await submit(cores)) == "scanning_disabled"
         two.enabled = True
         assert isinstance(await submit(cores), ScanResult)
         assert one.asked == []
 
-    run(test, one, two)
 
-
-def test_an_error_of_a_core_is_the_scans_alone() -> None:
+async def test_an_error_of_a_core_is_the_scans_alone() -> None:
     core = Core(maximum=1)
 
     async def fail(_request: ScanRequest) -> Down:
         raise RuntimeError("ours")
 
     core.answers = [fail]
-
-    async def test(cores: Cores) -> None:
+    async with running(core) as cores:
         with pytest.raises(RuntimeError):
             await submit(cores)
         assert isinstance(await submit(cores), ScanResult)
-
-    run(test, core)
 
 
 IDLE, BUSY, THROTTLING, FULL = Load(0, 5, 10), Load(4, 5, 10), Load(5, 5, 10), Load(10, 5, 10)
@@ -501,7 +427,7 @@ def test_whatever_cores_do_every_scan_ends_and_no_slot_is_lost(script: list[str]
         for index, word in enumerate(script):
             (one, two)[index % 2].answers.append(outcomes.get(word, done))
 
-        async def test(cores: Cores) -> None:
+        async with running(one, two, grace_seconds=5) as cores:
             for outcome in await asyncio.gather(*(submit(cores, str(number)) for number in range(8))):
                 assert isinstance(outcome, ScanResult | Failure)
             one.answers.clear()
@@ -510,25 +436,12 @@ def test_whatever_cores_do_every_scan_ends_and_no_slot_is_lost(script: list[str]
             assert all(isinstance(outcome, ScanResult) for outcome in again)
             assert [place.begun for place in cores._states] == [0, 0]
 
-        made = Cores([one, two], poll_seconds=0.02, grace_seconds=5)
-        await made.start()
-        try:
-            await asyncio.wait_for(test(made), 60)
-        finally:
-            await made.stop()
-
     asyncio.run(scans())
 
 
-async def hanging() -> Load:
-    await asyncio.sleep(60)
-    raise AssertionError("not reached")
-
-
-def test_what_a_silent_core_has_is_tried_beside_it_and_the_first_result_counts() -> None:
+async def test_what_a_silent_core_has_is_tried_beside_it_and_the_first_result_counts() -> None:
     one, two = Core("one", 9), Core("two", 5)
-
-    async def test(cores: Cores) -> None:
+    async with running(one, two, silent_seconds=0.02, load_seconds=0.2) as cores:
         one.open.clear()
         scan = submit(cores, "same")
         await until(lambda: one.mine == 1)
@@ -544,13 +457,10 @@ def test_what_a_silent_core_has_is_tried_beside_it_and_the_first_result_counts()
         await until(lambda: cores._states[0].takes_scans)
         assert await cores.status() == "GREEN"
 
-    run(test, one, two, silent_seconds=0.02, load_seconds=0.2)
 
-
-def test_a_silent_core_that_speaks_again_answers_what_it_has() -> None:
+async def test_a_silent_core_that_speaks_again_answers_what_it_has() -> None:
     one, two = Core("one", 9), Core("two", 1)
-
-    async def test(cores: Cores) -> None:
+    async with running(one, two, silent_seconds=0.02, load_seconds=0.5) as cores:
         one.open.clear()
         two.open.clear()
         first = submit(cores, "first")
@@ -566,13 +476,10 @@ def test_a_silent_core_that_speaks_again_answers_what_it_has() -> None:
         assert isinstance(await first, ScanResult)
         assert two.asked == []
 
-    run(test, one, two, silent_seconds=0.02, load_seconds=0.5)
 
-
-def test_a_lone_core_is_never_asked_twice_at_once_for_the_same() -> None:
+async def test_a_lone_core_is_never_asked_twice_at_once_for_the_same() -> None:
     core = Core(maximum=9)
-
-    async def test(cores: Cores) -> None:
+    async with running(core, silent_seconds=0.02, load_seconds=5) as cores:
         core.open.clear()
         scan = submit(cores)
         await until(lambda: core.mine == 1)
@@ -583,13 +490,10 @@ def test_a_lone_core_is_never_asked_twice_at_once_for_the_same() -> None:
         assert isinstance(await scan, ScanResult)
         assert core.asked == ["1"]
 
-    run(test, core, silent_seconds=0.02, load_seconds=5)
 
-
-def test_second_attempts_take_only_slots_that_nobody_waits_for() -> None:
+async def test_second_attempts_take_only_slots_that_nobody_waits_for() -> None:
     one, two = Core("one", 9), Core("two", 1)
-
-    async def test(cores: Cores) -> None:
+    async with running(one, two, silent_seconds=0.02, load_seconds=5) as cores:
         one.open.clear()
         two.open.clear()
         stuck = submit(cores, "stuck")
@@ -608,17 +512,15 @@ def test_second_attempts_take_only_slots_that_nobody_waits_for() -> None:
         assert two.asked == ["fresh", "stuck"]
         one.open.set()
 
-    run(test, one, two, silent_seconds=0.02, load_seconds=5)
 
-
-def test_a_core_that_ends_finishes_what_it_has() -> None:
+async def test_a_core_that_ends_finishes_what_it_has() -> None:
     """It takes no connections any more, and still answers on those that it has."""
     core = Core(maximum=9)
 
     async def closed() -> Down:
         return Down("nobody listens", begun=False, refused=True)
 
-    async def test(cores: Cores) -> None:
+    async with running(core, grace_seconds=0.01) as cores:
         core.open.clear()
         scan = submit(cores)
         await until(lambda: core.mine == 1)
@@ -628,18 +530,13 @@ def test_a_core_that_ends_finishes_what_it_has() -> None:
         assert isinstance(await scan, ScanResult)
         assert core.asked == ["1"]
 
-    run(test, core, grace_seconds=0.01)
 
-
-def test_a_core_that_answers_and_takes_nothing_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_core_that_answers_and_takes_nothing_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gatepost.abby.cores.MAX_REFUSALS", 4)
     core = Core(maximum=9)
     core.answers = [Down("not now", begun=False)] * 9
-
-    async def test(cores: Cores) -> None:
+    async with running(core) as cores:
         outcome = await submit(cores)
         assert isinstance(outcome, Failure)
         assert outcome.error.status == 503
         assert len(core.asked) == 4
-
-    run(test, core)

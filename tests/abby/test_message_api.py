@@ -2,7 +2,8 @@
 
 import asyncio
 import string
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.idle_guard import IdleGuard
 from tests.store_reading import list_reports
 
 from gatepost.abby import authenticator
-from gatepost.abby.app import ApiServices, create_app, create_services
+from gatepost.abby.app import create_app, create_services
 from gatepost.abby.cores import Cores, Down, LocalCore
 from gatepost.analysis.report import Report
 from gatepost.api.call_limits import LIMITS, CallingParty, RunningCall
@@ -43,13 +44,7 @@ from gatepost.workers.fair_queue import FairQueue
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.protocol import Extracted
 
-PERMISSIONS: tuple[Any, ...] = (
-    "messages.search",
-    "messages.read",
-    "messages.release",
-    "messages.delete",
-    "messages.report",
-)
+PERMISSIONS: tuple[Any, ...] = tuple(f"messages.{each}" for each in ("search", "read", "release", "delete", "report"))
 ALL = "aa" * 32
 VIEW = View(
     headers=(HeaderLine("Subject", "Hi"),),
@@ -82,9 +77,13 @@ class Holder:
 
 class Api:
     def __init__(self, store: Store, folder: Path) -> None:
-        self.store, self.core = store, Holder(store)
-        self.services: ApiServices = create_services(
-            cores=Cores([]), held_mail_cores=(self.core,), store=store, spool=Spool(folder / "spool")
+        self.store, self.folder, self.core = store, folder, Holder(store)
+        self.serve()
+
+    def serve(self, *cores: LocalCore) -> None:
+        """Begin anew, with cores that scan."""
+        self.services = create_services(
+            cores=Cores(cores), held_mail_cores=(self.core,), store=self.store, spool=Spool(self.folder / "spool")
         )
         tokens = [StaticApiTokenSettings(name="soar", token=ALL, permissions=list(PERMISSIONS))]
         for number, each in enumerate(PERMISSIONS):
@@ -113,28 +112,20 @@ class Api:
         return record.ggrid
 
 
-Use = Callable[[Callable[[Api], Awaitable[None]]], None]
+@asynccontextmanager
+async def api_in(folder: Path) -> AsyncIterator[Api]:
+    store = open_store("sqlite:g.db", folder)
+    api = Api(store, folder)
+    try:
+        yield api
+    finally:
+        await api.services.cores.stop()
+        await api.http.aclose()
+        await store.close()
 
 
-@pytest.fixture
-def use(tmp_path: Path) -> Use:
-    def used(scenario: Callable[[Api], Awaitable[None]]) -> None:
-        async def run() -> None:
-            store = open_store("sqlite:g.db", tmp_path)
-            api = Api(store, tmp_path)
-            try:
-                await scenario(api)
-            finally:
-                await api.http.aclose()
-                await store.close()
-
-        asyncio.run(run())
-
-    return used
-
-
-def test_the_timeline_of_a_message(use: Use) -> None:
-    async def scenario(api: Api) -> None:
+async def test_the_timeline_of_a_message(tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
         ggrid = await api.add()
         answer = await api.call("GET", f"/v1/messages/{ggrid.upper()}/timeline")
         found = answer.json()
@@ -152,13 +143,10 @@ def test_the_timeline_of_a_message(use: Use) -> None:
         assert "nextHopId" in refused.json()["message"]
         assert "queueId" in refused.json()["message"]
 
-    use(scenario)
 
-
-def test_each_operation_needs_its_permission(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_operation_needs_its_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authenticator, "FIRST_DELAY", 0.0)  # of answers to unknown keys
-
-    async def scenario(api: Api) -> None:
+    async with api_in(tmp_path) as api:
         ggrid = await api.add()
         operations: list[tuple[str, str, str, Any]] = [
             ("messages.search", "POST", "/v1/messages/search", {}),
@@ -183,11 +171,9 @@ def test_each_operation_needs_its_permission(use: Use, monkeypatch: pytest.Monke
         for _, method, path, body in operations[:5]:
             assert (await api.call(method, path, body)).status_code == 200, path
 
-    use(scenario)
 
-
-def test_checks_come_in_their_order(use: Use) -> None:
-    async def scenario(api: Api) -> None:
+async def test_checks_come_in_their_order(tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
         unknown, without = {"tenantUid": new_id()}, "0" * 64
         for token, status, body, headers in (
             ("ff" * 32, 401, b"{", {"Content-Type": "text/plain"}),
@@ -203,8 +189,6 @@ def test_checks_come_in_their_order(use: Use) -> None:
         for path in ("/v1/messages/search", "/v1/heldMessages/search"):
             answer = await api.call("GET", path)
             assert (answer.status_code, answer.headers["allow"]) == (405, "POST, OPTIONS")
-
-    use(scenario)
 
 
 @pytest.mark.parametrize(
@@ -237,14 +221,12 @@ def test_checks_come_in_their_order(use: Use) -> None:
         ([{}] * 5, "object"),
     ],
 )
-def test_a_wrong_filter_is_refused_and_named(use: Use, body: Any, named: str) -> None:
-    async def scenario(api: Api) -> None:
+async def test_a_wrong_filter_is_refused_and_named(tmp_path: Path, body: Any, named: str) -> None:
+    async with api_in(tmp_path) as api:
         for where in ("messages", "heldMessages"):
             answer = await api.call("POST", f"/v1/{where}/search", body)
             assert answer.status_code == 400, answer.text
             assert all(word in answer.json()["message"] for word in named.split(" ", 1)), answer.text
-
-    use(scenario)
 
 
 @pytest.mark.parametrize(
@@ -263,18 +245,16 @@ def test_a_wrong_filter_is_refused_and_named(use: Use, body: Any, named: str) ->
         {"until": "0001-01-01T00:00:00Z"},
     ],
 )
-def test_a_strange_filter_finds_nothing_and_breaks_nothing(use: Use, hostile: dict[str, Any]) -> None:
-    async def scenario(api: Api) -> None:
+async def test_a_strange_filter_finds_nothing_and_breaks_nothing(tmp_path: Path, hostile: dict[str, Any]) -> None:
+    async with api_in(tmp_path) as api:
         await api.add()
         for where in ("messages", "heldMessages"):
             found = await api.search(where, **hostile)
             assert found["messages"] == [] or hostile == {"recipient": "*"}
 
-    use(scenario)
 
-
-def test_a_tenant_is_a_wall(use: Use) -> None:
-    async def scenario(api: Api) -> None:
+async def test_a_tenant_is_a_wall(tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
         mine, theirs = [(await api.store.tenants.create(name)) for name in ("mine", "theirs")]
         own, other = await api.add(mine.uid), await api.add(theirs.uid)  # type: ignore[union-attr]
         uid = mine.uid  # type: ignore[union-attr]
@@ -291,11 +271,9 @@ def test_a_tenant_is_a_wall(use: Use) -> None:
         assert kept is not None
         assert kept.state == "held"
 
-    use(scenario)
 
-
-def test_pages_lose_and_repeat_nothing_while_mail_arrives(use: Use) -> None:
-    async def scenario(api: Api) -> None:
+async def test_pages_lose_and_repeat_nothing_while_mail_arrives(tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
         before = {await api.add(completed=1_000 + number // 3) for number in range(40)}
         for where in ("messages", "heldMessages"):
             seen: list[str] = []
@@ -313,11 +291,9 @@ def test_pages_lose_and_repeat_nothing_while_mail_arrives(use: Use) -> None:
             before |= set(seen)
             before |= {each["ggrid"] for each in (await api.search(limit=500))["messages"]}
 
-    use(scenario)
 
-
-def test_too_many_calls_of_a_token_are_refused(use: Use) -> None:
-    async def scenario(api: Api) -> None:
+async def test_too_many_calls_of_a_token_are_refused(tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
         ggrid = await api.add()
         for kind, method, path, body in (
             ("search", "POST", "/v1/messages/search", {}),
@@ -339,22 +315,15 @@ def test_too_many_calls_of_a_token_are_refused(use: Use) -> None:
             assert (await api.call(method, path, body)).status_code == 200
             assert api.services.limits.running(kind) == 0  # type: ignore[arg-type]
 
-    use(scenario)
 
-
-def test_text_is_plain_and_on_the_audit_trail(use: Use) -> None:
-    async def scenario(api: Api) -> None:
+async def test_text_is_plain_and_on_the_audit_trail(tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
         ggrid, broken, down, recorded = await api.add(), await api.add(), await api.add(), await api.add(held=False)
         api.core.answers = {broken: NotShown("it could not be read in time"), down: Down("dead")}
         text = (await api.call("GET", f"/v1/messages/{ggrid.upper()}/text")).json()
         assert text["ggrid"] == ggrid
-        assert text["passages"][0] == {
-            "where": "1",
-            "visible": "visible",
-            "hidden": "hidden",
-            "attached": False,
-            "more": 0,
-        }
+        passage = {"where": "1", "visible": "visible", "hidden": "hidden", "attached": False, "more": 0}
+        assert text["passages"][0] == passage
         assert text["links"][0]["target"] == "https://evil.example/"
         assert text["leftOut"] == ["One part was not read."]
         assert "pictures" not in text
@@ -372,11 +341,9 @@ def test_text_is_plain_and_on_the_audit_trail(use: Use) -> None:
             ("quarantine.view", "token:soar", (ggrid,))
         ]
 
-    use(scenario)
 
-
-def test_many_at_once_have_a_result_each(use: Use) -> None:
-    async def scenario(api: Api) -> None:
+async def test_many_at_once_have_a_result_each(tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
         first, second, down, unsent, gone = [await api.add() for _ in range(4)] + [new_id()]
         api.core.answers = {down: Down("dead"), unsent: NotSent("the next hop did not answer")}
         body = {"ggrids": [first.upper(), down, unsent, gone, first]}
@@ -401,8 +368,6 @@ def test_many_at_once_have_a_result_each(use: Use) -> None:
         actions = [each.action for each in (await api.store.audit.page(AuditFilter())).rows]
         assert actions == ["quarantine.delete", "quarantine.delete", "quarantine.release"]
 
-    use(scenario)
-
 
 @pytest.mark.parametrize(
     "body",
@@ -417,17 +382,15 @@ def test_many_at_once_have_a_result_each(use: Use) -> None:
         {"ggrids": [new_id()], "tenantUid": "*"},
     ],
 )
-def test_wrong_bulk_calls_change_nothing(use: Use, body: Any) -> None:
-    async def scenario(api: Api) -> None:
+async def test_wrong_bulk_calls_change_nothing(tmp_path: Path, body: Any) -> None:
+    async with api_in(tmp_path) as api:
         for action in ("release", "delete"):
             answer = await api.call("POST", f"/v1/heldMessages/{action}", body)
             assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request"), answer.text
 
-    use(scenario)
 
-
-def test_what_a_search_answers(use: Use) -> None:
-    async def scenario(api: Api) -> None:
+async def test_what_a_search_answers(tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
         ggrid = await api.add()
         (found,) = (await api.search(verdict="spam", decision="quarantine", tag="text:lure"))["messages"]
         assert found == {
@@ -451,11 +414,9 @@ def test_what_a_search_answers(use: Use) -> None:
         (held,) = (await api.search("heldMessages", released=True))["messages"]
         assert held["release"]["recipients"] == ["bob@y.example"]
 
-    use(scenario)
 
-
-def test_a_report_is_on_the_trail_and_marks_the_text(use: Use) -> None:
-    async def scenario(api: Api) -> None:
+async def test_a_report_is_on_the_trail_and_marks_the_text(tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
         created = await api.store.tenants.create("ours")
         assert isinstance(created, Tenant)
         tenant = created.uid
@@ -479,8 +440,6 @@ def test_a_report_is_on_the_trail_and_marks_the_text(use: Use) -> None:
         assert (await api.call("POST", path, {"shouldHaveBeen": "delivered"})).status_code == 200
         assert [each.says for each in await api.store.campaigns.marks(mark.id)] == ["wanted"]
 
-    use(scenario)
-
 
 @pytest.mark.parametrize(
     ("body", "code"),
@@ -494,19 +453,18 @@ def test_a_report_is_on_the_trail_and_marks_the_text(use: Use) -> None:
         ({"shouldHaveBeen": "held"}, "message_not_found"),
     ],
 )
-def test_what_is_no_report_is_refused(use: Use, body: Any, code: str) -> None:
-    async def scenario(api: Api) -> None:
+async def test_what_is_no_report_is_refused(tmp_path: Path, body: Any, code: str) -> None:
+    async with api_in(tmp_path) as api:
         answer = await api.call("POST", f"/v1/messages/{new_id()}/report", body)
         assert answer.json()["error"] == code
         assert await list_reports(api.store) == []
 
-    use(scenario)
 
-
-def parts(*given: tuple[str, str, bytes]) -> tuple[bytes, dict[str, str]]:
-    """A multipart body of parts (name, content type, content), and its header."""
-    kind, body = build_multipart(given)
-    return body, {"Content-Type": kind}
+def upload(parameters: bytes, *email: bytes, kind: str = "message/rfc822") -> tuple[bytes, dict[str, str]]:
+    """A multipart body of parameters and a message, and its header."""
+    parts = [("parameters", "application/json", parameters), *(("email", kind, each) for each in email)]
+    stated, body = build_multipart(parts)
+    return body, {"Content-Type": stated}
 
 
 class Reader(IdleGuard):
@@ -524,54 +482,39 @@ class Reader(IdleGuard):
         return self.answer
 
 
-def test_a_report_may_carry_the_message(tmp_path: Path) -> None:
+async def test_a_report_may_carry_the_message(tmp_path: Path) -> None:
     said = b'{"shouldHaveBeen": "held"}'
     found = Extracted(b"", b"\x01\x00\x02\x00", tuple(range(1, 9)), "x.example")
-
-    async def run() -> None:
-        store = open_store("sqlite:g.db", tmp_path)
-        api = Api(store, tmp_path)
+    async with api_in(tmp_path) as api:
         core = Reader(found)
-        cores = Cores([LocalCore(core, api.core)])
-        services = create_services(cores=cores, store=store, spool=Spool(tmp_path / "spool2"))
-        tokens = [StaticApiTokenSettings(name="soar", token=ALL, permissions=list(PERMISSIONS))]
-        api.http = httpx.AsyncClient(
-            transport=httpx.ASGITransport(create_app(services, tokens=tokens)), base_url="http://abby"
-        )
-        await cores.start()
+        api.serve(LocalCore(core))
+        await api.services.cores.start()
         ggrid = await api.add(held=False)
         path = f"/v1/messages/{ggrid}/report"
-        body, header = parts(
-            ("parameters", "application/json", said), ("email", "message/rfc822", b"Subject: x\r\n\r\ny")
-        )
+        body, header = upload(said, b"Subject: x\r\n\r\ny")
         answer = await api.call("POST", path, body, **header)
         assert (answer.status_code, answer.json()["learns"]) == (200, True)
         assert core.read == [b"Subject: x\r\n\r\ny"]
-        (row,) = await store.learning.pool_reports(None)
+        (row,) = await api.store.learning.pool_reports(None)
         assert (row.features, row.unwanted, row.reporter) == (found.row, True, "token:soar")
-        (mark,) = await store.campaigns.marks(0)
+        (mark,) = await api.store.campaigns.marks(0)
         assert mark.signature == found.signature
         # Faults change nothing, and what is not on record is read by nobody.
-        lone, header = parts(("parameters", "application/json", said))
+        lone, header = upload(said)
         assert (await api.call("POST", path, lone, **header)).json()["error"] == "missing_part"
-        body, header = parts(("parameters", "application/json", b"{}"), ("email", "message/rfc822", b"x"))
+        body, header = upload(b"{}", b"x")
         assert (await api.call("POST", path, body, **header)).json()["error"] == "invalid_request"
-        body, header = parts(("parameters", "application/json", said), ("email", "message/rfc822", b"x"))
+        body, header = upload(said, b"x")
         gone = await api.call("POST", f"/v1/messages/{new_id()}/report", body, **header)
         assert gone.json()["error"] == "message_not_found"
         core.answer = NotShown("it could not be read")
         answer = await api.call("POST", path, body, **header)
         assert answer.json()["error"] == "message_not_shown"
         assert len(core.read) == 2
-        assert len(await store.learning.pool_reports(None)) == 1
-        await cores.stop()
-        await api.http.aclose()
-        await store.close()
-
-    asyncio.run(run())
+        assert len(await api.store.learning.pool_reports(None)) == 1
 
 
-def test_a_report_may_carry_a_message_as_outlook_saved_it(tmp_path: Path) -> None:
+async def test_a_report_may_carry_a_message_as_outlook_saved_it(tmp_path: Path) -> None:
     """A sealed worker reads it as the mail that it was: the models learn the same, and its copies are recognised."""
     words = " ".join(f"{word} kettles" for word in string.ascii_lowercase)
     streams = {
@@ -581,36 +524,22 @@ def test_a_report_may_carry_a_message_as_outlook_saved_it(tmp_path: Path) -> Non
     saved = make_compound({"__properties_version1.0": bytes(32), **streams})
     written = open_saved_message(saved)
     plain = f"From: a@offers.example\r\nSubject: Kettles\r\n\r\n{words}\r\n".encode()
-
-    async def run() -> None:
-        store = open_store("sqlite:g.db", tmp_path)
+    async with api_in(tmp_path) as api:
         answerer = Answerer(Resolver(["127.0.0.1:9"], 0.2))
         pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 1 << 30), answerer.answer, shipped_policy())
         sources = ScanSourcesSettings(rest_api=RestApiSettings())
-        guard = Guard(GuardSettings(scan_sources=sources), store, pool, answerer, FairQueue(20, 20, 5.0))
+        guard = Guard(GuardSettings(scan_sources=sources), api.store, pool, answerer, FairQueue(20, 20, 5.0))
         await guard.start()
-        api = Api(store, tmp_path)
-        cores = Cores([LocalCore(guard, api.core)])
-        services = create_services(cores=cores, store=store, spool=Spool(tmp_path / "spool2"))
-        tokens = [StaticApiTokenSettings(name="soar", token=ALL, permissions=list(PERMISSIONS))]
-        transport = httpx.ASGITransport(create_app(services, tokens=tokens))
-        api.http = httpx.AsyncClient(transport=transport, base_url="http://abby")
-        await cores.start()
+        api.serve(LocalCore(guard))
+        await api.services.cores.start()
         mails = (("application/vnd.ms-outlook", saved), ("message/rfc822", written), ("message/rfc822", plain))
         for kind, content in mails:
             path = f"/v1/messages/{await api.add(completed=now(), held=False)}/report"
-            body, header = parts(
-                ("parameters", "application/json", b'{"shouldHaveBeen": "held"}'), ("email", kind, content)
-            )
+            body, header = upload(b'{"shouldHaveBeen": "held"}', content, kind=kind)
             answer = await api.call("POST", path, body, **header)
             assert answer.json().get("learns"), answer.text
-        as_saved, as_mail, _ = await store.learning.pool_reports(None)
+        as_saved, as_mail, _ = await api.store.learning.pool_reports(None)
         assert as_saved.features == as_mail.features
-        (signature,) = {mark.signature for mark in await store.campaigns.marks(0)}
+        (signature,) = {mark.signature for mark in await api.store.campaigns.marks(0)}
         assert signature
-        await cores.stop()
         await guard.stop()
-        await api.http.aclose()
-        await store.close()
-
-    asyncio.run(run())

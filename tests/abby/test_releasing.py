@@ -1,7 +1,8 @@
 """`POST /v1/messages/{ggrid}/release` over a real quarantine and a real next hop."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,25 +80,23 @@ class Deployment:
         return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://abby")
 
 
-Use = Callable[[Callable[[Deployment], Awaitable[None]]], None]
+Deployed = AbstractAsyncContextManager[Deployment]
 
 
 @pytest.fixture
-def use(tmp_path: Path, next_hop: Any) -> Use:
-    def used(scenario: Callable[[Deployment], Awaitable[None]]) -> None:
-        async def run() -> None:
-            store = open_store("sqlite:g.db", tmp_path)
-            deployment = Deployment(store, tmp_path, next_hop.url)
-            try:
-                await scenario(deployment)
-            finally:
-                await deployment.quarantine.finish()
-                await deployment.relay.close()
-                await store.close()
+def deployed(tmp_path: Path, next_hop: Any) -> Deployed:
+    @asynccontextmanager
+    async def deploy() -> AsyncIterator[Deployment]:
+        store = open_store("sqlite:g.db", tmp_path)
+        deployment = Deployment(store, tmp_path, next_hop.url)
+        try:
+            yield deployment
+        finally:
+            await deployment.quarantine.finish()
+            await deployment.relay.close()
+            await store.close()
 
-        asyncio.run(run())
-
-    return used
+    return deploy()
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -112,8 +111,8 @@ def error(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, response.json()["error"]
 
 
-def test_released_once_and_on_record(use: Use, next_hop: Any) -> None:
-    async def scenario(deployment: Deployment) -> None:
+async def test_released_once_and_on_record(deployed: Deployed, next_hop: Any) -> None:
+    async with deployed as deployment:
         ggrid = await deployment.hold()
         async with deployment.client() as client:
             before = (await client.get(f"/v1/messages/{ggrid}", headers=bearer(READER))).json()
@@ -137,8 +136,6 @@ def test_released_once_and_on_record(use: Use, next_hop: Any) -> None:
             Actor("token", "desk")
         ]
 
-    use(scenario)
-
 
 @pytest.mark.parametrize(
     ("token", "expected"),
@@ -149,8 +146,8 @@ def test_released_once_and_on_record(use: Use, next_hop: Any) -> None:
         (READER, (403, "forbidden")),
     ],
 )
-def test_who_may(use: Use, next_hop: Any, token: str, expected: tuple[int, str]) -> None:
-    async def scenario(deployment: Deployment) -> None:
+async def test_who_may(deployed: Deployed, next_hop: Any, token: str, expected: tuple[int, str]) -> None:
+    async with deployed as deployment:
         ggrid = await deployment.hold()
         async with deployment.client() as client:
             # The same for what is held and what is not: a token that may not release learns nothing.
@@ -158,40 +155,18 @@ def test_who_may(use: Use, next_hop: Any, token: str, expected: tuple[int, str])
             assert error(await post(client, new_id(), token)) == expected
         assert next_hop.mail == []
 
-    use(scenario)
 
-
-@pytest.mark.parametrize("ggrid", ["0198c5a2-7c11-7d3e-9f00-00000000bb01", "nonsense", "%00", "..%2f.."])
-def test_what_is_not_held_is_not_found(use: Use, ggrid: str) -> None:
-    async def scenario(deployment: Deployment) -> None:
-        async with deployment.client() as client:
-            assert error(await post(client, ggrid)) in ((404, "message_not_found"), (404, "not_found"))
-
-    use(scenario)
-
-
-def test_a_result_without_its_mail_is_not_found(use: Use) -> None:
-    async def scenario(deployment: Deployment) -> None:
+async def test_what_is_not_held_is_not_found(deployed: Deployed) -> None:
+    async with deployed as deployment, deployment.client() as client:
         record = MessageRecord(new_id(), 1, 2, ENVELOPE, 3, "", REPORT)
         await deployment.store.messages.record(record)
-        async with deployment.client() as client:
-            assert error(await post(client, record.ggrid)) == (404, "message_not_found")
-
-    use(scenario)
-
-
-def test_only_post(use: Use) -> None:
-    async def scenario(deployment: Deployment) -> None:
-        async with deployment.client() as client:
-            answer = await client.get(f"/v1/messages/{new_id()}/release")
-            assert error(answer) == (405, "method_not_allowed")
-            assert answer.headers["allow"] == "POST, OPTIONS"
-
-    use(scenario)
+        assert error(await post(client, record.ggrid)) == (404, "message_not_found"), "a result without its mail"
+        for ggrid in ("0198c5a2-7c11-7d3e-9f00-00000000bb01", "nonsense", "%00", "..%2f.."):
+            assert error(await post(client, ggrid)) in ((404, "message_not_found"), (404, "not_found"))
 
 
-def test_a_next_hop_that_refuses(use: Use, next_hop: Any) -> None:
-    async def scenario(deployment: Deployment) -> None:
+async def test_a_next_hop_that_refuses(deployed: Deployed, next_hop: Any) -> None:
+    async with deployed as deployment:
         ggrid = await deployment.hold()
         next_hop.answers["."] = "450 internal secret of the next hop"
         async with deployment.client() as client:
@@ -203,11 +178,9 @@ def test_a_next_hop_that_refuses(use: Use, next_hop: Any) -> None:
             next_hop.answers.clear()
             assert (await post(client, ggrid)).status_code == 200
 
-    use(scenario)
 
-
-def test_many_at_once_get_the_answer_of_one(use: Use, next_hop: Any) -> None:
-    async def scenario(deployment: Deployment) -> None:
+async def test_many_at_once_get_the_answer_of_one(deployed: Deployed, next_hop: Any) -> None:
+    async with deployed as deployment:
         ggrid = await deployment.hold()
         next_hop.open.clear()
         async with deployment.client() as client:
@@ -219,11 +192,9 @@ def test_many_at_once_get_the_answer_of_one(use: Use, next_hop: Any) -> None:
         assert len({answer.content for answer in answers}) == 1
         assert len(next_hop.mail) == 1
 
-    use(scenario)
 
-
-def test_the_core_that_has_it_is_found(use: Use, next_hop: Any) -> None:
-    async def scenario(deployment: Deployment) -> None:
+async def test_the_core_that_has_it_is_found(deployed: Deployed, next_hop: Any) -> None:
+    async with deployed as deployment:
         ggrid = await deployment.hold()
         async with deployment.client(Elsewhere(NotHeld()), Elsewhere(Down("dead"))) as client:
             assert error(await post(client, ggrid)) == (503, "core_unavailable")
@@ -233,14 +204,11 @@ def test_the_core_that_has_it_is_found(use: Use, next_hop: Any) -> None:
             assert (await post(client, ggrid)).status_code == 200
         assert len(next_hop.mail) == 1
 
-    use(scenario)
 
-
-def test_one_that_was_cut_off_is_busy_for_a_while(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_was_cut_off_is_busy_for_a_while(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held_mail, "BUSY_SECONDS", 0.02)
     monkeypatch.setattr(held_mail, "POLL_SECONDS", 0.01)
-
-    async def scenario(deployment: Deployment) -> None:
+    async with deployed as deployment:
         ggrid = await deployment.hold()
         await deployment.store.quarantine.claim(ggrid, "somebody who died", 1, 1 << 50)
         async with deployment.client() as client:
@@ -251,19 +219,13 @@ def test_one_that_was_cut_off_is_busy_for_a_while(use: Use, monkeypatch: pytest.
             await deployment.quarantine.delete(DeleteOrder(ggrid, by=Actor("cli")))
             assert error(await post(client, ggrid)) == (404, "message_not_found")
 
-    use(scenario)
 
-
-def test_malware_needs_a_permission_of_its_own(use: Use, next_hop: Any) -> None:
-    async def scenario(deployment: Deployment) -> None:
+async def test_malware_needs_a_permission_of_its_own(deployed: Deployed, next_hop: Any) -> None:
+    async with deployed as deployment:
         ggrid = await deployment.hold(msgspec.structs.replace(REPORT, verdict="malware"))
         async with deployment.client() as client:
-            path = f"/v1/messages/{ggrid}/release"
-            refused = await client.post(path, headers={"Authorization": f"Bearer {RELEASER}"})
-            assert (refused.status_code, refused.json()["error"]) == (403, "forbidden")
+            refused = await post(client, ggrid)
+            assert error(refused) == (403, "forbidden")
             assert "right of its own" in refused.json()["message"]
             assert next_hop.mail == []
-            sent = await client.post(path, headers={"Authorization": f"Bearer {TRUSTED}"})
-            assert sent.status_code == 200
-
-    use(scenario)
+            assert (await post(client, ggrid, TRUSTED)).status_code == 200

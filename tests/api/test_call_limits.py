@@ -70,7 +70,7 @@ async def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it did not come to that")
 
 
-def test_dry_runs_of_one_key_do_not_fill_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dry_runs_of_one_key_do_not_fill_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the real API: two dry runs of a key wait for their turn, the third is told to come back."""
 
     async def key_of(store: Store, name: str) -> tuple[str, str]:
@@ -79,45 +79,38 @@ def test_dry_runs_of_one_key_do_not_fill_the_queue(tmp_path: Path, monkeypatch: 
         made: Any = await store.api_keys.create(name, tenant.uid, False, None)
         return tenant.uid, made[0]
 
-    async def run() -> None:
-        store = open_store("sqlite:g.db", tmp_path)
-        (alpha, alpha_key), (beta, beta_key) = await key_of(store, "alpha"), await key_of(store, "beta")
-        may_run, running = asyncio.Event(), 0
-        real = try_change.try_change
+    store = open_store("sqlite:g.db", tmp_path)
+    (alpha, alpha_key), (beta, beta_key) = await key_of(store, "alpha"), await key_of(store, "beta")
+    may_run, running = asyncio.Event(), 0
+    real = try_change.try_change
 
-        async def slow(*args: Any, **named: Any) -> try_change.Trial:
-            nonlocal running
-            running += 1
-            await may_run.wait()
-            return await real(*args, **named)
+    async def slow(*args: Any, **named: Any) -> try_change.Trial:
+        nonlocal running
+        running += 1
+        await may_run.wait()
+        return await real(*args, **named)
 
-        monkeypatch.setattr(list_plan, "try_change", slow)
-        services = create_services(store=store, cores=Cores([]), spool=Spool(tmp_path / "spool"))
-        transport = httpx.ASGITransport(create_app(services, tokens=()))
-        async with httpx.AsyncClient(transport=transport, base_url="http://abby") as client:
+    monkeypatch.setattr(list_plan, "try_change", slow)
+    services = create_services(store=store, cores=Cores([]), spool=Spool(tmp_path / "spool"))
+    transport = httpx.ASGITransport(create_app(services, tokens=()))
+    async with httpx.AsyncClient(transport=transport, base_url="http://abby") as client:
 
-            def ask(tenant: str, key: str) -> asyncio.Task[httpx.Response]:
-                body = {
-                    "listName": "blocked-senders",
-                    "tenantUid": tenant,
-                    "entries": [{"entry": "x.example"}],
-                    "dryRun": True,
-                }
-                path = "/api/public/lists/v1/addEntries"
-                headers = {"authorization": f"apikey {key}"}
-                return asyncio.create_task(client.post(path, json=body, headers=headers))
+        def ask(tenant: str, key: str) -> asyncio.Task[httpx.Response]:
+            entries = [{"entry": "x.example"}]
+            body = {"listName": "blocked-senders", "tenantUid": tenant, "entries": entries, "dryRun": True}
+            path = "/api/public/lists/v1/addEntries"
+            headers = {"authorization": f"apikey {key}"}
+            return asyncio.create_task(client.post(path, json=body, headers=headers))
 
-            waiting = [ask(alpha, alpha_key), ask(alpha, alpha_key)]
-            await until(lambda: services.limits.running("dry run") == 2 and running == 1)
-            refused = await ask(alpha, alpha_key)
-            assert (refused.status_code, refused.json()["error"]) == (429, "rate_limited")
-            assert refused.headers["retry-after"] == "5"
-            waiting.append(ask(beta, beta_key))
-            await until(lambda: services.limits.running("dry run") == 3)
-            may_run.set()
-            assert [answer.status_code for answer in await asyncio.gather(*waiting)] == [200, 200, 200]
-            assert services.limits.running("dry run") == 0
-            assert (await ask(alpha, alpha_key)).status_code == 200
-        await store.close()
-
-    asyncio.run(run())
+        waiting = [ask(alpha, alpha_key), ask(alpha, alpha_key)]
+        await until(lambda: services.limits.running("dry run") == 2 and running == 1)
+        refused = await ask(alpha, alpha_key)
+        assert (refused.status_code, refused.json()["error"]) == (429, "rate_limited")
+        assert refused.headers["retry-after"] == "5"
+        waiting.append(ask(beta, beta_key))
+        await until(lambda: services.limits.running("dry run") == 3)
+        may_run.set()
+        assert [answer.status_code for answer in await asyncio.gather(*waiting)] == [200, 200, 200]
+        assert services.limits.running("dry run") == 0
+        assert (await ask(alpha, alpha_key)).status_code == 200
+    await store.close()

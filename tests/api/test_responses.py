@@ -12,18 +12,15 @@ from gatepost.api.http import end_with_client
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_browsers_are_told_to_use_https(strict: bool) -> None:
-    async def run() -> httpx.Response:
-        app = AbbyApp(None, strict_transport=strict, direct_routes={}, routes=[])
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://gw.example") as client:
-            return await client.get("/nothing")
-
-    answer = asyncio.run(run())
+async def test_browsers_are_told_to_use_https(strict: bool) -> None:
+    app = AbbyApp(None, strict_transport=strict, direct_routes={}, routes=[])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://gw.example") as client:
+        answer = await client.get("/nothing")
     assert answer.status_code == 404
     assert answer.headers.get("strict-transport-security") == ("max-age=31536000" if strict else None)
 
 
-def test_work_ends_with_its_client() -> None:
+async def test_work_ends_with_its_client() -> None:
     ended: list[str] = []
 
     async def work(seconds: float) -> str:
@@ -34,17 +31,14 @@ def test_work_ends_with_its_client() -> None:
             raise
         return "done"
 
-    async def scenario() -> None:
-        async def stay() -> Message:
-            await asyncio.sleep(100)
-            return {"type": "http.disconnect"}
+    async def stay() -> Message:
+        await asyncio.sleep(100)
+        return {"type": "http.disconnect"}
 
-        async def leave() -> Message:
-            return {"type": "http.disconnect"}
+    async def leave() -> Message:
+        return {"type": "http.disconnect"}
 
-        assert await end_with_client(stay, work(0.0)) == "done"
-        with pytest.raises(ClientDisconnect):
-            await end_with_client(leave, work(100.0))
-
-    asyncio.run(scenario())
+    assert await end_with_client(stay, work(0.0)) == "done"
+    with pytest.raises(ClientDisconnect):
+        await end_with_client(leave, work(100.0))
     assert ended == ["cancelled"]

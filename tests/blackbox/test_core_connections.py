@@ -62,7 +62,7 @@ async def post(connections: CoreConnections, body: bytes = b"body", most: int = 
     return await connections.post("/path", "a/b", len(body), pieces, most)
 
 
-def test_requests_go_over_one_connection_after_another() -> None:
+async def test_requests_go_over_one_connection_after_another() -> None:
     seen: list[tuple[bytes, bytes]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -70,16 +70,13 @@ def test_requests_go_over_one_connection_after_another() -> None:
             seen.append(await read_request(reader))
             writer.write(OK)
 
-    async def run() -> None:
-        async with serving(serve) as connections:
-            for size in (4, 300_000, 5):
-                assert await post(connections, b"x" * size) == HttpAnswer(200, "text/plain", b"ok")
-            assert await connections.get("/load", 100) == HttpAnswer(200, "text/plain", b"ok")
-            assert connections.opened == 1
-            await asyncio.gather(*(post(connections) for _ in range(5)))
-            assert connections.opened == 5
-
-    asyncio.run(run())
+    async with serving(serve) as connections:
+        for size in (4, 300_000, 5):
+            assert await post(connections, b"x" * size) == HttpAnswer(200, "text/plain", b"ok")
+        assert await connections.get("/load", 100) == HttpAnswer(200, "text/plain", b"ok")
+        assert connections.opened == 1
+        await asyncio.gather(*(post(connections) for _ in range(5)))
+        assert connections.opened == 5
     assert [len(body) for _, body in seen[:4]] == [4, 300_000, 5, 0]
     head = seen[0][0].split(b"\r\n")
     assert head[0] == b"POST /path HTTP/1.1"
@@ -96,19 +93,16 @@ def test_requests_go_over_one_connection_after_another() -> None:
         (CHUNKED, ValueError),
     ],
 )
-def test_an_answer_that_is_none_ends_the_connection(said: bytes, fault: type[Exception]) -> None:
+async def test_an_answer_that_is_none_ends_the_connection(said: bytes, fault: type[Exception]) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(said)
 
-    async def run() -> None:
-        async with serving(serve) as connections:
-            for _ in range(2):
-                with pytest.raises(fault):
-                    await post(connections)
-            assert connections.opened == 2
-
-    asyncio.run(run())
+    async with serving(serve) as connections:
+        for _ in range(2):
+            with pytest.raises(fault):
+                await post(connections)
+        assert connections.opened == 2
 
 
 @pytest.mark.parametrize(
@@ -119,52 +113,43 @@ def test_an_answer_that_is_none_ends_the_connection(said: bytes, fault: type[Exc
         OK + b"HTTP/1.1 200 uninvited\r\n\r\n",
     ],
 )
-def test_a_connection_that_a_core_gives_up_is_not_used_again(said: bytes) -> None:
+async def test_a_connection_that_a_core_gives_up_is_not_used_again(said: bytes) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             await read_request(reader)
             writer.write(said)
 
-    async def run() -> None:
-        async with serving(serve) as connections:
-            for _ in range(3):
-                with contextlib.suppress(ExchangeError):  # the surplus may come with the answer, or behind it
-                    assert (await post(connections)).body == b"ok"
-            assert connections.opened == 3
-
-    asyncio.run(run())
+    async with serving(serve) as connections:
+        for _ in range(3):
+            with contextlib.suppress(ExchangeError):  # the surplus may come with the answer, or behind it
+                assert (await post(connections)).body == b"ok"
+        assert connections.opened == 3
 
 
-def test_an_interim_answer_is_passed_over() -> None:
+async def test_an_interim_answer_is_passed_over() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(b"HTTP/1.1 103 Early Hints\r\n\r\n" + OK)
         await reader.read()
 
-    async def run() -> None:
-        async with serving(serve) as connections:
-            assert (await post(connections)).status == 200
-
-    asyncio.run(run())
+    async with serving(serve) as connections:
+        assert (await post(connections)).status == 200
 
 
-def test_an_answer_before_the_end_of_a_large_message_counts() -> None:
+async def test_an_answer_before_the_end_of_a_large_message_counts() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(OK.replace(b"200 OK", b"503 Full"))
         while await reader.read(65_536):
             pass
 
-    async def run() -> None:
-        async with serving(serve) as connections:
-            assert (await post(connections, b"x" * (30 << 20))).status == 503
-            assert (await post(connections, b"x" * (30 << 20))).status == 503
-            assert connections.opened == 2
-
-    asyncio.run(run())
+    async with serving(serve) as connections:
+        assert (await post(connections, b"x" * (30 << 20))).status == 503
+        assert (await post(connections, b"x" * (30 << 20))).status == 503
+        assert connections.opened == 2
 
 
-def test_a_core_that_takes_no_bytes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_core_that_takes_no_bytes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_core, "WRITE_SECONDS", 0.2)
     ended = asyncio.Event()
 
@@ -172,16 +157,13 @@ def test_a_core_that_takes_no_bytes_is_given_up(monkeypatch: pytest.MonkeyPatch)
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         await ended.wait()
 
-    async def run() -> None:
-        async with serving(serve) as connections:
-            with pytest.raises(ExchangeError):
-                await post(connections, b"x" * (64 << 20))
-            ended.set()
-
-    asyncio.run(run())
+    async with serving(serve) as connections:
+        with pytest.raises(ExchangeError):
+            await post(connections, b"x" * (64 << 20))
+        ended.set()
 
 
-def test_a_caller_that_leaves_ends_its_connection_alone() -> None:
+async def test_a_caller_that_leaves_ends_its_connection_alone() -> None:
     heard = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -191,67 +173,50 @@ def test_a_caller_that_leaves_ends_its_connection_alone() -> None:
             if body != b"wait":
                 writer.write(OK)
 
-    async def run() -> None:
-        async with serving(serve) as connections:
-            waiting = asyncio.create_task(post(connections, b"wait"))
-            await heard.wait()
+    async with serving(serve) as connections:
+        waiting = asyncio.create_task(post(connections, b"wait"))
+        await heard.wait()
+        assert (await post(connections)).status == 200
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert (await post(connections)).status == 200
+        assert connections.opened == 2
+
+
+async def test_connections_that_nobody_uses_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(answer_all) as connections:
+        await post(connections)
+        await post(connections)
+        assert connections.opened == 1
+        monkeypatch.setattr(remote_core, "KEEP_SECONDS", -1.0)
+        await post(connections)
+        assert connections.opened == 2
+
+
+async def test_nobody_listens() -> None:
+    connections = CoreConnections("http://127.0.0.1:1", client_context(None), {})
+    with pytest.raises(ConnectError) as caught:
+        await post(connections)
+    assert isinstance(caught.value.__cause__, ConnectionRefusedError)
+
+
+async def test_a_new_connection_resumes_the_session_of_one_before(certificate: tuple[Path, Path]) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    async with serving(answer_all, context) as connections:
+        connections._context = client_context(certificate[0])
+        for _ in range(3):
             assert (await post(connections)).status == 200
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            assert (await post(connections)).status == 200
-            assert connections.opened == 2
-
-    asyncio.run(run())
+            await connections.close()
+        assert (connections.opened, connections._context.counts.resumed) == (3, 2)
 
 
-def test_connections_that_nobody_uses_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        async with serving(answer_all) as connections:
-            await post(connections)
-            await post(connections)
-            assert connections.opened == 1
-            monkeypatch.setattr(remote_core, "KEEP_SECONDS", -1.0)
-            await post(connections)
-            assert connections.opened == 2
-
-    asyncio.run(run())
-
-
-def test_nobody_listens() -> None:
-    async def run() -> None:
-        connections = CoreConnections("http://127.0.0.1:1", client_context(None), {})
+async def test_a_certificate_of_a_stranger_is_refused_also_with_a_session(certificate: tuple[Path, Path]) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    async with serving(answer_all, context) as connections:
         with pytest.raises(ConnectError) as caught:
             await post(connections)
-        assert isinstance(caught.value.__cause__, ConnectionRefusedError)
-
-    asyncio.run(run())
-
-
-def test_a_new_connection_resumes_the_session_of_one_before(certificate: tuple[Path, Path]) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
-
-    async def run() -> None:
-        async with serving(answer_all, context) as connections:
-            connections._context = client_context(certificate[0])
-            for _ in range(3):
-                assert (await post(connections)).status == 200
-                await connections.close()
-            assert (connections.opened, connections._context.counts.resumed) == (3, 2)
-
-    asyncio.run(run())
-
-
-def test_a_certificate_of_a_stranger_is_refused_also_with_a_session(certificate: tuple[Path, Path]) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
-
-    async def run() -> None:
-        async with serving(answer_all, context) as connections:
-            with pytest.raises(ConnectError) as caught:
-                await post(connections)
-            assert isinstance(caught.value.__cause__, ssl.SSLCertVerificationError)
-            assert connections.opened == 0
-
-    asyncio.run(run())
+        assert isinstance(caught.value.__cause__, ssl.SSLCertVerificationError)
+        assert connections.opened == 0

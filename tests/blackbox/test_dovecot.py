@@ -104,23 +104,20 @@ def _await_port(port: int, process: subprocess.Popen[bytes]) -> None:
     raise TimeoutError("Dovecot does not listen")
 
 
-def test_mail_is_delivered_over_lmtp(dovecot: Dovecot) -> None:
-    async def test() -> None:
-        for count, url in enumerate((f"lmtp:{dovecot.folder}/lmtp", f"lmtp://127.0.0.1:{dovecot.port}"), 1):
-            routing = Routing.through(Relay(url, "opportunistic", "gate.example"))
-            routing.start()
-            everybody = ("bob@y.example", "eve@y.example", "nobody@y.example")
-            sent = await routing.send("a@x.example", everybody, RAW, {})
-            assert sent.recipients == everybody[:2]
-            assert sent.reply.code == 550, sent
-            assert "8BITMIME" in await routing.features()
-            await routing.close()
-            for user in ("bob", "eve"):
-                found = dovecot.mails(user)
-                assert len(found) == count
-                assert all(b"Subject: over LMTP" in each and each.endswith(b"\n.dot\n") for each in found)
-
-    asyncio.run(test())
+async def test_mail_is_delivered_over_lmtp(dovecot: Dovecot) -> None:
+    for count, url in enumerate((f"lmtp:{dovecot.folder}/lmtp", f"lmtp://127.0.0.1:{dovecot.port}"), 1):
+        routing = Routing.through(Relay(url, "opportunistic", "gate.example"))
+        routing.start()
+        everybody = ("bob@y.example", "eve@y.example", "nobody@y.example")
+        sent = await routing.send("a@x.example", everybody, RAW, {})
+        assert sent.recipients == everybody[:2]
+        assert sent.reply.code == 550, sent
+        assert "8BITMIME" in await routing.features()
+        await routing.close()
+        for user in ("bob", "eve"):
+            found = dovecot.mails(user)
+            assert len(found) == count
+            assert all(b"Subject: over LMTP" in each and each.endswith(b"\n.dot\n") for each in found)
 
 
 @pytest.mark.skipif(postfix_missing() is not None, reason=f"not run: {postfix_missing()}")

@@ -1,6 +1,5 @@
 """A core over real HTTPS: guard's own source, with a guard behind it that a test steers."""
 
-import asyncio
 import contextlib
 import http.client
 import re
@@ -41,9 +40,6 @@ class SteeredGuard(IdleGuard):
         self.scanned: list[tuple[ScanRequest, bytes]] = []
         self.broken = False
         self.other = False
-
-    async def look(self) -> None:
-        """Nothing has changed."""
 
     def load(self) -> Load:
         return Load(self.busy, 2, 2)
@@ -94,23 +90,19 @@ def far(certificate: tuple[Path, Path], tmp_path: Path) -> Iterator[Far]:
     running.stop()
 
 
-def ask(core: RemoteCore, far: Far, content: bytes = b"mail") -> Any:
-    async def asked() -> tuple[Any, Any]:
-        try:
-            with far.spool.new() as body:
-                body.write(content)
-                body.finish()
-                request = ScanRequest(GGRID, 5, ENVELOPE)
-                return await core.ask_load(), await core.scan(request, body, WaitingClient())
-        finally:
-            await core.close()
-
-    return asyncio.run(asked())
+async def ask(core: RemoteCore, far: Far, content: bytes = b"mail") -> Any:
+    try:
+        with far.spool.new() as body:
+            body.write(content)
+            body.finish()
+            return await core.ask_load(), await core.scan(ScanRequest(GGRID, 5, ENVELOPE), body, WaitingClient())
+    finally:
+        await core.close()
 
 
 @pytest.mark.parametrize("size", [1, 1000, 3_000_000])
-def test_a_message_there_and_its_result_back(far: Far, size: int) -> None:
-    load, result = ask(far.core(), far, b"x" * size)
+async def test_a_message_there_and_its_result_back(far: Far, size: int) -> None:
+    load, result = await ask(far.core(), far, b"x" * size)
     assert load == Load(0, 2, 2)
     assert result == ScanResult(GGRID, 5, 9, undecided("why"))
     ((request, content),) = far.guard.scanned
@@ -119,59 +111,59 @@ def test_a_message_there_and_its_result_back(far: Far, size: int) -> None:
 
 
 @pytest.mark.parametrize("overloaded", [False, True])
-def test_a_core_that_takes_no_message_says_so(far: Far, overloaded: bool) -> None:
+async def test_a_core_that_takes_no_message_says_so(far: Far, overloaded: bool) -> None:
     far.guard.busy = 2
     far.guard.full = Full(Load(2, 2, 2, waiting=5), overloaded=overloaded)
-    load, result = ask(far.core(), far, b"x" * 3_000_000)
+    load, result = await ask(far.core(), far, b"x" * 3_000_000)
     assert load == Load(2, 2, 2)
     assert result == far.guard.full
     assert far.guard.scanned == []
 
 
-def test_a_core_without_a_free_slot_takes_what_can_wait(far: Far) -> None:
+async def test_a_core_without_a_free_slot_takes_what_can_wait(far: Far) -> None:
     far.guard.busy = 2
-    load, result = ask(far.core(), far)
+    load, result = await ask(far.core(), far)
     assert load == Load(2, 2, 2)
     assert isinstance(result, ScanResult)
 
 
-def test_a_wrong_secret(far: Far) -> None:
-    load, result = ask(far.core("wrong"), far)
+async def test_a_wrong_secret(far: Far) -> None:
+    load, result = await ask(far.core("wrong"), far)
     assert isinstance(load, Down)
     assert isinstance(result, Down)
     assert "secret" in result.reason
     assert far.guard.scanned == []
 
 
-def test_a_core_that_breaks_has_answered(far: Far) -> None:
+async def test_a_core_that_breaks_has_answered(far: Far) -> None:
     far.guard.broken = True
-    _, result = ask(far.core(), far)
+    _, result = await ask(far.core(), far)
     assert result == Down("it answered 500", begun=True, answered=True)
 
 
-def test_a_result_for_another_message_is_none(far: Far) -> None:
+async def test_a_result_for_another_message_is_none(far: Far) -> None:
     far.guard.other = True
-    _, result = ask(far.core(), far)
+    _, result = await ask(far.core(), far)
     assert isinstance(result, Down)
 
 
-def test_a_certificate_that_is_not_trusted(far: Far) -> None:
-    load, result = ask(far.core(ca=ssl.create_default_context()), far)
+async def test_a_certificate_that_is_not_trusted(far: Far) -> None:
+    load, result = await ask(far.core(ca=ssl.create_default_context()), far)
     assert isinstance(load, Down)
     assert isinstance(result, Down)
     assert not result.begun
     assert far.guard.scanned == []
 
 
-def test_a_certificate_for_another_name(far: Far) -> None:
-    load, _ = ask(far.core(host="localhost"), far)
+async def test_a_certificate_for_another_name(far: Far) -> None:
+    load, _ = await ask(far.core(host="localhost"), far)
     assert isinstance(load, Down)
 
 
-def test_nobody_there(far: Far) -> None:
+async def test_nobody_there(far: Far) -> None:
     core = far.core()
     far.stop()
-    load, result = ask(core, far)
+    load, result = await ask(core, far)
     assert isinstance(load, Down)
     assert isinstance(result, Down)
     assert not result.begun
