@@ -1,18 +1,16 @@
 """Held mail through both kinds of core, with real workers, a real quarantine and a real next hop."""
 
 import asyncio
-import contextlib
 import io
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from PIL import Image
+from tests.https_servers import serving, write_certificate
 from tests.idle_guard import IdleGuard
 
 from gatepost.abby import held_mail
@@ -20,7 +18,6 @@ from gatepost.abby.cores import Down, LocalCore
 from gatepost.abby.held_mail import HeldMailOnCores
 from gatepost.abby.remote_core import RemoteCore
 from gatepost.analysis.report import Report
-from gatepost.api.server import server_config
 from gatepost.guard.http_source import build_rest_app
 from gatepost.guard.quarantine.quarantine import Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
@@ -28,21 +25,9 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, Questions
-from gatepost.scanning.held_mail import (
-    Deleted,
-    DeleteOrder,
-    ExportOrder,
-    HeldMailOrder,
-    NotHeld,
-    NotSent,
-    PictureOrder,
-    Released,
-    ReleaseOrder,
-    ViewOrder,
-)
+from gatepost.scanning import held_mail as orders
 from gatepost.scanning.request import ScanRequest, ScanResult
 from gatepost.scanning.spool import Spool
-from gatepost.service.certificates import sign_certificate
 from gatepost.smtp.routing import Relay, Routing
 from gatepost.store import open_store
 from gatepost.store.audit import Actor, AuditFilter
@@ -105,137 +90,123 @@ async def from_zone(_job: Job[Any], questions: Questions) -> Answers:
     return warmup.answers_to(questions)
 
 
-@contextlib.asynccontextmanager
+@asynccontextmanager
 async def served(deployment: Deployment) -> AsyncIterator[RemoteCore]:
     """The core behind its own HTTPS port."""
-    certificate, key = sign_certificate(["127.0.0.1"], datetime.now(UTC))
-    (deployment.folder / "cert.pem").write_bytes(certificate)
-    (deployment.folder / "key.pem").write_bytes(key)
+    pair = write_certificate(deployment.folder)
     app = build_rest_app(deployment.guard, SECRET, Spool(deployment.folder / "spool"), bytes, deployment.quarantine)
-    server = uvicorn.Server(
-        server_config(app, certificate=deployment.folder / "cert.pem", key=deployment.folder / "key.pem")
-    )
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        serving = asyncio.ensure_future(server._serve([listener]))
-        while not server.started:  # noqa: ASYNC110  uvicorn has no event for it
-            await asyncio.sleep(0.01)
-        remote = RemoteCore(f"https://127.0.0.1:{listener.getsockname()[1]}", SECRET, deployment.folder / "cert.pem")
+    async with serving(app, pair) as address:
+        remote = RemoteCore(address, SECRET, pair[0])
         try:
             yield remote
         finally:
             await remote.close()
-            server.should_exit = True
-            await serving
 
 
-Scenario = Callable[[Deployment], Awaitable[None]]
-Use = Callable[..., None]
+def every_order(ggrid: str, tenant: str | None = None) -> tuple[orders.HeldMailOrder[Any], ...]:
+    return (
+        orders.ViewOrder(ggrid, tenant),
+        orders.PictureOrder(ggrid, tenant, index=0),
+        orders.ExportOrder(ggrid, tenant, by=ANN),
+        orders.DeleteOrder(ggrid, tenant, by=ANN),
+        orders.ReleaseOrder(ggrid, tenant, by=ANN),
+    )
+
+
+Deploy = Callable[..., AbstractAsyncContextManager[Deployment]]
 
 
 @pytest.fixture(params=["local", "remote"])
-def use(request: pytest.FixtureRequest, tmp_path: Path, next_hop: Any) -> Use:
-    """Runs a scenario with a core in this process, and again with one over HTTPS; with workers if it needs them."""
+def deploy(request: pytest.FixtureRequest, tmp_path: Path, next_hop: Any) -> Deploy:
+    """A deployment with a core in this process, and again with one over HTTPS; with workers if a test needs them."""
 
-    def used(scenario: Scenario, *, workers: bool = False) -> None:
-        async def run() -> None:
-            async with contextlib.AsyncExitStack() as stack:
-                store = open_store("sqlite:g.db", tmp_path)
-                stack.push_async_callback(store.close)
-                pool = None
-                if workers:
-                    settings = PoolSettings(1, 60.0, 20.0, 192 << 20, fault_injection=FAULT_INJECTION)
-                    pool = WorkerPool(settings, from_zone, shipped_policy())
-                    await pool.start()
-                    stack.push_async_callback(pool.stop)
-                deployment = Deployment(store, tmp_path, next_hop.url, pool)
-                stack.push_async_callback(deployment.relay.close)
-                stack.push_async_callback(deployment.quarantine.finish)
-                if request.param == "remote":
-                    deployment.core = await stack.enter_async_context(served(deployment))
-                await scenario(deployment)
+    @asynccontextmanager
+    async def deployed(*, workers: bool = False) -> AsyncIterator[Deployment]:
+        async with AsyncExitStack() as stack:
+            store = open_store("sqlite:g.db", tmp_path)
+            stack.push_async_callback(store.close)
+            pool = None
+            if workers:
+                settings = PoolSettings(1, 60.0, 20.0, 192 << 20, fault_injection=FAULT_INJECTION)
+                pool = WorkerPool(settings, from_zone, shipped_policy())
+                await pool.start()
+                stack.push_async_callback(pool.stop)
+            deployment = Deployment(store, tmp_path, next_hop.url, pool)
+            stack.push_async_callback(deployment.relay.close)
+            stack.push_async_callback(deployment.quarantine.finish)
+            if request.param == "remote":
+                deployment.core = await stack.enter_async_context(served(deployment))
+            yield deployment
 
-        asyncio.run(run())
-
-    return used
+    return deployed
 
 
-def test_a_message_and_its_picture_are_shown_and_a_poisoned_one_is_not(use: Use) -> None:
-    async def scenario(deployment: Deployment) -> None:
+async def test_a_message_and_its_picture_are_shown_and_a_poisoned_one_is_not(deploy: Deploy) -> None:
+    async with deploy(workers=True) as deployment:
         room, ggrid = deployment.room(), await deployment.hold()
-        seen = await room.carry_out(ViewOrder(ggrid.upper(), OURS))
+        seen = await room.carry_out(orders.ViewOrder(ggrid.upper(), OURS))
         assert isinstance(seen, View)
         assert seen == build_view(RAW)
         assert [line.value for line in seen.headers if line.name == "Subject"] == ["<script>alert(1)</script>"]
         (line,) = seen.pictures
-        drawn = await room.carry_out(PictureOrder(ggrid, OURS, index=line.index))
+        drawn = await room.carry_out(orders.PictureOrder(ggrid, OURS, index=line.index))
         assert isinstance(drawn, Picture)
         assert drawn == draw_picture(RAW, 0)
-        assert await room.carry_out(PictureOrder(ggrid, OURS, index=99)) == NotShown("there is no such picture")
+        assert await room.carry_out(orders.PictureOrder(ggrid, OURS, index=99)) == NotShown("there is no such picture")
         poison = await deployment.hold(b"X-Gatepost-Fault: parse:die\r\n" + RAW)
-        assert await room.carry_out(ViewOrder(poison)) == NotShown("it crashed the worker")
-        assert isinstance(await room.carry_out(ViewOrder(ggrid)), View)
-
-    use(scenario, workers=True)
+        assert await room.carry_out(orders.ViewOrder(poison)) == NotShown("it crashed the worker")
+        assert isinstance(await room.carry_out(orders.ViewOrder(ggrid)), View)
 
 
-def test_a_message_is_taken_away_and_deleted_on_record(use: Use) -> None:
-    async def scenario(deployment: Deployment) -> None:
+async def test_a_message_is_taken_away_and_deleted_on_record(deploy: Deploy) -> None:
+    async with deploy() as deployment:
         room, ggrid = deployment.room(), await deployment.hold()
-        assert await room.carry_out(ExportOrder(ggrid, OURS, by=ANN)) == RAW
-        assert await room.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == Deleted()
-        assert await room.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == NotHeld()
+        assert await room.carry_out(orders.ExportOrder(ggrid, OURS, by=ANN)) == RAW
+        assert await room.carry_out(orders.DeleteOrder(ggrid, OURS, by=ANN)) == orders.Deleted()
+        assert await room.carry_out(orders.DeleteOrder(ggrid, OURS, by=ANN)) == orders.NotHeld()
         assert await deployment.raw.get(ggrid) is None
         assert await deployment.actions() == ["user:ann quarantine.delete", "user:ann quarantine.export"]
 
-    use(scenario)
 
-
-def test_a_message_of_which_the_bytes_are_lost_can_be_deleted(use: Use) -> None:
-    async def scenario(deployment: Deployment) -> None:
+async def test_a_message_of_which_the_bytes_are_lost_can_be_deleted(deploy: Deploy) -> None:
+    async with deploy() as deployment:
         room, ggrid = deployment.room(), await deployment.hold()
         await deployment.raw.delete(ggrid)
-        assert await room.carry_out(ViewOrder(ggrid)) == NotHeld()
-        assert await room.carry_out(ExportOrder(ggrid, by=ANN)) == NotHeld()
-        assert await room.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == Deleted()
+        assert await room.carry_out(orders.ViewOrder(ggrid)) == orders.NotHeld()
+        assert await room.carry_out(orders.ExportOrder(ggrid, by=ANN)) == orders.NotHeld()
+        assert await room.carry_out(orders.DeleteOrder(ggrid, OURS, by=ANN)) == orders.Deleted()
         assert await deployment.quarantine.one(ggrid) is None
 
-    use(scenario)
 
-
-def test_a_release_goes_where_it_is_told_once(use: Use, next_hop: Any) -> None:
-    async def scenario(deployment: Deployment) -> None:
+async def test_a_release_goes_where_it_is_told_once(deploy: Deploy, next_hop: Any) -> None:
+    async with deploy() as deployment:
         room, ggrid = deployment.room(), await deployment.hold()
         first = await room.carry_out(
-            ReleaseOrder(ggrid, OURS, by=ANN, recipients=("security@y.example",), anywhere=True)
+            orders.ReleaseOrder(ggrid, OURS, by=ANN, recipients=("security@y.example",), anywhere=True)
         )
-        assert isinstance(first, Released)
+        assert isinstance(first, orders.Released)
         assert (first.ggrid, first.by, first.recipients) == (ggrid, "user:ann", ("security@y.example",))
-        assert (
-            await room.carry_out(ReleaseOrder(ggrid, by=Actor("user", "bob"), recipients=("eve@z.example",))) == first
-        )
+        again = orders.ReleaseOrder(ggrid, by=Actor("user", "bob"), recipients=("eve@z.example",))
+        assert await room.carry_out(again) == first
         assert [recipients for _, recipients, _ in next_hop.mail] == [("security@y.example",)]
-        assert await room.carry_out(ViewOrder(ggrid)) == NotHeld()
-        assert await room.carry_out(DeleteOrder(ggrid, by=ANN)) == NotHeld()
+        assert await room.carry_out(orders.ViewOrder(ggrid)) == orders.NotHeld()
+        assert await room.carry_out(orders.DeleteOrder(ggrid, by=ANN)) == orders.NotHeld()
         assert await deployment.actions() == ["user:ann quarantine.release"]
 
-    use(scenario)
 
-
-def test_a_recipient_that_is_none_is_refused(use: Use, next_hop: Any) -> None:
-    async def scenario(deployment: Deployment) -> None:
+async def test_a_recipient_that_is_none_is_refused(deploy: Deploy, next_hop: Any) -> None:
+    async with deploy() as deployment:
         ggrid = await deployment.hold()
         outcome = await deployment.room().carry_out(
-            ReleaseOrder(ggrid, OURS, by=ANN, recipients=("a@b.example>\r\nDATA",))
+            orders.ReleaseOrder(ggrid, OURS, by=ANN, recipients=("a@b.example>\r\nDATA",))
         )
-        assert isinstance(outcome, NotSent)
+        assert isinstance(outcome, orders.NotSent)
         assert next_hop.mail == []
-
-    use(scenario)
 
 
 @pytest.mark.parametrize("caller", [OURS, "", "nonsense"])
-def test_another_tenants_mail_is_not_held(use: Use, next_hop: Any, caller: str) -> None:
-    async def scenario(deployment: Deployment) -> None:
+async def test_another_tenants_mail_is_not_held(deploy: Deploy, next_hop: Any, caller: str) -> None:
+    async with deploy() as deployment:
         room = deployment.room()
         for ggrid in (
             await deployment.hold(tenant=THEIRS),
@@ -244,83 +215,62 @@ def test_another_tenants_mail_is_not_held(use: Use, next_hop: Any, caller: str) 
             "nonsense",
             "../x",
         ):
-            assert await room.carry_out(ViewOrder(ggrid, caller)) == NotHeld()
-            assert await room.carry_out(PictureOrder(ggrid, caller, index=0)) == NotHeld()
-            assert await room.carry_out(ExportOrder(ggrid, caller, by=ANN)) == NotHeld()
-            assert await room.carry_out(DeleteOrder(ggrid, caller, by=ANN)) == NotHeld()
-            assert await room.carry_out(ReleaseOrder(ggrid, caller, by=ANN)) == NotHeld()
+            for order in every_order(ggrid, caller):
+                assert await room.carry_out(order) == orders.NotHeld()
         assert (await deployment.actions(), next_hop.mail) == ([], [])
 
-    use(scenario)
 
-
-def test_a_core_checks_the_tenant_itself(use: Use, next_hop: Any) -> None:
-    async def scenario(deployment: Deployment) -> None:
+async def test_a_core_checks_the_tenant_itself(deploy: Deploy, next_hop: Any) -> None:
+    async with deploy() as deployment:
         ggrid = await deployment.hold(tenant=THEIRS)
-        assert await deployment.core.carry_out(ViewOrder(ggrid, OURS)) == NotHeld()
-        assert await deployment.core.carry_out(PictureOrder(ggrid, OURS, index=0)) == NotHeld()
-        assert await deployment.core.carry_out(ExportOrder(ggrid, OURS, by=ANN)) == NotHeld()
-        assert await deployment.core.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == NotHeld()
-        assert await deployment.core.carry_out(ReleaseOrder(ggrid, OURS, by=ANN)) == NotHeld()
+        for order in every_order(ggrid, OURS):
+            assert await deployment.core.carry_out(order) == orders.NotHeld()
         assert (await deployment.actions(), next_hop.mail) == ([], [])
 
-    use(scenario)
 
-
-def test_storage_that_fails_is_a_core_that_is_down(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_storage_that_fails_is_a_core_that_is_down(deploy: Deploy, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(_self: RawFolder, _ggrid: str) -> bytes:
         raise StorageError("the disk is gone")
 
-    async def scenario(deployment: Deployment) -> None:
+    async with deploy() as deployment:
         ggrid = await deployment.hold()
         monkeypatch.setattr(RawFolder, "get", broken)
         room = deployment.room(deployment.core)
-        assert isinstance(await room.carry_out(ViewOrder(ggrid)), Down)
-        assert isinstance(await room.carry_out(ExportOrder(ggrid, by=ANN)), Down)
-        assert isinstance(await room.carry_out(DeleteOrder(ggrid, by=ANN)), Down)
+        assert isinstance(await room.carry_out(orders.ViewOrder(ggrid)), Down)
+        assert isinstance(await room.carry_out(orders.ExportOrder(ggrid, by=ANN)), Down)
+        assert isinstance(await room.carry_out(orders.DeleteOrder(ggrid, by=ANN)), Down)
         assert await deployment.quarantine.one(ggrid) is not None
 
-    use(scenario)
 
-
-def test_a_core_that_is_gone_is_told_and_another_is_asked(use: Use) -> None:
-    async def scenario(deployment: Deployment) -> None:
+async def test_a_core_that_is_gone_is_told_and_another_is_asked(deploy: Deploy) -> None:
+    async with deploy() as deployment:
         gone = RemoteCore("https://127.0.0.1:1", SECRET, None)
         ggrid = await deployment.hold()
         alone = deployment.room(gone, deployment.empty)
-        assert isinstance(await alone.carry_out(ViewOrder(ggrid)), Down)
-        assert isinstance(await alone.carry_out(PictureOrder(ggrid, index=0)), Down)
-        assert isinstance(await alone.carry_out(ExportOrder(ggrid, by=ANN)), Down)
-        assert isinstance(await alone.carry_out(DeleteOrder(ggrid, by=ANN)), Down)
-        assert isinstance(await alone.carry_out(ReleaseOrder(ggrid, by=ANN)), Down)
-        assert await deployment.room(gone, deployment.core).carry_out(ExportOrder(ggrid, by=ANN)) == RAW
+        for order in every_order(ggrid):
+            assert isinstance(await alone.carry_out(order), Down)
+        assert await deployment.room(gone, deployment.core).carry_out(orders.ExportOrder(ggrid, by=ANN)) == RAW
         await gone.close()
 
-    use(scenario)
 
-
-def test_a_core_with_another_secret_lets_nobody_look(use: Use) -> None:
-    async def scenario(deployment: Deployment) -> None:
+async def test_a_core_with_another_secret_lets_nobody_look(deploy: Deploy) -> None:
+    async with deploy() as deployment:
         ggrid = await deployment.hold()
         if isinstance(deployment.core, RemoteCore):
             stranger = RemoteCore(deployment.core.name, "a wrong secret", deployment.folder / "cert.pem")
-            orders: tuple[HeldMailOrder[Any], ...] = (ViewOrder(ggrid), ExportOrder(ggrid, by=ANN))
-            for answer in [await stranger.carry_out(order) for order in orders]:
+            for order in (orders.ViewOrder(ggrid), orders.ExportOrder(ggrid, by=ANN)):
+                answer = await stranger.carry_out(order)
                 assert isinstance(answer, Down)
                 assert "401" in answer.reason
             await stranger.close()
         assert await deployment.actions() == []
 
-    use(scenario)
 
-
-def test_a_long_message_comes_whole(use: Use) -> None:
-    async def scenario(deployment: Deployment) -> None:
+async def test_a_long_message_comes_whole(deploy: Deploy) -> None:
+    async with deploy() as deployment:
         raw = RAW + b"x" * (3 << 20)
         ggrid = await deployment.hold(raw)
-        assert await deployment.room().carry_out(ExportOrder(ggrid, by=ANN)) == raw
-
-    use(scenario)
+        assert await deployment.room().carry_out(orders.ExportOrder(ggrid, by=ANN)) == raw
 
 
 class Stalled:
@@ -330,7 +280,7 @@ class Stalled:
         self.name, self._left, self._everybody = name, expected, everybody
         self.asked = 0
 
-    async def carry_out(self, _order: HeldMailOrder[Any]) -> Any:
+    async def carry_out(self, _order: orders.HeldMailOrder[Any]) -> Any:
         self.asked += 1
         await self._left.acquire()
         if self._left.locked():
@@ -339,57 +289,49 @@ class Stalled:
         return Down("no answer (it has stalled)", core=self.name)
 
 
-def test_stalled_cores_are_waited_for_together_and_named(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stalled_cores_are_waited_for_together_and_named(deploy: Deploy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held_mail, "ALONE_SECONDS", 0.01)
-
-    async def scenario(deployment: Deployment) -> None:
+    async with deploy() as deployment:
         everybody, expected = asyncio.Event(), asyncio.Semaphore(3)
         cores = [Stalled(f"https://guard{n}:9785", expected, everybody) for n in range(3)]
         ggrid = await deployment.hold()
-        outcome = await deployment.room(*cores).carry_out(ExportOrder(ggrid, by=ANN))
+        outcome = await deployment.room(*cores).carry_out(orders.ExportOrder(ggrid, by=ANN))
         assert isinstance(outcome, Down)
         assert outcome.core == ", ".join(core.name for core in cores)
         # One that has the message does not wait for them.
         never = Stalled("https://guard9:9785", asyncio.Semaphore(2), asyncio.Event())
         room = deployment.room(never, deployment.core)
-        assert await room.carry_out(ExportOrder(ggrid, by=ANN)) == RAW
+        assert await room.carry_out(orders.ExportOrder(ggrid, by=ANN)) == RAW
         assert never.asked == 1
 
-    use(scenario)
 
-
-def test_the_core_of_the_record_is_named_and_asked_first_once_it_is_known(use: Use) -> None:
-    async def scenario(deployment: Deployment) -> None:
+async def test_the_core_of_the_record_is_named_and_asked_first_once_it_is_known(deploy: Deploy) -> None:
+    async with deploy() as deployment:
         deployment.quarantine._core = "guard2:9785"
         ggrid = await deployment.hold()
         gone = RemoteCore("https://127.0.0.1:1", SECRET, None)
-        outcome = await deployment.room(gone, deployment.empty).carry_out(ViewOrder(ggrid))
+        outcome = await deployment.room(gone, deployment.empty).carry_out(orders.ViewOrder(ggrid))
         assert isinstance(outcome, Down)
         assert outcome.core == "guard2:9785"
         assert held_mail.explain_absence(outcome) == "the core that stores it (guard2:9785) is not answering"
         assert held_mail.explain_absence(outcome, named=False) == "the core that stores it is not answering"
         room = deployment.room(gone, deployment.core)
-        assert await room.carry_out(ExportOrder(ggrid, by=ANN)) == RAW
+        assert await room.carry_out(orders.ExportOrder(ggrid, by=ANN)) == RAW
         await gone.close()
-        assert await room.carry_out(ExportOrder(ggrid, by=ANN)) == RAW, "a closed client would raise"
-
-    use(scenario)
+        assert await room.carry_out(orders.ExportOrder(ggrid, by=ANN)) == RAW, "a closed client would raise"
 
 
-def test_cores_with_one_store_each_do_everything_and_release_once(use: Use, next_hop: Any) -> None:
+async def test_cores_with_one_store_each_do_everything_and_release_once(deploy: Deploy, next_hop: Any) -> None:
     """As with an object store or a shared folder: any core has the bytes, and a release claims them."""
-
-    async def scenario(deployment: Deployment) -> None:
+    async with deploy() as deployment:
         other = Quarantine(deployment.store, deployment.raw, Routing.through(deployment.relay), deployment.pool)
         shared = LocalCore(deployment.guard, other)
         first, second = await deployment.hold(), await deployment.hold()
-        assert await deployment.room(shared).carry_out(ExportOrder(first, by=ANN)) == RAW
+        assert await deployment.room(shared).carry_out(orders.ExportOrder(first, by=ANN)) == RAW
         rooms = (deployment.room(shared, deployment.core), deployment.room(deployment.core, shared))
-        released = await asyncio.gather(*(room.carry_out(ReleaseOrder(first, by=ANN)) for room in rooms))
-        assert all(isinstance(each, Released) for each in released)
+        released = await asyncio.gather(*(room.carry_out(orders.ReleaseOrder(first, by=ANN)) for room in rooms))
+        assert all(isinstance(each, orders.Released) for each in released)
         assert len(next_hop.mail) == 1
-        assert await deployment.room(shared).carry_out(DeleteOrder(second, by=ANN)) == Deleted()
-        assert await deployment.room(deployment.core).carry_out(ViewOrder(second)) == NotHeld()
+        assert await deployment.room(shared).carry_out(orders.DeleteOrder(second, by=ANN)) == orders.Deleted()
+        assert await deployment.room(deployment.core).carry_out(orders.ViewOrder(second)) == orders.NotHeld()
         await other.finish()
-
-    use(scenario)

@@ -5,13 +5,13 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import uvloop
+from tests.https_servers import Pair, write_certificate
 
 from gatepost.abby import remote_core
 from gatepost.abby.remote_core import RemoteCore
@@ -20,19 +20,15 @@ from gatepost.api.connections import ResumingContext, client_context
 from gatepost.api.server import tls_context
 from gatepost.client import Client
 from gatepost.scanning.request import Load
-from gatepost.service.certificates import sign_certificate
 
 pytestmark = pytest.mark.process
 LOAD = b'{"in_processing":0,"threshold":1,"maximum":1}'
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> tuple[Path, Path]:
+def pair(tmp_path: Path) -> Pair:
     """A certificate for this machine, and its key."""
-    certificate, key = sign_certificate(["127.0.0.1", "localhost"], datetime.now(UTC))
-    (tmp_path / "c.pem").write_bytes(certificate)
-    (tmp_path / "k.pem").write_bytes(key)
-    return tmp_path / "c.pem", tmp_path / "k.pem"
+    return write_certificate(tmp_path, "127.0.0.1", "localhost")
 
 
 class ClosingServer:
@@ -63,7 +59,7 @@ class ClosingServer:
         writer.close()
 
 
-def run(pair: tuple[Path, Path], use: Callable[[ClosingServer], Awaitable[None]], uses_uvloop: bool = False) -> None:
+def run(pair: Pair, use: Callable[[ClosingServer], Awaitable[None]], uses_uvloop: bool = False) -> None:
     async def main() -> None:
         async with ClosingServer(tls_context(*pair)).listening() as server:
             await use(server)
@@ -74,7 +70,7 @@ def run(pair: tuple[Path, Path], use: Callable[[ClosingServer], Awaitable[None]]
 
 @pytest.mark.parametrize("uses_uvloop", [True, False])
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_2])
-def test_a_second_connection_resumes(pair: tuple[Path, Path], version: ssl.TLSVersion, uses_uvloop: bool) -> None:
+def test_a_second_connection_resumes(pair: Pair, version: ssl.TLSVersion, uses_uvloop: bool) -> None:
     context = client_context(pair[0])
     context.maximum_version = version
 
@@ -94,7 +90,7 @@ def test_a_second_connection_resumes(pair: tuple[Path, Path], version: ssl.TLSVe
     run(pair, use, uses_uvloop)
 
 
-def test_a_core_and_the_client_resume(pair: tuple[Path, Path]) -> None:
+def test_a_core_and_the_client_resume(pair: Pair) -> None:
     async def use(server: ClosingServer) -> None:
         core = RemoteCore(f"https://127.0.0.1:{server.port}", "secret", pair[0])
         try:
@@ -119,7 +115,7 @@ def test_a_core_and_the_client_resume(pair: tuple[Path, Path]) -> None:
     run(pair, use)
 
 
-def test_a_session_is_of_one_name_and_of_one_context(pair: tuple[Path, Path]) -> None:
+def test_a_session_is_of_one_name_and_of_one_context(pair: Pair) -> None:
     async def use(server: ClosingServer) -> None:
         async def ask(context: ssl.SSLContext, host: str) -> None:
             async with httpx.AsyncClient(verify=context, trust_env=False) as client:
@@ -133,7 +129,7 @@ def test_a_session_is_of_one_name_and_of_one_context(pair: tuple[Path, Path]) ->
     run(pair, use)
 
 
-def test_a_server_that_was_started_again_is_verified(pair: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_server_that_was_started_again_is_verified(pair: Pair, tmp_path: Path) -> None:
     """It does not know the session, and its certificate is looked at."""
     context = client_context(pair[0])
 
@@ -142,9 +138,8 @@ def test_a_server_that_was_started_again_is_verified(pair: tuple[Path, Path], tm
             await client.get(f"https://127.0.0.1:{server.port}/")
 
     run(pair, ask)
-    stranger = tmp_path / "other.pem", tmp_path / "other.key"
-    for file, content in zip(stranger, sign_certificate(["127.0.0.1"], datetime.now(UTC)), strict=True):
-        file.write_bytes(content)
+    (tmp_path / "other").mkdir()
+    stranger = write_certificate(tmp_path / "other")
 
     async def refuse(server: ClosingServer) -> None:
         with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
@@ -153,7 +148,7 @@ def test_a_server_that_was_started_again_is_verified(pair: tuple[Path, Path], tm
     run(stranger, refuse)
 
 
-def test_what_is_kept_is_bounded(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_is_bounded(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MAX_NAMES", 2)
 
     class Session:
@@ -167,14 +162,14 @@ def test_what_is_kept_is_bounded(pair: tuple[Path, Path], monkeypatch: pytest.Mo
     assert not context.keep(None, Session())
 
 
-def test_children_of_a_process_have_one_context_while_the_files_are_the_same(pair: tuple[Path, Path]) -> None:
+def test_children_of_a_process_have_one_context_while_the_files_are_the_same(pair: Pair) -> None:
     context = tls_context(*pair)
     assert tls_context(*pair) is context
     os.utime(pair[0], (1, 1))
     assert tls_context(*pair) is not context
 
 
-def test_it_verifies_as_the_default_does(pair: tuple[Path, Path]) -> None:
+def test_it_verifies_as_the_default_does(pair: Pair) -> None:
     ours, default = client_context(pair[0]), ssl.create_default_context(cafile=str(pair[0]))
     assert isinstance(ours, ResumingContext)
     for name in ("verify_mode", "check_hostname", "verify_flags", "minimum_version", "options"):

@@ -2,8 +2,6 @@
 test can steer."""
 
 import asyncio
-import datetime as dt
-import ipaddress
 import json
 import socket
 import ssl
@@ -17,10 +15,7 @@ import asyncpg
 import httpx
 import pytest
 import uvicorn
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from tests.https_servers import Pair, write_certificate
 
 from gatepost.abby.app import create_app, create_services
 from gatepost.abby.cores import Cores, Down
@@ -159,30 +154,20 @@ class FakeStore:
     messages, quarantine, tenants, api_keys, own_rules = OneMessage(), EmptyQuarantine(), OneTenant(), NoApiKeys(), None
 
 
-class Service:
-    """A running abby."""
+class Server:
+    """A server in a thread, on a loopback port with or without TLS, and a client of it."""
 
-    def __init__(
-        self, app: Any, certificate: tuple[Path, Path], cores: list[FakeCore], spool: Path, encrypted: bool
-    ) -> None:
+    server: uvicorn.Server
+    thread: threading.Thread
+
+    def __init__(self, certificate: Pair, encrypted: bool = True) -> None:
         self.encrypted = encrypted
-        self.cores = cores
-        self.core = cores[0]
-        self.queue: Cores
-        self.spool = spool
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.socket.getsockname()[1]
         self.url = f"{'https' if encrypted else 'http'}://127.0.0.1:{self.port}"
         self.ca = str(certificate[0])
         self.tls = ssl.create_default_context(cafile=self.ca)
-        chain, key = certificate if encrypted else (None, None)
-        self.server = uvicorn.Server(server_config(app, certificate=chain, key=key))
-        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True)
         self.client = httpx.Client(base_url=self.url, verify=self.tls, timeout=60, trust_env=False)
-
-    def start(self) -> None:
-        self.thread.start()
-        wait_for(lambda: self.server.started)
 
     def stop(self) -> None:
         self.client.close()
@@ -194,6 +179,19 @@ class Service:
         """A bare connection, for what no client would send."""
         plain = socket.create_connection(("127.0.0.1", self.port), 60)
         return self.tls.wrap_socket(plain, server_hostname="127.0.0.1") if self.encrypted else plain
+
+
+class Service(Server):
+    """A running abby."""
+
+    def __init__(self, app: Any, certificate: Pair, cores: list[FakeCore], spool: Path, encrypted: bool) -> None:
+        super().__init__(certificate, encrypted)
+        self.cores, self.core, self.spool = cores, cores[0], spool
+        chain, key = certificate if encrypted else (None, None)
+        self.server = uvicorn.Server(server_config(app, certificate=chain, key=key))
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True)
+        self.thread.start()
+        wait_for(lambda: self.server.started)
 
     def submit(self, parameters: Any = None, email: bytes = b"Subject: x\r\n\r\ny", **options: Any) -> httpx.Response:
         """A scan as an ordinary client sends it."""
@@ -214,38 +212,15 @@ def wait_for(condition: Callable[[], bool], seconds: float = 180.0) -> None:
 
 
 @pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     """A certificate for the loopback address, with its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = dt.datetime.now(dt.UTC)
-    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=2))
-        .add_extension(names, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    (folder / "key.pem").write_bytes(private)
-    return folder / "cert.pem", folder / "key.pem"
+    return write_certificate(tmp_path_factory.mktemp("tls"))
 
 
 def launched(
-    certificate: tuple[Path, Path],
+    certificate: Pair,
     folder: Path,
     cores: list[FakeCore] | None = None,
-    waiting_limit: int = 1 << 30,
     encrypted: bool = True,
     long_request_seconds: float = 3600.0,
     **options: Any,
@@ -256,19 +231,16 @@ def launched(
         StaticApiTokenSettings(name="mta", token=TOKEN),
         StaticApiTokenSettings(name="reader", token=READER, permissions=["messages.read"]),
     ]
-    made = Cores(fakes, waiting_limit=waiting_limit, poll_seconds=0.1, grace_seconds=0.5)
+    made = Cores(fakes, poll_seconds=0.1, grace_seconds=0.5)
     store: Any = FakeStore()
     services = create_services(cores=made, store=store, spool=Spool(folder), scan_seconds=long_request_seconds)
     site = build_site(services)
     app = create_app(services, tokens=tokens, routes=site.routes, error_page=site.error_page, **options)
-    service = Service(app, certificate, fakes, folder, encrypted)
-    service.queue = made
-    service.start()
-    return service
+    return Service(app, certificate, fakes, folder, encrypted)
 
 
 @pytest.fixture
-def start(certificate: tuple[Path, Path], tmp_path: Path) -> Iterator[Callable[..., Service]]:
+def start(certificate: Pair, tmp_path: Path) -> Iterator[Callable[..., Service]]:
     """`start([cores], …)` is an abby of the test's own; it ends with the test."""
     running: list[Service] = []
 
@@ -283,13 +255,8 @@ def start(certificate: tuple[Path, Path], tmp_path: Path) -> Iterator[Callable[.
         service.stop()
 
 
-@pytest.fixture
-def fake_core() -> type[FakeCore]:
-    return FakeCore
-
-
 @pytest.fixture(scope="session")
-def lasting_service(certificate: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def lasting_service(certificate: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     service = launched(certificate, tmp_path_factory.mktemp("spool"))
     yield service
     service.stop()
@@ -303,23 +270,17 @@ def service(lasting_service: Service) -> Service:
     return lasting_service
 
 
-class Lists:
+class Lists(Server):
     """A running abby over a real store, and that store for what only an administrator does."""
 
-    def __init__(self, url: str, certificate: tuple[Path, Path], folder: Path) -> None:
-        self.storage = url
-        self.folder = folder
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._socket.getsockname()[1]
-        self.url = f"https://127.0.0.1:{self.port}"
-        self.ca = str(certificate[0])
-        self.tls = ssl.create_default_context(cafile=self.ca)
+    def __init__(self, url: str, certificate: Pair, folder: Path) -> None:
+        super().__init__(certificate)
+        self.storage, self.folder = url, folder
         self._certificate = certificate
         self._ready = threading.Event()
-        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=asyncio.run, args=(self._serve(),), daemon=True)
+        self.thread.start()
         assert self._ready.wait(180)
-        self.client = httpx.Client(base_url=self.url, verify=self.tls, timeout=60, trust_env=False)
         self.key = self.new_key()
 
     async def _serve(self) -> None:
@@ -333,14 +294,8 @@ class Lists:
         chain, key = self._certificate
         self.server = uvicorn.Server(server_config(app, certificate=chain, key=key))
         self.loop.call_soon(self._ready.set)
-        await self.server.serve([self._socket])
+        await self.server.serve([self.socket])
         await self.store.close()
-
-    def stop(self) -> None:
-        self.client.close()
-        self.server.should_exit = True
-        self._thread.join(60)
-        self._socket.close()
 
     def run(self, coroutine: Any) -> Any:
         """Have the store do something."""
@@ -370,7 +325,7 @@ class Lists:
 
 @pytest.fixture(scope="session", params=["sqlite", "postgresql"])
 def lists(
-    request: pytest.FixtureRequest, certificate: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, certificate: Pair, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Lists]:
     """The List API on either engine; tests share it and make tenants of their own."""
     url = "sqlite:lists.db"
@@ -389,3 +344,26 @@ async def _create_database(server: str, name: str) -> None:
     connection = await asyncpg.connect(server)
     await connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'")
     await connection.close()
+
+
+@pytest.fixture
+def tenant(lists: Lists) -> str:
+    """A new tenant of the List API."""
+    return lists.new_tenant()
+
+
+@pytest.fixture
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The `storage.url` of an engine, for processes of their own."""
+    if request.param == "postgresql":
+        url: str = request.getfixturevalue("postgres_url")
+        return url
+    return f"sqlite:{tmp_path}/shared.db"
+
+
+def error(response: httpx.Response) -> tuple[int, str]:
+    """The status and the code of a failure, which is JSON with these two fields."""
+    assert response.headers["content-type"] == "application/json"
+    body = response.json()
+    assert set(body) == {"error", "message"}
+    return response.status_code, body["error"]

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 import httpx
 import pytest
-import uvicorn
+from tests.https_servers import serving
 from tests.smtp.conftest import StrawHolding
 
 from gatepost.abby import cores as abby_cores
@@ -23,7 +23,6 @@ from gatepost.abby.app import create_app, create_services
 from gatepost.abby.cores import Cores, LocalCore
 from gatepost.abby.remote_core import RemoteCore
 from gatepost.analysis.report import Report
-from gatepost.api.server import server_config
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.dns import Resolver
 from gatepost.guard.http_source import build_rest_app
@@ -141,19 +140,6 @@ async def connected(gate: Gate) -> Sender:
     return sender
 
 
-@contextlib.asynccontextmanager
-async def serving(app: Any, certificate: tuple[Path, Path]) -> AsyncIterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(server_config(app, certificate=certificate[0], key=certificate[1]))
-        task = asyncio.create_task(server.serve([listening]))
-        await until(lambda: server.started)
-        try:
-            yield f"https://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await task
-
-
 async def until(condition: Any) -> None:
     async with asyncio.timeout(180):
         while not condition():  # noqa: ASYNC110  what is waited for tells nobody
@@ -195,45 +181,41 @@ async def gated(folder: Path, certificate: tuple[Path, Path], *, apart: bool) ->
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["one process", "over HTTPS"])
-def test_the_21st_mail_gets_451_and_the_21st_scan_waits_and_is_woken(
+async def test_the_21st_mail_gets_451_and_the_21st_scan_waits_and_is_woken(
     apart: bool, certificate: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nobody polls: only the core itself can say that a slot is free.
     monkeypatch.setattr(abby_cores, "RETRY_SECONDS", 600.0)
+    async with asyncio.timeout(60), gated(tmp_path, certificate, apart=apart) as gate:
+        senders = [await connected(gate) for _ in range(12)]
+        mails = [asyncio.create_task(sender.message()) for sender in senders[:10]]
+        first = asyncio.create_task(senders[10].message(b"first"))
+        scans = [asyncio.create_task(gate.scan("http")) for _ in range(9)]
+        await until(lambda: len(gate.pool.running) == SLOTS)
+        await gate.turns("RED")
 
-    async def test() -> None:
-        async with gated(tmp_path, certificate, apart=apart) as gate:
-            senders = [await connected(gate) for _ in range(12)]
-            mails = [asyncio.create_task(sender.message()) for sender in senders[:10]]
-            first = asyncio.create_task(senders[10].message(b"first"))
-            scans = [asyncio.create_task(gate.scan("http")) for _ in range(9)]
-            await until(lambda: len(gate.pool.running) == SLOTS)
-            await gate.turns("RED")
+        extra = senders[11]
+        assert (await extra.message()).startswith(b"451 4.3.2")
+        waiting = [asyncio.create_task(gate.scan("late")), asyncio.create_task(gate.scan("late"))]
+        await until(lambda: gate.guard.waiting[0] == 2)
+        assert (await extra.say(b"MAIL FROM:<a@x.example>")).startswith(b"451 4.3.2")
+        assert gate.guard.load().in_processing == SLOTS
+        assert "late" not in gate.pool.running
 
-            extra = senders[11]
-            assert (await extra.message()).startswith(b"451 4.3.2")
-            waiting = [asyncio.create_task(gate.scan("late")), asyncio.create_task(gate.scan("late"))]
-            await until(lambda: gate.guard.waiting[0] == 2)
-            assert (await extra.say(b"MAIL FROM:<a@x.example>")).startswith(b"451 4.3.2")
-            assert gate.guard.load().in_processing == SLOTS
-            assert "late" not in gate.pool.running
+        # One mail ends; its slot is the first scan's, while everything else stays as busy as it was.
+        gate.pool.ends["first"].set()
+        assert (await first).startswith(b"250")
+        await until(lambda: gate.pool.running.count("late") == 1)
+        assert gate.guard.waiting[0] == 1
+        assert gate.cores.waiting == (0 if apart else 1), "what waits in another process is that one's"
+        assert len(gate.pool.running) == SLOTS
 
-            # One mail ends; its slot is the first scan's, while everything else stays as busy as it was.
-            gate.pool.ends["first"].set()
-            assert (await first).startswith(b"250")
-            await until(lambda: gate.pool.running.count("late") == 1)
-            assert gate.guard.waiting[0] == 1
-            assert gate.cores.waiting == (0 if apart else 1), "what waits in another process is that one's"
-            assert len(gate.pool.running) == SLOTS
-
-            for kind in ("smtp", "http", "late"):
-                gate.pool.ends[kind].set()
-            assert all(reply.startswith(b"250") for reply in await asyncio.gather(*mails))
-            assert {answer.status_code for answer in await asyncio.gather(*scans, *waiting)} == {200}
-            assert (await extra.message()).startswith(b"250")
-            await gate.turns("GREEN")
-            assert gate.queue.counters().admitted == 10 + 1 + 9 + 2 + 1
-            for sender in senders:
-                sender.close()
-
-    asyncio.run(asyncio.wait_for(test(), 60))
+        for kind in ("smtp", "http", "late"):
+            gate.pool.ends[kind].set()
+        assert all(reply.startswith(b"250") for reply in await asyncio.gather(*mails))
+        assert {answer.status_code for answer in await asyncio.gather(*scans, *waiting)} == {200}
+        assert (await extra.message()).startswith(b"250")
+        await gate.turns("GREEN")
+        assert gate.queue.counters().admitted == 10 + 1 + 9 + 2 + 1
+        for sender in senders:
+            sender.close()

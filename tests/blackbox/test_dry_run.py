@@ -121,13 +121,6 @@ def test_what_needs_the_message_answers_null(lists: Any, tenant: str, name: str,
     assert tried(lists, "deleteEntries", name, [entry], tenant)["entries"][0]["wouldHit"] is None
 
 
-def test_an_entry_that_has_expired_is_refused_in_a_dry_run_too(lists: Any, tenant: str) -> None:
-    entries = [{"entry": "evil.example", "expires": "2020-01-01T00:00:00Z"}]
-    body = {"listName": "blocked-urls", "entries": entries, "tenantUid": tenant, "dryRun": True}
-    response = lists.call("addEntries", body)
-    assert (response.status_code, response.json()["error"]) == (400, "invalid_entry")
-
-
 def test_a_scope_considers_its_own_messages(lists: Any, tenant: str) -> None:
     other = lists.new_tenant()
     assert tried(lists, "addEntries", "blocked-urls", additions("evil.example"), other)["considered"] == 0

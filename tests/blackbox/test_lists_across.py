@@ -22,6 +22,7 @@ MAIL = (
     b"From: Ann <ann@sender.example>\r\nTo: b@rcpt.example\r\nSubject: minutes\r\n\r\n"
     b"The minutes are at https://files.example/minutes as usual.\r\n"
 )
+ENGINES = [pytest.param("sqlite", marks=pytest.mark.variant), "postgresql"]
 
 
 class Node(NamedTuple):
@@ -52,14 +53,6 @@ def started(service: str, folder: Path, storage: str, api_key: str) -> Node:
     return Node(process, Client(url, "t", api_key=api_key, ca=ca, timeout=60, retries=Retries(attempts=1)))
 
 
-@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.variant), "postgresql"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgresql":
-        url: str = request.getfixturevalue("postgres_url")
-        return url
-    return f"sqlite:{tmp_path}/shared.db"
-
-
 async def _prepared(url: str) -> tuple[str, str]:
     store = open_store(url, Path("/"))
     tenant: Any = await store.tenants.create("Acme")
@@ -86,6 +79,7 @@ def nodes(storage: str, tmp_path: Path) -> Iterator[tuple[Node, Node, str]]:
             node.process.wait(90)
 
 
+@pytest.mark.parametrize("storage", ENGINES, indirect=True)
 def test_a_change_through_one_holds_for_the_next_message_of_the_other(nodes: tuple[Node, Node, str]) -> None:
     one, two, tenant = nodes
 
@@ -110,6 +104,7 @@ def test_a_change_through_one_holds_for_the_next_message_of_the_other(nodes: tup
         assert tags() == ()
 
 
+@pytest.mark.parametrize("storage", ENGINES, indirect=True)
 @pytest.mark.variant
 def test_a_name_that_one_protects_is_found_in_mail_through_the_other(nodes: tuple[Node, Node, str]) -> None:
     one, two, tenant = nodes

@@ -26,12 +26,6 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def tenant(lists: Any) -> str:
-    uid: str = lists.new_tenant()
-    return uid
-
-
-@pytest.fixture
 def run(
     lists: Any, tenant: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Run:
@@ -60,16 +54,8 @@ def names(lists: Any, name: str, tenant: str) -> list[str]:
 
 
 def test_add_show_delete(run: Run, lists: Any, tenant: str, tmp_path: Path) -> None:
-    added = run(
-        "add",
-        "blocked-senders",
-        "Mal@Bad.example",
-        "eve.example",
-        "--comment",
-        "\x1b[31mred",
-        "--expires",
-        "2040-01-01",
-    )
+    stated = ("--comment", "\x1b[31mred", "--expires", "2040-01-01")
+    added = run("add", "blocked-senders", "Mal@Bad.example", "eve.example", *stated)
     assert added == (0, "2 of 2 entries added or updated.\n", "")
     out = run("show", "blocked-senders")[1]
     assert "mal@bad.example" in out

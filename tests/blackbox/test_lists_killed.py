@@ -26,6 +26,7 @@ from gatepost.store.paging import Page
 
 CLIENTS = 6
 PER_CALL = 7
+ENGINES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.variant)]
 
 
 class Abby:
@@ -119,14 +120,6 @@ async def _kept(url: str) -> tuple[list[str], int, int]:
     return found, size, total
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.variant)])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgresql":
-        url: str = request.getfixturevalue("postgres_url")
-        return url
-    return f"sqlite:{tmp_path}/lists.db"
-
-
 @pytest.fixture
 def abby(storage: str, tmp_path: Path) -> Iterator[Abby]:
     running = Abby(tmp_path, storage, asyncio.run(_prepared(storage)))
@@ -134,6 +127,7 @@ def abby(storage: str, tmp_path: Path) -> Iterator[Abby]:
     running.kill()
 
 
+@pytest.mark.parametrize("storage", ["sqlite", pytest.param("postgresql", marks=pytest.mark.variant)], indirect=True)
 @pytest.mark.parametrize("calls", [120, pytest.param(1_000, marks=pytest.mark.long)])
 def test_a_killed_service_loses_nothing_that_it_acknowledged(abby: Abby, storage: str, calls: int) -> None:
     tally = Tally()

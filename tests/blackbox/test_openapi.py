@@ -18,11 +18,11 @@ from schemathesis.core.failures import AcceptedNegativeData
 from schemathesis.core.result import Ok
 from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, HypothesisTestMode, create_test
 from schemathesis.openapi.checks import RejectedPositiveData
+from tests.blackbox.conftest import READER
 from tests.variants import one_in
 
 from gatepost.api.openapi import LISTS_API, SCANNING, Interface, document
 
-READER = "6a" * 32
 SOME = [HypothesisTestMode.EXAMPLES, HypothesisTestMode.FUZZING]
 # Also the edges of every type and length, and one step beyond each.
 EVERY = [*SOME, HypothesisTestMode.COVERAGE]
@@ -85,11 +85,7 @@ def patient_lists(lists: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def call_scanning(case: Any, patient: Any) -> None:
     try:
-        case.call_and_validate(
-            base_url=patient.url,
-            headers={"Authorization": f"Bearer {READER}"},
-            verify=patient.ca,
-        )
+        case.call_and_validate(base_url=patient.url, headers={"Authorization": f"Bearer {READER}"}, verify=patient.ca)
     except* AcceptedNegativeData as accepted:
         # To violate a pattern schemathesis appends "*", which any text without CR, LF and NUL may hold.
         wrong = [failure for failure in accepted.exceptions if "violates `pattern`" not in str(failure)]

