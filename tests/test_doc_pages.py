@@ -405,10 +405,7 @@ def test_the_model_of_large_deployments_is_made_of_measured_parts() -> None:
     milliseconds = f"{large_deployments.CPU_SECONDS * 1_000:.2f}"
     scanned, recorded = (
         {milliseconds, str(large_deployments.NODE_MB)},
-        {
-            str(large_deployments.BYTES),
-            str(large_deployments.PRIMARY),
-        },
+        {str(large_deployments.BYTES), str(large_deployments.PRIMARY)},
     )
     assert scanned <= figures["scanning"]
     assert recorded <= figures["recording"]

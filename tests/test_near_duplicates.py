@@ -7,14 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.near_duplicates import (
-    MIN_WORDS,
-    RUN,
-    SIZE,
-    compute_signature,
-    index_keys,
-    is_near_duplicate,
-)
+from gatepost.near_duplicates import MIN_WORDS, RUN, SIZE, compute_signature, index_keys, is_near_duplicate
 
 WORDS = [first + second + third for first in "bdfgklmnprst" for second in "aeiou" for third in "lmnrst"]
 TEXT = random.Random(1).choices(WORDS, k=120)

@@ -2,6 +2,7 @@
 beside the event loop."""
 
 import asyncio
+import json
 import threading
 from typing import Any
 
@@ -10,7 +11,10 @@ from starlette.requests import Request
 
 from gatepost.abby import lists
 from gatepost.abby.json_bodies import LARGE_BODY, MAX_FAULTS_COUNTED, MAX_FAULTS_SHOWN, list_faults
-from gatepost.api.errors import INVALID_REQUEST, Failure
+from gatepost.api.errors import INVALID_REQUEST, MALFORMED_REQUEST, Failure
+from gatepost.api.lists import AddEntriesRequest
+
+UID = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
 
 
 def test_faults_are_not_counted_to_the_end() -> None:
@@ -51,3 +55,26 @@ def test_a_large_body_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch, si
     assert isinstance(found, Failure)
     assert found.error is INVALID_REQUEST
     assert (threads != [threading.get_ident()]) == in_thread
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f'{{"listName":"blocked-urls","tenantUid":"{UID}","entries":[],"tenantUid":null}}',
+        f'{{"listName":"blocked-urls","tenantUid":null,"entries":[],"tenant\\u0055id":"{UID}"}}',
+        '{"listName":"blocked-urls","entries":[{"entry":"a.example","entry":"b.example"}]}',
+        '{"listName":"a","listName":"a","entries":[]}',
+        '{"listName":"a","entries":5,"entries":"x"}',
+    ],
+)
+def test_a_key_that_stands_twice_is_refused(body: str) -> None:
+    """Readers differ on which of the two counts: a proxy could take a global call for one of a tenant."""
+    refused = lists.ADD.decode(body.encode())
+    assert isinstance(refused, Failure)
+    assert refused.error == MALFORMED_REQUEST
+    assert "twice" in refused.message
+
+
+def test_the_same_text_twice_is_no_key_twice() -> None:
+    body = {"listName": "x", "entries": [{"entry": "a", "comment": "b"}, {"entry": "a", "comment": "b"}]}
+    assert isinstance(lists.ADD.decode(json.dumps(body).encode()), AddEntriesRequest)

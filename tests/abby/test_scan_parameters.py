@@ -11,6 +11,7 @@ from gatepost.mail.message import Envelope
 
 BORDER: dict[str, Any] = {"envelopeFrom": "a@b.example", "envelopeRecipients": ["c@d.example"]}
 TENANT = "0198C5A2-7C11-7D3E-9F00-00000000AA01"
+STATED = f'"borderMtaData": {json.dumps(BORDER)}'
 
 
 def read(found: Any) -> Envelope | Failure:
@@ -111,12 +112,47 @@ def test_wrong_shapes(found: Any) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{", b"\xff", b'{"borderMtaData": "\xff"}', b"\xef\xbb\xbf{}", b"[" * 100_000, b"{'a':1}", b'"\\ud800"'],
+    [
+        *(
+            b"",
+            b"{",
+            b"\xff",
+            b'{"borderMtaData": "\xff"}',
+            b"\xef\xbb\xbf{}",
+            b"[" * 100_000,
+            b"{'a':1}",
+            b'"\\ud800"',
+        ),
+        f'{{{STATED}, "unknown": "'.encode() + b'\xff"}',
+    ],
 )
 def test_what_is_no_json(data: bytes) -> None:
     result = read_parameters(data)
     assert isinstance(result, Failure)
     assert result.error.code == "malformed_request"
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        f"{{{STATED},{STATED}}}",
+        f'{{{STATED},"tenantUid":"{TENANT}","tenantUid":null}}',
+        f'{{{STATED},"unknown":{{"a":1,"b":[{{"c":1,"c":2}}]}}}}',
+        f'{{{STATED},"tenantUid":5,"tenantUid":6}}',
+    ],
+)
+def test_a_key_that_stands_twice_is_refused(parameters: str) -> None:
+    refused = read_parameters(parameters.encode())
+    assert isinstance(refused, Failure)
+    assert refused.error.code == "malformed_request"
+    assert "twice" in refused.message
+
+
+@pytest.mark.parametrize(
+    "unknown", ["1" * 5_000, "[" * 100 + "]" * 100, '{"a":{"b":1},"b":{"a":1,"b":1}}', "1e999", '"\\u0000"']
+)
+def test_what_else_unknown_fields_hold(unknown: str) -> None:
+    assert isinstance(read_parameters(f'{{{STATED},"unknown":{unknown}}}'.encode()), Envelope)
 
 
 json_values = st.recursive(

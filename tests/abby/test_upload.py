@@ -156,6 +156,8 @@ def test_much_at_first_earns_no_time_for_a_trickle(monkeypatch: pytest.MonkeyPat
         ('multipart/form-data; boundary="a\x01"', 400),
         ("multipart/form-data; boundary=" + "a" * 201, 400),
         ("multipart/form-dataa; boundary=a", 415),
+        ("multipart/mixed; boundary=a", 415),
+        ("application/json", 415),
         ("text/plain; x=multipart/form-data", 415),
         ("", 415),
     ],

@@ -84,9 +84,7 @@ class Served:
     def __init__(self) -> None:
         self.timers: list[str] = []
         self.application = Application()
-        self._listening = socket.socket()
-        self._listening.bind(("127.0.0.1", 0))
-        self._listening.listen()
+        self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = self._listening.getsockname()[1]
         self.server = uvicorn.Server(server_config(self.application))
         self._thread = threading.Thread(target=self._serve)

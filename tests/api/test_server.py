@@ -38,9 +38,7 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    listening.listen()
+    listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(server_config(echo))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
     thread.start()
