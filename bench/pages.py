@@ -31,8 +31,8 @@ def run() -> str:
     warm_up()
     before = _measure_memory()
     tricks: Pages = {
-        f"{trick.__name__} {name}": ("a.html", trick(payload), payload)
-        for trick in TRICKS
+        f"{trick} {name}": ("a.html", make_page(payload), payload)
+        for trick, make_page in TRICKS.items()
         for name, payload in PAYLOADS.items()
     }
     acting: Pages = {name: ("a.html", html, b"") for name, html in ACTING.items()}

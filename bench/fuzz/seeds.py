@@ -173,7 +173,7 @@ def pages() -> list[bytes]:
 def running_pages() -> list[bytes]:
     """Return pages whose scripts do all that the stand-in browser knows."""
     acting = (*acting_pages.COMMANDS.values(), *acting_pages.LOGINS.values(), *acting_pages.UNKNOWN.values())
-    return [*(trick(b"marked").encode() for trick in TRICKS), *(html.encode() for html in acting)]
+    return [*(trick(b"marked").encode() for trick in TRICKS.values()), *(html.encode() for html in acting)]
 
 
 def page_codes() -> list[bytes]:
