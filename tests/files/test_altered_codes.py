@@ -224,11 +224,11 @@ def test_readings_of_one_picture_are_looked_at_once(monkeypatch: pytest.MonkeyPa
 def test_readings_that_all_differ_are_compared_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[File] = []
 
-    def note(file: File) -> tuple[object, ...]:
+    def note(file: File, _look: object) -> tuple[object, ...]:
         decoded.append(file)
         return (file.sha256,)
 
-    monkeypatch.setattr(pictures, "_decode_dots", note)
+    monkeypatch.setattr(pictures, "_look_at", note)
     content = save(draw()).content
     width, height = pictures.read_dimensions(content, "png")
     readings = [File("1~x", content + bytes([number]), "png", str(number), ()) for number in range(60)]

@@ -20,11 +20,11 @@ import math
 import re
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from itertools import islice
 from operator import mul
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 import pypdfium2  # type: ignore[import-untyped]
@@ -49,6 +49,8 @@ from gatepost.files.values import BrokenError, ByteSource, Contents, File, Trait
 from gatepost.mail.links import Links, find_targets
 from gatepost.mail.message import Link
 from gatepost.names import public_suffix
+
+T = TypeVar("T")
 
 _MAX_MARKERS = 1_000
 # Start-of-frame markers; C4, C8 and CC among them are something else.
@@ -135,9 +137,13 @@ def find_codes(image: Image.Image) -> list[str]:
     return [code.text[:MAX_CODE_TEXT] for code in found[:MAX_CODES] if code.text]
 
 
-def make_code_contents(texts: Iterable[str], where: str, unread: tuple[UnreadReason, ...] = ()) -> Contents:
-    """Return the texts of the codes as traits, and every link that a telephone would open."""
-    return Contents((), tuple(Trait("qr-code", text) for text in texts), _find_links(texts, where, "qr"), unread)
+def make_code_contents(
+    texts: Iterable[str], where: str, unread: tuple[UnreadReason, ...] = (), *, drawn: str = ""
+) -> Contents:
+    """Return the texts of the codes as traits, and every link that a telephone would open. `drawn` says of what codes
+    are that are no picture."""
+    traits = (*(Trait("qr-code", text) for text in texts), *((Trait("drawn-code", drawn),) if drawn else ()))
+    return Contents((), traits, _find_links(texts, where, "qr"), unread)
 
 
 def _find_links(texts: Iterable[str], where: str, source: Literal["file", "qr"]) -> tuple[Link, ...]:
@@ -216,22 +222,22 @@ def is_bomb(content: bytes, pixels: int) -> bool:
     return pixels > BOMB_PIXELS or pixels > max(BLANK_PIXELS, BOMB_RATIO * len(content))
 
 
-def _measure_by_decoder(content: bytes, kind: str) -> tuple[int, int]:
-    """Return width and height as the decoder reads them from the header; zeros where it cannot."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            with open_image(content, kind) as image:
-                return image.size
-        except MemoryError:
-            raise
-        except Exception:  # noqa: BLE001  a decoder may stumble over a broken picture in any way it likes
-            return 0, 0
-
-
 def open_image(content: bytes, kind: str) -> ImageFile.ImageFile:
     """Return a picture of which only the header has been read; a broken one raises."""
     return _IMAGE_FORMATS[kind](BytesIO(content))
+
+
+def _look_at(file: File, look: Callable[[ImageFile.ImageFile], T]) -> T | None:
+    """Return what is seen in a picture; None where its decoder stumbles over it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with open_image(file.content, file.type) as image:
+                return look(image)
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001  a decoder may stumble over a broken picture in any way it likes
+            return None
 
 
 def find_codes_in_image(file: File, budget: UnpackBudget) -> Contents:
@@ -239,7 +245,8 @@ def find_codes_in_image(file: File, budget: UnpackBudget) -> Contents:
     if file.type == "heif" and file.content[8:12] not in _AVIF_BRANDS:
         return Contents(unread=("pixels",))  # HEIC has no decoder that is free to ship
     measured = file.type in _READERS
-    width, height = (read_dimensions if measured else _measure_by_decoder)(file.content, file.type)
+    size = read_dimensions(file.content, file.type) if measured else _look_at(file, lambda image: image.size)
+    width, height = size or (0, 0)
     if not measured and not width:
         return Contents(unread=("pixels",))
     if min(width, height) < MIN_DOTS or (min(width, height) < MIN_SIDE and not budget.take_small_image(width * height)):
@@ -312,24 +319,16 @@ class PictureComparison:
         if is_bomb(file.content, width * height) or is_too_large(file.content, file.type):
             return False
         self._left -= width * height
-        dots = _decode_dots(file)
-        return dots is not None and dots == _decode_dots(other)
+        dots = _look_at(file, _read_dots)
+        return dots is not None and dots == _look_at(other, _read_dots)
 
 
-def _decode_dots(file: File) -> tuple[object, ...] | None:
-    """Return all that a still picture shows; None for one that moves or is broken."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            with open_image(file.content, file.type) as image:
-                if getattr(image, "is_animated", False):
-                    return None
-                dots = image.tobytes()
-                return image.mode, image.size, image.getpalette(), image.info.get("transparency"), dots
-        except MemoryError:
-            raise
-        except Exception:  # noqa: BLE001  a decoder may stumble over a broken picture in any way it likes
-            return None
+def _read_dots(image: ImageFile.ImageFile) -> tuple[object, ...] | None:
+    """Return all that a still picture shows; None for one that moves."""
+    if getattr(image, "is_animated", False):
+        return None
+    dots = image.tobytes()
+    return image.mode, image.size, image.getpalette(), image.info.get("transparency"), dots
 
 
 def decode_small(file: File) -> Image.Image | None:
@@ -337,15 +336,7 @@ def decode_small(file: File) -> Image.Image | None:
     width, height = read_dimensions(file.content, file.type)
     if min(width, height) < MIN_PIECE or max(width, height) > MAX_PIECE:
         return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            with open_image(file.content, file.type) as image:
-                return _convert_to_grey(image)
-        except MemoryError:
-            raise
-        except Exception:  # noqa: BLE001  a decoder may stumble over a broken picture in any way it likes
-            return None
+    return _look_at(file, _convert_to_grey)
 
 
 def _decode_frames(file: File) -> Iterator[Image.Image]:

@@ -17,7 +17,7 @@ workbooks. Drawings in SVG that stand in a page are drawn by `svg_drawing`.
 import re
 from collections.abc import Iterator
 from html import unescape
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from urllib.parse import unquote
 
 import msgspec
@@ -35,7 +35,7 @@ from gatepost.files.pictures import (
     make_code_contents,
 )
 from gatepost.files.svg_drawing import draw_svg
-from gatepost.files.values import Contents, File, Trait, UnpackBudget
+from gatepost.files.values import Contents, File, UnpackBudget
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.encodings.transfer import decode_base64
 from gatepost.mail.html.limits import limit_html
@@ -177,7 +177,8 @@ def _find_svg(text: str) -> Iterator[str]:
 
 def _draw(text: str) -> Iterator[tuple[Image.Image, Rows]]:
     count = 0
-    for rows in _find_drawings(text):
+    blocks = _read_blocks(text) if _BLOCK.search(text) or "&#96" in text or "&#x25" in text.lower() else ()
+    for rows in chain(blocks, _PageDrawings(text).find() if "<" in text else ()):
         size = max(map(len, rows), default=0)
         if MIN_SIDE <= len(rows) <= 2 * MAX_SIDE and MIN_SIDE <= size <= 2 * MAX_SIDE:
             yield _paint(rows, size), rows
@@ -191,13 +192,6 @@ def _paint(rows: Rows, width: int) -> Image.Image:
     for y, row in enumerate(rows):
         image.paste(Image.frombytes("L", (len(row), 1), bytes(0 if dark else 255 for dark in row)), (4, 4 + y))
     return image.resize((image.width * SCALE, image.height * SCALE), Image.Resampling.NEAREST)
-
-
-def _find_drawings(text: str) -> Iterator[Rows]:
-    if _BLOCK.search(text) or "&#96" in text or "&#x25" in text.lower():
-        yield from _read_blocks(text)
-    if "<" in text:
-        yield from _PageDrawings(text).find()
 
 
 def _read_blocks(text: str) -> Iterator[Rows]:
@@ -460,11 +454,7 @@ def find_codes_in_sheets(files: list[File]) -> Iterator[tuple[int, Contents]]:
             width = max(map(len, rows))
             turned = [[not dark for dark in (*row, *[False] * (width - len(row)))] for row in rows]
             if codes := find_codes(_paint(rows, width)) or find_codes(_paint(turned, width)):
-                found = make_code_contents(codes, files[place].path)
-                yield (
-                    place,
-                    msgspec.structs.replace(found, traits=(*found.traits, Trait("drawn-code", "cells of a sheet"))),
-                )
+                yield place, make_code_contents(codes, files[place].path, drawn="cells of a sheet")
 
 
 def _read_sheet(content: bytes, dark: frozenset[int]) -> Iterator[Rows]:
@@ -512,7 +502,6 @@ MAX_JOINED = 12
 MAX_ARRANGED = 1_600
 MAX_TEXTS = 3
 SLACK = 2
-_FINDERS = {"pdf": find_codes_in_pages}
 
 
 def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -> tuple[File, ...]:
@@ -533,8 +522,8 @@ def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -
         if found is None:
             if is_image:
                 found = find_codes_in_image(file, budget)
-            elif finder := _FINDERS.get(file.type):
-                found = finder(file, budget)
+            elif file.type == "pdf":
+                found = find_codes_in_pages(file, budget)
             elif file.type == "svg":
                 found = _find_in_svg(file, budget)
             elif may_draw_code(file):
@@ -562,10 +551,7 @@ def _find_in_svg(file: File, budget: UnpackBudget) -> Contents:
 
 def _find_in_text(file: File) -> Contents:
     codes, drawn = find_drawn_codes(file)
-    found = make_code_contents(codes, file.path)
-    if not drawn:
-        return found
-    return msgspec.structs.replace(found, traits=(*found.traits, Trait("drawn-code", "cells or characters")))
+    return make_code_contents(codes, file.path, drawn="cells or characters" if drawn else "")
 
 
 def _join_pieces(files: list[File], pieces: list[int]) -> list[tuple[int, Contents]]:
@@ -576,9 +562,7 @@ def _join_pieces(files: list[File], pieces: list[int]) -> list[tuple[int, Conten
         drawn = {place: image for place, image in images.items() if place in drawn or _is_light(image)}
     for place, image in islice(_arrange(drawn), 2 * MAX_JOINED):
         if codes := find_codes(image):
-            contents = make_code_contents(codes, files[place].path)
-            trait = Trait("drawn-code", f"{len(drawn)} pictures")
-            return [(place, msgspec.structs.replace(contents, traits=(*contents.traits, trait)))]
+            return [(place, make_code_contents(codes, files[place].path, drawn=f"{len(drawn)} pictures"))]
     return []
 
 
@@ -614,28 +598,16 @@ def _find_runs(images: dict[int, Image.Image]) -> Iterator[list[int]]:
     """Yield runs of three or more pictures of the same width and height, or of one of both, the longest first."""
     places = list(images)
     runs: list[list[int]] = []
-    for is_same in (_have_same_size, _have_same_height, _have_same_width):
+    for sides in ((0, 1), (1,), (0,)):
         run = places[:1]
         for place in places[1:]:
-            if not is_same(images[run[0]], images[place]):
+            if any(abs(images[run[0]].size[side] - images[place].size[side]) > SLACK for side in sides):
                 runs.append(run)
                 run = []
             run = [*run, place]
         runs.append(run)
     unique = {tuple(run): run for run in runs if len(run) > 2}
     yield from sorted(unique.values(), key=lambda run: -len(run))
-
-
-def _have_same_height(one: Image.Image, other: Image.Image) -> bool:
-    return abs(one.height - other.height) <= SLACK
-
-
-def _have_same_width(one: Image.Image, other: Image.Image) -> bool:
-    return abs(one.width - other.width) <= SLACK
-
-
-def _have_same_size(one: Image.Image, other: Image.Image) -> bool:
-    return _have_same_height(one, other) and _have_same_width(one, other)
 
 
 def _arrange_run(images: list[Image.Image]) -> Iterator[Image.Image]:
