@@ -253,7 +253,7 @@ def test_signs_leave_out_only_what_finds_nothing(pieces: list[bytes], pad: int, 
         assert not may_draw_code(plain)
     if walk._sort_body(Part("1", content_type=kind, content=content, signs=signs)):
         assert plain.type == ("html" if signs & IS_HTML else "text")
-        assert walk._unpack_file(plain, 0, UnpackBudget(), PasswordCandidates(Message())) is walk._NOTHING
+        assert walk._unpack_file(plain, 0, UnpackBudget(), PasswordCandidates(Message())) == (walk._NOTHING, ())
 
 
 CELLS = (

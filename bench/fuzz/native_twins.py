@@ -99,7 +99,7 @@ def _find_left_out(content: bytes, kind: str) -> list[str]:
         if plain.type != ("html" if signs & IS_HTML else "text"):
             left_out.append(plain.type)
         opened = walk._unpack_file(plain, 0, UnpackBudget(), PasswordCandidates(Message()))  # noqa: SLF001
-        if opened is not walk._NOTHING:  # noqa: SLF001
+        if opened != (walk._NOTHING, ()):  # noqa: SLF001
             left_out.append("members")
     return left_out
 

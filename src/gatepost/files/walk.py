@@ -15,23 +15,11 @@ from gatepost.files.archives.passwords import PasswordCandidates
 from gatepost.files.documents import dispatch, web_page
 from gatepost.files.file_types import has_mark, identify, is_plain_picture, is_plain_text, is_text_name, reads_as_text
 from gatepost.files.values import MAX_DEPTH, Contents, File, Member, Trait, UnpackBudget, UnreadReason
-from gatepost.mail.message import IS_HTML, IS_TEXT, OPENS, Link, Message, Part
+from gatepost.mail.message import IS_HTML, IS_TEXT, OPENS, Message, Part
 from gatepost.mail.text import detect_form
 
-
-class UnpackResult(msgspec.Struct, frozen=True):
-    """The result of opening one file: files directly inside, traits, links, text, and why parts were not read."""
-
-    inside: tuple[File, ...] = ()
-    unread: tuple[UnreadReason, ...] = ()
-    traits: tuple[Trait, ...] = ()
-    links: tuple[Link, ...] = ()
-    text: str = ""
-
-
 MIN_LONG_TEXT = 1 << 20
-_NOTHING = UnpackResult()
-_EMPTY = Contents()
+_NOTHING = Contents()
 
 
 def find_files(message: Message, budget: UnpackBudget | None = None) -> tuple[File, ...]:
@@ -39,7 +27,7 @@ def find_files(message: Message, budget: UnpackBudget | None = None) -> tuple[Fi
     budget = budget or UnpackBudget()
     passwords = PasswordCandidates(message)
     found: list[File] = []
-    known: dict[str, UnpackResult] = {}
+    known: dict[str, Contents] = {}
     noted = _collect_page_traits(message)
     queue = deque((_make_attached_file(part, noted), 0) for part in message.files)
     while queue:
@@ -47,10 +35,10 @@ def find_files(message: Message, budget: UnpackBudget | None = None) -> tuple[Fi
         opened = known.get(file.sha256)
         if opened is None:  # the same bytes under two names are opened once
             is_plain = file.signs & (IS_TEXT | IS_HTML) and not file.signs & OPENS
-            opened = _NOTHING if is_plain else _unpack_file(file, depth, budget, passwords)
+            opened, inside = (_NOTHING, ()) if is_plain else _unpack_file(file, depth, budget, passwords)
             known[file.sha256] = opened
-            queue.extend((child, depth + 1) for child in opened.inside)
-        if opened is not _NOTHING:
+            queue.extend((child, depth + 1) for child in inside)
+        if opened != _NOTHING:
             traits = tuple(dict.fromkeys((*file.traits, *opened.traits))) if file.traits else opened.traits
             file = msgspec.structs.replace(
                 file, unread=opened.unread, traits=traits, links=opened.links, text=opened.text
@@ -119,16 +107,17 @@ def _find_plain(member: Member) -> UnreadReason | None:
     return "pixels" if is_plain_picture(member.names, member.content) else None
 
 
-def _unpack_file(file: File, depth: int, budget: UnpackBudget, passwords: PasswordCandidates) -> UnpackResult:
+def _unpack_file(
+    file: File, depth: int, budget: UnpackBudget, passwords: PasswordCandidates
+) -> tuple[Contents, tuple[File, ...]]:
+    """Return what was seen in one file, and the files directly inside."""
     budget.untried = 0
     contents = dispatch.inspect(file, budget, passwords)
     members = unpack.read_members(file, budget, passwords)
-    if members is None and contents == _EMPTY:
-        return _NOTHING
     if members is None and not contents.members:
-        return UnpackResult((), contents.unread, contents.traits, contents.links, contents.text)
+        return contents, ()
     if depth >= MAX_DEPTH:
-        return UnpackResult((), ("depth",), contents.traits, contents.links, contents.text)
+        return msgspec.structs.replace(contents, members=(), unread=("depth",)), ()
     inside: list[File] = []
     unread: dict[UnreadReason, None] = dict.fromkeys(contents.unread)
     traits: dict[Trait, None] = dict.fromkeys(contents.traits)
@@ -155,4 +144,4 @@ def _unpack_file(file: File, depth: int, budget: UnpackBudget, passwords: Passwo
         traits[Trait("untried-passwords", f"{untried} of {len(tuple(passwords)) + passwords.left_out}")] = None
     if not inside and not unread and unpack.is_container(file) and not unpack.is_empty(file):
         unread["damaged"] = None  # a container that gives nothing was not read
-    return UnpackResult(tuple(inside), tuple(unread), tuple(traits), contents.links, contents.text)
+    return msgspec.structs.replace(contents, members=(), unread=tuple(unread), traits=tuple(traits)), tuple(inside)
