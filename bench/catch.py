@@ -29,7 +29,7 @@ from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
 from gatepost.checks.registry import CHECKS
-from gatepost.mail import text
+from gatepost.mail import links
 from gatepost.mail.message import Envelope
 from gatepost.questions import Answers, DnsAnswer, Lookup, LookupAnswer, Questions
 
@@ -86,7 +86,7 @@ def run() -> str:
     except corpus.NotPresentError as absence:
         return f"not run: {absence}"
     names.preload_suffixes()
-    text.preload_texts()
+    links.preload_wrappers()
     verdicts: dict[Group, Counter[str]] = defaultdict(Counter)
     held: Counter[Group] = Counter()
     ours: dict[str, peers.Opinion] = {}

@@ -15,7 +15,7 @@ from gatepost import names
 from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
-from gatepost.mail import text
+from gatepost.mail import links
 from gatepost.mail.message import Envelope, Message
 from gatepost.mail.reader import read
 from gatepost.questions import Answer, Antivirus, Dns, DnsAnswer, Lookup, LookupAnswer, Question
@@ -41,7 +41,7 @@ def run() -> str:
     except corpus.NotPresentError as absence:
         return f"not run: {absence}"
     names.preload_suffixes()
-    text.preload_texts()
+    links.preload_wrappers()
     unwanted = [each for each in mail if each.label in ("spam", "phish")][:COUNT]
     read_mail = [(each, read(each.raw)) for each in unwanted]
     chosen = [(each, message) for each, message in read_mail if len(_visible(message)) > 200]

@@ -18,7 +18,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from bench.corpus import NotPresentError, mail
 from gatepost import names
-from gatepost.mail import text
+from gatepost.mail import links, text
 from gatepost.mail.budget import ReadBudget
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.message import Part
@@ -65,7 +65,7 @@ def run(count: int = 2_000) -> str:
 
 def _real(count: int) -> str:
     names.preload_suffixes()
-    text.preload_texts()
+    links.preload_wrappers()
     messages = [MessageParts(message.raw, ReadBudget()).flat for message in mail(count)]
     pages = [
         decode_charset(part.content, part.charset)[0]
@@ -107,7 +107,7 @@ def _hostile(name: str) -> str:
 
 def _measured(name: str) -> str:
     names.preload_suffixes()
-    text.preload_texts()
+    links.preload_wrappers()
     part = HOSTILE[name]()
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of making the page
     before = _peak()

@@ -406,10 +406,6 @@ class Wrapper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     codec: str = "url"
 
 
-class _Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    wrapper: tuple[Wrapper, ...]
-
-
 class _Index(msgspec.Struct, frozen=True):
     """The rules by host, by parent host and by the label that stands under any public suffix."""
 
@@ -427,7 +423,7 @@ def preload_wrappers() -> None:
 def _load_index() -> _Index:
     text = files("gatepost.mail").joinpath("link_wrappers.toml").read_bytes()
     index = _Index({}, {}, {})
-    for wrapper in msgspec.toml.decode(text, type=_Rules).wrapper:
+    for wrapper in msgspec.toml.decode(text, type=dict[str, tuple[Wrapper, ...]])["wrapper"]:
         for host in wrapper.hosts:
             if host.endswith(".*"):
                 table, key = index.labels, host[:-2]

@@ -14,7 +14,6 @@ from html import unescape
 from itertools import islice
 
 from gatepost.findings import kinds
-from gatepost.mail import links
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.html import document
 from gatepost.mail.html.active import LITTLE_TEXT, HtmlNotes, has_markup, is_acting_markup
@@ -95,11 +94,6 @@ _PAGE_START = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _SHOWN_HEADERS = frozenset({"subject", "from", "to", "sender", "reply-to", "content-type", "content-disposition"})
-
-
-def preload_texts() -> None:
-    """Load what is read from files, for a process that will lose its access to them."""
-    links.preload_wrappers()
 
 
 def read_texts(parts: tuple[Part, ...]) -> tuple[tuple[Text, ...], tuple[Link, ...], tuple[Defect, ...]]:

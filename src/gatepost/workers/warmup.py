@@ -34,7 +34,7 @@ from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
 from gatepost.checks.composites import load_composites
 from gatepost.checks.reading import Check
-from gatepost.mail import text
+from gatepost.mail import links
 from gatepost.mail.encodings import charset
 from gatepost.mail.message import Envelope
 from gatepost.policy import conditions
@@ -112,7 +112,7 @@ def warm_up(checks: tuple[Check, ...] = (), messages: Iterable[bytes] = ()) -> N
         importlib.import_module(name)
     time.localtime()
     names.preload_suffixes()
-    text.preload_texts()
+    links.preload_wrappers()
     charset.preload_codecs()
     conditions.evaluate("authenticated", conditions.make_variables())
     load_composites()

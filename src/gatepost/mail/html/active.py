@@ -122,19 +122,16 @@ _LATENT = re.compile(
 _SCRIPT_SCHEMES = frozenset({"javascript", "vbscript", "livescript", "mocha", "jscript"})
 
 
-class _LinkSchemes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`link_schemes.toml`, which says what the two lists mean."""
-
-    system: frozenset[str]
-    opens: frozenset[str]
-
-
-_SCHEMES = msgspec.toml.decode(files("gatepost.mail").joinpath("link_schemes.toml").read_bytes(), type=_LinkSchemes)
+# `link_schemes.toml` says what the two lists mean.
+_SCHEMES = msgspec.toml.decode(
+    files("gatepost.mail").joinpath("link_schemes.toml").read_bytes(), type=dict[str, frozenset[str]]
+)
+_SYSTEM, _OPENS = _SCHEMES["system"], _SCHEMES["opens"]
 
 
 def starts_program(scheme: str) -> bool:
     """Return whether a link with this scheme hands something to a program of the computer."""
-    return scheme in _SCHEMES.system or scheme in _SCHEMES.opens
+    return scheme in _SYSTEM or scheme in _OPENS
 
 
 _SAFE_SCRIPTS = frozenset({"application/ld+json", "application/json", "text/x-amp-html", "text/template"})
@@ -201,10 +198,10 @@ class HtmlNotes:
             self.note(kinds.HTML_SVG_SCRIPT if in_svg else kinds.HTML_SCRIPT_LINK, target)
         elif scheme in _LINKS:
             self.note(_LINKS[scheme], target)
-        elif scheme in _SCHEMES.system:
+        elif scheme in _SYSTEM:
             self.note(kinds.HTML_PROTOCOL_LINK, target)
             self.note(kinds.HTML_SYSTEM_LINK, target)
-        elif scheme in _SCHEMES.opens:
+        elif scheme in _OPENS:
             self.note(kinds.HTML_PROTOCOL_LINK, target)
 
     def note_handler(self, name: str, code: str, *, in_svg: bool = False) -> None:

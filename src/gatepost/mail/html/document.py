@@ -640,8 +640,11 @@ class HtmlPage(PageBuilder):
         closing: Closing | None = None
         spacing, element, is_read = _TAGS.get(tag, _OTHER_TAG)
         if not _LOOKS.isdisjoint(attributes) if attributes else tag in self._sheet.rules:
-            self._change_appearance(tag, attributes)
-            appearance = self.appearance
+            own = _resolve_style(tag, attributes, self._sheet)
+            if own is not PLAIN:
+                appearance = self.appearance = before.with_style(own)
+                if own.active:
+                    self.add_css(own.active)
         if spacing:
             (self.hidden if appearance.unseen else self.visible).append(spacing)
         if element:
@@ -651,13 +654,6 @@ class HtmlPage(PageBuilder):
         if closing or spacing is BREAK or appearance is not before:
             return (before, closing, spacing is BREAK), is_read
         return None, is_read
-
-    def _change_appearance(self, tag: str, attributes: Attributes) -> None:
-        own = _resolve_style(tag, attributes, self._sheet)
-        if own is not PLAIN:
-            self.appearance = self.appearance.with_style(own)
-            if own.active:
-                self.add_css(own.active)
 
     def leave(self, opened: Opened) -> None:
         appearance, closing, is_block = opened
