@@ -635,7 +635,6 @@ class PageEffects(msgspec.Struct):
     faults: list[str] = msgspec.field(default_factory=list)
     decrypts: bool = False
     evaluates: bool = False
-    modules: int = 0
     ended: str = ""
     stalls: bool = False
     is_cut: bool = False
@@ -690,9 +689,7 @@ def read_bytes(text: str) -> bytes:
 
 
 def _sort_fact(found: PageEffects, kind: str, detail: str) -> None:
-    if kind == "wasm":
-        found.modules += 1
-    elif kind == "decrypts":
+    if kind == "decrypts":
         found.decrypts = True
     elif kind == "evaluates":
         found.evaluates = True

@@ -35,9 +35,7 @@ _FILLING = b"\0\r\n \xff"
 def find_tail(content: bytes, end: int, budget: UnpackBudget) -> Iterator[Member]:
     """Yield what stands behind the end of a file as a file of its own."""
     if tail := cut_tail(content, end):
-        limit = min(max(0, budget.allowance(len(tail))), len(tail))
-        budget.pay(0, limit)
-        yield Member((APPENDED,), tail[:limit], "size" if limit < len(tail) else None)
+        yield _take(APPENDED, tail, budget)
 
 
 def cut_tail(content: bytes, end: int) -> bytes:
@@ -68,10 +66,13 @@ def find_appended(content: bytes, budget: UnpackBudget) -> Iterator[Member]:
                 places.setdefault(start, name)
             place = content.find(mark, place + 1)
     for start, name in sorted(places.items())[:MAX_FOUND]:
-        size = len(content) - start
-        limit = min(max(0, budget.allowance(size)), size)
-        budget.pay(0, limit)
-        yield Member((f"appended.{name}",), content[start : start + limit], "size" if limit < size else None)
+        yield _take(f"{APPENDED}.{name}", content[start:], budget)
+
+
+def _take(name: str, content: bytes, budget: UnpackBudget) -> Member:
+    limit = min(max(0, budget.allowance(len(content))), len(content))
+    budget.pay(0, limit)
+    return Member((name,), content[:limit], "size" if limit < len(content) else None)
 
 
 def _find_program(content: bytes, place: int) -> int:

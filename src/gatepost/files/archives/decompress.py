@@ -60,10 +60,11 @@ def deflate(data: Bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
 
 _XZ = b"\xfd7zXZ\0"
 _PADDING = re.compile(rb"\0++")
-_ENDING: dict[str, tuple[Callable[[], Decompressor], bytes]] = {
+# By type: how a member is decompressed, and what begins a further one.
+ENDING: dict[str, tuple[Callable[[], Decompressor], bytes]] = {
     "gzip": (lambda: _ZlibDecompressor(31), b"\x1f\x8b\x08"),
     "bzip2": (bz2.BZ2Decompressor, b"BZh"),
-    "xz": (lambda: lzma.LZMADecompressor(memlimit=2 * MAX_WINDOW), _XZ),
+    **dict.fromkeys(("xz", "lzma"), (lambda: lzma.LZMADecompressor(memlimit=2 * MAX_WINDOW), _XZ)),
 }
 
 
@@ -71,14 +72,14 @@ def find_end(kind: str, data: Bytes, limit: int) -> tuple[bytes, UnreadReason | 
     """Decompress gzip (RFC 1952), bzip2 or xz (also the older .lzma, with a cap on the dictionary that the file may ask
     for): all members, joined, as `gunzip` does. Return as well where the last one ends: unpackers ignore what stands
     behind it."""
-    make, magic = _ENDING[kind]
+    make, magic = ENDING[kind]
     return _decompress(make, data, limit, magic)
 
 
 def iterate(kind: str, data: Bytes, limit: int) -> Iterator[bytes]:
     """Yield what gzip, bzip2 or xz unpack to, all members, piece by piece; raise `TooManyError` behind `limit` bytes,
     and `BrokenError` where the data is damaged or something else follows it."""
-    make, magic = _ENDING[kind]
+    make, magic = ENDING[kind]
     place = 0
     try:
         for _ in range(MAX_MEMBERS):

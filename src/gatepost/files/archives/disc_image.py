@@ -43,15 +43,13 @@ class _Partition(msgspec.Struct, frozen=True):
     file_set: int
 
 
-def is_udf(content: bytes) -> bool:
-    """Return whether the image holds UDF, by the descriptors that follow those of ISO 9660 or stand in their place."""
-    start = content[16 * SECTOR : 32 * SECTOR]
-    return b"\0NSR02" in start or b"\0NSR03" in start
-
-
 def find_udf_files(content: bytes, limit: int) -> tuple[list[tuple[str, tuple[Extent, ...]]], UnreadReason | None]:
-    """Return the files with their paths and places, and why there are not more."""
+    """Return the files with their paths and places, and why there are not more. An image holds UDF by the descriptors
+    that follow those of ISO 9660 or stand in their place."""
     found: list[tuple[str, tuple[Extent, ...]]] = []
+    start = content[16 * SECTOR : 32 * SECTOR]
+    if b"\0NSR02" not in start and b"\0NSR03" not in start:
+        return found, None
     try:
         partition = _find_partition(content)
         if partition is None:
@@ -113,7 +111,7 @@ def _walk_udf(content: bytes, partition: _Partition) -> Iterator[tuple[str, tupl
         if block in seen:
             continue
         seen.add(block)
-        _kind, extents = _read_udf_entry(content, partition, block)
+        extents = _read_udf_entry(content, partition, block)
         size = sum(extent.size for extent in extents)
         if size > _MAX_FOLDER_SIZE:
             raise BrokenError("a folder beyond reason")
@@ -122,26 +120,22 @@ def _walk_udf(content: bytes, partition: _Partition) -> Iterator[tuple[str, tupl
             if is_folder:
                 queue.append((f"{path}{name}/", child))
             else:
-                yield path + name, _read_udf_entry(content, partition, child)[1]
+                yield path + name, _read_udf_entry(content, partition, child)
 
 
-def _read_udf_entry(content: bytes, partition: _Partition, block: int) -> tuple[int, tuple[Extent, ...]]:
-    """Return what a file entry is of, and where its bytes are."""
+def _read_udf_entry(content: bytes, partition: _Partition, block: int) -> tuple[Extent, ...]:
+    """Return where the bytes of a file entry are."""
     place = partition.start + block * SECTOR
     tag = _read_descriptor(content, place, _ENTRY, _EXTENDED).number(2)
-    kind, form, size = (
-        _read_number(content, place + 27, 1),
-        _read_number(content, place + 34, 2) & 7,
-        _read_number(content, place + 56, 8),
-    )
+    form, size = _read_number(content, place + 34, 2) & 7, _read_number(content, place + 56, 8)
     head = 176 if tag == _ENTRY else 216
     attributes, length = _read_number(content, place + head - 8, 4), _read_number(content, place + head - 4, 4)
     start = place + head + attributes
     if form == _EMBEDDED:
-        return kind, (Extent(start, min(size, length)),)
+        return (Extent(start, min(size, length)),)
     if form not in (_SHORT, _LONG):
         raise BrokenError("extents of an unknown form")
-    return kind, tuple(_read_extents(ByteSource(content, start), length, form, partition, size))
+    return tuple(_read_extents(ByteSource(content, start), length, form, partition, size))
 
 
 def _read_extents(source: ByteSource, length: int, form: int, partition: _Partition, size: int) -> Iterator[Extent]:
@@ -191,10 +185,9 @@ def read_members(content: bytes, budget: UnpackBudget, _passwords: Iterable[str]
             _add_files(found, _walk_iso(content, root, wide, budget.max_files))
     except TooManyError:
         unread = "count"
-    if is_udf(content):
-        files, shortfall = find_udf_files(content, budget.max_files)
-        unread = unread or shortfall
-        _add_files(found, files)
+    files, shortfall = find_udf_files(content, budget.max_files)
+    unread = unread or shortfall
+    _add_files(found, files)
     for extents, names in found.items():
         yield _read_member(content, tuple(names), extents, budget)
     if unread or not found:

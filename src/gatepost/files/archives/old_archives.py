@@ -309,25 +309,18 @@ class _CabinetFile(msgspec.Struct, frozen=True):
     folder: int
 
 
-class _UnpackedFolder(msgspec.Struct, frozen=True):
-    """A folder unpacked as far as it went, and why no further."""
-
-    content: bytes
-    unread: UnreadReason | None
-
-
 @catch_faults
 def read_cab(content: bytes, budget: UnpackBudget) -> Iterator[Member]:
     """Yield every file of a cabinet."""
     folders, entries = _read_directory(content, budget.max_files)
-    runs: dict[int, _UnpackedFolder] = {}
+    runs: dict[int, tuple[bytes, UnreadReason | None]] = {}
     for entry in entries:
-        run = runs.get(entry.folder)
-        if run is None:
-            run = runs[entry.folder] = _unpack_folder(content, folders, entry.folder, budget)
-        piece = run.content[entry.offset : entry.offset + entry.size]
+        if entry.folder not in runs:
+            runs[entry.folder] = _unpack_folder(content, folders, entry.folder, budget)
+        run, unread = runs[entry.folder]
+        piece = run[entry.offset : entry.offset + entry.size]
         budget.pay(0, len(piece))  # entries may overlap
-        yield Member((entry.name,), piece, (run.unread or "damaged") if len(piece) < entry.size else None)
+        yield Member((entry.name,), piece, (unread or "damaged") if len(piece) < entry.size else None)
 
 
 def _read_directory(content: bytes, limit: int) -> tuple[list[_CabinetFolder], list[_CabinetFile]]:
@@ -361,16 +354,19 @@ def _read_entry(source: ByteSource) -> _CabinetFile:
     return _CabinetFile(name, size, offset, folder)
 
 
-def _unpack_folder(content: bytes, folders: list[_CabinetFolder], number: int, budget: UnpackBudget) -> _UnpackedFolder:
+def _unpack_folder(
+    content: bytes, folders: list[_CabinetFolder], number: int, budget: UnpackBudget
+) -> tuple[bytes, UnreadReason | None]:
+    """Return a folder unpacked as far as it went, and why no further."""
     if number >= len(folders):  # the file goes on in another cabinet, or is a lie
-        return _UnpackedFolder(b"", "damaged")
+        return b"", "damaged"
     folder = folders[number]
     if folder.method & 15 not in (_NONE, _MSZIP):
-        return _UnpackedFolder(b"", "unsupported")
+        return b"", "unsupported"
     packed = len(content) - min(folder.start, len(content))
     room, shortage = budget.allowance(packed), budget.shortage(packed)
     if room <= 0 or not budget.take_slow(folder.blocks * _BLOCK_COST):
-        return _UnpackedFolder(b"", shortage)
+        return b"", shortage
     budget.pay(packed, 0)
     out: list[bytes] = []
     size = 0
@@ -379,10 +375,10 @@ def _unpack_folder(content: bytes, folders: list[_CabinetFolder], number: int, b
             out.append(block)
             size += len(block)
             if size > room:
-                return _UnpackedFolder(b"".join(out)[:room], shortage)
+                return b"".join(out)[:room], shortage
     except (BrokenError, zlib.error):
-        return _UnpackedFolder(b"".join(out), "damaged")
-    return _UnpackedFolder(b"".join(out), None)
+        return b"".join(out), "damaged"
+    return b"".join(out), None
 
 
 def _unpack_blocks(content: bytes, folder: _CabinetFolder) -> Iterator[bytes]:

@@ -117,16 +117,15 @@ class _Crypt5(msgspec.Struct, frozen=True):
     def cost(self) -> int:
         return 1 + self.rounds // _ROUNDS_OF_ATTEMPT
 
-    def fits(self, password: str) -> bool:
-        """Return whether a password is the one of the check value: its 32 bytes are folded to eight."""
+    def fit(self, password: str) -> bool | None:
+        """Return True for the password of the check value, whose 32 bytes are folded to eight, None for another."""
         found = bytearray(8)
         for place, byte in enumerate(self.derive(password, self.rounds + 32)):
             found[place & 7] ^= byte
-        return bytes(found) == self.check[:8]
+        return bytes(found) == self.check[:8] or None
 
-    def decrypt(self, password: str, data: bytes, iv: bytes = b"") -> bytes:
-        key = self.derive(password, self.rounds)
-        return _decrypt(algorithms.AES(key), iv or self.iv, data)
+    def decrypt(self, password: str, data: bytes) -> bytes:
+        return _decrypt(algorithms.AES(self.derive(password, self.rounds)), self.iv, data)
 
     def derive(self, password: str, rounds: int) -> bytes:
         """Return what so many rounds make of a password."""
@@ -162,7 +161,7 @@ def _open_headers5(content: bytes, start: int, attempts: PasswordAttempts) -> by
         return b""
     if crypt is None:
         attempts.give_up()
-    if crypt is None or attempts.unlock(partial(_fits, crypt), crypt.cost) is None:
+    if crypt is None or attempts.unlock(crypt.fit, crypt.cost) is None:
         return b""
     key = algorithms.AES(crypt.derive(attempts.password, crypt.rounds))
     out = [RAR5]
@@ -200,7 +199,7 @@ def _open_files5(content: bytes, entries: list[RarEntry], attempts: PasswordAtte
         if entry.encrypted:
             if crypt is None:
                 attempts.give_up()
-            if crypt is None or attempts.unlock(partial(_fits, crypt), crypt.cost) is None:
+            if crypt is None or attempts.unlock(crypt.fit, crypt.cost) is None:
                 closed.append(entry)
                 continue
             data = crypt.decrypt(attempts.password, data)
@@ -226,10 +225,6 @@ def _measure_packed5(data: bytes) -> int:
         if flags & 0x40:
             break
     return place
-
-
-def _fits(crypt: _Crypt5, password: str) -> bool | None:
-    return crypt.fits(password) or None
 
 
 def _write_vint(value: int) -> bytes:

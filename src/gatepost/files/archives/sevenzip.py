@@ -104,13 +104,10 @@ class HeaderSource(ByteSource):
         data = self.take((count + 7) // 8)
         return [bool(data[place >> 3] & (0x80 >> (place & 7))) for place in range(count)]
 
-    def read_defined(self, count: int) -> list[bool]:
-        """Return a list of bits that has a shorthand for "all set"."""
-        return [True] * count if self.number(1) else self.read_bits(count)
-
     def read_checksums(self, count: int) -> list[int | None]:
-        """Return a CRC for each item that has one, None for the others."""
-        return [self.number(4) if known else None for known in self.read_defined(count)]
+        """Return a CRC for each item that has one, None for the others; "all have one" takes a byte."""
+        has_one = [True] * count if self.number(1) else self.read_bits(count)
+        return [self.number(4) if known else None for known in has_one]
 
 
 def find_packed_header(header: bytes) -> Folder | None:

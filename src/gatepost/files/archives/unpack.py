@@ -13,7 +13,6 @@ from gatepost.files.archives.passwords import PasswordCandidates
 from gatepost.files.file_types import CONTAINERS, UNOPENED
 from gatepost.files.values import MAX_RATIO, File, Member, UnpackBudget, UnreadReason
 
-_ENDING = {"gzip": "gzip", "bzip2": "bzip2", "xz": "xz", "lzma": "xz"}
 _STREAMS: dict[str, Callable[[bytes, int], tuple[bytes, UnreadReason | None]]] = {
     "activemime": decompress.activemime,
     "zstd": decompress.zstd,
@@ -90,7 +89,7 @@ def is_container(file: File) -> bool:
 
 
 def _is_stream(file: File) -> bool:
-    return file.type in _STREAMS or file.type in _ENDING
+    return file.type in _STREAMS or file.type in decompress.ENDING
 
 
 def is_empty(file: File) -> bool:
@@ -107,8 +106,8 @@ def _unpack_stream(file: File, budget: UnpackBudget) -> Iterator[Member]:
         yield Member(("",), b"", "size")
         return
     allowance, end = max(0, budget.allowance(len(file.content))), 0
-    if file.type in _ENDING:
-        content, unread, end = decompress.find_end(_ENDING[file.type], file.content, allowance)
+    if file.type in decompress.ENDING:
+        content, unread, end = decompress.find_end(file.type, file.content, allowance)
     else:
         content, unread = _STREAMS[file.type](file.content, allowance)
     shortage = budget.shortage(len(file.content))

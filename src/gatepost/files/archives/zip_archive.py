@@ -48,23 +48,17 @@ class TraditionalCipher:
     """The old cipher, keyed by one password."""
 
     def __init__(self, password: bytes) -> None:
-        self._keys = (0x12345678, 0x23456789, 0x34567890)
-        self._table = _TABLE
-        self._stir(password)
-
-    def _stir(self, data: bytes) -> None:
-        k0, k1, k2 = self._keys
-        table = self._table
-        for byte in data:
-            k0 = (k0 >> 8) ^ table[(k0 ^ byte) & 255]
+        k0, k1, k2 = 0x12345678, 0x23456789, 0x34567890
+        for byte in password:
+            k0 = (k0 >> 8) ^ _TABLE[(k0 ^ byte) & 255]
             k1 = ((k1 + (k0 & 255)) * 134775813 + 1) & 0xFFFFFFFF
-            k2 = (k2 >> 8) ^ table[(k2 ^ (k1 >> 24)) & 255]
+            k2 = (k2 >> 8) ^ _TABLE[(k2 ^ (k1 >> 24)) & 255]
         self._keys = (k0, k1, k2)
 
     def decipher(self, data: bytes | memoryview) -> bytes:
         """Return the next bytes in the clear; about a second a megabyte, so callers keep it short."""
         k0, k1, k2 = self._keys
-        table = self._table
+        table = _TABLE
         out = bytearray(len(data))
         for place, hidden in enumerate(data):
             mix = k2 | 2

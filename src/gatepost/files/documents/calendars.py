@@ -50,9 +50,8 @@ def inspect_calendar(builder: ContentsBuilder) -> None:
             builder.add_trait("calendar-organizer", match.group(1).lower())
         elif name in _ATTACHED:
             _add_attachment(head, value, builder)
-        elif (
-            name == "ACTION" and value.strip().upper() == "PROCEDURE"
-        ):  # RFC 2445 section 4.8.6.1: runs what it attaches
+        elif name == "ACTION" and value.strip().upper() == "PROCEDURE":
+            # RFC 2445 section 4.8.6.1: it runs what it attaches.
             builder.add_trait("program-action", "alarm of a calendar")
         elif name in _READABLE:
             readable.append(unfold_calendar(value))

@@ -221,13 +221,6 @@ _CALLS = re.compile(
 _ORDINARY = frozenset({"createobject", "scripting.filesystemobject", "callbyname"})
 
 
-class VbaModule(msgspec.Struct, frozen=True):
-    """Where a module's source stands: the stream's name and the offset in it."""
-
-    stream: str
-    offset: int
-
-
 def inspect(document: CompoundFile, builder: ContentsBuilder) -> None:
     """Add every VBA project: its modules as files, procedures that start by themselves, calls that reach out."""
     entries = {entry.path: entry for entry in document.entries if entry.kind == STREAM}
@@ -244,10 +237,10 @@ def _read_project(
     document: CompoundFile, entries: dict[str, CompoundEntry], folder: str, builder: ContentsBuilder
 ) -> Iterator[tuple[str, str]]:
     charset, modules = parse_dir(_decompress_stream(document, entries[f"{folder}DIR"], 0, builder))
-    for module in modules:
-        entry = entries.get(folder + module.stream.upper())
-        if entry is not None and (source := _read_source(document, entry, module.offset, charset, builder)):
-            yield module.stream, source
+    for stream, offset in modules:
+        entry = entries.get(folder + stream.upper())
+        if entry is not None and (source := _read_source(document, entry, offset, charset, builder)):
+            yield stream, source
 
 
 def _read_source(
@@ -305,10 +298,11 @@ def find_calls(text: str) -> list[str]:
     return list(found) if set(found) - _ORDINARY else []
 
 
-def parse_dir(listing: bytes) -> tuple[str, list[VbaModule]]:
-    """Return charset and modules by the records of a decompressed `dir` stream (MS-OVBA section 2.3.4.2)."""
+def parse_dir(listing: bytes) -> tuple[str, list[tuple[str, int]]]:
+    """Return by the records of a decompressed `dir` stream (MS-OVBA section 2.3.4.2) the charset, and of each module
+    the stream of its source and the offset in it."""
     charset, stream, place = "cp1252", "", 0
-    modules: list[VbaModule] = []
+    modules: list[tuple[str, int]] = []
     while place + 6 <= len(listing) and len(modules) < MAX_MODULES:
         kind = int.from_bytes(listing[place : place + 2], "little")
         size = int.from_bytes(listing[place + 2 : place + 6], "little")
@@ -323,7 +317,7 @@ def parse_dir(listing: bytes) -> tuple[str, list[VbaModule]]:
         elif kind == 0x0032:
             stream = data.decode("utf-16-le", "replace") or stream
         elif kind == 0x0031:
-            modules.append(VbaModule(stream, int.from_bytes(data[:4], "little")))
+            modules.append((stream, int.from_bytes(data[:4], "little")))
     return charset, modules
 
 

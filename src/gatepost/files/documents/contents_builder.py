@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain, islice
 from typing import Literal
 
+from gatepost.files.documents.office_encryption import EXCEL_DEFAULT
 from gatepost.files.documents.script_strings import expand_commands
 from gatepost.files.values import Contents, File, Member, Trait, UnpackBudget, UnreadReason
 from gatepost.mail.links import Links, find_targets
@@ -74,13 +75,15 @@ class ContentsBuilder:
         """Return how many bytes may come out of `packed` bytes."""
         return max(0, self.budget.allowance(packed))
 
-    def try_passwords(self, first: str, cost: int, attempt: Callable[[str], bytes]) -> bytes:
-        """Return what the first fitting password opens, else b"": first the well-known one, then the mail's."""
-        for password in chain((first,), self.passwords):
+    def try_passwords(self, cost: int, attempt: Callable[[str], bytes]) -> bytes:
+        """Return what the first fitting password opens, else b"": first that of Excel, then the mail's."""
+        for password in chain((EXCEL_DEFAULT,), self.passwords):
             if not self.budget.take_attempt(cost):
                 break
             if plain := attempt(password):
-                self.add_trait(*(("default-password",) if password == first else ("document-password", password)))
+                self.add_trait(
+                    *(("default-password",) if password == EXCEL_DEFAULT else ("document-password", password))
+                )
                 return plain
         return b""
 

@@ -116,13 +116,10 @@ def _decrypt_standard(information: bytes, encrypted: bytes, password: bytes) -> 
     header = int.from_bytes(information[8:12], "little")
     size = int.from_bytes(information[28:32], "little") // 8
     salt, verifier, expected = _VERIFIER.unpack_from(information, 12 + header)
-    final = _compute_digest(
-        sha1, _hash_repeatedly(lambda data: _compute_digest(sha1, data), salt + password, STANDARD_SPINS) + bytes(4)
-    )
-    key = b"".join(_compute_digest(sha1, bytes(byte ^ pad for byte in final.ljust(64, b"\0"))) for pad in (0x36, 0x5C))[
-        :size
-    ]
-    given = _compute_digest(sha1, _decrypt_ecb(key, verifier))
+    hashed = _find_hash("SHA1")
+    final = hashed(_hash_repeatedly(hashed, salt + password, STANDARD_SPINS) + bytes(4)).ljust(64, b"\0")
+    key = b"".join(hashed(bytes(byte ^ pad for byte in final)) for pad in (0x36, 0x5C))[:size]
+    given = hashed(_decrypt_ecb(key, verifier))
     return _decrypt_ecb(key, encrypted) if compare_digest(given, _decrypt_ecb(key, expected)[:20]) else b""
 
 

@@ -122,9 +122,7 @@ def _decrypt_package(document: CompoundFile, found: dict[str, CompoundEntry], bu
     information = document.read(found["ENCRYPTIONINFO"], 8192) if "ENCRYPTIONINFO" in found else b""
     encrypted = _read_stream(document, found["ENCRYPTEDPACKAGE"], builder)
     plain = builder.try_passwords(
-        office_encryption.EXCEL_DEFAULT,
-        PASSWORD_COST,
-        lambda password: office_encryption.decrypt_package(information, encrypted, password),
+        PASSWORD_COST, lambda password: office_encryption.decrypt_package(information, encrypted, password)
     )
     if plain:
         builder.add_member("decrypted document", plain)
@@ -140,11 +138,7 @@ def _decrypt_word(document: CompoundFile, found: dict[str, CompoundEntry], build
     table = found.get("1TABLE" if head[11] & 2 else "0TABLE")
     parameters = document.read(table, 4_096) if table else b""
     content = _read_stream(document, found["WORDDOCUMENT"], builder)
-    plain = builder.try_passwords(
-        office_encryption.EXCEL_DEFAULT,
-        1,
-        lambda password: office_encryption.decrypt_word(content, parameters, password),
-    )
+    plain = builder.try_passwords(1, lambda password: office_encryption.decrypt_word(content, parameters, password))
     if plain:
         _inspect_word(plain, builder)
     else:

@@ -62,6 +62,8 @@ STALLED = "one script has no end: "
 
 _CONTENT = frozenset({"img", "svg", "table", "video", "picture"})
 HARMLESS = frozenset({"png", "jpeg", "gif", "bmp", "webp", "tiff", "heif", "wav", "mp3", "mp4", "empty"})
+# What honest pages save behind a condition only.
+_ORDINARY_FILES = HARMLESS | {"text", "xml", "svg", "ics", "vcard", "pdf", "html", "script"}
 FONTS = (b"wOFF", b"wOF2", b"\0\x01\0\0\0", b"OTTO", b"true", b"glTF", b"\0asm")
 # What honest pages save for their readers: text that no program runs.
 _PLAIN_NAMES = frozenset(
@@ -156,7 +158,10 @@ def choose_withheld(opened: PageEffects, effects: PageEffects, text: str) -> Pag
     files = [
         made
         for made in opened.files
-        if made.by and made.content and made.content not in seen and is_withheld(identify_payload(made.content))
+        if made.by
+        and made.content
+        and made.content not in seen
+        and identify_payload(made.content) not in _ORDINARY_FILES
     ]
     gone = {navigation.target for navigation in effects.navigations}
     navigations = [
@@ -179,11 +184,6 @@ def choose_withheld(opened: PageEffects, effects: PageEffects, text: str) -> Pag
         pages=[each for each in pages if each[0] not in known],
         clipboard=clipboard,
     )
-
-
-def is_withheld(kind: str) -> bool:
-    """Return whether a file of this type is one that no honest page saves behind a condition only."""
-    return kind not in HARMLESS and kind not in ("text", "xml", "svg", "ics", "vcard", "pdf", "html", "script")
 
 
 def add_effects(effects: PageEffects, page: PageNodes, text: str, builder: ContentsBuilder) -> None:
@@ -370,14 +370,8 @@ def _add_pages(effects: PageEffects, text: str, builder: ContentsBuilder) -> Non
     if not fresh:
         return
     reader = TextReader()
-    reader.read(
-        Part(
-            builder.file.path,
-            content_type="text/html",
-            disposition="attachment",
-            content="\n".join(fresh).encode("utf-8", "replace"),
-        )
-    )
+    content = "\n".join(fresh).encode("utf-8", "replace")
+    reader.read(Part(builder.file.path, content_type="text/html", disposition="attachment", content=content))
     for link in reader.links:
         builder.add_link(link.target, link.shown, "refresh" if link.source == "refresh" else "file")
     for defect in reader.defects:

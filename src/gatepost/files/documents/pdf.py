@@ -203,8 +203,7 @@ def _apply_filter(name: str, data: bytes, limit: int) -> tuple[bytes, UnreadReas
             # Past the two bytes of zlib's head; the checksum at its end is nothing that PDF readers look at.
             return decompress.deflate(memoryview(data.lstrip(b"\r\n"))[2:], limit)
         case "ASCIIHexDecode" | "AHx":
-            digits = re.sub(rb"[^0-9A-Fa-f]", b"", data.partition(b">")[0])
-            return bytes.fromhex((digits + b"0" * (len(digits) % 2)).decode("ascii")), None
+            return _decode_hex(re.sub(rb"[^0-9A-Fa-f]", b"", data.partition(b">")[0])), None
         case "ASCII85Decode" | "A85":
             return _decode_ascii85(data)
         case "RunLengthDecode" | "RL":
@@ -306,18 +305,14 @@ class DecryptionKey:
         self._strings = strings
         self._streams = streams
 
-    def decrypt_string(self, number: int, generation: int, data: bytes) -> bytes:
-        return self._decrypt(self._strings, number, generation, data)
-
-    def decrypt_stream(self, number: int, generation: int, data: bytes) -> bytes:
-        return self._decrypt(self._streams, number, generation, data)
-
-    def _decrypt(self, method: str, number: int, generation: int, data: bytes) -> bytes:
+    def decrypt(self, found: "PdfObject", data: bytes, *, is_stream: bool) -> bytes:
+        """Decrypt a string or the stream of an object."""
+        method = self._streams if is_stream else self._strings
         if method == "Identity":
             return data
         if method == "AESV3":
             return _decrypt_aes(self._secret, data)
-        mixed = self._secret + number.to_bytes(5, "little")[:3] + generation.to_bytes(4, "little")[:2]
+        mixed = self._secret + found.number.to_bytes(5, "little")[:3] + found.generation.to_bytes(4, "little")[:2]
         mixed += b"sAlT" if method == "AESV2" else b""
         key = _hash_md5(mixed)[: min(16, len(self._secret) + 5)]
         return _decrypt_aes(key, data) if method == "AESV2" else _decrypt_rc4(key, data)
@@ -362,9 +357,8 @@ def _derive_modern_key(encryption: dict[str, Value], revision: int, user: bytes,
     wrapped = _get_bytes(encryption, "UE")[:32]
     if len(user) < 48 or len(wrapped) < 32 or _hash_password(password, user[32:40], revision) != user[:32]:
         return b""
-    decryptor = Cipher(
-        algorithms.AES(_hash_password(password, user[40:48], revision)), modes.CBC(bytes(16))
-    ).decryptor()
+    key = _hash_password(password, user[40:48], revision)
+    decryptor = Cipher(algorithms.AES(key), modes.CBC(bytes(16))).decryptor()
     return decryptor.update(wrapped) + decryptor.finalize()
 
 
@@ -512,7 +506,7 @@ class PdfObjects:
             self._builder.add_unread(self._builder.budget.shortage(len(data)))
             return b""
         if self.key is not None and value.get("Type") != PdfName("XRef"):
-            data = self.key.decrypt_stream(found.number, found.generation, data)
+            data = self.key.decrypt(found, data, is_stream=True)
         filters, parameters = self.resolve(value.get("Filter")), self.resolve(value.get("DecodeParms"))
         out, unread = apply_filters(data, filters, parameters, room, self._builder.budget.take_slow)
         self._builder.budget.pay(len(data), len(out))
@@ -587,7 +581,7 @@ def _read_mark(head: bytes) -> tuple[int, int] | None:
 
 def _decrypt(value: Value, key: DecryptionKey, found: PdfObject) -> Value:
     if isinstance(value, bytes):
-        return key.decrypt_string(found.number, found.generation, value)
+        return key.decrypt(found, value, is_stream=False)
     if isinstance(value, list):
         return [_decrypt(item, key, found) for item in value]
     if isinstance(value, dict):
@@ -737,10 +731,8 @@ class _PdfInspector:
                 return
             self._scripts.add(found.number)
         direct = self._objects.resolve(value)
-        source = decode_text(
-            direct if isinstance(direct, bytes) else self._objects.read_stream(found) if found else b""
-        )
-        self._add_source(source)
+        stated = direct if isinstance(direct, bytes) else self._objects.read_stream(found) if found else b""
+        self._add_source(decode_text(stated))
 
     def _add_source(self, source: str) -> None:
         self._builder.add_trait("pdf-javascript", source[:100])

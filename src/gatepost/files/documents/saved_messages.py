@@ -238,17 +238,18 @@ def open_saved_message(content: bytes) -> bytes:
 def _list_own_files(message: Message) -> list[Part]:
     """Return the files of a message that stand in no message attached to it, each in its first reading. A winmail.dat
     is the message itself once more; what it carries stands beside it."""
-    inside = tuple(f"{part.path}." for part in message.parts if part.path != "1" and _is_message(part))
-    found = [part for part in message.files if _is_first_reading(part)]
-    return [part for part in found if not part.path.startswith(inside)] if inside else found
-
-
-def _is_first_reading(part: Part) -> bool:
-    return _OF_TNEF in part.path or ("~" not in part.path and not part.content.startswith(outlook.SIGNATURE))
-
-
-def _is_message(part: Part) -> bool:
-    return part.content_type.startswith("message/") or any(name.lower().endswith(".eml") for name in part.names)
+    messages = (
+        part
+        for part in message.parts
+        if part.content_type.startswith("message/") or any(name.lower().endswith(".eml") for name in part.names)
+    )
+    inside = tuple(f"{part.path}." for part in messages if part.path != "1")
+    return [
+        part
+        for part in message.files
+        if not part.path.startswith(inside)
+        and (_OF_TNEF in part.path or ("~" not in part.path and not part.content.startswith(outlook.SIGNATURE)))
+    ]
 
 
 def _read_eml_of_tnef(part: Part) -> bytes:
@@ -339,16 +340,14 @@ def _write_message(saved: SavedMessage) -> bytes:
     parts = [_write_part("text/plain; charset=utf-8", saved.plain.encode("utf-8", "replace"))] if saved.plain else []
     if saved.html:
         parts.append(_write_part(f"text/html; charset={_guess_charset(saved.html)}", saved.html))
-    parts += [_write_file(name, content) for name, content in saved.files]
+    for name, content in saved.files:
+        shown = _NOT_A_FIELD.sub(" ", name).replace("\\", "").replace('"', "")[:200]
+        fields = f'Content-Disposition: attachment; filename="{shown}"\n'
+        parts.append(_write_part("application/octet-stream", content, fields))
     kind = "mixed" if saved.files else "alternative"
     head = f'{header}\nMIME-Version: 1.0\nContent-Type: multipart/{kind}; boundary="{_BOUNDARY}"\n\n'
     mark = f"--{_BOUNDARY}".encode()
     return head.encode("utf-8", "replace") + b"".join(mark + b"\n" + part + b"\n" for part in parts) + mark + b"--\n"
-
-
-def _write_file(name: str, content: bytes) -> bytes:
-    shown = _NOT_A_FIELD.sub(" ", name).replace("\\", "").replace('"', "")[:200]
-    return _write_part("application/octet-stream", content, f'Content-Disposition: attachment; filename="{shown}"\n')
 
 
 def _write_part(kind: str, content: bytes, fields: str = "") -> bytes:

@@ -60,9 +60,8 @@ def decode_commands(text: str) -> Iterator[str]:
             continue
         wide = content[1::2].count(0) * 4 > len(content)
         decoded = content.decode("utf-16-le" if wide else "latin-1", "replace")
-        if sum(character.isprintable() or character.isspace() for character in decoded[:400]) > 0.9 * len(
-            decoded[:400]
-        ):
+        head = decoded[:400]
+        if sum(character.isprintable() or character.isspace() for character in head) > 0.9 * len(head):
             yield decoded
 
 

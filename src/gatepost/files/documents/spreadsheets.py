@@ -62,9 +62,7 @@ def _read_label(data: bytes) -> str:
 
 def _inspect_encrypted(content: bytes, builder: ContentsBuilder) -> None:
     """Inspect an encrypted workbook; once a password has opened it, its encryption record is gone."""
-    plain = builder.try_passwords(
-        office_encryption.EXCEL_DEFAULT, 1, lambda password: office_encryption.decrypt_workbook(content, password)
-    )
+    plain = builder.try_passwords(1, lambda password: office_encryption.decrypt_workbook(content, password))
     if plain:
         inspect_workbook(plain, builder)
     else:
