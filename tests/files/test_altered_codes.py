@@ -372,12 +372,16 @@ def _column(number: int) -> str:
     return chr(64 + number) if number <= 26 else f"A{chr(64 + number - 26)}"
 
 
-def make_book(fill: str = "", cell: str = '<c r="{}" s="1"/>', *, more: str = "", is_turned: bool = False) -> bytes:
+def make_book(
+    fill: str = "", cell: str = '<c r="{}" s="1"/>', *, light: str = "", more: str = "", is_turned: bool = False
+) -> bytes:
     fill = fill or '<fill><patternFill patternType="solid"><fgColor rgb="FF000000"/></patternFill></fill>'
-    rows = "".join(
-        f"<row>{''.join(cell.format(f'{_column(x + 1)}{y + 1}') for x in range(SIDE) if CODE[y][x] != is_turned)}</row>"
-        for y in range(SIDE)
-    )
+    rows = ""
+    for y, row in enumerate(CODE):
+        cells = (
+            (cell if value != is_turned else light).format(f"{_column(x)}{y + 3}") for x, value in enumerate(row, 1)
+        )
+        rows += f"<row>{''.join(cells)}</row>"
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as book:
         book.writestr("[Content_Types].xml", "<Types/>")
@@ -397,11 +401,13 @@ def _fill(colour: str, pattern: str = "solid") -> str:
 
 BOOKS = {
     "fills": make_book(),
+    "fills, and cells without": make_book(light='<c r="{}" s="0"/>'),
     "other order": make_book(cell='<c s="1" r="{}"/>'),
     "other quotes": make_book(cell="<c r='{}' s='1'></c>"),
     "colour of the system": make_book(_fill('indexed="64"')),
     "colour of the theme": make_book(_fill('theme="1"')),
     "short colour": make_book(_fill('rgb="000000"')),
+    "nearly black": make_book(_fill('rgb="FF101010"')),
     "dark pattern": make_book(_fill('rgb="FF000000"', "darkGray")),
     "gradient": make_book('<fill><gradientFill><stop><color rgb="FF000000"/></stop></gradientFill></fill>'),
     "light on dark": make_book(is_turned=True),
@@ -413,6 +419,10 @@ BOOKS = {
 @pytest.mark.parametrize("name", BOOKS)
 def test_a_code_of_the_cells_of_a_sheet_is_read(name: str) -> None:
     assert "evil.example" in find_in_mail("a.xlsx", BOOKS[name])
+
+
+def test_light_fills_of_a_sheet_are_no_code() -> None:
+    assert find_in_mail("a.xlsx", make_book(_fill('rgb="FFF0F0F0"'))) == set()
 
 
 def test_a_code_of_a_picture_in_a_drawing_is_read() -> None:

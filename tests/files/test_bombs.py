@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import zstandard
+from tests.files.opening import open_file
 
 from gatepost.files.archives import unpack
 from gatepost.files.archives.decompress import MAX_MEMBERS
@@ -19,20 +20,13 @@ from gatepost.files.values import (
     MAX_FILES,
     MAX_READ,
     MAX_SLOW,
-    File,
     Member,
     UnpackBudget,
     UnreadReason,
 )
-from gatepost.files.walk import find_files
-from gatepost.mail.message import Message, Part
 
 MEGABYTE = bytes(1 << 20)
 GIGABYTE = 1 << 30
-
-
-def files_of(content: bytes, budget: UnpackBudget) -> tuple[File, ...]:
-    return find_files(Message(parts=(Part("1", names=("bomb",), content=content),)), budget)
 
 
 def is_within_budget(budget: UnpackBudget) -> bool:
@@ -95,7 +89,7 @@ def test_a_gigabyte_of_zeros(name: str) -> None:
     make, reason = BOMBS[name]
     content = make()
     budget = UnpackBudget()
-    outer, *_ = files_of(content, budget)
+    outer, *_ = open_file(content, budget=budget)
     assert outer.type == name
     assert len(content) < 4 << 20
     assert outer.unread == (reason,)
@@ -106,7 +100,7 @@ def test_a_gigabyte_of_zeros(name: str) -> None:
 def test_a_million_streams_one_after_the_other() -> None:
     one = zlib.compress(b"", wbits=31)
     budget = UnpackBudget()
-    outer, inner = files_of(one * 100_000, budget)
+    outer, inner = open_file(one * 100_000, budget=budget)
     assert (outer.unread, inner.content) == (("count",), b"")
     assert MAX_MEMBERS < 100_000
 
@@ -126,7 +120,7 @@ def test_sixteen_zips_in_each_of_sixteen_zips() -> None:
     for _ in range(5):
         content = zipped(*((f"{number}.zip", content) for number in range(16)))
     budget = UnpackBudget()
-    found = files_of(content, budget)
+    found = open_file(content, budget=budget)
     assert {reason for file in found for reason in file.unread} & {"size", "ratio"}
     assert budget.files <= 16 * 5 + 1
     assert is_within_budget(budget)
@@ -139,7 +133,7 @@ def test_a_million_different_nested_files() -> None:
         return zipped(*((f"{n}", level(depth - 1, f"{path}{n}")) for n in range(2 if depth > 3 else 10)))
 
     budget = UnpackBudget()
-    found = files_of(level(5, ""), budget)
+    found = open_file(level(5, ""), budget=budget)
     assert budget.files == MAX_FILES
     assert any("count" in file.unread for file in found)
 
@@ -149,7 +143,7 @@ def test_a_very_deep_nest() -> None:
     for number in range(200):
         content = zipped((f"{number}.zip", content))
     budget = UnpackBudget()
-    found = files_of(content, budget)
+    found = open_file(content, budget=budget)
     assert (len(found), found[-1].unread) == (MAX_DEPTH + 1, ("depth",))
 
 
@@ -161,8 +155,8 @@ def test_an_archive_that_holds_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(unpack._READERS, "ace", itself)
     budget = UnpackBudget()
-    found = files_of(b"\x00\x01\x02\x03\x04\x05\x06**ACE**\x14\x14", budget)
-    assert [file.path for file in found] == ["1/bomb", "1/bomb/again.ace"]
+    found = open_file(b"\x00\x01\x02\x03\x04\x05\x06**ACE**\x14\x14", budget=budget)
+    assert [file.path for file in found] == ["1/a.bin", "1/a.bin/again.ace"]
 
 
 def overlapping(count: int) -> bytes:
@@ -190,7 +184,7 @@ def overlapping(count: int) -> bytes:
 def test_entries_that_share_their_data() -> None:
     content = overlapping(250)
     budget = UnpackBudget()
-    outer, *inner = files_of(content, budget)
+    outer, *inner = open_file(content, budget=budget)
     assert len(content) < 100_000
     assert 21 << 20 > len(inner[0].content) > 1 << 20
     assert set(outer.unread) <= {"ratio", "size"}
@@ -227,7 +221,7 @@ def folders_of_nothing() -> bytes:
 )
 def test_headers_that_hold_nothing_are_not_all_read(content: bytes) -> None:
     budget = UnpackBudget()
-    outer, *_ = files_of(content, budget)
+    outer, *_ = open_file(content, budget=budget)
     assert outer.unread == ("count",)
     assert budget.files <= 1
 
@@ -241,7 +235,7 @@ def test_blocks_that_hold_nothing_are_not_all_read() -> None:
     head += struct.pack("<HHHI", count, count, 0, 0)
     folders = struct.pack("<IHH", start + len(entry), 65_535, 0) * count
     budget = UnpackBudget()
-    outer, *_ = files_of(head + folders + entry + bytes(8 * 65_535), budget)
+    outer, *_ = open_file(head + folders + entry + bytes(8 * 65_535), budget=budget)
     assert outer.type == "cab"
     assert "size" in outer.unread or "ratio" in outer.unread
     assert budget.slow <= MAX_SLOW
@@ -261,7 +255,7 @@ def test_two_hundred_thousand_files_in_fifty_megabytes() -> None:
     start = b"".join(locals_)
     content = start + directory + b"PK\x05\x06" + bytes(8) + struct.pack("<IIH", len(directory), len(start), 0)
     budget = UnpackBudget()
-    outer, *inner = files_of(content, budget)
+    outer, *inner = open_file(content, budget=budget)
     assert len(content) > 50_000_000
     assert (outer.unread, len(inner)) == (("count",), MAX_FILES)
     assert budget.spent == (MAX_FILES + 1) * size  # the one that is too many was read before it was counted

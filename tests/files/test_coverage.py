@@ -5,13 +5,10 @@ import email.message
 import pytest
 from tests.files.archive_formats import zipped
 from tests.files.coverage import FORMATS, Format
+from tests.files.test_attacks import judge
 
-from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context
 from gatepost.checks.files.malware import EICAR_SIGNATURE
-from gatepost.mail.message import Envelope
-from gatepost.questions import Dns, DnsAnswer, LookupAnswer
 
 # A script that is the test virus as well, long enough that packing it leaves nothing in the clear.
 PAYLOAD = b"// a script\r\nvar a = 1;\r\n" * 40 + EICAR_SIGNATURE + b"\r\n" * 40
@@ -24,16 +21,7 @@ def report_on(name: str, content: bytes, kind: tuple[str, str] = ("application",
     message["Date"], message["Message-ID"] = "Tue, 10 Nov 2026 09:12:00 +0000", "<1@a.example>"
     message.set_content("Hello Bob,\n\nplease find the file attached, as we said on the telephone.\n\nAnn\n")
     message.add_attachment(content, *kind, filename=name)
-    asking = analyse(message.as_bytes(), Envelope("ann@a.example", ("bob@b.example",)), Context(now=1_794_302_520.0))
-    try:
-        questions = next(asking)
-        while True:
-            questions = asking.send(
-                tuple(DnsAnswer("no-name") if isinstance(each, Dns) else LookupAnswer() for each in questions)
-            )
-    except StopIteration as stop:
-        report: Report = stop.value
-        return report
+    return judge(message.as_bytes())
 
 
 def check(each: Format, report: Report, outer: str) -> None:

@@ -1,7 +1,6 @@
 """QR codes without a picture, in every way of drawing one, and tables and texts that are none."""
 
 import io
-import zipfile
 from collections.abc import Callable
 from html import escape
 from typing import Any
@@ -278,28 +277,3 @@ def test_gradients(page: str) -> None:
     file = File("1", f"<html><body>{page}</body></html>".encode(), "html", "0" * 64, declared="text/html")
     assert may_draw_code(file)
     assert find_drawn_codes(file) == ([ADDRESS], 1)
-
-
-def test_fills_of_a_sheet() -> None:
-    def name(column: int) -> str:
-        return (chr(64 + column // 26) if column >= 26 else "") + chr(65 + column % 26)
-
-    fill = '<fill><patternFill patternType="solid"><fgColor rgb="FF101010"/></patternFill></fill>'
-    styles = (
-        f'<?xml version="1.0"?><styleSheet><fills><fill><patternFill patternType="none"/></fill>{fill}</fills>'
-        '<cellXfs><xf numFmtId="0" fillId="0"/><xf numFmtId="0" fillId="1"/></cellXfs></styleSheet>'
-    )
-    rows = "".join(
-        f'<row r="{y}">' + "".join(f'<c r="{name(x)}{y}" s="{value}"/>' for x, value in enumerate(row)) + "</row>"
-        for y, row in enumerate(ROWS, 3)
-    )
-    sheet = f'<?xml version="1.0"?><worksheet><sheetData>{rows}</sheetData></worksheet>'
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for part, text in (("[Content_Types].xml", "<Types/>"), ("xl/styles.xml", styles), ("xl/sheet1.xml", sheet)):
-            archive.writestr(part, text)
-    message = Message(parts=(Part("1", content_type="application/zip", names=("a.xlsx",), content=out.getvalue()),))
-    files = find_qr_codes(find_files(message))
-    assert {link.url for file in files for link in file.links if link.source == "qr"} == {ADDRESS}
-    plain = Message(parts=(Part("1", names=("a.xlsx",), content=out.getvalue().replace(b"FF101010", b"FFF0F0F0")),))
-    assert not [link for file in find_qr_codes(find_files(plain)) for link in file.links]

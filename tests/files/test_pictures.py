@@ -229,28 +229,6 @@ def test_a_code_in_a_data_address_is_read(page: bytes) -> None:
     assert [link.url for file in files for link in file.links if link.source == "qr"] == [ADDRESS]
 
 
-def squares() -> list[tuple[int, int]]:
-    image = code(scale=1)
-    return [(x, y) for y in range(image.height) for x in range(image.width) if not image.getpixel((x, y))]
-
-
-@pytest.mark.parametrize(
-    "shapes",
-    [
-        "".join(f'<rect x="{x}" y="{y}" width="1" height="1" fill="#000"/>' for x, y in squares()),
-        '<rect width="200" height="200" fill="white"/><path fill="black" d="'
-        + "".join(f"M{x},{y}H{x + 1}V{y + 1}H{x}z" for x, y in squares())
-        + '"/>',
-        '<path stroke="#000" fill="none" d="' + "".join(f"M{x} {y}.5h1" for x, y in squares()) + '"/>',
-        '<path d="' + "".join(f"M{x} {y}l1 0l0 1l-1 0z" for x, y in squares()) + '"/>',
-    ],
-)
-def test_a_code_that_is_drawn_is_read(shapes: str) -> None:
-    drawing = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 40 40">{shapes}</svg>'
-    (file,) = files_of(drawing.encode())
-    assert [link.url for link in file.links if link.source == "qr"] == [ADDRESS]
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.text("MmHhVvLlZzCc0123456789.,- e", max_size=300))
 def test_no_path_raises(data: str) -> None:

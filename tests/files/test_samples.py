@@ -2,47 +2,23 @@
 
 import zipfile
 from collections.abc import Callable, Iterator
-from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.files.test_coverage import report_on
 from tests.variants import one_in
 
-from gatepost.analysis.analyse import analyse
-from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context
 from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
-from gatepost.mail.message import Envelope, Message, Part
-from gatepost.questions import Answer, DnsAnswer, Lookup, LookupAnswer, Question
+from gatepost.mail.message import Message, Part
 
 Shared = Callable[[str], Path]
 
 # Where the name does not tell: what is seen in the document, and nothing else of these.
 TOLD = frozenset({"macro", "macro-autorun", "macro-call", "dde", "encrypted", "remote-object", "program-action"})
 PASSWORD = b"infected-test"
-
-
-def report_on(content: bytes, name: str) -> Report:
-    mail = EmailMessage()
-    mail["From"], mail["To"], mail["Subject"] = "ann@a.example", "bob@b.example", "see attachment"
-    mail["Date"], mail["Message-ID"] = "Thu, 01 Jan 1970 00:00:00 +0000", "<1@a.example>"
-    mail.set_content("Hello Bob")
-    mail.add_attachment(content, maintype="application", subtype="octet-stream", filename=name)
-    analysis = analyse(mail.as_bytes(), Envelope("ann@a.example", ("bob@b.example",), "192.0.2.1"), Context(now=0.0))
-    try:
-        questions = next(analysis)
-        while True:
-            questions = analysis.send(tuple(map(_answer, questions)))
-    except StopIteration as stop:
-        report: Report = stop.value
-        return report
-
-
-def _answer(question: Question) -> Answer:
-    return LookupAnswer() if isinstance(question, Lookup) else DnsAnswer("no-name")
 
 
 def traits(content: bytes, name: str, budget: UnpackBudget | None = None) -> set[str]:
@@ -62,7 +38,7 @@ def samples(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 def test_every_carrier_of_the_test_virus_is_malware(shared: Shared) -> None:
     carriers = sorted((shared("files") / "eicar").glob("eicar*"))
-    verdicts = {path.name: report_on(path.read_bytes(), path.name).verdict for path in carriers}
+    verdicts = {path.name: report_on(path.name, path.read_bytes()).verdict for path in carriers}
     assert len(verdicts) == 28
     assert {name for name, verdict in verdicts.items() if verdict != "malware"} == set()
 
@@ -71,7 +47,7 @@ def test_every_carrier_of_the_test_virus_is_malware(shared: Shared) -> None:
     "name", ["harmless-clean.docx", "harmless-clean.doc", "harmless-clean.docm", "RTF-Spec-1.7.rtf"]
 )
 def test_harmless_documents_are_delivered(shared: Shared, name: str) -> None:
-    report = report_on((shared("files") / "office/msodde" / name).read_bytes(), name)
+    report = report_on(name, (shared("files") / "office/msodde" / name).read_bytes())
     assert (report.verdict, report.decision) == ("clean", "deliver")
 
 
@@ -80,7 +56,7 @@ def test_harmless_documents_are_delivered(shared: Shared, name: str) -> None:
 )
 def test_a_protected_document_is_tagged_and_delivered(shared: Shared, name: str) -> None:
     content = (shared("files") / "office/encrypted" / name).read_bytes()
-    report = report_on(content, name.replace("encrypted", "report"))  # the name would give the password away
+    report = report_on(name.replace("encrypted", "report"), content)  # the name would give the password away
     tags = [tag for tag in report.tags if tag.startswith(("file:", "limit:"))]
     assert (report.decision, tags) == ("deliver", ["file:encrypted-document", "limit:encrypted"])
 
@@ -89,7 +65,7 @@ def test_a_protected_document_is_tagged_and_delivered(shared: Shared, name: str)
 def test_a_protected_document_is_opened_with_the_password_of_the_mail(shared: Shared, name: str) -> None:
     """The password of these samples is the word that they are named by."""
     content = (shared("files") / "office/encrypted" / name).read_bytes()
-    report = report_on(content, name)
+    report = report_on(name, content)
     assert "file:document-password" in report.tags
     assert "limit:encrypted" not in report.tags
 
@@ -119,7 +95,7 @@ CHART = b"<html><canvas id=c></canvas><script>draw(c, [1, 2, 3]); a.download = '
     ],
 )
 def test_ordinary_attachments_are_delivered(name: str, content: bytes) -> None:
-    report = report_on(content, name)
+    report = report_on(name, content)
     assert (report.verdict, report.decision) == ("clean", "deliver"), report.lines
 
 

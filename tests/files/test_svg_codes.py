@@ -40,6 +40,11 @@ DRAWINGS = {
     "coloured": f'<rect width="60" height="60" fill="#ffe"/><g fill="#1a3a7a">{SQUARES}</g>',
     "inverted": f'<rect x="-4" y="-4" width="{SIDE + 8}" height="{SIDE + 8}" fill="#123"/><g fill="#fff">{SQUARES}</g>',
     "path": f'<path d="{PATH}"/>',
+    "path of places": '<rect width="200" height="200" fill="white"/><path fill="black" d="'
+    + "".join(f"M{x},{y}H{x + 1}V{y + 1}H{x}z" for x, y in CELLS)
+    + '"/>',
+    "path of lines": '<path d="' + "".join(f"M{x} {y}l1 0l0 1l-1 0z" for x, y in CELLS) + '"/>',
+    "strokes": f'<path stroke="#000" fill="none" d="{STROKES}"/>',
     "path with holes": f'<path fill-rule="evenodd" d="{PATH}"/>',
     "under a prefix": SQUARES.replace("<rect", "<s:rect"),
 }

@@ -6,11 +6,10 @@ import lzma
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.files.opening import open_file
 
 from gatepost.files.archives import disc_image
-from gatepost.files.values import File, UnpackBudget
-from gatepost.files.walk import find_files
-from gatepost.mail.message import Message, Part
+from gatepost.files.values import UnpackBudget
 
 PAYLOAD = b"the payload that must be found"
 # Made with genisoimage from `sub/in.txt` and `A long name.js`, then packed; `udfonly` lost its ISO 9660 descriptors.
@@ -76,10 +75,6 @@ def sample(name: str) -> bytes:
     return lzma.decompress(base64.b64decode(SAMPLES[name]))
 
 
-def files_of(content: bytes, budget: UnpackBudget | None = None) -> tuple[File, ...]:
-    return find_files(Message(parts=(Part("1", names=("a.iso",), content=content),)), budget)
-
-
 @pytest.mark.parametrize(
     ("name", "names"),
     [
@@ -90,7 +85,7 @@ def files_of(content: bytes, budget: UnpackBudget | None = None) -> tuple[File, 
     ],
 )
 def test_every_tree_is_read(name: str, names: list[tuple[str, ...]]) -> None:
-    outer, *inner = files_of(sample(name))
+    outer, *inner = open_file(sample(name))
     assert [file.names for file in inner] == names
     assert [file.content for file in inner] == [b"x", PAYLOAD]
     assert (outer.type, outer.unread) == ("iso", ())
@@ -101,18 +96,18 @@ def test_a_folder_that_holds_itself_is_read_once() -> None:
     root = content[0x8000 + 156 + 2 : 0x8000 + 156 + 6]
     name = content.index(b"\x03SUB")
     content[name - 30 : name - 26] = root
-    assert [file.names[0] for file in files_of(bytes(content))[1:]] == ["A_LONG_N.JS"]
+    assert [file.names[0] for file in open_file(bytes(content))[1:]] == ["A_LONG_N.JS"]
 
 
 def test_a_partition_that_is_not_read_is_said() -> None:
     content = bytearray(sample("udfonly"))
     volume = next(place for place in range(0, len(content), 2048) if content[place : place + 2] == b"\x06\0")
     content[volume + 440] = 2  # a metadata partition
-    assert files_of(bytes(content))[0].unread == ("unsupported",)
+    assert open_file(bytes(content))[0].unread == ("unsupported",)
 
 
 def test_no_tree_at_all_is_damage() -> None:
-    assert files_of(bytes(0x8000) + b"\x01CD001" + bytes(100))[0].unread == ("damaged",)
+    assert open_file(bytes(0x8000) + b"\x01CD001" + bytes(100))[0].unread == ("damaged",)
 
 
 def test_a_claim_of_gigabytes_gives_what_is_there() -> None:
@@ -120,7 +115,7 @@ def test_a_claim_of_gigabytes_gives_what_is_there() -> None:
     name = content.index(b"A_LONG_N.JS")
     content[name - 23 : name - 19] = b"\xff\xff\xff\x7f"
     budget = UnpackBudget()
-    outer, *_ = files_of(bytes(content), budget)
+    outer, *_ = open_file(bytes(content), budget=budget)
     assert set(outer.unread) <= {"size", "damaged"}
     assert budget.spent <= 2 * len(content)
 

@@ -1,19 +1,17 @@
 """The text of documents: the same letter in every form is found by the same checks."""
 
-import io
-import zipfile
 from collections.abc import Callable
 from email.message import EmailMessage
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.files.archive_formats import zipped
 from tests.files.letter_formats import LETTER_FORMATS, LetterFormat, docx
+from tests.files.test_attacks import judge
 from tests.variants import one_in
 
-from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context
 from gatepost.files.documents import dispatch
 from gatepost.files.documents.document_text import MAX_SHOWN, is_readable, read_xml_text
 from gatepost.files.documents.old_office import MAX_TEXT as MAX_OLD_TEXT
@@ -22,9 +20,7 @@ from gatepost.files.documents.rtf import read_rtf_text
 from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import MAX_TEXT, File, UnpackBudget
 from gatepost.files.walk import find_files
-from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
-from gatepost.questions import Antivirus, Dns, DnsAnswer, LookupAnswer
 
 LETTERS = {
     "text:advance-fee": (
@@ -56,25 +52,6 @@ def mail(name: str, content: bytes, text: str = "Please see the attachment.") ->
     return message.as_bytes()
 
 
-def report(raw: bytes) -> Report:
-    asking = analyse(raw, Envelope("ann@sender.example", ("bob@example.net",)), Context(now=1_794_302_520.0))
-    answers: tuple[object, ...] | None = None
-    while True:
-        try:
-            questions = asking.send(answers)  # type: ignore[arg-type]
-        except StopIteration as end:
-            done: Report = end.value
-            return done
-        answers = tuple(
-            DnsAnswer("no-name")
-            if isinstance(each, Dns)
-            else LookupAnswer()
-            if "Lookup" in type(each).__name__
-            else Antivirus()
-            for each in questions
-        )
-
-
 def name_of(form: LetterFormat, stem: str = "letter") -> str:
     return f"{stem}.{form.extension}".rstrip(".")
 
@@ -88,17 +65,14 @@ every_form = pytest.mark.parametrize("form", LETTER_FORMATS, ids=lambda form: fo
 def test_a_letter_is_found_in_every_form(kind: str, form: LetterFormat, packed: bool) -> None:
     content, name = form.make(LETTERS[kind]), name_of(form)
     if packed:
-        out = io.BytesIO()
-        with zipfile.ZipFile(out, "w") as archive:
-            archive.writestr(name, content)
-        content, name = out.getvalue(), "letter.zip"
-    assert kind in report(mail(name, content)).tags
+        content, name = zipped(name, content), "letter.zip"
+    assert kind in judge(mail(name, content)).tags
 
 
 @every_form
 def test_an_ordinary_document_is_delivered(form: LetterFormat) -> None:
     lines = ("Minutes of the meeting", "Present: Ann, Bob", "The budget for 2027 was agreed. Next meeting: 3 December.")
-    found = report(mail(name_of(form, "minutes"), form.make(lines)))
+    found = judge(mail(name_of(form, "minutes"), form.make(lines)))
     assert found.decision == "deliver"
     # The text model may say a little about so few words; no check of text finds anything.
     assert not [tag for tag in found.tags if tag.startswith("text:") and not tag.startswith("text:model-")]
@@ -116,8 +90,8 @@ def test_written_links_are_links(form: LetterFormat) -> None:
 @every_form
 def test_a_long_document_does_not_weaken_the_mail(form: LetterFormat) -> None:
     letter = "\n".join(LETTERS["text:advance-fee"])
-    alone = report(mail("a.bin", b"\x01\x02", letter))
-    beside = report(mail(name_of(form), form.make(("An ordinary line of a report.",) * 300), letter))
+    alone = judge(mail("a.bin", b"\x01\x02", letter))
+    beside = judge(mail(name_of(form), form.make(("An ordinary line of a report.",) * 300), letter))
 
     def points(found: Report) -> list[float]:
         return [line.strength for line in found.lines if line.kind == "text:advance-fee"]
@@ -136,8 +110,8 @@ def test_a_long_document_does_not_weaken_the_mail(form: LetterFormat) -> None:
 )
 def test_nuls_do_not_hide_a_letter(change: Callable[[bytes], bytes]) -> None:
     letter = "\n".join(LETTERS["text:advance-fee"]).encode()
-    assert "text:advance-fee" in report(mail("letter.txt", change(letter))).tags
-    assert "text:advance-fee" not in report(mail("letter.bin", b"\x02\x07" + change(letter))).tags
+    assert "text:advance-fee" in judge(mail("letter.txt", change(letter))).tags
+    assert "text:advance-fee" not in judge(mail("letter.bin", b"\x02\x07" + change(letter))).tags
 
 
 @every_form
@@ -152,7 +126,7 @@ def test_a_line_that_is_a_link_is_one(form: LetterFormat) -> None:
 
 @pytest.mark.variant
 def test_text_is_bounded() -> None:
-    found = report(mail("a.docx", docx(("word " * 100,) * 2_000)))
+    found = judge(mail("a.docx", docx(("word " * 100,) * 2_000)))
     assert not [tag for tag in found.tags if tag.startswith("limit:")]
     assert len(read_xml_text(b"<w:t>" + b"word " * 20_000 + b"</w:t>")) > MAX_SHOWN
     budget = UnpackBudget()

