@@ -15,11 +15,12 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
+from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 from zlib import crc32
 
@@ -39,6 +40,7 @@ from gatepost.store.store import Store
 from gatepost.workers import supervisor
 from gatepost.workers.supervisor import LoaderClient
 
+T = TypeVar("T")
 _FAILED = pytest.StashKey[bool]()
 # How many tests were left to other targets; a worker of a parallel run tells it to the process that sums up.
 _LEFT = pytest.StashKey[dict[str, int]]()
@@ -195,6 +197,16 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
         pytest.fail(f"it counts as fast and started {_WATCH.started[0]}: give it the marker `process`", pytrace=False)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine, on the event loop of its fixtures."""
+    if not iscoroutinefunction(pyfuncitem.function):
+        return None
+    runner: asyncio.Runner = pyfuncitem._request.getfixturevalue("runner")
+    runner.run(pyfuncitem.function(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
+    return True
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
@@ -224,6 +236,29 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
     if left := terminalreporter.config.stash.get(_LEFT, {}):
         words = ", ".join(f"{target}: {left[name]}" for name, target in _LEFT_OUT.items() if name in left)
         terminalreporter.section(f"LEFT TO {words}", yellow=True, bold=True)
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    """The event loop of a test that is a coroutine; its fixtures run on it what comes before and after the test."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+class Enter(Protocol):
+    def __call__(self, context: AbstractAsyncContextManager[T]) -> T: ...
+
+
+@pytest.fixture
+def enter(runner: asyncio.Runner) -> Iterator[Enter]:
+    """`enter(context)` enters an asynchronous context, which is left after the test."""
+    stack = AsyncExitStack()
+
+    def enter(context: AbstractAsyncContextManager[T]) -> T:
+        return runner.run(stack.enter_async_context(context))
+
+    yield enter
+    runner.run(stack.aclose())
 
 
 @pytest.fixture(scope="session", autouse=True)

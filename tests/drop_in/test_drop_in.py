@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.smtp.conftest import Domains, Run, StrawGuard, StrawHolding
-from tests.smtp.conftest import run as run_fixture
+from tests.smtp.conftest import Domains, StrawGuard, StrawHolding
 
 from gatepost.analysis.report import Line, ListNote, Report
 from gatepost.drop_in.protocols import DECISION, REQUIRED, Rspamd, Spamd, read_scores
@@ -26,8 +25,6 @@ from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.intake import AskerIntake
 from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store.errors import StorageError
-
-run = run_fixture
 
 MESSAGE = (
     b"Return-Path: <ann@x.example>\r\nFrom: Ann <ann@x.example>\r\nX-Spam-Flag: NO\r\n forged\r\nSubject: a\r\n\r\n"
@@ -102,88 +99,76 @@ async def housed(folder: Path, name: str, **options: Any) -> AsyncIterator[DropI
         await asyncio.sleep(0.02)  # transports close in the loop's next turns
 
 
-def test_spamd_tells_the_decision_and_keeps_nothing(tmp_path: Path, run: Run) -> None:
-    async def check() -> None:
-        async with housed(tmp_path, "spamd") as house:
-            house.domains.of["y.example"] = "t-1"
-            answer = await house.ask_spamd("CHECK", User="bob@y.example")
-            assert answer == b"SPAMD/1.1 0 EX_OK\r\nContent-length: 0\r\nSpam: False ; 0.0 / 5.0\r\n\r\n"
-            (request,) = house.guard.scanned
-            assert (request.source, request.envelope.sender) == ("spamd", "ann@x.example")
-            assert (request.envelope.recipients, request.envelope.tenant) == (("bob@y.example",), "t-1")
-            assert request.envelope.remote_address is None
-            assert house.guard.raw == [MESSAGE]
-            house.guard.decision = "quarantine"
-            assert b"Spam: True ; 5.0 / 5.0\r\n" in await house.ask_spamd("CHECK")
-            assert (await house.ask_spamd("SYMBOLS")).endswith(b"\r\n\r\nGATEPOST_DECISION\r\n")
-            report = await house.ask_spamd("REPORT")
-            assert b"(5.0 points, 5.0 required)" in report
-            assert b" 5.0 GATEPOST_DECISION      clean: why" in report
-            assert house.intake.services.answers == {"deliver": 1, "quarantine": 3}
-            assert (house.holding.kept, house.holding.begun) == ([], set())
-
-    run(check())
+async def test_spamd_tells_the_decision_and_keeps_nothing(tmp_path: Path) -> None:
+    async with housed(tmp_path, "spamd") as house:
+        house.domains.of["y.example"] = "t-1"
+        answer = await house.ask_spamd("CHECK", User="bob@y.example")
+        assert answer == b"SPAMD/1.1 0 EX_OK\r\nContent-length: 0\r\nSpam: False ; 0.0 / 5.0\r\n\r\n"
+        (request,) = house.guard.scanned
+        assert (request.source, request.envelope.sender) == ("spamd", "ann@x.example")
+        assert (request.envelope.recipients, request.envelope.tenant) == (("bob@y.example",), "t-1")
+        assert request.envelope.remote_address is None
+        assert house.guard.raw == [MESSAGE]
+        house.guard.decision = "quarantine"
+        assert b"Spam: True ; 5.0 / 5.0\r\n" in await house.ask_spamd("CHECK")
+        assert (await house.ask_spamd("SYMBOLS")).endswith(b"\r\n\r\nGATEPOST_DECISION\r\n")
+        report = await house.ask_spamd("REPORT")
+        assert b"(5.0 points, 5.0 required)" in report
+        assert b" 5.0 GATEPOST_DECISION      clean: why" in report
+        assert house.intake.services.answers == {"deliver": 1, "quarantine": 3}
+        assert (house.holding.kept, house.holding.begun) == ([], set())
 
 
-def test_spamd_processes_with_the_line_ends_of_the_message(tmp_path: Path, run: Run) -> None:
-    async def check() -> None:
-        async with housed(tmp_path, "spamd") as house:
-            house.guard.decision = "quarantine"
-            lf = b"From ann@m.example Tue Nov 17 13:59:08 2026\n" + MESSAGE.replace(b"\r\n", b"\n") + b"x" * 600_000
-            for message in (MESSAGE, lf):
-                answer = await house.ask_spamd("PROCESS", message)
-                head, _, content = answer.partition(b"\r\n\r\n")
-                assert f"Content-length: {len(content)}\r\n".encode() in head
-                assert (b"\r\n" in content) == (message is MESSAGE)
-                lines = content.replace(b"\r\n", b"\n")
-                assert b"X-Spam-Flag: YES\n" in lines
-                assert b"forged" not in lines
-                assert b"X-Spam-Status: Yes, score=5.0 required=5.0 tests=GATEPOST_DECISION\n" in lines
-                assert b"X-Gatepost-Decision: quarantine\n" in lines
-                assert lines.endswith(message.replace(b"\r\n", b"\n").partition(b"\n\n")[2])
-                assert lines.startswith(b"From ann@m" if message is lf else b"X-Spam-Checker-Version: Gatepost ")
-                header = (await house.ask_spamd("HEADERS", message)).partition(b"\r\n\r\n")[2]
-                assert re.findall(rb"(?m)^[A-Z][A-Za-z-]+(?=:)", header) == re.findall(
-                    rb"(?m)^[A-Z][A-Za-z-]+(?=:)", content.partition(b"Hello")[0]
-                )
-                assert header.replace(b"\r\n", b"\n").endswith(b"Subject: a\n\n")
-            # The line of a mailbox file is no part of the message; Return-Path says more than it.
-            assert house.guard.raw[2] == lf.partition(b"\n")[2]
-            assert house.guard.scanned[2].envelope.sender == "ann@x.example"
-
-    run(check())
-
-
-def test_what_exim_sends_and_reads(tmp_path: Path, run: Run) -> None:
-    """Exim speaks version 1.2 to spamd, and its own form of rspamd's first protocol; it ends its half behind both."""
-
-    async def check() -> None:
-        message = b"From MAILER-DAEMON Tue Nov 17 2026\nX-Envelope-From: <a@b.example>\n"
-        message += b"X-Envelope-To: c@y.example, d@y.example\n"
-        message += MESSAGE.replace(b"\r\n", b"\n").partition(b"\n")[2]
-        async with housed(tmp_path, "spamd") as house:
-            house.guard.decision = "quarantine"
-            head = b"REPORT SPAMC/1.2\r\nUser: nobody\r\nContent-length: %d\r\n\r\n" % len(message)
-            found = EXIM_SPAMD.match(await house.send(head + message, ends=True))
-            assert found
-            assert found.groups()[1:] == (b"5.0", b"5.0")
-            (request,) = house.guard.scanned
-            assert request.envelope.sender == "a@b.example"
-            assert request.envelope.recipients == ("c@y.example", "d@y.example")
-        async with housed(tmp_path, "rspamd") as house:
-            house.guard.decision = "bounce"
-            head = b"CHECK RSPAMC/1.3\r\nContent-length: %d\r\nQueue-Id: 1xTJh4\r\nFrom: <a@b.example>\r\n" % len(
-                message
+async def test_spamd_processes_with_the_line_ends_of_the_message(tmp_path: Path) -> None:
+    async with housed(tmp_path, "spamd") as house:
+        house.guard.decision = "quarantine"
+        lf = b"From ann@m.example Tue Nov 17 13:59:08 2026\n" + MESSAGE.replace(b"\r\n", b"\n") + b"x" * 600_000
+        for message in (MESSAGE, lf):
+            answer = await house.ask_spamd("PROCESS", message)
+            head, _, content = answer.partition(b"\r\n\r\n")
+            assert f"Content-length: {len(content)}\r\n".encode() in head
+            assert (b"\r\n" in content) == (message is MESSAGE)
+            lines = content.replace(b"\r\n", b"\n")
+            assert b"X-Spam-Flag: YES\n" in lines
+            assert b"forged" not in lines
+            assert b"X-Spam-Status: Yes, score=5.0 required=5.0 tests=GATEPOST_DECISION\n" in lines
+            assert b"X-Gatepost-Decision: quarantine\n" in lines
+            assert lines.endswith(message.replace(b"\r\n", b"\n").partition(b"\n\n")[2])
+            assert lines.startswith(b"From ann@m" if message is lf else b"X-Spam-Checker-Version: Gatepost ")
+            header = (await house.ask_spamd("HEADERS", message)).partition(b"\r\n\r\n")[2]
+            assert re.findall(rb"(?m)^[A-Z][A-Za-z-]+(?=:)", header) == re.findall(
+                rb"(?m)^[A-Z][A-Za-z-]+(?=:)", content.partition(b"Hello")[0]
             )
-            head += b"Recipient-Number: 1\r\nRcpt: <c@y.example>\r\nHelo: x.example\r\nIP: 192.0.2.9\r\n\r\n"
-            found = EXIM_RSPAMD.match(await house.send(head + message, ends=True))
-            assert found
-            assert (found[2], found[3], found[4], found[6]) == (b"True;", b"5.00", b"5.00", b"reject")
-            (request,) = house.guard.scanned
-            assert (request.queue_id, request.client) == ("1xTJh4", "192.0.2.9")
-            assert (request.envelope.remote_address, request.envelope.helo) == ("192.0.2.9", "x.example")
+            assert header.replace(b"\r\n", b"\n").endswith(b"Subject: a\n\n")
+        # The line of a mailbox file is no part of the message; Return-Path says more than it.
+        assert house.guard.raw[2] == lf.partition(b"\n")[2]
+        assert house.guard.scanned[2].envelope.sender == "ann@x.example"
 
-    run(check())
+
+async def test_what_exim_sends_and_reads(tmp_path: Path) -> None:
+    """Exim speaks version 1.2 to spamd, and its own form of rspamd's first protocol; it ends its half behind both."""
+    message = b"From MAILER-DAEMON Tue Nov 17 2026\nX-Envelope-From: <a@b.example>\n"
+    message += b"X-Envelope-To: c@y.example, d@y.example\n"
+    message += MESSAGE.replace(b"\r\n", b"\n").partition(b"\n")[2]
+    async with housed(tmp_path, "spamd") as house:
+        house.guard.decision = "quarantine"
+        head = b"REPORT SPAMC/1.2\r\nUser: nobody\r\nContent-length: %d\r\n\r\n" % len(message)
+        found = EXIM_SPAMD.match(await house.send(head + message, ends=True))
+        assert found
+        assert found.groups()[1:] == (b"5.0", b"5.0")
+        (request,) = house.guard.scanned
+        assert request.envelope.sender == "a@b.example"
+        assert request.envelope.recipients == ("c@y.example", "d@y.example")
+    async with housed(tmp_path, "rspamd") as house:
+        house.guard.decision = "bounce"
+        head = b"CHECK RSPAMC/1.3\r\nContent-length: %d\r\nQueue-Id: 1xTJh4\r\nFrom: <a@b.example>\r\n" % len(message)
+        head += b"Recipient-Number: 1\r\nRcpt: <c@y.example>\r\nHelo: x.example\r\nIP: 192.0.2.9\r\n\r\n"
+        found = EXIM_RSPAMD.match(await house.send(head + message, ends=True))
+        assert found
+        assert (found[2], found[3], found[4], found[6]) == (b"True;", b"5.00", b"5.00", b"reject")
+        (request,) = house.guard.scanned
+        assert (request.queue_id, request.client) == ("1xTJh4", "192.0.2.9")
+        assert (request.envelope.remote_address, request.envelope.helo) == ("192.0.2.9", "x.example")
 
 
 @pytest.mark.parametrize(
@@ -197,38 +182,32 @@ def test_what_exim_sends_and_reads(tmp_path: Path, run: Run) -> None:
         ("undecided", "add header", "soft reject"),
     ],
 )
-def test_actions_of_rspamd(tmp_path: Path, run: Run, decision: str, held_as: str, action: str) -> None:
-    async def check() -> None:
-        async with housed(tmp_path, "rspamd", held_as=held_as) as house:
-            house.guard.decision = decision
-            envelope = (("From", "<a@b.example>"), ("Rcpt", "c@y.example"), ("Rcpt", "<d@y.example>"))
-            status, said = await house.ask_rspamd(MESSAGE, *envelope, ("IP", "192.0.2.9"), ("Helo", "x.example"))
-            assert (status, said["action"], said["is_skipped"]) == (200, action, False)
-            assert (said["score"] >= said["required_score"]) == (decision != "deliver")
-            assert said["milter"]["add_headers"]["X-Gatepost-Decision"] == {"value": decision, "order": 0}
-            assert said["milter"]["remove_headers"]["X-Gatepost-Verdict"] == 0
-            assert ("smtp_message" in said["messages"]) == (action in ("reject", "soft reject"))
-            (request,) = house.guard.scanned
-            assert request.envelope.recipients == ("c@y.example", "d@y.example")
-            assert (request.source, request.envelope.remote_address) == ("rspamd", "192.0.2.9")
-            _, older = await house.ask_rspamd(path="/check")
-            assert older["default"]["action"] == action
-
-    run(check())
+async def test_actions_of_rspamd(tmp_path: Path, decision: str, held_as: str, action: str) -> None:
+    async with housed(tmp_path, "rspamd", held_as=held_as) as house:
+        house.guard.decision = decision
+        envelope = (("From", "<a@b.example>"), ("Rcpt", "c@y.example"), ("Rcpt", "<d@y.example>"))
+        status, said = await house.ask_rspamd(MESSAGE, *envelope, ("IP", "192.0.2.9"), ("Helo", "x.example"))
+        assert (status, said["action"], said["is_skipped"]) == (200, action, False)
+        assert (said["score"] >= said["required_score"]) == (decision != "deliver")
+        assert said["milter"]["add_headers"]["X-Gatepost-Decision"] == {"value": decision, "order": 0}
+        assert said["milter"]["remove_headers"]["X-Gatepost-Verdict"] == 0
+        assert ("smtp_message" in said["messages"]) == (action in ("reject", "soft reject"))
+        (request,) = house.guard.scanned
+        assert request.envelope.recipients == ("c@y.example", "d@y.example")
+        assert (request.source, request.envelope.remote_address) == ("rspamd", "192.0.2.9")
+        _, older = await house.ask_rspamd(path="/check")
+        assert older["default"]["action"] == action
 
 
-def test_a_user_is_no_sending_host_and_tenants_need_one_name(tmp_path: Path, run: Run) -> None:
-    async def check() -> None:
-        async with housed(tmp_path, "rspamd", tenant="t-rest") as house:
-            house.domains.of.update({"y.example": "t-1", "z.example": "t-2"})
-            known = (("User", "ann"), ("IP", "192.0.2.9"), ("Helo", "laptop"))
-            for recipients in (["a@y.example", "b@y.example"], ["a@y.example", "b@z.example"], ["a@other.example"], []):
-                await house.ask_rspamd(MESSAGE, *known, *(("Rcpt", each) for each in recipients))
-            envelopes = [each.envelope for each in house.guard.scanned]
-            assert [each.tenant for each in envelopes] == ["t-1", None, "t-rest", "t-rest"]
-            assert {(each.remote_address, each.helo) for each in envelopes} == {(None, None)}
-
-    run(check())
+async def test_a_user_is_no_sending_host_and_tenants_need_one_name(tmp_path: Path) -> None:
+    async with housed(tmp_path, "rspamd", tenant="t-rest") as house:
+        house.domains.of.update({"y.example": "t-1", "z.example": "t-2"})
+        known = (("User", "ann"), ("IP", "192.0.2.9"), ("Helo", "laptop"))
+        for recipients in (["a@y.example", "b@y.example"], ["a@y.example", "b@z.example"], ["a@other.example"], []):
+            await house.ask_rspamd(MESSAGE, *known, *(("Rcpt", each) for each in recipients))
+        envelopes = [each.envelope for each in house.guard.scanned]
+        assert [each.tenant for each in envelopes] == ["t-1", None, "t-rest", "t-rest"]
+        assert {(each.remote_address, each.helo) for each in envelopes} == {(None, None)}
 
 
 CHECK = b"CHECK SPAMC/1.5\r\n"
@@ -250,46 +229,39 @@ SPAMD_FAULTS = {
 }
 
 
-def test_bad_requests_of_spamd(tmp_path: Path, run: Run) -> None:
-    async def check() -> None:
-        async with housed(tmp_path, "spamd", limits=SmtpLimits(message=65_536)) as house:
-            for sent, expected in SPAMD_FAULTS.items():
-                assert await house.send(sent, ends=True) == b"SPAMD/1.5 " + expected + b"\r\n", sent
-            assert await house.send(b"SKIP SPAMC/1.5\r\n\r\n") == b""
-            assert house.guard.scanned == []
-            compressed = zlib.compress(MESSAGE)
-            head = b"CHECK SPAMC/1.5\r\nCompress: zlib\r\nContent-length: %d\r\n\r\n" % len(compressed)
-            assert b"Spam: False" in await house.send(head + compressed)
-            assert house.guard.raw == [MESSAGE]
-
-    run(check())
+async def test_bad_requests_of_spamd(tmp_path: Path) -> None:
+    async with housed(tmp_path, "spamd", limits=SmtpLimits(message=65_536)) as house:
+        for sent, expected in SPAMD_FAULTS.items():
+            assert await house.send(sent, ends=True) == b"SPAMD/1.5 " + expected + b"\r\n", sent
+        assert await house.send(b"SKIP SPAMC/1.5\r\n\r\n") == b""
+        assert house.guard.scanned == []
+        compressed = zlib.compress(MESSAGE)
+        head = b"CHECK SPAMC/1.5\r\nCompress: zlib\r\nContent-length: %d\r\n\r\n" % len(compressed)
+        assert b"Spam: False" in await house.send(head + compressed)
+        assert house.guard.raw == [MESSAGE]
 
 
 CHUNKED = b"POST /checkv2 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"
 CODINGS = "a Transfer-Encoding other than chunked, or one beside a Content-Length"
 
 
-def test_a_message_in_chunks_as_haraka_sends_it(tmp_path: Path, run: Run) -> None:
+async def test_a_message_in_chunks_as_haraka_sends_it(tmp_path: Path) -> None:
     large = MESSAGE + b"Hello again\r\n" * 40_000
     framed = b"".join(
         b"%X;a=b\r\n%b\r\n" % (len(piece), piece) for piece in (large[:7], large[7:300_000], large[300_000:])
     )
     single = b"".join(b"1\r\n%c\r\n" % byte for byte in MESSAGE)
-
-    async def check() -> None:
-        async with housed(tmp_path, "rspamd") as house:
-            for sent in (framed + b"0\r\nTrailer: x\r\n\r\n", single + b"0\r\n\r\n"):
-                answer = await house.send(CHUNKED + b"From: ann@x.example\r\n\r\n" + sent)
-                assert answer.startswith(b"HTTP/1.1 200 "), answer
-            assert house.guard.raw == [large, MESSAGE]
-            cut = await house.send(CHUNKED + b"\r\n" + framed, ends=True)
-            assert b"chunks that do not end as they say" in cut
-            assert len(house.guard.raw) == 2
-
-    run(check())
+    async with housed(tmp_path, "rspamd") as house:
+        for sent in (framed + b"0\r\nTrailer: x\r\n\r\n", single + b"0\r\n\r\n"):
+            answer = await house.send(CHUNKED + b"From: ann@x.example\r\n\r\n" + sent)
+            assert answer.startswith(b"HTTP/1.1 200 "), answer
+        assert house.guard.raw == [large, MESSAGE]
+        cut = await house.send(CHUNKED + b"\r\n" + framed, ends=True)
+        assert b"chunks that do not end as they say" in cut
+        assert len(house.guard.raw) == 2
 
 
-def test_bad_requests_of_rspamd(tmp_path: Path, run: Run) -> None:
+async def test_bad_requests_of_rspamd(tmp_path: Path) -> None:
     faults: dict[bytes, tuple[int, str]] = {
         b"GET /stat HTTP/1.1\r\n\r\n": (404, "/stat is not offered by Gatepost"),
         b"POST /learnspam HTTP/1.1\r\n\r\n": (404, "/learnspam is not offered by Gatepost"),
@@ -313,67 +285,54 @@ def test_bad_requests_of_rspamd(tmp_path: Path, run: Run) -> None:
             "an address of the envelope that is too long or not printable",
         ),
     }
-
-    async def check() -> None:
-        async with housed(tmp_path, "rspamd", limits=SmtpLimits(message=65_536, path=2)) as house:
-            for sent, (status, text) in faults.items():
-                answer = await house.send(sent)
-                assert answer.startswith(f"HTTP/1.1 {status} ".encode()), sent
-                assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {"error": text}
-            assert (await house.send(b"GET /ping HTTP/1.1\r\n\r\n")).endswith(b"\r\n\r\npong\r\n")
-            assert house.guard.scanned == []
-
-    run(check())
+    async with housed(tmp_path, "rspamd", limits=SmtpLimits(message=65_536, path=2)) as house:
+        for sent, (status, text) in faults.items():
+            answer = await house.send(sent)
+            assert answer.startswith(f"HTTP/1.1 {status} ".encode()), sent
+            assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {"error": text}
+        assert (await house.send(b"GET /ping HTTP/1.1\r\n\r\n")).endswith(b"\r\n\r\npong\r\n")
+        assert house.guard.scanned == []
 
 
 @pytest.mark.parametrize("trouble", ["full", "no slot", "storage", "tenants", "broken"])
-def test_trouble_is_a_failure_for_now(tmp_path: Path, run: Run, trouble: str) -> None:
-    async def check() -> None:
-        for name in ("spamd", "rspamd"):
-            async with housed(tmp_path, name) as house:
-                house.guard.full_at_mail = trouble == "no slot"
-                house.guard.full_at_dot = trouble == "full"
-                house.domains.broken = trouble == "tenants"
-                faults = {"storage": StorageError("no disk, secret"), "broken": RuntimeError("a bug, secret")}
-                house.guard.fault = faults.get(trouble)
-                if name == "spamd":
-                    answer = await house.ask_spamd("CHECK", User="bob@y.example")
-                    assert answer.startswith(b"SPAMD/1.5 75 EX_TEMPFAIL: ")
-                    assert b"secret" not in answer
-                else:
-                    status, said = await house.ask_rspamd(MESSAGE, ("Rcpt", "bob@y.example"))
-                    assert status == 503
-                    assert "secret" not in said["error"]
-
-    run(check())
+async def test_trouble_is_a_failure_for_now(tmp_path: Path, trouble: str) -> None:
+    for name in ("spamd", "rspamd"):
+        async with housed(tmp_path, name) as house:
+            house.guard.full_at_mail = trouble == "no slot"
+            house.guard.full_at_dot = trouble == "full"
+            house.domains.broken = trouble == "tenants"
+            faults = {"storage": StorageError("no disk, secret"), "broken": RuntimeError("a bug, secret")}
+            house.guard.fault = faults.get(trouble)
+            if name == "spamd":
+                answer = await house.ask_spamd("CHECK", User="bob@y.example")
+                assert answer.startswith(b"SPAMD/1.5 75 EX_TEMPFAIL: ")
+                assert b"secret" not in answer
+            else:
+                status, said = await house.ask_rspamd(MESSAGE, ("Rcpt", "bob@y.example"))
+                assert status == 503
+                assert "secret" not in said["error"]
 
 
-def test_an_undecided_message_is_a_failure_for_spamd(tmp_path: Path, run: Run) -> None:
-    async def check() -> None:
-        async with housed(tmp_path, "spamd") as house:
-            house.guard.decision = "undecided"
-            assert await house.ask_spamd("CHECK") == b"SPAMD/1.5 75 EX_TEMPFAIL: why\r\n"
-
-    run(check())
+async def test_an_undecided_message_is_a_failure_for_spamd(tmp_path: Path) -> None:
+    async with housed(tmp_path, "spamd") as house:
+        house.guard.decision = "undecided"
+        assert await house.ask_spamd("CHECK") == b"SPAMD/1.5 75 EX_TEMPFAIL: why\r\n"
 
 
-def test_a_message_under_way_is_answered_by_its_own_settings(tmp_path: Path, run: Run) -> None:
-    async def check() -> None:
-        async with housed(tmp_path, "rspamd") as house:
-            house.guard.decision = "quarantine"
-            house.guard.may_end.clear()
-            asking = asyncio.create_task(house.ask_rspamd())
-            while not house.guard.scanned:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-            waiting = asyncio.create_task(_wait(house, house.part("rspamd", held_as="reject")))
-            await asyncio.sleep(0.05)
-            assert not waiting.done()
-            house.guard.may_end.set()
-            assert (await asking)[1]["action"] == "add header"
-            await waiting
-            assert (await house.ask_rspamd())[1]["action"] == "reject"
-
-    run(check())
+async def test_a_message_under_way_is_answered_by_its_own_settings(tmp_path: Path) -> None:
+    async with housed(tmp_path, "rspamd") as house:
+        house.guard.decision = "quarantine"
+        house.guard.may_end.clear()
+        asking = asyncio.create_task(house.ask_rspamd())
+        while not house.guard.scanned:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        waiting = asyncio.create_task(_wait(house, house.part("rspamd", held_as="reject")))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        house.guard.may_end.set()
+        assert (await asking)[1]["action"] == "add header"
+        await waiting
+        assert (await house.ask_rspamd())[1]["action"] == "reject"
 
 
 async def _wait(house: DropInHouse, part: DropInPart) -> None:

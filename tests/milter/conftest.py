@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from tests.smtp.conftest import Domains, Run, StrawGuard, StrawHolding
-from tests.smtp.conftest import run as run_fixture
+from tests.smtp.conftest import Domains, StrawGuard, StrawHolding, runner
 
 from gatepost.milter.session import MilterPart, MilterSession
 from gatepost.scanning.spool import Spool
@@ -17,8 +16,6 @@ from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.intake import AskerIntake
 from gatepost.smtp.services import MessageHandler, ReportIntake, Services
-
-run = run_fixture
 
 # What Postfix 3.7 and Sendmail 8.18 offer with version 6, and an old Sendmail with version 2.
 ALL_ACTIONS, ALL_STEPS = 0x1FF, 0x1FFFFF
@@ -186,4 +183,4 @@ def house(tmp_path: Path) -> House:
     return lambda **options: housed_milter(tmp_path, **options)
 
 
-__all__ = ["House", "Run", "house", "run"]
+__all__ = ["House", "house", "runner"]

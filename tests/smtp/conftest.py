@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -316,7 +316,6 @@ async def housed(
 
 
 Housed = Callable[..., contextlib.AbstractAsyncContextManager[Deployment]]
-Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
 @pytest.fixture
@@ -331,11 +330,7 @@ def hop() -> type[Hop]:
 
 
 @pytest.fixture
-def run() -> Run:
-    """Run a coroutine on the loop that the service uses."""
-
-    def running(coroutine: Coroutine[Any, Any, None]) -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(coroutine)
-
-    return running
+def runner() -> Iterator[asyncio.Runner]:
+    """The loop that the service uses."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        yield runner

@@ -26,42 +26,37 @@ SLOTS = 20
 PLAIN = BytesBody(b"plain")
 
 
-def test_with_all_slots_busy_smtp_is_refused_and_rest_waits(
-    deployment: Any, hop: Any, run: Any, tmp_path: Path
-) -> None:
-    async def test() -> None:
-        pool, queue = Pool(Report("clean", "deliver", (), 0, "")), FairQueue(SLOTS, SLOTS, 5.0)
-        pool.may_end.clear()
-        store = open_store("sqlite:g.db", tmp_path)
-        guard = Guard(Settings(), store, pool, Answerer(Resolver([], 0.1)), queue)
-        next_hop = hop()
-        async with deployment(next_hop) as gate:
-            gate.services.guard, gate.services.handler = guard, MessageHandler(guard, gate.holding)
-            early, late = await gate.connect(), await gate.connect()
-            await late.up_to_data()  # MAIL came while there was room
-            scans = [asyncio.create_task(guard.scan(request(), PLAIN)) for _ in range(SLOTS)]
-            await gate.until(lambda: len(pool.jobs) == SLOTS)
+async def test_with_all_slots_busy_smtp_is_refused_and_rest_waits(deployment: Any, hop: Any, tmp_path: Path) -> None:
+    pool, queue = Pool(Report("clean", "deliver", (), 0, "")), FairQueue(SLOTS, SLOTS, 5.0)
+    pool.may_end.clear()
+    store = open_store("sqlite:g.db", tmp_path)
+    guard = Guard(Settings(), store, pool, Answerer(Resolver([], 0.1)), queue)
+    next_hop = hop()
+    async with deployment(next_hop) as gate:
+        gate.services.guard, gate.services.handler = guard, MessageHandler(guard, gate.holding)
+        early, late = await gate.connect(), await gate.connect()
+        await late.up_to_data()  # MAIL came while there was room
+        scans = [asyncio.create_task(guard.scan(request(), PLAIN)) for _ in range(SLOTS)]
+        await gate.until(lambda: len(pool.jobs) == SLOTS)
 
-            await early.say("EHLO c")
-            assert (await early.say("MAIL FROM:<a@x.example>")).startswith("451 4.3.2")
-            assert (await late.say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("451 4.3.2")
-            assert isinstance(await guard.scan(request(), PLAIN), Full)
-            waiting = asyncio.create_task(guard.scan_in_turn(request(), PLAIN, WaitingClient()))
-            await asyncio.sleep(0.05)
-            assert not waiting.done()
-            assert queue.counters().refused == 3
-            assert (guard.load().in_processing, guard.load().waiting) == (SLOTS, 1)
+        await early.say("EHLO c")
+        assert (await early.say("MAIL FROM:<a@x.example>")).startswith("451 4.3.2")
+        assert (await late.say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("451 4.3.2")
+        assert isinstance(await guard.scan(request(), PLAIN), Full)
+        waiting = asyncio.create_task(guard.scan_in_turn(request(), PLAIN, WaitingClient()))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        assert queue.counters().refused == 3
+        assert (guard.load().in_processing, guard.load().waiting) == (SLOTS, 1)
 
-            pool.may_end.set()
-            assert all(isinstance(each, ScanResult) for each in await asyncio.gather(*scans))
-            assert isinstance(await waiting, ScanResult)
-            for client in (early, late):
-                await client.up_to_data()
-                assert (await client.say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("250")
-            assert len(next_hop.messages) == 2
-        await store.close()
-
-    run(test())
+        pool.may_end.set()
+        assert all(isinstance(each, ScanResult) for each in await asyncio.gather(*scans))
+        assert isinstance(await waiting, ScanResult)
+        for client in (early, late):
+            await client.up_to_data()
+            assert (await client.say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("250")
+        assert len(next_hop.messages) == 2
+    await store.close()
 
 
 def request() -> ScanRequest:

@@ -96,27 +96,21 @@ def test_line_ends_are_seen_across_pieces(pieces: list[bytes], cut: int) -> None
 
 @pytest.mark.parametrize("ending", FALSE_ENDINGS, ids=repr)
 @pytest.mark.parametrize("chunked", [False, True])
-def test_nothing_is_smuggled_through_the_gateway(
-    ending: bytes, chunked: bool, deployment: Any, hop: Any, run: Any
-) -> None:
+async def test_nothing_is_smuggled_through_the_gateway(ending: bytes, chunked: bool, deployment: Any, hop: Any) -> None:
     smuggled = b"MAIL FROM:<s@x.example>\r\nRCPT TO:<t@y.example>\r\nDATA\r\nSubject: smuggled\r\n\r\nx\r\n"
     sent = b"Subject: one\r\n\r\nx" + ending + smuggled
-
-    async def test() -> None:
-        next_hop = hop()
-        async with deployment(next_hop) as gate:
-            client = await gate.connect()
-            if chunked:
-                for line in ("EHLO c", "MAIL FROM:<a@x.example>", "RCPT TO:<b@y.example>"):
-                    await client.say(line)
-                answer = await client.say(b"BDAT %d LAST\r\n" % len(sent) + sent)
-            else:
-                await client.up_to_data()
-                answer = await client.say(sent + b".\r\n")
-            assert answer.startswith("550 5.6.0")
-            assert (await client.say("NOOP")).startswith("250")
-            assert next_hop.messages == []
-            assert not [line for line in next_hop.lines if "s@x.example" in line]
-            assert gate.guard.scanned == []
-
-    run(test())
+    next_hop = hop()
+    async with deployment(next_hop) as gate:
+        client = await gate.connect()
+        if chunked:
+            for line in ("EHLO c", "MAIL FROM:<a@x.example>", "RCPT TO:<b@y.example>"):
+                await client.say(line)
+            answer = await client.say(b"BDAT %d LAST\r\n" % len(sent) + sent)
+        else:
+            await client.up_to_data()
+            answer = await client.say(sent + b".\r\n")
+        assert answer.startswith("550 5.6.0")
+        assert (await client.say("NOOP")).startswith("250")
+        assert next_hop.messages == []
+        assert not [line for line in next_hop.lines if "s@x.example" in line]
+        assert gate.guard.scanned == []

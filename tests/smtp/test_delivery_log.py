@@ -1,6 +1,5 @@
 """What next hops answer: the id in a reply, what is kept of it, and what becomes of it while storage is away."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,24 +62,20 @@ class Store:
         self.kept += deliveries
 
 
-def test_what_storage_does_not_take_waits_in_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_storage_does_not_take_waits_in_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hop_answers, "MAX_WAITING", 5)
     monkeypatch.setattr(hop_answers, "BATCH", 2)
-
-    async def test() -> None:
-        store = Store()
-        noted = DeliveryLog(store.record_deliveries)
-        store.fault = True
-        for number in range(7):
-            noted.note(Delivery(str(number), number, "hop", 250, "ok"))
-        await noted.flush()
-        assert (store.kept, noted.written, noted.dropped) == ([], 0, 2)
-        store.fault = False
-        await noted.stop()
-        assert [each.ggrid for each in store.kept] == list("23456")
-        assert noted.written == 5
-
-    asyncio.run(test())
+    store = Store()
+    noted = DeliveryLog(store.record_deliveries)
+    store.fault = True
+    for number in range(7):
+        noted.note(Delivery(str(number), number, "hop", 250, "ok"))
+    await noted.flush()
+    assert (store.kept, noted.written, noted.dropped) == ([], 0, 2)
+    store.fault = False
+    await noted.stop()
+    assert [each.ggrid for each in store.kept] == list("23456")
+    assert noted.written == 5
 
 
 class Notes(list[Delivery]):
@@ -98,39 +93,33 @@ async def send(gate: Any, raw: bytes = MESSAGE, *, ident: str = "") -> str:
     return answer
 
 
-def test_what_the_next_hop_says_is_noted_and_where_the_message_came_from(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        next_hop = hop()
-        async with deployment(next_hop, listed=("127.0.0.1",)) as gate:
-            gate.services.deliveries = notes = Notes()
-            next_hop.says["dot"] = "250 2.0.0 Ok: queued as 4NeXt"
-            assert await send(gate, ident="4Ident") == "250 2.0.0 Ok: queued as 4NeXt"
-            next_hop.says["dot"] = "451 4.3.0 Full"
-            assert await send(gate) == "451 4.3.0 Full"
-            next_hop.says["dot"] = None
-            assert (await send(gate, ident="bad+20ident")).startswith("451 4.4.2")
-            gate.guard.decision = "quarantine"
-            assert (await send(gate)).startswith("250")
+async def test_what_the_next_hop_says_is_noted_and_where_the_message_came_from(deployment: Any, hop: Any) -> None:
+    next_hop = hop()
+    async with deployment(next_hop, listed=("127.0.0.1",)) as gate:
+        gate.services.deliveries = notes = Notes()
+        next_hop.says["dot"] = "250 2.0.0 Ok: queued as 4NeXt"
+        assert await send(gate, ident="4Ident") == "250 2.0.0 Ok: queued as 4NeXt"
+        next_hop.says["dot"] = "451 4.3.0 Full"
+        assert await send(gate) == "451 4.3.0 Full"
+        next_hop.says["dot"] = None
+        assert (await send(gate, ident="bad+20ident")).startswith("451 4.4.2")
+        gate.guard.decision = "quarantine"
+        assert (await send(gate)).startswith("250")
 
-            asked = gate.guard.scanned
-            assert [each.queue_id for each in asked] == ["4Ident", "4BoRdEr1", "", "4BoRdEr1"]
-            assert {each.client for each in asked} == {"127.0.0.1"}
-            url = gate.relay.url
-            assert [(each.next_hop, each.code, each.reply, each.queue_id) for each in notes] == [
-                (url, 250, "2.0.0 Ok: queued as 4NeXt", "4NeXt"),
-                (url, 451, "4.3.0 Full", ""),
-                (url, 0, "the next hop closed the connection", ""),
-            ]
-            assert [each.ggrid for each in notes] == [each.ggrid for each in asked[:3]]
-
-    run(test())
+        asked = gate.guard.scanned
+        assert [each.queue_id for each in asked] == ["4Ident", "4BoRdEr1", "", "4BoRdEr1"]
+        assert {each.client for each in asked} == {"127.0.0.1"}
+        url = gate.relay.url
+        assert [(each.next_hop, each.code, each.reply, each.queue_id) for each in notes] == [
+            (url, 250, "2.0.0 Ok: queued as 4NeXt", "4NeXt"),
+            (url, 451, "4.3.0 Full", ""),
+            (url, 0, "the next hop closed the connection", ""),
+        ]
+        assert [each.ggrid for each in notes] == [each.ggrid for each in asked[:3]]
 
 
-def test_without_a_next_hop_that_is_what_is_noted(deployment: Any, run: Any) -> None:
-    async def test() -> None:
-        async with deployment() as gate:
-            gate.services.deliveries = notes = Notes()
-            assert (await send(gate)).startswith("451 4.3.5")
-            assert [(each.next_hop, each.code, each.reply) for each in notes] == [("", 0, "no next hop is configured")]
-
-    run(test())
+async def test_without_a_next_hop_that_is_what_is_noted(deployment: Any) -> None:
+    async with deployment() as gate:
+        gate.services.deliveries = notes = Notes()
+        assert (await send(gate)).startswith("451 4.3.5")
+        assert [(each.next_hop, each.code, each.reply) for each in notes] == [("", 0, "no next hop is configured")]

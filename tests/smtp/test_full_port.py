@@ -8,55 +8,45 @@ import pytest
 from gatepost.smtp import intake
 
 
-def test_a_full_port_ends_the_oldest_session_without_a_transaction(
-    deployment: Any, hop: Any, run: Any, monkeypatch: pytest.MonkeyPatch
+async def test_a_full_port_ends_the_oldest_session_without_a_transaction(
+    deployment: Any, hop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(intake, "GRACE_SECONDS", 0.05)
-
-    async def scenario() -> None:
-        async with deployment(hop(), max_connections=4) as gate:
-            working = await gate.connect()
-            await working.say("EHLO c")
-            assert (await working.say("MAIL FROM:<a@x.example>")).startswith("250")
-            between = await gate.connect()
-            await between.up_to_data()
-            assert (await between.say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("250")
-            silent = [await gate.connect() for _ in range(2)]
-            assert await silent[1].say("EHLO c")
-            await asyncio.sleep(0.1)
-            first = await gate.connect()
-            assert (await silent[0].reply(), await silent[0].closed()) == ("421 4.7.0 Too many connections", True)
-            await first.up_to_data()
-            await gate.connect()
-            assert (await silent[1].reply()).startswith("421"), "to say EHLO is no transaction"
-            # The others are either at work or too new, but for the one between two messages.
-            await gate.connect()
-            assert (await between.reply()).startswith("421")
-            assert gate.intake.gave_way == 3
-            late = await gate.connect(greeted=False)
-            assert (await late.reply(), await late.closed()) == ("421 4.7.0 Too many connections", True)
-            assert (gate.intake.gave_way, gate.intake.turned_away_full, gate.intake.open) == (3, 1, 4)
-            assert (await first.say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("250"), (
-                "a message under way is not lost"
-            )
-            assert (await working.say("RCPT TO:<b@y.example>")).startswith("250")
-
-    run(scenario())
+    async with deployment(hop(), max_connections=4) as gate:
+        working = await gate.connect()
+        await working.say("EHLO c")
+        assert (await working.say("MAIL FROM:<a@x.example>")).startswith("250")
+        between = await gate.connect()
+        await between.up_to_data()
+        assert (await between.say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("250")
+        silent = [await gate.connect() for _ in range(2)]
+        assert await silent[1].say("EHLO c")
+        await asyncio.sleep(0.1)
+        first = await gate.connect()
+        assert (await silent[0].reply(), await silent[0].closed()) == ("421 4.7.0 Too many connections", True)
+        await first.up_to_data()
+        await gate.connect()
+        assert (await silent[1].reply()).startswith("421"), "to say EHLO is no transaction"
+        # The others are either at work or too new, but for the one between two messages.
+        await gate.connect()
+        assert (await between.reply()).startswith("421")
+        assert gate.intake.gave_way == 3
+        late = await gate.connect(greeted=False)
+        assert (await late.reply(), await late.closed()) == ("421 4.7.0 Too many connections", True)
+        assert (gate.intake.gave_way, gate.intake.turned_away_full, gate.intake.open) == (3, 1, 4)
+        assert (await first.say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("250"), "a message under way is not lost"
+        assert (await working.say("RCPT TO:<b@y.example>")).startswith("250")
 
 
-def test_silent_connections_do_not_close_the_port(
-    deployment: Any, hop: Any, run: Any, monkeypatch: pytest.MonkeyPatch
+async def test_silent_connections_do_not_close_the_port(
+    deployment: Any, hop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(intake, "GRACE_SECONDS", 0.0)
-
-    async def scenario() -> None:
-        async with deployment(hop(), max_connections=50) as gate:
-            for _ in range(200):
-                await gate.connect()
-            client = await gate.connect()
-            await client.up_to_data()
-            assert (await client.say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("250")
-            assert gate.intake.gave_way == 151
-            await gate.until(lambda: gate.intake.open == 50)
-
-    run(scenario())
+    async with deployment(hop(), max_connections=50) as gate:
+        for _ in range(200):
+            await gate.connect()
+        client = await gate.connect()
+        await client.up_to_data()
+        assert (await client.say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("250")
+        assert gate.intake.gave_way == 151
+        await gate.until(lambda: gate.intake.open == 50)

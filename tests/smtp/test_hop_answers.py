@@ -1,7 +1,7 @@
 """What next hops answer is counted by stage, and a next hop that takes no mail is told by its share."""
 
 import pytest
-from tests.smtp.conftest import Hop, Housed, Run
+from tests.smtp.conftest import Hop, Housed
 
 from gatepost.smtp.hop_answers import SLICE_SECONDS, SLICES, HopAnswers, Stage, is_unknown_recipient
 from gatepost.smtp.replies import SmtpReply, reply
@@ -67,34 +67,31 @@ def test_what_was_long_ago_is_forgotten() -> None:
         ({"MAIL": None}, "MAIL", "none", "does not answer at MAIL"),
     ],
 )
-def test_a_next_hop_that_takes_no_mail_is_told_at_once(
-    says: dict[str, str | None], stage: Stage, answer: str, code: str, deployment: Housed, run: Run
+async def test_a_next_hop_that_takes_no_mail_is_told_at_once(
+    says: dict[str, str | None], stage: Stage, answer: str, code: str, deployment: Housed
 ) -> None:
-    async def scenario() -> None:
-        hop = Hop()
-        hop.says = says
-        async with deployment(hop) as gate:
-            routing = gate.services.routing
-            assert routing is not None
-            for _ in range(5):
-                client = await gate.connect()
-                # Pipelined, so that RCPT is at the next hop before the answer to MAIL is here.
-                assert (await client.say("EHLO c")).startswith("250")
-                client.send(b"MAIL FROM:<a@x.example>\r\nRCPT TO:<b@y.example>\r\n")
-                replies = [await client.reply(), await client.reply()]
-                if all(each.startswith("250") for each in replies):
-                    assert (await client.say("DATA")).startswith("354")
-                    replies.append(await client.say(b"Subject: x\r\n\r\ny\r\n.\r\n"))
-                assert any(each.startswith("45") for each in replies)
-            (route,) = routing.routes
-            assert code in routing.trouble
-            assert routing.trouble.startswith("the next hop of route default ")
-            assert "5 of 5 times" in routing.trouble
-            assert "y.example" not in routing.trouble, "recipients are nobody's business on a page of all"
-            bad = {key for key in route.answers.total if key[1] != "2xx"}
-            assert bad == {(stage, answer)}, "one cause is counted at one stage"
-
-    run(scenario())
+    hop = Hop()
+    hop.says = says
+    async with deployment(hop) as gate:
+        routing = gate.services.routing
+        assert routing is not None
+        for _ in range(5):
+            client = await gate.connect()
+            # Pipelined, so that RCPT is at the next hop before the answer to MAIL is here.
+            assert (await client.say("EHLO c")).startswith("250")
+            client.send(b"MAIL FROM:<a@x.example>\r\nRCPT TO:<b@y.example>\r\n")
+            replies = [await client.reply(), await client.reply()]
+            if all(each.startswith("250") for each in replies):
+                assert (await client.say("DATA")).startswith("354")
+                replies.append(await client.say(b"Subject: x\r\n\r\ny\r\n.\r\n"))
+            assert any(each.startswith("45") for each in replies)
+        (route,) = routing.routes
+        assert code in routing.trouble
+        assert routing.trouble.startswith("the next hop of route default ")
+        assert "5 of 5 times" in routing.trouble
+        assert "y.example" not in routing.trouble, "recipients are nobody's business on a page of all"
+        bad = {key for key in route.answers.total if key[1] != "2xx"}
+        assert bad == {(stage, answer)}, "one cause is counted at one stage"
 
 
 @pytest.mark.parametrize(

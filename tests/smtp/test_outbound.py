@@ -12,9 +12,9 @@ from gatepost.smtp.outbound import (
     Outbound,
     SenderLimits,
     SenderRecords,
-    SendingAccount,
     name_sender,
 )
+from gatepost.smtp.replies import SmtpReply
 
 MESSAGE = b"From: a@x.example\r\n\r\ny\r\n"
 HOUR = 3_600.0
@@ -95,22 +95,22 @@ def test_who_the_sender_is() -> None:
     assert name_sender(SmtpClient("192.0.2.1"), "") == "host 192.0.2.1"
 
 
-def test_which_mail_is_outbound() -> None:
+async def test_which_mail_is_outbound() -> None:
     outbound = Outbound(OutboundTenants(["192.0.2.0/24"]), 587, None, limits(Clock(), []))
     tenancy = Tenancy({}, Nobody().of_domain)
 
-    def account(client: SmtpClient) -> SendingAccount:
-        return asyncio.run(outbound.open_account(client, "a@x.example", "x.example", tenancy))
+    async def refuse(client: SmtpClient) -> SmtpReply | None:
+        return (await outbound.open_account(client, "a@x.example", "x.example", tenancy)).refuse()
 
     assert outbound.covers(SmtpClient("192.0.2.9"), 25)
     assert outbound.covers(SmtpClient("198.51.100.1"), 587)
     assert not outbound.covers(SmtpClient("198.51.100.1"), 25)
     assert not outbound.covers(SmtpClient("unix"), 25)
     # A stranger who reaches the port may not send: it would be an open relay.
-    refusal = account(SmtpClient("198.51.100.1")).refuse()
+    refusal = await refuse(SmtpClient("198.51.100.1"))
     assert refusal is not None
     assert refusal.code == 550
-    assert account(SmtpClient("192.0.2.9")).refuse() is None
+    assert await refuse(SmtpClient("192.0.2.9")) is None
 
 
 async def send(gate: Any, recipients: int = 1, sender: str = "a@x.example") -> str:
@@ -126,43 +126,37 @@ async def send(gate: Any, recipients: int = 1, sender: str = "a@x.example") -> s
     return str(await client.say(MESSAGE + b".\r\n"))
 
 
-def test_a_captured_account_is_stopped(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        next_hop, told = hop(), list[LimitedSender]()
-        next_hop.says["RCPT TO:<r9@"] = "550 5.1.1 unknown"
-        async with deployment(next_hop, tenants={"x.example": "t1"}) as gate:
-            counted = limits(Clock(), told, messages=3, recipients=40, refused=2)
-            gate.services.outbound = Outbound(OutboundTenants(["127.0.0.0/8"]), None, gate.services.routing, counted)
+async def test_a_captured_account_is_stopped(deployment: Any, hop: Any) -> None:
+    next_hop, told = hop(), list[LimitedSender]()
+    next_hop.says["RCPT TO:<r9@"] = "550 5.1.1 unknown"
+    async with deployment(next_hop, tenants={"x.example": "t1"}) as gate:
+        counted = limits(Clock(), told, messages=3, recipients=40, refused=2)
+        gate.services.outbound = Outbound(OutboundTenants(["127.0.0.0/8"]), None, gate.services.routing, counted)
+        assert (await send(gate)).startswith("250")
+        envelope = gate.guard.scanned[0].envelope
+        # An outbound message is its sender's, and the world is told no verdict.
+        assert (envelope.outbound, envelope.tenant) == (True, "t1")
+        assert b"X-Gatepost-Verdict" not in next_hop.messages[0]
+        assert b"X-Gatepost-Id" in next_hop.messages[0]
+        for _ in range(2):
             assert (await send(gate)).startswith("250")
-            envelope = gate.guard.scanned[0].envelope
-            # An outbound message is its sender's, and the world is told no verdict.
-            assert (envelope.outbound, envelope.tenant) == (True, "t1")
-            assert b"X-Gatepost-Verdict" not in next_hop.messages[0]
-            assert b"X-Gatepost-Id" in next_hop.messages[0]
-            for _ in range(2):
-                assert (await send(gate)).startswith("250")
-            assert (await send(gate)) == "451 4.7.1 Sending limit exceeded, try again later"
-            assert (await send(gate, 30, sender="b@x.example")).startswith("250")
-            assert (await send(gate, 30, sender="b@x.example")).startswith("451 4.7.1")
-            for _ in range(2):
-                await send(gate, 10, sender="c@x.example")
-            await asyncio.sleep(0)
-            assert (await send(gate, sender="c@x.example")).startswith("451 4.7.1")
-            assert [each.limit for each in told] == ["messages", "recipients", "refused recipients"]
-
-    run(test())
+        assert (await send(gate)) == "451 4.7.1 Sending limit exceeded, try again later"
+        assert (await send(gate, 30, sender="b@x.example")).startswith("250")
+        assert (await send(gate, 30, sender="b@x.example")).startswith("451 4.7.1")
+        for _ in range(2):
+            await send(gate, 10, sender="c@x.example")
+        await asyncio.sleep(0)
+        assert (await send(gate, sender="c@x.example")).startswith("451 4.7.1")
+        assert [each.limit for each in told] == ["messages", "recipients", "refused recipients"]
 
 
-def test_what_is_over_the_limit_can_be_held(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        next_hop = hop()
-        async with deployment(next_hop) as gate:
-            counted = SenderLimits(HourlyLimits(messages=1), SenderRecords(9), holds=True, clock=Clock())
-            gate.services.outbound = Outbound(OutboundTenants(["127.0.0.0/8"]), None, gate.services.routing, counted)
-            await send(gate)
-            gate.guard.decision = "quarantine"
-            assert (await send(gate)).startswith("250 2.6.0")
-            assert gate.guard.scanned[1].unfit.startswith("its sender had 1 messages within an hour")
-            assert len(gate.holding.kept) == 1
-
-    run(test())
+async def test_what_is_over_the_limit_can_be_held(deployment: Any, hop: Any) -> None:
+    next_hop = hop()
+    async with deployment(next_hop) as gate:
+        counted = SenderLimits(HourlyLimits(messages=1), SenderRecords(9), holds=True, clock=Clock())
+        gate.services.outbound = Outbound(OutboundTenants(["127.0.0.0/8"]), None, gate.services.routing, counted)
+        await send(gate)
+        gate.guard.decision = "quarantine"
+        assert (await send(gate)).startswith("250 2.6.0")
+        assert gate.guard.scanned[1].unfit.startswith("its sender had 1 messages within an hour")
+        assert len(gate.holding.kept) == 1

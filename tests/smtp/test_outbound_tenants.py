@@ -1,6 +1,5 @@
 """Outbound mail belongs to the tenant of its host or login, whatever its envelope sender says."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -94,60 +93,51 @@ def outbound(gate: Any, tenants: OutboundTenants, *, refuses: bool = False, most
     gate.services.outbound = Outbound(tenants, port, routing, limits, refuses=refuses)
 
 
-def test_whose_mail_it_is_and_who_signs(keys: list[SigningKeySettings], deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        next_hop = hop()
-        async with deployment(next_hop, tenants=TENANTS, listed=("127.0.0.1",)) as gate:
-            gate.services.signer = Signer(SigningKeys(keys), "gate.example", gate.services.tenancy)
-            found = {}
-            for name, row in ROWS.items():
-                outbound(gate, row.tenants)
-                assert (await submit(gate, row.sender, row.author, row.login)).startswith("250"), name
-                envelope = gate.guard.scanned[-1].envelope
-                assert envelope.outbound
-                head = next_hop.messages[-1].partition(b"\r\n\r\n")[0].decode()
-                signed = head.partition("DKIM-Signature:")[2].partition(" d=")[2].partition(";")[0]
-                found[name] = (envelope.tenant, signed)
-            assert found == {name: (row.tenant, row.signed) for name, row in ROWS.items()}
-
-    run(test())
+async def test_whose_mail_it_is_and_who_signs(keys: list[SigningKeySettings], deployment: Any, hop: Any) -> None:
+    next_hop = hop()
+    async with deployment(next_hop, tenants=TENANTS, listed=("127.0.0.1",)) as gate:
+        gate.services.signer = Signer(SigningKeys(keys), "gate.example", gate.services.tenancy)
+        found = {}
+        for name, row in ROWS.items():
+            outbound(gate, row.tenants)
+            assert (await submit(gate, row.sender, row.author, row.login)).startswith("250"), name
+            envelope = gate.guard.scanned[-1].envelope
+            assert envelope.outbound
+            head = next_hop.messages[-1].partition(b"\r\n\r\n")[0].decode()
+            signed = head.partition("DKIM-Signature:")[2].partition(" d=")[2].partition(";")[0]
+            found[name] = (envelope.tenant, signed)
+        assert found == {name: (row.tenant, row.signed) for name, row in ROWS.items()}
 
 
-def test_what_does_not_fit_can_be_refused(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        next_hop = hop()
-        async with deployment(next_hop, tenants=TENANTS, listed=("127.0.0.1",)) as gate:
-            refusal = "550 5.7.1 This host or user may not send for the domain of the sender"
-            outbound(gate, ALPHA, refuses=True)
-            assert await submit(gate, "ceo@beta.test", "a@x.test") == refusal
-            assert await submit(gate, "a@alpha.test", "a@x.test", "u@beta.test") == refusal
-            assert (await submit(gate, "a@alpha.test", "a@x.test")).startswith("250")
-            assert (await submit(gate, "x@world.test", "a@x.test")).startswith("250")
-            assert (await submit(gate, "", "a@x.test")).startswith("250")
-            outbound(gate, ELSEWHERE, refuses=True)
-            assert await submit(gate, "a@alpha.test", "a@x.test") == refusal
-            assert await submit(gate, "a@alpha.test", "a@x.test", "eve") == refusal
-            assert (await submit(gate, "a@beta.test", "a@x.test", "ann")).startswith("250")
-            assert len(next_hop.messages) == 4
-            # A tenant that cannot be looked up is no refusal for good.
-            gate.domains.broken = True
-            assert (await submit(gate, "a@gamma.test", "a@x.test")).startswith("451")
-
-    run(test())
+async def test_what_does_not_fit_can_be_refused(deployment: Any, hop: Any) -> None:
+    next_hop = hop()
+    async with deployment(next_hop, tenants=TENANTS, listed=("127.0.0.1",)) as gate:
+        refusal = "550 5.7.1 This host or user may not send for the domain of the sender"
+        outbound(gate, ALPHA, refuses=True)
+        assert await submit(gate, "ceo@beta.test", "a@x.test") == refusal
+        assert await submit(gate, "a@alpha.test", "a@x.test", "u@beta.test") == refusal
+        assert (await submit(gate, "a@alpha.test", "a@x.test")).startswith("250")
+        assert (await submit(gate, "x@world.test", "a@x.test")).startswith("250")
+        assert (await submit(gate, "", "a@x.test")).startswith("250")
+        outbound(gate, ELSEWHERE, refuses=True)
+        assert await submit(gate, "a@alpha.test", "a@x.test") == refusal
+        assert await submit(gate, "a@alpha.test", "a@x.test", "eve") == refusal
+        assert (await submit(gate, "a@beta.test", "a@x.test", "ann")).startswith("250")
+        assert len(next_hop.messages) == 4
+        # A tenant that cannot be looked up is no refusal for good.
+        gate.domains.broken = True
+        assert (await submit(gate, "a@gamma.test", "a@x.test")).startswith("451")
 
 
-def test_nobody_uses_up_the_limit_of_another_tenant(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        async with deployment(hop(), tenants=TENANTS) as gate:
-            outbound(gate, ALPHA, most=2)
-            for _ in range(2):
-                assert (await submit(gate, "ceo@beta.test", "a@x.test")).startswith("250")
-            assert (await submit(gate, "ceo@beta.test", "a@x.test")).startswith("451 4.7.1")
-            assert (await submit(gate, "cfo@beta.test", "a@x.test")).startswith("451 4.7.1")
-            gate.services.outbound._tenants = OutboundTenants({"beta": HERE})
+async def test_nobody_uses_up_the_limit_of_another_tenant(deployment: Any, hop: Any) -> None:
+    async with deployment(hop(), tenants=TENANTS) as gate:
+        outbound(gate, ALPHA, most=2)
+        for _ in range(2):
             assert (await submit(gate, "ceo@beta.test", "a@x.test")).startswith("250")
-
-    run(test())
+        assert (await submit(gate, "ceo@beta.test", "a@x.test")).startswith("451 4.7.1")
+        assert (await submit(gate, "cfo@beta.test", "a@x.test")).startswith("451 4.7.1")
+        gate.services.outbound._tenants = OutboundTenants({"beta": HERE})
+        assert (await submit(gate, "ceo@beta.test", "a@x.test")).startswith("250")
 
 
 def test_networks_of_tenants() -> None:
@@ -160,15 +150,15 @@ def test_networks_of_tenants() -> None:
     assert found.find("2001:db9::1") == found.find("unix") == found.find("") == frozenset()
 
 
-def test_a_login_is_believed_from_a_client_that_says_one_only() -> None:
+async def test_a_login_is_believed_from_a_client_that_says_one_only() -> None:
     async def of_domain(_domain: str) -> str | None:
         return None
 
     tenants = OutboundTenants({}, {"beta": ["ann"]})
     tenancy = Tenancy(TENANTS, of_domain)
-    nothing = asyncio.run(tenants.judge(SmtpClient("192.0.2.1", xclient={"LOGIN": None}), "beta.test", tenancy))
+    nothing = await tenants.judge(SmtpClient("192.0.2.1", xclient={"LOGIN": None}), "beta.test", tenancy)
     assert (nothing.tenant, nothing.fits) == (None, False)
-    known = asyncio.run(tenants.judge(SmtpClient("192.0.2.1", xclient={"LOGIN": "ann"}), "beta.test", tenancy))
+    known = await tenants.judge(SmtpClient("192.0.2.1", xclient={"LOGIN": "ann"}), "beta.test", tenancy)
     assert (known.tenant, known.fits) == ("beta", True)
 
 

@@ -28,102 +28,84 @@ async def sent(gate: Any, raw: bytes = MESSAGE, **envelope: str) -> str:
         ("undecided", False, "451 4.7.0", 0, 0),
     ],
 )
-def test_decisions(
-    decision: str, after_queue: bool, reply: str, delivered: int, held: int, deployment: Any, hop: Any, run: Any
+async def test_decisions(
+    decision: str, after_queue: bool, reply: str, delivered: int, held: int, deployment: Any, hop: Any
 ) -> None:
-    async def test() -> None:
-        next_hop = hop()
-        async with deployment(next_hop, after_queue=after_queue) as gate:
-            gate.guard.decision = decision
-            answer = await sent(gate)
-            assert answer.startswith(reply)
-            if "reference" in reply:
-                assert answer.endswith(gate.guard.scanned[0].ggrid)
-            assert (len(next_hop.messages), len(gate.holding.kept)) == (delivered, held)
-            assert gate.guard.raw == [MESSAGE]
-            assert gate.services.space.used == 0
-
-    run(test())
+    next_hop = hop()
+    async with deployment(next_hop, after_queue=after_queue) as gate:
+        gate.guard.decision = decision
+        answer = await sent(gate)
+        assert answer.startswith(reply)
+        if "reference" in reply:
+            assert answer.endswith(gate.guard.scanned[0].ggrid)
+        assert (len(next_hop.messages), len(gate.holding.kept)) == (delivered, held)
+        assert gate.guard.raw == [MESSAGE]
+        assert gate.services.space.used == 0
 
 
-def test_the_third_time_undecided_is_held(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        async with deployment(hop()) as gate:
-            gate.guard.decision = "undecided"
-            assert [(await sent(gate))[:9] for _ in range(3)] == ["451 4.7.0", "451 4.7.0", "250 2.6.0"]
-            assert len(gate.holding.kept) == 1
-            # Other bytes and another envelope are counted by themselves.
-            assert (await sent(gate, b"Subject: other\r\n\r\n")).startswith("451")
-            assert (await sent(gate, recipient="c@y.example")).startswith("451")
-            assert len(set(gate.holding.digests)) == 3
-            assert (gate.services.attempts, gate.services.deferred) == (5, {"undecided": 4})
-
-    run(test())
+async def test_the_third_time_undecided_is_held(deployment: Any, hop: Any) -> None:
+    async with deployment(hop()) as gate:
+        gate.guard.decision = "undecided"
+        assert [(await sent(gate))[:9] for _ in range(3)] == ["451 4.7.0", "451 4.7.0", "250 2.6.0"]
+        assert len(gate.holding.kept) == 1
+        # Other bytes and another envelope are counted by themselves.
+        assert (await sent(gate, b"Subject: other\r\n\r\n")).startswith("451")
+        assert (await sent(gate, recipient="c@y.example")).startswith("451")
+        assert len(set(gate.holding.digests)) == 3
+        assert (gate.services.attempts, gate.services.deferred) == (5, {"undecided": 4})
 
 
-def test_what_cannot_be_kept_stays_with_the_sender(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        async with deployment(hop()) as gate:
-            gate.guard.decision, gate.holding.broken = "quarantine", True
-            assert (await sent(gate)).startswith("451 4.3.0")
-            gate.guard.decision, gate.guard.fault = "drop", StorageError("full disk")
-            assert (await sent(gate)).startswith("451 4.3.0")
-            assert not gate.holding.begun
-
-    run(test())
+async def test_what_cannot_be_kept_stays_with_the_sender(deployment: Any, hop: Any) -> None:
+    async with deployment(hop()) as gate:
+        gate.guard.decision, gate.holding.broken = "quarantine", True
+        assert (await sent(gate)).startswith("451 4.3.0")
+        gate.guard.decision, gate.guard.fault = "drop", StorageError("full disk")
+        assert (await sent(gate)).startswith("451 4.3.0")
+        assert not gate.holding.begun
 
 
-def test_a_full_core_says_so_at_mail_and_keeps_the_connection(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        next_hop = hop()
-        async with deployment(next_hop) as gate:
-            client = await gate.connect()
-            await client.say("EHLO c")
-            gate.guard.full_at_mail = True
-            client.send(b"MAIL FROM:<a@x.example>\r\n" + b"RCPT TO:<b@y.example>\r\n" * 20 + b"DATA\r\n")
-            assert (await client.reply()).startswith("451 4.3.2")
-            # What was pipelined behind it is out of order, but that is no error of the client's.
-            assert {(await client.reply())[:9] for _ in range(21)} == {"503 5.5.1"}
-            gate.guard.full_at_mail = False
-            await client.up_to_data()
-            gate.guard.full_at_dot = True
-            assert (await client.say(MESSAGE + b".\r\n")).startswith("451 4.3.2")
-            gate.guard.full_at_dot = False
-            await client.up_to_data()
-            assert (await client.say(MESSAGE + b".\r\n")).startswith("250")
-            assert len(next_hop.messages) == 1
-            assert (gate.services.attempts, gate.services.deferred) == (3, {"slots": 2})
-
-    run(test())
+async def test_a_full_core_says_so_at_mail_and_keeps_the_connection(deployment: Any, hop: Any) -> None:
+    next_hop = hop()
+    async with deployment(next_hop) as gate:
+        client = await gate.connect()
+        await client.say("EHLO c")
+        gate.guard.full_at_mail = True
+        client.send(b"MAIL FROM:<a@x.example>\r\n" + b"RCPT TO:<b@y.example>\r\n" * 20 + b"DATA\r\n")
+        assert (await client.reply()).startswith("451 4.3.2")
+        # What was pipelined behind it is out of order, but that is no error of the client's.
+        assert {(await client.reply())[:9] for _ in range(21)} == {"503 5.5.1"}
+        gate.guard.full_at_mail = False
+        await client.up_to_data()
+        gate.guard.full_at_dot = True
+        assert (await client.say(MESSAGE + b".\r\n")).startswith("451 4.3.2")
+        gate.guard.full_at_dot = False
+        await client.up_to_data()
+        assert (await client.say(MESSAGE + b".\r\n")).startswith("250")
+        assert len(next_hop.messages) == 1
+        assert (gate.services.attempts, gate.services.deferred) == (3, {"slots": 2})
 
 
-def test_without_a_next_hop_mail_is_held_but_not_delivered(deployment: Any, run: Any) -> None:
-    async def test() -> None:
-        async with deployment() as gate:
-            assert (await sent(gate)).startswith("451 4.3.5")
-            gate.guard.decision = "quarantine"
-            assert (await sent(gate)).startswith("250")
-
-    run(test())
+async def test_without_a_next_hop_mail_is_held_but_not_delivered(deployment: Any) -> None:
+    async with deployment() as gate:
+        assert (await sent(gate)).startswith("451 4.3.5")
+        gate.guard.decision = "quarantine"
+        assert (await sent(gate)).startswith("250")
 
 
-def test_a_client_that_hangs_up_before_the_answer_gets_nothing_delivered(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        next_hop = hop()
-        async with deployment(next_hop) as gate:
-            gate.guard.may_end.clear()
-            client = await gate.connect()
-            await client.up_to_data()
-            client.send(MESSAGE + b".\r\n")
-            await gate.until(lambda: gate.guard.scanned)
-            client.writer.close()
-            await gate.until(lambda: not gate.intake.open)
-            gate.guard.may_end.set()
-            await asyncio.sleep(0.05)
-            assert next_hop.messages == []
-            assert gate.services.space.used == 0
-
-    run(test())
+async def test_a_client_that_hangs_up_before_the_answer_gets_nothing_delivered(deployment: Any, hop: Any) -> None:
+    next_hop = hop()
+    async with deployment(next_hop) as gate:
+        gate.guard.may_end.clear()
+        client = await gate.connect()
+        await client.up_to_data()
+        client.send(MESSAGE + b".\r\n")
+        await gate.until(lambda: gate.guard.scanned)
+        client.writer.close()
+        await gate.until(lambda: not gate.intake.open)
+        gate.guard.may_end.set()
+        await asyncio.sleep(0.05)
+        assert next_hop.messages == []
+        assert gate.services.space.used == 0
 
 
 @pytest.mark.parametrize(
@@ -138,60 +120,54 @@ def test_a_client_that_hangs_up_before_the_answer_gets_nothing_delivered(deploym
         (["XCLIENT ADDR=192.0.2.7", "EHLO z", "XFORWARD ADDR=192.0.2.8"], True, "192.0.2.8", None),
     ],
 )
-def test_the_border_data(
-    said: list[str], listed: bool, remote: str | None, helo: str | None, deployment: Any, hop: Any, run: Any
+async def test_the_border_data(
+    said: list[str], listed: bool, remote: str | None, helo: str | None, deployment: Any, hop: Any
 ) -> None:
-    async def test() -> None:
-        async with deployment(hop(), listed=("127.0.0.1",) if listed else ()) as gate:
-            client = await gate.connect()
-            await client.say("EHLO first.example")
-            for line in said:
-                assert (await client.say(line))[0] == "2"
-            for line in ("MAIL FROM:<a@x.example>", "RCPT TO:<b@y.example>", "DATA"):
-                await client.say(line)
-            assert (await client.say(MESSAGE + b".\r\n")).startswith("250")
-            envelope = gate.guard.scanned[0].envelope
-            assert (envelope.remote_address, envelope.helo) == (remote, helo)
-            assert (envelope.sender, envelope.recipients) == ("a@x.example", ("b@y.example",))
-            # XFORWARD holds for one message.
-            if said and said[-1].startswith("XFORWARD") and len(said) == 1:
-                await client.up_to_data()
-                await client.say(MESSAGE + b".\r\n")
-                assert gate.guard.scanned[1].envelope.remote_address is None
-
-    run(test())
+    async with deployment(hop(), listed=("127.0.0.1",) if listed else ()) as gate:
+        client = await gate.connect()
+        await client.say("EHLO first.example")
+        for line in said:
+            assert (await client.say(line))[0] == "2"
+        for line in ("MAIL FROM:<a@x.example>", "RCPT TO:<b@y.example>", "DATA"):
+            await client.say(line)
+        assert (await client.say(MESSAGE + b".\r\n")).startswith("250")
+        envelope = gate.guard.scanned[0].envelope
+        assert (envelope.remote_address, envelope.helo) == (remote, helo)
+        assert (envelope.sender, envelope.recipients) == ("a@x.example", ("b@y.example",))
+        # XFORWARD holds for one message.
+        if said and said[-1].startswith("XFORWARD") and len(said) == 1:
+            await client.up_to_data()
+            await client.say(MESSAGE + b".\r\n")
+            assert gate.guard.scanned[1].envelope.remote_address is None
 
 
 ONE, TWO = "0198c5a2-7c11-7d3e-9f00-000000000001", "0198c5a2-7c11-7d3e-9f00-000000000002"
 
 
-def test_a_transaction_has_one_tenant(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        next_hop = hop()
-        async with deployment(next_hop, tenants={"one.example": ONE}) as gate:
-            gate.domains.of = {"xn--zwei-5qa.example": TWO, "one.example": TWO, "also-one.example": ONE}
-            client = await gate.connect()
-            client.send(
-                b"EHLO c\r\nMAIL FROM:<a@x.example>\r\nRCPT TO:<b@ONE.example.>\r\nRCPT TO:<b@also-one.example>\r\n"
-                b"RCPT TO:<b@xn--zwei-5qa.example>\r\nRCPT TO:<b@nobody.example>\r\nRCPT TO:<postmaster>\r\nDATA\r\n"
-            )
-            expected = ["250", "250", "250", "250", "452 4.5.3", "452 4.5.3", "452 4.5.3", "354"]
-            for start in expected:
-                assert (await client.reply()).startswith(start)
-            await client.say(MESSAGE + b".\r\n")
-            envelope = gate.guard.scanned[0].envelope
-            assert (envelope.tenant, envelope.recipients) == (ONE, ("b@ONE.example.", "b@also-one.example"))
-            # A recipient that the next hop refuses does not say whose mail it is.
-            next_hop.says["RCPT TO:<no@"] = "550 5.1.1 unknown"
-            client.send(
-                b"MAIL FROM:<a@x.example>\r\nRCPT TO:<no@one.example>\r\nRCPT TO:<b@xn--zwei-5qa.example>\r\nDATA\r\n"
-            )
-            for start in ("250", "550 5.1.1 unknown", "250", "354"):
-                assert (await client.reply()).startswith(start)
-            await client.say(MESSAGE + b".\r\n")
-            assert gate.guard.scanned[1].envelope.tenant == TWO
-            gate.domains.broken = True
-            await client.say("MAIL FROM:<a@x.example>")
-            assert (await client.say("RCPT TO:<b@new.example>")).startswith("451 4.3.0")
-
-    run(test())
+async def test_a_transaction_has_one_tenant(deployment: Any, hop: Any) -> None:
+    next_hop = hop()
+    async with deployment(next_hop, tenants={"one.example": ONE}) as gate:
+        gate.domains.of = {"xn--zwei-5qa.example": TWO, "one.example": TWO, "also-one.example": ONE}
+        client = await gate.connect()
+        client.send(
+            b"EHLO c\r\nMAIL FROM:<a@x.example>\r\nRCPT TO:<b@ONE.example.>\r\nRCPT TO:<b@also-one.example>\r\n"
+            b"RCPT TO:<b@xn--zwei-5qa.example>\r\nRCPT TO:<b@nobody.example>\r\nRCPT TO:<postmaster>\r\nDATA\r\n"
+        )
+        expected = ["250", "250", "250", "250", "452 4.5.3", "452 4.5.3", "452 4.5.3", "354"]
+        for start in expected:
+            assert (await client.reply()).startswith(start)
+        await client.say(MESSAGE + b".\r\n")
+        envelope = gate.guard.scanned[0].envelope
+        assert (envelope.tenant, envelope.recipients) == (ONE, ("b@ONE.example.", "b@also-one.example"))
+        # A recipient that the next hop refuses does not say whose mail it is.
+        next_hop.says["RCPT TO:<no@"] = "550 5.1.1 unknown"
+        client.send(
+            b"MAIL FROM:<a@x.example>\r\nRCPT TO:<no@one.example>\r\nRCPT TO:<b@xn--zwei-5qa.example>\r\nDATA\r\n"
+        )
+        for start in ("250", "550 5.1.1 unknown", "250", "354"):
+            assert (await client.reply()).startswith(start)
+        await client.say(MESSAGE + b".\r\n")
+        assert gate.guard.scanned[1].envelope.tenant == TWO
+        gate.domains.broken = True
+        await client.say("MAIL FROM:<a@x.example>")
+        assert (await client.say("RCPT TO:<b@new.example>")).startswith("451 4.3.0")

@@ -60,42 +60,36 @@ async def send(client: Any, recipient: str = SPAM) -> str:
     return said
 
 
-def test_a_report_is_kept_and_not_relayed(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        reports, next_hop = Reports(), hop()
-        async with deployment(next_hop) as gate:
-            intake(gate, reports, hosts=("127.0.0.0/8",))
-            client = await gate.connect()
-            assert (await send(client, "Spam@ACME.example")).startswith("250 2.6.0 Report taken")
-            assert (await send(client, HAM)).startswith("250")
-            spam, ham = reports.kept
-            assert (spam.tenant, spam.by.label, spam.unwanted) == (ACME, "mail:ann@acme.example", True)
-            assert (ham.unwanted, ham.messages) == (False, READ)
-            # Neither the core nor the next hop has seen a message, nor a recipient.
-            assert gate.guard.scanned == []
-            assert next_hop.messages == []
-            assert not any(line.startswith("RCPT") for line in next_hop.lines)
-            # The next message on the same connection is one like any other.
-            assert (await send(client, "bob@acme.example")).startswith("250")
-            assert len(next_hop.messages) == 1
-            assert [request.envelope.recipients for request in gate.guard.scanned] == [("bob@acme.example",)]
-
-    run(test())
+async def test_a_report_is_kept_and_not_relayed(deployment: Any, hop: Any) -> None:
+    reports, next_hop = Reports(), hop()
+    async with deployment(next_hop) as gate:
+        intake(gate, reports, hosts=("127.0.0.0/8",))
+        client = await gate.connect()
+        assert (await send(client, "Spam@ACME.example")).startswith("250 2.6.0 Report taken")
+        assert (await send(client, HAM)).startswith("250")
+        spam, ham = reports.kept
+        assert (spam.tenant, spam.by.label, spam.unwanted) == (ACME, "mail:ann@acme.example", True)
+        assert (ham.unwanted, ham.messages) == (False, READ)
+        # Neither the core nor the next hop has seen a message, nor a recipient.
+        assert gate.guard.scanned == []
+        assert next_hop.messages == []
+        assert not any(line.startswith("RCPT") for line in next_hop.lines)
+        # The next message on the same connection is one like any other.
+        assert (await send(client, "bob@acme.example")).startswith("250")
+        assert len(next_hop.messages) == 1
+        assert [request.envelope.recipients for request in gate.guard.scanned] == [("bob@acme.example",)]
 
 
-def test_a_report_has_no_other_recipient(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        async with deployment(hop()) as gate:
-            intake(gate, Reports())
-            client = await gate.connect()
-            for first, second in ((SPAM, "bob@acme.example"), ("bob@acme.example", SPAM), (SPAM, HAM)):
-                await client.say("EHLO c")
-                await client.say("MAIL FROM:<a@x.example>")
-                assert (await client.say(f"RCPT TO:<{first}>")).startswith("250")
-                assert (await client.say(f"RCPT TO:<{second}>")).startswith("452 4.5.3")
-                await client.say("RSET")
-
-    run(test())
+async def test_a_report_has_no_other_recipient(deployment: Any, hop: Any) -> None:
+    async with deployment(hop()) as gate:
+        intake(gate, Reports())
+        client = await gate.connect()
+        for first, second in ((SPAM, "bob@acme.example"), ("bob@acme.example", SPAM), (SPAM, HAM)):
+            await client.say("EHLO c")
+            await client.say("MAIL FROM:<a@x.example>")
+            assert (await client.say(f"RCPT TO:<{first}>")).startswith("250")
+            assert (await client.say(f"RCPT TO:<{second}>")).startswith("452 4.5.3")
+            await client.say("RSET")
 
 
 @pytest.mark.parametrize(
@@ -111,56 +105,47 @@ def test_a_report_has_no_other_recipient(deployment: Any, hop: Any, run: Any) ->
         ("ann@nobody.example", True, "spam@nobody.example", "550 5.7.1"),
     ],
 )
-def test_others_must_prove_a_domain_of_the_tenant(
-    deployment: Any, run: Any, sender: str, aligned: bool, recipient: str, answer: str
+async def test_others_must_prove_a_domain_of_the_tenant(
+    deployment: Any, sender: str, aligned: bool, recipient: str, answer: str
 ) -> None:
-    async def test() -> None:
-        reports = Reports()
-        reports.prove(sender, aligned=aligned)
-        async with deployment() as gate:
-            intake(gate, reports, hosts=("192.0.2.0/24",))
-            said = await send(await gate.connect(), recipient)
-            assert said.startswith(answer), said
-            assert bool(reports.kept) is answer.startswith("250")
-
-    run(test())
+    reports = Reports()
+    reports.prove(sender, aligned=aligned)
+    async with deployment() as gate:
+        intake(gate, reports, hosts=("192.0.2.0/24",))
+        said = await send(await gate.connect(), recipient)
+        assert said.startswith(answer), said
+        assert bool(reports.kept) is answer.startswith("250")
 
 
-def test_the_host_behind_a_border_host_counts(deployment: Any, run: Any) -> None:
-    async def test() -> None:
-        reports = Reports()
-        async with deployment(listed=("127.0.0.1",)) as gate:
-            intake(gate, reports, hosts=("192.0.2.7", "127.0.0.1"))
-            client = await gate.connect()
-            await client.say("EHLO border")
-            assert (await client.say("XFORWARD ADDR=198.51.100.9")).startswith("250")
-            assert (await send(client)).startswith("550 5.7.1")
-            assert (await client.say("XFORWARD ADDR=192.0.2.7")).startswith("250")
-            assert (await send(client)).startswith("250")
-
-    run(test())
+async def test_the_host_behind_a_border_host_counts(deployment: Any) -> None:
+    reports = Reports()
+    async with deployment(listed=("127.0.0.1",)) as gate:
+        intake(gate, reports, hosts=("192.0.2.7", "127.0.0.1"))
+        client = await gate.connect()
+        await client.say("EHLO border")
+        assert (await client.say("XFORWARD ADDR=198.51.100.9")).startswith("250")
+        assert (await send(client)).startswith("550 5.7.1")
+        assert (await client.say("XFORWARD ADDR=192.0.2.7")).startswith("250")
+        assert (await send(client)).startswith("250")
 
 
-def test_what_is_answered_where_a_report_cannot_be_taken(deployment: Any, run: Any) -> None:
-    async def test() -> None:
-        reports = Reports()
-        async with deployment() as gate:
-            intake(gate, reports, hosts=("127.0.0.1",))
-            client = await gate.connect()
-            reports.messages = ()
-            assert (await send(client)).startswith("550 5.6.0 No message is attached")
-            reports.messages, reports.full = READ, True
-            assert (await send(client)).startswith("451 4.3.2")
-            reports.full, reports.broken = False, True
-            assert (await send(client)).startswith("451 4.3.0")
-            reports.broken, reports.enough = False, True
-            assert (await send(client)).startswith("550 5.7.1 Too many reports")
-            reports.carrier = Report("unscannable", "undecided", (), 0, "it broke")
-            assert (await send(client)).startswith("550 5.6.0 The report cannot be read")
-            # Something certain in a report is said, so that nobody can teach malware to be wanted.
-            line = Line("file:x", "x", "1", {}, 0, 0, "malware", conclusive=True)
-            reports.carrier = Report("malware", "quarantine", (), 0, "", lines=(line,), senders=("a@acme.example",))
-            await send(client, HAM)
-            assert reports.kept[-1].is_certain
-
-    run(test())
+async def test_what_is_answered_where_a_report_cannot_be_taken(deployment: Any) -> None:
+    reports = Reports()
+    async with deployment() as gate:
+        intake(gate, reports, hosts=("127.0.0.1",))
+        client = await gate.connect()
+        reports.messages = ()
+        assert (await send(client)).startswith("550 5.6.0 No message is attached")
+        reports.messages, reports.full = READ, True
+        assert (await send(client)).startswith("451 4.3.2")
+        reports.full, reports.broken = False, True
+        assert (await send(client)).startswith("451 4.3.0")
+        reports.broken, reports.enough = False, True
+        assert (await send(client)).startswith("550 5.7.1 Too many reports")
+        reports.carrier = Report("unscannable", "undecided", (), 0, "it broke")
+        assert (await send(client)).startswith("550 5.6.0 The report cannot be read")
+        # Something certain in a report is said, so that nobody can teach malware to be wanted.
+        line = Line("file:x", "x", "1", {}, 0, 0, "malware", conclusive=True)
+        reports.carrier = Report("malware", "quarantine", (), 0, "", lines=(line,), senders=("a@acme.example",))
+        await send(client, HAM)
+        assert reports.kept[-1].is_certain

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import hmac
-from typing import Any
 
 import pytest
 
@@ -70,9 +69,9 @@ class Scram(Link):
         ),
     ],
 )
-def test_passwords_travel_under_tls(offered: str, answers: list[SmtpReply], sent: list[bytes], run: Any) -> None:
+async def test_passwords_travel_under_tls(offered: str, answers: list[SmtpReply], sent: list[bytes]) -> None:
     link = Link(offered, answers)
-    run(authenticate(link, ME))  # type: ignore[arg-type]
+    await authenticate(link, ME)  # type: ignore[arg-type]
     assert link.lines == sent
 
 
@@ -92,17 +91,17 @@ def test_passwords_travel_under_tls(offered: str, answers: list[SmtpReply], sent
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_what_does_not_work_is_said(link: Link, said: str, run: Any) -> None:
+async def test_what_does_not_work_is_said(link: Link, said: str) -> None:
     with pytest.raises(NextHopError, match=said):
-        run(authenticate(link, ME))  # type: ignore[arg-type]
+        await authenticate(link, ME)  # type: ignore[arg-type]
     # Without TLS, the password never left.
     assert link.encrypted or not any(b"PLAIN" in line or b"LOGIN" in line for line in link.lines)
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-1"])
-def test_scram_proves_both_sides(mechanism: str, run: Any) -> None:
+async def test_scram_proves_both_sides(mechanism: str) -> None:
     link = Scram(mechanism)
-    run(authenticate(link, ME))  # type: ignore[arg-type]
+    await authenticate(link, ME)  # type: ignore[arg-type]
     assert link.proved
     assert base64.b64decode(link.lines[0].split()[2]).startswith(b"n,,n=gate=3D=2C1,r=")
     assert "correct horse" not in repr(ME)

@@ -137,52 +137,48 @@ def test_settings() -> None:
 MESSAGE = b"From: Ann <ann@x.example>\r\nSubject: x\r\n\r\ny\r\n.\r\n"
 
 
-def test_over_smtp(deployment: Any, hop: Any, run: Any) -> None:
+async def test_over_smtp(deployment: Any, hop: Any) -> None:
     """A stranger's mail leaves with our sender, mail of our own with its own; the bounce goes out to the stranger, and
     nothing else gets through the address."""
+    world, mailboxes, rewriting = hop(), hop(), make(clock=time.time)
+    relay = Relay(f"smtp://127.0.0.1:{await world.start()}", "off", "gate.example")
+    routing, limits = Routing.through(relay), SenderLimits(HourlyLimits(), SenderRecords(9))
 
-    async def test() -> None:
-        world, mailboxes, rewriting = hop(), hop(), make(clock=time.time)
-        relay = Relay(f"smtp://127.0.0.1:{await world.start()}", "off", "gate.example")
-        routing, limits = Routing.through(relay), SenderLimits(HourlyLimits(), SenderRecords(9))
+    def outbound(*hosts: str) -> Outbound:
+        return Outbound(OutboundTenants(hosts), None, routing, limits, rewriting=rewriting)
 
-        def outbound(*hosts: str) -> Outbound:
-            return Outbound(OutboundTenants(hosts), None, routing, limits, rewriting=rewriting)
-
-        async with deployment(mailboxes, tenants={"tenant.example": "t"}) as gate:
-            gate.services.outbound = outbound("127.0.0.0/8")
-            client = await gate.connect()
-            for sender in ("ann@x.example", "bob@own.example", "eve@tenant.example", ""):
-                await client.up_to_data(sender, "carol@world.example")
-                assert (await client.say(MESSAGE)).startswith("250")
-            said = [line for line in world.lines if line.startswith("MAIL")]
-            assert said[0].startswith("MAIL FROM:<SRS0=")
-            assert said[0].endswith(f"=x.example=ann@{SRS}>")
-            assert said[1:] == ["MAIL FROM:<bob@own.example>", "MAIL FROM:<eve@tenant.example>", "MAIL FROM:<>"]
-            assert gate.guard.scanned[0].envelope.sender == "ann@x.example"
-            address = said[0].removeprefix("MAIL FROM:<").removesuffix(">")
-
-            gate.services.outbound = outbound()
-            client, before = await gate.connect(), len(world.messages)
-            await client.up_to_data("", address)
+    async with deployment(mailboxes, tenants={"tenant.example": "t"}) as gate:
+        gate.services.outbound = outbound("127.0.0.0/8")
+        client = await gate.connect()
+        for sender in ("ann@x.example", "bob@own.example", "eve@tenant.example", ""):
+            await client.up_to_data(sender, "carol@world.example")
             assert (await client.say(MESSAGE)).startswith("250")
-            assert len(world.messages) == before + 1
-            assert [line for line in world.lines if line.startswith("RCPT")][-1] == "RCPT TO:<ann@x.example>"
-            assert not mailboxes.messages
-            assert gate.guard.scanned[-1].envelope.recipients == ("ann@x.example",)
-            for sender, recipient in (("spammer@evil.example", address), ("", address.replace("=ann@", "=bob@"))):
-                await client.say(f"MAIL FROM:<{sender}>")
-                assert await client.say(f"RCPT TO:<{recipient}>") == "550 5.1.1 No such recipient here"
-                await client.say("RSET")
-            # Other recipients of the domain are as before, and each has a transaction of its own.
-            await client.say("MAIL FROM:<>")
-            assert (await client.say(f"RCPT TO:<postmaster@{SRS}>")).startswith("250")
-            assert (await client.say(f"RCPT TO:<{address}>")).startswith("452 4.5.3")
-            await client.say("DATA")
-            assert (await client.say(MESSAGE)).startswith("250")
-            assert len(mailboxes.messages) == 1
-            assert len(world.messages) == before + 1
-        await routing.close()
-        await world.stop()
+        said = [line for line in world.lines if line.startswith("MAIL")]
+        assert said[0].startswith("MAIL FROM:<SRS0=")
+        assert said[0].endswith(f"=x.example=ann@{SRS}>")
+        assert said[1:] == ["MAIL FROM:<bob@own.example>", "MAIL FROM:<eve@tenant.example>", "MAIL FROM:<>"]
+        assert gate.guard.scanned[0].envelope.sender == "ann@x.example"
+        address = said[0].removeprefix("MAIL FROM:<").removesuffix(">")
 
-    run(test())
+        gate.services.outbound = outbound()
+        client, before = await gate.connect(), len(world.messages)
+        await client.up_to_data("", address)
+        assert (await client.say(MESSAGE)).startswith("250")
+        assert len(world.messages) == before + 1
+        assert [line for line in world.lines if line.startswith("RCPT")][-1] == "RCPT TO:<ann@x.example>"
+        assert not mailboxes.messages
+        assert gate.guard.scanned[-1].envelope.recipients == ("ann@x.example",)
+        for sender, recipient in (("spammer@evil.example", address), ("", address.replace("=ann@", "=bob@"))):
+            await client.say(f"MAIL FROM:<{sender}>")
+            assert await client.say(f"RCPT TO:<{recipient}>") == "550 5.1.1 No such recipient here"
+            await client.say("RSET")
+        # Other recipients of the domain are as before, and each has a transaction of its own.
+        await client.say("MAIL FROM:<>")
+        assert (await client.say(f"RCPT TO:<postmaster@{SRS}>")).startswith("250")
+        assert (await client.say(f"RCPT TO:<{address}>")).startswith("452 4.5.3")
+        await client.say("DATA")
+        assert (await client.say(MESSAGE)).startswith("250")
+        assert len(mailboxes.messages) == 1
+        assert len(world.messages) == before + 1
+    await routing.close()
+    await world.stop()

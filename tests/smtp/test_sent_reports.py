@@ -3,7 +3,7 @@ our own verifier proves them, and they go only where they are wanted."""
 
 import asyncio
 import gzip
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from email import message_from_bytes
 from email.policy import default
 from pathlib import Path
@@ -279,131 +279,109 @@ class Deployment:
             return [f"{each.result} {each.domain}" for each in stop.value]
 
 
-def run(tmp_path: Path, scenario: Callable[[Deployment], Any]) -> None:
-    async def whole() -> None:
-        store, hop = open_store(f"sqlite:{tmp_path / 'g.db'}", tmp_path), Hop()
-        made = Deployment(store, hop, await hop.start(), tmp_path)
-        try:
-            await scenario(made)
-        finally:
-            await made.relay.close()
-            await hop.stop()
-            await store.close()
-
-    asyncio.run(whole())
+@pytest.fixture
+def made(tmp_path: Path, runner: asyncio.Runner) -> Iterator[Deployment]:
+    store, hop = open_store(f"sqlite:{tmp_path / 'g.db'}", tmp_path), Hop()
+    made = Deployment(store, hop, runner.run(hop.start()), tmp_path)
+    yield made
+    for part in (made.relay.close(), hop.stop(), store.close()):
+        runner.run(part)
 
 
-def test_messages_of_a_day_become_one_report_that_says_what_was_counted(tmp_path: Path) -> None:
-    async def scenario(made: Deployment) -> None:
-        gatherer = made.gatherer()
-        for _ in range(3):
-            gatherer.note_mail(judged("bounce"), ENVELOPE)
-        passed = Dmarc("pass", "x.example", "x.example", "reject", dkim_aligned=True)
-        gatherer.note_mail(judged(found=change(dmarc=passed, host="2001:db8::5")), ENVELOPE)
-        gatherer.note_mail(judged(found=change(dmarc=Dmarc("fail", "silent.example", "silent.example"))), ENVELOPE)
-        await gatherer.flush()
-        assert await made.send() == {"sent": 1, "unwanted": 1}
-        assert await made.send() == {}, "once"
-        (raw,) = made.hop.messages
-        assert "RCPT TO:<rua@x.example>" in made.hop.lines
-        assert made.proves(raw) == ["pass gate.example"]
-        mail = message_from_bytes(raw, policy=default)
-        attached = next(part for part in mail.walk() if part.get_filename())
-        assert attached.get_content_type() == "application/gzip"
-        report = ET.fromstring(gzip.decompress(attached.get_content()))
-        report_id = text_of(report, "report_metadata/report_id")
-        subject = f"Report Domain: x.example Submitter: gate.example Report-ID: <{report_id}@gate.example>"
-        assert mail["Subject"] == subject
-        assert (mail["Auto-Submitted"], mail["From"]) == ("auto-generated", "reports@gate.example")
-        assert text_of(report, "policy_published/domain") == "x.example"
-        assert text_of(report, "policy_published/p") == "reject"
-        assert text_of(report, "report_metadata/org_name") == "Gate & Post"
-        assert text_of(report, "report_metadata/date_range/begin") == str((TODAY - 1) * 86_400)
-        evaluated = "row/policy_evaluated"
-        shown = ("row/source_ip", "row/count", f"{evaluated}/dkim", f"{evaluated}/spf", f"{evaluated}/disposition")
-        assert [[text_of(row, path) for path in shown] for row in report.iter(f"{{{NAMESPACE}}}record")] == [
-            ["203.0.113.7", "3", "fail", "fail", "reject"],
-            ["2001:db8::5", "1", "pass", "fail", "pass"],
-        ]
-        listed = {each.domain: (each.state, each.messages) for each in await made.store.sent_reports.listed(0)}
-        assert listed == {"x.example": ("sent", 4), "silent.example": ("unwanted", 1)}
-
-    run(tmp_path, scenario)
+async def test_messages_of_a_day_become_one_report_that_says_what_was_counted(made: Deployment) -> None:
+    gatherer = made.gatherer()
+    for _ in range(3):
+        gatherer.note_mail(judged("bounce"), ENVELOPE)
+    passed = Dmarc("pass", "x.example", "x.example", "reject", dkim_aligned=True)
+    gatherer.note_mail(judged(found=change(dmarc=passed, host="2001:db8::5")), ENVELOPE)
+    gatherer.note_mail(judged(found=change(dmarc=Dmarc("fail", "silent.example", "silent.example"))), ENVELOPE)
+    await gatherer.flush()
+    assert await made.send() == {"sent": 1, "unwanted": 1}
+    assert await made.send() == {}, "once"
+    (raw,) = made.hop.messages
+    assert "RCPT TO:<rua@x.example>" in made.hop.lines
+    assert made.proves(raw) == ["pass gate.example"]
+    mail = message_from_bytes(raw, policy=default)
+    attached = next(part for part in mail.walk() if part.get_filename())
+    assert attached.get_content_type() == "application/gzip"
+    report = ET.fromstring(gzip.decompress(attached.get_content()))
+    report_id = text_of(report, "report_metadata/report_id")
+    subject = f"Report Domain: x.example Submitter: gate.example Report-ID: <{report_id}@gate.example>"
+    assert mail["Subject"] == subject
+    assert (mail["Auto-Submitted"], mail["From"]) == ("auto-generated", "reports@gate.example")
+    assert text_of(report, "policy_published/domain") == "x.example"
+    assert text_of(report, "policy_published/p") == "reject"
+    assert text_of(report, "report_metadata/org_name") == "Gate & Post"
+    assert text_of(report, "report_metadata/date_range/begin") == str((TODAY - 1) * 86_400)
+    evaluated = "row/policy_evaluated"
+    shown = ("row/source_ip", "row/count", f"{evaluated}/dkim", f"{evaluated}/spf", f"{evaluated}/disposition")
+    assert [[text_of(row, path) for path in shown] for row in report.iter(f"{{{NAMESPACE}}}record")] == [
+        ["203.0.113.7", "3", "fail", "fail", "reject"],
+        ["2001:db8::5", "1", "pass", "fail", "pass"],
+    ]
+    listed = {each.domain: (each.state, each.messages) for each in await made.store.sent_reports.listed(0)}
+    assert listed == {"x.example": ("sent", 4), "silent.example": ("unwanted", 1)}
 
 
-def test_a_next_hop_that_is_away_is_tried_again_with_the_same_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_next_hop_that_is_away_is_tried_again_with_the_same_report(
+    made: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sent_reports, "RETRY_MILLISECONDS", -1)
     monkeypatch.setattr(sent_reports, "MAX_ATTEMPTS", 3)
-
-    async def scenario(made: Deployment) -> None:
-        gatherer = made.gatherer()
-        gatherer.note_mail(judged(), ENVELOPE)
-        await gatherer.flush()
-        made.records["_dmarc.x.example"] = "failed"
-        made.hop.says["RCPT"] = "450 4.2.0 later"
-        # A report that waits is due again at once here, so a run goes on until it is given up.
-        assert await made.send() == {"waiting": 2, "failed": 1}
-        (listed,) = await made.store.sent_reports.listed(0)
-        assert (listed.state, listed.reason) == ("failed", "DNS does not answer")
-        gatherer.note_mail(judged(), ENVELOPE)
-        await gatherer.flush()
-        made.records["_dmarc.x.example"] = "v=DMARC1; rua=mailto:rua@x.example"
-        made.hop.says["RCPT"] = "550 5.1.1 nobody"
-        assert await made.send() == {"failed": 1}
-        assert made.hop.messages == []
-
-    run(tmp_path, scenario)
+    gatherer = made.gatherer()
+    gatherer.note_mail(judged(), ENVELOPE)
+    await gatherer.flush()
+    made.records["_dmarc.x.example"] = "failed"
+    made.hop.says["RCPT"] = "450 4.2.0 later"
+    # A report that waits is due again at once here, so a run goes on until it is given up.
+    assert await made.send() == {"waiting": 2, "failed": 1}
+    (listed,) = await made.store.sent_reports.listed(0)
+    assert (listed.state, listed.reason) == ("failed", "DNS does not answer")
+    gatherer.note_mail(judged(), ENVELOPE)
+    await gatherer.flush()
+    made.records["_dmarc.x.example"] = "v=DMARC1; rua=mailto:rua@x.example"
+    made.hop.says["RCPT"] = "550 5.1.1 nobody"
+    assert await made.send() == {"failed": 1}
+    assert made.hop.messages == []
 
 
-def test_limits_hold(tmp_path: Path) -> None:
-    async def scenario(made: Deployment) -> None:
-        settings = SETTINGS.model_copy(update={"max_per_day": 1, "exclude": ["quiet.example"]})
-        gatherer = made.gatherer(settings)
-        for domain in ("x.example", "z.example", "quiet.example"):
-            made.records[f"_dmarc.{domain}"] = f"v=DMARC1; rua=mailto:a@{domain}!100,mailto:b@{domain}!1m"
-            gatherer.note_mail(judged(found=change(dmarc=Dmarc("fail", domain, domain, "none"))), ENVELOPE)
-        await gatherer.flush()
-        assert await made.send(settings=settings) == {"sent": 1}
-        assert await made.send(settings=settings) == {}
-        assert [line for line in made.hop.lines if line.startswith("RCPT")] == ["RCPT TO:<b@x.example>"], (
-            "a takes 100 bytes"
-        )
-        assert await made.store.sent_reports.rows(TODAY - 1, "quiet.example") == ()
-        assert len(await made.store.sent_reports.rows(TODAY - 1, "z.example")) == 1
-
-    run(tmp_path, scenario)
+async def test_limits_hold(made: Deployment) -> None:
+    settings = SETTINGS.model_copy(update={"max_per_day": 1, "exclude": ["quiet.example"]})
+    gatherer = made.gatherer(settings)
+    for domain in ("x.example", "z.example", "quiet.example"):
+        made.records[f"_dmarc.{domain}"] = f"v=DMARC1; rua=mailto:a@{domain}!100,mailto:b@{domain}!1m"
+        gatherer.note_mail(judged(found=change(dmarc=Dmarc("fail", domain, domain, "none"))), ENVELOPE)
+    await gatherer.flush()
+    assert await made.send(settings=settings) == {"sent": 1}
+    assert await made.send(settings=settings) == {}
+    assert [line for line in made.hop.lines if line.startswith("RCPT")] == ["RCPT TO:<b@x.example>"], (
+        "a takes 100 bytes"
+    )
+    assert await made.store.sent_reports.rows(TODAY - 1, "quiet.example") == ()
+    assert len(await made.store.sent_reports.rows(TODAY - 1, "z.example")) == 1
 
 
-def test_another_node_that_sends_is_left_alone(tmp_path: Path) -> None:
-    async def scenario(made: Deployment) -> None:
-        gatherer = made.gatherer()
-        gatherer.note_mail(judged(), ENVELOPE)
-        await gatherer.flush()
-        async with made.store.jobs.take(REPORT) as held:
-            assert held
-            assert await made.send() == {}
-        assert await made.send() == {"sent": 1}
-
-    run(tmp_path, scenario)
+async def test_another_node_that_sends_is_left_alone(made: Deployment) -> None:
+    gatherer = made.gatherer()
+    gatherer.note_mail(judged(), ENVELOPE)
+    await gatherer.flush()
+    async with made.store.jobs.take(REPORT) as held:
+        assert held
+        assert await made.send() == {}
+    assert await made.send() == {"sent": 1}
 
 
-def test_a_process_counts_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_counts_within_bounds(made: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sent_reports, "MAX_GATHERED", 2)
-
-    async def scenario(made: Deployment) -> None:
-        gatherer = made.gatherer()
-        for number in range(4):
-            gatherer.note_mail(judged(found=change(host=f"203.0.113.{number}")), ENVELOPE)
-        gatherer.note_mail(judged(found=change(host="203.0.113.0")), ENVELOPE)
-        assert gatherer.dropped == 2
-        long = tuple(Dkim("pass", "d" * 253, "s" * 100) for _ in range(9))
-        await gatherer.flush()
-        gatherer.note_mail(judged(found=change(dkim=long, host="203.0.113.9")), ENVELOPE)
-        await gatherer.flush()
-        rows = await made.store.sent_reports.rows(TODAY - 1, "x.example")
-        assert sorted(count for _, count in rows) == [1, 1, 2]
-        assert max(len(detail) for detail, _ in rows) <= sent_reports.MAX_DETAIL
-
-    run(tmp_path, scenario)
+    gatherer = made.gatherer()
+    for number in range(4):
+        gatherer.note_mail(judged(found=change(host=f"203.0.113.{number}")), ENVELOPE)
+    gatherer.note_mail(judged(found=change(host="203.0.113.0")), ENVELOPE)
+    assert gatherer.dropped == 2
+    long = tuple(Dkim("pass", "d" * 253, "s" * 100) for _ in range(9))
+    await gatherer.flush()
+    gatherer.note_mail(judged(found=change(dkim=long, host="203.0.113.9")), ENVELOPE)
+    await gatherer.flush()
+    rows = await made.store.sent_reports.rows(TODAY - 1, "x.example")
+    assert sorted(count for _, count in rows) == [1, 1, 2]
+    assert max(len(detail) for detail, _ in rows) <= sent_reports.MAX_DETAIL

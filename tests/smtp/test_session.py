@@ -384,24 +384,21 @@ def test_every_command_has_a_conversation_and_every_limit_a_test() -> None:
 
 
 @pytest.mark.parametrize(("options", "said"), [pytest.param(*each[1:], id=each[0]) for each in CONVERSATIONS])
-def test_conversation(
-    options: dict[str, Any], said: list[tuple[str | bytes, str]], deployment: Any, hop: Any, run: Any
+async def test_conversation(
+    options: dict[str, Any], said: list[tuple[str | bytes, str]], deployment: Any, hop: Any
 ) -> None:
-    async def test() -> None:
-        async with deployment(hop(), **options) as gate:
-            client = await gate.connect()
-            for index, (sent, expected) in enumerate(said):
-                if sent == "" and (index == 0 or expected != "500"):
-                    answer = await client.reply()
-                else:
-                    answer = await client.say(sent)
-                assert answer.startswith(expected), (sent, answer)
-                assert bool(answer) == bool(expected), (sent, answer)
-
-    run(test())
+    async with deployment(hop(), **options) as gate:
+        client = await gate.connect()
+        for index, (sent, expected) in enumerate(said):
+            if sent == "" and (index == 0 or expected != "500"):
+                answer = await client.reply()
+            else:
+                answer = await client.say(sent)
+            assert answer.startswith(expected), (sent, answer)
+            assert bool(answer) == bool(expected), (sent, answer)
 
 
-def test_what_is_announced_follows_the_next_hop(deployment: Any, hop: Any, run: Any) -> None:
+async def test_what_is_announced_follows_the_next_hop(deployment: Any, hop: Any) -> None:
     own = ["PIPELINING", "SIZE 52428800", "ENHANCEDSTATUSCODES", "CHUNKING", "STARTTLS"]
     table = [
         (
@@ -415,42 +412,32 @@ def test_what_is_announced_follows_the_next_hop(deployment: Any, hop: Any, run: 
         (("SIZE",), {*own}),
         ((), {*own}),
     ]
-
-    async def test() -> None:
-        for features, expected in table:
-            async with deployment(hop(features)) as gate:
-                name, *lines = (await (await gate.connect()).say("EHLO c")).split("|")
-                assert name == "250-gate.example"
-                assert {line[4:] for line in lines} == expected
-
-    run(test())
+    for features, expected in table:
+        async with deployment(hop(features)) as gate:
+            name, *lines = (await (await gate.connect()).say("EHLO c")).split("|")
+            assert name == "250-gate.example"
+            assert {line[4:] for line in lines} == expected
 
 
-def test_only_listed_hosts_are_told_of_xclient(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        async with deployment(hop(), listed=("127.0.0.0/8",)) as gate:
-            said = await (await gate.connect()).say("EHLO c")
-            assert "XFORWARD NAME ADDR PORT PROTO HELO IDENT SOURCE" in said
-            assert "XCLIENT NAME" in said
-
-    run(test())
+async def test_only_listed_hosts_are_told_of_xclient(deployment: Any, hop: Any) -> None:
+    async with deployment(hop(), listed=("127.0.0.0/8",)) as gate:
+        said = await (await gate.connect()).say("EHLO c")
+        assert "XFORWARD NAME ADDR PORT PROTO HELO IDENT SOURCE" in said
+        assert "XCLIENT NAME" in said
 
 
-def test_nothing_said_names_the_software(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        async with deployment(hop()) as gate:
-            client = await gate.connect()
-            gate.guard.fault = RuntimeError("secret detail")
-            said = [await client.say(line) for line in ("EHLO c", "HELP", "VRFY x", "FOO", "NOOP")]
-            await client.up_to_data()
-            said.append(await client.say(b"x: y\r\n.\r\n"))
-            assert said[-1].startswith("421 4.3.0")
-            whole = "".join(said).lower()
-            assert not [
-                word for word in ("gatepost", "python", __version__, "secret", "traceback", "postfix") if word in whole
-            ]
-
-    run(test())
+async def test_nothing_said_names_the_software(deployment: Any, hop: Any) -> None:
+    async with deployment(hop()) as gate:
+        client = await gate.connect()
+        gate.guard.fault = RuntimeError("secret detail")
+        said = [await client.say(line) for line in ("EHLO c", "HELP", "VRFY x", "FOO", "NOOP")]
+        await client.up_to_data()
+        said.append(await client.say(b"x: y\r\n.\r\n"))
+        assert said[-1].startswith("421 4.3.0")
+        whole = "".join(said).lower()
+        assert not [
+            word for word in ("gatepost", "python", __version__, "secret", "traceback", "postfix") if word in whole
+        ]
 
 
 @pytest.fixture
@@ -460,35 +447,29 @@ def strangers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("strangers")
-def test_whoever_speaks_before_the_greeting_is_sent_away(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        async with deployment(hop(), limits=SmtpLimits(greeting_pause=3.0)) as gate:
-            client = await gate.connect(greeted=False)
-            assert (await client.say("EHLO c")).startswith("554 5.5.0")
-            assert await client.closed()
-        async with deployment(hop(), limits=SmtpLimits(greeting_pause=0.05)) as gate:
-            client = await gate.connect()
-            assert (await client.say("EHLO c")).startswith("250")
-
-    run(test())
+async def test_whoever_speaks_before_the_greeting_is_sent_away(deployment: Any, hop: Any) -> None:
+    async with deployment(hop(), limits=SmtpLimits(greeting_pause=3.0)) as gate:
+        client = await gate.connect(greeted=False)
+        assert (await client.say("EHLO c")).startswith("554 5.5.0")
+        assert await client.closed()
+    async with deployment(hop(), limits=SmtpLimits(greeting_pause=0.05)) as gate:
+        client = await gate.connect()
+        assert (await client.say("EHLO c")).startswith("250")
 
 
 @pytest.mark.usefixtures("strangers")
-def test_connections_of_one_address_have_a_limit(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        async with deployment(hop(), limits=msgspec.structs.replace(QUICK, per_address=1)) as gate:
-            first = await gate.connect()
-            second = await gate.connect(greeted=False)
-            assert (await second.reply()).startswith("421 4.7.0 Too many connections")
-            first.writer.close()
-            await gate.until(lambda: not gate.intake.open)
-            await gate.connect()
-            assert (gate.intake.turned_away, gate.intake.turned_away_full) == (1, 0)
-
-    run(test())
+async def test_connections_of_one_address_have_a_limit(deployment: Any, hop: Any) -> None:
+    async with deployment(hop(), limits=msgspec.structs.replace(QUICK, per_address=1)) as gate:
+        first = await gate.connect()
+        second = await gate.connect(greeted=False)
+        assert (await second.reply()).startswith("421 4.7.0 Too many connections")
+        first.writer.close()
+        await gate.until(lambda: not gate.intake.open)
+        await gate.connect()
+        assert (gate.intake.turned_away, gate.intake.turned_away_full) == (1, 0)
 
 
-def test_strangers_leave_the_reserve_to_listed_hosts(deployment: Any, hop: Any, run: Any, monkeypatch: Any) -> None:
+async def test_strangers_leave_the_reserve_to_listed_hosts(deployment: Any, hop: Any, monkeypatch: Any) -> None:
     """Silent strangers from several addresses fill what is theirs; the border MTA still gets in."""
     real, peers = identify_client, [f"192.0.2.{number}" for number in (1, 1, 2, 2, 3)] + ["198.51.100.7"] * 3
 
@@ -496,79 +477,66 @@ def test_strangers_leave_the_reserve_to_listed_hosts(deployment: Any, hop: Any, 
         return real(peers.pop(0), listed)
 
     monkeypatch.setattr("gatepost.smtp.intake.identify_client", identified)
-
-    async def test() -> None:
-        limits = msgspec.structs.replace(QUICK, per_address=2)
-        async with deployment(hop(), limits=limits, max_connections=6, reserved=2, listed=("198.51.100.7",)) as gate:
-            for _ in range(4):
-                await gate.connect(greeted=False)
-            refused = await gate.connect(greeted=False)
-            assert (await refused.reply()).startswith("421 4.7.0")
-            for _ in range(2):
-                border = await gate.connect()
-                assert (await border.say("NOOP")).startswith("250")
-            last = await gate.connect(greeted=False)
-            assert (await last.reply()).startswith("421 4.7.0")
-            assert (gate.intake.open, gate.intake.turned_away) == (6, 2)
-            assert gate.intake.turned_away_full == 2
-
-    run(test())
+    limits = msgspec.structs.replace(QUICK, per_address=2)
+    async with deployment(hop(), limits=limits, max_connections=6, reserved=2, listed=("198.51.100.7",)) as gate:
+        for _ in range(4):
+            await gate.connect(greeted=False)
+        refused = await gate.connect(greeted=False)
+        assert (await refused.reply()).startswith("421 4.7.0")
+        for _ in range(2):
+            border = await gate.connect()
+            assert (await border.say("NOOP")).startswith("250")
+        last = await gate.connect(greeted=False)
+        assert (await last.reply()).startswith("421 4.7.0")
+        assert (gate.intake.open, gate.intake.turned_away) == (6, 2)
+        assert gate.intake.turned_away_full == 2
 
 
-def test_a_stop_ends_idle_sessions_at_once_and_others_after_their_message(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        async with deployment(hop()) as gate:
-            idle, busy = await gate.connect(), await gate.connect()
-            await busy.up_to_data()
-            gate.guard.may_end.clear()
-            busy.send(b"Subject: x\r\n\r\ny\r\n.\r\n")
-            await gate.until(lambda: gate.guard.scanned)
-            gate.intake.should_exit = True
-            assert (await idle.reply()).startswith("421 4.3.2")
-            assert await idle.closed()
-            with pytest.raises(ConnectionRefusedError):
-                await gate.connect()
-            gate.guard.may_end.set()
-            assert (await busy.reply()).startswith("250 2.0.0 Ok: queued")
-            assert (await busy.reply()).startswith("421 4.3.2")
-
-    run(test())
-
-
-def test_a_stop_does_not_wait_for_ever(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        next_hop = hop()
-        async with deployment(next_hop, limits=msgspec.structs.replace(QUICK, stop=0.05)) as gate:
-            busy = await gate.connect()
-            await busy.up_to_data()
-            gate.guard.may_end.clear()
-            busy.send(b"Subject: x\r\n\r\ny\r\n.\r\n")
-            await gate.until(lambda: gate.guard.scanned)
-            gate.intake.should_exit = True
-            # No answer was given: the sender has the message still, and nobody else has it.
-            assert await busy.closed()
-            assert next_hop.messages == gate.holding.kept == []
-
-    run(test())
-
-
-def test_connections_have_a_limit(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        async with deployment(hop(), max_connections=2) as gate:
-            clients = [await gate.connect(), await gate.connect()]
-            third = await gate.connect(greeted=False)
-            assert (await third.reply()).startswith("421 4.7.0")
-            assert await third.closed()
-            assert (await clients[0].say("QUIT")).startswith("221")
-            assert await clients[0].closed()
+async def test_a_stop_ends_idle_sessions_at_once_and_others_after_their_message(deployment: Any, hop: Any) -> None:
+    async with deployment(hop()) as gate:
+        idle, busy = await gate.connect(), await gate.connect()
+        await busy.up_to_data()
+        gate.guard.may_end.clear()
+        busy.send(b"Subject: x\r\n\r\ny\r\n.\r\n")
+        await gate.until(lambda: gate.guard.scanned)
+        gate.intake.should_exit = True
+        assert (await idle.reply()).startswith("421 4.3.2")
+        assert await idle.closed()
+        with pytest.raises(ConnectionRefusedError):
             await gate.connect()
-            assert gate.intake.turned_away == 1
+        gate.guard.may_end.set()
+        assert (await busy.reply()).startswith("250 2.0.0 Ok: queued")
+        assert (await busy.reply()).startswith("421 4.3.2")
 
-    run(test())
+
+async def test_a_stop_does_not_wait_for_ever(deployment: Any, hop: Any) -> None:
+    next_hop = hop()
+    async with deployment(next_hop, limits=msgspec.structs.replace(QUICK, stop=0.05)) as gate:
+        busy = await gate.connect()
+        await busy.up_to_data()
+        gate.guard.may_end.clear()
+        busy.send(b"Subject: x\r\n\r\ny\r\n.\r\n")
+        await gate.until(lambda: gate.guard.scanned)
+        gate.intake.should_exit = True
+        # No answer was given: the sender has the message still, and nobody else has it.
+        assert await busy.closed()
+        assert next_hop.messages == gate.holding.kept == []
 
 
-def test_thousands_of_commands_at_once_leave_others_their_turn(
-    deployment: Any, hop: Any, run: Any, monkeypatch: pytest.MonkeyPatch
+async def test_connections_have_a_limit(deployment: Any, hop: Any) -> None:
+    async with deployment(hop(), max_connections=2) as gate:
+        clients = [await gate.connect(), await gate.connect()]
+        third = await gate.connect(greeted=False)
+        assert (await third.reply()).startswith("421 4.7.0")
+        assert await third.closed()
+        assert (await clients[0].say("QUIT")).startswith("221")
+        assert await clients[0].closed()
+        await gate.connect()
+        assert gate.intake.turned_away == 1
+
+
+async def test_thousands_of_commands_at_once_leave_others_their_turn(
+    deployment: Any, hop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reading a command that has come already does not wait: without turns, all of them would be one callback."""
     handled = most = 0
@@ -585,17 +553,14 @@ def test_thousands_of_commands_at_once_leave_others_their_turn(
             most, before = max(most, handled - before), handled
             await asyncio.sleep(0)
 
-    async def test() -> None:
-        async with deployment(hop(), limits=msgspec.structs.replace(QUICK, commands=5_000)) as gate:
-            client = await gate.connect()
-            for said in (EHLO[0], MAIL[0], RCPT[0]):
-                await client.say(said)
-            watching = asyncio.create_task(watch())
-            client.send(b"BDAT 1\r\nx" * 2_000 + b"BDAT 2 LAST\r\n\r\n")
-            await gate.until(lambda: handled >= 2_000)
-            watching.cancel()
-
     monkeypatch.setattr(session, "parse_command", parse)
-    run(test())
+    async with deployment(hop(), limits=msgspec.structs.replace(QUICK, commands=5_000)) as gate:
+        client = await gate.connect()
+        for said in (EHLO[0], MAIL[0], RCPT[0]):
+            await client.say(said)
+        watching = asyncio.create_task(watch())
+        client.send(b"BDAT 1\r\nx" * 2_000 + b"BDAT 2 LAST\r\n\r\n")
+        await gate.until(lambda: handled >= 2_000)
+        watching.cancel()
     assert handled >= 2_000
     assert most <= session.COMMANDS_IN_A_TURN

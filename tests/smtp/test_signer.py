@@ -145,36 +145,32 @@ def test_mail_that_cannot_be_signed_stays_with_its_sender(tmp_path: Path) -> Non
         fields(signer, report("a@example.com"), OUT)
 
 
-def test_signatures_over_smtp(keys: list[SigningKeySettings], deployment: Any, hop: Any, run: Any) -> None:
+async def test_signatures_over_smtp(keys: list[SigningKeySettings], deployment: Any, hop: Any) -> None:
     """A message that was marked is sealed over what leaves; an outbound one is signed, or not sent."""
-
-    async def test() -> None:
-        next_hop = hop()
-        async with deployment(next_hop) as gate:
-            gate.guard.senders = ("a@example.com",)
-            signer = Signer(SigningKeys(keys), "gate.example", domains(), seal_key=keys[0])
-            gate.services.signer = signer
-            gate.guard.decision, gate.guard.action = "quarantine", MessageAction("tag", "[S] ")
-            client = await gate.connect()
-            await client.up_to_data()
-            assert (await client.say(MESSAGE + b".\r\n")).startswith("250")
-            record = make_record(read_private_key(Path(keys[0].file)))
-            found = independent.arc_verify(next_hop.messages[0], dnsfunc=lambda *_a, **_k: record.encode())
-            assert found[0] == b"pass"
-            assert b"Subject: [S] s\r\n" in next_hop.messages[0]
-            gate.guard.decision, gate.guard.action = "deliver", None
-            limits = SenderLimits(HourlyLimits(), SenderRecords(9))
-            gate.services.outbound = Outbound(OutboundTenants(["127.0.0.0/8"]), None, gate.services.routing, limits)
-            client = await gate.connect()
-            await client.up_to_data()
-            assert (await client.say(MESSAGE + b".\r\n")).startswith("250")
-            assert next_hop.messages[1].count(b"DKIM-Signature:") == 2
-            assert b"ARC-Seal" not in next_hop.messages[1]
-            gate.services.signer = Signer(
-                SigningKeys([SigningKeySettings(domain="example.com", selector="k", file="/none")]), "g", domains()
-            )
-            await client.up_to_data()
-            assert (await client.say(MESSAGE + b".\r\n")).startswith("451")
-            assert len(next_hop.messages) == 2
-
-    run(test())
+    next_hop = hop()
+    async with deployment(next_hop) as gate:
+        gate.guard.senders = ("a@example.com",)
+        signer = Signer(SigningKeys(keys), "gate.example", domains(), seal_key=keys[0])
+        gate.services.signer = signer
+        gate.guard.decision, gate.guard.action = "quarantine", MessageAction("tag", "[S] ")
+        client = await gate.connect()
+        await client.up_to_data()
+        assert (await client.say(MESSAGE + b".\r\n")).startswith("250")
+        record = make_record(read_private_key(Path(keys[0].file)))
+        found = independent.arc_verify(next_hop.messages[0], dnsfunc=lambda *_a, **_k: record.encode())
+        assert found[0] == b"pass"
+        assert b"Subject: [S] s\r\n" in next_hop.messages[0]
+        gate.guard.decision, gate.guard.action = "deliver", None
+        limits = SenderLimits(HourlyLimits(), SenderRecords(9))
+        gate.services.outbound = Outbound(OutboundTenants(["127.0.0.0/8"]), None, gate.services.routing, limits)
+        client = await gate.connect()
+        await client.up_to_data()
+        assert (await client.say(MESSAGE + b".\r\n")).startswith("250")
+        assert next_hop.messages[1].count(b"DKIM-Signature:") == 2
+        assert b"ARC-Seal" not in next_hop.messages[1]
+        gate.services.signer = Signer(
+            SigningKeys([SigningKeySettings(domain="example.com", selector="k", file="/none")]), "g", domains()
+        )
+        await client.up_to_data()
+        assert (await client.say(MESSAGE + b".\r\n")).startswith("451")
+        assert len(next_hop.messages) == 2

@@ -31,18 +31,15 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return writes
 
 
-def test_replies_to_pipelined_commands_are_one_write(deployment: Any, hop: Any, run: Any, written: list[bytes]) -> None:
-    async def test() -> None:
-        async with deployment(hop()) as gate:
-            client = await gate.connect()
-            await client.say("EHLO c")
-            written.clear()
-            client.send(PIPELINED)
-            assert [(await client.reply())[:3] for _ in range(3)] == ["250", "250", "354"]
-            assert (await client.say(MESSAGE)).startswith("250")
-            assert [data.count(b"\r\n") for data in written] == [3, 1]
-
-    run(test())
+async def test_replies_to_pipelined_commands_are_one_write(deployment: Any, hop: Any, written: list[bytes]) -> None:
+    async with deployment(hop()) as gate:
+        client = await gate.connect()
+        await client.say("EHLO c")
+        written.clear()
+        client.send(PIPELINED)
+        assert [(await client.reply())[:3] for _ in range(3)] == ["250", "250", "354"]
+        assert (await client.say(MESSAGE)).startswith("250")
+        assert [data.count(b"\r\n") for data in written] == [3, 1]
 
 
 @pytest.mark.parametrize(
@@ -53,117 +50,82 @@ def test_replies_to_pipelined_commands_are_one_write(deployment: Any, hop: Any, 
         ({"RCPT": None}, ["250", "451", "451"]),
     ],
 )
-def test_what_is_due_comes_before_a_refusal_of_data(
-    deployment: Any, hop: Any, run: Any, says: dict[str, str | None], codes: list[str]
+async def test_what_is_due_comes_before_a_refusal_of_data(
+    deployment: Any, hop: Any, says: dict[str, str | None], codes: list[str]
 ) -> None:
-    async def test() -> None:
-        next_hop = hop()
-        async with deployment(next_hop) as gate:
-            client = await gate.connect()
-            await client.say("EHLO c")
-            next_hop.says = says
-            client.send(PIPELINED)
-            assert [(await client.reply())[:3] for _ in range(3)] == codes
-            assert (await client.say("RSET"))[:3] == "250"
-            # What comes behind DATA without an invitation ends the session, after all that is due.
-            next_hop.says = {}
-            client.send(PIPELINED + b"NOOP\r\n")
-            assert [(await client.reply())[:3] for _ in range(3)] == ["250", "250", "503"]
-            assert await client.closed()
-
-    run(test())
+    next_hop = hop()
+    async with deployment(next_hop) as gate:
+        client = await gate.connect()
+        await client.say("EHLO c")
+        next_hop.says = says
+        client.send(PIPELINED)
+        assert [(await client.reply())[:3] for _ in range(3)] == codes
+        assert (await client.say("RSET"))[:3] == "250"
+        # What comes behind DATA without an invitation ends the session, after all that is due.
+        next_hop.says = {}
+        client.send(PIPELINED + b"NOOP\r\n")
+        assert [(await client.reply())[:3] for _ in range(3)] == ["250", "250", "503"]
+        assert await client.closed()
 
 
-def test_a_transaction_that_is_given_up_ends_with_the_next_one(
-    deployment: Any, hop: Any, run: Any, monkeypatch: pytest.MonkeyPatch
+async def test_a_transaction_that_is_given_up_ends_with_the_next_one(
+    deployment: Any, hop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gatepost.smtp.routing.UNFINISHED_SECONDS", 3_600.0)
-
-    async def test() -> None:
-        next_hop = hop()
-        async with deployment(next_hop) as gate:
-            await gate.until(lambda: gate.relay._idle)
-            client = await gate.connect()
-            gate.guard.decision = "drop"
-            await client.up_to_data()
-            await client.say(MESSAGE)
-            assert "RSET" not in next_hop.lines
-            gate.guard.decision = "deliver"
-            await client.up_to_data("other@x.example")
-            assert (await client.say(MESSAGE)).startswith("250")
-            assert next_hop.lines[-4:] == ["RSET", "MAIL FROM:<other@x.example>", "RCPT TO:<b@y.example>", "DATA"]
-            assert next_hop.connections == 1
-
-    run(test())
+    next_hop = hop()
+    async with deployment(next_hop) as gate:
+        await gate.until(lambda: gate.relay._idle)
+        client = await gate.connect()
+        gate.guard.decision = "drop"
+        await client.up_to_data()
+        await client.say(MESSAGE)
+        assert "RSET" not in next_hop.lines
+        gate.guard.decision = "deliver"
+        await client.up_to_data("other@x.example")
+        assert (await client.say(MESSAGE)).startswith("250")
+        assert next_hop.lines[-4:] == ["RSET", "MAIL FROM:<other@x.example>", "RCPT TO:<b@y.example>", "DATA"]
+        assert next_hop.connections == 1
 
 
-def test_a_transaction_that_is_given_up_ends_soon_where_none_follows(deployment: Any, hop: Any, run: Any) -> None:
-    async def test() -> None:
-        next_hop = hop()
-        async with deployment(next_hop) as gate:
-            await gate.until(lambda: gate.relay._idle)
-            client = await gate.connect()
-            gate.guard.decision = "drop"
-            await client.up_to_data()
-            await client.say(MESSAGE)
-            await gate.until(lambda: "RSET" in next_hop.lines)
-            await gate.until(lambda: gate.relay._idle)
-            assert next_hop.lines.count("RSET") == 1
-
-    run(test())
+async def test_a_transaction_that_is_given_up_ends_soon_where_none_follows(deployment: Any, hop: Any) -> None:
+    next_hop = hop()
+    async with deployment(next_hop) as gate:
+        await gate.until(lambda: gate.relay._idle)
+        client = await gate.connect()
+        gate.guard.decision = "drop"
+        await client.up_to_data()
+        await client.say(MESSAGE)
+        await gate.until(lambda: "RSET" in next_hop.lines)
+        await gate.until(lambda: gate.relay._idle)
+        assert next_hop.lines.count("RSET") == 1
 
 
 @pytest.mark.parametrize("said", ["503 5.5.1 no", "421 4.3.2 bye", "250-half"])
-def test_a_next_hop_that_does_not_reset_refuses_nothing_for_good(
-    deployment: Any, hop: Any, run: Any, said: str, monkeypatch: pytest.MonkeyPatch
+async def test_a_next_hop_that_does_not_reset_refuses_nothing_for_good(
+    deployment: Any, hop: Any, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A MAIL within a transaction is out of order there, and that is no fault of this client's."""
     monkeypatch.setattr("gatepost.smtp.routing.UNFINISHED_SECONDS", 3_600.0)
-
-    async def test() -> None:
-        next_hop = hop()
-        async with deployment(next_hop) as gate:
-            await gate.until(lambda: gate.relay._idle)
-            client = await gate.connect()
-            gate.guard.decision = "drop"
-            await client.up_to_data()
-            await client.say(MESSAGE)
-            gate.guard.decision = "deliver"
-            next_hop.says = {"RSET": said, "MAIL": "503 5.5.1 nested MAIL command"}
-            assert (await client.say("MAIL FROM:<a@x.example>")).startswith("451 4.4.2")
-            next_hop.says = {}
-            await client.up_to_data()
-            assert (await client.say(MESSAGE)).startswith("250")
-            assert next_hop.connections == 2
-
-    run(test())
+    next_hop = hop()
+    async with deployment(next_hop) as gate:
+        await gate.until(lambda: gate.relay._idle)
+        client = await gate.connect()
+        gate.guard.decision = "drop"
+        await client.up_to_data()
+        await client.say(MESSAGE)
+        gate.guard.decision = "deliver"
+        next_hop.says = {"RSET": said, "MAIL": "503 5.5.1 nested MAIL command"}
+        assert (await client.say("MAIL FROM:<a@x.example>")).startswith("451 4.4.2")
+        next_hop.says = {}
+        await client.up_to_data()
+        assert (await client.say(MESSAGE)).startswith("250")
+        assert next_hop.connections == 2
 
 
 @pytest.mark.parametrize("sizes", [(100,), (200, 9_000), (200, 70_000, 3), (65_536, 65_536)])
-def test_small_pieces_of_a_message_are_one_write(
-    deployment: Any, hop: Any, run: Any, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+async def test_small_pieces_of_a_message_are_one_write(
+    deployment: Any, hop: Any, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test() -> None:
-        next_hop = hop()
-        async with deployment(next_hop) as gate:
-            await gate.until(lambda: gate.relay._idle)
-            link = await gate.relay.borrow()
-            writes: list[int] = []
-            write = NextHop._write
-
-            async def note(self: NextHop, data: bytes, final: Any) -> None:
-                writes.append(len(data))
-                await write(self, data, final)
-
-            monkeypatch.setattr(NextHop, "_write", note)
-            await asyncio.gather(link.ask(b"MAIL FROM:<>"), link.ask(b"RCPT TO:<b@y.example>"))
-            pieces = [b"." * size for size in sizes]
-            assert (await link.send_message(iter(pieces))).positive
-            whole = b"".join(pieces)
-            assert next_hop.messages == [b"." + whole + b"\r\n"]
-            assert len(writes) == 1 + count_early(sizes)
-            gate.relay.give_back(link)
-
     def count_early(each: tuple[int, ...]) -> int:
         early = together = 0
         for size in each:
@@ -172,24 +134,39 @@ def test_small_pieces_of_a_message_are_one_write(
                 early, together = early + 1, 0
         return early
 
-    run(test())
+    next_hop = hop()
+    async with deployment(next_hop) as gate:
+        await gate.until(lambda: gate.relay._idle)
+        link = await gate.relay.borrow()
+        writes: list[int] = []
+        write = NextHop._write
+
+        async def note(self: NextHop, data: bytes, final: Any) -> None:
+            writes.append(len(data))
+            await write(self, data, final)
+
+        monkeypatch.setattr(NextHop, "_write", note)
+        await asyncio.gather(link.ask(b"MAIL FROM:<>"), link.ask(b"RCPT TO:<b@y.example>"))
+        pieces = [b"." * size for size in sizes]
+        assert (await link.send_message(iter(pieces))).positive
+        whole = b"".join(pieces)
+        assert next_hop.messages == [b"." + whole + b"\r\n"]
+        assert len(writes) == 1 + count_early(sizes)
+        gate.relay.give_back(link)
 
 
-def test_a_client_that_says_nothing_is_cut_off_in_time_and_not_before(deployment: Any, run: Any) -> None:
+async def test_a_client_that_says_nothing_is_cut_off_in_time_and_not_before(deployment: Any) -> None:
     from gatepost.smtp.commands import SmtpLimits
 
-    async def test() -> None:
-        loop = asyncio.get_running_loop()
-        async with deployment(limits=SmtpLimits(greeting_pause=0.0, command_wait=0.3)) as gate:
-            client = await gate.connect()
-            for _ in range(5):
-                await asyncio.sleep(0.1)
-                assert (await client.say("NOOP")).startswith("250")
-            begun = loop.time()
-            assert (await client.reply()).startswith("421 4.4.2")
-            assert loop.time() - begun >= 0.25
-
-    run(test())
+    loop = asyncio.get_running_loop()
+    async with deployment(limits=SmtpLimits(greeting_pause=0.0, command_wait=0.3)) as gate:
+        client = await gate.connect()
+        for _ in range(5):
+            await asyncio.sleep(0.1)
+            assert (await client.say("NOOP")).startswith("250")
+        begun = loop.time()
+        assert (await client.reply()).startswith("421 4.4.2")
+        assert loop.time() - begun >= 0.25
 
 
 LINES = (
