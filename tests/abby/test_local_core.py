@@ -17,6 +17,7 @@ from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import BytesBody, MessageBody
 from gatepost.settings.keys import GuardSettings
 from gatepost.settings.scan_sources import RestApiSettings, ScanSourcesSettings
+from gatepost.workers.fair_queue import FairQueue
 
 
 class Straw(IdleGuard):
@@ -71,11 +72,11 @@ async def test_slots_that_others_take_are_seen_at_once() -> None:
 
 
 async def test_a_scan_waits_in_a_guard_that_is_full(tmp_path: Path) -> None:
-    deployment = Deployment(tmp_path, maximum=1)
+    deployment, queue = Deployment(tmp_path), FairQueue(1, 20, 0.0)
     settings = GuardSettings(scan_sources=ScanSourcesSettings(rest_api=RestApiSettings()))
-    cores = Cores([LocalCore(deployment.made(deployment.store, settings))])
+    cores = Cores([LocalCore(deployment.made(settings=settings, queue=queue))])
     await cores.start()
-    slot = deployment.queue.enter(None)
+    slot = queue.enter(None)
     assert slot
 
     async def ask(seconds: float) -> object:

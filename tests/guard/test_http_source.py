@@ -107,14 +107,11 @@ def test_load_health_and_metrics(tmp_path: Path) -> None:
     ("client", "header", "status"),
     [("127.0.0.1", "", 200), ("::1", "", 200), ("192.0.2.7", "", 403), ("127.0.0.1", "192.0.2.7", 403), ("", "", 403)],
 )
-def test_metrics_are_for_this_machine(tmp_path: Path, client: str, header: str, status: int) -> None:
-    async def run() -> httpx.Response:
-        transport = app(Core(), tmp_path)
-        transport.client = (client, 1)
-        async with httpx.AsyncClient(transport=transport, base_url="http://core") as asking:
-            return await asking.get("/metrics", headers={"x-forwarded-for": header} if header else {})
-
-    answer = asyncio.run(run())
+async def test_metrics_are_for_this_machine(tmp_path: Path, client: str, header: str, status: int) -> None:
+    transport = app(Core(), tmp_path)
+    transport.client = (client, 1)
+    async with httpx.AsyncClient(transport=transport, base_url="http://core") as asking:
+        answer = await asking.get("/metrics", headers={"x-forwarded-for": header} if header else {})
     assert answer.status_code == status
     assert status == 200 or answer.json()["error"] == "forbidden"
 

@@ -65,46 +65,37 @@ def records(answers: Answers) -> str:
     return " ".join("".join(a.records) or a.status if isinstance(a, DnsAnswer) else "listed" for a in answers)
 
 
-def test_order_and_duplicates() -> None:
-    async def run() -> None:
-        names = Names()
-        answers = await Answerer(names).answer(job(), questions("b a b cached c a"))
-        assert records(answers) == "b a b cached c a"
-        assert sorted(question.name for question in names.asked) == ["a", "b", "c"]
-        assert await Answerer(names).answer(job(), ()) == ()
-
-    asyncio.run(run())
+async def test_order_and_duplicates() -> None:
+    names = Names()
+    answers = await Answerer(names).answer(job(), questions("b a b cached c a"))
+    assert records(answers) == "b a b cached c a"
+    assert sorted(question.name for question in names.asked) == ["a", "b", "c"]
+    assert await Answerer(names).answer(job(), ()) == ()
 
 
-def test_the_share_of_time_is_for_all_steps_of_a_message() -> None:
-    async def run() -> None:
-        names = Names()
-        answerer = Answerer(names, max_seconds=0.5)
-        assert records(await answerer.answer(job(), questions("a slow b cached"))) == "a failed b cached"
-        asked = len(names.asked)
-        assert records(await answerer.answer(job(), questions("c cached"))) == "failed cached"
-        assert len(names.asked) == asked, "nothing more is asked for it"
-        assert records(await answerer.answer(job("other"), questions("c"))) == "c"
-        answerer.forget("a")
-        assert records(await answerer.answer(job(), questions("c"))) == "c"
-
-    asyncio.run(run())
+async def test_the_share_of_time_is_for_all_steps_of_a_message() -> None:
+    names = Names()
+    answerer = Answerer(names, max_seconds=0.5)
+    assert records(await answerer.answer(job(), questions("a slow b cached"))) == "a failed b cached"
+    asked = len(names.asked)
+    assert records(await answerer.answer(job(), questions("c cached"))) == "failed cached"
+    assert len(names.asked) == asked, "nothing more is asked for it"
+    assert records(await answerer.answer(job("other"), questions("c"))) == "c"
+    answerer.forget("a")
+    assert records(await answerer.answer(job(), questions("c"))) == "c"
 
 
-def test_time_adds_up_over_steps() -> None:
-    async def run() -> None:
-        now = [0.0]
+async def test_time_adds_up_over_steps() -> None:
+    now = [0.0]
 
-        class Slower(Names):
-            def start(self, question: Dns, take: TakesAnswer) -> None:
-                now[0] += 4.0
-                super().start(question, take)
+    class Slower(Names):
+        def start(self, question: Dns, take: TakesAnswer) -> None:
+            now[0] += 4.0
+            super().start(question, take)
 
-        answerer = Answerer(Slower(), max_seconds=10.0, clock=lambda: now[0])
-        got = [records(await answerer.answer(job(), questions(name))) for name in "abcd"]
-        assert got == ["a", "b", "c", "failed"]
-
-    asyncio.run(run())
+    answerer = Answerer(Slower(), max_seconds=10.0, clock=lambda: now[0])
+    got = [records(await answerer.answer(job(), questions(name))) for name in "abcd"]
+    assert got == ["a", "b", "c", "failed"]
 
 
 def test_what_is_known_takes_no_waiting_and_no_event_loop() -> None:
@@ -116,62 +107,50 @@ def test_what_is_known_takes_no_waiting_and_no_event_loop() -> None:
     )
 
 
-def test_names_are_waited_for_without_a_task() -> None:
-    async def run() -> None:
-        answers = Answerer(Names()).begin(job(), questions("a cached b"))
-        assert isinstance(answers, asyncio.Future)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert records(await answers) == "a cached b"
-
-    asyncio.run(run())
+async def test_names_are_waited_for_without_a_task() -> None:
+    answers = Answerer(Names()).begin(job(), questions("a cached b"))
+    assert isinstance(answers, asyncio.Future)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert records(await answers) == "a cached b"
 
 
-def test_who_no_longer_waits_has_used_the_time_and_leaves_nothing_behind() -> None:
-    async def run() -> None:
-        now, started = [0.0], list[TakesAnswer]()
+async def test_who_no_longer_waits_has_used_the_time_and_leaves_nothing_behind() -> None:
+    now, started = [0.0], list[TakesAnswer]()
 
-        class Noted(Names):
-            def start(self, question: Dns, take: TakesAnswer) -> None:
-                started.append(take)
-                super().start(question, take)
+    class Noted(Names):
+        def start(self, question: Dns, take: TakesAnswer) -> None:
+            started.append(take)
+            super().start(question, take)
 
-        answerer = Answerer(Noted(), max_seconds=10.0, clock=lambda: now[0])
-        asking = job()
-        message = weakref.ref(asking)
-        answers = answerer.begin(asking, questions("slow"))
-        del asking
-        assert isinstance(answers, asyncio.Future)
-        now[0] = 9.0
-        answers.cancel()
-        await asyncio.sleep(0)
-        assert answerer._budgets["a"].seconds == 9.0
-        assert message() is None, "the resolver holds no message for an answer that nobody waits for"
-        started[0](Dns("slow", "A"), FAILED)
-        now[0] = 20.0
-        assert records(await answerer.answer(job(), questions("a"))) == "a"
-        assert answerer._budgets["a"].seconds == 9.0
-
-    asyncio.run(run())
+    answerer = Answerer(Noted(), max_seconds=10.0, clock=lambda: now[0])
+    asking = job()
+    message = weakref.ref(asking)
+    answers = answerer.begin(asking, questions("slow"))
+    del asking
+    assert isinstance(answers, asyncio.Future)
+    now[0] = 9.0
+    answers.cancel()
+    await asyncio.sleep(0)
+    assert answerer._budgets["a"].seconds == 9.0
+    assert message() is None, "the resolver holds no message for an answer that nobody waits for"
+    started[0](Dns("slow", "A"), FAILED)
+    now[0] = 20.0
+    assert records(await answerer.answer(job(), questions("a"))) == "a"
+    assert answerer._budgets["a"].seconds == 9.0
 
 
-def test_a_fault_while_answers_are_put_together_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        answerer = Answerer(Names())
-        monkeypatch.setattr(answerer, "conclude", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            await answerer.answer(job(), questions("a"))
-
-    asyncio.run(run())
+async def test_a_fault_while_answers_are_put_together_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    answerer = Answerer(Names())
+    monkeypatch.setattr(answerer, "conclude", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        await answerer.answer(job(), questions("a"))
 
 
-def test_memory_is_bounded_even_if_nobody_says_that_a_message_ended() -> None:
-    async def run() -> None:
-        answerer = Answerer(Names())
-        for number in range(MAX_REMEMBERED + 10):
-            await answerer.answer(job(str(number)), ())
-        assert len(answerer._budgets) == MAX_REMEMBERED
-
-    asyncio.run(run())
+async def test_memory_is_bounded_even_if_nobody_says_that_a_message_ended() -> None:
+    answerer = Answerer(Names())
+    for number in range(MAX_REMEMBERED + 10):
+        await answerer.answer(job(str(number)), ())
+    assert len(answerer._budgets) == MAX_REMEMBERED
 
 
 def test_closing_closes_the_resolver() -> None:
@@ -180,7 +159,7 @@ def test_closing_closes_the_resolver() -> None:
     assert names.closed
 
 
-def test_lists_are_asked_for_the_message_s_own_tenant() -> None:
+async def test_lists_are_asked_for_the_message_s_own_tenant() -> None:
     class Lists(ListAnswers):
         def __init__(self) -> None:
             """Without storage."""
@@ -188,13 +167,10 @@ def test_lists_are_asked_for_the_message_s_own_tenant() -> None:
         async def answer(self, tenant: str | None, question: Lookup, recipients: Sequence[str] = ()) -> LookupAnswer:
             return LookupAnswer((Hit("blocked-senders", "tenant", f"{tenant}:{question.keys[0][1][0]}"),))
 
-    async def run() -> None:
-        names = Names()
-        question = Lookup((("sender", ("a@b.example",)),))
-        answers = await Answerer(names, lists=Lists()).answer(job(), (*questions("x"), question))
-        assert answers == (
-            DnsAnswer("found", ("x",)),
-            LookupAnswer((Hit("blocked-senders", "tenant", "t:a@b.example"),)),
-        )
-
-    asyncio.run(run())
+    names = Names()
+    question = Lookup((("sender", ("a@b.example",)),))
+    answers = await Answerer(names, lists=Lists()).answer(job(), (*questions("x"), question))
+    assert answers == (
+        DnsAnswer("found", ("x",)),
+        LookupAnswer((Hit("blocked-senders", "tenant", "t:a@b.example"),)),
+    )

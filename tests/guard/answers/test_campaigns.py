@@ -3,11 +3,7 @@
 What people say of a text is known everywhere, and memory has an end.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-
-import pytest
+from tests.guard.conftest import both_engines
 
 from gatepost.analysis.report import Report
 from gatepost.guard.answers.campaigns import MAX_RECIPIENTS, Campaigns
@@ -15,7 +11,6 @@ from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.near_duplicates import Signature
 from gatepost.questions import AskCampaign, Campaign
-from gatepost.store import open_store
 from gatepost.store.audit import Actor
 from gatepost.store.campaigns import CampaignMark, HeldSignature
 from gatepost.store.errors import StorageError
@@ -95,26 +90,6 @@ def test_a_text_without_a_signature_is_not_remembered() -> None:
     assert len(seen) == 0
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def use(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Callable[[Store], Awaitable[None]]], None]:
-    """Runs a scenario on a store of each engine."""
-    of_sqlite = request.param == "sqlite"
-    url = f"sqlite:{tmp_path / 'g.db'}" if of_sqlite else str(request.getfixturevalue("postgres_url"))
-
-    def used(scenario: Callable[[Store], Awaitable[None]]) -> None:
-        async def run() -> None:
-            store = open_store(url, tmp_path)
-            try:
-                await scenario(store)
-            finally:
-                await store.close()
-
-        asyncio.run(run())
-
-    return used
-
-
-Use = Callable[[Callable[[Store], Awaitable[None]]], None]
 ANN = Actor("user", "ann", "7")
 
 
@@ -127,113 +102,103 @@ def record(tenant: str | None = None) -> MessageRecord:
     return MessageRecord(new_id(), 1_000, 2_000, envelope, 10, "ab" * 32, report("clean", "deliver"))
 
 
-def test_a_burst_over_two_processes_is_one_burst(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        one, two = Campaigns(store.campaigns), Campaigns(store.campaigns)
-        for name in ("ann", "bob", "cid"):
-            one.answer(to(name), TEXT)
-        await one.share()
-        assert two.answer(to("dan"), COPY) == Campaign(0, 0)
-        await two.share()
-        assert two.answer(to("eve"), COPY) == Campaign(4, 4)
-        one.answer(to("fay"), TEXT)
-        await one.share()
-        await two.share()
-        assert two.answer(to("gus"), COPY) == Campaign(6, 6), "what a process counts replaces what it had counted"
-        await one.share()
-        assert one.answer(to("hal"), TEXT).copies == 4 + 2, "no process counts what it stored itself"
-
-    use(scenario)
+@both_engines
+async def test_a_burst_over_two_processes_is_one_burst(store: Store) -> None:
+    one, two = Campaigns(store.campaigns), Campaigns(store.campaigns)
+    for name in ("ann", "bob", "cid"):
+        one.answer(to(name), TEXT)
+    await one.share()
+    assert two.answer(to("dan"), COPY) == Campaign(0, 0)
+    await two.share()
+    assert two.answer(to("eve"), COPY) == Campaign(4, 4)
+    one.answer(to("fay"), TEXT)
+    await one.share()
+    await two.share()
+    assert two.answer(to("gus"), COPY) == Campaign(6, 6), "what a process counts replaces what it had counted"
+    await one.share()
+    assert one.answer(to("hal"), TEXT).copies == 4 + 2, "no process counts what it stored itself"
 
 
-def test_mail_that_was_held_as_an_attack_is_known_everywhere(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        one, two = Campaigns(store.campaigns), Campaigns(store.campaigns)
-        tenant = new_id()
-        one.learn(new_id(), tenant, report("spam"))
-        one.learn(new_id(), tenant, report(decision="deliver"))
-        await one.share()
-        await two.share()
-        assert two.answer(to("ann"), COPY).marked == ""
-        one.learn(new_id(), None, report())
-        await one.share()
-        await two.share()
-        assert two.answer(to("ann"), COPY).marked == "held"
-        assert two.answer(to("ann"), OTHER).marked == ""
-
-    use(scenario)
+@both_engines
+async def test_mail_that_was_held_as_an_attack_is_known_everywhere(store: Store) -> None:
+    one, two = Campaigns(store.campaigns), Campaigns(store.campaigns)
+    tenant = new_id()
+    one.learn(new_id(), tenant, report("spam"))
+    one.learn(new_id(), tenant, report(decision="deliver"))
+    await one.share()
+    await two.share()
+    assert two.answer(to("ann"), COPY).marked == ""
+    one.learn(new_id(), None, report())
+    await one.share()
+    await two.share()
+    assert two.answer(to("ann"), COPY).marked == "held"
+    assert two.answer(to("ann"), OTHER).marked == ""
 
 
-def test_a_report_counts_for_its_tenant_or_for_all(use: Use) -> None:
+@both_engines
+async def test_a_report_counts_for_its_tenant_or_for_all(store: Store) -> None:
     ours, theirs = new_id(), new_id()
 
     def ask(campaigns: Campaigns, tenant: str | None) -> str:
         return campaigns.answer(Envelope("a@b.example", ("x@c.example",), tenant=tenant), COPY).marked
 
-    async def scenario(store: Store) -> None:
-        node = Campaigns(store.campaigns)
-        first, second = record(ours), record(theirs)
-        for each in (first, second):
-            await store.messages.record(each)
-        assert await store.feedback.report_wrong(first.ggrid, "should have been held", ANN, ours)
-        await node.share()
-        assert [ask(node, tenant) for tenant in (ours, theirs, None)] == ["unwanted", "", ""]
-        assert await store.feedback.report_wrong(second.ggrid, "should have been held", ANN)
-        await node.share()
-        assert [ask(node, tenant) for tenant in (ours, theirs, None)] == ["unwanted"] * 3
-        assert await store.feedback.report_wrong(first.ggrid, "should have been delivered", ANN, ours)
-        await node.share()
-        assert ask(node, ours) == "wanted", "the latest word counts"
-        late = Campaigns(store.campaigns)
-        await late.share()
-        assert [ask(late, tenant) for tenant in (ours, theirs)] == ["wanted", "unwanted"], "a new node reads it all"
-        await store.campaigns.purge(1 << 60, 1 << 60)
-        fresh = Campaigns(store.campaigns)
-        await fresh.share()
-        assert ask(fresh, ours) == ""
-
-    use(scenario)
+    node = Campaigns(store.campaigns)
+    first, second = record(ours), record(theirs)
+    for each in (first, second):
+        await store.messages.record(each)
+    assert await store.feedback.report_wrong(first.ggrid, "should have been held", ANN, ours)
+    await node.share()
+    assert [ask(node, tenant) for tenant in (ours, theirs, None)] == ["unwanted", "", ""]
+    assert await store.feedback.report_wrong(second.ggrid, "should have been held", ANN)
+    await node.share()
+    assert [ask(node, tenant) for tenant in (ours, theirs, None)] == ["unwanted"] * 3
+    assert await store.feedback.report_wrong(first.ggrid, "should have been delivered", ANN, ours)
+    await node.share()
+    assert ask(node, ours) == "wanted", "the latest word counts"
+    late = Campaigns(store.campaigns)
+    await late.share()
+    assert [ask(late, tenant) for tenant in (ours, theirs)] == ["wanted", "unwanted"], "a new node reads it all"
+    await store.campaigns.purge(1 << 60, 1 << 60)
+    fresh = Campaigns(store.campaigns)
+    await fresh.share()
+    assert ask(fresh, ours) == ""
 
 
-def test_what_people_say_goes_before_a_verdict(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        node, message = Campaigns(store.campaigns), record()
-        await store.messages.record(message)
-        await store.feedback.report_wrong(message.ggrid, "should have been delivered", ANN)
-        node.learn(new_id(), None, report())
-        await node.share()
-        assert node.answer(to("ann"), COPY).marked == "wanted"
-
-    use(scenario)
+@both_engines
+async def test_what_people_say_goes_before_a_verdict(store: Store) -> None:
+    node, message = Campaigns(store.campaigns), record()
+    await store.messages.record(message)
+    await store.feedback.report_wrong(message.ggrid, "should have been delivered", ANN)
+    node.learn(new_id(), None, report())
+    await node.share()
+    assert node.answer(to("ann"), COPY).marked == "wanted"
 
 
-def test_a_report_that_was_taken_back_is_forgotten_by_nodes(use: Use) -> None:
-    async def scenario(store: Store) -> None:
-        node, message, other = Campaigns(store.campaigns), record(), record()
-        for each in (message, other):
-            await store.messages.record(each)
-        noted = await store.feedback.report_wrong(message.ggrid, "should have been held", ANN)
-        assert noted
-        await node.share()
-        assert node.answer(to("ann"), COPY).marked == "unwanted"
-        assert await store.feedback.take_back(message.ggrid, "should have been held", noted.before, ANN)
-        late = Campaigns(store.campaigns)
-        for one in (node, late):
-            await one.share()
-            await one.share()
-            assert one.answer(to("ann"), COPY).marked == ""
-            assert (one._marks, one._said) == ({}, {})
-        # What another message of the campaign was reported as stands.
-        await store.feedback.report_wrong(other.ggrid, "should have been delivered", ANN)
-        again = await store.feedback.report_wrong(message.ggrid, "should have been held", ANN)
-        assert again
-        await node.share()
-        assert node.answer(to("ann"), COPY).marked == "unwanted"
-        await store.feedback.take_back(message.ggrid, "should have been held", again.before, ANN)
-        await node.share()
-        assert node.answer(to("ann"), COPY).marked == "wanted"
-
-    use(scenario)
+@both_engines
+async def test_a_report_that_was_taken_back_is_forgotten_by_nodes(store: Store) -> None:
+    node, message, other = Campaigns(store.campaigns), record(), record()
+    for each in (message, other):
+        await store.messages.record(each)
+    noted = await store.feedback.report_wrong(message.ggrid, "should have been held", ANN)
+    assert noted
+    await node.share()
+    assert node.answer(to("ann"), COPY).marked == "unwanted"
+    assert await store.feedback.take_back(message.ggrid, "should have been held", noted.before, ANN)
+    late = Campaigns(store.campaigns)
+    for one in (node, late):
+        await one.share()
+        await one.share()
+        assert one.answer(to("ann"), COPY).marked == ""
+        assert (one._marks, one._said) == ({}, {})
+    # What another message of the campaign was reported as stands.
+    await store.feedback.report_wrong(other.ggrid, "should have been delivered", ANN)
+    again = await store.feedback.report_wrong(message.ggrid, "should have been held", ANN)
+    assert again
+    await node.share()
+    assert node.answer(to("ann"), COPY).marked == "unwanted"
+    await store.feedback.take_back(message.ggrid, "should have been held", again.before, ANN)
+    await node.share()
+    assert node.answer(to("ann"), COPY).marked == "wanted"
 
 
 class OddStore:
@@ -259,59 +224,50 @@ class OddStore:
         self.held += held
 
 
-def test_a_mark_that_is_committed_after_a_later_one_is_read() -> None:
-    async def run() -> None:
-        store, clock = OddStore(), Clock()
-        node = Campaigns(store, clock)  # type: ignore[arg-type]
-        store.stored.append(CampaignMark(6, None, "held", OTHER.sketch))
-        await node.share()
-        store.stored.append(CampaignMark(5, None, "unwanted", TEXT.sketch))
+async def test_a_mark_that_is_committed_after_a_later_one_is_read() -> None:
+    store, clock = OddStore(), Clock()
+    node = Campaigns(store, clock)  # type: ignore[arg-type]
+    store.stored.append(CampaignMark(6, None, "held", OTHER.sketch))
+    await node.share()
+    store.stored.append(CampaignMark(5, None, "unwanted", TEXT.sketch))
+    clock.now += 1
+    await node.share()
+    assert node.answer(to("ann"), COPY).marked == "unwanted"
+    for _ in range(40):
         clock.now += 1
         await node.share()
-        assert node.answer(to("ann"), COPY).marked == "unwanted"
-        for _ in range(40):
-            clock.now += 1
-            await node.share()
-        assert node._settled == 6
-        assert len(node._unsettled) < 20
-
-    asyncio.run(run())
+    assert node._settled == 6
+    assert len(node._unsettled) < 20
 
 
-def test_what_could_not_be_stored_is_stored_later() -> None:
-    async def run() -> None:
-        store = OddStore()
-        node, ggrid = Campaigns(store, Clock()), new_id()  # type: ignore[arg-type]
-        node.learn(ggrid, None, report())
-        store.is_away = True
-        await node.share()
-        store.is_away = False
-        await node.share()
-        assert [held.ggrid for held in store.held] == [ggrid]
-
-    asyncio.run(run())
+async def test_what_could_not_be_stored_is_stored_later() -> None:
+    store = OddStore()
+    node, ggrid = Campaigns(store, Clock()), new_id()  # type: ignore[arg-type]
+    node.learn(ggrid, None, report())
+    store.is_away = True
+    await node.share()
+    store.is_away = False
+    await node.share()
+    assert [held.ggrid for held in store.held] == [ggrid]
 
 
-def test_the_copies_of_a_held_message_are_one_mark() -> None:
-    async def run() -> None:
-        store = OddStore()
-        node = Campaigns(store, Clock())  # type: ignore[arg-type]
-        other = new_id()
-        for _ in range(3):
-            node.learn(new_id(), None, report())
-        await node.share()
-        assert len(store.held) == 1
-        store.stored.append(CampaignMark(1, None, "held", store.held[0].signature))
-        await node.share()
-        for signature in (TEXT.sketch, COPY.sketch):
-            node.learn(new_id(), None, report(signature=signature))
-        # Another tenant's mail has its own mark, and so has a text that shares only most of the hashes.
-        node.learn(other, "t-1", report())
-        node.learn(other, None, report(signature=(*TEXT.sketch[:6], 98, 99)))
-        await node.share()
-        assert [held.ggrid for held in store.held[1:]] == [other, other]
-
-    asyncio.run(run())
+async def test_the_copies_of_a_held_message_are_one_mark() -> None:
+    store = OddStore()
+    node = Campaigns(store, Clock())  # type: ignore[arg-type]
+    other = new_id()
+    for _ in range(3):
+        node.learn(new_id(), None, report())
+    await node.share()
+    assert len(store.held) == 1
+    store.stored.append(CampaignMark(1, None, "held", store.held[0].signature))
+    await node.share()
+    for signature in (TEXT.sketch, COPY.sketch):
+        node.learn(new_id(), None, report(signature=signature))
+    # Another tenant's mail has its own mark, and so has a text that shares only most of the hashes.
+    node.learn(other, "t-1", report())
+    node.learn(other, None, report(signature=(*TEXT.sketch[:6], 98, 99)))
+    await node.share()
+    assert [held.ggrid for held in store.held[1:]] == [other, other]
 
 
 def test_memory_has_an_end_whatever_the_recipients_are() -> None:

@@ -105,25 +105,21 @@ def test_no_daemon_is_said_and_not_raised(address: str) -> None:
     assert not asyncio.run(ClamdClient(address).ping())
 
 
-def test_a_daemon_that_hangs_is_left_behind(tmp_path: Path) -> None:
-    async def main() -> Antivirus:
-        async with running(Daemon(hangs=True), tmp_path / "clamd") as address:
-            return await ClamdClient(address, seconds=0.05).scan(BytesBody(b"x"))
-
-    assert asyncio.run(main()).status == "failed"
+async def test_a_daemon_that_hangs_is_left_behind(tmp_path: Path) -> None:
+    async with running(Daemon(hangs=True), tmp_path / "clamd") as address:
+        answer = await ClamdClient(address, seconds=0.05).scan(BytesBody(b"x"))
+    assert answer.status == "failed"
 
 
-def test_ping_over_tcp() -> None:
-    async def main() -> bool:
-        daemon = Daemon()
-        server = await asyncio.start_server(daemon.serve, "127.0.0.1", 0)
-        async with server:
-            host, port = server.sockets[0].getsockname()
-            answered = await ClamdClient(f"{host}:{port}").ping()
-            await asyncio.gather(*daemon.served)
-            return answered
-
-    assert asyncio.run(main())
+async def test_ping_over_tcp() -> None:
+    daemon = Daemon()
+    server = await asyncio.start_server(daemon.serve, "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        answered = await ClamdClient(f"{host}:{port}").ping()
+        await asyncio.gather(*daemon.served)
+        answer = answered
+    assert answer
 
 
 class Names(Resolver):

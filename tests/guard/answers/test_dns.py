@@ -159,24 +159,18 @@ CASES: list[tuple[str, RecordType, DnsAnswer]] = [
 ]
 
 
-def test_statuses_and_records() -> None:
-    async def run() -> None:
-        async with resolving(seconds=10.0) as (resolver, server):
-            answers = await asyncio.gather(*(resolver.ask(Dns(name, kind)) for name, kind, _ in CASES))
-            for (name, kind, expected), answer in zip(CASES, answers, strict=True):
-                assert answer == expected, (name, kind)
-            assert server.by_tcp == 1
-
-    asyncio.run(run())
+async def test_statuses_and_records() -> None:
+    async with resolving(seconds=10.0) as (resolver, server):
+        answers = await asyncio.gather(*(resolver.ask(Dns(name, kind)) for name, kind, _ in CASES))
+        for (name, kind, expected), answer in zip(CASES, answers, strict=True):
+            assert answer == expected, (name, kind)
+        assert server.by_tcp == 1
 
 
-def test_an_answer_that_cannot_be_read_is_a_failure() -> None:
-    async def run() -> None:
-        async with resolving(seconds=10.0) as (resolver, _):
-            assert await resolver.ask(Dns("garbage.test", "A")) == DnsAnswer("failed")
-            assert (await resolver.ask(Dns("host.test", "A"))).status == "found"
-
-    asyncio.run(run())
+async def test_an_answer_that_cannot_be_read_is_a_failure() -> None:
+    async with resolving(seconds=10.0) as (resolver, _):
+        assert await resolver.ask(Dns("garbage.test", "A")) == DnsAnswer("failed")
+        assert (await resolver.ask(Dns("host.test", "A"))).status == "found"
 
 
 def test_every_type_can_be_asked() -> None:
@@ -203,65 +197,50 @@ def test_every_type_can_be_asked() -> None:
         "\ud800.test",
     ],
 )
-def test_names_that_dns_cannot_hold_are_not_asked(name: str) -> None:
-    async def run() -> None:
-        async with resolving() as (resolver, server):
-            assert await resolver.ask(Dns(name, "A")) == DnsAnswer("no-name")
-            assert not server.asked
-            assert resolver.counters().queries == 0
-
-    asyncio.run(run())
+async def test_names_that_dns_cannot_hold_are_not_asked(name: str) -> None:
+    async with resolving() as (resolver, server):
+        assert await resolver.ask(Dns(name, "A")) == DnsAnswer("no-name")
+        assert not server.asked
+        assert resolver.counters().queries == 0
 
 
 @pytest.mark.parametrize(
     "name", ["x" * 63 + ".test", "*.test", "a_b.test", "-.test", "a/b.test", "a@b.test", "a+b.test", '"']
 )
-def test_odd_names_end_as_no_name(name: str) -> None:
-    async def run() -> None:
-        async with resolving() as (resolver, _):
-            assert await resolver.ask(Dns(name, "A")) == DnsAnswer("no-name")
-
-    asyncio.run(run())
+async def test_odd_names_end_as_no_name(name: str) -> None:
+    async with resolving() as (resolver, _):
+        assert await resolver.ask(Dns(name, "A")) == DnsAnswer("no-name")
 
 
-def test_silence_is_a_failure_within_the_time() -> None:
-    async def run() -> None:
-        async with resolving(seconds=0.2) as (resolver, _):
-            assert await resolver.ask(Dns("silent.test", "A")) == DnsAnswer("failed")
-            assert resolver.counters().failures == 1
-            assert await resolver.ask(Dns("silent.test", "A")) == DnsAnswer("failed")
-            assert resolver.counters().queries == 1, "a failure is remembered for a moment"
-
-    asyncio.run(run())
+async def test_silence_is_a_failure_within_the_time() -> None:
+    async with resolving(seconds=0.2) as (resolver, _):
+        assert await resolver.ask(Dns("silent.test", "A")) == DnsAnswer("failed")
+        assert resolver.counters().failures == 1
+        assert await resolver.ask(Dns("silent.test", "A")) == DnsAnswer("failed")
+        assert resolver.counters().queries == 1, "a failure is remembered for a moment"
 
 
 @pytest.mark.parametrize("nameserver", ["127.0.0.1:9", "[::1]:9", "::1", "nonsense"])
-def test_a_name_server_that_is_not_there_is_a_failure(nameserver: str) -> None:
-    async def run() -> None:
-        resolver = Resolver([nameserver], 0.3)
-        assert await resolver.ask(Dns("host.test", "A")) == DnsAnswer("failed")
-        await resolver.close()
-
-    asyncio.run(run())
+async def test_a_name_server_that_is_not_there_is_a_failure(nameserver: str) -> None:
+    resolver = Resolver([nameserver], 0.3)
+    assert await resolver.ask(Dns("host.test", "A")) == DnsAnswer("failed")
+    await resolver.close()
 
 
-def test_identical_questions_are_asked_once() -> None:
-    async def run() -> None:
-        async with resolving() as (resolver, server):
-            server.open.clear()
-            asking = [asyncio.ensure_future(resolver.ask(Dns("host.test", "A"))) for _ in range(20)]
-            await asyncio.sleep(0)
-            asking[0].cancel()  # the one who asked first leaves; the others still get their answer
-            server.open.set()
-            answers = await asyncio.gather(*asking[1:])
-            assert {answer.records for answer in answers} == {("192.0.2.1", "192.0.2.2")}
-            assert await resolver.ask(Dns("Host.TEST", "A")) == answers[0]
-            assert resolver.recall([Dns("host.test", "A")]) == {Dns("host.test", "A"): answers[0]}
-            assert sum(server.asked.values()) == 1
-            counters = resolver.counters()
-            assert (counters.queries, counters.hits, counters.failures) == (1, 21, 0)
-
-    asyncio.run(run())
+async def test_identical_questions_are_asked_once() -> None:
+    async with resolving() as (resolver, server):
+        server.open.clear()
+        asking = [asyncio.ensure_future(resolver.ask(Dns("host.test", "A"))) for _ in range(20)]
+        await asyncio.sleep(0)
+        asking[0].cancel()  # the one who asked first leaves; the others still get their answer
+        server.open.set()
+        answers = await asyncio.gather(*asking[1:])
+        assert {answer.records for answer in answers} == {("192.0.2.1", "192.0.2.2")}
+        assert await resolver.ask(Dns("Host.TEST", "A")) == answers[0]
+        assert resolver.recall([Dns("host.test", "A")]) == {Dns("host.test", "A"): answers[0]}
+        assert sum(server.asked.values()) == 1
+        counters = resolver.counters()
+        assert (counters.queries, counters.hits, counters.failures) == (1, 21, 0)
 
 
 @pytest.mark.parametrize(
@@ -275,39 +254,32 @@ def test_identical_questions_are_asked_once() -> None:
         ("servfail.test", 300, dns.FAILURE_TTL),
     ],
 )
-def test_an_answer_holds_as_long_as_it_says_within_bounds(name: str, ttl: int, life: float) -> None:
-    async def run() -> None:
-        now = [1_000.0]
-        async with resolving(ttl=ttl, clock=lambda: now[0]) as (resolver, _):
-            question = Dns(name, "A")
-            await resolver.ask(question)
-            now[0] += life - 0.01
-            assert resolver.recall([question])
-            now[0] += 0.02
-            assert not resolver.recall([question])
-            await resolver.ask(question)
-            assert resolver.counters().queries == 2
-
-    asyncio.run(run())
+async def test_an_answer_holds_as_long_as_it_says_within_bounds(name: str, ttl: int, life: float) -> None:
+    now = [1_000.0]
+    async with resolving(ttl=ttl, clock=lambda: now[0]) as (resolver, _):
+        question = Dns(name, "A")
+        await resolver.ask(question)
+        now[0] += life - 0.01
+        assert resolver.recall([question])
+        now[0] += 0.02
+        assert not resolver.recall([question])
+        await resolver.ask(question)
+        assert resolver.counters().queries == 2
 
 
-def test_questions_in_flight_are_capped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_questions_in_flight_are_capped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dns, "MAX_WAITING", 10)
     monkeypatch.setattr(dns, "MAX_ASKING", 3)
-
-    async def run() -> None:
-        async with resolving() as (resolver, server):
-            server.open.clear()
-            asking = [asyncio.ensure_future(resolver.ask(Dns(f"n{number}.test", "A"))) for number in range(15)]
-            async with asyncio.timeout(180):
-                while resolver.counters().queries < 3 or not any(task.done() for task in asking):  # noqa: ASYNC110
-                    await asyncio.sleep(0.001)
-            assert resolver.counters().queries == 3
-            assert [task.result() for task in asking if task.done()] == [DnsAnswer("failed")] * 5
-            server.open.set()
-            assert await asyncio.gather(*asking[:10]) == [DnsAnswer("no-name")] * 10
-
-    asyncio.run(run())
+    async with resolving() as (resolver, server):
+        server.open.clear()
+        asking = [asyncio.ensure_future(resolver.ask(Dns(f"n{number}.test", "A"))) for number in range(15)]
+        async with asyncio.timeout(180):
+            while resolver.counters().queries < 3 or not any(task.done() for task in asking):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        assert resolver.counters().queries == 3
+        assert [task.result() for task in asking if task.done()] == [DnsAnswer("failed")] * 5
+        server.open.set()
+        assert await asyncio.gather(*asking[:10]) == [DnsAnswer("no-name")] * 10
 
 
 def test_the_cache_forgets_what_has_expired(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,23 +305,20 @@ def test_the_cache_forgets_what_has_expired(monkeypatch: pytest.MonkeyPatch) -> 
     assert cache.get(lasting, now[0]) is not None
 
 
-def test_numbers_and_ports_of_many_questions_take_one_system_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        asked: list[int] = []
+async def test_numbers_and_ports_of_many_questions_take_one_system_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
 
-        def note(size: int) -> bytes:
-            asked.append(size)
-            return random.randbytes(size)
+    def note(size: int) -> bytes:
+        asked.append(size)
+        return random.randbytes(size)
 
-        replace_in(monkeypatch, dns, "os", urandom=note)
-        async with resolving() as (resolver, _server):
-            names = [Dns(f"n{number}.test", "A") for number in range(200)]
-            answers = await asyncio.gather(*map(resolver.ask, names))
-        assert {answer.status for answer in answers} == {"no-name"}
-        # Besides the block, a number that is in use already is chosen again.
-        assert [size for size in asked if size != 2] == [256 * 3]
-
-    asyncio.run(run())
+    replace_in(monkeypatch, dns, "os", urandom=note)
+    async with resolving() as (resolver, _server):
+        names = [Dns(f"n{number}.test", "A") for number in range(200)]
+        answers = await asyncio.gather(*map(resolver.ask, names))
+    assert {answer.status for answer in answers} == {"no-name"}
+    # Besides the block, a number that is in use already is chosen again.
+    assert [size for size in asked if size != 2] == [256 * 3]
 
 
 def test_the_cache_is_bounded_in_bytes_and_forgets_the_least_used() -> None:

@@ -248,19 +248,15 @@ async def ask(servers: list[NameServer], count: int = 1, seconds: float = 5.0) -
     return got
 
 
-def test_numbers_and_ports_cannot_be_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_numbers_and_ports_cannot_be_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dns, "QUERIES_PER_PORT", 5)
-
-    async def main() -> None:
-        server = NameServer(lambda query, _: [answered(query)])
-        assert await ask([server], 200) == ["no-name"] * 200
-        assert len(set(server.numbers)) > 190
-        assert len(set(server.ports)) >= 40
-
-    asyncio.run(main())
+    server = NameServer(lambda query, _: [answered(query)])
+    assert await ask([server], 200) == ["no-name"] * 200
+    assert len(set(server.numbers)) > 190
+    assert len(set(server.ports)) >= 40
 
 
-def test_forged_answers_are_ignored() -> None:
+async def test_forged_answers_are_ignored() -> None:
     """Wrong number, another name, a question: the right answer, which comes last, is the one that counts."""
 
     def respond(query: bytes, _count: int) -> list[bytes]:
@@ -268,33 +264,24 @@ def test_forged_answers_are_ignored() -> None:
         bad = bytes([query[0] ^ 1]) + sound[1:]
         return [bad, sound.replace(b"n0", b"x0"), query, b"", sound[:12], sound]
 
-    async def main() -> None:
-        assert await ask([NameServer(respond)]) == ["no-name"]
-
-    asyncio.run(main())
+    assert await ask([NameServer(respond)]) == ["no-name"]
 
 
-def test_a_server_that_fails_is_followed_by_the_next() -> None:
-    async def main() -> None:
-        failing, sound = (
-            NameServer(lambda query, _: [answered(query, 2)]),
-            NameServer(lambda query, _: [answered(query)]),
-        )
-        assert await ask([failing, sound]) == ["no-name"]
-        failing = NameServer(lambda query, _: [answered(query, 2)])
-        assert await ask([failing]) == ["failed"]
-        assert len(failing.ports) == 1, "a server that said no is not asked again"
-
-    asyncio.run(main())
+async def test_a_server_that_fails_is_followed_by_the_next() -> None:
+    failing, sound = (
+        NameServer(lambda query, _: [answered(query, 2)]),
+        NameServer(lambda query, _: [answered(query)]),
+    )
+    assert await ask([failing, sound]) == ["no-name"]
+    failing = NameServer(lambda query, _: [answered(query, 2)])
+    assert await ask([failing]) == ["failed"]
+    assert len(failing.ports) == 1, "a server that said no is not asked again"
 
 
-def test_silence_is_followed_by_another_attempt() -> None:
-    async def main() -> None:
-        deaf = NameServer(lambda query, count: [answered(query)] if count == 3 else [])
-        assert await ask([deaf], seconds=0.05) == ["no-name"]
-        assert await ask([NameServer(lambda query, _: [])], seconds=0.05) == ["failed"]
-
-    asyncio.run(main())
+async def test_silence_is_followed_by_another_attempt() -> None:
+    deaf = NameServer(lambda query, count: [answered(query)] if count == 3 else [])
+    assert await ask([deaf], seconds=0.05) == ["no-name"]
+    assert await ask([NameServer(lambda query, _: [])], seconds=0.05) == ["failed"]
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -334,13 +321,10 @@ def test_a_server_that_was_away_is_heard_again(new_loop: Callable[[], asyncio.Ab
         runner.run(main())
 
 
-def test_a_server_that_knows_no_edns_is_asked_without() -> None:
+async def test_a_server_that_knows_no_edns_is_asked_without() -> None:
     def respond(query: bytes, _count: int) -> list[bytes]:
         if query[11]:
             return [answered(query, 1)]
         return [query[:2] + b"\x81\x83\0\1" + bytes(6) + query[12:]]
 
-    async def main() -> None:
-        assert await ask([NameServer(respond)]) == ["no-name"]
-
-    asyncio.run(main())
+    assert await ask([NameServer(respond)]) == ["no-name"]

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.guard.conftest import both_engines
 
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.errors import StorageError
 from gatepost.store.lists import NewEntry
+from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 
 PHRASES, CHANGES = BY_NAME["blocked-phrases"], 40
@@ -40,13 +41,6 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def storage_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:{tmp_path / 'g.db'}"
-    return str(request.getfixturevalue("postgres_url"))
-
-
 @asynccontextmanager
 async def node(url: str, folder: Path, tenant: str) -> AsyncIterator[Any]:
     process = await asyncio.create_subprocess_exec(
@@ -69,26 +63,21 @@ async def node(url: str, folder: Path, tenant: str) -> AsyncIterator[Any]:
     assert await process.wait() == 0
 
 
+@both_engines
 @pytest.mark.process
-def test_no_message_misses_a_change_on_either_node(storage_url: str, tmp_path: Path) -> None:
+async def test_no_message_misses_a_change_on_either_node(store: Store, storage_url: str, tmp_path: Path) -> None:
     """Each change is acknowledged, and then a message comes to each node."""
-
-    async def scenario() -> None:
-        store = open_store(storage_url, tmp_path)
-        tenant = await store.tenants.create("tenant")
-        assert isinstance(tenant, Tenant)
-        own, missed = ListAnswers(store), []
-        async with node(storage_url, tmp_path, tenant.uid) as other_has:
-            for number in range(CHANGES):
-                phrase = f"phrase-{number:05}-end"
-                assert not await other_has(phrase)
-                assert await store.lists.add(tenant.uid, PHRASES, [NewEntry(phrase, phrase)], CLI) == 1
-                if not await other_has(phrase) or phrase.encode() not in (await own.snapshot(tenant.uid)).data:
-                    missed.append(number)
-        await store.close()
-        assert missed == []
-
-    asyncio.run(scenario())
+    tenant = await store.tenants.create("tenant")
+    assert isinstance(tenant, Tenant)
+    own, missed = ListAnswers(store), []
+    async with node(storage_url, tmp_path, tenant.uid) as other_has:
+        for number in range(CHANGES):
+            phrase = f"phrase-{number:05}-end"
+            assert not await other_has(phrase)
+            assert await store.lists.add(tenant.uid, PHRASES, [NewEntry(phrase, phrase)], CLI) == 1
+            if not await other_has(phrase) or phrase.encode() not in (await own.snapshot(tenant.uid)).data:
+                missed.append(number)
+    assert missed == []
 
 
 class SlowStore:
@@ -107,40 +96,34 @@ class SlowStore:
         return await self.gates[-1]
 
 
-def test_messages_share_a_statement_that_began_after_all_of_them_came() -> None:
-    async def scenario() -> None:
-        store = SlowStore()
-        answers = ListAnswers(store)  # type: ignore[arg-type]
-        first = asyncio.ensure_future(answers._read_version("t"))
-        await asyncio.sleep(0)
-        later = [asyncio.ensure_future(answers._read_version("t")) for _ in range(20)]
-        await asyncio.sleep(0)
-        assert store.begun == 1
-        store.gates[0].set_result("old")
-        assert await first == "old"
-        await asyncio.sleep(0)
-        assert store.begun == 2, "the statement of the first began before these came"
-        assert not any(each.done() for each in later)
-        store.gates[1].set_result("new")
-        assert set(await asyncio.gather(*later)) == {"new"}
-        assert store.begun == 2
-
-    asyncio.run(scenario())
+async def test_messages_share_a_statement_that_began_after_all_of_them_came() -> None:
+    store = SlowStore()
+    answers = ListAnswers(store)  # type: ignore[arg-type]
+    first = asyncio.ensure_future(answers._read_version("t"))
+    await asyncio.sleep(0)
+    later = [asyncio.ensure_future(answers._read_version("t")) for _ in range(20)]
+    await asyncio.sleep(0)
+    assert store.begun == 1
+    store.gates[0].set_result("old")
+    assert await first == "old"
+    await asyncio.sleep(0)
+    assert store.begun == 2, "the statement of the first began before these came"
+    assert not any(each.done() for each in later)
+    store.gates[1].set_result("new")
+    assert set(await asyncio.gather(*later)) == {"new"}
+    assert store.begun == 2
 
 
-def test_the_failure_of_a_statement_is_that_of_one_message() -> None:
-    async def scenario() -> None:
-        store = SlowStore()
-        answers = ListAnswers(store)  # type: ignore[arg-type]
-        waiting = [asyncio.ensure_future(answers._read_version("t")) for _ in range(3)]
-        for fault in (StorageError("away"), StorageError("away"), None):
-            await asyncio.sleep(0.01)
-            if fault:
-                store.gates[-1].set_exception(fault)
-            else:
-                store.gates[-1].set_result("new")
-        said = await asyncio.gather(*waiting, return_exceptions=True)
-        assert [type(each) for each in said[:2]] == [StorageError, StorageError]
-        assert said[2] == "new"
-
-    asyncio.run(scenario())
+async def test_the_failure_of_a_statement_is_that_of_one_message() -> None:
+    store = SlowStore()
+    answers = ListAnswers(store)  # type: ignore[arg-type]
+    waiting = [asyncio.ensure_future(answers._read_version("t")) for _ in range(3)]
+    for fault in (StorageError("away"), StorageError("away"), None):
+        await asyncio.sleep(0.01)
+        if fault:
+            store.gates[-1].set_exception(fault)
+        else:
+            store.gates[-1].set_result("new")
+    said = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(each) for each in said[:2]] == [StorageError, StorageError]
+    assert said[2] == "new"

@@ -129,34 +129,27 @@ class Names(Resolver):
         asyncio.get_running_loop().call_soon(take, question, answer)
 
 
-def test_a_worker_that_was_taken_over_sends_out_little() -> None:
+async def test_a_worker_that_was_taken_over_sends_out_little() -> None:
     """64 steps of 64 names with what it has read: the name server sees the budget's worth of them, for each message."""
-
-    async def main() -> None:
-        names = Names()
-        answerer = Answerer(names)
-        for step in range(64):
-            asked: Questions = tuple(Dns(f"{step:030}{each:030}.author.example", "TXT") for each in range(64))
-            answers = await answerer.answer(job(), asked)
-            assert len(answers) == 64
-        assert len(names.asked) == MAX_FOREIGN // 61
-        assert answerer.refused == 64
-        assert await answerer.answer(job(), (Dns("author.example", "A"),)) != (DnsAnswer("failed"),)
-        assert await answerer.answer(job(), (Dns("x.cached.example", "A"),)) == (DnsAnswer("no-name"),)
-        before = len(names.asked)
-        await answerer.answer(job("another"), (Dns("elsewhere.example", "A"), Dns("next.example", "A")))
-        assert len(names.asked) == before + 2
-
-    asyncio.run(main())
+    names = Names()
+    answerer = Answerer(names)
+    for step in range(64):
+        asked: Questions = tuple(Dns(f"{step:030}{each:030}.author.example", "TXT") for each in range(64))
+        answers = await answerer.answer(job(), asked)
+        assert len(answers) == 64
+    assert len(names.asked) == MAX_FOREIGN // 61
+    assert answerer.refused == 64
+    assert await answerer.answer(job(), (Dns("author.example", "A"),)) != (DnsAnswer("failed"),)
+    assert await answerer.answer(job(), (Dns("x.cached.example", "A"),)) == (DnsAnswer("no-name"),)
+    before = len(names.asked)
+    await answerer.answer(job("another"), (Dns("elsewhere.example", "A"), Dns("next.example", "A")))
+    assert len(names.asked) == before + 2
 
 
-def test_what_is_over_the_budget_is_said() -> None:
-    async def main() -> None:
-        answerer = Answerer(Names())
-        many = Lookup((("url", tuple(map(str, range(MAX_KEYS + 1)))),))
-        assert await answerer.answer(job(), (many,)) == (LookupAnswer(failed=True),)
-        for _ in range(MAX_TIMES):
-            assert await answerer.answer(job(), (AskAntivirus(),)) == (Antivirus(),)
-        assert await answerer.answer(job(), (AskAntivirus(),)) == (Antivirus("failed", "it was asked too often"),)
-
-    asyncio.run(main())
+async def test_what_is_over_the_budget_is_said() -> None:
+    answerer = Answerer(Names())
+    many = Lookup((("url", tuple(map(str, range(MAX_KEYS + 1)))),))
+    assert await answerer.answer(job(), (many,)) == (LookupAnswer(failed=True),)
+    for _ in range(MAX_TIMES):
+        assert await answerer.answer(job(), (AskAntivirus(),)) == (Antivirus(),)
+    assert await answerer.answer(job(), (AskAntivirus(),)) == (Antivirus("failed", "it was asked too often"),)

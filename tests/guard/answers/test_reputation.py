@@ -298,13 +298,10 @@ def test_what_workers_have_to_collect() -> None:
     assert ReputationZones(zones, Lists()).list_subjects() == ("address", "file:sha256", "host", "link", "sender")
 
 
-def test_a_question_shared_with_authentication_is_asked_once() -> None:
-    async def run() -> None:
-        async with resolving(zone={}) as (resolver, server):
-            answerer = Answerer(resolver, reputation=ReputationZones([zone()], Lists()))
-            name = Dns("4.4.8.8.bl.test", "A")
-            answers = await answerer.answer(job(), (name, AskReputation((value("host", HOST),)), name))
-            assert answers == (DnsAnswer("no-name"), Reputation(), DnsAnswer("no-name"))
-            assert server.asked["4.4.8.8.bl.test", "A"] == 1
-
-    asyncio.run(run())
+async def test_a_question_shared_with_authentication_is_asked_once() -> None:
+    async with resolving(zone={}) as (resolver, server):
+        answerer = Answerer(resolver, reputation=ReputationZones([zone()], Lists()))
+        name = Dns("4.4.8.8.bl.test", "A")
+        answers = await answerer.answer(job(), (name, AskReputation((value("host", HOST),)), name))
+        assert answers == (DnsAnswer("no-name"), Reputation(), DnsAnswer("no-name"))
+        assert server.asked["4.4.8.8.bl.test", "A"] == 1

@@ -1,6 +1,5 @@
 """The quarantine's figures, as Prometheus gets them."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -42,51 +41,48 @@ def figures(registry: CollectorRegistry) -> dict[str, float]:
     }
 
 
-def test_what_is_held_and_what_was_done(tmp_path: Path, next_hop: Any) -> None:
-    async def test() -> None:
-        store, raw = open_store("sqlite:g.db", tmp_path), RawFolder(tmp_path / "q")
-        relay = Relay(next_hop.url, "off", "gate.example")
-        tally, registry = QuarantineMetrics(store.quarantine, 4 * len(RAW)), CollectorRegistry()
-        registry.register(tally)
-        quarantine = Quarantine(store, raw, Routing.through(relay), max_size=4 * len(RAW), metrics=tally)
-        # Nothing is claimed before anybody has looked.
-        assert "held" not in figures(registry)
-        first, second, _, last = [await held(quarantine) for _ in range(4)]
-        try:
-            await held(quarantine)
-        except StorageError:
-            pass
-        assert isinstance(await quarantine.carry_out(ReleaseOrder(first, by=CLI, dangerous=True)), Released)
-        assert isinstance(
-            await quarantine.carry_out(ReleaseOrder(first, by=CLI, dangerous=True)), Released
-        )  # the same release, counted once
-        next_hop.answers["."] = "451 later"
-        assert isinstance(await quarantine.carry_out(ReleaseOrder(second, by=CLI, dangerous=True)), NotSent)
-        assert await quarantine.delete(DeleteOrder(last, by=CLI))
-        assert not await quarantine.delete(DeleteOrder(last, by=CLI))
-        await tally.refresh()
-        assert figures(registry) == {
-            "held": 2,
-            "bytes": 2 * len(RAW),
-            "bytes_maximum": 4 * len(RAW),
-            "kept_total": 4,
-            "released_total": 1,
-            "release_failures_total": 1,
-            "deleted_total": 1,
-            "expired_total": 0,
-            "failures_total": 1,
-        }
-        await Cleanup(store, raw, 1, clock=lambda: 4e9, metrics=tally).purge()
-        await tally.refresh()
-        # Two were held, and of one only the note was left that it had been released.
-        assert (figures(registry)["held"], figures(registry)["expired_total"]) == (0, 3)
-        await relay.close()
-        await store.close()
-
-    asyncio.run(test())
+async def test_what_is_held_and_what_was_done(tmp_path: Path, next_hop: Any) -> None:
+    store, raw = open_store("sqlite:g.db", tmp_path), RawFolder(tmp_path / "q")
+    relay = Relay(next_hop.url, "off", "gate.example")
+    tally, registry = QuarantineMetrics(store.quarantine, 4 * len(RAW)), CollectorRegistry()
+    registry.register(tally)
+    quarantine = Quarantine(store, raw, Routing.through(relay), max_size=4 * len(RAW), metrics=tally)
+    # Nothing is claimed before anybody has looked.
+    assert "held" not in figures(registry)
+    first, second, _, last = [await held(quarantine) for _ in range(4)]
+    try:
+        await held(quarantine)
+    except StorageError:
+        pass
+    assert isinstance(await quarantine.carry_out(ReleaseOrder(first, by=CLI, dangerous=True)), Released)
+    assert isinstance(
+        await quarantine.carry_out(ReleaseOrder(first, by=CLI, dangerous=True)), Released
+    )  # the same release, counted once
+    next_hop.answers["."] = "451 later"
+    assert isinstance(await quarantine.carry_out(ReleaseOrder(second, by=CLI, dangerous=True)), NotSent)
+    assert await quarantine.delete(DeleteOrder(last, by=CLI))
+    assert not await quarantine.delete(DeleteOrder(last, by=CLI))
+    await tally.refresh()
+    assert figures(registry) == {
+        "held": 2,
+        "bytes": 2 * len(RAW),
+        "bytes_maximum": 4 * len(RAW),
+        "kept_total": 4,
+        "released_total": 1,
+        "release_failures_total": 1,
+        "deleted_total": 1,
+        "expired_total": 0,
+        "failures_total": 1,
+    }
+    await Cleanup(store, raw, 1, clock=lambda: 4e9, metrics=tally).purge()
+    await tally.refresh()
+    # Two were held, and of one only the note was left that it had been released.
+    assert (figures(registry)["held"], figures(registry)["expired_total"]) == (0, 3)
+    await relay.close()
+    await store.close()
 
 
-def test_a_database_that_blinks_leaves_the_last_figure() -> None:
+async def test_a_database_that_blinks_leaves_the_last_figure() -> None:
     class Records:
         gone = False
 
@@ -95,14 +91,11 @@ def test_a_database_that_blinks_leaves_the_last_figure() -> None:
                 raise StorageError("gone")
             return 3, 30
 
-    async def test() -> None:
-        records: Any = Records()
-        tally, registry = QuarantineMetrics(records, None), CollectorRegistry()
-        registry.register(tally)
+    records: Any = Records()
+    tally, registry = QuarantineMetrics(records, None), CollectorRegistry()
+    registry.register(tally)
+    await tally.refresh()
+    records.gone = True
+    with pytest.raises(StorageError):
         await tally.refresh()
-        records.gone = True
-        with pytest.raises(StorageError):
-            await tally.refresh()
-        assert (figures(registry)["held"], figures(registry)["bytes"]) == (3, 30)
-
-    asyncio.run(test())
+    assert (figures(registry)["held"], figures(registry)["bytes"]) == (3, 30)

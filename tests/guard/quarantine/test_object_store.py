@@ -3,7 +3,6 @@
 The server is moto's. It does not verify signatures, so that a wrong credential is not seen here.
 """
 
-import asyncio
 import os
 import signal
 import socket
@@ -11,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,17 +84,6 @@ def environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
 
 
-def run(folder: Path, scenario: Callable[[Store], Awaitable[None]]) -> None:
-    async def used() -> None:
-        store = open_store("sqlite:g.db", folder)
-        try:
-            await scenario(store)
-        finally:
-            await store.close()
-
-    asyncio.run(used())
-
-
 async def hold(quarantine: Quarantine, folder: Path, raw: bytes = RAW) -> str:
     with Spool(folder / "spool").new() as body:
         body.write(raw)
@@ -106,30 +94,29 @@ async def hold(quarantine: Quarantine, folder: Path, raw: bytes = RAW) -> str:
 
 
 @pytest.mark.usefixtures("environment")
-def test_every_core_shows_releases_and_deletes_what_another_one_has_held(tmp_path: Path, next_hop: Any) -> None:
-    async def scenario(store: Store) -> None:
-        relay = Relay(next_hop.url, "off", "gatepost.test")
-        one, other = (Quarantine(store, RawObjects(bucket_of(tmp_path)), Routing.through(relay)) for _ in range(2))
-        first, second, third = [await hold(one, tmp_path) for _ in range(3)]
-        elsewhere = HeldMailOnCores(store.quarantine, [LocalCore(_NOBODY, other)])
-        assert await elsewhere.carry_out(ExportOrder(first, by=CLI)) == RAW
-        assert isinstance(await elsewhere.carry_out(ReleaseOrder(first, by=CLI)), Released)
-        assert [raw.endswith(RAW) for _, _, raw in next_hop.mail] == [True]
-        assert await elsewhere.carry_out(DeleteOrder(second, by=CLI)) == Deleted()
-        bucket = RawObjects(bucket_of(tmp_path))
-        assert [await bucket.get(ggrid) for ggrid in (first, second, third)] == [None, None, RAW]
-        first_core = HeldMailOnCores(store.quarantine, [LocalCore(_NOBODY, one)])
-        assert await first_core.carry_out(ExportOrder(second, by=CLI)) == NotHeld()
-        # What a kill left without a record goes, and what has one stays.
-        with Spool(tmp_path / "spool").new() as body:
-            body.write(b"half way")
-            body.finish()
-            await bucket.put(orphan := new_id(), body)
-        assert await Cleanup(store, bucket, 30).sweep(age=0) == 1
-        assert [await bucket.get(ggrid) for ggrid in (orphan, third)] == [None, RAW]
-        await relay.close()
-
-    run(tmp_path, scenario)
+async def test_every_core_shows_releases_and_deletes_what_another_one_has_held(
+    store: Store, tmp_path: Path, next_hop: Any
+) -> None:
+    relay = Relay(next_hop.url, "off", "gatepost.test")
+    one, other = (Quarantine(store, RawObjects(bucket_of(tmp_path)), Routing.through(relay)) for _ in range(2))
+    first, second, third = [await hold(one, tmp_path) for _ in range(3)]
+    elsewhere = HeldMailOnCores(store.quarantine, [LocalCore(_NOBODY, other)])
+    assert await elsewhere.carry_out(ExportOrder(first, by=CLI)) == RAW
+    assert isinstance(await elsewhere.carry_out(ReleaseOrder(first, by=CLI)), Released)
+    assert [raw.endswith(RAW) for _, _, raw in next_hop.mail] == [True]
+    assert await elsewhere.carry_out(DeleteOrder(second, by=CLI)) == Deleted()
+    bucket = RawObjects(bucket_of(tmp_path))
+    assert [await bucket.get(ggrid) for ggrid in (first, second, third)] == [None, None, RAW]
+    first_core = HeldMailOnCores(store.quarantine, [LocalCore(_NOBODY, one)])
+    assert await first_core.carry_out(ExportOrder(second, by=CLI)) == NotHeld()
+    # What a kill left without a record goes, and what has one stays.
+    with Spool(tmp_path / "spool").new() as body:
+        body.write(b"half way")
+        body.finish()
+        await bucket.put(orphan := new_id(), body)
+    assert await Cleanup(store, bucket, 30).sweep(age=0) == 1
+    assert [await bucket.get(ggrid) for ggrid in (orphan, third)] == [None, RAW]
+    await relay.close()
 
 
 _NOBODY: Any = None
@@ -156,58 +143,52 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.usefixtures("environment")
-def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    """Killed between bytes and record: the first message is whole, of the second there are bytes without a record."""
-    command = [sys.executable, "-c", _KILLED, str(tmp_path)]
+def hold_until_killed(folder: Path) -> list[str]:
+    command = [sys.executable, "-c", _KILLED, str(folder)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
     assert ended.returncode == -signal.SIGKILL, ended.stderr
-    kept, lost = (line.split()[1] for line in ended.stdout.splitlines() if line.startswith("ggrid"))
-
-    async def scenario(store: Store) -> None:
-        bucket = RawObjects(bucket_of(tmp_path))
-        assert await store.quarantine.find(kept) is not None
-        assert await store.quarantine.find(lost) is None
-        assert [await bucket.get(ggrid) for ggrid in (kept, lost)] == [RAW, RAW]
-        assert await Cleanup(store, bucket, 30).sweep(age=0) >= 1
-        assert [await bucket.get(ggrid) for ggrid in (kept, lost)] == [RAW, None]
-
-    run(tmp_path, scenario)
+    return [line.split()[1] for line in ended.stdout.splitlines() if line.startswith("ggrid")]
 
 
 @pytest.mark.usefixtures("environment")
-def test_a_store_that_says_nothing_is_an_error_and_nothing_is_held(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    """Killed between bytes and record: the first message is whole, of the second there are bytes without a record."""
+    kept, lost = hold_until_killed(tmp_path)
+    store, bucket = open_store("sqlite:g.db", tmp_path), RawObjects(bucket_of(tmp_path))
+    assert await store.quarantine.find(kept) is not None
+    assert await store.quarantine.find(lost) is None
+    assert [await bucket.get(ggrid) for ggrid in (kept, lost)] == [RAW, RAW]
+    assert await Cleanup(store, bucket, 30).sweep(age=0) >= 1
+    assert [await bucket.get(ggrid) for ggrid in (kept, lost)] == [RAW, None]
+    await store.close()
+
+
+@pytest.mark.usefixtures("environment")
+async def test_a_store_that_says_nothing_is_an_error_and_nothing_is_held(
+    store: Store, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(raw_store, "OBJECT_SECONDS", 0.2)
-
-    async def scenario(store: Store) -> None:
-        quarantine = Quarantine(store, RawObjects(bucket_of(tmp_path)))
-        os.kill(server.process.pid, signal.SIGSTOP)
-        try:
-            with pytest.raises(StorageError, match="did not answer in time"):
-                await hold(quarantine, tmp_path, b"short")
-        finally:
-            os.kill(server.process.pid, signal.SIGCONT)
-        assert (await store.quarantine.totals())[0] == 0
-        monkeypatch.setattr(raw_store, "OBJECT_SECONDS", 30.0)
-        assert await store.quarantine.find(await hold(quarantine, tmp_path)) is not None
-
-    run(tmp_path, scenario)
+    quarantine = Quarantine(store, RawObjects(bucket_of(tmp_path)))
+    os.kill(server.process.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(StorageError, match="did not answer in time"):
+            await hold(quarantine, tmp_path, b"short")
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
+    assert (await store.quarantine.totals())[0] == 0
+    monkeypatch.setattr(raw_store, "OBJECT_SECONDS", 30.0)
+    assert await store.quarantine.find(await hold(quarantine, tmp_path)) is not None
 
 
 @pytest.mark.usefixtures("environment")
-def test_a_bucket_that_does_not_exist_is_an_error_without_a_secret_in_it(tmp_path: Path) -> None:
-    async def scenario(store: Store) -> None:
-        with pytest.raises(StorageError, match="s3://no-such-bucket/x cannot be used") as raised:
-            await hold(Quarantine(store, RawObjects("s3://no-such-bucket/x")), tmp_path)
-        assert "secret" not in str(raised.value)
-        # A bucket that is not there is no message that is not there: no record may go for it.
-        missing = RawObjects("s3://no-such-bucket/x")
-        for call in (missing.get, missing.delete):
-            with pytest.raises(StorageError, match="cannot be used"):
-                await call(new_id())
+async def test_a_bucket_that_does_not_exist_is_an_error_without_a_secret_in_it(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="s3://no-such-bucket/x cannot be used") as raised:
+        await hold(Quarantine(store, RawObjects("s3://no-such-bucket/x")), tmp_path)
+    assert "secret" not in str(raised.value)
+    # A bucket that is not there is no message that is not there: no record may go for it.
+    missing = RawObjects("s3://no-such-bucket/x")
+    for call in (missing.get, missing.delete):
         with pytest.raises(StorageError, match="cannot be used"):
-            await Cleanup(store, missing, 30).sweep(age=0)
-
-    run(tmp_path, scenario)
+            await call(new_id())
+    with pytest.raises(StorageError, match="cannot be used"):
+        await Cleanup(store, missing, 30).sweep(age=0)

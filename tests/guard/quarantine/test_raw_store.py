@@ -29,42 +29,36 @@ async def listed(store: RawStore, age: float) -> set[str]:
     return {ggrid async for batch in store.older_than(age) for ggrid in batch}
 
 
-def test_there_and_back(store: RawStore, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        small, large, empty = new_id(), new_id(), new_id()
-        await store.put(small, BytesBody(b"\0\xff\r\n.\r\n"))
-        await store.put(empty, BytesBody(b""))
-        with Spool(tmp_path / "spool", memory_limit=10).new() as body:
-            body.write(b"x" * (3 << 20))
-            body.finish()
-            assert body.on_disk
-            await store.put(large, body)
-        assert await store.get(small.upper()) == b"\0\xff\r\n.\r\n"
-        assert await store.get(large) == b"x" * (3 << 20)
-        assert await store.get(empty) == b""
-        assert await store.get(new_id()) is None
-        await store.put(small, BytesBody(b"the same again"))
-        assert await store.get(small) == b"the same again"
-        assert await listed(store, 0) == {small, large, empty}
-        assert await listed(store, 3600) == set()
-        await store.delete(small)
-        await store.delete(small)
-        assert await store.get(small) is None
-        assert await listed(store, 0) == {large, empty}
-
-    asyncio.run(scenario())
+async def test_there_and_back(store: RawStore, tmp_path: Path) -> None:
+    small, large, empty = new_id(), new_id(), new_id()
+    await store.put(small, BytesBody(b"\0\xff\r\n.\r\n"))
+    await store.put(empty, BytesBody(b""))
+    with Spool(tmp_path / "spool", memory_limit=10).new() as body:
+        body.write(b"x" * (3 << 20))
+        body.finish()
+        assert body.on_disk
+        await store.put(large, body)
+    assert await store.get(small.upper()) == b"\0\xff\r\n.\r\n"
+    assert await store.get(large) == b"x" * (3 << 20)
+    assert await store.get(empty) == b""
+    assert await store.get(new_id()) is None
+    await store.put(small, BytesBody(b"the same again"))
+    assert await store.get(small) == b"the same again"
+    assert await listed(store, 0) == {small, large, empty}
+    assert await listed(store, 3600) == set()
+    await store.delete(small)
+    await store.delete(small)
+    assert await store.get(small) is None
+    assert await listed(store, 0) == {large, empty}
 
 
 @pytest.mark.parametrize("name", ["", "../../etc/passwd", "a/b", "..", "\0", "x" * 36])
-def test_nothing_but_a_ggrid_names_a_file(store: RawStore, name: str) -> None:
-    async def scenario() -> None:
-        for call in (store.get, store.delete):
-            with pytest.raises(ValueError, match="ggrid"):
-                await call(name)
+async def test_nothing_but_a_ggrid_names_a_file(store: RawStore, name: str) -> None:
+    for call in (store.get, store.delete):
         with pytest.raises(ValueError, match="ggrid"):
-            await store.put(name, BytesBody(b""))
-
-    asyncio.run(scenario())
+            await call(name)
+    with pytest.raises(ValueError, match="ggrid"):
+        await store.put(name, BytesBody(b""))
 
 
 def test_a_folder_is_private_and_has_no_half_files(tmp_path: Path) -> None:

@@ -73,10 +73,7 @@ def test_a_core_without_a_quarantine_holds_nothing(tmp_path: Path) -> None:
     assert post(tmp_path, None, ORDER).json() == {"type": "notHeld"}
 
 
-def test_a_core_that_does_not_answer_is_down() -> None:
-    async def scenario() -> None:
-        core = RemoteCore("https://127.0.0.1:1", "secret", None)
-        assert isinstance(await core.carry_out(ReleaseOrder(GGRID, by=Actor("token", "desk"))), Down)
-        await core.close()
-
-    asyncio.run(scenario())
+async def test_a_core_that_does_not_answer_is_down() -> None:
+    core = RemoteCore("https://127.0.0.1:1", "secret", None)
+    assert isinstance(await core.carry_out(ReleaseOrder(GGRID, by=Actor("token", "desk"))), Down)
+    await core.close()
