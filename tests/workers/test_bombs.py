@@ -7,20 +7,17 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from email.message import EmailMessage
-from typing import Any
 
 import pytest
+from tests.workers.pools import running
 
 from gatepost.analysis.report import Report
-from gatepost.policy.rules import shipped_policy
-from gatepost.questions import Answers, Questions
 from gatepost.scanning.spool import BytesBody
 from gatepost.workers import warmup
 from gatepost.workers.jobs import Job, PoolCounters
-from gatepost.workers.pool import PoolSettings, WorkerPool
+from gatepost.workers.pool import PoolSettings
 from gatepost.workers.protocol import JUDGE
 
-SETTINGS = PoolSettings(2, 120.0, 40.0, 512 << 20)
 LETTER = b"From: ann@sender.example\nTo: bob@receiver.example\nSubject: Lunch\nMessage-ID: <1@x>\n\nAt noon?\n"
 
 
@@ -94,18 +91,10 @@ def mail(name: str, content: bytes) -> bytes:
     return message.as_bytes()
 
 
-async def from_zone(_job: Job[Any], questions: Questions) -> Answers:
-    return warmup.answers_to(questions)
-
-
 async def analysed(*raws: bytes) -> tuple[list[Report], PoolCounters]:
-    pool = WorkerPool(SETTINGS, from_zone, shipped_policy())
-    await pool.start()
-    try:
+    async with running(PoolSettings(2, 120.0, 40.0, 512 << 20)) as pool:
         jobs = [Job(JUDGE, str(at), warmup.ENVELOPE, BytesBody(raw), warmup.NOW) for at, raw in enumerate(raws)]
         return await asyncio.gather(*map(pool.run, jobs)), pool.counters()
-    finally:
-        await pool.stop()
 
 
 @pytest.fixture(scope="module")

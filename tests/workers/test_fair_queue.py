@@ -2,9 +2,7 @@
 Tenants take turns among what waits."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from fractions import Fraction
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -118,263 +116,222 @@ class Waiting:
         return self.served
 
 
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(test())
+async def test_tenants_take_turns_and_each_is_served_in_order() -> None:
+    queue = FairQueue(1, 1, 0.0)
+    slot = queue.enter("z")
+    assert slot
+    waiting = Waiting(queue)
+    for name in ("a1", "a2", "a3", "a4", "b1", "b2", "-1"):
+        await waiting.come(name)
+    assert queue.waiting == (7, 70)
+    assert await waiting.serve_all(slot) == ["a1", "b1", "-1", "a2", "b2", "a3", "a4"]
+    assert (queue.load().waiting, queue.waiting, queue.load().in_processing) == (0, (0, 0), 0)
+    assert queue.counters().refused == 0
 
 
-def test_tenants_take_turns_and_each_is_served_in_order() -> None:
-    async def test() -> None:
-        queue = FairQueue(1, 1, 0.0)
-        slot = queue.enter("z")
-        assert slot
-        waiting = Waiting(queue)
-        for name in ("a1", "a2", "a3", "a4", "b1", "b2", "-1"):
-            await waiting.come(name)
-        assert queue.waiting == (7, 70)
-        assert await waiting.serve_all(slot) == ["a1", "b1", "-1", "a2", "b2", "a3", "a4"]
-        assert (queue.load().waiting, queue.waiting, queue.load().in_processing) == (0, (0, 0), 0)
-        assert queue.counters().refused == 0
-
-    run(test)
-
-
-def test_who_comes_during_a_flood_waits_for_one_message_at_most() -> None:
-    async def test() -> None:
-        queue = FairQueue(1, 1, 0.0)
-        slot = queue.enter("a")
-        assert slot
-        waiting = Waiting(queue)
-        for number in range(200):
-            await waiting.come(f"a{number}")
-        for number in range(20):
+async def test_who_comes_during_a_flood_waits_for_one_message_at_most() -> None:
+    queue = FairQueue(1, 1, 0.0)
+    slot = queue.enter("a")
+    assert slot
+    waiting = Waiting(queue)
+    for number in range(200):
+        await waiting.come(f"a{number}")
+    for number in range(20):
+        slot = await waiting.serve_next(slot)
+        await waiting.come(f"b{number}")
+        for _ in range(2):
             slot = await waiting.serve_next(slot)
-            await waiting.come(f"b{number}")
-            for _ in range(2):
-                slot = await waiting.serve_next(slot)
-            assert f"b{number}" in waiting.served[-2:], "the next slot but one at the latest"
-        for task in waiting.tasks.values():
-            task.cancel()
-
-    run(test)
+        assert f"b{number}" in waiting.served[-2:], "the next slot but one at the latest"
+    for task in waiting.tasks.values():
+        task.cancel()
 
 
-def test_one_that_comes_back_is_first_among_its_own() -> None:
+async def test_one_that_comes_back_is_first_among_its_own() -> None:
     """abby tries a message again at another core, or at the same: it has not lost its place."""
+    queue = FairQueue(1, 1, 0.0)
+    slot = queue.enter("z")
+    assert slot
+    waiting = Waiting(queue)
+    for name, order in (("a2", 20), ("a3", 30), ("b1", 25), ("a1", 10)):
+        await waiting.come(name, order=order)
+    assert await waiting.serve_all(slot) == ["a1", "b1", "a2", "a3"]
 
-    async def test() -> None:
-        queue = FairQueue(1, 1, 0.0)
-        slot = queue.enter("z")
+
+async def test_those_who_leave_are_not_served_and_lose_no_slot() -> None:
+    queue = FairQueue(1, 1, 0.0)
+    slot = queue.enter("z")
+    assert slot
+    gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    leaves = asyncio.ensure_future(queue.wait("a", 1, 10, (gone,)))
+    cancelled = asyncio.ensure_future(queue.wait("a", 2, 10, ()))
+    told = asyncio.ensure_future(queue.wait("a", 3, 10, ()))
+    stays = asyncio.ensure_future(queue.wait("a", 4, 10, ()))
+    await asyncio.sleep(0)
+    gone.set_result(None)
+    cancelled.cancel()
+    await asyncio.sleep(0.01)
+    assert await leaves is None
+    assert queue.load().waiting == 2
+    slot.leave()
+    told.cancel()  # told, and gone before it could look
+    last = await asyncio.wait_for(stays, 60)
+    assert last
+    last.leave()
+    await asyncio.gather(cancelled, told, return_exceptions=True)
+    assert (queue.load().in_processing, queue.load().waiting, queue.waiting) == (0, 0, (0, 0))
+
+
+async def test_a_tenant_that_floods_leaves_slots_to_others() -> None:
+    queue = FairQueue(20, 99, 0.0)
+    alone = [queue.enter_at_once("a") for _ in range(25)]
+    assert sum(slot is not None for slot in alone) == 20, "nobody else sends mail: all slots are for who wants them"
+    for slot in alone[:20]:
         assert slot
-        waiting = Waiting(queue)
-        for name, order in (("a2", 20), ("a3", 30), ("b1", 25), ("a1", 10)):
-            await waiting.come(name, order=order)
-        assert await waiting.serve_all(slot) == ["a1", "b1", "a2", "a3"]
-
-    run(test)
-
-
-def test_those_who_leave_are_not_served_and_lose_no_slot() -> None:
-    async def test() -> None:
-        queue = FairQueue(1, 1, 0.0)
-        slot = queue.enter("z")
-        assert slot
-        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        leaves = asyncio.ensure_future(queue.wait("a", 1, 10, (gone,)))
-        cancelled = asyncio.ensure_future(queue.wait("a", 2, 10, ()))
-        told = asyncio.ensure_future(queue.wait("a", 3, 10, ()))
-        stays = asyncio.ensure_future(queue.wait("a", 4, 10, ()))
-        await asyncio.sleep(0)
-        gone.set_result(None)
-        cancelled.cancel()
-        await asyncio.sleep(0.01)
-        assert await leaves is None
-        assert queue.load().waiting == 2
         slot.leave()
-        told.cancel()  # told, and gone before it could look
-        last = await asyncio.wait_for(stays, 60)
-        assert last
-        last.leave()
-        await asyncio.gather(cancelled, told, return_exceptions=True)
-        assert (queue.load().in_processing, queue.load().waiting, queue.waiting) == (0, 0, (0, 0))
-
-    run(test)
-
-
-def test_a_tenant_that_floods_leaves_slots_to_others() -> None:
-    async def test() -> None:
-        queue = FairQueue(20, 99, 0.0)
-        alone = [queue.enter_at_once("a") for _ in range(25)]
-        assert sum(slot is not None for slot in alone) == 20, "nobody else sends mail: all slots are for who wants them"
-        for slot in alone[:20]:
-            assert slot
-            slot.leave()
-        assert queue.enter_at_once("b")
-        flood = [queue.enter_at_once("a") for _ in range(25)]
-        taken = sum(slot is not None for slot in flood)
-        assert taken == 15, f"fewer than {SHARE} for each free slot"
-        assert all(queue.enter_at_once("b") for _ in range(2)), "the others need not wait"
-        waits = asyncio.ensure_future(queue.wait("a", 1, 10, ()))
-        await asyncio.sleep(0)
-        assert not waits.done()
-        for slot in flood[:2]:
-            assert slot
-            slot.leave()
-        assert await asyncio.wait_for(waits, 60)
-        assert queue.enter("a"), "SMTP is refused only where no slot is free"
-
-    run(test)
+    assert queue.enter_at_once("b")
+    flood = [queue.enter_at_once("a") for _ in range(25)]
+    taken = sum(slot is not None for slot in flood)
+    assert taken == 15, f"fewer than {SHARE} for each free slot"
+    assert all(queue.enter_at_once("b") for _ in range(2)), "the others need not wait"
+    waits = asyncio.ensure_future(queue.wait("a", 1, 10, ()))
+    await asyncio.sleep(0)
+    assert not waits.done()
+    for slot in flood[:2]:
+        assert slot
+        slot.leave()
+    assert await asyncio.wait_for(waits, 60)
+    assert queue.enter("a"), "SMTP is refused only where no slot is free"
 
 
-def test_a_tenant_that_floods_leaves_a_processor_to_others() -> None:
-    async def test() -> None:
-        queue, idle = FairQueue(100, 100, 0.0), 0
-        queue.share_processors(4, lambda tenant: idle if tenant == "a" else 0)
-        assert [bool(queue.enter_at_once("a")) for _ in range(6)] == [True] * 6, "nobody else sends mail"
-        other = queue.enter_at_once("b")
-        assert other
-        assert queue.enter_at_once("a") is None, "more of its messages are at work than three of four workers"
-        waits = asyncio.ensure_future(queue.wait("a", 1, 10, ()))
-        await asyncio.sleep(3 * IDLE_SECONDS)
-        assert not waits.done()
-        assert queue.enter_at_once("b"), "those who wait for a processor keep nobody else from it"
-        assert queue.enter_at_once("b"), "nor has one that sends less to wait"
-        idle = 4  # waiting for DNS
-        assert await asyncio.wait_for(waits, 60), "what waits for answers uses no processor"
-        assert queue.enter_at_once("a") is None
-
-    run(test)
+async def test_a_tenant_that_floods_leaves_a_processor_to_others() -> None:
+    queue, idle = FairQueue(100, 100, 0.0), 0
+    queue.share_processors(4, lambda tenant: idle if tenant == "a" else 0)
+    assert [bool(queue.enter_at_once("a")) for _ in range(6)] == [True] * 6, "nobody else sends mail"
+    other = queue.enter_at_once("b")
+    assert other
+    assert queue.enter_at_once("a") is None, "more of its messages are at work than three of four workers"
+    waits = asyncio.ensure_future(queue.wait("a", 1, 10, ()))
+    await asyncio.sleep(3 * IDLE_SECONDS)
+    assert not waits.done()
+    assert queue.enter_at_once("b"), "those who wait for a processor keep nobody else from it"
+    assert queue.enter_at_once("b"), "nor has one that sends less to wait"
+    idle = 4  # waiting for DNS
+    assert await asyncio.wait_for(waits, 60), "what waits for answers uses no processor"
+    assert queue.enter_at_once("a") is None
 
 
-def test_a_tenant_that_sends_few_costly_messages_leaves_a_processor_to_those_who_send_many() -> None:
-    async def test() -> None:
-        queue = FairQueue(100, 100, 0.0)
-        queue.share_processors(2, lambda _tenant: 0)
-        for _ in range(20):
-            slot = queue.enter_at_once("many")
-            assert slot
-            slot.leave()
-            queue.note_cpu("many", 0.005)
-        assert queue.enter_at_once("few")
-        assert queue.enter_at_once("few"), "nobody knows yet what they cost"
-        queue.note_cpu("few", 0.5)
-        assert queue.enter_at_once("few") is None
-        await asyncio.sleep(2 * IDLE_SECONDS)
-        assert [bool(queue.enter_at_once("many")) for _ in range(3)] == [True] * 3
-
-    run(test)
+async def test_a_tenant_that_sends_few_costly_messages_leaves_a_processor_to_those_who_send_many() -> None:
+    queue = FairQueue(100, 100, 0.0)
+    queue.share_processors(2, lambda _tenant: 0)
+    for _ in range(20):
+        slot = queue.enter_at_once("many")
+        assert slot
+        slot.leave()
+        queue.note_cpu("many", 0.005)
+    assert queue.enter_at_once("few")
+    assert queue.enter_at_once("few"), "nobody knows yet what they cost"
+    queue.note_cpu("few", 0.5)
+    assert queue.enter_at_once("few") is None
+    await asyncio.sleep(2 * IDLE_SECONDS)
+    assert [bool(queue.enter_at_once("many")) for _ in range(3)] == [True] * 3
 
 
-def test_costly_mail_leaves_a_processor_to_those_who_sent_mail_not_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_costly_mail_leaves_a_processor_to_those_who_sent_mail_not_long_ago(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Else the first messages of another tenant wait until a costly one ends: one in a hundred, and by its time."""
     now = [1_000.0]
-
-    async def test() -> None:
-        queue = FairQueue(100, 100, 0.0)
-        queue.share_processors(2, lambda _tenant: 0)
-        monkeypatch.setattr(queue.tenants, "_clock", lambda: now[0])
-        for tenant in ("b", "a"):
-            slot = queue.enter_at_once(tenant)
-            assert slot
-            slot.leave()
-        now[0] += RECENT_SECONDS + 1
-        cheap = [queue.enter_at_once("a") for _ in range(3)]
-        assert all(cheap), "while nobody else sends mail, what costs little goes on as it comes"
-        for slot in cheap:
-            assert slot
-            slot.leave()
-        queue.note_cpu("a", 0.5)
-        assert queue.enter_at_once("a")
-        assert queue.enter_at_once("a") is None
-        assert queue.enter_at_once("b"), "who comes finds the processor that was left"
-        now[0] += REMEMBERED_SECONDS + 1
-        assert queue.enter_at_once("a"), "nobody has sent mail for a long time"
-
-    run(test)
+    queue = FairQueue(100, 100, 0.0)
+    queue.share_processors(2, lambda _tenant: 0)
+    monkeypatch.setattr(queue.tenants, "_clock", lambda: now[0])
+    for tenant in ("b", "a"):
+        slot = queue.enter_at_once(tenant)
+        assert slot
+        slot.leave()
+    now[0] += RECENT_SECONDS + 1
+    cheap = [queue.enter_at_once("a") for _ in range(3)]
+    assert all(cheap), "while nobody else sends mail, what costs little goes on as it comes"
+    for slot in cheap:
+        assert slot
+        slot.leave()
+    queue.note_cpu("a", 0.5)
+    assert queue.enter_at_once("a")
+    assert queue.enter_at_once("a") is None
+    assert queue.enter_at_once("b"), "who comes finds the processor that was left"
+    now[0] += REMEMBERED_SECONDS + 1
+    assert queue.enter_at_once("a"), "nobody has sent mail for a long time"
 
 
-def test_a_tenant_that_is_served_at_once_is_not_held_back_in_place_of_one_that_floods() -> None:
+async def test_a_tenant_that_is_served_at_once_is_not_held_back_in_place_of_one_that_floods() -> None:
     """The flood is held back, so it is given less than the other: that is no reason to hold back the other."""
-
-    async def test() -> None:
-        queue = FairQueue(100, 100, 0.0)
-        queue.share_processors(2, lambda _tenant: 0)
-        at_work = queue.enter_at_once("flood")
-        assert at_work
-        first = queue.enter_at_once("other")
-        assert first
-        waiting = [asyncio.ensure_future(queue.wait("flood", number, 10, ())) for number in range(11)]
-        await asyncio.sleep(2 * IDLE_SECONDS)
-        first.leave()
-        queue.note_cpu("flood", 0.08)
-        for _ in range(300):
-            slots = [queue.enter_at_once("other") for _ in range(4)]
-            assert all(slots), "it waits behind its own messages, while nobody holds back the flood"
-            for slot in filter(None, slots):
-                slot.leave()
-                queue.note_cpu("other", 0.01)
-        assert sum(each.done() for each in waiting) == 0
-        at_work.leave()
-        for each in waiting:
-            each.cancel()
-        await asyncio.wait(waiting)
-
-    run(test)
+    queue = FairQueue(100, 100, 0.0)
+    queue.share_processors(2, lambda _tenant: 0)
+    at_work = queue.enter_at_once("flood")
+    assert at_work
+    first = queue.enter_at_once("other")
+    assert first
+    waiting = [asyncio.ensure_future(queue.wait("flood", number, 10, ())) for number in range(11)]
+    await asyncio.sleep(2 * IDLE_SECONDS)
+    first.leave()
+    queue.note_cpu("flood", 0.08)
+    for _ in range(300):
+        slots = [queue.enter_at_once("other") for _ in range(4)]
+        assert all(slots), "it waits behind its own messages, while nobody holds back the flood"
+        for slot in filter(None, slots):
+            slot.leave()
+            queue.note_cpu("other", 0.01)
+    assert sum(each.done() for each in waiting) == 0
+    at_work.leave()
+    for each in waiting:
+        each.cancel()
+    await asyncio.wait(waiting)
 
 
-def test_the_tenant_that_sends_most_pauses_between_its_messages() -> None:
-    async def test() -> None:
-        queue = FairQueue(100, 100, 0.0)
-        queue.share_processors(2, lambda _tenant: 0)
-        assert queue.enter_at_once("b")
-        first, again = queue.enter_at_once("a"), queue.enter("a")
-        assert first
-        assert again
-        waits = asyncio.ensure_future(queue.wait("a", 1, 10, ()))
-        await asyncio.sleep(2 * IDLE_SECONDS)
-        first.leave()
-        again.leave()
-        await asyncio.sleep(0)
-        assert not waits.done(), "it pauses"
-        assert queue.enter_at_once("b")
-        assert await asyncio.wait_for(waits, 60)
-
-    run(test)
+async def test_the_tenant_that_sends_most_pauses_between_its_messages() -> None:
+    queue = FairQueue(100, 100, 0.0)
+    queue.share_processors(2, lambda _tenant: 0)
+    assert queue.enter_at_once("b")
+    first, again = queue.enter_at_once("a"), queue.enter("a")
+    assert first
+    assert again
+    waits = asyncio.ensure_future(queue.wait("a", 1, 10, ()))
+    await asyncio.sleep(2 * IDLE_SECONDS)
+    first.leave()
+    again.leave()
+    await asyncio.sleep(0)
+    assert not waits.done(), "it pauses"
+    assert queue.enter_at_once("b")
+    assert await asyncio.wait_for(waits, 60)
 
 
-def test_a_message_that_is_delayed_is_not_at_work() -> None:
-    async def test() -> None:
-        queue = FairQueue(3, 1, 60.0)
-        queue.share_processors(2, lambda _tenant: 0)
-        assert queue.enter_at_once("b")
-        queue._asks_most = "a"
-        slot = queue.enter_at_once("a")
-        assert slot
-        assert slot.delay
-        assert not queue._may_have_slot("a")
-        delayed = asyncio.ensure_future(slot.delay_start())
-        await asyncio.sleep(0)
-        assert queue._may_have_slot("a")
-        delayed.cancel()
-        await asyncio.wait([delayed])
-        assert not queue._may_have_slot("a")
-        slot.leave()
-        await asyncio.sleep(2 * IDLE_SECONDS)
-        assert queue._may_have_slot("a")
-
-    run(test)
+async def test_a_message_that_is_delayed_is_not_at_work() -> None:
+    queue = FairQueue(3, 1, 60.0)
+    queue.share_processors(2, lambda _tenant: 0)
+    assert queue.enter_at_once("b")
+    queue._asks_most = "a"
+    slot = queue.enter_at_once("a")
+    assert slot
+    assert slot.delay
+    assert not queue._may_have_slot("a")
+    delayed = asyncio.ensure_future(slot.delay_start())
+    await asyncio.sleep(0)
+    assert queue._may_have_slot("a")
+    delayed.cancel()
+    await asyncio.wait([delayed])
+    assert not queue._may_have_slot("a")
+    slot.leave()
+    await asyncio.sleep(2 * IDLE_SECONDS)
+    assert queue._may_have_slot("a")
 
 
-def test_bytes_that_wait_have_a_limit() -> None:
-    async def test() -> None:
-        queue = FairQueue(1, 1, 0.0, waiting_limit=100)
-        slot = queue.enter(None)
-        assert slot
-        assert queue.has_room(100)
-        waits = asyncio.ensure_future(queue.wait(None, 1, 60, ()))
-        await asyncio.sleep(0)
-        assert (queue.has_room(40), queue.has_room(41), queue.waiting) == (True, False, (1, 60))
-        slot.leave()
-        assert await waits
-        assert queue.has_room(100)
-
-    run(test)
+async def test_bytes_that_wait_have_a_limit() -> None:
+    queue = FairQueue(1, 1, 0.0, waiting_limit=100)
+    slot = queue.enter(None)
+    assert slot
+    assert queue.has_room(100)
+    waits = asyncio.ensure_future(queue.wait(None, 1, 60, ()))
+    await asyncio.sleep(0)
+    assert (queue.has_room(40), queue.has_room(41), queue.waiting) == (True, False, (1, 60))
+    slot.leave()
+    assert await waits
+    assert queue.has_room(100)

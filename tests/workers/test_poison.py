@@ -4,12 +4,12 @@ mail does not hold up the rest."""
 import asyncio
 import gc
 import weakref
-from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
 import pytest
-from tests.workers.test_pool import PLAIN, SIGNED, Kept, changed, faulty, from_zone, job, kills, running, until
+from tests.workers.pools import changed, from_zone, running, until
+from tests.workers.test_pool import PLAIN, SIGNED, Kept, faulty, job, kills
 
 from gatepost.analysis.report import Report, undecided
 from gatepost.questions import Answers, Questions
@@ -17,11 +17,6 @@ from gatepost.scanning.spool import BytesBody
 from gatepost.workers import jobs, supervisor, warmup
 from gatepost.workers.jobs import MAX_REMEMBERED, MESSAGE_SECONDS, SNAPSHOT_SECONDS, Job, PoisonMemory, Snapshot
 from gatepost.workers.protocol import JUDGE, VIEW
-
-
-def run(main: Coroutine[Any, Any, Any]) -> Any:
-    return asyncio.run(main)
-
 
 UNDECIDED = undecided("parse broke the analysis: it crashed the worker")
 
@@ -68,17 +63,14 @@ def test_a_snapshot_is_refused_after_its_second_death_and_for_a_minute() -> None
     assert not memory.refuses((policy, first))
 
 
-def test_copies_cost_no_further_worker() -> None:
+async def test_copies_cost_no_further_worker() -> None:
     """Twelve copies at once of a message that crashes its worker, and twelve of one that does so in a check."""
-
-    async def main() -> Any:
-        async with running() as pool:
-            fatal = await asyncio.gather(*(pool.run(faulty("parse:die")) for _ in range(12)))
-            curable = await asyncio.gather(*(pool.run(faulty("check:die")) for _ in range(12)))
-            later = await pool.run(faulty("check:die"))
-            return fatal, curable, later, await pool.run(job()), pool.counters()
-
-    fatal, curable, later, honest, counters = run(main())
+    async with running() as pool:
+        fatal = await asyncio.gather(*(pool.run(faulty("parse:die")) for _ in range(12)))
+        curable = await asyncio.gather(*(pool.run(faulty("check:die")) for _ in range(12)))
+        later = await pool.run(faulty("check:die"))
+        honest = await pool.run(job())
+        counters = pool.counters()
     assert {report.decision for report in fatal} == {"undecided"}
     assert {report.reason for report in fatal} == {"parse broke the analysis: it crashed the worker"}
     assert curable == [later] * 12
@@ -89,25 +81,20 @@ def test_copies_cost_no_further_worker() -> None:
 
 
 @pytest.mark.variant
-def test_slow_messages_do_not_hold_up_others() -> None:
+async def test_slow_messages_do_not_hold_up_others() -> None:
     """As many messages that never end as there are slots but one, then ordinary ones: those are answered while all the
     others still compute."""
-
-    async def main() -> Any:
-        async with running(changed(analysis_timeout=360.0, stage_limit=120.0, slots=20)) as pool:
-            slow = [
-                asyncio.create_task(pool.run(job(b"X-Gatepost-Fault: parse:spin\r\nX: %d\r\n" % n + PLAIN, str(n))))
-                for n in range(19)
-            ]
-            honest = await asyncio.gather(*(pool.run(job(SIGNED)) for _ in range(20)))
-            counters = pool.counters()
-            finished = sum(task.done() for task in slow)
-            for task in slow:
-                task.cancel()
-            await asyncio.wait(slow)
-            return honest, counters, finished
-
-    honest, counters, finished = run(main())
+    async with running(changed(analysis_timeout=360.0, stage_limit=120.0, slots=20)) as pool:
+        slow = [
+            asyncio.create_task(pool.run(job(b"X-Gatepost-Fault: parse:spin\r\nX: %d\r\n" % n + PLAIN, str(n))))
+            for n in range(19)
+        ]
+        honest = await asyncio.gather(*(pool.run(job(SIGNED)) for _ in range(20)))
+        counters = pool.counters()
+        finished = sum(task.done() for task in slow)
+        for task in slow:
+            task.cancel()
+        await asyncio.wait(slow)
     assert honest == [warmup.report_on(SIGNED)] * 20
     assert finished == 0
     assert counters.kills == kills()
@@ -116,44 +103,36 @@ def test_slow_messages_do_not_hold_up_others() -> None:
 
 
 @pytest.mark.variant
-def test_slow_workers_have_a_most(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_workers_have_a_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "MAX_RELIEVED", 1)
-
-    async def main() -> Any:
-        async with running(changed(processes=1, analysis_timeout=9.0)) as pool:
-            slow = [job(b"X-Gatepost-Fault: parse:spin\r\nX: %d\r\n" % n + PLAIN, str(n)) for n in range(3)]
-            reports = await asyncio.gather(*map(pool.run, slow))
-            await until(lambda: pool.counters().workers == 1)
-            return reports, pool.counters()
-
-    reports, counters = run(main())
+    async with running(changed(processes=1, analysis_timeout=9.0)) as pool:
+        slow = [job(b"X-Gatepost-Fault: parse:spin\r\nX: %d\r\n" % n + PLAIN, str(n)) for n in range(3)]
+        reports = await asyncio.gather(*map(pool.run, slow))
+        await until(lambda: pool.counters().workers == 1)
+        counters = pool.counters()
     assert [report.decision for report in reports] == ["undecided"] * 3
     assert sum(counters.kills.values()) == 3, "by the limit of the stage, or by the deadline on a busy machine"
     assert 1 <= counters.relieved <= 3
 
 
 @pytest.mark.variant
-def test_more_endless_messages_than_stand_ins_do_not_starve_another_tenant(
+async def test_more_endless_messages_than_stand_ins_do_not_starve_another_tenant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Fourteen messages that never end of one tenant, where three workers are all that there can be: a message of
     another tenant goes next when a worker is free again, is displaced twice at most, and everything recovers."""
     monkeypatch.setattr(supervisor, "MAX_RELIEVED", 2)
-
-    async def main() -> Any:
-        async with running(changed(processes=1, analysis_timeout=90.0, stage_limit=2.0)) as pool:
-            flood = [
-                asyncio.create_task(pool.run(of_tenant("a", b"X-Gatepost-Fault: parse:spin\r\nX: %d\r\n" % n)))
-                for n in range(14)
-            ]
-            await until(lambda: pool.counters().busy > 0)
-            honest = await pool.run(of_tenant("b", b""))
-            finished = sum(task.done() for task in flood)
-            reports = await asyncio.gather(*flood)
-            await until(lambda: pool.counters().workers == 1)
-            return honest, finished, reports, pool.counters()
-
-    honest, finished, reports, counters = run(main())
+    async with running(changed(processes=1, analysis_timeout=90.0, stage_limit=2.0)) as pool:
+        flood = [
+            asyncio.create_task(pool.run(of_tenant("a", b"X-Gatepost-Fault: parse:spin\r\nX: %d\r\n" % n)))
+            for n in range(14)
+        ]
+        await until(lambda: pool.counters().busy > 0)
+        honest = await pool.run(of_tenant("b", b""))
+        finished = sum(task.done() for task in flood)
+        reports = await asyncio.gather(*flood)
+        await until(lambda: pool.counters().workers == 1)
+        counters = pool.counters()
     assert honest.verdict == "clean"
     assert finished <= 10, "one of the round before it, and three for each time that it needs a worker"
     assert {report.decision for report in reports} == {"undecided"}
@@ -171,16 +150,13 @@ def with_lists(version: str, data: bytes) -> Job[Report]:
     return Job(JUDGE, "plain", warmup.ENVELOPE, body, warmup.NOW, lists=lists)
 
 
-def test_a_death_over_a_snapshot_is_not_the_message_s() -> None:
-    async def main() -> Any:
-        async with running(changed(processes=1)) as pool:
-            first = await pool.run(with_lists("1", b"no lists at all"))
-            lost = pool.counters().kills["crash"]
-            again = await pool.run(with_lists("1", b"no lists at all"))
-            others = [await pool.run(job(SIGNED)), await pool.run(with_lists("2", b""))]
-            return first, again, others, lost, pool.counters()
-
-    first, again, others, lost, counters = run(main())
+async def test_a_death_over_a_snapshot_is_not_the_message_s() -> None:
+    async with running(changed(processes=1)) as pool:
+        first = await pool.run(with_lists("1", b"no lists at all"))
+        lost = pool.counters().kills["crash"]
+        again = await pool.run(with_lists("1", b"no lists at all"))
+        others = [await pool.run(job(SIGNED)), await pool.run(with_lists("2", b""))]
+        counters = pool.counters()
     reason = "the lists or the policy of its tenant broke the workers that loaded them"
     assert [(report.decision, report.reason) for report in (first, again)] == [("undecided", reason)] * 2
     assert (lost, counters.kills["crash"], counters.recalled) == (2, 2, 0)
@@ -191,24 +167,25 @@ class Watched(Kept):
     """A body of which one can see that it is gone."""
 
 
-def test_nothing_waits_for_the_collector() -> None:
+async def test_nothing_waits_for_the_collector() -> None:
     """Bodies, snapshots and lost workers are freed by counting references: collecting cycles takes long, and comes late
     in a process that makes few."""
+    seen: list[weakref.ref[Any]] = []
 
-    async def main() -> list[bool]:
-        seen: list[weakref.ref[Any]] = []
+    async def analyse(raw: bytes, name: str) -> Report:
+        body = Watched(raw)
+        seen.append(weakref.ref(body))
+        return await pool.run(Job(JUDGE, name, warmup.ENVELOPE, body, warmup.NOW))
 
-        async def analyse(raw: bytes, name: str) -> Report:
-            body = Watched(raw)
-            seen.append(weakref.ref(body))
-            return await pool.run(Job(JUDGE, name, warmup.ENVELOPE, body, warmup.NOW))
+    async def answer(asking: Job[Any], questions: Questions) -> Answers:
+        if asking.ggrid == "raises":
+            raise ConnectionError("the database is gone")
+        await asyncio.sleep(0)
+        return await from_zone(asking, questions)
 
-        async def answer(asking: Job[Any], questions: Questions) -> Answers:
-            if asking.ggrid == "raises":
-                raise ConnectionError("the database is gone")
-            await asyncio.sleep(0)
-            return await from_zone(asking, questions)
-
+    gc.collect()
+    gc.disable()
+    try:
         async with running(answer=answer) as pool:
             seen += [weakref.ref(worker) for worker in pool._workers]
             fault = b"X-Gatepost-Fault: parse:die\r\n"
@@ -230,12 +207,6 @@ def test_nothing_waits_for_the_collector() -> None:
             await until(lambda: pool.counters().workers == 2 and not pool.counters().busy)
             del worker
             await until(lambda: not any(reference() for reference in seen))
-            return [reference() is None for reference in seen]
-
-    gc.collect()
-    gc.disable()
-    try:
-        gone = run(main())
+            assert [reference() is None for reference in seen] == [True] * 18
     finally:
         gc.enable()
-    assert gone == [True] * 18

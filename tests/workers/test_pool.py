@@ -8,8 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import msgspec
 import psutil
 import pytest
 import uvloop
+from tests.workers.pools import SETTINGS, Answer, changed, from_zone, running, until
 
 from gatepost.analysis.report import Report
 from gatepost.policy.layers import override
@@ -26,20 +26,14 @@ from gatepost.scanning.spool import BytesBody
 from gatepost.workers import pool as pool_module
 from gatepost.workers import warmup
 from gatepost.workers.jobs import WHAT_HAPPENED, Job, PoolCounters
-from gatepost.workers.pool import PoolSettings, WorkerPool
+from gatepost.workers.pool import WorkerPool
 from gatepost.workers.protocol import JUDGE
 
 LOOPS = pytest.mark.parametrize(
     "run", [pytest.param(asyncio.run, id="asyncio", marks=pytest.mark.variant), pytest.param(uvloop.run, id="uvloop")]
 )
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
-Answer = Callable[[Job[Any], Questions], Answers | Awaitable[Answers]]
-
-FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")
-# Limits that no honest message reaches on a busy machine, and short ones for those that never end.
-SETTINGS = PoolSettings(
-    processes=2, analysis_timeout=60.0, stage_limit=20.0, memory=192 << 20, fault_injection=FAULT_INJECTION
-)
+# Short limits for messages that never end.
 STRICT = msgspec.structs.replace(SETTINGS, stage_limit=2.0)
 PLAIN = b"From: Ann <ann@sender.example>\r\nSubject: hello\r\n\r\nhello\r\n"
 SIGNED = warmup.specimens()[-2]
@@ -65,30 +59,6 @@ def faulty(what: str) -> Job[Report]:
     return job(f"X-Gatepost-Fault: {what}\r\n".encode() + PLAIN, what)
 
 
-async def from_zone(_job: Job[Any], questions: Questions) -> Answers:
-    return warmup.answers_to(questions)
-
-
-@asynccontextmanager
-async def running(settings: PoolSettings = SETTINGS, answer: Answer = from_zone) -> AsyncIterator[WorkerPool]:
-    pool = WorkerPool(settings, answer, shipped_policy())
-    await pool.start()
-    try:
-        yield pool
-    finally:
-        await pool.stop()
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(180):
-        while not true():  # noqa: ASYNC110  what is waited for happens in other processes
-            await asyncio.sleep(0.01)
-
-
-def changed(**settings: Any) -> PoolSettings:
-    return msgspec.structs.replace(SETTINGS, **settings)
-
-
 def kills(**counts: int) -> dict[str, int]:
     return dict.fromkeys(WHAT_HAPPENED, 0) | counts
 
@@ -112,16 +82,14 @@ def test_a_sealed_worker_reads_every_specimen_as_an_open_process_does(run: Run) 
 
 @pytest.mark.shared
 @pytest.mark.parametrize("share", [15, pytest.param(1, marks=pytest.mark.variant)], ids=["some", "more"])
-def test_a_sealed_worker_reads_real_mail_as_an_open_process_does(shared: Callable[[str], Path], share: int) -> None:
+async def test_a_sealed_worker_reads_real_mail_as_an_open_process_does(
+    shared: Callable[[str], Path], share: int
+) -> None:
     files = sorted(path for path in shared("mail-dev").rglob("*.eml") if path.stat().st_size < 200_000)[:: 67 * share]
     files += sorted(path for path in shared("attack-dev").rglob("*.eml"))[:: 5 * share]
     assert len(files) > 300 / share
-
-    async def main() -> list[Report]:
-        async with running() as pool:
-            return await asyncio.gather(*(pool.run(job(path.read_bytes())) for path in files))
-
-    reports = asyncio.run(main())
+    async with running() as pool:
+        reports = await asyncio.gather(*(pool.run(job(path.read_bytes())) for path in files))
     assert [path.name for path, got in zip(files, reports, strict=True) if amiss(got)] == []
     odd = [path.name for path, got in zip(files, reports, strict=True) if got != warmup.report_on(path.read_bytes())]
     assert odd == []
@@ -137,19 +105,16 @@ RULES = {name: OwnRule("size > 0", f"Rule {name}", "clean") for name in ("first"
         pytest.param("rules:spin", [], [*RULES], 2, marks=pytest.mark.variant),
     ],
 )
-def test_a_rule_that_never_ends_costs_the_message_that_rule_and_nothing_else(
+async def test_a_rule_that_never_ends_costs_the_message_that_rule_and_nothing_else(
     what: str, held: list[str], failed: list[str], killed: int
 ) -> None:
-    async def main() -> tuple[Report, Report, dict[str, int]]:
-        async with running() as pool:
-            pool.publish(None, msgspec.structs.replace(shipped_policy(), rules=RULES))
-            first = await pool.run(faulty(what))
-            counts = {str(reason): count for reason, count in pool.counters().kills.items()}
-            # A copy of the message for somebody without rules is judged as ever: nothing is remembered of it.
-            pool.publish(None, shipped_policy())
-            return first, await pool.run(faulty(what)), counts
-
-    report, other, counts = asyncio.run(main())
+    async with running() as pool:
+        pool.publish(None, msgspec.structs.replace(shipped_policy(), rules=RULES))
+        report = await pool.run(faulty(what))
+        counts = {str(reason): count for reason, count in pool.counters().kills.items()}
+        # A copy of the message for somebody without rules is judged as ever: nothing is remembered of it.
+        pool.publish(None, shipped_policy())
+        other = await pool.run(faulty(what))
     assert report.decision == other.decision == "deliver"
     assert amiss(report) == amiss(other) == []
     assert [tag.removeprefix("rule:") for tag in report.tags if tag.startswith("rule:")] == held
@@ -207,17 +172,14 @@ def test_poison_does_not_disturb_the_others(moment: Any) -> None:
 
 
 @pytest.mark.variant
-def test_a_script_that_hangs_in_a_native_function_costs_its_message_the_pages_alone() -> None:
+async def test_a_script_that_hangs_in_a_native_function_costs_its_message_the_pages_alone() -> None:
     # The interpreter looks at its clock once in ten thousand steps; each of these takes a third of a second.
     page = b"<html><script>var a=2n**500000n-1n;for(;;)a*a</script>"
     head = b"From: ann@sender.example\r\nMIME-Version: 1.0\r\nContent-Type: text/html; name=a.html\r\n"
     raw = head + b"Content-Disposition: attachment; filename=a.html\r\n\r\n" + page
-
-    async def main() -> Any:
-        async with running(changed(processes=1, stage_limit=2.0)) as pool:
-            return await pool.run(job(raw)), pool.counters()
-
-    report, counters = asyncio.run(main())
+    async with running(changed(processes=1, stage_limit=2.0)) as pool:
+        report = await pool.run(job(raw))
+        counters = pool.counters()
     assert amiss(report) == [("pages", "skipped", TIME)]
     assert (report.verdict, report.decision) == ("unscannable", "quarantine")
     assert "file:html-script" in report.tags
@@ -258,29 +220,25 @@ def test_suspended_jobs_survive_a_kill_with_their_answers(run: Run) -> None:
     assert set(first) == {1}
 
 
-def test_time_spent_asking_counts_and_kills_nobody() -> None:
+async def test_time_spent_asking_counts_and_kills_nobody() -> None:
     async def never(_job: Job[Any], _questions: Questions) -> Answers:
         await asyncio.Event().wait()
         return ()
 
-    async def main() -> Any:
-        async with running(changed(analysis_timeout=2.0), never) as pool:
-            return await pool.run(job(SIGNED)), pool.counters()
-
-    report, counters = asyncio.run(main())
+    async with running(changed(analysis_timeout=2.0), never) as pool:
+        report = await pool.run(job(SIGNED))
+        counters = pool.counters()
     assert (report.decision, report.reason) == ("undecided", "the analysis ran out of its time")
     assert amiss(report) == []
     assert sum(counters.kills.values()) == 0
 
 
 @pytest.mark.variant
-def test_one_that_keeps_busy_until_its_deadline_is_killed() -> None:
-    async def main() -> Any:
-        async with running(changed(processes=1, analysis_timeout=4.0)) as pool:
-            late = await pool.run(faulty("every:sleep=500"))
-            return late, await pool.run(job()), pool.counters()
-
-    late, after, counters = asyncio.run(main())
+async def test_one_that_keeps_busy_until_its_deadline_is_killed() -> None:
+    async with running(changed(processes=1, analysis_timeout=4.0)) as pool:
+        late = await pool.run(faulty("every:sleep=500"))
+        after = await pool.run(job())
+        counters = pool.counters()
     assert (late.decision, late.reason) == ("undecided", "the analysis ran out of its time")
     assert [outcome.reason for outcome in late.outcomes] == [TIME]
     assert after.verdict == "clean"
@@ -291,39 +249,32 @@ def test_one_that_keeps_busy_until_its_deadline_is_killed() -> None:
     "leaves",
     [pytest.param(False, id="caller waits", marks=pytest.mark.variant), pytest.param(True, id="caller leaves")],
 )
-def test_a_worker_that_lies_on_its_page_is_killed_at_the_deadline(leaves: bool) -> None:
+async def test_a_worker_that_lies_on_its_page_is_killed_at_the_deadline(leaves: bool) -> None:
     """Whatever it writes there: guard's own clock decides, also for a job whose caller no longer waits."""
-
-    async def main() -> Any:
-        async with running(changed(processes=1, analysis_timeout=6.0)) as pool:
-            lying = asyncio.create_task(pool.run(faulty("parse:lie")))
-            await until(lambda: pool.counters().busy == 1)
-            if leaves:
-                lying.cancel()
-            done, _ = await asyncio.wait([lying])
-            reports = [each.result() for each in done if not each.cancelled()]
-            after = await pool.run(job())
-            await until(lambda: pool.counters().workers == 1 and not pool.counters().busy)
-            return reports, after, pool.counters()
-
-    reports, after, counters = asyncio.run(main())
+    async with running(changed(processes=1, analysis_timeout=6.0)) as pool:
+        lying = asyncio.create_task(pool.run(faulty("parse:lie")))
+        await until(lambda: pool.counters().busy == 1)
+        if leaves:
+            lying.cancel()
+        done, _ = await asyncio.wait([lying])
+        reports = [each.result() for each in done if not each.cancelled()]
+        after = await pool.run(job())
+        await until(lambda: pool.counters().workers == 1 and not pool.counters().busy)
+        counters = pool.counters()
     assert [report.reason for report in reports] == ([] if leaves else ["the analysis ran out of its time"])
     assert after.verdict == "clean"
     assert counters.relieved == 1
     assert counters.kills == (kills() if leaves else kills(deadline=1)), "one that nobody waits for is ended at once"
 
 
-def test_a_worker_that_computes_without_a_job_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_that_computes_without_a_job_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "_LOOK_SECONDS", 0.2)
     monkeypatch.setattr(pool_module, "_MAX_IDLE_CPU", 0.02)
-
-    async def main() -> Any:
-        async with running(changed(processes=1)) as pool:
-            burning = await pool.run(faulty("check:burn"))
-            await until(lambda: pool.counters().kills["cpu"] == 1 and pool.counters().workers == 1)
-            return burning, await pool.run(job()), pool.counters()
-
-    burning, after, counters = asyncio.run(main())
+    async with running(changed(processes=1)) as pool:
+        burning = await pool.run(faulty("check:burn"))
+        await until(lambda: pool.counters().kills["cpu"] == 1 and pool.counters().workers == 1)
+        after = await pool.run(job())
+        counters = pool.counters()
     assert (burning.verdict, after.verdict) == ("clean", "clean")
     assert counters.kills == kills(cpu=1)
 
@@ -347,36 +298,32 @@ def test_answers_at_once_and_answers_that_are_waited_for_lead_to_the_same_report
     assert run(analyse(at_once)) == run(analyse(in_a_future)) == reports
 
 
-def test_answers_for_an_attempt_that_has_ended_are_dropped() -> None:
+async def test_answers_for_an_attempt_that_has_ended_are_dropped() -> None:
     """They came in the moment in which the worker was lost: the job has begun anew, and asks again."""
+    asked: list[Questions] = []
+    answers: list[asyncio.Future[Answers]] = []
 
-    async def main() -> tuple[Report, int]:
-        asked: list[Questions] = []
-        answers: list[asyncio.Future[Answers]] = []
+    def answer(_job: Job[Any], questions: Questions) -> asyncio.Future[Answers]:
+        asked.append(questions)
+        answers.append(asyncio.get_running_loop().create_future())
+        if len(asked) > 1:
+            answers[-1].set_result(warmup.answers_to(questions))
+        return answers[-1]
 
-        def answer(_job: Job[Any], questions: Questions) -> asyncio.Future[Answers]:
-            asked.append(questions)
-            answers.append(asyncio.get_running_loop().create_future())
-            if len(asked) > 1:
-                answers[-1].set_result(warmup.answers_to(questions))
-            return answers[-1]
-
-        async with running(changed(processes=1), answer) as pool:
-            waiting = asyncio.create_task(pool.run(job(SIGNED)))
-            await until(lambda: bool(asked))
-            answers[0].set_result(())
-            next(iter(pool._jobs)).reset()
-            for worker in list(pool._workers):
-                worker.kill("crash")
-            return await waiting, len(asked)
-
-    report, times = asyncio.run(main())
+    async with running(changed(processes=1), answer) as pool:
+        waiting = asyncio.create_task(pool.run(job(SIGNED)))
+        await until(lambda: bool(asked))
+        answers[0].set_result(())
+        next(iter(pool._jobs)).reset()
+        for worker in list(pool._workers):
+            worker.kill("crash")
+        report = await waiting
     assert report.verdict == "clean"
-    assert times > 1
+    assert len(asked) > 1
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-def test_questions_that_cannot_be_answered(*, at_once: bool) -> None:
+async def test_questions_that_cannot_be_answered(*, at_once: bool) -> None:
     async def later(asking: Job[Any], questions: Questions) -> Answers:
         return answer(asking, questions)
 
@@ -385,34 +332,28 @@ def test_questions_that_cannot_be_answered(*, at_once: bool) -> None:
             raise ConnectionError("the database is gone")
         return () if asking.ggrid == "too few" else warmup.answers_to(questions)
 
-    async def main() -> Any:
-        async with running(changed(processes=1), answer if at_once else later) as pool:
-            names = ("raises", "too few", "plain")
-            return await asyncio.gather(*(pool.run(job(SIGNED, name)) for name in names))
-
-    *unlucky, other = asyncio.run(main())
+    async with running(changed(processes=1), answer if at_once else later) as pool:
+        names = ("raises", "too few", "plain")
+        *unlucky, other = await asyncio.gather(*(pool.run(job(SIGNED, name)) for name in names))
     for report in unlucky:
         assert (report.decision, report.reason) == ("undecided", "what it asked for could not be looked up")
     assert other == warmup.report_on(SIGNED)
 
 
-def test_bodies_are_read_when_a_worker_is_ready_for_them() -> None:
-    async def main() -> Any:
-        async with running(changed(processes=1)) as pool:
-            sleeping = asyncio.create_task(pool.run(faulty("check:sleep=1000")))
-            large, small = bodies = Kept(PLAIN + b"x" * (3 << 20)), Kept(PLAIN)
-            jobs = [Job(JUDGE, "plain", warmup.ENVELOPE, body, warmup.NOW) for body in bodies]
-            waiting = [asyncio.create_task(pool.run(one)) for one in jobs]
-            await until(lambda: pool.counters().queued == 2)
-            early = (large.reads, small.reads, pool.counters().queued)
-            reports = await asyncio.gather(sleeping, *waiting)
-            return early, [report.decision for report in reports], large.reads
-
-    early, decisions, reads = asyncio.run(main())
+async def test_bodies_are_read_when_a_worker_is_ready_for_them() -> None:
+    async with running(changed(processes=1)) as pool:
+        sleeping = asyncio.create_task(pool.run(faulty("check:sleep=1000")))
+        large, small = bodies = Kept(PLAIN + b"x" * (3 << 20)), Kept(PLAIN)
+        jobs = [Job(JUDGE, "plain", warmup.ENVELOPE, body, warmup.NOW) for body in bodies]
+        waiting = [asyncio.create_task(pool.run(one)) for one in jobs]
+        await until(lambda: pool.counters().queued == 2)
+        early = (large.reads, small.reads, pool.counters().queued)
+        reports = await asyncio.gather(sleeping, *waiting)
+        decisions = [report.decision for report in reports]
     assert early == (0, 0, 2)
     assert decisions[2] == "deliver"
     assert "undecided" not in decisions
-    assert reads == 1
+    assert large.reads == 1
 
 
 class Unreadable(Kept):
@@ -420,48 +361,41 @@ class Unreadable(Kept):
         raise OSError("no such disk")
 
 
-def test_a_body_that_cannot_be_read_is_undecided() -> None:
-    async def main() -> Any:
-        async with running(changed(processes=1)) as pool:
-            bodies = [Unreadable(bytes(size)) for size in (10, 2 << 20)]
-            broken = [Job(JUDGE, "broken", warmup.ENVELOPE, body, 0.0) for body in bodies]
-            return await asyncio.gather(*map(pool.run, [*broken, job()])), pool.counters()
-
-    reports, counters = asyncio.run(main())
+async def test_a_body_that_cannot_be_read_is_undecided() -> None:
+    async with running(changed(processes=1)) as pool:
+        bodies = [Unreadable(bytes(size)) for size in (10, 2 << 20)]
+        broken = [Job(JUDGE, "broken", warmup.ENVELOPE, body, 0.0) for body in bodies]
+        reports = await asyncio.gather(*map(pool.run, [*broken, job()]))
+        counters = pool.counters()
     assert [report.decision for report in reports] == ["undecided", "undecided", "deliver"]
     assert sum(counters.kills.values()) == 0
 
 
-def test_a_caller_that_leaves_frees_its_worker() -> None:
-    async def main() -> Any:
-        async with running(changed(processes=1, stage_limit=1.0)) as pool:
-            for what in ("parse:sleep=100", "parse:spin"):
-                await until(lambda: not pool.counters().busy)
-                leaving = asyncio.create_task(pool.run(faulty(what)))
-                await until(lambda: pool.counters().busy == 1)
-                leaving.cancel()
-                await asyncio.wait([leaving])
-            report = await pool.run(job())
-            await until(lambda: pool.counters().workers == 1 and not pool.counters().busy)
-            return report, pool.counters()
-
-    report, counters = asyncio.run(main())
+async def test_a_caller_that_leaves_frees_its_worker() -> None:
+    async with running(changed(processes=1, stage_limit=1.0)) as pool:
+        for what in ("parse:sleep=100", "parse:spin"):
+            await until(lambda: not pool.counters().busy)
+            leaving = asyncio.create_task(pool.run(faulty(what)))
+            await until(lambda: pool.counters().busy == 1)
+            leaving.cancel()
+            await asyncio.wait([leaving])
+        report = await pool.run(job())
+        await until(lambda: pool.counters().workers == 1 and not pool.counters().busy)
+        counters = pool.counters()
     assert report.verdict == "clean"
     assert counters.relieved or counters.kills == kills(stall=1), "the one or the other, as the machine is busy"
 
 
-def test_a_new_policy_holds_for_the_next_message() -> None:
-    async def main() -> Any:
-        async with running(changed(processes=1)) as pool:
-            before = await pool.run(faulty("check:crash"))
-            policy = override(shipped_policy(), '[verdicts.unscannable]\ndecision = "bounce"\n')
-            pool.publish(None, policy)
-            return before.decision, (await pool.run(faulty("check:crash"))).decision
-
-    assert asyncio.run(main()) == ("quarantine", "bounce")
+async def test_a_new_policy_holds_for_the_next_message() -> None:
+    async with running(changed(processes=1)) as pool:
+        before = await pool.run(faulty("check:crash"))
+        policy = override(shipped_policy(), '[verdicts.unscannable]\ndecision = "bounce"\n')
+        pool.publish(None, policy)
+        after = await pool.run(faulty("check:crash"))
+    assert (before.decision, after.decision) == ("quarantine", "bounce")
 
 
-def test_each_tenant_is_judged_by_its_own_policy() -> None:
+async def test_each_tenant_is_judged_by_its_own_policy() -> None:
     """One worker, three tenants in turns: each gets its policy with its first message, and keeps to it."""
     ours, theirs = "0198c5a2-7c11-7d3e-9f00-00000000aa01", "0198c5a2-7c11-7d3e-9f00-00000000aa02"
     policies = {
@@ -473,17 +407,10 @@ def test_each_tenant_is_judged_by_its_own_policy() -> None:
         envelope = msgspec.structs.replace(warmup.ENVELOPE, tenant=tenant)
         return Job(JUDGE, "plain", envelope, BytesBody(PLAIN), warmup.NOW)
 
-    async def main() -> Any:
-        pool = WorkerPool(changed(processes=1), from_zone, shipped_policy(), policies)
-        await pool.start()
-        try:
-            turns = [await pool.run(of(tenant)) for tenant in (ours, None, theirs, ours, "another", theirs)]
-            pool.publish(ours, shipped_policy())
-            return [*turns, await pool.run(of(ours)), await pool.run(of(theirs))]
-        finally:
-            await pool.stop()
-
-    reports = asyncio.run(main())
+    async with running(changed(processes=1), tenants=policies) as pool:
+        reports = [await pool.run(of(tenant)) for tenant in (ours, None, theirs, ours, "another", theirs)]
+        pool.publish(ours, shipped_policy())
+        reports += [await pool.run(of(ours)), await pool.run(of(theirs))]
     assert [report.decision for report in reports] == [
         *("drop", "deliver", "bounce", "drop", "deliver", "bounce"),
         *("deliver", "bounce"),
@@ -493,15 +420,11 @@ def test_each_tenant_is_judged_by_its_own_policy() -> None:
     assert without.startswith("by the shipped policy: clean, deliver, a score of ")
 
 
-def test_workers_retire(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_workers_retire(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "RETIRE_AFTER", 5)
-
-    async def main() -> Any:
-        async with running() as pool:
-            reports = await asyncio.gather(*(pool.run(job(SIGNED)) for _ in range(30)))
-            return reports, pool.counters()
-
-    reports, counters = asyncio.run(main())
+    async with running() as pool:
+        reports = await asyncio.gather(*(pool.run(job(SIGNED)) for _ in range(30)))
+        counters = pool.counters()
     assert reports == [warmup.report_on(SIGNED)] * 30
     # A worker that has enough is replaced when it has none left; others may take more meanwhile.
     assert counters.retired >= 2
@@ -520,48 +443,42 @@ def own() -> Callable[[], list[psutil.Process]]:
 
 
 @pytest.mark.usefixtures("own_loader")
-def test_a_lost_loader_is_replaced(own: Callable[[], list[psutil.Process]]) -> None:
-    async def main() -> Any:
-        async with running() as pool:
-            before = {process.pid for process in own()}
-            (loader,) = [process for process in psutil.Process().children() if process.pid in before]
-            loader.kill()
-            await until(lambda: not pool.counters().workers)
-            return await pool.run(job()), before & {process.pid for process in own()}
-
-    report, survivors = asyncio.run(main())
+async def test_a_lost_loader_is_replaced(own: Callable[[], list[psutil.Process]]) -> None:
+    async with running() as pool:
+        before = {process.pid for process in own()}
+        (loader,) = [process for process in psutil.Process().children() if process.pid in before]
+        loader.kill()
+        await until(lambda: not pool.counters().workers)
+        report = await pool.run(job())
+        survivors = before & {process.pid for process in own()}
     assert report.verdict == "clean"
     assert survivors == set()
 
 
 @pytest.mark.variant
 @pytest.mark.usefixtures("own_loader")
-def test_stopping_leaves_no_process_and_no_question(
+async def test_stopping_leaves_no_process_and_no_question(
     monkeypatch: pytest.MonkeyPatch, own: Callable[[], list[psutil.Process]]
 ) -> None:
     monkeypatch.setattr(pool_module, "_STOP_SECONDS", 1.5)
-
-    async def main() -> Any:
-        pool = WorkerPool(SETTINGS, from_zone, shipped_policy())
-        await pool.start()
-        spinning = asyncio.create_task(pool.run(faulty("check:spin")))
-        finishing = asyncio.create_task(pool.run(faulty("check:sleep=50")))
-        await until(lambda: pool.counters().busy > 0)
-        await pool.stop()
-        return await spinning, await finishing, await pool.run(job()), own()
-
-    spinning, finishing, afterwards, left = asyncio.run(main())
-    assert (spinning.decision, spinning.reason) == ("undecided", "the service is stopping")
-    assert finishing.verdict == "clean"
-    assert afterwards.decision == "undecided"
-    assert left == []
+    pool = WorkerPool(SETTINGS, from_zone, shipped_policy())
+    await pool.start()
+    spinning = asyncio.create_task(pool.run(faulty("check:spin")))
+    finishing = asyncio.create_task(pool.run(faulty("check:sleep=50")))
+    await until(lambda: pool.counters().busy > 0)
+    await pool.stop()
+    stopped = await spinning
+    assert (stopped.decision, stopped.reason) == ("undecided", "the service is stopping")
+    assert (await finishing).verdict == "clean"
+    assert (await pool.run(job())).decision == "undecided"
+    assert own() == []
 
 
 def script(body: str) -> str:
     head = f"""
         import asyncio, sys
-        sys.path.insert(0, {str(Path(__file__).parent)!r})
-        from test_pool import *
+        sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+        from tests.workers.test_pool import *
     """
     return textwrap.dedent(head) + textwrap.dedent(body)
 

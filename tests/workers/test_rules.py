@@ -1,12 +1,12 @@
 """What an operator adds to sealed workers: YARA rules that the loader compiles, and an antivirus that guard asks."""
 
-import asyncio
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from tests.workers.pools import running
 
 from gatepost.analysis.report import Report
 from gatepost.policy.rules import OwnRule, shipped_policy
@@ -14,15 +14,11 @@ from gatepost.questions import Answers, Antivirus, AskAntivirus, Questions
 from gatepost.scanning.spool import BytesBody
 from gatepost.workers import warmup
 from gatepost.workers.jobs import Job
-from gatepost.workers.pool import PoolSettings, WorkerPool
+from gatepost.workers.pool import PoolSettings
 from gatepost.workers.protocol import JUDGE
 from gatepost.workers.supervisor import SealError
 
 RULES = 'import "pe"\nrule Invoice { strings: $a = "invoice" condition: $a }\nrule Program { condition: pe.is_pe }'
-
-
-async def from_zone(_job: Job[Any], questions: Questions) -> Answers:
-    return warmup.answers_to(questions)
 
 
 def mail(content: bytes) -> bytes:
@@ -37,17 +33,13 @@ async def reports(rules: Path, *raws: bytes) -> list[Report]:
     settings = PoolSettings(1, 60.0, 20.0, 256 << 20, rules=str(rules))
     expression = OwnRule('subject.matches("^h[a-z]{2}lo$")', "Greeting", "spam", weight=0.1)
     policy = msgspec.structs.replace(shipped_policy(), rules={"greeting": expression})
-    pool = WorkerPool(settings, from_zone, policy)
-    await pool.start()
-    try:
+    async with running(settings, policy=policy) as pool:
         return [await pool.run(Job(JUDGE, "x", warmup.ENVELOPE, BytesBody(raw), warmup.NOW)) for raw in raws]
-    finally:
-        await pool.stop()
 
 
-def test_rules_are_tried_in_sealed_workers(tmp_path: Path) -> None:
+async def test_rules_are_tried_in_sealed_workers(tmp_path: Path) -> None:
     (tmp_path / "own.yar").write_text(RULES, "utf-8")
-    hit, miss = asyncio.run(reports(tmp_path, mail(b"an invoice\n"), mail(b"a letter\n")))
+    hit, miss = await reports(tmp_path, mail(b"an invoice\n"), mail(b"a letter\n"))
     assert (hit.verdict, "file:yara" in hit.tags) == ("policy", True)
     assert {"rule:greeting"} <= set(hit.tags) & set(miss.tags), "a regular expression in a condition"
     assert [line.facts for line in hit.lines if line.kind == "file:yara"] == [{"rule": "Invoice", "source": "own.yar"}]
@@ -55,14 +47,14 @@ def test_rules_are_tried_in_sealed_workers(tmp_path: Path) -> None:
     assert "file:yara" not in miss.tags
 
 
-def test_faulty_rules_stop_the_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_faulty_rules_stop_the_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bad.yar").write_text("rule x {", "utf-8")
     with pytest.raises(SealError):
-        asyncio.run(reports(tmp_path))
+        await reports(tmp_path)
     assert "yara.folder has a faulty rule in bad.yar, line 1" in capfd.readouterr().err
 
 
-def test_the_antivirus_is_asked_where_there_is_one() -> None:
+async def test_the_antivirus_is_asked_where_there_is_one() -> None:
     asked: list[Questions] = []
 
     async def answer(_job: Job[Any], questions: Questions) -> Answers:
@@ -73,16 +65,12 @@ def test_the_antivirus_is_asked_where_there_is_one() -> None:
             for question, given in zip(questions, known, strict=True)
         )
 
-    async def main(antivirus: bool) -> Report:
-        pool = WorkerPool(PoolSettings(1, 60.0, 20.0, 256 << 20, antivirus=antivirus), answer, shipped_policy())
-        await pool.start()
-        try:
+    async def judge(*, antivirus: bool) -> Report:
+        async with running(PoolSettings(1, 60.0, 20.0, 256 << 20, antivirus=antivirus), answer) as pool:
             return await pool.run(Job(JUDGE, "x", warmup.ENVELOPE, BytesBody(mail(b"x")), warmup.NOW))
-        finally:
-            await pool.stop()
 
-    assert "file:antivirus" in asyncio.run(main(True)).tags
+    assert "file:antivirus" in (await judge(antivirus=True)).tags
     assert any(AskAntivirus() in questions for questions in asked)
     asked.clear()
-    assert asyncio.run(main(False)).verdict == "clean"
+    assert (await judge(antivirus=False)).verdict == "clean"
     assert not any(AskAntivirus() in questions for questions in asked)

@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.workers.pools import running
 
 from gatepost.analysis.report import Report
 from gatepost.mail.message import Envelope
-from gatepost.policy.rules import shipped_policy
 from gatepost.questions import Answers, Dns, Questions
 from gatepost.scanning.spool import BytesBody
 from gatepost.workers import protocol, supervisor
 from gatepost.workers.jobs import Job
-from gatepost.workers.pool import PoolSettings, WorkerPool
+from gatepost.workers.pool import PoolSettings
 from gatepost.workers.protocol import HEADER, JUDGE, Ask, Frame, Ready, Spawn, StageNames, StatusPage
 
 Evil = Callable[[int, StatusPage], bytes]
@@ -28,6 +28,7 @@ READY = protocol.pack_frame(Frame.READY, 0, Ready(("seccomp",), ()))
 REPORT = Report("clean", "deliver", (), 0, "nothing")
 QUESTION = Dns("a.example", "A")
 TURNS = 6
+SETTINGS = PoolSettings(processes=1, analysis_timeout=60.0, stage_limit=20.0, memory=1 << 30)
 STAGES = StageNames(("parse", "files", "judge"), frozenset({"parse", "judge"}))
 
 
@@ -125,27 +126,19 @@ async def slowly(_job: Job[Any], questions: Questions) -> Answers:
 
 
 @pytest.mark.parametrize("name", EVIL)
-def test_whatever_a_worker_says_guard_goes_on(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whatever_a_worker_says_guard_goes_on(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "LoaderClient", fake_loader([EVIL[name]] * TURNS))
-    settings = PoolSettings(processes=1, analysis_timeout=60.0, stage_limit=20.0, memory=1 << 30)
-
-    async def main() -> Any:
-        pool = WorkerPool(settings, slowly, shipped_policy())
-        await pool.start()
+    async with running(SETTINGS, slowly) as pool:
         poison, *others = [
             await pool.run(Job(JUDGE, str(number), Envelope(), BytesBody(b"raw"), 0.0)) for number in range(3)
         ]
         counters = pool.counters()
-        await pool.stop()
-        return poison, others, counters
-
-    poison, others, counters = asyncio.run(main())
     assert (poison.verdict, poison.decision) == ("unscannable", "undecided")
     assert others == [REPORT, REPORT]
     assert counters.kills["crash"] == counters.restarts == TURNS
 
 
-def test_a_replacement_must_be_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_replacement_must_be_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first worker is sealed and dies; the second can open sockets and is not used; the third is sealed."""
     leaky = protocol.pack_frame(Frame.READY, 0, Ready((), ("socket",)))
 
@@ -155,33 +148,18 @@ def test_a_replacement_must_be_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
         return loader
 
     monkeypatch.setattr(supervisor, "LoaderClient", make)
-    settings = PoolSettings(processes=1, analysis_timeout=60.0, stage_limit=20.0, memory=1 << 30)
-
-    async def main() -> Any:
-        pool = WorkerPool(settings, slowly, shipped_policy())
-        await pool.start()
+    async with running(SETTINGS, slowly) as pool:
         report = await pool.run(Job(JUDGE, "1", Envelope(), BytesBody(b"raw"), 0.0))
         counters = pool.counters()
-        await pool.stop()
-        return report, counters
-
-    report, counters = asyncio.run(main())
     assert report == REPORT
     assert counters.restarts == 2
     assert counters.sealed
 
 
-def test_a_stage_that_it_blames_is_skipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stage_that_it_blames_is_skipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "LoaderClient", fake_loader([blaming, blaming]))
-    settings = PoolSettings(processes=1, analysis_timeout=60.0, stage_limit=20.0, memory=1 << 30)
-
-    async def main() -> Any:
-        pool = WorkerPool(settings, slowly, shipped_policy())
-        await pool.start()
+    async with running(SETTINGS, slowly) as pool:
         report = await pool.run(Job(JUDGE, "x", Envelope(), BytesBody(b"raw"), 0.0))
-        await pool.stop()
-        return report, pool.counters()
-
-    report, counters = asyncio.run(main())
+    counters = pool.counters()
     assert (report.decision, [outcome.stage for outcome in report.outcomes]) == ("undecided", ["files"])
     assert counters.kills["crash"] == 2

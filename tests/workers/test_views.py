@@ -2,33 +2,26 @@
 nobody."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 import pytest
+from tests.workers.pools import SETTINGS, changed, from_zone, running
+from tests.workers.test_pool import CRASH, MEMORY, PLAIN, TIME
 
-from gatepost.analysis.report import Report
 from gatepost.policy.rules import shipped_policy
-from gatepost.questions import Answers, Questions
 from gatepost.scanning.spool import BytesBody
 from gatepost.view import values
 from gatepost.view.message import build_view, draw_picture
 from gatepost.view.values import NotShown, Picture, View
 from gatepost.workers import protocol, warmup
 from gatepost.workers.jobs import Job
-from gatepost.workers.pool import PoolSettings, WorkerPool
+from gatepost.workers.pool import WorkerPool
 from gatepost.workers.protocol import JUDGE, MAX_REPORT, PICTURE, VIEW, FrameError, Purpose
 
 T = TypeVar("T")
-
-FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")
-SETTINGS = PoolSettings(
-    processes=2, analysis_timeout=60.0, stage_limit=20.0, memory=192 << 20, fault_injection=FAULT_INJECTION
-)
-PLAIN = b"From: Ann <ann@sender.example>\r\nSubject: hello\r\n\r\nhello\r\n"
 
 
 def job(purpose: Purpose[T], raw: bytes = PLAIN, index: int = 0) -> Job[T]:
@@ -39,35 +32,16 @@ def faulty(what: str, purpose: Purpose[T]) -> Job[T]:
     return job(purpose, f"X-Gatepost-Fault: {what}\r\n".encode() + PLAIN)
 
 
-async def from_zone(_job: Job[Any], questions: Questions) -> Answers:
-    return warmup.answers_to(questions)
-
-
-@asynccontextmanager
-async def running(**changes: Any) -> AsyncIterator[WorkerPool]:
-    pool = WorkerPool(msgspec.structs.replace(SETTINGS, **changes), from_zone, shipped_policy())
-    await pool.start()
-    try:
-        yield pool
-    finally:
-        await pool.stop()
-
-
-def test_a_sealed_worker_shows_every_specimen_as_an_open_process_does() -> None:
+async def test_a_sealed_worker_shows_every_specimen_as_an_open_process_does() -> None:
     raws = warmup.specimens()
-
-    async def main() -> tuple[list[View | NotShown], list[Picture | NotShown]]:
-        async with running() as pool:
-            views = [await pool.show(job(VIEW, raw)) for raw in raws]
-            pictures = [
-                await pool.show(job(PICTURE, raw, line.index))
-                for raw, seen in zip(raws, views, strict=True)
-                if isinstance(seen, View)
-                for line in seen.pictures
-            ]
-            return views, pictures
-
-    views, pictures = asyncio.run(main())
+    async with running() as pool:
+        views = [await pool.show(job(VIEW, raw)) for raw in raws]
+        pictures = [
+            await pool.show(job(PICTURE, raw, line.index))
+            for raw, seen in zip(raws, views, strict=True)
+            if isinstance(seen, View)
+            for line in seen.pictures
+        ]
     expected = [build_view(raw) for raw in raws]
     assert views == expected
     outside = [
@@ -78,88 +52,64 @@ def test_a_sealed_worker_shows_every_specimen_as_an_open_process_does() -> None:
 
 
 @pytest.mark.shared
-def test_hostile_mail_is_shown_from_inside(shared: Callable[[str], Path]) -> None:
+async def test_hostile_mail_is_shown_from_inside(shared: Callable[[str], Path]) -> None:
     raws = [path.read_bytes() for path in sorted(shared("attack-dev").rglob("attack_xss/*.eml"))]
-
-    async def main() -> list[View | NotShown]:
-        async with running() as pool:
-            return [await pool.show(job(VIEW, raw)) for raw in raws]
-
-    assert asyncio.run(main()) == [build_view(raw) for raw in raws]
-
-
-TIME, MEMORY, CRASH = "it ran out of its time", "it used more memory than a worker may", "it crashed the worker"
+    async with running() as pool:
+        assert [await pool.show(job(VIEW, raw)) for raw in raws] == [build_view(raw) for raw in raws]
 
 
 @pytest.mark.parametrize("purpose", [VIEW, PICTURE], ids=["view", "picture"])
-def test_what_breaks_its_worker_is_not_shown(purpose: Purpose[Any]) -> None:
+async def test_what_breaks_its_worker_is_not_shown(purpose: Purpose[Any]) -> None:
     ways = {
         "parse:grow": MEMORY,
         "parse:die": CRASH,
         "parse:crash": "it crashed (LookupError)",
         "parse:open": "it crashed (PermissionError)",
     }
-
-    async def main() -> tuple[list[Any], list[Report], int]:
-        async with running() as pool:
-            looks = asyncio.gather(*(pool.show(faulty(way, purpose)) for way in ways))
-            scans = asyncio.gather(*(pool.run(job(JUDGE)) for _ in range(20)))
-            looked, reports = await looks, await scans
-            after: View | NotShown = await pool.show(job(VIEW))
-            assert isinstance(after, View)
-            return looked, reports, sum(pool.counters().kills.values())
-
-    looked, reports, kills = asyncio.run(main())
+    async with running() as pool:
+        looks = asyncio.gather(*(pool.show(faulty(way, purpose)) for way in ways))
+        scans = asyncio.gather(*(pool.run(job(JUDGE)) for _ in range(20)))
+        looked, reports = await looks, await scans
+        after: View | NotShown = await pool.show(job(VIEW))
+        assert isinstance(after, View)
+        kills = sum(pool.counters().kills.values())
     assert looked == [NotShown(reason) for reason in ways.values()]
     # One attempt each: there is no stage to leave out.
     assert kills == 2
     assert reports == [warmup.report_on(PLAIN)] * 20
 
 
-def test_what_does_not_end_is_not_shown() -> None:
-    async def main() -> tuple[View | NotShown, View | NotShown, int]:
-        async with running(processes=1, stage_limit=1.2) as pool:
-            return (
-                await pool.show(faulty("parse:spin", VIEW)),
-                await pool.show(job(VIEW)),
-                pool.counters().kills["stall"],
-            )
-
-    looked, after, kills = asyncio.run(main())
+async def test_what_does_not_end_is_not_shown() -> None:
+    async with running(changed(processes=1, stage_limit=1.2)) as pool:
+        looked = await pool.show(faulty("parse:spin", VIEW))
+        after = await pool.show(job(VIEW))
+        kills = pool.counters().kills["stall"]
     assert (looked, kills) == (NotShown(TIME), 1)
     assert isinstance(after, View)
 
 
-def test_few_look_at_a_time() -> None:
-    async def main() -> int:
-        async with running(processes=4) as pool:
-            looks = [asyncio.ensure_future(pool.show(faulty("parse:sleep=80", VIEW))) for _ in range(12)]
-            most = 0
-            while not all(look.done() for look in looks):
-                most = max(most, pool.counters().busy)
-                await asyncio.sleep(0.005)
-            assert all(isinstance(look.result(), View) for look in looks)
-            return most
-
-    assert asyncio.run(main()) == 2
+async def test_few_look_at_a_time() -> None:
+    async with running(changed(processes=4)) as pool:
+        looks = [asyncio.ensure_future(pool.show(faulty("parse:sleep=80", VIEW))) for _ in range(12)]
+        most = 0
+        while not all(look.done() for look in looks):
+            most = max(most, pool.counters().busy)
+            await asyncio.sleep(0.005)
+        assert all(isinstance(look.result(), View) for look in looks)
+    assert most == 2
 
 
-def test_who_waits_too_long_is_told() -> None:
-    async def main() -> View | NotShown:
-        pool = WorkerPool(msgspec.structs.replace(SETTINGS, analysis_timeout=0.05), from_zone, shipped_policy())
-        async with pool._views:
-            return await pool.show(job(VIEW))
-
-    assert asyncio.run(main()) == NotShown("every worker is busy")
+async def test_who_waits_too_long_is_told() -> None:
+    pool = WorkerPool(changed(analysis_timeout=0.05), from_zone, shipped_policy())
+    async with pool._views:
+        answer = await pool.show(job(VIEW))
+    assert answer == NotShown("every worker is busy")
 
 
-def test_a_pool_that_stops_shows_nothing() -> None:
-    async def main() -> View | NotShown:
-        pool = WorkerPool(SETTINGS, from_zone, shipped_policy())
-        await pool.stop()
-        return await pool.show(job(VIEW))
-
-    assert asyncio.run(main()) == NotShown("the service is stopping")
+async def test_a_pool_that_stops_shows_nothing() -> None:
+    pool = WorkerPool(SETTINGS, from_zone, shipped_policy())
+    await pool.stop()
+    assert await pool.show(job(VIEW)) == NotShown("the service is stopping")
 
 
 @pytest.mark.parametrize(
