@@ -75,7 +75,7 @@ class Clock:
     def __init__(self, worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waited = 40.0
         worker.channel.flushed = True
-        worker._status_page = SimpleNamespace(word=7, state=SimpleNamespace(stage="parse"))
+        worker.status_page = SimpleNamespace(word=7, state=SimpleNamespace(stage="parse"))
         monkeypatch.setattr(WorkerProcess, "_waited_seconds", lambda _: self.waited)
 
 

@@ -64,7 +64,6 @@ class Turns:
         return max(self._now, self._ends.get(tenant, 0))
 
     def take(self, tenant: Tenant) -> None:
-        """Give this tenant a turn."""
         end = self._ends.get(tenant, 0)
         if end > self._now:
             self._now = end
@@ -97,41 +96,6 @@ class RecentTenants:
     def were_several(self, seconds: float) -> bool:
         """Whether more than one tenant has sent mail within so many seconds."""
         return self._other_at >= self._clock() - seconds
-
-
-class SlotCounts:
-    """What is counted of a core: slots by tenant, and the messages that wait for one, with their bytes."""
-
-    def __init__(self) -> None:
-        self.turns = Turns()
-        self.tenants = RecentTenants()
-        self._slots: Counter[Tenant] = Counter()
-        self.in_processing = self.waiting = self.waiting_bytes = 0
-
-    def slots_of(self, tenant: Tenant) -> int:
-        """How many messages of this tenant are in processing."""
-        return self._slots[tenant]
-
-    def take(self, tenant: Tenant, maximum: int) -> int | None:
-        """Take a slot and return how many were taken before; None where none is free."""
-        before = self.in_processing
-        if before >= maximum:
-            return None
-        self.in_processing += 1
-        self._slots[tenant] = self._slots.get(tenant, 0) + 1
-        return before
-
-    def give_back(self, tenant: Tenant) -> None:
-        """Give a slot back."""
-        self.in_processing -= 1
-        self._slots[tenant] -= 1
-        if not self._slots[tenant]:
-            del self._slots[tenant]
-
-    def change_waiting(self, change: int, size: int) -> None:
-        """Count a message of this size that waits (1), or waits no longer (-1)."""
-        self.waiting += change
-        self.waiting_bytes += change * size
 
 
 # What the messages that wait for a slot may hold in all.
@@ -387,9 +351,12 @@ class FairQueue:
         waiting_limit: int = WAITING_LIMIT,
     ) -> None:
         self._maximum, self._threshold, self._max_delay = maximum, threshold, max_delay
-        self._counts = SlotCounts()
+        self.tenants = RecentTenants()
+        # Messages in processing, by tenant too, and those that wait for a slot, with their bytes.
+        self._in_processing = self._waiting = self._waiting_bytes = 0
+        self._slots: Counter[Tenant] = Counter()
         self._waiting_limit = waiting_limit
-        self._waiters: TenantQueue[_Waiter] = TenantQueue(self._counts.turns)
+        self._waiters: TenantQueue[_Waiter] = TenantQueue(Turns())
         self._admitted = self._throttled = self._refused = 0
         self._late, self._late_since, self._waited = 0, 0.0, 0.0
         self._demands: dict[Tenant, Demand] = {}
@@ -401,14 +368,9 @@ class FairQueue:
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def tenants(self) -> RecentTenants:
-        """Who has sent mail just now."""
-        return self._counts.tenants
-
-    @property
     def waiting(self) -> tuple[int, int]:
         """How many messages wait, and their bytes."""
-        return self._counts.waiting, self._counts.waiting_bytes
+        return self._waiting, self._waiting_bytes
 
     def change_delay(self, max_delay: float) -> None:
         """Set another upper bound of the delay, for messages that come from now on."""
@@ -428,8 +390,7 @@ class FairQueue:
             self._count_at_work(tenant, 1)
 
     def load(self) -> Load:
-        """How busy it is."""
-        return Load(self._counts.in_processing, self._threshold, self._maximum, waiting=self._counts.waiting)
+        return Load(self._in_processing, self._threshold, self._maximum, waiting=self._waiting)
 
     def counters(self) -> QueueCounters:
         """Counts since the start, for metrics."""
@@ -438,13 +399,13 @@ class FairQueue:
 
     def has_slot(self) -> bool:
         """Whether a slot is free now. It is not taken; a no counts as a refusal."""
-        free = self._counts.in_processing < self._maximum
+        free = self._in_processing < self._maximum
         self._refused += not free
         return free
 
     def enter(self, tenant: Tenant) -> Slot | None:
         """Take a slot, for a source that can refuse its message; None where none is free."""
-        self._counts.tenants.note(tenant)
+        self.tenants.note(tenant)
         background.note_mail()
         slot = self._take(tenant)
         self._refused += slot is None
@@ -452,7 +413,7 @@ class FairQueue:
 
     def enter_at_once(self, tenant: Tenant) -> Slot | None:
         """Take a slot, for a source whose messages wait: None where others go first, or none is free."""
-        self._counts.tenants.note(tenant)
+        self.tenants.note(tenant)
         background.note_mail()
         if not self._may_have_slot(tenant):
             return None
@@ -462,17 +423,17 @@ class FairQueue:
 
     def has_room(self, size: int) -> bool:
         """Whether a message of this size may wait."""
-        return self._counts.waiting_bytes + size <= self._waiting_limit
+        return self._waiting_bytes + size <= self._waiting_limit
 
     async def wait(self, tenant: Tenant, order: int, size: int, ends: Iterable[asyncio.Future[None]]) -> Slot | None:
         """Return a slot when it is the turn of this message, which came at `order`; None once one of `ends` is done."""
         waiter = _Waiter(tenant, order)
         # A message can wait for the turn of its tenant, too, while there are slots.
-        late = int(self._counts.in_processing >= self._maximum)
+        late = int(self._in_processing >= self._maximum)
         self._count_late(late)
         self._waiters.add(waiter)
         self._count_demand(tenant, 1)
-        self._counts.change_waiting(1, size)
+        self._count_waiting(1, size)
         try:
             self._serve()
             awaited: list[asyncio.Future[Any]] = [waiter.slot, *ends]
@@ -487,22 +448,29 @@ class FairQueue:
         finally:
             self._count_late(-late)
             self._count_demand(tenant, -1)
-            self._counts.change_waiting(-1, size)
+            self._count_waiting(-1, size)
             if self._waiters.discard(waiter):
                 self._serve()
 
     def give_back(self, tenant: Tenant, seconds: float) -> None:
         """Give back a slot, which this tenant has had for so many seconds, to whoever is next."""
-        if tenant == self._asks_most and self._counts.tenants.are_several:
+        if tenant == self._asks_most and self.tenants.are_several:
             pause = min(seconds * PAUSE / self._most_at_work, IDLE_SECONDS)
             self._resume_at = time.monotonic() + pause
             if self._waiters.count:
                 asyncio.get_running_loop().call_later(pause, self._serve)
         self._count_at_work(tenant, -1)
         self._count_demand(tenant, -1)
-        self._counts.give_back(tenant)
+        self._in_processing -= 1
+        self._slots[tenant] -= 1
+        if not self._slots[tenant]:
+            del self._slots[tenant]
         if self._waiters.count:
             self._serve()
+
+    def _count_waiting(self, change: int, size: int) -> None:
+        self._waiting += change
+        self._waiting_bytes += change * size
 
     def _count_late(self, change: int) -> None:
         """Count the time of the messages that have waited for any slot until now, and so many more or fewer."""
@@ -533,9 +501,11 @@ class FairQueue:
             del demands[tenant]
 
     def _take(self, tenant: Tenant) -> Slot | None:
-        before = self._counts.take(tenant, self._maximum)
-        if before is None:
+        before = self._in_processing
+        if before >= self._maximum:
             return None
+        self._in_processing += 1
+        self._slots[tenant] += 1
         self._at_work[tenant] = self._at_work.get(tenant, 0) + 1
         self._count_demand(tenant, 1)
         delay = 0.0 if before < self._threshold else self._delay(before)
@@ -551,10 +521,10 @@ class FairQueue:
 
     def _may_have_slot(self, tenant: Tenant) -> bool:
         """Whether a tenant may have the next slot, or has its share of them, or of the processors, already."""
-        if not self._counts.tenants.are_several and not self._must_leave_room(tenant):
+        if not self.tenants.are_several and not self._must_leave_room(tenant):
             return True
-        has = self._counts.slots_of(tenant)
-        if has and has >= SHARE * max(1, self._maximum - self._counts.in_processing):
+        has = self._slots[tenant]
+        if has and has >= SHARE * max(1, self._maximum - self._in_processing):
             return False
         if tenant != self._asks_most:
             return True
@@ -567,7 +537,7 @@ class FairQueue:
         """Whether the messages of this tenant are costly, and another has sent mail not long ago. A message of another
         that comes while costly ones are in all workers waits for one of these to end, and others behind it."""
         demand = self._demands.get(tenant)
-        return demand is not None and demand.cost > COSTLY and self._counts.tenants.were_several(REMEMBERED_SECONDS)
+        return demand is not None and demand.cost > COSTLY and self.tenants.were_several(REMEMBERED_SECONDS)
 
     def _count_at_work(self, tenant: Tenant, change: int) -> None:
         self._at_work[tenant] += change
@@ -589,7 +559,7 @@ class FairQueue:
 
     def _look_again(self) -> None:
         """Look again in a while, if there are slots: a message may not be at work any more."""
-        if self._timer is None and self._counts.in_processing < self._maximum:
+        if self._timer is None and self._in_processing < self._maximum:
             self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._on_timer)
 
     def _on_timer(self) -> None:
@@ -655,7 +625,6 @@ class ReadyJobs(Generic[J]):
             queue.add(job)
 
     def remove(self, job: J) -> None:
-        """Take a job out of its queue."""
         for queue in (self._alone, self._shared, self._patient):
             queue.discard(job)
 

@@ -160,6 +160,7 @@ class WorkerPool:
         self._judge = protocol.judge_with(collect_titles(policy))
         self._frames = JobFrames(policy, tenants, antivirus=settings.antivirus, reputation=settings.reputation)
         self._poison = PoisonMemory()
+        self._max_growth = min(_MAX_GROWTH, settings.memory // 2)
         self._tick = max(0.01, min(0.1, settings.stage_seconds / 5))
         self._queue: ReadyJobs[Job[Any]] = ReadyJobs(tenants=senders)
         self._jobs: dict[Job[Any], WorkerProcess | None] = {}
@@ -208,8 +209,7 @@ class WorkerPool:
         self._jobs[job] = None
         self._queue.put(job, patient=patient)
         self._dispatch()
-        if self._timer is None:
-            self._watch_soon()
+        self._watch_soon()
         try:
             return await job.result
         finally:
@@ -398,13 +398,10 @@ class WorkerPool:
         if not job.result.done():
             job.result.set_result(result)
         is_measured = not worker.jobs and (job.size > LARGE or not worker.served % _MEASURE_EVERY)
-        if worker.served >= RETIRE_AFTER or (is_measured and self._has_grown(worker)):
+        if worker.served >= RETIRE_AFTER or (is_measured and worker.measure_growth() > self._max_growth):
             self._running.retire(worker)
         if worker.retiring:
             self._running.end_if_retired(worker)
-
-    def _has_grown(self, worker: WorkerProcess) -> bool:
-        return worker.measure_growth() > min(_MAX_GROWTH, self._settings.memory // 2)
 
     def _settle(self, job: Job[T], result: T) -> None:
         if not job.result.done():
@@ -483,7 +480,7 @@ class WorkerPool:
 
     def _on_worker_lost(self, worker: WorkerProcess) -> None:
         """Blame the job that executed in a worker that has ended; the others start again."""
-        reason: Reason = worker.kill_reason or ("memory" if worker.out_of_memory else "crash")
+        reason: Reason = worker.kill_reason or ("memory" if worker.status_page.out_of_memory else "crash")
         state = worker.state
         # At a deadline the late job has its report already; the one that executes is not late itself.
         blamed = None if reason in ("deadline", "cpu") else worker.jobs.get(state.job)
@@ -494,7 +491,7 @@ class WorkerPool:
                 self._poison.blame_snapshot(job.sent[state.stage])
                 end = self._refuse_snapshots(job) or job.restart()
             elif job is blamed:
-                end = job.blame(state.stage, reason, can_skip=worker.can_skip(state.stage))
+                end = job.blame(state.stage, reason, can_skip=worker.status_page.stages.can_skip(state.stage))
                 # Rules are of one tenant, and copies of the message may be for others.
                 if not is_rule(state.stage):
                     self._poison.remember(job, end)

@@ -76,11 +76,11 @@ class WorkerProcess:
         self.kill_reason: Reason | None = None
         self.retiring = False
         self.served = 0
-        self._status_page = status_page
+        self.status_page = status_page
         self._pid = 0
         self._pidfd = -1
         self._numbers = itertools.count(1)
-        self._bytes = 0
+        self.suspended_bytes = 0
         self._resident = 0
         self._seen = -1
         self._since = 0.0
@@ -113,37 +113,25 @@ class WorkerProcess:
         return self._of_tenants[tenant]
 
     @property
-    def suspended_bytes(self) -> int:
-        return self._bytes
-
-    @property
     def taken_alone(self) -> bool:
         return len(self.jobs) == 1 and any(job.alone for job in self.jobs.values())
 
     @property
     def state(self) -> WorkerState:
         """What the worker says that it does; the job is believed only if it is that job's turn."""
-        state = self._status_page.state
+        state = self.status_page.state
         return state if state.job in self.jobs and state.job in self.turns else WorkerState(0, state.stage)
-
-    @property
-    def out_of_memory(self) -> bool:
-        return self._status_page.out_of_memory
 
     def set_process(self, pid: int, pidfd: int, stages: StageNames) -> None:
         """The process runs: from now on it can be ended, and its status page can be read."""
         self._pid, self._pidfd = pid, pidfd
-        self._status_page.stages = stages
-
-    def can_skip(self, stage: str) -> bool:
-        """Whether a message can be judged without this stage."""
-        return self._status_page.stages.can_skip(stage)
+        self.status_page.stages = stages
 
     def take(self, job: Job[Any]) -> None:
         """Give the job a number in this worker, and count it."""
         job.number = next(self._numbers)
         self.jobs[job.number] = job
-        self._bytes += job.size
+        self.suspended_bytes += job.size
         self._of_tenants[job.tenant] = self._of_tenants.get(job.tenant, 0) + 1
 
     def begin_turn(self, job: Job[Any], now: float) -> None:
@@ -196,7 +184,7 @@ class WorkerProcess:
         if self._answered.count:
             self._answered.discard(job)
         if self.jobs.pop(job.number, None) is not None:
-            self._bytes -= job.size
+            self.suspended_bytes -= job.size
             self._of_tenants[job.tenant] -= 1
             if not self._of_tenants[job.tenant]:
                 del self._of_tenants[job.tenant]
@@ -206,7 +194,7 @@ class WorkerProcess:
         """Whether it has been in the same stage for too long. The time that a large message travels is not counted, and
         of the time in which the worker could run and other processes ran no more than twice the limit: on a busy
         machine a message that costs much, but not too much, must not cost a worker."""
-        word, stage = self._status_page.word, self._status_page.state.stage
+        word, stage = self.status_page.word, self.status_page.state.stage
         receiving = not self.channel.flushed and stage in (IDLE, RECEIVE)
         limit = min(limit, RULE_LIMIT if is_rule(stage) else PAGE_LIMIT if stage == "pages" else limit)
         if word != self._seen or receiving:
@@ -276,7 +264,7 @@ class WorkerProcess:
         self.kill()
         self.jobs.clear()
         self.channel.close()
-        self._status_page.close()
+        self.status_page.close()
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1

@@ -25,7 +25,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from functools import partial
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -125,7 +125,6 @@ class StatusPage:
         self._words[1] = 1
 
     def close(self) -> None:
-        """Unmap the page."""
         self._words.release()
         self._map.close()
 
@@ -275,34 +274,38 @@ class FrameError(ValueError):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_ready = msgspec.msgpack.Decoder(Ready)
-_ask = msgspec.msgpack.Decoder(Ask)
-_judged = msgspec.msgpack.Decoder(Judged)
-_failed = msgspec.msgpack.Decoder(Failed)
-_view: msgspec.msgpack.Decoder[View | NotShown] = msgspec.msgpack.Decoder(View | NotShown)
-_picture: msgspec.msgpack.Decoder[Picture | NotShown] = msgspec.msgpack.Decoder(Picture | NotShown)
-_page: msgspec.msgpack.Decoder[HtmlView | NotShown] = msgspec.msgpack.Decoder(HtmlView | NotShown)
-_attached: msgspec.msgpack.Decoder[AttachedMessages | NotShown] = msgspec.msgpack.Decoder(AttachedMessages | NotShown)
-_cuts: msgspec.msgpack.Decoder[Cuts | NotShown] = msgspec.msgpack.Decoder(Cuts | NotShown)
-_features: msgspec.msgpack.Decoder[Extracted | NotShown] = msgspec.msgpack.Decoder(Extracted | NotShown)
-_job = msgspec.msgpack.Decoder(JobHeader)
-_given = msgspec.msgpack.Decoder(StepAnswers)
 
 
-def _decode(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
-    try:
-        return decoder.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError) as fault:
-        raise FrameError(f"a frame could not be read: {type(fault).__name__}") from None
+def _make_reader(kind: object) -> Callable[[bytes], Any]:
+    """Return what decodes the body of a frame that a worker sent; it raises `FrameError`."""
+    decode = msgspec.msgpack.Decoder(kind).decode
+
+    def read(body: bytes) -> Any:
+        try:
+            return decode(body)
+        except (msgspec.DecodeError, ValueError, RecursionError) as fault:
+            raise FrameError(f"a frame could not be read: {type(fault).__name__}") from None
+
+    return read
+
+
+read_ready: Callable[[bytes], Ready] = _make_reader(Ready)
+read_ask: Callable[[bytes], Ask] = _make_reader(Ask)
+read_failed: Callable[[bytes], Failed] = _make_reader(Failed)
+read_view: Callable[[bytes], View | NotShown] = _make_reader(View | NotShown)
+_read_judged: Callable[[bytes], Judged] = _make_reader(Judged)
+_read_picture: Callable[[bytes], Picture | NotShown] = _make_reader(Picture | NotShown)
+_read_page: Callable[[bytes], HtmlView | NotShown] = _make_reader(HtmlView | NotShown)
+# guard is believed.
+read_job = msgspec.msgpack.Decoder(JobHeader).decode
+read_answers = msgspec.msgpack.Decoder(StepAnswers).decode
 
 
 def raw_frame(kind: Frame, job: int, body: bytes) -> bytes:
-    """Return one whole frame."""
     return HEADER.pack(len(body), kind, job) + body
 
 
 def pack_frame(kind: Frame, job: int, body: msgspec.Struct) -> bytes:
-    """Return one whole frame with a typed body."""
     encoded = _encoder.encode(body)
     return HEADER.pack(len(encoded), kind, job) + encoded
 
@@ -310,16 +313,6 @@ def pack_frame(kind: Frame, job: int, body: msgspec.Struct) -> bytes:
 def raw_header(job: int, size: int) -> bytes:
     """Return the header of a frame that holds a raw message, whose bytes follow."""
     return HEADER.pack(size, Frame.RAW, job)
-
-
-def read_ready(body: bytes) -> Ready:
-    """Decode the body of a READY frame."""
-    return _decode(_ready, body)
-
-
-def read_ask(body: bytes) -> Ask:
-    """Decode the body of an ASK frame."""
-    return _decode(_ask, body)
 
 
 def encode_judged(encoded: bytes, report: Report, envelope: Envelope, head: bytes) -> bytes:
@@ -337,7 +330,7 @@ def read_report(body: bytes, titles: Mapping[str, str] = TITLES) -> Report:
     of a closed set, `titles`, which has those of plug-ins where there are any. Numbers must fit into the columns of
     storage. Texts of the message are as hostile as the message was, and whoever shows them escapes them.
     """
-    judged = _decode(_judged, body)
+    judged = _read_judged(body)
     result = judged.report
     if (prepared := judged.prepared) is not None:
         _check_prepared(prepared)
@@ -383,14 +376,9 @@ def _is_named_finding(line: Line, titles: Mapping[str, str]) -> bool:
     return _LIST_TAG.match(line.kind) is not None and line.title == title_of_list(line.kind.partition(":")[2])
 
 
-def read_view(body: bytes) -> View | NotShown:
-    """Decode the body of a DONE frame of a job that shows a message."""
-    return _decode(_view, body)
-
-
 def read_picture(body: bytes) -> Picture | NotShown:
     """Decode the body of a DONE frame of a job that shows a picture; nothing but PNG goes on from here."""
-    result = _decode(_picture, body)
+    result = _read_picture(body)
     if isinstance(result, Picture) and not result.png.startswith(PNG):
         raise FrameError("a picture that is no PNG")
     return result
@@ -398,15 +386,10 @@ def read_picture(body: bytes) -> Picture | NotShown:
 
 def read_page(body: bytes) -> HtmlView | NotShown:
     """Decode the body of a DONE frame of a job that shows the HTML of a message; its pictures are PNG."""
-    result = _decode(_page, body)
+    result = _read_page(body)
     if isinstance(result, HtmlView) and not all(png.startswith(PNG) for png in result.pictures):
         raise FrameError("a picture that is no PNG")
     return result
-
-
-def read_failed(body: bytes) -> Failed:
-    """Decode the body of a FAILED frame."""
-    return _decode(_failed, body)
 
 
 class Purpose(Generic[T]):
@@ -440,19 +423,11 @@ JUDGE = judge_with(TITLES)
 VIEW: Purpose[View | NotShown] = Purpose("view", read_view, _not_shown)
 PICTURE: Purpose[Picture | NotShown] = Purpose("picture", read_picture, _not_shown)
 PAGE: Purpose[HtmlView | NotShown] = Purpose("page", read_page, _not_shown)
-FEATURES: Purpose[Extracted | NotShown] = Purpose("features", partial(_decode, _features), _not_shown)
-ATTACHED: Purpose[AttachedMessages | NotShown] = Purpose("report", partial(_decode, _attached), _not_shown)
-STRIP: Purpose[Cuts | NotShown] = Purpose("strip", partial(_decode, _cuts), _not_shown)
-
-
-def read_job(body: bytes) -> JobHeader:
-    """Decode the body of a JOB frame."""
-    return _job.decode(body)
-
-
-def read_answers(body: bytes) -> StepAnswers:
-    """Decode the body of an ANSWERS frame."""
-    return _given.decode(body)
+FEATURES: Purpose[Extracted | NotShown] = Purpose("features", _make_reader(Extracted | NotShown), _not_shown)
+ATTACHED: Purpose[AttachedMessages | NotShown] = Purpose(
+    "report", _make_reader(AttachedMessages | NotShown), _not_shown
+)
+STRIP: Purpose[Cuts | NotShown] = Purpose("strip", _make_reader(Cuts | NotShown), _not_shown)
 
 
 def snapshot_header(job: int, key: str, size: int) -> bytes:
