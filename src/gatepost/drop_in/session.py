@@ -7,7 +7,6 @@ for now, so that the client comes again or delivers unscanned, as it was set up.
 
 import asyncio
 import time
-from collections.abc import Callable
 from functools import partial
 
 import gatepost
@@ -21,8 +20,8 @@ from gatepost.scanning.held_mail import ignore_report
 from gatepost.scanning.request import Full, ScanRequest, is_queue_id
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
-from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError
-from gatepost.smtp.intake import AskerPart, read_path
+from gatepost.smtp.connection import ConnectionGoneError, ConnectionTimeoutError
+from gatepost.smtp.intake import AskerPart, AskerSession, read_path
 from gatepost.smtp.replies import SmtpReply
 from gatepost.store.errors import StorageError
 
@@ -41,22 +40,9 @@ class DropInPart(AskerPart, frozen=True, eq=False, kw_only=True):
     tenant: str | None = None
 
 
-class DropInSession:
-    """The conversation with one client; `current` returns the part that a message is handled by."""
-
-    # A client that ends its half of the connection behind the message still reads its answer: it has not hung up.
-    deciding = False
-
-    def __init__(self, connection: Connection, peer: str, current: Callable[[], DropInPart]) -> None:
-        self._connection, self._peer, self._current = connection, peer, current
-        self._part = current()
-        self._has_message = False
-        self.idle = asyncio.Event()
-        self.idle.set()
-
-    def has_message_of(self, part: AskerPart) -> bool:
-        """Whether a message is under way that this part handles."""
-        return self._has_message and self._part is part
+class DropInSession(AskerSession[DropInPart]):
+    """The conversation with one client. It is never `deciding`: a client that ends its half of the connection behind
+    the message still reads its answer, and has not hung up."""
 
     async def run(self) -> None:
         try:
@@ -68,18 +54,13 @@ class DropInSession:
             log.error("drop-in session broke", protocol=self._part.protocol.name, reference=new_id(), exc_info=fault)
             self._connection.write(self._part.protocol.refuse(LATER))
         finally:
-            self._has_message = False
             self.idle.set()
             self._connection.close()
 
     def stop(self) -> None:
         """The service stops: a session without a message ends now, another one after its answer."""
-        if not self._has_message:
+        if self.idle.is_set():
             self._connection.close()
-
-    def cut_off(self) -> None:
-        """End the connection at once, without an answer."""
-        self._connection.abort()
 
     async def _serve(self) -> None:
         head = await read_head(self._connection, HEAD_SECONDS)
@@ -92,7 +73,6 @@ class DropInSession:
         if isinstance(asked, Refusal):
             self._refuse(asked)
             return
-        self._has_message = True
         self.idle.clear()
         body = services.spool.new()
         try:

@@ -38,7 +38,7 @@ from gatepost.scanning.spool import MessageBody
 from gatepost.smtp import replies
 from gatepost.smtp.client import SmtpClient, identify_client, parse_address
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError
-from gatepost.smtp.intake import AskerPart, read_path
+from gatepost.smtp.intake import AskerPart, AskerSession, read_path
 from gatepost.smtp.replies import SmtpReply
 from gatepost.smtp.services import MessageHandler, ReportAddress, Services
 from gatepost.smtp.trace import AUTHENTICATION, MAX_FIELDS, MAX_HEADER, PREFIX, build_result_fields, is_claim
@@ -416,12 +416,11 @@ class MilterOutcome:
         return await self._quarantine.undecided_before(digest)
 
 
-class MilterSession:
-    """The conversation with one mail server; `current` returns the part that new messages are handled by."""
+class MilterSession(AskerSession[MilterPart]):
+    """The conversation with one mail server."""
 
     def __init__(self, connection: Connection, peer: str, current: Callable[[], MilterPart]) -> None:
-        self._connection, self._peer, self._current = connection, peer, current
-        self._part = current()
+        super().__init__(connection, peer, current)
         self._frames = FrameReader()
         self._count = 0
         self._agreed: Options | None = None
@@ -433,9 +432,6 @@ class MilterSession:
         self._is_put_off = False
         self._closing = False
         self._interruptible = True
-        self.idle = asyncio.Event()
-        self.idle.set()
-        self.deciding = False
         self._handlers: dict[Command, Callable[[Frame], Awaitable[bytes]]] = {
             Command.CONNECT: self._connect,
             Command.HELO: self._hello,
@@ -446,10 +442,6 @@ class MilterSession:
             Command.BODY: self._body,
             Command.END_OF_MESSAGE: self._end_of_message,
         }
-
-    def has_message_of(self, part: AskerPart) -> bool:
-        """Whether a message is under way that this part handles."""
-        return self._message is not None and self._part is part
 
     async def run(self) -> None:
         """Serve the mail server until one side ends the connection."""
@@ -472,10 +464,6 @@ class MilterSession:
         self._closing = True
         if self._interruptible:
             self._connection.close()
-
-    def cut_off(self) -> None:
-        """End the connection at once, without an answer: the mail server has a failure for now."""
-        self._connection.abort()
 
     async def _serve(self) -> None:
         while not self._closing:

@@ -5,7 +5,7 @@ such as `gatepost quarantine`, build the few that they need.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
@@ -47,7 +47,7 @@ from gatepost.settings.scan_sources import AskerSettings, DropInSettings, Milter
 from gatepost.smtp.client import OutboundTenants, Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.hop_answers import DeliveryLog
-from gatepost.smtp.intake import AskerPart, AskerSession
+from gatepost.smtp.intake import AskerPart
 from gatepost.smtp.outbound import HOUR, CountsOfAllNodes, HourlyLimits, Outbound, SenderLimits
 from gatepost.smtp.routing import Routing
 from gatepost.smtp.sender_rewriting import SenderRewriting
@@ -423,7 +423,7 @@ def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpP
 
 
 # The session of each source for mail servers that deliver themselves.
-ASKER_SESSIONS: dict[str, Callable[..., AskerSession]] = {
+ASKER_SESSIONS: dict[str, type[MilterSession | DropInSession]] = {
     "milter": MilterSession,
     "spamd": DropInSession,
     "rspamd": DropInSession,

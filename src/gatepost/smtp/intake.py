@@ -36,8 +36,7 @@ log = Logger("gatepost.guard")
 class OpenSession(Protocol):
     """A conversation with one client; `deciding` while a message is analysed and its client waits."""
 
-    @property
-    def deciding(self) -> bool: ...
+    deciding: bool
 
     async def run(self) -> None: ...
 
@@ -45,8 +44,8 @@ class OpenSession(Protocol):
 
 
 class Intake:
-    """A server on sockets that are bound already. `run_here` serves until `should_exit` is set. Of the connections,
-    `reserved` are for listed hosts alone."""
+    """A server on sockets that are bound already. `run_here` serves until `should_exit` is set. Sessions that begin use
+    `services`. Of the connections, `reserved` are for listed hosts alone."""
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class Intake:
         *,
         reserved: int = 0,
     ) -> None:
-        self._services, self._sockets = services, sockets
+        self.services, self._sockets = services, sockets
         self._listed = listed
         self._limits = ConnectionLimits(max_connections, services.limits.per_address, reserved)
         self._sessions: dict[Connection, tuple[asyncio.Task[None], OpenSession, str]] = {}
@@ -69,11 +68,6 @@ class Intake:
         self.gave_way = 0
         # SMTP sessions by age, when they began, and whether their client is listed or local.
         self._by_age: dict[Connection, tuple[Session, float, bool]] = {}
-
-    @property
-    def services(self) -> Services:
-        """What sessions that begin now use."""
-        return self._services
 
     @property
     def should_exit(self) -> bool:
@@ -102,7 +96,7 @@ class Intake:
     ) -> Callable[[], Awaitable[object]]:
         """Give sessions that begin from now on these services and limits. Sessions before end after their current
         message; returns what waits until they have, or until they are cut off."""
-        before, self._services, self._listed = self._services, services, listed
+        before, self.services, self._listed = self.services, services, listed
         self._limits.change(max_connections, services.limits.per_address, reserved)
         if before is services:
             return _wait_for_nothing
@@ -113,7 +107,7 @@ class Intake:
     async def run_here(self) -> None:
         """Serve; returns when the last session has ended."""
         loop = asyncio.get_running_loop()
-        for routing in self._services.routings:
+        for routing in self.services.routings:
             routing.start()
         stop_listening = await self._listen(loop)
         for each in self._sockets:
@@ -124,8 +118,8 @@ class Intake:
             await self._exit.wait()
         finally:
             await stop_listening()
-            await self._stop_sessions(self._services)()
-            for routing in self._services.routings:
+            await self._stop_sessions(self.services)()
+            for routing in self.services.routings:
                 await routing.close()
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> Callable[[], Awaitable[None]]:
@@ -172,14 +166,14 @@ class Intake:
             connection.write(replies.TOO_MANY_CONNECTIONS.encode())
             connection.close()
             return
-        session = Session(connection, client, self._services)
+        session = Session(connection, client, self.services)
         self._by_age[connection] = session, asyncio.get_running_loop().time(), client.known
         self._begin(connection, session, client.address)
 
     def _make_room(self, *, known: bool) -> None:
         """End the oldest session without a transaction: one that never had any, else one that waits between two. Only a
         listed or local client takes the place of another."""
-        oldest = asyncio.get_running_loop().time() - GRACE_SECONDS - self._services.limits.greeting_pause
+        oldest = asyncio.get_running_loop().time() - GRACE_SECONDS - self.services.limits.greeting_pause
         waiting: Connection | None = None
         for connection, (session, began, is_known) in self._by_age.items():
             if began > oldest:
@@ -269,41 +263,46 @@ def read_path(text: bytes, limits: SmtpLimits) -> str | None:
     return address if len(path) <= limits.path and address.isprintable() else None
 
 
-class AskerSession(OpenSession, Protocol):
-    """One connection of a mail server; `idle` is set while no message is under way."""
+class AskerSession(OpenSession, Generic[Part]):
+    """One connection of a mail server at `peer`; `current` returns the part that new messages are handled by. `idle` is
+    set while no message is under way."""
 
-    @property
-    def idle(self) -> asyncio.Event: ...
+    deciding = False
+
+    def __init__(self, connection: Connection, peer: str, current: Callable[[], Part]) -> None:
+        self._connection, self._peer, self._current = connection, peer, current
+        self._part = current()
+        self.idle = asyncio.Event()
+        self.idle.set()
 
     def has_message_of(self, part: AskerPart) -> bool:
         """Whether a message is under way that this part handles."""
-        ...
+        return not self.idle.is_set() and self._part is part
 
     def cut_off(self) -> None:
         """End the connection at once, without an answer: the mail server has a failure for now."""
-        ...
+        self._connection.abort()
 
 
 class AskerIntake(Intake, Generic[Part]):
-    """A server for mail servers. `name` is that of the source, `begin` makes the session of a connection: from it, the
-    address of the mail server, and what returns the part that new messages are handled by."""
+    """A server for mail servers. `name` is that of the source, `begin` makes the session of a connection."""
 
     def __init__(
         self,
         name: str,
         part: Part,
-        begin: Callable[[Connection, str, Callable[[], Part]], AskerSession],
+        begin: Callable[[Connection, str, Callable[[], Part]], AskerSession[Part]],
         sockets: Sequence[socket.socket],
     ) -> None:
         super().__init__(part.services, sockets, part.max_connections, part.allowed)
         self.name, self._part, self._begin_session = name, part, begin
-        self._asking: dict[Connection, AskerSession] = {}
+        self._asking: dict[Connection, AskerSession[Part]] = {}
 
     def use_part(self, part: Part) -> Callable[[], Awaitable[object]]:
         """Have messages that begin from now on handled by this part. Returns what waits until those of the part before
         are answered, or until they are cut off."""
         before, self._part = self._part, part
-        self._services, self._listed = part.services, part.allowed
+        self.services, self._listed = part.services, part.allowed
         self._limits.change(part.max_connections, part.services.limits.per_address)
         busy = [session for session in self._asking.values() if session.has_message_of(before)]
 
