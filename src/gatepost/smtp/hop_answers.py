@@ -89,19 +89,13 @@ class HopAnswers:
     def trouble(self) -> str:
         """What the next hop answers instead of taking mail, as the end of a sentence that starts with it; "" where it
         takes most of it."""
-        recent = self._sum()
+        oldest, recent = _slice_now(self._clock()) - SLICES, Counter[_Kind]()
+        for number, answers in self._slices:
+            if number > oldest:
+                recent.update(answers)
         if not any(count for (_, answer), count in recent.items() if answer in ("4xx", "5xx", "none")):
             return ""
         return next((said for stage in STAGES if (said := self._judge(stage, recent))), "")
-
-    def _sum(self) -> Counter[_Kind]:
-        """The answers of the last minutes."""
-        oldest = _slice_now(self._clock()) - SLICES
-        counts: Counter[_Kind] = Counter()
-        for number, answers in self._slices:
-            if number > oldest:
-                counts.update(answers)
-        return counts
 
     def _judge(self, stage: Stage, recent: Counter[_Kind]) -> str:
         whole = sum(recent[stage, answer] for answer in ANSWERS)

@@ -14,6 +14,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 import secrets
 import ssl
 from collections import deque
@@ -320,6 +321,7 @@ def _features(reply: SmtpReply) -> dict[str, str]:
 _SCRAM = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-1": "sha1"}
 # RFC 7677 section 4 asks for 4,096 iterations at least; a server must not make this machine compute for minutes.
 MIN_ITERATIONS, MAX_ITERATIONS = 4_096, 1_000_000
+_ITERATIONS = re.compile(r"[0-9]{1,8}")
 _CONTINUE = 334
 
 
@@ -386,19 +388,11 @@ async def _exchange_proofs(link: NextHop, mechanism: str, credentials: Credentia
 def parse_challenge(first: str, nonce: str) -> Challenge | None:
     """Read the server's first message (RFC 5802 section 7); None if it cannot be used. It has to continue our nonce."""
     theirs = dict(part.split("=", 1) for part in first.split(",") if "=" in part)
-    salt, iterations, joint = _decode_base64(theirs.get("s", "")), theirs.get("i", ""), theirs.get("r", "")
-    if not joint.startswith(nonce) or joint == nonce or not salt or not _is_bearable(iterations):
+    salt, joint = _decode_base64(theirs.get("s", "")), theirs.get("r", "")
+    iterations = int(theirs["i"]) if _ITERATIONS.fullmatch(theirs.get("i", "")) else 0
+    if not joint.startswith(nonce) or joint == nonce or not salt:
         return None
-    return Challenge(joint, salt, int(iterations))
-
-
-def _is_bearable(iterations: str) -> bool:
-    return (
-        iterations.isascii()
-        and iterations.isdigit()
-        and len(iterations) < 9
-        and MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS
-    )
+    return Challenge(joint, salt, iterations) if MIN_ITERATIONS <= iterations <= MAX_ITERATIONS else None
 
 
 def _check_accepted(reply: SmtpReply) -> None:

@@ -56,7 +56,6 @@ class SenderRecords:
         return None if found is None else list(found)
 
     def put(self, name: str, values: Sequence[int]) -> None:
-        """Keep the numbers of a sender."""
         self._values.pop(name, None)
         self._values[name] = list(values)
         if len(self._values) > self._capacity:

@@ -60,7 +60,8 @@ class SenderRewriting:
         elif local[:5].lower() in ("srs0=", "srs0+", "srs0-"):
             made = self._sign_later(domain, local[4:])
         else:
-            day = self._write_day(self._today())
+            today = self._today()
+            day = _LETTERS[today >> 5] + _LETTERS[today & 31]
             made = f"SRS0={self._sign(self._keys[0], day, domain, local)}={day}={domain}={local}"
         if len(made) > MAX_LOCAL:
             return address
@@ -112,10 +113,6 @@ class SenderRewriting:
 
     def _today(self) -> int:
         return int(self._clock() // 86_400) % _DAYS
-
-    @staticmethod
-    def _write_day(day: int) -> str:
-        return _LETTERS[day >> 5] + _LETTERS[day & 31]
 
 
 def _read_day(text: str) -> int:

@@ -419,7 +419,9 @@ class ReportSender:
         taken, faults, is_open = list[str](), list[str](), False
         for uri in uris:
             try:
-                raw = self._sign(build_mail(self._settings, report.domain, built, uri.address, self._clock()))
+                moment = self._clock()
+                raw = build_mail(self._settings, report.domain, built, uri.address, moment)
+                raw = sign_own_mail(self._keys, _submitter(self._settings), raw, int(moment)) + raw
             except KeyFileError as fault:
                 return await self._put_off(report, f"the key for signing {fault}")
             if uri.limit and len(raw) > uri.limit:
@@ -438,9 +440,6 @@ class ReportSender:
             named = msgspec.structs.replace(report, destinations=", ".join(taken))
             return await self._finish(named, "sent", reason)
         return await self._put_off(report, reason) if is_open else await self._finish(report, "failed", reason)
-
-    def _sign(self, raw: bytes) -> bytes:
-        return sign_own_mail(self._keys, _submitter(self._settings), raw, int(self._clock())) + raw
 
     async def _send(self, address: str, raw: bytes) -> tuple[int, str]:
         """Send one mail; return the reply's code, 400 where there was none, and what was said."""

@@ -153,20 +153,17 @@ class MessageDelivery:
         if self._deliveries is not None:
             self._deliveries.note(delivery)
 
-    async def redirect(self, result: ScanResult, mailbox: str) -> SmtpReply:
-        """Send the message to a mailbox instead of its recipients; its envelope stands in its header."""
-        return await self._send(result, mailbox, self._describe_envelope())
-
     async def _copy(self, result: ScanResult, mailbox: str) -> SmtpReply:
         if self._routing is None:
             return replies.NO_NEXT_HOP
         domain = normal_domain(mailbox.rpartition("@")[2])
         route = self._routing.find(domain, await self._tenancy.tenant_of(domain))
         answer = await self._transaction.add_copy(mailbox, route)
-        return answer if answer is not None else await self._send(result, mailbox, self._describe_envelope())
+        return answer if answer is not None else await self.redirect(result, mailbox)
 
-    async def _send(self, result: ScanResult, mailbox: str, fields: bytes) -> SmtpReply:
-        pieces = await self._prepare(result, fields)
+    async def redirect(self, result: ScanResult, mailbox: str) -> SmtpReply:
+        """Send the message to a mailbox instead of its recipients; its envelope stands in its header."""
+        pieces = await self._prepare(result, self._describe_envelope())
         if self._routing is None or pieces is None:
             return replies.NO_NEXT_HOP if self._routing is None else replies.TRY_LATER
         content = await asyncio.to_thread(b"".join, pieces)
@@ -380,7 +377,8 @@ class Session:
             self._errors += 1
             self._closing |= command.hostile
             return command.reply
-        if self._services.tls_required and not self._connection.encrypted and not _allowed_in_clear(command):
+        verb, is_clear = getattr(command, "verb", ""), not self._connection.encrypted
+        if self._services.tls_required and is_clear and verb not in _BEFORE_TLS:
             if isinstance(command, Chunk):
                 await self._receiver.discard(command.size)
             return replies.NEEDS_TLS
@@ -610,7 +608,3 @@ class Session:
     def _send_last(self, last: SmtpReply) -> None:
         self._closing = True
         self._write(last.encode())
-
-
-def _allowed_in_clear(command: ParsedCommand) -> bool:
-    return isinstance(command, Command) and command.verb in _BEFORE_TLS

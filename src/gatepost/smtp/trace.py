@@ -164,9 +164,10 @@ def _is_forged(raw: bytes, hostname: str) -> bool:
 
 
 def _received_field(ggrid: str, hostname: str, arrival: Arrival) -> bytes:
+    literal = f"IPv6:{arrival.address}" if ":" in arrival.address else sanitise_word(arrival.address)
     words = [
         f"from {sanitise_word(arrival.helo) or 'unknown'}",
-        *([f"([{_literal(arrival.address)}])"] if arrival.address else ()),
+        *([f"([{literal}])"] if literal else ()),
         f"by {sanitise_word(hostname)}",
         f"with {arrival.protocol}",
         f"id {ggrid}",
@@ -175,10 +176,6 @@ def _received_field(ggrid: str, hostname: str, arrival: Arrival) -> bytes:
         words.append(f"for <{arrival.recipient}>")
     words[-1] += ";"
     return format_field("Received", [*words, formatdate(arrival.now)])
-
-
-def _literal(address: str) -> str:
-    return f"IPv6:{address}" if ":" in address else sanitise_word(address)
 
 
 def sanitise_word(text: str) -> str:

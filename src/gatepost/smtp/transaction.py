@@ -34,15 +34,8 @@ Pending = SmtpReply | asyncio.Future[SmtpReply]
 
 KEEP_ALIVE_SECONDS = 60.0
 # Parameters of MAIL and RCPT, and the extension that the next hop must have for each.
-_NEEDED = {
-    "SIZE": "SIZE",
-    "BODY": "8BITMIME",
-    "SMTPUTF8": "SMTPUTF8",
-    "RET": "DSN",
-    "ENVID": "DSN",
-    "NOTIFY": "DSN",
-    "ORCPT": "DSN",
-}
+_NEEDED = {"SIZE": "SIZE", "BODY": "8BITMIME", "SMTPUTF8": "SMTPUTF8"}
+_NEEDED |= dict.fromkeys(("RET", "ENVID", "NOTIFY", "ORCPT"), "DSN")
 
 
 class Transaction:
