@@ -8,7 +8,7 @@ is held instead of redirected; so mail that comes back through the gateway ends 
 """
 
 import base64
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
@@ -24,7 +24,6 @@ from gatepost.smtp.client import Tenancy
 
 MAX_PARTS = 100
 MAX_REASONS = 3
-_WIDTH = 76
 
 log = Logger("gatepost.guard")
 
@@ -170,14 +169,9 @@ def _write_notice(file: StrippedFile, ggrid: str) -> bytes:
         b"Content-Disposition: inline",
         b"Content-Transfer-Encoding: base64",
     )
-    lines = (*fields, b"", *_encode(text.encode("utf-8", "replace")), *((b"",) if is_whole else ()))
+    lines = (*fields, b"", *base64.encodebytes(text.encode("utf-8", "replace")).split(), *((b"",) if is_whole else ()))
     return b"\r\n".join(lines)
 
 
 def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text)
-
-
-def _encode(content: bytes) -> Sequence[bytes]:
-    encoded = base64.b64encode(content)
-    return [encoded[start : start + _WIDTH] for start in range(0, len(encoded), _WIDTH)]

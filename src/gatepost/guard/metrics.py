@@ -50,8 +50,10 @@ class GuardMetrics(Collector):
         yield from self._messages.collect()
         yield from self._admission_metrics()
         yield from self._worker_metrics()
-        yield from self._dns_metrics()
-        kept = self._store()
+        dns, kept = self._dns(), self._store()
+        yield counter("gatepost_dns_queries", "Questions sent to name servers", dns.queries)
+        yield counter("gatepost_dns_cache_hits", "Questions answered without sending one", dns.hits)
+        yield counter("gatepost_dns_failures", "Questions without an answer", dns.failures)
         yield counter("gatepost_store_changes", "Changes kept in storage", kept.changes, of_process=True)
         yield counter("gatepost_store_commits", "Commits that held them", kept.commits, of_process=True)
         yield counter("gatepost_store_failures", "Commits that failed", kept.failures, of_process=True)
@@ -83,12 +85,6 @@ class GuardMetrics(Collector):
         yield gauge("gatepost_workers", "Workers that are ready", pool.workers)
         yield gauge("gatepost_workers_sealed", "1 if workers cannot reach files or network", pool.sealed)
         yield gauge("gatepost_analyses_queued", "Messages that wait for a worker", pool.queued)
-
-    def _dns_metrics(self) -> Iterator[Metric]:
-        dns = self._dns()
-        yield counter("gatepost_dns_queries", "Questions sent to name servers", dns.queries)
-        yield counter("gatepost_dns_cache_hits", "Questions answered without sending one", dns.hits)
-        yield counter("gatepost_dns_failures", "Questions without an answer", dns.failures)
 
 
 class ReputationMetrics(Collector):

@@ -172,9 +172,8 @@ class Guard:
         """Analyse one message of a client that waits for a slot. What is to be held is kept, if this core keeps such
         mail: then the answer comes when the bytes are safe. Raises `StorageError`."""
         # Before there is a slot: lists that change all the time keep the mail of their tenant waiting, and no slot.
-        tenant = request.envelope.tenant
         lists = await self._read_lists(request)
-        slot = self._enter_at_once(tenant) or await self._wait_for_slot(request, body, client)
+        slot = await self._take_slot(request, body, client)
         if not isinstance(slot, Slot):
             return slot
         quarantine = None if request.is_trial else self._quarantine
@@ -190,8 +189,7 @@ class Guard:
         self, request: ScanRequest, body: MessageBody, client: ConnectedClient
     ) -> Extracted | NotShown | Full | ClientLeft:
         """Read a message that came with a complaint, for what models learn from it. Nothing is asked or kept."""
-        tenant = request.envelope.tenant
-        slot = self._enter_at_once(tenant) or await self._wait_for_slot(request, body, client)
+        slot = await self._take_slot(request, body, client)
         if not isinstance(slot, Slot):
             return slot
         self._begin()
@@ -221,17 +219,16 @@ class Guard:
         read = (ReportedMessage(each.sha256, each.row, each.signature, each.sender) for each in found.messages)
         return ReportReading(carrier, tuple(each for each in read if each.features))
 
-    def _enter_at_once(self, tenant: str | None) -> Slot | None:
-        """Return a slot if nobody has to be waited for, as a rule."""
-        return None if self._stopping else self._queue.enter_at_once(tenant)
-
-    async def _wait_for_slot(
+    async def _take_slot(
         self, request: ScanRequest, body: MessageBody, client: ConnectedClient
     ) -> Slot | Full | ClientLeft:
-        """Return a slot in turn; meanwhile the message lies on disk, and the client may leave."""
+        """Return a slot, as a rule at once. Where others have to be waited for, the message lies on disk meanwhile, and
+        the client may leave."""
         tenant = request.envelope.tenant
         if self._stopping:
             return Full(self.load())
+        if (free := self._queue.enter_at_once(tenant)) is not None:
+            return free
         if not self._queue.has_room(body.size):
             return Full(self.load(), overloaded=True)
         body.to_disk()

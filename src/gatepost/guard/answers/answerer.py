@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from gatepost.guard.answers.campaigns import Campaigns
 from gatepost.guard.answers.clamd import ClamdClient
-from gatepost.guard.answers.dns import Resolver
+from gatepost.guard.answers.dns import FAILED, Resolver
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.reputation import Inquiry, ReputationZones
 from gatepost.guard.answers.sender_history import SenderHistories
@@ -161,7 +161,6 @@ def _read_reversed(name: str) -> str:
     return ""
 
 
-FAILED = DnsAnswer("failed")
 MAX_SECONDS = 10.0
 # Messages whose budgets are remembered; far more than can be in processing.
 MAX_REMEMBERED = 10_000

@@ -115,9 +115,6 @@ class ListAnswers:
                 reads.ended = number
             return reads.version
 
-    def _keep(self, key: str, held: _CachedSnapshot) -> None:
-        self._snapshots.put(key, held, len(held.snapshot.data))
-
     async def _load(self, key: str, tenant: str | None, version: str) -> _CachedSnapshot:
         """Read and pack the lists of a tenant, once for all messages that wait for them. Packing takes a thread.
 
@@ -140,7 +137,7 @@ class ListAnswers:
             loaded = await asyncio.to_thread(background.measure, _pack, key, source)
             rest = min(REST * (clock() - started), MAX_REST_SECONDS)
             held = msgspec.structs.replace(loaded, next_load=clock() + rest)
-            self._keep(key, held)
+            self._snapshots.put(key, held, len(held.snapshot.data))
             self.packed += 1
             return held
 

@@ -221,8 +221,10 @@ class Releaser:
             return None
         envelope = record.envelope
         own = set(map(normal_address, envelope.recipients))
-        for recipient in order.recipients or envelope.recipients:
-            owner = await self._owner_of(recipient)
+        wanted = order.recipients or envelope.recipients
+        owners = await self._find_tenants(wanted)
+        for recipient in wanted:
+            owner = owners.get(normal_domain(recipient.rpartition("@")[2]))
             if normal_address(recipient) not in own:
                 if owner is None or owner != envelope.tenant:
                     return ELSEWHERE
@@ -230,10 +232,6 @@ class Releaser:
             elif order.tenant and owner not in (None, order.tenant):
                 return ELSEWHERE
         return None
-
-    async def _owner_of(self, recipient: str) -> str | None:
-        """Return the tenant of a recipient's domain, if it is one's."""
-        return await self._tenancy.tenant_of(normal_domain(recipient.rpartition("@")[2])) if self._tenancy else None
 
     async def _find_outcome(self, ggrid: str, otherwise: NotHeld | Busy) -> ReleaseOutcome:
         """Return what has become of a message since its record was read, by another process; `otherwise` if it is not
@@ -367,7 +365,7 @@ class Releaser:
         return NotSent(f"the next hop answered {_describe_reply(sent.reply)}{partly}")
 
     async def _find_tenants(self, recipients: Sequence[str]) -> dict[str, str | None]:
-        """Return the tenants of the recipients' domains, by which mail may be routed."""
+        """Return the tenants of the recipients' domains."""
         domains = {normal_domain(recipient.rpartition("@")[2]) for recipient in recipients}
         return {domain: await self._tenancy.tenant_of(domain) for domain in domains} if self._tenancy else {}
 

@@ -143,12 +143,8 @@ class RawFolder:
 
     async def _run(self, work: Callable[..., T], *arguments: object) -> T:
         """Run in a thread, which ends what it has begun even if the caller is cancelled."""
-
-        def run() -> T:
-            with _as_storage_error(self._folder):
-                return work(*arguments)
-
-        return await asyncio.to_thread(run)
+        with _as_storage_error(self._folder):
+            return await asyncio.to_thread(work, *arguments)
 
 
 class RawObjects:
