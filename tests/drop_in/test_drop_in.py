@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.smtp.conftest import Domains, StrawGuard, StrawHolding
+from tests.smtp.conftest import SourceParts
 
 from gatepost.analysis.report import Line, ListNote, Report
 from gatepost.drop_in.protocols import DECISION, REQUIRED, Rspamd, Spamd, read_scores
@@ -20,10 +20,8 @@ from gatepost.drop_in.requests import Head, Received, Refusal, find_envelope
 from gatepost.drop_in.session import DropInPart, DropInSession, build_protocol
 from gatepost.scanning.spool import Spool
 from gatepost.service.plan import bind, port_of
-from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.intake import AskerIntake
-from gatepost.smtp.services import MessageHandler, Services
 from gatepost.store.errors import StorageError
 
 MESSAGE = (
@@ -37,24 +35,16 @@ EXIM_RSPAMD = re.compile(
 )
 
 
-class DropInHouse:
+class DropInHouse(SourceParts):
     """A source and what is behind it."""
 
     def __init__(self, folder: Path, port: int) -> None:
-        self.folder, self.port = folder, port
-        self.guard, self.domains, self.holding = StrawGuard(), Domains(), StrawHolding()
+        super().__init__(folder)
+        self.port = port
         self.intake: AskerIntake[DropInPart]
 
     def part(self, name: str, held_as: str = "", limits: SmtpLimits | None = None, tenant: str = "") -> DropInPart:
-        services = Services(
-            guard=self.guard,
-            handler=MessageHandler(self.guard, self.holding),
-            routing=None,
-            tenancy=Tenancy({}, self.domains.tenant_of),
-            spool=Spool(self.folder / "spool"),
-            hostname="gate.example",
-            limits=limits or SmtpLimits(),
-        )
+        services = self.make_services(limits or SmtpLimits())
         return DropInPart(services, 20, protocol=build_protocol(name, held_as), tenant=tenant or None)
 
     async def send(self, data: bytes, *, ends: bool = False) -> bytes:
@@ -68,9 +58,9 @@ class DropInHouse:
         writer.close()
         return answer
 
-    async def ask_spamd(self, command: str, message: bytes = MESSAGE, version: str = "1.5", **fields: str) -> bytes:
+    async def ask_spamd(self, command: str, message: bytes = MESSAGE, **fields: str) -> bytes:
         named = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in fields.items())
-        head = f"{command} SPAMC/{version}\r\nContent-length: {len(message)}\r\n{named}\r\n"
+        head = f"{command} SPAMC/1.5\r\nContent-length: {len(message)}\r\n{named}\r\n"
         return await self.send(head.encode() + message)
 
     async def ask_rspamd(self, message: bytes = MESSAGE, *fields: tuple[str, str], path: str = "/checkv2") -> Any:
@@ -87,16 +77,9 @@ async def housed(folder: Path, name: str, **options: Any) -> AsyncIterator[DropI
     sockets = bind(("127.0.0.1",), 0, "test")
     house = DropInHouse(folder, port_of(sockets))
     house.intake = AskerIntake(name, house.part(name, **options), DropInSession, sockets)
-    running = asyncio.create_task(house.intake.run_here())
-    await house.intake.ready.wait()
-    try:
+    async with house.serving(house.intake):
         yield house
         assert house.intake.services.space.used == 0
-    finally:
-        house.guard.may_end.set()
-        house.intake.should_exit = True
-        await running
-        await asyncio.sleep(0.02)  # transports close in the loop's next turns
 
 
 async def test_spamd_tells_the_decision_and_keeps_nothing(tmp_path: Path) -> None:
@@ -324,19 +307,14 @@ async def test_a_message_under_way_is_answered_by_its_own_settings(tmp_path: Pat
         house.guard.decision = "quarantine"
         house.guard.may_end.clear()
         asking = asyncio.create_task(house.ask_rspamd())
-        while not house.guard.scanned:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-        waiting = asyncio.create_task(_wait(house, house.part("rspamd", held_as="reject")))
+        await house.until(lambda: bool(house.guard.scanned))
+        waiting = asyncio.ensure_future(house.intake.use_part(house.part("rspamd", held_as="reject"))())
         await asyncio.sleep(0.05)
         assert not waiting.done()
         house.guard.may_end.set()
         assert (await asking)[1]["action"] == "add header"
         await waiting
         assert (await house.ask_rspamd())[1]["action"] == "reject"
-
-
-async def _wait(house: DropInHouse, part: DropInPart) -> None:
-    await house.intake.use_part(part)()
 
 
 def line(kind: str, counted: int, **facts: str) -> Line:

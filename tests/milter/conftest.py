@@ -7,15 +7,12 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from tests.smtp.conftest import Domains, StrawGuard, StrawHolding, runner
+from tests.smtp.conftest import SourceParts, runner
 
 from gatepost.milter.session import MilterPart, MilterSession
-from gatepost.scanning.spool import Spool
 from gatepost.service.plan import bind, port_of
-from gatepost.smtp.client import Tenancy, parse_networks
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.intake import AskerIntake
-from gatepost.smtp.services import MessageHandler, ReportIntake, Services
 
 # What Postfix 3.7 and Sendmail 8.18 offer with version 6, and an old Sendmail with version 2.
 ALL_ACTIONS, ALL_STEPS = 0x1FF, 0x1FFFFF
@@ -99,79 +96,41 @@ class MailServer:
         return await self.end()
 
 
-class MilterHouse:
+class MilterHouse(SourceParts):
     """The milter source and what is behind it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.guard, self.holding, self.domains = StrawGuard(), StrawHolding(), Domains()
-        self.limits = SmtpLimits()
-        self.reports: ReportIntake | None = None
+    def __init__(self, folder: Path, limits: SmtpLimits) -> None:
+        super().__init__(folder)
+        self.limits = limits
         self.intake: AskerIntake[MilterPart]
         self.address: str | int = 0
-        self._servers: list[MailServer] = []
 
-    def part(self, *, in_queue: bool = False, most: int = 100, allowed: tuple[str, ...] = ()) -> MilterPart:
-        services = Services(
-            guard=self.guard,
-            handler=MessageHandler(self.guard, self.holding),
-            routing=None,
-            tenancy=Tenancy({}, self.domains.tenant_of),
-            spool=Spool(self.folder / "spool"),
-            hostname="gate.example",
-            limits=self.limits,
-            reports=self.reports,
-        )
-        return MilterPart(services, most, parse_networks(allowed), quarantine=self.holding, in_queue=in_queue)
+    def part(self, *, in_queue: bool = False, most: int = 100) -> MilterPart:
+        return MilterPart(self.make_services(self.limits), most, quarantine=self.holding, in_queue=in_queue)
 
     async def connect(self, *, agreed: bool = True) -> MailServer:
         if isinstance(self.address, str):
             server = MailServer(*await asyncio.open_unix_connection(self.address))
         else:
             server = MailServer(*await asyncio.open_connection("127.0.0.1", self.address))
-        self._servers.append(server)
+        self.clients.append(server)
         if agreed:
             await server.negotiate()
             await server.greet()
         return server
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for what no event tells."""
-        async with asyncio.timeout(180):
-            while not condition():  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-
-    def hang_up(self) -> None:
-        for server in self._servers:
-            server.writer.close()
-
 
 @contextlib.asynccontextmanager
 async def housed_milter(
-    folder: Path,
-    *,
-    limits: SmtpLimits | None = None,
-    unix: bool = False,
-    in_queue: bool = False,
-    most: int = 100,
-    reports: ReportIntake | None = None,
+    folder: Path, *, limits: SmtpLimits | None = None, unix: bool = False, in_queue: bool = False, most: int = 100
 ) -> AsyncIterator[MilterHouse]:
     """A milter source of the test's own."""
-    house = MilterHouse(folder)
-    house.limits, house.reports = limits or house.limits, reports
+    house = MilterHouse(folder, limits or SmtpLimits())
     sockets = bind((f"unix:{folder}/milter",) if unix else ("127.0.0.1",), 0, "test")
     house.address = str(folder / "milter") if unix else port_of(sockets)
     house.intake = AskerIntake("milter", house.part(in_queue=in_queue, most=most), MilterSession, sockets)
-    running = asyncio.create_task(house.intake.run_here())
-    await house.intake.ready.wait()
-    try:
+    async with house.serving(house.intake):
         yield house
-    finally:
-        house.hang_up()
-        house.guard.may_end.set()
-        house.intake.should_exit = True
-        await running
-        await asyncio.sleep(0.02)  # transports close in the loop's next turns
 
 
 House = Callable[..., contextlib.AbstractAsyncContextManager[MilterHouse]]

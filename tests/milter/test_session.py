@@ -15,7 +15,6 @@ from tests.milter.conftest import (
     Frames,
     House,
     MailServer,
-    MilterHouse,
     pack,
 )
 from tests.smtp.conftest import StrawHolding
@@ -448,7 +447,7 @@ async def test_connections_outlive_a_change_of_settings(house: House) -> None:
         busy.send(b"E")
         await milter.until(lambda: len(milter.guard.scanned) == 1)
         before, after = milter.intake.services, milter.part()
-        waiting = asyncio.create_task(_wait(milter, after))
+        waiting = asyncio.ensure_future(milter.intake.use_part(after)())
         await asyncio.sleep(0.01)
         assert not waiting.done()
         milter.guard.may_end.set()
@@ -460,15 +459,11 @@ async def test_connections_outlive_a_change_of_settings(house: House) -> None:
         assert (before.answers, after.services.answers) == ({"accept": 1}, {"accept": 2})
 
 
-async def _wait(milter: MilterHouse, part: session.MilterPart) -> None:
-    await milter.intake.use_part(part)()
-
-
 async def test_a_message_that_does_not_end_is_cut_off_after_a_change_of_settings(house: House) -> None:
     async with house(limits=SmtpLimits(stop=0.01)) as milter:
         server: MailServer = await milter.connect()
         await server.envelope()
-        await _wait(milter, milter.part())
+        await milter.intake.use_part(milter.part())()
         assert await server.read() == (b"", b"")
 
 

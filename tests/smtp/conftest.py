@@ -222,26 +222,33 @@ class Talker:
         assert (await self.say("DATA")).startswith("354")
 
 
-class Deployment:
-    """The whole gateway."""
+class SourceParts:
+    """What is behind a source: a core, a quarantine and domains of tenants. `clients` are hung up in the end."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.guard, self.holding, self.domains = StrawGuard(), StrawHolding(), Domains()
-        self.services: Services
-        self.intake: Intake
-        self.relay: Relay | None = None
-        self.port = 0
-        self.certificate: Path
-        self._talkers: list[Talker] = []
+        self.clients: list[Any] = []
 
-    async def connect(self, greeted: bool = True) -> Talker:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 20)
-        talker = Talker(reader, writer)
-        self._talkers.append(talker)
-        if greeted:
-            assert await talker.reply() == "220 gate.example ESMTP"
-        return talker
+    def make_services(
+        self,
+        limits: SmtpLimits,
+        *,
+        routing: Routing | None = None,
+        tenants: dict[str, str] | None = None,
+        after_queue: bool = False,
+        **tls: Any,
+    ) -> Services:
+        return Services(
+            guard=self.guard,
+            handler=MessageHandler(self.guard, self.holding, after_queue=after_queue),
+            routing=routing,
+            tenancy=Tenancy(tenants or {}, self.domains.tenant_of),
+            spool=Spool(self.folder / "spool"),
+            hostname="gate.example",
+            limits=limits,
+            **tls,
+        )
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for what no event tells."""
@@ -249,9 +256,40 @@ class Deployment:
             while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 
-    def hang_up(self) -> None:
-        for talker in self._talkers:
-            talker.writer.close()
+    @contextlib.asynccontextmanager
+    async def serving(self, intake: Intake) -> AsyncIterator[None]:
+        """Serve, and end whatever is under way when the test ends."""
+        running = asyncio.create_task(intake.run_here())
+        await intake.ready.wait()
+        try:
+            yield
+        finally:
+            for client in self.clients:
+                client.writer.close()
+            self.guard.may_end.set()
+            intake.should_exit = True
+            await running
+            await asyncio.sleep(0.02)  # transports close in the loop's next turns
+
+
+class Deployment(SourceParts):
+    """The whole gateway."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.services: Services
+        self.intake: Intake
+        self.relay: Relay | None = None
+        self.port = 0
+        self.certificate: Path
+
+    async def connect(self, greeted: bool = True) -> Talker:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 20)
+        talker = Talker(reader, writer)
+        self.clients.append(talker)
+        if greeted:
+            assert await talker.reply() == "220 gate.example ESMTP"
+        return talker
 
 
 @contextlib.asynccontextmanager
@@ -287,32 +325,23 @@ async def housed(
         timeouts = NextHopTimeouts.from_setting(patience)
         deployment.relay = Relay(url, delivery_tls, "gate.example", timeouts, hop_tls=hop_tls, seen=seen)
         routing = Routing.through(deployment.relay)
-    deployment.services = Services(
-        guard=deployment.guard,
-        handler=MessageHandler(deployment.guard, deployment.holding, after_queue=after_queue),
+    deployment.services = deployment.make_services(
+        limits,
         routing=routing,
-        tenancy=Tenancy(tenants or {}, deployment.domains.tenant_of),
-        spool=Spool(folder / "spool"),
-        hostname="gate.example",
-        limits=limits,
+        tenants=tenants,
+        after_queue=after_queue,
         tls=None if tls == "off" else context,
         tls_required=tls == "required",
     )
     sockets = bind(("127.0.0.1",), 0, "test")
     deployment.port = port_of(sockets)
     deployment.intake = Intake(deployment.services, sockets, max_connections, parse_networks(listed), reserved=reserved)
-    running = asyncio.create_task(deployment.intake.run_here())
-    await deployment.intake.ready.wait()
     try:
-        yield deployment
+        async with deployment.serving(deployment.intake):
+            yield deployment
     finally:
-        deployment.hang_up()
-        deployment.guard.may_end.set()
         if hop is not None:
             await hop.stop()
-        deployment.intake.should_exit = True
-        await running
-        await asyncio.sleep(0.02)  # transports close in the loop's next turns
 
 
 Housed = Callable[..., contextlib.AbstractAsyncContextManager[Deployment]]
