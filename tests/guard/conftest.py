@@ -1,4 +1,4 @@
-"""Storage of either engine."""
+"""Storage of either engine, and jobs of a pool."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,8 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from gatepost.analysis.report import Report
+from gatepost.mail.message import Envelope
+from gatepost.scanning.spool import BytesBody
 from gatepost.store import open_store
 from gatepost.store.store import Store
+from gatepost.workers.jobs import Job
+from gatepost.workers.protocol import JUDGE
+
+
+def job(ggrid: str = "a", envelope: Envelope | None = None, raw: bytes = b"") -> Job[Report]:
+    return Job(JUDGE, ggrid, envelope or Envelope(tenant="t"), BytesBody(raw), 0.0)
+
 
 both_engines = pytest.mark.parametrize("storage_url", ["sqlite", "postgresql"], indirect=True)
 

@@ -291,6 +291,12 @@ class Deployment(SourceParts):
             assert await talker.reply() == "220 gate.example ESMTP"
         return talker
 
+    async def send(self, raw: bytes, **envelope: str) -> str:
+        """Have a new client send a message; return the reply to it."""
+        client = await self.connect()
+        await client.up_to_data(**envelope)
+        return await client.say(raw + b".\r\n")
+
 
 @contextlib.asynccontextmanager
 async def housed(

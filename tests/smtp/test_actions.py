@@ -14,13 +14,6 @@ REDIRECT = MessageAction("redirect", mark="[!] ", to="held@audit.example")
 STRIP = MessageAction("strip")
 
 
-async def sent(gate: Any) -> str:
-    client = await gate.connect()
-    await client.up_to_data()
-    answer: str = await client.say(MESSAGE + b".\r\n")
-    return answer
-
-
 def commands(hop: Any, word: str) -> list[str]:
     return [line for line in hop.lines if line.upper().startswith(word)]
 
@@ -29,7 +22,7 @@ async def test_a_tagged_message_is_delivered_with_its_mark(deployment: Any, hop:
     next_hop = hop()
     async with deployment(next_hop) as gate:
         gate.guard.decision, gate.guard.action = "quarantine", MessageAction("tag", "[SPAM] ")
-        assert await sent(gate) == "250 2.0.0 Ok: queued"
+        assert await gate.send(MESSAGE) == "250 2.0.0 Ok: queued"
         (raw,) = next_hop.messages
         assert b"\r\nX-Gatepost-Action: tag\r\n" in raw
         assert raw.endswith(b"Subject: [SPAM] x\r\n\r\ny\r\n")
@@ -37,14 +30,14 @@ async def test_a_tagged_message_is_delivered_with_its_mark(deployment: Any, hop:
         assert gate.holding.kept == []
         assert gate.guard.scanned[0].can_act
         next_hop.says["dot"] = "451 4.0.0 later"
-        assert (await sent(gate)).startswith("451")
+        assert (await gate.send(MESSAGE)).startswith("451")
 
 
 async def test_an_action_that_failed_is_the_decision(deployment: Any, hop: Any) -> None:
     next_hop = hop()
     async with deployment(next_hop) as gate:
         gate.guard.decision, gate.guard.action = "quarantine", MessageAction("strip", failed="no")
-        assert (await sent(gate)).startswith("250 2.6.0")
+        assert (await gate.send(MESSAGE)).startswith("250 2.6.0")
         assert (len(next_hop.messages), len(gate.holding.kept)) == (0, 1)
 
 
@@ -52,7 +45,7 @@ async def test_a_redirect_goes_to_the_mailbox_alone(deployment: Any, hop: Any) -
     next_hop = hop()
     async with deployment(next_hop) as gate:
         gate.guard.decision, gate.guard.action = "quarantine", REDIRECT
-        answer = await sent(gate)
+        answer = await gate.send(MESSAGE)
         assert answer == f"250 2.6.0 Accepted, reference {gate.guard.scanned[0].ggrid}"
         (raw,) = next_hop.messages
         assert b"X-Gatepost-Envelope-From: <a@x.example>\r\n" in raw
@@ -74,7 +67,7 @@ async def test_a_mailbox_that_takes_nothing(said: str, reply: str, held: int, de
     next_hop.says["RCPT TO:<held@"] = said
     async with deployment(next_hop) as gate:
         gate.guard.decision, gate.guard.action = "quarantine", REDIRECT
-        assert (await sent(gate)).startswith(reply)
+        assert (await gate.send(MESSAGE)).startswith(reply)
         assert (len(next_hop.messages), len(gate.holding.kept)) == (0, held)
 
 
@@ -82,12 +75,12 @@ async def test_a_copy_is_one_more_recipient_of_the_same_transaction(deployment: 
     next_hop = hop()
     async with deployment(next_hop) as gate:
         gate.guard.action = COPY
-        assert await sent(gate) == "250 2.0.0 Ok: queued"
+        assert await gate.send(MESSAGE) == "250 2.0.0 Ok: queued"
         assert commands(next_hop, "RCPT") == ["RCPT TO:<b@y.example>", "RCPT TO:<copy@audit.example> NOTIFY=NEVER"]
         assert len(next_hop.messages) == 1
         next_hop.says["RCPT TO:<copy@"] = "550 5.1.1 unknown"
         # Nothing is delivered without its copy, and no sender is told of a mailbox that is none of its business.
-        assert (await sent(gate)).startswith("451 4.3.0")
+        assert (await gate.send(MESSAGE)).startswith("451 4.3.0")
         assert len(next_hop.messages) == 1
 
 
@@ -98,11 +91,11 @@ async def test_a_copy_by_another_route_is_safe_first(deployment: Any, hop: Any) 
     rule = RouteRule(Route("audit", [relays[1]]), frozenset({"audit.example"}))
     async with deployment(routing=Routing([rule], Route(DEFAULT, [relays[0]]))) as gate:
         gate.guard.action = COPY
-        assert (await sent(gate)).startswith("250 2.0.0")
+        assert (await gate.send(MESSAGE)).startswith("250 2.0.0")
         assert (len(first.messages), len(other.messages)) == (1, 1)
         assert commands(other, "MAIL")[0].startswith("MAIL FROM:<>")
         other.says["dot"] = "451 4.3.0 full"
-        assert (await sent(gate)).startswith("451")
+        assert (await gate.send(MESSAGE)).startswith("451")
         assert (len(first.messages), len(other.messages)) == (1, 1)
     for each in (first, other):
         await each.stop()
@@ -113,17 +106,17 @@ async def test_a_stripped_message_is_held_whole_before_the_rest_leaves(deploymen
     async with deployment(next_hop) as gate:
         gate.guard.decision, gate.guard.action = "quarantine", STRIP
         gate.guard.edits = (Edit(len(MESSAGE) - 3, len(MESSAGE) - 2, b"z"),)
-        assert await sent(gate) == "250 2.0.0 Ok: queued"
+        assert await gate.send(MESSAGE) == "250 2.0.0 Ok: queued"
         assert next_hop.messages[0].endswith(b"Subject: x\r\n\r\nz\r\n")
         assert [raw for _, raw in gate.holding.kept] == [MESSAGE]
         # The next hop does not take it: the sender has it still, and it is held again when it comes again.
         next_hop.says["dot"] = "451 4.3.0 full"
-        assert (await sent(gate)).startswith("451")
+        assert (await gate.send(MESSAGE)).startswith("451")
         assert gate.holding.taken_back == [gate.guard.scanned[1].ggrid]
         # What cannot be held is not delivered either.
         del next_hop.says["dot"]
         gate.holding.broken = True
-        assert (await sent(gate)).startswith("451 4.3.0")
+        assert (await gate.send(MESSAGE)).startswith("451 4.3.0")
         assert len(next_hop.messages) == 1
 
 
@@ -132,5 +125,5 @@ async def test_edits_that_clash_leave_the_message_with_its_sender(deployment: An
     async with deployment(next_hop) as gate:
         gate.guard.decision, gate.guard.action = "quarantine", STRIP
         gate.guard.edits = (Edit(0, len(MESSAGE), b"over a field that goes"),)
-        assert (await sent(gate)).startswith("451")
+        assert (await gate.send(MESSAGE)).startswith("451")
         assert next_hop.messages == []

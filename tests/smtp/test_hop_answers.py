@@ -1,19 +1,13 @@
 """What next hops answer is counted by stage, and a next hop that takes no mail is told by its share."""
 
 import pytest
+from tests.clock import Clock
 from tests.smtp.conftest import Hop, Housed
 
 from gatepost.smtp.hop_answers import SLICE_SECONDS, SLICES, HopAnswers, Stage, is_unknown_recipient
 from gatepost.smtp.replies import SmtpReply, reply
 
 OK, LATER, NEVER = reply(250, "2.1.0 Ok"), reply(451, "4.3.0 Disk of mail is full"), reply(554, "5.7.1 Relay denied")
-
-
-class Clock:
-    now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def counted(stage: Stage, *said: tuple[int, SmtpReply | None]) -> HopAnswers:

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.clock import Clock
 
 from gatepost.smtp.client import OutboundTenants, SmtpClient, Tenancy
 from gatepost.smtp.outbound import (
@@ -20,13 +21,6 @@ MESSAGE = b"From: a@x.example\r\n\r\ny\r\n"
 HOUR = 3_600.0
 
 
-class Clock:
-    now = 100 * HOUR
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Nobody:
     async def of_domain(self, _domain: str) -> str | None:
         return None
@@ -37,7 +31,7 @@ def limits(clock: Clock, told: list[LimitedSender], records: Any = None, **most:
 
 
 def test_counts_slide_with_the_hour() -> None:
-    clock, told = Clock(), list[LimitedSender]()
+    clock, told = Clock(100 * HOUR), list[LimitedSender]()
     counted = limits(clock, told, messages=10)
     for _ in range(10):
         assert counted.check("a@x.example") is None
@@ -63,14 +57,14 @@ def test_counts_slide_with_the_hour() -> None:
     ],
 )
 def test_each_limit(most: dict[str, int], counts: dict[str, int], asked: int, limit: str | None) -> None:
-    counted = limits(Clock(), [], **most)
+    counted = limits(Clock(100 * HOUR), [], **most)
     counted.count("a@x.example", **counts)
     found = counted.check("a@x.example", asked)
     assert (found.limit if found else None) == limit
 
 
 def test_a_sender_is_told_of_once_an_hour_over_a_reload() -> None:
-    clock, told = Clock(), list[LimitedSender]()
+    clock, told = Clock(100 * HOUR), list[LimitedSender]()
     kept = SenderRecords(64)
     first, second = (limits(clock, told, kept, messages=1) for _ in range(2))
     first.count("a@x.example", messages=1)
@@ -82,7 +76,7 @@ def test_a_sender_is_told_of_once_an_hour_over_a_reload() -> None:
 
 def test_the_table_of_senders_is_bounded() -> None:
     records = SenderRecords(50)
-    counted = limits(Clock(), [], records, messages=5)
+    counted = limits(Clock(100 * HOUR), [], records, messages=5)
     for number in range(1_000):
         counted.count(f"a{number}@x.example", messages=1)
     assert records.get("a999@x.example") is not None
@@ -96,7 +90,7 @@ def test_who_the_sender_is() -> None:
 
 
 async def test_which_mail_is_outbound() -> None:
-    outbound = Outbound(OutboundTenants(["192.0.2.0/24"]), 587, None, limits(Clock(), []))
+    outbound = Outbound(OutboundTenants(["192.0.2.0/24"]), 587, None, limits(Clock(100 * HOUR), []))
     tenancy = Tenancy({}, Nobody().of_domain)
 
     async def refuse(client: SmtpClient) -> SmtpReply | None:
@@ -130,7 +124,7 @@ async def test_a_captured_account_is_stopped(deployment: Any, hop: Any) -> None:
     next_hop, told = hop(), list[LimitedSender]()
     next_hop.says["RCPT TO:<r9@"] = "550 5.1.1 unknown"
     async with deployment(next_hop, tenants={"x.example": "t1"}) as gate:
-        counted = limits(Clock(), told, messages=3, recipients=40, refused=2)
+        counted = limits(Clock(100 * HOUR), told, messages=3, recipients=40, refused=2)
         gate.services.outbound = Outbound(OutboundTenants(["127.0.0.0/8"]), None, gate.services.routing, counted)
         assert (await send(gate)).startswith("250")
         envelope = gate.guard.scanned[0].envelope
@@ -153,7 +147,7 @@ async def test_a_captured_account_is_stopped(deployment: Any, hop: Any) -> None:
 async def test_what_is_over_the_limit_can_be_held(deployment: Any, hop: Any) -> None:
     next_hop = hop()
     async with deployment(next_hop) as gate:
-        counted = SenderLimits(HourlyLimits(messages=1), SenderRecords(9), holds=True, clock=Clock())
+        counted = SenderLimits(HourlyLimits(messages=1), SenderRecords(9), holds=True, clock=Clock(100 * HOUR))
         gate.services.outbound = Outbound(OutboundTenants(["127.0.0.0/8"]), None, gate.services.routing, counted)
         await send(gate)
         gate.guard.decision = "quarantine"

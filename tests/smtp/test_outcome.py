@@ -10,13 +10,6 @@ from gatepost.store.errors import StorageError
 MESSAGE = b"Subject: x\r\n\r\ny\r\n"
 
 
-async def sent(gate: Any, raw: bytes = MESSAGE, **envelope: str) -> str:
-    client = await gate.connect()
-    await client.up_to_data(**envelope)
-    answer: str = await client.say(raw + b".\r\n")
-    return answer
-
-
 @pytest.mark.parametrize(
     ("decision", "after_queue", "reply", "delivered", "held"),
     [
@@ -34,7 +27,7 @@ async def test_decisions(
     next_hop = hop()
     async with deployment(next_hop, after_queue=after_queue) as gate:
         gate.guard.decision = decision
-        answer = await sent(gate)
+        answer = await gate.send(MESSAGE)
         assert answer.startswith(reply)
         if "reference" in reply:
             assert answer.endswith(gate.guard.scanned[0].ggrid)
@@ -46,11 +39,11 @@ async def test_decisions(
 async def test_the_third_time_undecided_is_held(deployment: Any, hop: Any) -> None:
     async with deployment(hop()) as gate:
         gate.guard.decision = "undecided"
-        assert [(await sent(gate))[:9] for _ in range(3)] == ["451 4.7.0", "451 4.7.0", "250 2.6.0"]
+        assert [(await gate.send(MESSAGE))[:9] for _ in range(3)] == ["451 4.7.0", "451 4.7.0", "250 2.6.0"]
         assert len(gate.holding.kept) == 1
         # Other bytes and another envelope are counted by themselves.
-        assert (await sent(gate, b"Subject: other\r\n\r\n")).startswith("451")
-        assert (await sent(gate, recipient="c@y.example")).startswith("451")
+        assert (await gate.send(b"Subject: other\r\n\r\n")).startswith("451")
+        assert (await gate.send(MESSAGE, recipient="c@y.example")).startswith("451")
         assert len(set(gate.holding.digests)) == 3
         assert (gate.services.attempts, gate.services.deferred) == (5, {"undecided": 4})
 
@@ -58,9 +51,9 @@ async def test_the_third_time_undecided_is_held(deployment: Any, hop: Any) -> No
 async def test_what_cannot_be_kept_stays_with_the_sender(deployment: Any, hop: Any) -> None:
     async with deployment(hop()) as gate:
         gate.guard.decision, gate.holding.broken = "quarantine", True
-        assert (await sent(gate)).startswith("451 4.3.0")
+        assert (await gate.send(MESSAGE)).startswith("451 4.3.0")
         gate.guard.decision, gate.guard.fault = "drop", StorageError("full disk")
-        assert (await sent(gate)).startswith("451 4.3.0")
+        assert (await gate.send(MESSAGE)).startswith("451 4.3.0")
         assert not gate.holding.begun
 
 
@@ -87,9 +80,9 @@ async def test_a_full_core_says_so_at_mail_and_keeps_the_connection(deployment: 
 
 async def test_without_a_next_hop_mail_is_held_but_not_delivered(deployment: Any) -> None:
     async with deployment() as gate:
-        assert (await sent(gate)).startswith("451 4.3.5")
+        assert (await gate.send(MESSAGE)).startswith("451 4.3.5")
         gate.guard.decision = "quarantine"
-        assert (await sent(gate)).startswith("250")
+        assert (await gate.send(MESSAGE)).startswith("250")
 
 
 async def test_a_client_that_hangs_up_before_the_answer_gets_nothing_delivered(deployment: Any, hop: Any) -> None:

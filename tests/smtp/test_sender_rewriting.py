@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.clock import Clock
 
 from gatepost.settings.scan_sources import SenderRewritingSettings
 from gatepost.smtp.client import OutboundTenants
@@ -18,15 +19,8 @@ SRS = "srs.own.example"
 DAY = 86_400.0
 
 
-class Clock:
-    now = 1_763_300_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def make(*keys: str, domain: str = SRS, clock: Callable[[], float] | None = None) -> SenderRewriting:
-    return SenderRewriting(domain, keys or (KEY,), ("own.example",), clock or Clock())
+    return SenderRewriting(domain, keys or (KEY,), ("own.example",), clock or Clock(1_763_300_000.0))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +81,7 @@ def test_what_is_left_alone() -> None:
 
 
 def test_nobody_else_makes_such_addresses_and_they_end() -> None:
-    clock = Clock()
+    clock = Clock(1_763_300_000.0)
     rewriting = make(clock=clock)
     made = rewriting.rewrite("ann@x.example")
     later = make(domain="b.example").rewrite(make(domain="a.example").rewrite("ann@x.example"))

@@ -523,18 +523,6 @@ async def test_a_stop_does_not_wait_for_ever(deployment: Any, hop: Any) -> None:
         assert next_hop.messages == gate.holding.kept == []
 
 
-async def test_connections_have_a_limit(deployment: Any, hop: Any) -> None:
-    async with deployment(hop(), max_connections=2) as gate:
-        clients = [await gate.connect(), await gate.connect()]
-        third = await gate.connect(greeted=False)
-        assert (await third.reply()).startswith("421 4.7.0")
-        assert await third.closed()
-        assert (await clients[0].say("QUIT")).startswith("221")
-        assert await clients[0].closed()
-        await gate.connect()
-        assert gate.intake.turned_away == 1
-
-
 async def test_thousands_of_commands_at_once_leave_others_their_turn(
     deployment: Any, hop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

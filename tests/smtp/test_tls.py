@@ -43,17 +43,6 @@ async def test_commands_sent_in_clear_behind_starttls_are_not_executed(deploymen
         assert not [line for line in next_hop.lines if "evil" in line]
 
 
-async def test_a_transaction_begun_in_clear_is_forgotten(deployment: Any, hop: Any) -> None:
-    async with deployment(hop()) as gate:
-        client = await gate.connect()
-        await client.say("EHLO c")
-        await client.say("MAIL FROM:<a@x.example>")
-        await client.say("STARTTLS")
-        await encrypted(gate, client)
-        await client.say("EHLO c")
-        assert (await client.say("RCPT TO:<b@y.example>")).startswith("503")
-
-
 async def test_a_handshake_that_does_not_come_ends_the_session(deployment: Any, hop: Any) -> None:
     async with deployment(hop(), limits=SmtpLimits(greeting_pause=0.0, handshake=0.05)) as gate:
         client = await gate.connect()

@@ -5,12 +5,11 @@ import weakref
 from collections.abc import Iterable, Sequence
 
 import pytest
+from tests.guard.conftest import job
 
-from gatepost.analysis.report import Report
 from gatepost.guard.answers.answerer import MAX_REMEMBERED, Answerer
 from gatepost.guard.answers.dns import Resolver, TakesAnswer
 from gatepost.guard.answers.lists import ListAnswers
-from gatepost.mail.message import Envelope
 from gatepost.questions import (
     Answers,
     Antivirus,
@@ -26,15 +25,8 @@ from gatepost.questions import (
     Questions,
     Sightings,
 )
-from gatepost.scanning.spool import BytesBody
-from gatepost.workers.jobs import Job
-from gatepost.workers.protocol import JUDGE
 
 FAILED = DnsAnswer("failed")
-
-
-def job(ggrid: str = "a") -> Job[Report]:
-    return Job(JUDGE, ggrid, Envelope(tenant="t"), BytesBody(b""), 0.0)
 
 
 class Names(Resolver):

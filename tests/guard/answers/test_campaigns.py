@@ -3,6 +3,7 @@
 What people say of a text is known everywhere, and memory has an end.
 """
 
+from tests.clock import Clock
 from tests.guard.conftest import both_engines
 
 from gatepost.analysis.report import Report
@@ -20,14 +21,6 @@ from gatepost.store.store import Store
 TEXT = AskCampaign(tuple(range(1, 9)))
 COPY = AskCampaign((*range(1, 8), 99))
 OTHER = AskCampaign(tuple(range(11, 19)))
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def to(name: str) -> Envelope:

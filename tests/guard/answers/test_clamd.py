@@ -6,16 +6,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.guard.conftest import job
 
 from gatepost.guard.answers import clamd
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.clamd import ClamdClient, parse_reply
 from gatepost.guard.answers.dns import Resolver, TakesAnswer
-from gatepost.mail.message import Envelope
 from gatepost.questions import Antivirus, AskAntivirus, Dns, DnsAnswer, Lookup, LookupAnswer
 from gatepost.scanning.spool import BytesBody, MessageBody
-from gatepost.workers.jobs import Job
-from gatepost.workers.protocol import JUDGE
 
 
 class Daemon:
@@ -140,6 +138,5 @@ class Scanner(clamd.ClamdClient):
 @pytest.mark.parametrize(("scanner", "said"), [(Scanner("/nobody"), Antivirus("found", "raw")), (None, Antivirus())])
 def test_guard_answers_with_the_messages_own_bytes(scanner: Scanner | None, said: Antivirus) -> None:
     answerer = Answerer(Names(), antivirus=scanner)
-    job = Job(JUDGE, "a", Envelope(), BytesBody(b"raw"), 0.0)
-    answers = asyncio.run(answerer.answer(job, (Lookup(()), AskAntivirus())))
+    answers = asyncio.run(answerer.answer(job(raw=b"raw"), (Lookup(()), AskAntivirus())))
     assert answers == (LookupAnswer(), said)

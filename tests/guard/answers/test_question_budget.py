@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Iterable
 
 import pytest
+from tests.guard.conftest import job
 
-from gatepost.analysis.report import Report
 from gatepost.guard.answers.answerer import (
     MAX_FOREIGN,
     MAX_HEADER,
@@ -27,9 +27,6 @@ from gatepost.questions import (
     LookupAnswer,
     Questions,
 )
-from gatepost.scanning.spool import BytesBody
-from gatepost.workers.jobs import Job
-from gatepost.workers.protocol import JUDGE
 
 ENVELOPE = Envelope("ann@Bounce.Example", ("bob@receiver.example",), "192.0.2.17", "mx1.sender.example")
 RAW = b"""Received: from relay.example (2001:db8::25)\r
@@ -109,10 +106,6 @@ def test_other_questions_may_be_repeated_a_few_times(question: AskAntivirus | As
     assert [asking.can_ask(question) for _ in range(MAX_TIMES + 2)] == [True] * MAX_TIMES + [False] * 2
 
 
-def job(ggrid: str = "a") -> Job[Report]:
-    return Job(JUDGE, ggrid, ENVELOPE, BytesBody(RAW), 0.0)
-
-
 class Names(Resolver):
     """Answers every name, and notes which were asked; `cached.example` is known."""
 
@@ -131,25 +124,25 @@ class Names(Resolver):
 
 async def test_a_worker_that_was_taken_over_sends_out_little() -> None:
     """64 steps of 64 names with what it has read: the name server sees the budget's worth of them, for each message."""
-    names = Names()
+    names, asking = Names(), job("a", ENVELOPE, RAW)
     answerer = Answerer(names)
     for step in range(64):
         asked: Questions = tuple(Dns(f"{step:030}{each:030}.author.example", "TXT") for each in range(64))
-        answers = await answerer.answer(job(), asked)
+        answers = await answerer.answer(asking, asked)
         assert len(answers) == 64
     assert len(names.asked) == MAX_FOREIGN // 61
     assert answerer.refused == 64
-    assert await answerer.answer(job(), (Dns("author.example", "A"),)) != (DnsAnswer("failed"),)
-    assert await answerer.answer(job(), (Dns("x.cached.example", "A"),)) == (DnsAnswer("no-name"),)
+    assert await answerer.answer(asking, (Dns("author.example", "A"),)) != (DnsAnswer("failed"),)
+    assert await answerer.answer(asking, (Dns("x.cached.example", "A"),)) == (DnsAnswer("no-name"),)
     before = len(names.asked)
-    await answerer.answer(job("another"), (Dns("elsewhere.example", "A"), Dns("next.example", "A")))
+    await answerer.answer(job("another", ENVELOPE, RAW), (Dns("elsewhere.example", "A"), Dns("next.example", "A")))
     assert len(names.asked) == before + 2
 
 
 async def test_what_is_over_the_budget_is_said() -> None:
-    answerer = Answerer(Names())
+    answerer, asking = Answerer(Names()), job("a", ENVELOPE, RAW)
     many = Lookup((("url", tuple(map(str, range(MAX_KEYS + 1)))),))
-    assert await answerer.answer(job(), (many,)) == (LookupAnswer(failed=True),)
+    assert await answerer.answer(asking, (many,)) == (LookupAnswer(failed=True),)
     for _ in range(MAX_TIMES):
-        assert await answerer.answer(job(), (AskAntivirus(),)) == (Antivirus(),)
-    assert await answerer.answer(job(), (AskAntivirus(),)) == (Antivirus("failed", "it was asked too often"),)
+        assert await answerer.answer(asking, (AskAntivirus(),)) == (Antivirus(),)
+    assert await answerer.answer(asking, (AskAntivirus(),)) == (Antivirus("failed", "it was asked too often"),)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.clock import Clock
 from tests.guard.answers import test_dns
 from tests.guard.answers.test_dns import resolving
+from tests.guard.conftest import job
 
-from gatepost.analysis.report import Report
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.lists import ListAnswers
 from gatepost.guard.answers.reputation import (
@@ -20,7 +21,6 @@ from gatepost.guard.answers.reputation import (
     Zone,
     ZoneFaultError,
 )
-from gatepost.mail.message import Envelope
 from gatepost.questions import (
     AskReputation,
     Dns,
@@ -32,10 +32,7 @@ from gatepost.questions import (
     ReputationSubject,
     ReputationValue,
 )
-from gatepost.scanning.spool import BytesBody
 from gatepost.settings.keys import ZoneSettings
-from gatepost.workers.jobs import Job
-from gatepost.workers.protocol import JUDGE
 
 HOST = "8.8.4.4"
 ADDRESS = "drop.box@mail.com"
@@ -51,10 +48,6 @@ def value(subject: ReputationSubject, text: str, digest: str = "") -> Reputation
     return ReputationValue(subject, text, digest)
 
 
-def job() -> Job[Report]:
-    return Job(JUDGE, "a", Envelope(tenant="t"), BytesBody(b""), 0.0)
-
-
 class Lists(ListAnswers):
     """Allows what it is told to; counts look-ups."""
 
@@ -65,13 +58,6 @@ class Lists(ListAnswers):
         self.asked += 1
         keys = {key for _, keys in question.keys for key in keys}
         return LookupAnswer(tuple(hit for hit in self.hits if hit.key in keys))
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.mark.parametrize(

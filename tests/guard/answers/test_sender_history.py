@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.guard.conftest import job
 
 from gatepost.analysis.report import Report, undecided
 from gatepost.auth.results import Authentication, Dmarc
@@ -29,9 +30,8 @@ from gatepost.store.errors import StorageError
 from gatepost.store.sightings import Sighting, SightingBatch, StoredSightings
 from gatepost.workers import protocol
 from gatepost.workers.fair_queue import FairQueue
-from gatepost.workers.jobs import Job
 from gatepost.workers.pool import PoolSettings, WorkerPool
-from gatepost.workers.protocol import JUDGE, FrameError
+from gatepost.workers.protocol import FrameError
 
 PROVEN, CLAIMED = (
     facet_key(Facet.PROVEN_ADDRESS, "eve@partner.example"),
@@ -182,17 +182,14 @@ async def test_tenants_do_not_share(deployment: Deployment) -> None:
 
 
 async def test_the_tenant_is_the_message_s_whatever_a_worker_asks(deployment: Deployment) -> None:
-    def job(ggrid: str, tenant: str | None) -> Job[Report]:
-        return Job(JUDGE, ggrid, Envelope(tenant=tenant), BytesBody(b""), 0.0)
-
     answerer = Answerer(Silent(), sender_histories=deployment.memory)
     for _ in range(2):
-        await answerer.answer(job("g", "mine"), (ASKED,))
+        await answerer.answer(job("g", Envelope(tenant="mine")), (ASKED,))
         deployment.memory.learn("g", DELIVERED)
         await deployment.next_day()
     assert {tenant for tenant, _ in deployment.reads} == {"mine"}
-    assert (await answerer.answer(job("h", "other"), (ASKED,)))[0] == Sightings()
-    assert await Answerer(Silent()).answer(job("g", None), (ASKED,)) == (Sightings(),), "nothing is remembered"
+    assert (await answerer.answer(job("h", Envelope(tenant="other")), (ASKED,)))[0] == Sightings()
+    assert await Answerer(Silent()).answer(job("g", Envelope()), (ASKED,)) == (Sightings(),), "nothing is remembered"
 
 
 async def test_what_files_link_to_is_asked_for_once_more_and_no_third_time(deployment: Deployment) -> None:

@@ -84,6 +84,8 @@ async def test_an_export_is_audited_and_a_deletion_ends_it(deployment: Deploymen
     assert await deployment.quarantine.carry_out(ExportOrder(ggrid, OURS, by=ANN)) == RAW
     assert await deployment.quarantine.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == Deleted()
     assert await deployment.quarantine.carry_out(DeleteOrder(ggrid, OURS, by=ANN)) == NotHeld()
+    assert not await deployment.quarantine.delete(DeleteOrder(ggrid, OURS, by=ANN))
+    assert await deployment.quarantine.carry_out(ReleaseOrder(ggrid, OURS, by=ANN)) == NotHeld()
     assert await deployment.raw.get(ggrid) is None
     assert [
         (each.actor, each.action, each.scope) for each in (await deployment.store.audit.page(AuditFilter())).rows
@@ -98,7 +100,8 @@ async def test_a_core_without_the_bytes_leaves_the_record_alone(deployment: Depl
     await deployment.raw.delete(ggrid)
     assert await deployment.quarantine.carry_out(DeleteOrder(ggrid, by=ANN)) == NotHeld()
     assert await deployment.quarantine.carry_out(ViewOrder(ggrid)) == NotHeld()
-    assert await deployment.quarantine.one(ggrid) is not None
+    assert await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=ANN)) == NotHeld()
+    assert await deployment.state(ggrid) == "held", "another core may have them, and nothing was claimed"
 
 
 async def test_what_is_being_released_is_not_deleted(deployment: Deployment) -> None:

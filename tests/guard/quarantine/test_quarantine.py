@@ -342,14 +342,6 @@ async def test_one_tenant_cannot_touch_anothers(deployment: Deployment, next_hop
     assert actions == ["quarantine.release", "quarantine.export"]
 
 
-async def test_deleted_for_good(deployment: Deployment) -> None:
-    ggrid = await deployment.hold()
-    assert await deployment.quarantine.delete(DeleteOrder(ggrid, by=CLI))
-    assert await deployment.raw.get(ggrid) is None
-    assert await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)) == NotHeld()
-    assert not await deployment.quarantine.delete(DeleteOrder(ggrid, by=CLI))
-
-
 @both_engines
 async def test_what_its_sender_still_has_is_held_no_longer(deployment: Deployment) -> None:
     """It is not audited: nobody deleted it, and the message comes again."""
@@ -387,14 +379,6 @@ async def test_outbound_mail_is_released_by_its_own_route_and_signed(
         assert sent.startswith(signature) == may_sign
         assert b"X-Gatepost-Verdict" not in sent
     await relay.close()
-
-
-async def test_bytes_that_are_missing_are_not_held_here(deployment: Deployment) -> None:
-    ggrid = await deployment.hold()
-    await deployment.raw.delete(ggrid)
-    assert await deployment.quarantine.carry_out(ReleaseOrder(ggrid, by=CLI)) == NotHeld()
-    # Another core may have them: nothing was claimed.
-    assert await deployment.state(ggrid) == "held"
 
 
 async def test_a_release_that_ends_between_two_looks(
