@@ -20,8 +20,10 @@ async def test_starttls(tls: str, deployment: Any, hop: Any) -> None:
     async with deployment(next_hop, tls=tls) as gate:
         client = await gate.connect()
         assert "STARTTLS" in await client.say("EHLO c")
+        assert (await client.say("MAIL FROM:<a@x.example>")).startswith("250" if tls == "offered" else "530")
         assert (await client.say("STARTTLS")).startswith("220 2.0.0")
         await encrypted(gate, client)
+        assert (await client.say("RCPT TO:<b@y.example>")).startswith("503"), "what was begun in clear is forgotten"
         assert (await client.say("MAIL FROM:<a@x.example>")).startswith("503")
         assert "STARTTLS" not in await client.say("EHLO c")
         assert (await client.say("STARTTLS")).startswith("503")
