@@ -18,7 +18,6 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
-from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
@@ -200,10 +199,11 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a test that is a coroutine, on the event loop of its fixtures."""
-    if not iscoroutinefunction(pyfuncitem.function):
+    if not inspect.iscoroutinefunction(pyfuncitem.function):
         return None
-    runner: asyncio.Runner = pyfuncitem._request.getfixturevalue("runner")
-    runner.run(pyfuncitem.function(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.function).parameters}
+    loop_runner: asyncio.Runner = pyfuncitem._request.getfixturevalue("loop_runner")
+    loop_runner.run(pyfuncitem.function(**arguments))
     return True
 
 
@@ -239,7 +239,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
 
 
 @pytest.fixture
-def runner() -> Iterator[asyncio.Runner]:
+def loop_runner() -> Iterator[asyncio.Runner]:
     """The event loop of a test that is a coroutine; its fixtures run on it what comes before and after the test."""
     with asyncio.Runner() as runner:
         yield runner
@@ -250,15 +250,15 @@ class Enter(Protocol):
 
 
 @pytest.fixture
-def enter(runner: asyncio.Runner) -> Iterator[Enter]:
+def enter(loop_runner: asyncio.Runner) -> Iterator[Enter]:
     """`enter(context)` enters an asynchronous context, which is left after the test."""
     stack = AsyncExitStack()
 
     def enter(context: AbstractAsyncContextManager[T]) -> T:
-        return runner.run(stack.enter_async_context(context))
+        return loop_runner.run(stack.enter_async_context(context))
 
     yield enter
-    runner.run(stack.aclose())
+    loop_runner.run(stack.aclose())
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -489,13 +489,6 @@ def storage_url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def loop_runner() -> Iterator[asyncio.Runner]:
-    """The event loop of a test that is a coroutine, and of what its fixtures open."""
-    with asyncio.Runner() as runner:
-        yield runner
-
-
-@pytest.fixture
 def store(loop_runner: asyncio.Runner, storage_url: str, tmp_path: Path) -> Iterator[Store]:
     """A storage that is open while the test runs."""
 
@@ -505,14 +498,3 @@ def store(loop_runner: asyncio.Runner, storage_url: str, tmp_path: Path) -> Iter
     store = loop_runner.run(opened())
     yield store
     loop_runner.run(store.close())
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine."""
-    if not inspect.iscoroutinefunction(pyfuncitem.function):
-        return None
-    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.function).parameters}
-    runner: asyncio.Runner = pyfuncitem._request.getfixturevalue("loop_runner")
-    runner.run(pyfuncitem.function(**arguments))
-    return True

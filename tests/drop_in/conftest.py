@@ -1,5 +1,5 @@
 """The loop that the service uses, for tests that are coroutines."""
 
-from tests.smtp.conftest import runner
+from tests.smtp.conftest import loop_runner
 
-__all__ = ["runner"]
+__all__ = ["loop_runner"]

@@ -1,7 +1,5 @@
 """Storage of either engine, and jobs of a pool."""
 
-import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,8 +7,6 @@ import pytest
 from gatepost.analysis.report import Report
 from gatepost.mail.message import Envelope
 from gatepost.scanning.spool import BytesBody
-from gatepost.store import open_store
-from gatepost.store.store import Store
 from gatepost.workers.jobs import Job
 from gatepost.workers.protocol import JUDGE
 
@@ -27,10 +23,3 @@ def storage_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if getattr(request, "param", "sqlite") == "sqlite":
         return f"sqlite:{tmp_path / 'g.db'}"
     return str(request.getfixturevalue("postgres_url"))
-
-
-@pytest.fixture
-def store(storage_url: str, tmp_path: Path, runner: asyncio.Runner) -> Iterator[Store]:
-    store = open_store(storage_url, tmp_path)
-    yield store
-    runner.run(store.close())

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from tests.smtp.conftest import SourceParts, runner
+from tests.smtp.conftest import SourceParts, loop_runner
 
 from gatepost.milter.session import MilterPart, MilterSession
 from gatepost.service.plan import bind, port_of
@@ -142,4 +142,4 @@ def house(tmp_path: Path) -> House:
     return lambda **options: housed_milter(tmp_path, **options)
 
 
-__all__ = ["House", "house", "runner"]
+__all__ = ["House", "house", "loop_runner"]

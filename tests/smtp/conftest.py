@@ -365,7 +365,7 @@ def hop() -> type[Hop]:
 
 
 @pytest.fixture
-def runner() -> Iterator[asyncio.Runner]:
+def loop_runner() -> Iterator[asyncio.Runner]:
     """The loop that the service uses."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         yield runner

@@ -280,12 +280,12 @@ class Deployment:
 
 
 @pytest.fixture
-def made(tmp_path: Path, runner: asyncio.Runner) -> Iterator[Deployment]:
+def made(tmp_path: Path, loop_runner: asyncio.Runner) -> Iterator[Deployment]:
     store, hop = open_store(f"sqlite:{tmp_path / 'g.db'}", tmp_path), Hop()
-    made = Deployment(store, hop, runner.run(hop.start()), tmp_path)
+    made = Deployment(store, hop, loop_runner.run(hop.start()), tmp_path)
     yield made
     for part in (made.relay.close(), hop.stop(), store.close()):
-        runner.run(part)
+        loop_runner.run(part)
 
 
 async def test_messages_of_a_day_become_one_report_that_says_what_was_counted(made: Deployment) -> None:

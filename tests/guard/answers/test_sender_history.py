@@ -87,10 +87,10 @@ class Deployment(StoredSightings):
 
 
 @pytest.fixture
-def deployment(tmp_path: Path, runner: asyncio.Runner) -> Iterator[Deployment]:
+def deployment(tmp_path: Path, loop_runner: asyncio.Runner) -> Iterator[Deployment]:
     deployment = Deployment(tmp_path)
     yield deployment
-    runner.run(deployment.store.close())
+    loop_runner.run(deployment.store.close())
 
 
 async def test_what_was_delivered_on_days_before_is_known(deployment: Deployment) -> None:
