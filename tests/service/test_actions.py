@@ -2,11 +2,7 @@
 
 import base64
 import json
-import signal
 import smtplib
-import ssl
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from email import message_from_bytes, policy
@@ -14,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import dkim  # type: ignore[import-untyped]
-import httpx
-import msgspec
 import pytest
 from bench.ports import free_ports
-from bench.processes import await_output
 from tests.command_line import run_command
+from tests.data_folders import write_files
+from tests.service.running_service import RunningService
 
 from gatepost.checks.text.advertising import GTUBE
 from gatepost.service.signing import make_record
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE
+from gatepost.settings.files import GUARD_FILE
 from gatepost.smtp.signing import read_private_key
 
 EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
@@ -46,12 +41,13 @@ clean = { action = "copy", to = "copy@audit.example" }
 OUTBOUND = '[verdicts]\nclean = { action = "" }\nspam = { decision = "bounce", action = "" }\n'
 
 
-class Running(msgspec.Struct, frozen=True):
-    data: Path
-    api: int
-    smtp: int
-    outbound: int
-    sink: Any
+class Running(RunningService):
+    """A service with two SMTP ports, which sends on to a sink."""
+
+    def __init__(self, data: Path, ports: list[int], sink: Any) -> None:
+        super().__init__(data, ports[0])
+        _, self.smtp, self.outbound = ports
+        self.sink = sink
 
     def send(self, raw: bytes, *, port: int = 0, sender: str = "a@x.example") -> int:
         with smtplib.SMTP("127.0.0.1", port or self.smtp, timeout=60) as client:
@@ -65,24 +61,15 @@ class Running(msgspec.Struct, frozen=True):
         sender, recipients, raw = self.sink.mail[-1]
         return sender, recipients, message_from_bytes(raw, policy=policy.default)
 
-    def command(self, *words: str) -> str:
-        code, out, err = run_command(*words, "--data", self.data)
-        assert code == 0, err
-        return out
-
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory, lasting_next_hop: Any) -> Iterator[Running]:
     data = tmp_path_factory.mktemp("actions") / "data"
     rest, api, smtp, outbound = free_ports(4)
-    (data / GUARD_FILE).parent.mkdir(parents=True)
-    (data / ABBY_FILE).parent.mkdir(parents=True)
-    (data / GUARD_FILE).with_name("policy.toml").write_text(POLICY)
-    (data / GUARD_FILE).with_name("outbound.toml").write_text(OUTBOUND)
     made = run_command("dkim", "key", "--domain", "own.example", "--selector", "s1", "--json", "--data", data)
     assert made[0] == 0, made[2]
     key = json.loads(made[1])
-    (data / GUARD_FILE).write_text(
+    guard = (
         f"workerProcesses: 1\nscanSources:\n  restApi: {{port: {rest}}}\n"
         f"  smtp:\n    port: {smtp}\n    outbound: {{port: {outbound}, senderLimits: {{messages: 2}}}}\n"
         f'delivery: {{nextHop: "{lasting_next_hop.url}"}}\npolicy: {{file: policy.toml, outbound: outbound.toml}}\n'
@@ -90,29 +77,23 @@ def running(tmp_path_factory: pytest.TempPathFactory, lasting_next_hop: Any) -> 
         f"arc: {{key: {{domain: own.example, selector: s1, file: {key['file']}}}}}\n"
         f'dns: {{nameservers: ["127.0.0.1:9"], timeout: 100}}\nevents: {{file: {{}}}}\n'
     )
-    (data / ABBY_FILE).write_text(
+    abby = (
         f"listen: {{host: 127.0.0.1, port: {api}}}\n"
         f'serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{rest}"]}}}}\n'
         "staticApiTokens: [{name: t, token: t, permissions: [messages.read, messages.release,"
         " messages.releaseDangerous]}]\n"
     )
-    output = data.parent / "output"
-    with output.open("wb") as sink:
-        command = [sys.executable, "-m", "gatepost", "serve", "--data", str(data)]
-        process = subprocess.Popen(command, stdout=sink, stderr=sink)
-    await_output(process, output, '"service listening"')
-    yield Running(data, api, smtp, outbound, lasting_next_hop)
-    process.send_signal(signal.SIGTERM)
-    process.wait(90)
+    write_files(data, guard, abby)
+    (data / GUARD_FILE).with_name("policy.toml").write_text(POLICY)
+    (data / GUARD_FILE).with_name("outbound.toml").write_text(OUTBOUND)
+    service = Running(data, [api, smtp, outbound], lasting_next_hop)
+    yield service
+    service.stop()
 
 
 def call(running: Running, method: str, path: str, **rest: Any) -> Any:
-    context = ssl.create_default_context(cafile=str(running.data / "tls/certificate.pem"))
-    headers = {"Authorization": "Bearer t"}
-    with httpx.Client(
-        base_url=f"https://127.0.0.1:{running.api}", verify=context, trust_env=False, timeout=60
-    ) as client:
-        answer = client.request(method, path, headers=headers, **rest)
+    with running.client() as client:
+        answer = client.request(method, path, headers={"Authorization": "Bearer t"}, **rest)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -166,7 +147,7 @@ def test_an_attachment_is_taken_out_and_the_original_can_be_released(running: Ru
     assert EICAR.encode() not in running.sink.mail[-1][2]
     ggrid = message["X-Gatepost-Id"]
     assert ggrid in notice.get_content()
-    shown = running.command("quarantine", "show", ggrid)
+    shown = running.run("quarantine", "show", ggrid)
     assert "It was delivered without 1 of its attachments (invoice.com), and is held whole" in shown
     call(running, "POST", f"/v1/messages/{ggrid}/release")
     assert running.sink.mail[-1][2].endswith(VIRUS[-200:])
@@ -197,7 +178,7 @@ def test_outbound_mail_is_signed_has_its_own_policy_and_limits(running: Running)
 
 
 def test_the_keys_and_their_records_are_listed(running: Running) -> None:
-    listed = json.loads(running.command("dkim", "list", "--json"))
+    listed = json.loads(running.run("dkim", "list", "--json"))
     assert [(each["selector"], each["state"]) for each in listed] == [("s1", "unknown"), ("s1", "unknown")]
     assert listed[0]["record"].encode() == record(running, b"s1._domainkey.own.example.")
     assert "PRIVATE" not in json.dumps(listed)

@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import pytest
+from tests.data_folders import write_files
 
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.plan import Plan
 from gatepost.service.reloading import describe_running, digest_files, save_loaded
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load
+from gatepost.settings.files import GUARD_FILE, load
 
 GUARD = "mainWorkerCount: 4\nscanSources: {restApi: {}}\ndns: {timeout: 2000}\n"
 ABBY = 'serviceProviders: {core: {hosts: ["https://127.0.0.1:9785"]}}\nlisten: {port: 9081}\n'
@@ -24,9 +25,7 @@ class Node:
         self.save()
 
     def write(self, guard: str, abby: str = ABBY) -> None:
-        for name, text in ((GUARD_FILE, guard), (ABBY_FILE, abby)):
-            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.folder / name).write_text(text)
+        write_files(self.folder, guard, abby)
 
     def save(self, restart: tuple[str, ...] = ()) -> None:
         both = load(self.folder)

@@ -8,24 +8,17 @@ import json
 import os
 import re
 import shutil
-import signal
-import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 import pytest
-from bench.ports import free_ports
-from bench.processes import await_output
-from tests.command_line import run_command
+from tests.data_folders import prepare_with_free_ports
 from tests.doc_blocks import PAGES, ROOT, CodeBlock, blocks_of, read_blocks
-
-from gatepost.service.commands import prepare
-from gatepost.service.data_folder import DataFolder
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE
+from tests.service.running_service import RunningService
 
 # Pages whose examples have a test of their own, those that are about the checkout, and those on which one changes files
 # and restarts the service in between.
@@ -50,42 +43,23 @@ LANGUAGES = {
 }
 
 
-class Service(NamedTuple):
-    """A running service: its data folder and its port."""
-
-    data: Path
-    port: int
-
-
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     data = tmp_path_factory.mktemp("examples") / "data"
-    prepare(DataFolder(data), None)
-    core, port = free_ports(2)
-    for name in (GUARD_FILE, ABBY_FILE):
-        text = (data / name).read_text().replace("9785", str(core)).replace("9081", str(port))
-        (data / name).write_text(text + ("workerProcesses: 1\n" if name == GUARD_FILE else ""))
-    output = data.parent / "output"
-    with output.open("wb") as sink:
-        command = [sys.executable, "-m", "gatepost", "serve", "--data", str(data)]
-        process = subprocess.Popen(command, stdout=sink, stderr=sink)
-    try:
-        await_output(process, output, '"service listening"')
-        yield Service(data, port)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(90)
+    running = RunningService(data, prepare_with_free_ports(data))
+    yield running
+    running.stop()
 
 
 @pytest.fixture
-def folder(service: Service, tmp_path: Path) -> Path:
+def folder(service: RunningService, tmp_path: Path) -> Path:
     """A folder like the checkout of `make serve`: the data folder, and the commands in `.venv/bin`."""
     (tmp_path / "data").symlink_to(service.data)
     (tmp_path / ".venv").symlink_to(Path(sys.executable).parent.parent)
     return tmp_path
 
 
-def run(command: list[str], service: Service, folder: Path, **extra: str) -> subprocess.CompletedProcess[str]:
+def run(command: list[str], service: RunningService, folder: Path, **extra: str) -> subprocess.CompletedProcess[str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "GATEPOST_DATA": str(folder / "data"), **extra}
     command = [word.replace(":9081", f":{service.port}") for word in command]
@@ -111,11 +85,22 @@ def as_script(blocks: list[CodeBlock]) -> str:
     [pytest.param(page, marks=[] if page.stem in FIRST_PAGES else pytest.mark.long) for page in RUN],
     ids=lambda page: page.stem,
 )
-def test_a_page_runs_as_printed(page: Path, service: Service, folder: Path) -> None:
+def test_a_page_runs_as_printed(page: Path, service: RunningService, folder: Path) -> None:
     ended = run(["sh", "-euc", as_script(read_blocks(page))], service, folder)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert '"error"' not in ended.stdout
     assert "Traceback" not in ended.stderr
+
+
+def run_program(
+    block: CodeBlock, service: RunningService, folder: Path, token: str = "data/token"
+) -> subprocess.CompletedProcess[str]:
+    """Run a program of the documentation where its language is installed."""
+    program, name, extra = LANGUAGES[block.language]
+    if not shutil.which(program[0]):
+        pytest.skip(f"not run: {program[0]} is not installed")
+    (folder / name).write_text(block.code.replace(":9081", f":{service.port}").replace("data/token", token))
+    return run([*program, name], service, folder, GOCACHE=str(service.data.parent / "go"), **extra)
 
 
 @pytest.mark.parametrize(
@@ -125,12 +110,8 @@ def test_a_page_runs_as_printed(page: Path, service: Service, folder: Path) -> N
         for block in blocks_of(*LANGUAGES)
     ],
 )
-def test_a_program_scans(block: CodeBlock, service: Service, folder: Path) -> None:
-    program, name, extra = LANGUAGES[block.language]
-    if not shutil.which(program[0]):
-        pytest.skip(f"not run: {program[0]} is not installed")
-    (folder / name).write_text(block.code.replace(":9081", f":{service.port}"))
-    ended = run([*program, name], service, folder, GOCACHE=str(service.data.parent / "go"), **extra)
+def test_a_program_scans(block: CodeBlock, service: RunningService, folder: Path) -> None:
+    ended = run_program(block, service, folder)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "deliver" in ended.stdout
     assert "clean" in ended.stdout
@@ -139,14 +120,10 @@ def test_a_program_scans(block: CodeBlock, service: Service, folder: Path) -> No
 @pytest.mark.variant
 @pytest.mark.parametrize("block", blocks_of(*LANGUAGES), ids=lambda block: block.language)
 def test_a_program_ends_with_an_error_where_the_token_is_wrong(
-    block: CodeBlock, service: Service, folder: Path
+    block: CodeBlock, service: RunningService, folder: Path
 ) -> None:
-    program, name, extra = LANGUAGES[block.language]
-    if not shutil.which(program[0]):
-        pytest.skip(f"not run: {program[0]} is not installed")
     (folder / "wrong").write_text("wrong")
-    (folder / name).write_text(block.code.replace(":9081", f":{service.port}").replace("data/token", "wrong"))
-    ended = run([*program, name], service, folder, GOCACHE=str(service.data.parent / "go"), **extra)
+    ended = run_program(block, service, folder, "wrong")
     assert ended.returncode != 0
     assert "unauthorized" in ended.stdout + ended.stderr
 
@@ -182,24 +159,21 @@ def assert_documented(row: str, answer: httpx.Response) -> None:
 
 
 @pytest.fixture(scope="module")
-def http(service: Service) -> Iterator[httpx.Client]:
-    trusted = ssl.create_default_context(cafile=str(service.data / "tls/certificate.pem"))
-    with httpx.Client(
-        base_url=f"https://127.0.0.1:{service.port}", verify=trusted, trust_env=False, timeout=60
-    ) as made:
+def http(service: RunningService) -> Iterator[httpx.Client]:
+    with service.client() as made:
         yield made
 
 
 @pytest.mark.parametrize("row", SCANS)
-def test_a_scan_over_a_limit_is_answered_as_the_page_says(row: str, service: Service, http: httpx.Client) -> None:
+def test_a_scan_over_a_limit_is_answered_as_the_page_says(
+    row: str, service: RunningService, http: httpx.Client
+) -> None:
     token = {"Authorization": f"Bearer {(service.data / 'token').read_text().strip()}"}
     assert_documented(row, http.post("/v1/messageQueue/submitEmail", files=SCANS[row], headers=token))
 
 
-def test_list_calls_over_a_limit_are_answered_as_the_page_says(service: Service, http: httpx.Client) -> None:
-    code, secret, fault = run_command("apikey", "create", "limits", "--data", service.data)
-    assert code == 0, fault
-    key = {"Authorization": f"apikey {secret.strip()}"}
+def test_list_calls_over_a_limit_are_answered_as_the_page_says(service: RunningService, http: httpx.Client) -> None:
+    key = {"Authorization": f"apikey {service.run('apikey', 'create', 'limits').strip()}"}
     for row, entries in CHANGES.items():
         body = {"listName": "blocked-senders", "entries": entries}
         assert_documented(row, http.post("/api/public/lists/v1/addEntries", json=body, headers=key))

@@ -5,13 +5,8 @@ The dashboard and the alert rules in `contrib/` are checked against what this se
 
 import html
 import json
-import os
 import re
-import signal
 import socket
-import ssl
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,14 +15,13 @@ from typing import Any
 import httpx
 import pytest
 from bench.ports import free_ports
-from bench.processes import await_output
 from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
-from tests.command_line import run_command
+from tests.data_folders import write_files
 from tests.events.receivers import Receiver, eventually, listen_on_loopback
+from tests.service.running_service import RunningService
 
 from gatepost.service.data_folder import DataFolder
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 
 ROOT = Path(__file__).parents[2]
 FAULT_INJECTION = str(ROOT / "tests/fault_injection.py")
@@ -47,16 +41,15 @@ PARAMETERS = {
 }
 
 
-class Deployment:
+class Deployment(RunningService):
     """A service, and everything that it sends events to."""
 
     def __init__(self, folder: Path, receiver: Receiver, syslog: socket.socket, next_hop: Any) -> None:
-        self.data, self.receiver, self.next_hop = folder / "data", receiver, next_hop
-        self.guard, self.port, smtp, milter = free_ports(4)
-        self.output = folder / "output"
+        self.receiver, self.next_hop = receiver, next_hop
+        core, port, smtp, milter = free_ports(4)
         guard = f"""
 scanSources:
-  restApi: {{port: {self.guard}, keep: held}}
+  restApi: {{port: {core}, keep: held}}
   smtp: {{port: {smtp}}}
   milter: {{listen: ["127.0.0.1:{milter}"]}}
 delivery: {{nextHop: "{next_hop.url}"}}
@@ -71,23 +64,17 @@ events:
   mail: {{kinds: [health.changed, key.created], recipients: [ops@example.com], tls: "off"}}
 """
         abby = f"""
-listen: {{host: 127.0.0.1, port: {self.port}}}
-serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{self.guard}"]}}}}
+listen: {{host: 127.0.0.1, port: {port}}}
+serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{core}"]}}}}
 staticApiTokens:
   - {{name: desk, token: {TOKEN}, permissions: [messages.read, messages.release, messages.releaseDangerous]}}
 """
-        for name, text in ((GUARD_FILE, guard), (ABBY_FILE, abby)):
-            (self.data / name).parent.mkdir(parents=True)
-            (self.data / name).write_text(text)
         self.log: list[bytes] = []
         threading.Thread(target=self._listen, args=(syslog,), daemon=True).start()
-        with self.output.open("wb") as sink:
-            command = [sys.executable, "-m", "gatepost", "serve", "--data", str(self.data)]
-            environment = {**os.environ, "GATEPOST_FAULT_INJECTION": FAULT_INJECTION}
-            self.process = subprocess.Popen(command, stdout=sink, stderr=sink, env=environment)
-        welcome = await_output(self.process, self.output, '"service listening"')
-        file = DataFolder(self.data).first_password
-        assert f"admin, password in {file}" in welcome, "a log keeps no password"
+        data = write_files(folder / "data", guard, abby)
+        super().__init__(data, port, GATEPOST_FAULT_INJECTION=FAULT_INJECTION)
+        file = DataFolder(data).first_password
+        assert f"admin, password in {file}" in self.welcome, "a log keeps no password"
         self.password = file.read_text("utf-8").strip()
 
     def _listen(self, syslog: socket.socket) -> None:
@@ -96,10 +83,6 @@ staticApiTokens:
                 self.log.append(syslog.recv(1 << 16))
         except OSError:
             pass
-
-    def client(self) -> httpx.Client:
-        trusting = ssl.create_default_context(cafile=str(self.data / "tls/certificate.pem"))
-        return httpx.Client(base_url=f"https://127.0.0.1:{self.port}", verify=trusting, trust_env=False, timeout=120)
 
     def scan(self, client: httpx.Client, raw: bytes) -> str:
         files = {
@@ -110,11 +93,6 @@ staticApiTokens:
         answer = client.post("/v1/messageQueue/submitEmail", files=files, headers=headers)
         assert answer.status_code == 200, answer.text
         return str(answer.json()["ggrid"])
-
-    def command(self, *words: str, fails: bool = False) -> str:
-        code, out, err = run_command(*words, "--data", self.data)
-        assert (code != 0) == fails, err
-        return out
 
     def events(self) -> list[dict[str, Any]]:
         """What stands in the file."""
@@ -133,8 +111,8 @@ def deployment(tmp_path_factory: pytest.TempPathFactory, lasting_next_hop: Any) 
         threading.Thread(target=receiver.serve_forever, args=(0.02,), daemon=True).start()
         made = Deployment(tmp_path_factory.mktemp("events"), receiver, syslog, lasting_next_hop)
         yield made
-        made.process.kill()
-        made.process.wait()
+        made.popen.kill()
+        made.popen.wait()
         receiver.shutdown()
 
 
@@ -148,14 +126,14 @@ def used(deployment: Deployment) -> Deployment:
         headers = {"Authorization": f"Bearer {TOKEN}"}
         assert client.post(f"/v1/messages/{released}/release", headers=headers).status_code == 200
         _use_pages(client, deployment.password, deleted)
-        key = json.loads(deployment.command("apikey", "create", "playbook", "--json"))
+        key = json.loads(deployment.run("apikey", "create", "playbook", "--json"))
         change = {"listName": "blocked-senders", "entries": [{"entry": "evil@example.net"}]}
         answer = client.post(
             "/api/public/lists/v1/addEntries", json=change, headers={"Authorization": f"apikey {key['key']}"}
         )
         assert answer.status_code == 200, answer.text
-    deployment.command("quarantine", "delete", deleted)
-    deployment.command("apikey", "revoke", key["id"])
+    deployment.run("quarantine", "delete", deleted)
+    deployment.run("apikey", "revoke", key["id"])
     eventually(lambda: {"key.revoked", "list.changed", "message.deleted"} <= deployment.kinds())
     eventually(lambda: _is_green(deployment))
     return deployment
@@ -283,16 +261,16 @@ def test_people_were_told(used: Deployment) -> None:
 
 
 def test_the_command_shows_the_file(used: Deployment) -> None:
-    shown = used.command("events", "tail", "--kind", "key.")
+    shown = used.run("events", "tail", "--kind", "key.")
     assert "key.created" in shown
     assert "name=playbook" in shown
-    raw = used.command("events", "tail", "--json", "-n", "1")
+    raw = used.run("events", "tail", "--json", "-n", "1")
     assert json.loads(raw)["schema"] == 1
 
 
 def test_the_command_tries_every_output(used: Deployment) -> None:
     used.receiver.answer = lambda _number: 200
-    tried = json.loads(used.command("events", "test", "--json"))
+    tried = json.loads(used.run("events", "test", "--json"))
     assert [(each["output"], each["ok"]) for each in tried["outputs"]] == [
         ("file", True),
         ("syslog", True),
@@ -301,7 +279,7 @@ def test_the_command_tries_every_output(used: Deployment) -> None:
     ]
     assert tried["id"] in {event["id"] for event in used.events()}
     used.receiver.answer = lambda _number: 500
-    shown = used.command("events", "test", fails=True)
+    shown = used.run("events", "test", code=1)
     assert re.search(r"webhook-1 +http://127.0.0.1:\d+/\(hidden\) +failed +answered 500", shown)
     used.receiver.answer = lambda _number: 200
 
@@ -375,8 +353,7 @@ def test_the_dashboard_is_one_that_grafana_takes() -> None:
 
 
 def test_a_stop_is_told(used: Deployment) -> None:
-    used.process.send_signal(signal.SIGTERM)
-    assert used.process.wait(90) == 0
+    assert used.stop() == 0
     states = [event["state"] for event in used.events() if event["event"] == "node.state"]
     assert states[0] == "started"
     assert states[-1] == "stopping"

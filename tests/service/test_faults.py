@@ -13,7 +13,6 @@ import shutil
 import signal
 import smtplib
 import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -28,13 +27,14 @@ import psutil
 import pytest
 from bench.noloss import _EICAR
 from bench.ports import free_port
-from bench.processes import await_output
 from tests.command_line import run_command
 from tests.conftest import MailSink
+from tests.data_folders import write_files
 from tests.own_postgres import OwnPostgres, own_postgres
+from tests.service.running_service import RunningCommand
 from tests.service.watched_service import PAGE, RULES, SECRET, Watched, write_text
 
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE
+from gatepost.settings.files import ABBY_FILE
 
 
 @pytest.fixture(scope="module")
@@ -523,33 +523,28 @@ def test_what_is_said_of_a_node_that_is_long_away(tmp_path: Path, lasting_next_h
     with own_postgres() as server:
         node = Watched(tmp_path, server.url(), lasting_next_hop, (port,))
         data = tmp_path / "core"
-        (data / GUARD_FILE).parent.mkdir(parents=True)
         # The same certificate for both, which the API trusts.
         shutil.copytree(node.data / "tls", data / "tls")
         source = f"scanSources: {{restApi: {{port: {port}, secret: '{SECRET}'}}}}"
-        (data / GUARD_FILE).write_text(f"{source}\nworkerProcesses: 1\nstorage: {{url: '{server.url()}'}}\n")
-        output = tmp_path / "core-output"
-        with output.open("wb") as log:
-            command = [sys.executable, "-m", "gatepost", "guard", "--data", str(data)]
-            core = subprocess.Popen(command, stdout=log, stderr=log)
+        write_files(data, f"{source}\nworkerProcesses: 1\nstorage: {{url: '{server.url()}'}}\n")
+        core = RunningCommand(tmp_path / "core-output", "guard", "--data", data)
         try:
-            await_output(core, output, '"service listening"')
+            core.until()
             node.until(lambda: len(read_nodes(node)) == 2)
             node.begin()
-            signal_tree(core, signal.SIGSTOP)
+            signal_tree(core.popen, signal.SIGSTOP)
             try:
                 with NumberedMail(node) as numbered:
                     node.tells("node long away and back")
                     node.until(lambda: read_nodes(node)["core"]["health"] == "silent")
                     assert read_nodes(node)["both"]["health"] != "silent"
             finally:
-                signal_tree(core, signal.SIGCONT)
+                signal_tree(core.popen, signal.SIGCONT)
             numbered.expect_all()
             node.until(lambda: node.colour == "GREEN")
             node.until(lambda: {each["health"] for each in read_nodes(node).values()} == {"ok"})
         finally:
-            core.terminate()
-            core.wait(60)
+            core.stop()
             node.stop()
 
 

@@ -1,6 +1,5 @@
 """Work for a client that has left ends, and a service that is told to stop waits for none: with real processes."""
 
-import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +12,8 @@ import pytest
 from bench.ports import free_ports
 from bench.scanning import configure
 from tests.command_line import run_command
-from tests.service.test_serve import Process, Start, start
+from tests.service.running_service import RunningCommand, connect
+from tests.service.test_serve import Start, start
 
 from gatepost.web.request import GLOBAL
 
@@ -27,9 +27,7 @@ class Visitor:
     """An administrator at a browser."""
 
     def __init__(self, data: Path, port: int) -> None:
-        trusting = ssl.create_default_context(cafile=str(data / "tls/certificate.pem"))
-        base = f"https://127.0.0.1:{port}"
-        self.client = httpx.Client(base_url=base, verify=trusting, trust_env=False, timeout=120)
+        self.client = connect(data, port)
         self.client.post("/sign-in", data={"name": "ann", "password": PASSWORD})
         self.answers: list[httpx.Response] = []
         self.csrf = self.client.get("/account").text.partition('name="csrf" value="')[2].partition('"')[0]
@@ -52,13 +50,13 @@ class Visitor:
             thread.join()
 
 
-def find_readers(service: Process) -> list[psutil.Process]:
+def find_readers(service: RunningCommand) -> list[psutil.Process]:
     """The sealed processes that read files."""
     children = psutil.Process(service.popen.pid).children()
     return [each for each in children if "gatepost.feeds.sealed_reading" in each.cmdline()]
 
 
-def await_reader(service: Process, visitor: Visitor) -> psutil.Process:
+def await_reader(service: RunningCommand, visitor: Visitor) -> psutil.Process:
     """Wait until a reader has all of the file: then it computes."""
     while True:
         assert not visitor.answers, visitor.answers[0].text

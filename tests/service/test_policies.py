@@ -3,25 +3,21 @@
 The examples of docs/policy.md are run as printed against the same service.
 """
 
+import json
 import re
 import shlex
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from bench.ports import free_ports
-from bench.processes import await_output
 from tests.command_line import run_command
+from tests.data_folders import prepare_with_free_ports
+from tests.service.running_service import RunningService
 
 from gatepost.client import Client
 from gatepost.client.calls import Retries
-from gatepost.service.commands import EXAMPLE, prepare
-from gatepost.service.data_folder import DataFolder
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE
+from gatepost.service.commands import EXAMPLE
+from gatepost.settings.files import GUARD_FILE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "policy.md").read_text("utf-8")
 DEPLOYMENT, RULES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[:2]
@@ -36,37 +32,26 @@ ACME = (
 SHORT = EXAMPLE.encode() + b"\r\nSee https://bit.ly/3xyzabc for more.\r\n"
 
 
-class Running(NamedTuple):
-    """A service, its folder, its port, and the tenant that has a policy of its own."""
+class Running(RunningService):
+    """A service with a tenant that has a policy of its own."""
 
-    data: Path
-    port: int
-    tenant: str
+    tenant = ""
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     data = tmp_path_factory.mktemp("policies") / "data"
-    prepare(DataFolder(data), None)
-    core, port = free_ports(2)
-    for name in (GUARD_FILE, ABBY_FILE):
-        (data / name).write_text((data / name).read_text().replace("9785", str(core)).replace("9081", str(port)))
-    uid = gatepost("tenant", "create", "acme", "--data", data)
-    tenant = re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", uid)[0]
+    port = prepare_with_free_ports(data)
+    tenant = json.loads(gatepost("tenant", "create", "acme", "--json", "--data", data))["uid"]
     folder = (data / GUARD_FILE).parent
     (folder / "deployment.toml").write_text(DEPLOYMENT)
     (folder / "acme.toml").write_text(ACME)
     with (data / GUARD_FILE).open("a") as file:
-        file.write("workerProcesses: 1\n" + CONFIGURED.replace(DOCUMENTED, tenant))
-    output = data.parent / "output"
-    with output.open("wb") as sink:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "gatepost", "serve", "--data", data], stdout=sink, stderr=sink
-        )
-    await_output(process, output, '"service listening"')
-    yield Running(data, port, tenant)
-    process.send_signal(signal.SIGTERM)
-    process.wait(90)
+        file.write(CONFIGURED.replace(DOCUMENTED, tenant))
+    service = Running(data, port)
+    service.tenant = tenant
+    yield service
+    service.stop()
 
 
 def gatepost(*arguments: object, status: int = 0) -> str:

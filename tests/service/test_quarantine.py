@@ -1,13 +1,11 @@
 """Mail that a real service holds, released over HTTPS and from the command line beside it; abby and guard apart."""
 
+import contextlib
 import json
-import os
 import signal
 import smtplib
-import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,65 +14,16 @@ import httpx
 import pytest
 from bench.ports import free_ports
 from tests.command_line import run_command
+from tests.conftest import MailSink
+from tests.data_folders import write_files
+from tests.events.receivers import eventually
+from tests.service.running_service import RunningCommand, connect
 
 from gatepost.client import Client
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 
 EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
 MAIL = f"From: a@x.example\r\nContent-Type: application/octet-stream\r\n\r\n{EICAR}\r\n".encode()
 PARAMETERS = {"borderMtaData": {"envelopeFrom": "a@x.example", "envelopeRecipients": ["b@y.example"]}}
-COMMAND = [sys.executable, "-m", "gatepost"]
-
-
-class Place:
-    """A configured data folder, and a client of the abby in it."""
-
-    def __init__(self, data: Path, next_hop: str) -> None:
-        self.data = data
-        guard, self.port, self.smtp = free_ports(3)
-        text = (
-            f"scanSources: {{restApi: {{port: {guard}, keep: held}}, smtp: {{port: {self.smtp}}}}}\n"
-            f'delivery: {{nextHop: "{next_hop}"}}\nworkerProcesses: 1\n'
-        )
-        abby = (
-            f"listen: {{host: 127.0.0.1, port: {self.port}}}\n"
-            f'serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{guard}"]}}}}\n'
-            "staticApiTokens:\n  - {name: mta, token: plain}\n"
-            "  - {name: desk, token: desk, permissions: [messages.read, messages.release, messages.releaseDangerous]}\n"
-            "  - {name: soar, token: soar,"
-            " permissions: [messages.search, messages.read, messages.release,"
-            " messages.releaseDangerous, messages.delete]}\n"
-        )
-        for name, content in ((GUARD_FILE, text), (ABBY_FILE, abby)):
-            (data / name).parent.mkdir(parents=True)
-            (data / name).write_text(content)
-
-    def client(self) -> httpx.Client:
-        trusting = ssl.create_default_context(cafile=str(self.data / "tls/certificate.pem"))
-        return httpx.Client(base_url=f"https://127.0.0.1:{self.port}", verify=trusting, trust_env=False, timeout=60)
-
-    def wait(self) -> None:
-        end = time.monotonic() + 120
-        while time.monotonic() < end:
-            try:
-                with self.client() as client:
-                    if client.get("/readyz").status_code == 200:
-                        return
-            except (OSError, httpx.HTTPError):
-                pass
-            time.sleep(0.1)
-        raise AssertionError("it did not get ready")
-
-    def command(self, *words: str, group: str = "quarantine", code: int = 0) -> str:
-        """The command line; what changes something runs in a process of its own, beside the service."""
-        if words[0] == "release":
-            command = [*COMMAND, group, *words, "--data", str(self.data)]
-            done = subprocess.run(command, check=False, capture_output=True, text=True)
-            ended, out, err = done.returncode, done.stdout, done.stderr
-        else:
-            ended, out, err = run_command(group, *words, "--data", self.data)
-        assert ended == code, err
-        return out
 
 
 def scan(client: httpx.Client) -> str:
@@ -98,15 +47,48 @@ def release(client: httpx.Client, ggrid: str, token: str = "desk") -> httpx.Resp
 class Machine:
     """Services on one data folder, which end when the tests are over."""
 
-    def __init__(self, folder: Path, next_hop: Any) -> None:
-        self.place, self.next_hop, self._folder = Place(folder / "data", next_hop.url), next_hop, folder
-        self._started: list[subprocess.Popen[bytes]] = []
+    def __init__(self, folder: Path, next_hop: MailSink) -> None:
+        self.next_hop, self._folder = next_hop, folder
+        core, self.port, self.smtp = free_ports(3)
+        guard = (
+            f"scanSources: {{restApi: {{port: {core}, keep: held}}, smtp: {{port: {self.smtp}}}}}\n"
+            f'delivery: {{nextHop: "{next_hop.url}"}}\nworkerProcesses: 1\n'
+        )
+        abby = (
+            f"listen: {{host: 127.0.0.1, port: {self.port}}}\n"
+            f'serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{core}"]}}}}\n'
+            "staticApiTokens:\n  - {name: mta, token: plain}\n"
+            "  - {name: desk, token: desk, permissions: [messages.read, messages.release, messages.releaseDangerous]}\n"
+            "  - {name: soar, token: soar,"
+            " permissions: [messages.search, messages.read, messages.release,"
+            " messages.releaseDangerous, messages.delete]}\n"
+        )
+        self.data = write_files(folder / "data", guard, abby)
+        self._started: list[RunningCommand] = []
 
-    def start(self, service: str) -> subprocess.Popen[bytes]:
-        with (self._folder / f"{service}.log").open("ab") as output:
-            command = [*COMMAND, service, "--data", str(self.place.data)]
-            self._started.append(subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ}))
+    def start(self, service: str) -> RunningCommand:
+        output = self._folder / f"{service}{len(self._started)}.log"
+        self._started.append(RunningCommand(output, service, "--data", self.data))
         return self._started[-1]
+
+    def client(self) -> httpx.Client:
+        return connect(self.data, self.port)
+
+    def is_ready(self) -> bool:
+        with contextlib.suppress(OSError, httpx.HTTPError), self.client() as client:
+            return client.get("/readyz").status_code == 200
+        return False
+
+    def command(self, *words: str, group: str = "quarantine", code: int = 0) -> str:
+        """The command line; what changes something runs in a process of its own, beside the service."""
+        if words[0] == "release":
+            command = [sys.executable, "-m", "gatepost", group, *words, "--data", str(self.data)]
+            done = subprocess.run(command, check=False, capture_output=True, text=True)
+            ended, out, err = done.returncode, done.stdout, done.stderr
+        else:
+            ended, out, err = run_command(group, *words, "--data", self.data)
+        assert ended == code, err
+        return out
 
     def sent(self, since: int) -> list[tuple[str, tuple[str, ...], bool]]:
         """What the next hop got since then but for alerts, and whether each is the message that was held."""
@@ -114,24 +96,25 @@ class Machine:
         return [(sender, to, raw.endswith(b"\r\n" + MAIL)) for sender, to, raw in got]
 
     def stop(self) -> None:
-        for process in self._started:
-            process.kill()
-            process.wait(90)
+        for each in self._started:
+            each.stop(signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
-def apart(tmp_path_factory: pytest.TempPathFactory, lasting_next_hop: Any) -> Iterator[tuple[Machine, Any]]:
+def apart(
+    tmp_path_factory: pytest.TempPathFactory, lasting_next_hop: MailSink
+) -> Iterator[tuple[Machine, RunningCommand]]:
     """abby and guard in a process each; the second is that of guard."""
     machine = Machine(tmp_path_factory.mktemp("apart"), lasting_next_hop)
     guard = machine.start("guard")
     machine.start("abby")
-    machine.place.wait()
+    eventually(machine.is_ready)
     yield machine, guard
     machine.stop()
 
 
 @pytest.fixture
-def machine(tmp_path: Path, lasting_next_hop: Any) -> Iterator[Machine]:
+def machine(tmp_path: Path, lasting_next_hop: MailSink) -> Iterator[Machine]:
     made = Machine(tmp_path, lasting_next_hop)
     yield made
     made.stop()
@@ -140,19 +123,19 @@ def machine(tmp_path: Path, lasting_next_hop: Any) -> Iterator[Machine]:
 DELIVERED = ("a@x.example", ("b@y.example",), True)
 
 
-def test_messages_over_the_api(apart: tuple[Machine, Any], tmp_path: Path) -> None:
+def test_messages_over_the_api(apart: tuple[Machine, RunningCommand], tmp_path: Path) -> None:
     """An investigation from another machine: search, read, release, delete; abby and guard are apart."""
     machine, _ = apart
-    place, before = machine.place, len(machine.next_hop.mail)
+    before = len(machine.next_hop.mail)
     token = tmp_path / "token"
     token.write_text("soar\n")
 
     def run(*words: str, code: int = 0) -> Any:
-        return json.loads(place.command(*words, "--token-file", str(token), "--json", group="messages", code=code))
+        return json.loads(machine.command(*words, "--token-file", str(token), "--json", group="messages", code=code))
 
     with (
-        place.client() as http,
-        Client(f"https://127.0.0.1:{place.port}", "soar", ca=place.data / "tls/certificate.pem") as client,
+        machine.client() as http,
+        Client(f"https://127.0.0.1:{machine.port}", "soar", ca=machine.data / "tls/certificate.pem") as client,
     ):
         ggrids = [scan(http) for _ in range(3)]
         digest = client.message(ggrids[0]).files[0].sha256
@@ -166,7 +149,7 @@ def test_messages_over_the_api(apart: tuple[Machine, Any], tmp_path: Path) -> No
         assert run("search", "--since", "2100-01-01") == []
         assert run("show", ggrids[0])["ledger"]["score"] > 0
         assert run("text", ggrids[0])["ggrid"] == ggrids[0]
-        shown = place.command("text", ggrids[0], "--token-file", str(token), group="messages")
+        shown = machine.command("text", ggrids[0], "--token-file", str(token), group="messages")
         assert "From: a@x.example" in shown
         released = run("release", ggrids[0])
         assert (released[0]["outcome"], machine.sent(before)) == ("released", [DELIVERED])
@@ -174,14 +157,14 @@ def test_messages_over_the_api(apart: tuple[Machine, Any], tmp_path: Path) -> No
         assert [each["outcome"] for each in results] == ["deleted", "failed"]
         assert client.delete(ggrids[2]).ggrid == ggrids[2]
         assert list(client.held_messages()) == []
-        place.command("search", "--token-file", str(place.data / "nothing"), group="messages", code=1)
+        machine.command("search", "--token-file", str(machine.data / "nothing"), group="messages", code=1)
 
 
 @pytest.mark.variant
-def test_held_by_one_process_and_released_through_another(apart: tuple[Machine, Any]) -> None:
+def test_held_by_one_process_and_released_through_another(apart: tuple[Machine, RunningCommand]) -> None:
     machine, guard = apart
-    place, before = machine.place, len(machine.next_hop.mail)
-    with place.client() as client:
+    before = len(machine.next_hop.mail)
+    with machine.client() as client:
         first, second, third = (scan(client) for _ in range(3))
         assert release(client, first, "plain").status_code == 403
         answer = release(client, first)
@@ -190,48 +173,43 @@ def test_held_by_one_process_and_released_through_another(apart: tuple[Machine, 
         assert machine.sent(before) == [DELIVERED]
 
         # The command line does it in a process of its own, beside the service.
-        assert [each["ggrid"] for each in json.loads(place.command("list", "--json"))] == [third, second]
-        assert "is a right of its own" in place.command("release", second, code=1)
-        assert place.command("release", second, "--dangerous") == f"{second}: released to b@y.example\n"
+        assert [each["ggrid"] for each in json.loads(machine.command("list", "--json"))] == [third, second]
+        assert "is a right of its own" in machine.command("release", second, code=1)
+        assert machine.command("release", second, "--dangerous") == f"{second}: released to b@y.example\n"
         assert release(client, second).json()["releasedBy"] == "cli"
         assert machine.sent(before) == [DELIVERED] * 2
 
         # What was answered survives a kill of the core that holds it.
-        guard.send_signal(signal.SIGKILL)
-        guard.wait(90)
+        guard.stop(signal.SIGKILL)
         assert release(client, third).status_code == 503
         machine.start("guard")
-        end = time.monotonic() + 180
-        while release(client, third).status_code == 503:
-            assert time.monotonic() < end
-            time.sleep(0.2)
+        eventually(lambda: release(client, third).status_code != 503)
         assert release(client, third).status_code == 200
         assert machine.sent(before) == [DELIVERED] * 3
         record = client.get(f"/v1/messages/{third}", headers=bearer("desk")).json()
         assert (record["decision"], record["release"]["recipients"]) == ("quarantine", ["b@y.example"])
-    assert place.command("list", "--json") == "[]\n"
-    assert not list((place.data / "quarantine").rglob("*.eml"))
+    assert machine.command("list", "--json") == "[]\n"
+    assert not list((machine.data / "quarantine").rglob("*.eml"))
 
 
 @pytest.mark.variant
 def test_what_smtp_answered_250_for_outlives_the_process(machine: Machine) -> None:
     """abby and guard in one process, which is killed."""
-    place, before = machine.place, len(machine.next_hop.mail)
+    before = len(machine.next_hop.mail)
     served = machine.start("serve")
-    place.wait()
-    with place.client() as client:
+    eventually(machine.is_ready)
+    with machine.client() as client:
         ggrid = scan(client)
         assert release(client, ggrid).status_code == 200
         assert release(client, ggrid).status_code == 200
     assert machine.sent(before) == [DELIVERED]
-    with smtplib.SMTP("127.0.0.1", place.smtp, timeout=60) as session:
+    with smtplib.SMTP("127.0.0.1", machine.smtp, timeout=60) as session:
         assert session.sendmail("a@x.example", ["b@y.example"], MAIL) == {}
-        served.kill()
-        served.wait(90)
+        served.stop(signal.SIGKILL)
         session.close()
     assert machine.sent(before) == [DELIVERED]
-    (held,) = json.loads(place.command("list", "--json"))
+    (held,) = json.loads(machine.command("list", "--json"))
     assert held["envelopeRecipients"] == ["b@y.example"]
     # No service is needed to let it go, and it is not caught again.
-    place.command("release", held["ggrid"], "--dangerous")
+    machine.command("release", held["ggrid"], "--dangerous")
     assert machine.sent(before) == [DELIVERED] * 2

@@ -2,7 +2,6 @@
 what the service manager is told. Real processes."""
 
 import contextlib
-import os
 import signal
 import smtplib
 import socket
@@ -10,7 +9,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +19,9 @@ from bench.ports import free_ports
 from bench.processes import await_output
 from cryptography import x509
 from tests.command_line import run_command
+from tests.data_folders import write_files
+from tests.events.receivers import eventually
+from tests.service.running_service import RunningCommand
 
 from gatepost.service.certificates import sign_certificate
 from gatepost.service.commands import EXAMPLE
@@ -47,21 +48,19 @@ staticApiTokens: [{{name: test, token: "{token}"}}, {{name: other, token: "{othe
 """
 
 
-class Node:
+class Node(RunningCommand):
     """A running `gatepost serve`, with what a service manager would be told of it."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.data, self.output = folder, folder / "data", folder / "output"
+        self.folder, self.data = folder, folder / "data"
         self.ports = dict(zip(("abby", "guard", "smtp"), free_ports(3), strict=True))
         self.write_certificate()
         self.write()
         self.manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.manager.bind(str(folder / "notify"))
         self.manager.settimeout(240)
-        environment = os.environ | {"NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "2000000"}
-        command = [sys.executable, "-m", "gatepost", "serve", "--config", str(folder), "--data", str(self.data)]
-        with self.output.open("wb") as sink:
-            self.popen = subprocess.Popen(command, stdout=sink, stderr=sink, env=environment)
+        told = {"NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "2000000"}
+        super().__init__(folder / "output", "serve", "--config", folder, "--data", self.data, **told)
         try:
             self.await_notice("READY=1")
         except TimeoutError:
@@ -70,9 +69,8 @@ class Node:
             raise
 
     def write(self, token: str = TOKENS[0], policy: str = "", slots: int = 6) -> None:
-        for name, text in ((GUARD_FILE, GUARD_YML), (ABBY_FILE, ABBY_YML)):
-            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.folder / name).write_text(text.format(**self.ports, token=token, slots=slots, other=TOKENS[2]))
+        values = {**self.ports, "token": token, "slots": slots, "other": TOKENS[2]}
+        write_files(self.folder, GUARD_YML.format(**values), ABBY_YML.format(**values))
         (self.folder / GUARD_FILE).with_name("policy.toml").write_text(policy)
 
     def write_certificate(self) -> int:
@@ -95,17 +93,6 @@ class Node:
     def reload(self) -> list[str]:
         self.popen.send_signal(signal.SIGHUP)
         return self.await_notice("READY=1")
-
-    def until(self, words: str, count: int = 1) -> None:
-        deadline = time.monotonic() + 180
-        while self.text.count(words) < count:
-            assert time.monotonic() < deadline, self.text[-3000:]
-            assert self.popen.poll() is None, self.text[-3000:]
-            time.sleep(0.05)
-
-    @property
-    def text(self) -> str:
-        return self.output.read_text()
 
     def scan(self, token: str, client: httpx.Client | None = None) -> httpx.Response:
         files = {"parameters": ("", PARAMETERS, "application/json"), "email": ("m", EXAMPLE, "message/rfc822")}
@@ -131,11 +118,9 @@ class Node:
         assert der
         return x509.load_der_x509_certificate(der).serial_number
 
-    def stop(self) -> int:
-        if self.popen.poll() is None:
-            self.popen.terminate()
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         try:
-            return self.popen.wait(90)
+            return super().stop(number)
         finally:
             self.popen.kill()
             self.manager.close()
@@ -225,7 +210,7 @@ def test_changed_certificates_are_shown_without_a_signal(node: Node) -> None:
     assert node.serial("abby") == serial
     assert node.serial("guard") == own
     node.write_certificate()
-    node.until("certificate taken over", count=2)
+    eventually(lambda: node.text.count("certificate taken over") == 2)
 
 
 def test_counters_never_fall_over_a_reload(node: Node) -> None:
@@ -270,19 +255,9 @@ def test_inherited_sockets_are_used_and_refuse_nobody(tmp_path: Path) -> None:
     folder = tmp_path
     abby, guard, smtp = free_ports(3)
     listening = socket.create_server(("127.0.0.1", abby), backlog=64)
-    for name, text in ((GUARD_FILE, GUARD_YML), (ABBY_FILE, ABBY_YML)):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        values = {
-            "abby": abby,
-            "guard": guard,
-            "smtp": smtp,
-            "token": TOKENS[0],
-            "slots": 4,
-            "other": TOKENS[2],
-        }
-        (folder / name).write_text(
-            text.format(**values).replace("tls: {certificate: own.pem, key: own.key}", 'tls: "off"')
-        )
+    values = {"abby": abby, "guard": guard, "smtp": smtp, "token": TOKENS[0], "slots": 4, "other": TOKENS[2]}
+    plain = ABBY_YML.replace("tls: {{certificate: own.pem, key: own.key}}", 'tls: "off"')
+    write_files(folder, GUARD_YML.format(**values), plain.format(**values))
     (folder / GUARD_FILE).with_name("policy.toml").write_text("")
     waiting = socket.create_connection(("127.0.0.1", abby))
     waiting.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")

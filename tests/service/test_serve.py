@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import ssl
 import stat
 import subprocess
 import sys
@@ -18,13 +17,13 @@ from typing import NamedTuple
 import httpx
 import pytest
 from bench.ports import free_ports
-from bench.processes import await_output
+from tests.data_folders import prepare_with_free_ports, write_files
+from tests.service.running_service import RunningCommand, connect
 
 from gatepost.client import Client
 from gatepost.client.calls import ApiError, Retries, UnreachableError
-from gatepost.service.commands import EXAMPLE, prepare
-from gatepost.service.data_folder import DataFolder
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE
+from gatepost.service.commands import EXAMPLE
+from gatepost.settings.files import ABBY_FILE
 
 FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")
 MAIL = EXAMPLE.encode()
@@ -39,48 +38,25 @@ EXAMPLES = [
 ]
 
 
-class Process:
-    """One running command."""
-
-    def __init__(self, *arguments: str | Path, output: Path) -> None:
-        self._output = output
-        environment = {**os.environ, "GATEPOST_FAULT_INJECTION": FAULT_INJECTION}
-        with output.open("wb") as sink:
-            command = [sys.executable, "-m", "gatepost", *arguments]
-            self.popen = subprocess.Popen(command, stdout=sink, stderr=sink, env=environment, cwd=output.parent)
-
-    @property
-    def text(self) -> str:
-        return self._output.read_text()
-
-    def until(self, words: str) -> str:
-        """Wait for words in the output."""
-        return await_output(self.popen, self._output, words)
-
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        if self.popen.poll() is None:
-            self.popen.send_signal(number)
-        return self.popen.wait(90)
-
-
 class Service(NamedTuple):
     """A running service with its first output."""
 
-    process: Process
+    process: RunningCommand
     data: Path
     port: int
     welcome: str
 
 
-Start = Callable[..., Process]
+Start = Callable[..., RunningCommand]
 
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
-    started: list[Process] = []
+    started: list[RunningCommand] = []
 
-    def begin(*arguments: str | Path) -> Process:
-        started.append(Process(*arguments, output=tmp_path_factory.mktemp("run") / "output"))
+    def begin(*words: object) -> RunningCommand:
+        output = tmp_path_factory.mktemp("run") / "output"
+        started.append(RunningCommand(output, *words, GATEPOST_FAULT_INJECTION=FAULT_INJECTION))
         return started[-1]
 
     yield begin
@@ -93,15 +69,8 @@ def client(data: Path, port: int, token: str) -> Client:
 
 
 def fetch(data: Path, port: int, path: str) -> httpx.Response:
-    trusting = ssl.create_default_context(cafile=str(data / "tls/certificate.pem"))
-    return httpx.get(f"https://127.0.0.1:{port}{path}", verify=trusting, trust_env=False)
-
-
-def configure(folder: Path, guard: str, abby: str) -> Path:
-    for name, text in ((GUARD_FILE, guard), (ABBY_FILE, abby)):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
+    with connect(data, port) as asking:
+        return asking.get(path)
 
 
 def abby_yml(port: int, *cores: int) -> str:
@@ -116,13 +85,9 @@ def abby_yml(port: int, *cores: int) -> str:
 def service(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Service:
     """A first start that was interrupted after the files were written, since the default ports may be in use here."""
     data = tmp_path_factory.mktemp("a folder, with; an 'odd\" name") / "data"
-    prepare(DataFolder(data), None)
-    guard_port, abby_port = free_ports(2)
-    for name in (GUARD_FILE, ABBY_FILE):
-        text = (data / name).read_text().replace("9785", str(guard_port)).replace("9081", str(abby_port))
-        (data / name).write_text(text + ("workerProcesses: 1\n" if name == GUARD_FILE else ""))
+    port = prepare_with_free_ports(data)
     process = start("serve", "--data", data)
-    return Service(process, data, abby_port, process.until('"service listening"'))
+    return Service(process, data, port, process.until())
 
 
 @pytest.mark.variant
@@ -172,7 +137,7 @@ def test_a_second_one_on_the_same_folder_is_refused(service: Service, start: Sta
 
 def test_a_busy_port_is_one_sentence(service: Service, start: Start, tmp_path: Path) -> None:
     (free,) = free_ports(1)
-    configure(tmp_path, f"scanSources: {{restApi: {{port: {free}}}}}\n", abby_yml(service.port, free))
+    write_files(tmp_path, f"scanSources: {{restApi: {{port: {free}}}}}\n", abby_yml(service.port, free))
     other = start("serve", "--config", tmp_path, "--data", tmp_path / "data")
     assert other.popen.wait(90) == 1
     assert other.text.count("\n") == 1
@@ -181,7 +146,7 @@ def test_a_busy_port_is_one_sentence(service: Service, start: Start, tmp_path: P
 
 
 def test_a_faulty_file_is_reported_and_nothing_starts(start: Start, tmp_path: Path) -> None:
-    configure(tmp_path, "mainWorkerCont: 3\n", abby_yml(1, 2) + "listen: 3\n")
+    write_files(tmp_path, "mainWorkerCont: 3\n", abby_yml(1, 2) + "listen: 3\n")
     other = start("serve", "--config", tmp_path, "--data", tmp_path / "data")
     assert other.popen.wait(90) == 1
     assert "guard.yml:1: mainWorkerCont is not a known key; did you mean mainWorkerCount?" in other.text
@@ -225,7 +190,7 @@ def test_a_stop_finishes_what_is_in_flight_and_a_second_start_is_quiet(service: 
 
     before = {path: path.read_bytes() for path in service.data.rglob("*") if path.is_file() and "lock" not in path.name}
     again = start("serve", "--data", service.data)
-    text = again.until('"service listening"')
+    text = again.until()
     assert (service.data / "first-password").read_text().strip() not in text
     assert token not in text
     _stop_twice_at_once(service._replace(process=again), token)
@@ -262,11 +227,11 @@ def test_one_process_each_with_https_between_them(start: Start, tmp_path: Path) 
     """The general way over `hosts`: own processes, a shared data folder for secret and certificate."""
     guard_port, abby_port = free_ports(2)
     guard = f"scanSources: {{restApi: {{port: {guard_port}}}}}\nworkerProcesses: 1\n"
-    folder = configure(tmp_path, guard, abby_yml(abby_port, guard_port))
+    folder = write_files(tmp_path, guard, abby_yml(abby_port, guard_port))
     core, api = start("guard", "--data", folder), start("abby", "--data", folder)
-    core.until('"service listening"')
+    core.until()
     assert f'"core":"https://127.0.0.1:{guard_port}"' in api.until('"core answers"')
-    api.until('"service listening"')
+    api.until()
     with client(folder, abby_port, "t") as gatepost:
         result = gatepost.scan(MAIL, sender="a@example.org", recipients=["b@example.com"])
         assert gatepost.message(result.ggrid).sha256
@@ -277,9 +242,9 @@ def test_one_process_each_with_https_between_them(start: Start, tmp_path: Path) 
 @pytest.mark.variant
 def test_without_rest_source_scanning_is_disabled(start: Start, tmp_path: Path) -> None:
     guard_port, abby_port = free_ports(2)
-    configure(tmp_path, "workerProcesses: 1\n", abby_yml(abby_port, guard_port))
+    write_files(tmp_path, "workerProcesses: 1\n", abby_yml(abby_port, guard_port))
     process = start("serve", "--config", tmp_path, "--data", tmp_path / "data")
-    process.until('"service listening"')
+    process.until()
     with client(tmp_path / "data", abby_port, "t") as gatepost, pytest.raises(ApiError) as caught:
         gatepost.scan(MAIL, recipients=["b@example.com"])
     assert (caught.value.status, caught.value.code) == (503, "scanning_disabled")

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.data_folders import write_files
 
 from gatepost.questions import Dns, DnsAnswer
 from gatepost.service import signing
@@ -11,7 +12,7 @@ from gatepost.service.data_folder import StartError
 from gatepost.service.doctor.mail_path import check_signing_keys
 from gatepost.service.signing import build_signer, compare_with_dns, make_record, render_record, write_key
 from gatepost.settings.faults import ConfigError
-from gatepost.settings.files import GUARD_FILE, load_guard
+from gatepost.settings.files import load_guard
 
 
 class Names:
@@ -30,9 +31,7 @@ class Names:
 
 
 def settings(folder: Path, text: str) -> Any:
-    (folder / GUARD_FILE).parent.mkdir(parents=True, exist_ok=True)
-    (folder / GUARD_FILE).write_text(text)
-    return load_guard(folder)
+    return load_guard(write_files(folder, text))
 
 
 def configured(folder: Path) -> Any:
@@ -65,20 +64,6 @@ def test_a_record_is_written_in_strings_that_dns_takes() -> None:
     strings = line.split('"')[1::2]
     assert "".join(strings) == "v=DKIM1; p=" + "a" * 400
     assert all(len(each) <= 255 for each in strings)
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("outbound: {}", "needs hosts or port"),
-        ("outbound: {port: 10025}", "is the port of scanSources.smtp as well"),
-        ("outbound: {port: 9785}", "is the port of scanSources.restApi as well"),
-        ('outbound: {port: 10587, nextHop: "smtp://127.0.0.1:10587"}', "mail would go in circles"),
-    ],
-)
-def test_faults_of_the_outbound_direction(text: str, fault: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=fault):
-        settings(tmp_path, f"scanSources:\n  restApi: {{}}\n  smtp:\n    {text}\n")
 
 
 def test_two_keys_under_one_name(tmp_path: Path) -> None:

@@ -2,22 +2,23 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
-import socket
-import subprocess
-import sys
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import pytest
+from bench.name_server import NameServer
 from bench.ports import free_ports
-from bench.processes import await_output
-from tests.command_line import run_command
+from tests.data_folders import write_files
+from tests.events.receivers import eventually
+from tests.service.running_service import RunningService, connect
 
 from gatepost.scanning.request import Condition
 from gatepost.service import health
@@ -26,7 +27,6 @@ from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor.examination import check_nodes
 from gatepost.service.doctor.rows import read_files
 from gatepost.service.health import CpuUse, SlotWatch, read_cpu
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.workers.fair_queue import FairQueue, QueueCounters
 
 IDLE, BUSY = (0.0, 100.0), (95.0, 100.0)
@@ -136,30 +136,6 @@ def test_processors_and_limits_are_read(tmp_path: Path, monkeypatch: pytest.Monk
     assert limited.whole == pytest.approx(time.monotonic() / 2, abs=5)
 
 
-class SlowNames:
-    """A name server that knows no name and takes its time to say so."""
-
-    def __init__(self, seconds: float) -> None:
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.bind(("127.0.0.1", 0))
-        self.port = self.socket.getsockname()[1]
-        self._seconds = seconds
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                data, address = self.socket.recvfrom(4096)
-                answer = data[:2] + b"\x81\x83" + data[4:6] + b"\0\0\0\0\0\0" + data[12:].partition(b"\0\0\x29")[0]
-                timer = threading.Timer(self._seconds, self._reply, (answer, address))
-                timer.daemon = True
-                timer.start()
-
-    def _reply(self, answer: bytes, address: tuple[str, int]) -> None:
-        with contextlib.suppress(OSError):
-            self.socket.sendto(answer, address)
-
-
 class CpuFile:
     """What a system would say in `/proc/stat`, which goes on by itself."""
 
@@ -187,92 +163,69 @@ class CpuFile:
         self._thread.join()
 
 
-SLOTS = 2
-GUARD_YML = """
-workerProcesses: 1
-mainWorkerCount: {slots}
-scanSources: {{restApi: {{port: {guard}}}}}
-dns: {{nameservers: ["127.0.0.1:{dns}"], timeout: 5000}}
-log: {{level: info, format: json}}
-"""
-ABBY_YML = """
-listen: {{host: 127.0.0.1, port: {abby}}}
-serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{guard}"]}}}}
-staticApiTokens: [{{name: test, token: "{token}"}}]
-"""
-TOKEN = "5f" * 32
+SLOTS, TOKEN = 2, "5f" * 32
 # The service as it is, but for how often it looks and where it reads what the system says.
 PROGRAM = """
-import sys
+import os
 from pathlib import Path
 from gatepost.service import health
-health.STAT, health.GROUPS = Path(sys.argv.pop()), Path("/nowhere")
+health.STAT, health.GROUPS = Path(os.environ["STAT"]), Path("/nowhere")
 health.SLOT_SECONDS, health.SLOT_LOOKS = 0.3, 5
 from gatepost.cli import main
 main()
 """
 
 
-class SlowService:
+class SlowService(RunningService):
     """A service of two slots whose name server is slow, and clients that keep it busy while they shall."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.data = folder, folder / "data"
-        self.names, self.cpu = SlowNames(0.15), CpuFile(folder / "stat")
-        self.abby, self.guard = free_ports(2)
-        values = {"slots": SLOTS, "guard": self.guard, "dns": self.names.port, "abby": self.abby, "token": TOKEN}
-        for name, text in ((GUARD_FILE, GUARD_YML), (ABBY_FILE, ABBY_YML)):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text.format(**values))
-        command = [sys.executable, "-c", PROGRAM, "serve", "--config", folder, "--data", self.data, folder / "stat"]
-        with (folder / "output").open("wb") as sink:
-            self.popen = subprocess.Popen(list(map(str, command)), stdout=sink, stderr=sink)
-        await_output(self.popen, folder / "output", "service listening")
-        self.sends = threading.Event()
-        self._end = threading.Event()
+        self.names, self.cpu = NameServer(), CpuFile(folder / "stat")
+        self.names.state = "slow"
+        abby, self.guard = free_ports(2)
+        write_files(
+            folder / "data",
+            f"workerProcesses: 1\nmainWorkerCount: {SLOTS}\nscanSources: {{restApi: {{port: {self.guard}}}}}\n"
+            f'dns: {{nameservers: ["{self.names.address}"], timeout: 5000}}\n',
+            f'listen: {{port: {abby}}}\nserviceProviders: {{core: {{hosts: ["https://127.0.0.1:{self.guard}"]}}}}\n'
+            f'staticApiTokens: [{{name: test, token: "{TOKEN}"}}]\n',
+        )
+        super().__init__(folder / "data", abby, ("-c", PROGRAM), STAT=str(folder / "stat"))
+        self.sends, self._end = threading.Event(), threading.Event()
         self._senders = [threading.Thread(target=self._send, args=(number,)) for number in range(3 * SLOTS)]
         for each in self._senders:
             each.start()
 
     def _send(self, sender: int) -> None:
-        url = f"https://127.0.0.1:{self.abby}/v1/messageQueue/submitEmail"
-        with httpx.Client(verify=False, trust_env=False, timeout=60) as client:
-            number = 0
-            while not self._end.wait(0.02):
+        with self.client() as client:
+            for number in itertools.count():
+                if self._end.wait(0.02):
+                    return
                 if not self.sends.is_set():
                     continue
-                number += 1
-                data: dict[str, object] = {"envelopeFrom": f"a@s{sender}n{number}.example"}
-                data |= {"envelopeRecipients": ["bob@example.com"]}
+                data = {"envelopeFrom": f"a@s{sender}n{number}.example", "envelopeRecipients": ["bob@example.com"]}
                 files = {
                     "parameters": ("", json.dumps({"borderMtaData": data}), "application/json"),
                     "email": ("m", EXAMPLE, "message/rfc822"),
                 }
                 with contextlib.suppress(httpx.HTTPError):
-                    client.post(url, files=files, headers={"Authorization": f"Bearer {TOKEN}"})
+                    client.post(
+                        "/v1/messageQueue/submitEmail", files=files, headers={"Authorization": f"Bearer {TOKEN}"}
+                    )
 
     def warned(self) -> list[str]:
         """What the core says of itself where its load is asked for."""
         headers = {"Authorization": f"Bearer {DataFolder(self.data).secret.read_text().strip()}"}
-        answer = httpx.get(
-            f"https://127.0.0.1:{self.guard}/load", headers=headers, verify=False, trust_env=False, timeout=60
-        )
-        return [str(each) for each in answer.json().get("warned", ())]
+        with connect(self.data, self.guard) as client:
+            return [str(each) for each in client.get("/load", headers=headers).json().get("warned", ())]
 
-    def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 180
-        while not condition():
-            assert time.monotonic() < deadline, (self.folder / "output").read_text()[-3000:]
-            time.sleep(0.1)
-
-    def stop(self) -> None:
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         self._end.set()
         for each in self._senders:
             each.join()
-        self.popen.terminate()
-        self.popen.wait(90)
         self.cpu.end()
-        self.names.socket.close()
+        self.names.close()
+        return super().stop(number)
 
 
 @pytest.fixture
@@ -286,24 +239,19 @@ def slow_service(tmp_path: Path) -> Iterator[SlowService]:
 def test_a_service_whose_slots_wait_says_so_while_its_processors_are_idle(slow_service: SlowService) -> None:
     assert slow_service.warned() == [], "nothing waits"
     slow_service.sends.set()
-    slow_service.until(lambda: bool(slow_service.warned()))
+    eventually(lambda: bool(slow_service.warned()))
     (said,) = slow_service.warned()
     assert "waited for a slot" in said
     assert said.endswith("raise mainWorkerCount (now 2) in guard.yml")
-    assert '"component":"slots"' in (slow_service.folder / "output").read_text()
+    assert '"component":"slots"' in slow_service.text
 
-    def of_nodes() -> list[str]:
-        code, out, err = run_command("nodes", "--json", "--config", slow_service.folder, "--data", slow_service.data)
-        assert code == 0, err
-        return [str(each) for node in json.loads(out)["nodes"] for each in node["warnings"]]
-
-    slow_service.until(lambda: "mainWorkerCount" in str(of_nodes()))
-    rows = list(check_nodes(read_files(slow_service.folder), DataFolder(slow_service.data), datetime.now(UTC)))
+    eventually(lambda: "raise mainWorkerCount" in str(json.loads(slow_service.run("nodes", "--json"))["nodes"]))
+    rows = list(check_nodes(read_files(slow_service.data), DataFolder(slow_service.data), datetime.now(UTC)))
     # A core whose slots are all taken at that moment has failed, else it is warned of.
     assert any(row.state != "ok" and "raise mainWorkerCount" in row.found for row in rows), rows
 
     slow_service.cpu.is_idle = False
-    slow_service.until(lambda: not slow_service.warned())
+    eventually(lambda: not slow_service.warned())
     time.sleep(1.0)
     assert slow_service.warned() == [], "they wait, and the processors are busy"
     slow_service.sends.clear()

@@ -5,13 +5,11 @@ the table of `docs/faults.md`, so that the page and the service cannot disagree.
 """
 
 import json
-import os
 import re
 import shutil
 import smtplib
 import ssl
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -23,14 +21,15 @@ from typing import NamedTuple, TypeAlias
 import httpx
 from bench.name_server import NameServer
 from bench.ports import free_ports
-from bench.processes import await_output
 from prometheus_client.parser import text_string_to_metric_families
 from tests.command_line import run_command
 from tests.conftest import MailSink
+from tests.data_folders import write_files
 from tests.events.receivers import Receiver
+from tests.service.running_service import RunningCommand
 
 from gatepost.service.certificates import sign_certificate
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE
+from gatepost.settings.files import ABBY_FILE
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "contrib/prometheus/gatepost.rules.yml"
@@ -135,17 +134,15 @@ feeds: [{{name: away, listName: blocked-urls, url: "http://127.0.0.1:{self.feed}
 tls: {{certificate: own.pem, key: own.key}}
 events: {{file: {{}}, webhooks: [{{url: "{self.receiver.url}", secret: "{"ab" * 32}"}}]}}
 """
-        for name, text in ((GUARD_FILE, guard), (ABBY_FILE, abby)):
-            (self.data / name).parent.mkdir(parents=True)
-            (self.data / name).write_text(text)
+        write_files(self.data, guard, abby)
         self.write_certificate(datetime.now(UTC))
         # Nobody listens there: the object store is away from the start.
-        environment = {**os.environ, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.feed}", "AWS_ALLOW_HTTP": "true"}
-        environment |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "us-east-1"}
-        with self.output.open("wb") as log:
-            command = [sys.executable, "-c", START, str(self.offset), "serve", "--data", str(self.data)]
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-        await_output(self.process, self.output, '"service listening"')
+        away = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.feed}", "AWS_ALLOW_HTTP": "true"}
+        away |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "us-east-1"}
+        program = ("-c", START, str(self.offset))
+        running = RunningCommand(self.output, "serve", "--data", self.data, program=program, **away)
+        running.until()
+        self.process = running.popen
         trusted = ssl._create_unverified_context()
         self.client = httpx.Client(
             base_url=f"https://127.0.0.1:{self.abby}", verify=trusted, trust_env=False, timeout=60
