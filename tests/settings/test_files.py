@@ -4,11 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.data_folders import write_files
 from tests.own_names import replace_in
+from tests.settings.refusals import find_faults
 
 from gatepost.settings import consistency
-from gatepost.settings.faults import ConfigError
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE, differing_settings, load, load_abby, load_guard
+from gatepost.settings.files import differing_settings, load, load_guard
 
 ABBY = """\
 listen: {host: 0.0.0.0, port: 9081}
@@ -33,24 +34,17 @@ Write = Callable[..., Path]
 @pytest.fixture
 def folder(tmp_path: Path) -> Write:
     def write(guard: str = GUARD, abby: str = ABBY) -> Path:
-        for name, text in ((GUARD_FILE, guard), (ABBY_FILE, abby)):
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text(text)
-        return tmp_path
+        return write_files(tmp_path, guard, abby)
 
     return write
 
 
 def faults(folder: Path) -> list[tuple[str, int, str]]:
-    with pytest.raises(ConfigError) as caught:
-        load(folder)
-    return [(Path(fault.file).name, fault.line, fault.key) for fault in caught.value.faults]
+    return [(Path(fault.file).name, fault.line, fault.key) for fault in find_faults(load, folder)]
 
 
 def sentences(folder: Path) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load(folder)
-    return str(caught.value)
+    return "\n".join(map(str, find_faults(load, folder)))
 
 
 def test_the_examples_of_the_documents_are_read(folder: Write) -> None:
@@ -106,11 +100,6 @@ def test_an_empty_guard_file_is_all_defaults(folder: Write) -> None:
     guard = load_guard(folder("# nothing yet\n"))
     assert guard.scan_sources.rest_api is None
     assert differing_settings(guard) == {}
-
-
-def test_limits_follow_the_worker_count(folder: Write) -> None:
-    guard = load_guard(folder("mainWorkerCount: 7\nguardRequestThrottleThreshold: 5\n"))
-    assert (guard.maximum, guard.threshold) == (7, 5)
 
 
 def test_all_faults_of_both_files_at_once(folder: Write) -> None:
@@ -188,26 +177,8 @@ def test_faults_say_what_to_do(folder: Write, guard: str, words: str) -> None:
     assert words in sentences(folder(guard))
 
 
-CORE = "serviceProviders: {{core: {{hosts: [{}]}}}}\n"
-
-
-@pytest.mark.parametrize(
-    ("abby", "key"),
-    [
-        (CORE.format('"https://mta.example:9785"'), "storage.url"),
-        (CORE.format('"https://127.0.0.1:9785", "https://192.0.2.1:9785"'), "storage.url"),
-        (CORE.format('"https://mta.example:9785"') + "storage: {url: 'postgresql://db/x'}\n", "serviceProviders.core"),
-        (CORE.format('"https://127.0.0.1:9785", "https://127.0.0.1:9785/"'), "serviceProviders.core.hosts"),
-        (CORE.format('"https://127.0.0.1:9785"') + "storage: {url: 'sqlite:other.db'}\n", "storage.url"),
-        (CORE.format('"https://127.0.0.1:9785"') + "listen: {port: 9785}\n", "listen.port"),
-        (ABBY.replace("longR", "secret: x, longR"), "serviceProviders.core.secret"),
-        (ABBY.replace("storage", "  - {name: b, token: 64 hex digits}\nstorage"), "staticApiTokens[1].token"),
-    ],
-)
-def test_keys_that_must_agree(folder: Write, abby: str, key: str) -> None:
-    assert key in [found for _, _, found in faults(folder(GUARD, abby))]
-
-
+CORE, POSTGRES = "serviceProviders: {{core: {{hosts: [{}]}}}}\n", "storage: {url: postgresql://db/x}\n"
+HERE = CORE.format('"https://127.0.0.1:9785"')
 MILTER = GUARD.replace("  smtp: {", "  milter: {listen: '127.0.0.1:8891'}\n  smtp: {")
 
 
@@ -229,6 +200,19 @@ MILTER = GUARD.replace("  smtp: {", "  milter: {listen: '127.0.0.1:8891'}\n  smt
         (GUARD.replace("10026", "10025"), ABBY, "delivery.nextHop", "mail would go in circles"),
         (GUARD.replace("10026", "9785"), ABBY, "delivery.nextHop", "scanSources.restApi of this guard"),
         (MILTER.replace("10026", "8891"), ABBY, "delivery.nextHop", "it takes no SMTP"),
+        (GUARD, CORE.format('"https://mta.example:9785"'), "storage.url", "different hosts need PostgreSQL"),
+        (GUARD, CORE.format('"https://127.0.0.1:9785", "https://192.0.2.1:9785"'), "storage.url", ""),
+        (GUARD, CORE.format('"https://127.0.0.1:9785", "https://127.0.0.1:9785/"'), "serviceProviders.core.hosts", ""),
+        (GUARD, HERE + "storage: {url: 'sqlite:other.db'}\n", "storage.url", ""),
+        (GUARD, HERE + "listen: {port: 9785}\n", "listen.port", ""),
+        (GUARD, CORE.format("https://mta.example:9785") + POSTGRES, "serviceProviders.core", ""),
+        (GUARD, ABBY.replace("longR", "secret: x, longR"), "serviceProviders.core.secret", ""),
+        (
+            GUARD,
+            ABBY.replace("storage", "  - {name: b, token: 64 hex digits}\nstorage"),
+            "staticApiTokens[1].token",
+            "",
+        ),
     ],
 )
 def test_files_that_cannot_work_together(folder: Write, guard: str, abby: str, key: str, words: str) -> None:
@@ -248,18 +232,8 @@ def test_the_name_of_this_machine_may_stand_for_any_of_its_addresses(
 
 
 def test_cores_on_other_machines_are_no_fault(folder: Write) -> None:
-    both = "storage: {url: postgresql://db/x}\n"
-    away = both + CORE.format("https://mta.example:9999").replace("]", "], secret: s")
-    assert load(folder(GUARD.rpartition("storage")[0] + both, away)).abby.service_providers.core.secret == "s"
-
-
-def test_another_host_is_fine_with_postgresql_and_a_secret(folder: Write) -> None:
-    text = "storage: {url: postgresql://db/x}\n" + CORE.format("https://mta.example:9785").replace("]", "], secret: s")
-    assert load_abby(folder(GUARD, text)).service_providers.core.secret == "s"
-
-
-def test_sqlite_over_two_hosts_is_refused_with_a_sentence(folder: Write) -> None:
-    assert "different hosts need PostgreSQL" in sentences(folder(GUARD, CORE.format('"https://mta.example:9785"')))
+    away = POSTGRES + CORE.format("https://mta.example:9999").replace("]", "], secret: s")
+    assert load(folder(GUARD.rpartition("storage")[0] + POSTGRES, away)).abby.service_providers.core.secret == "s"
 
 
 def test_paths_are_relative_to_their_file(folder: Write) -> None:

@@ -3,22 +3,16 @@
 from pathlib import Path
 
 import pytest
+from tests.data_folders import write_files
+from tests.settings.refusals import find_faults
 
 from gatepost.service.core import build_asker_limits
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor.examination import check_ports
 from gatepost.service.doctor.rows import ExaminedFiles
 from gatepost.service.plan import Plan, bind_ports, list_addresses, release_ports
-from gatepost.settings.faults import ConfigError
-from gatepost.settings.files import GUARD_FILE, find_warnings, load_guard
-from gatepost.settings.keys import GuardSettings
+from gatepost.settings.files import find_warnings, load_guard
 from gatepost.smtp.commands import SmtpLimits
-
-
-def read(folder: Path, text: str) -> GuardSettings:
-    (folder / GUARD_FILE).parent.mkdir(parents=True, exist_ok=True)
-    (folder / GUARD_FILE).write_text(text)
-    return load_guard(folder)
 
 
 @pytest.mark.parametrize(
@@ -44,9 +38,7 @@ def read(folder: Path, text: str) -> GuardSettings:
     ],
 )
 def test_faults(tmp_path: Path, text: str, key: str, said: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        read(tmp_path, f"scanSources: {text}\n")
-    (fault,) = refused.value.faults
+    (fault,) = find_faults(load_guard, write_files(tmp_path, f"scanSources: {text}\n"))
     assert fault.key == f"scanSources.{key}"
     assert said in fault.sentence
 
@@ -56,7 +48,7 @@ def test_addresses_limits_and_rows_of_the_doctor(tmp_path: Path) -> None:
         f"scanSources: {{milter: {{listen: ['127.0.0.1:18894', 'unix:{tmp_path}/milter'], socketMode: '0606',"
         " maxMessageSize: 70000, maxRecipients: 7, commandTimeout: 2000, messageTimeout: 3000}}\n"
     )
-    guard = read(tmp_path, text)
+    guard = load_guard(write_files(tmp_path, text))
     source = guard.scan_sources.milter
     assert source
     assert source.hosts == ("127.0.0.1", f"unix:{tmp_path}/milter")

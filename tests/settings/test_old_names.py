@@ -1,12 +1,12 @@
 """Old names in the files of an operator are still read; a warning names the new ones."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
+from tests.command_line import run_command
+from tests.settings.refusals import find_faults
 
-from gatepost.cli import main
 from gatepost.policy.layers import read_policy_file
 from gatepost.policy.rules import shipped_policy
 from gatepost.process import logs
@@ -16,7 +16,6 @@ from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import examination
 from gatepost.service.doctor.rows import read_files
 from gatepost.settings.document import parse_document, rename_keys
-from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import GUARD_FILE, find_old_names, load_guard, load_policies
 
 OLD_KEY = "\nacquaintance:\n  retention: 90\n"
@@ -67,9 +66,7 @@ def test_new_names_give_no_warning(tmp_path: Path) -> None:
 def test_a_fault_below_an_old_key_has_its_line(folder: Path) -> None:
     file = folder / GUARD_FILE
     file.write_text(file.read_text().replace("retention: 90", "retention: never"))
-    with pytest.raises(ConfigError) as caught:
-        load_guard(folder)
-    (fault,) = caught.value.faults
+    (fault,) = find_faults(load_guard, folder)
     assert (fault.line, fault.key) == (line_of(file, "  retention: never"), "senderHistory.retention")
 
 
@@ -77,9 +74,7 @@ def test_both_keys_at_once_are_a_fault(folder: Path) -> None:
     file = folder / GUARD_FILE
     with file.open("a") as more:
         more.write("senderHistory: {enabled: false}\n")
-    with pytest.raises(ConfigError) as caught:
-        load_guard(folder)
-    (fault,) = caught.value.faults
+    (fault,) = find_faults(load_guard, folder)
     assert fault.line == line_of(file, "acquaintance:")
     new = line_of(file, "senderHistory: {enabled: false}")
     assert fault.sentence == f"is the old name of senderHistory, which line {new} sets: keep only senderHistory"
@@ -105,20 +100,13 @@ def test_a_faulty_policy_stays_a_fault(text: str) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("config", "check"), ("policy", "check", "own.toml")])
-def test_the_check_commands_warn(
-    arguments: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_check_commands_warn(arguments: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir((folder / GUARD_FILE).parent)
-    for more in ([], ["--json"]):
-        monkeypatch.setattr(sys, "argv", ["gatepost", *arguments, "--data", str(folder), *more])
-        with pytest.raises(SystemExit) as end:
-            main()
-        assert not end.value.code
-    text = capsys.readouterr().out
-    printed, answer = text[: text.index("\n{")], json.loads(text[text.index("\n{") :])
-    assert "Warning: " in printed
+    code, printed, _ = run_command(*arguments, "--data", folder)
+    assert (code, "Warning: " in printed) == (0, True)
     assert "is now called senderHistory" in printed.replace("\n", " ")
-    assert "is now called senderHistory" in answer["warnings"][0]["sentence"]
+    code, printed, _ = run_command(*arguments, "--data", folder, "--json")
+    assert (code, "is now called senderHistory" in json.loads(printed)["warnings"][0]["sentence"]) == (0, True)
 
 
 def test_a_start_and_the_doctor_warn(folder: Path) -> None:

@@ -4,19 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.data_folders import write_files
+from tests.settings.refusals import find_faults
 
 from gatepost.policy.rules import shipped_policy
 from gatepost.service.publishing import _collect_files
 from gatepost.settings.faults import ConfigError
-from gatepost.settings.files import (
-    ABBY_FILE,
-    GUARD_FILE,
-    differing_settings,
-    load,
-    load_abby,
-    load_guard,
-    load_policies,
-)
+from gatepost.settings.files import GUARD_FILE, differing_settings, load, load_abby, load_guard, load_policies
 
 TENANT = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
 ABBY = 'serviceProviders: {core: {hosts: ["https://127.0.0.1:9785"]}}\n'
@@ -33,9 +27,7 @@ Write = Callable[..., Path]
 @pytest.fixture
 def folder(tmp_path: Path) -> Write:
     def write(house: str = "", acme: str = "", guard: str = GUARD, abby: str = ABBY) -> Path:
-        for name, text in ((GUARD_FILE, guard), (ABBY_FILE, abby)):
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text(text)
+        write_files(tmp_path, guard, abby)
         (tmp_path / GUARD_FILE).with_name("house.toml").write_text(house)
         (tmp_path / GUARD_FILE).with_name("acme.toml").write_text(acme)
         return tmp_path
@@ -44,9 +36,7 @@ def folder(tmp_path: Path) -> Write:
 
 
 def faults(folder: Path) -> list[tuple[str, int, str]]:
-    with pytest.raises(ConfigError) as caught:
-        load(folder)
-    return [(Path(fault.file).name, fault.line, fault.key) for fault in caught.value.faults]
+    return [(Path(fault.file).name, fault.line, fault.key) for fault in find_faults(load, folder)]
 
 
 def test_tenants_stand_on_the_deployment(folder: Write) -> None:

@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import pytest
+from tests.data_folders import write_files
+from tests.settings.refusals import find_faults
 
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
-from gatepost.settings.faults import ConfigError
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE, differing_settings, load, load_abby
+from gatepost.settings.files import ABBY_FILE, differing_settings, load, load_abby
 
 SECRET = "3f9a5c1e7b2d8064e1f0a3b5c7d9" * 2
 ABBY = """\
@@ -20,17 +21,12 @@ storage: {{url: "{storage}"}}
 
 
 def write(folder: Path, *, secret: str = "s", token: str = "t", storage: str = "sqlite:g.db") -> Path:
-    file = folder / ABBY_FILE
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(ABBY.format(secret=secret, token=token, storage=storage))
-    return folder
+    return write_files(folder, abby=ABBY.format(secret=secret, token=token, storage=storage))
 
 
 def fault_of(folder: Path) -> str:
-    with pytest.raises(ConfigError) as refused:
-        load_abby(folder)
-    assert SECRET not in str(refused.value)
-    (fault,) = refused.value.faults
+    (fault,) = find_faults(load_abby, folder)
+    assert SECRET not in str(fault)
     assert fault.line > 1
     return f"{fault.key} {fault.sentence}"
 
@@ -89,9 +85,8 @@ def test_references_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_both_files_take_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEPOST_TEST_SECRET", SECRET)
     folder = write(tmp_path, secret="${env:GATEPOST_TEST_SECRET}")
-    (folder / GUARD_FILE).parent.mkdir(parents=True)
-    (folder / GUARD_FILE).write_text(
-        'scanSources: {restApi: {secret: "${env:GATEPOST_TEST_SECRET}"}}\nstorage: {url: "sqlite:g.db"}\n'
+    write_files(
+        folder, 'scanSources: {restApi: {secret: "${env:GATEPOST_TEST_SECRET}"}}\nstorage: {url: "sqlite:g.db"}\n'
     )
     guard = load(folder).guard.scan_sources.rest_api
     assert guard is not None
@@ -100,8 +95,7 @@ def test_both_files_take_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_first_start_copies_a_reference_and_not_its_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEPOST_TEST_SECRET", SECRET)
-    (tmp_path / GUARD_FILE).parent.mkdir(parents=True)
-    (tmp_path / GUARD_FILE).write_text('scanSources: {restApi: {secret: "${env:GATEPOST_TEST_SECRET}"}}\n')
+    write_files(tmp_path, 'scanSources: {restApi: {secret: "${env:GATEPOST_TEST_SECRET}"}}\n')
     prepare(DataFolder(tmp_path), None)
     assert SECRET not in (tmp_path / ABBY_FILE).read_text()
     assert load(tmp_path).abby.service_providers.core.secret == SECRET

@@ -1,10 +1,11 @@
 """Every key that was removed is refused with its line and with what to use instead."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.settings.refusals import find_faults
 
-from gatepost.settings.faults import ConfigError, Fault
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
 from gatepost.settings.removed_keys import REMOVED
 
@@ -53,32 +54,21 @@ def test_every_removed_key_has_a_case() -> None:
     assert GUARD.keys() | ABBY.keys() == REMOVED.keys()
 
 
-@pytest.mark.parametrize("key", GUARD)
-def test_guard_refuses(key: str, tmp_path: Path) -> None:
-    _check(tmp_path / GUARD_FILE, key, GUARD[key], _find_faults(tmp_path / GUARD_FILE, GUARD[key]))
+CORE = "serviceProviders: {core: {hosts: [https://127.0.0.1:9785]}}"
+CASES = [
+    *((load_guard, GUARD_FILE, key, text) for key, text in GUARD.items()),
+    *((load_abby, ABBY_FILE, key, f"{text}\n{CORE}") for key, text in ABBY.items()),
+]
 
 
-@pytest.mark.parametrize("key", ABBY)
-def test_abby_refuses(key: str, tmp_path: Path) -> None:
-    start = "serviceProviders: {core: {hosts: [https://127.0.0.1:9785]}}"
-    _check(tmp_path / ABBY_FILE, key, ABBY[key], _find_faults(tmp_path / ABBY_FILE, f"{ABBY[key]}\n{start}"))
-
-
-def _find_faults(file: Path, text: str) -> tuple[Fault, ...]:
-    file.parent.mkdir(parents=True)
-    file.write_text(f"{text}\n")
-    load = load_guard if file.name == GUARD_FILE.name else load_abby
-    with pytest.raises(ConfigError) as refusal:
-        load(file.parents[2])
-    return refusal.value.faults
-
-
-def _check(file: Path, key: str, text: str, faults: tuple[Fault, ...]) -> None:
+@pytest.mark.parametrize(("load", "name", "key", "text"), CASES)
+def test_it_is_refused(load: Callable[[Path], object], name: Path, key: str, text: str, tmp_path: Path) -> None:
     """One fault in the second line, which ends with the sentence of the table."""
-    name, _, _ = key.partition(": ")
-    (fault,) = [each for each in faults if each.line == 2]
-    assert fault.file == str(file)
-    assert fault.key.replace("[0]", "") == name
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_text(f"{text}\n")
+    (fault,) = [each for each in find_faults(load, tmp_path) if each.line == 2]
+    assert fault.file == str(tmp_path / name)
+    assert fault.key.replace("[0]", "") == key.partition(": ")[0]
     assert fault.sentence == REMOVED[key]
 
 

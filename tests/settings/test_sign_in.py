@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
+from tests.data_folders import write_files
 
 from gatepost.settings.faults import ConfigError
-from gatepost.settings.files import ABBY_FILE, load_abby, settings_in_force
+from gatepost.settings.files import load_abby, settings_in_force
 
 CORE = 'serviceProviders: {core: {hosts: ["https://127.0.0.1:9785"]}}\n'
 ACCESS = "access: [{claim: groups, value: admins, role: administrator}]"
@@ -14,10 +15,7 @@ URL = "publicUrl: https://mail.example\n"
 
 
 def load(folder: Path, text: str) -> object:
-    path = folder / ABBY_FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(CORE + text)
-    return load_abby(folder)
+    return load_abby(write_files(folder, abby=CORE + text))
 
 
 @pytest.mark.parametrize(

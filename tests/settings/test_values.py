@@ -10,44 +10,13 @@ from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import SmtpSettings
 from gatepost.settings.values import split_address
 
-BAD_NAMES = [
-    "",
-    "a b",
-    "http://x",
-    "a/b",
-    "127.0.0.1:9",
-    "999.1.1.1",
-    "*",
-    "a.1",
-    "fe80::1%eth0",
-    "{mta_host}",
-    "[::1]",
-]
-BAD_HOPS = [
-    "h:25",
-    "smtp://",
-    "smtps://h",
-    "smtp://h:x",
-    "smtp://u:p@h",
-    "smtp://u@h",
-    "smtp://h:0",
-    "smtp://h?x",
-    "smtp://{h}",
-]
+BAD_NAMES = ["", "a b", *"http://x a/b 127.0.0.1:9 999.1.1.1 * a.1 fe80::1%eth0 {mta_host} [::1]".split()]
+BAD_HOPS = "h:25 smtp:// smtps://h smtp://h:x smtp://u:p@h smtp://u@h smtp://h:0 smtp://h?x smtp://{h}".split()
 BAD_CLAMD = ["", "host:99999", "host", "x:0", ":1"]
 BAD_NETWORKS = ["192.0.2.0/33", "x", "0.0.0.0/0", "::/0", "64.0.0.0/2"]
 BAD_HOSTS = [
-    "http://h",
-    "https://",
-    "h:9785",
-    "https://u@h",
-    "https://h/p",
-    "https://h?q",
-    "https://[x",
-    "https://h",
-    "https://{mta_host}:9785",
-    "https://h:0",
-    "https://999.1.1.1:1",
+    *"http://h https:// h:9785 https://u@h https://h/p https://h?q https://[x https://h https://h:0".split(),
+    *"https://{mta_host}:9785 https://999.1.1.1:1".split(),
 ]
 
 
@@ -107,6 +76,7 @@ def test_limits_follow_the_worker_count() -> None:
     assert (GuardSettings().maximum, GuardSettings().threshold) == (20, 20)
     assert GuardSettings(main_worker_count=7).maximum == 7
     assert GuardSettings(main_worker_count=7, max_guard_requests_in_processing=9).threshold == 7
+    assert GuardSettings(main_worker_count=7, guard_request_throttle_threshold=5).threshold == 5
 
 
 def test_nothing_is_coerced_and_nothing_changes() -> None:

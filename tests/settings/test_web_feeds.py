@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gatepost.settings.feeds import CREDENTIALS, WebFeed, WebSettingsError, build_feed
@@ -11,7 +12,7 @@ FEED = WebFeed(list_name="blocked-urls", url="https://feeds.example/list.txt")
 
 
 def changed(**changes: Any) -> WebFeed:
-    return WebFeed(**{**{name: getattr(FEED, name) for name in FEED.__struct_fields__}, **changes})
+    return msgspec.structs.replace(FEED, **changes)
 
 
 @pytest.fixture

@@ -2,15 +2,14 @@
 
 from pathlib import Path
 
-import pytest
+from tests.data_folders import write_files
+from tests.settings.refusals import find_faults
 
-from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import GUARD_FILE, load_guard
 
 
 def place(tmp_path: Path, rule: str) -> Path:
-    (tmp_path / GUARD_FILE).parent.mkdir(parents=True)
-    (tmp_path / GUARD_FILE).write_text("mainWorkerCount: 2\nyara:\n  folder: rules\n")
+    write_files(tmp_path, "mainWorkerCount: 2\nyara:\n  folder: rules\n")
     (tmp_path / GUARD_FILE.parent / "rules").mkdir()
     (tmp_path / GUARD_FILE.parent / "rules" / "own.yar").write_text(rule)
     return tmp_path
@@ -23,8 +22,6 @@ def test_rules_in_order_are_fine(tmp_path: Path) -> None:
 
 
 def test_a_faulty_rule_is_a_fault_of_its_key(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load_guard(place(tmp_path, "\nrule x {"))
-    (fault,) = caught.value.faults
+    (fault,) = find_faults(load_guard, place(tmp_path, "\nrule x {"))
     assert (fault.key, fault.line) == ("yara.folder", 3)
     assert fault.sentence.startswith("has a faulty rule in own.yar, line 2: syntax error")
