@@ -1,10 +1,12 @@
-"""A receiver of webhooks for each test that asks for one."""
+"""A receiver of webhooks for each test that asks for one, and outputs that try again soon."""
 
 import threading
 from collections.abc import Iterator
 
 import pytest
 from tests.events.receivers import Receiver
+
+from gatepost.events import output
 
 
 @pytest.fixture
@@ -15,3 +17,9 @@ def receiver() -> Iterator[Receiver]:
         yield made
         made.shutdown()
         thread.join()
+
+
+@pytest.fixture(autouse=True)
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(output, "LONGEST_WAIT", 0.02)

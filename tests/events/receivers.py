@@ -2,12 +2,16 @@
 
 import json
 import socket
+import ssl
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from gatepost.events.schema import EncodedEvent, MessageHeld, encode_event
+from gatepost.service.certificates import sign_certificate
 
 
 class Receiver(ThreadingHTTPServer):
@@ -77,3 +81,13 @@ def listen_on_loopback(kind: socket.SocketKind) -> socket.socket:
     if kind == socket.SOCK_STREAM:
         made.listen()
     return made
+
+
+def make_server_context(folder: Path) -> ssl.SSLContext:
+    """TLS of a server named `localhost`; clients trust it by `c.pem` in the folder."""
+    chain, key = sign_certificate(["localhost"], datetime.now(UTC))
+    (folder / "c.pem").write_bytes(chain)
+    (folder / "k.pem").write_bytes(key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "c.pem", folder / "k.pem")
+    return context

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from tests.events.receivers import Receiver, eventually
 
-from gatepost.events import output as output_module
 from gatepost.events.output import DeliveryError, Output, OutputCounters, build_event_mail
 from gatepost.events.schema import (
     EncodedEvent,
@@ -30,12 +29,6 @@ from gatepost.settings.keys import GuardSettings
 
 DOWN = HealthChanged(component="storage", before="ok", after="failed", reason="storage cannot be read")
 MAIL = {"recipients": ["ops@example.com", "desk@example.com"]}
-
-
-@pytest.fixture(autouse=True)
-def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_module, "FIRST_WAIT", 0.01)
-    monkeypatch.setattr(output_module, "LONGEST_WAIT", 0.02)
 
 
 class Kept:

@@ -142,17 +142,6 @@ def test_a_core_without_outputs_calls_its_metrics_and_makes_no_event(monkeypatch
     idle.close()
 
 
-def test_a_core_with_outputs_tells_of_each_scan_once() -> None:
-    memory, metrics = Memory(), type("Metrics", (), {"observe_scan": lambda *_: None})()
-    stream = EventStream("n", [memory])
-    observe = _observe_scans(metrics, stream, PoliciesInForce(unchanged_policies()), subjects=True)
-    for _ in range(3):
-        observe(RECORD, 0.1)
-    stream.close()
-    assert stream.emitted == {"message.scanned": 3}
-    assert sum(map(len, memory.batches)) == 3
-
-
 def test_a_rule_that_was_stopped_for_three_messages_is_told_once_and_left_out() -> None:
     memory, metrics = Memory(), type("Metrics", (), {"observe_scan": lambda *_: None})()
     stream = EventStream("n", [memory])

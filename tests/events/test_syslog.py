@@ -3,21 +3,17 @@
 import json
 import re
 import socket
-import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.events.receivers import eventually, listen_on_loopback, make_events
+from tests.events.receivers import eventually, listen_on_loopback, make_events, make_server_context
 
-from gatepost.events import output as output_module
 from gatepost.events.output import QueuedOutput, SyslogSender, format_syslog
 from gatepost.events.schema import EncodedEvent, HealthChanged, UserSignInFailed, bound, encode_event
 from gatepost.events.stream import SYSLOG_BATCH
-from gatepost.service.certificates import sign_certificate
 from gatepost.settings.events import SyslogSettings
 
 # RFC 5424 section 6, with nil structured data.
@@ -27,18 +23,9 @@ MESSAGE = re.compile(
 HOSTILE = bound("<34>1 2030-01-01T00:00:00Z x y - - - forged\n12 <34>1 z\x00\u2028\u202e")
 
 
-@pytest.fixture(autouse=True)
-def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_module, "FIRST_WAIT", 0.01)
-    monkeypatch.setattr(output_module, "LONGEST_WAIT", 0.02)
-
-
-def settings(address: str, **more: object) -> SyslogSettings:
-    return SyslogSettings.model_validate({"address": address, **more})
-
-
-def syslog_output(stated: SyslogSettings, node: str, *, sends: bool = True) -> QueuedOutput:
-    return QueuedOutput("syslog", SyslogSender(stated, node), batch=SYSLOG_BATCH, sends=sends)
+def syslog_output(address: str, *, sends: bool = True, **more: object) -> QueuedOutput:
+    stated = SyslogSettings.model_validate({"address": address, **more})
+    return QueuedOutput("syslog", SyslogSender(stated, "n"), batch=SYSLOG_BATCH, sends=sends)
 
 
 def hostile_events() -> list[EncodedEvent]:
@@ -72,7 +59,7 @@ def test_a_message_is_what_the_standard_says() -> None:
 def test_udp_has_an_event_in_each_datagram() -> None:
     events = hostile_events()
     with listen_on_loopback(socket.SOCK_DGRAM) as server:
-        output = syslog_output(settings(f"udp://127.0.0.1:{server.getsockname()[1]}", facility="mail"), "n")
+        output = syslog_output(f"udp://127.0.0.1:{server.getsockname()[1]}", facility="mail")
         output.write(events)
         messages = [server.recv(1 << 16) for _ in events]
         output.close(10)
@@ -131,7 +118,7 @@ def test_tcp_has_the_length_of_each_event_in_front() -> None:
     events = hostile_events()
     listening = listen_on_loopback(socket.SOCK_STREAM)
     with serving(listening) as server:
-        output = syslog_output(settings(f"tcp://127.0.0.1:{listening.getsockname()[1]}"), "n")
+        output = syslog_output(f"tcp://127.0.0.1:{listening.getsockname()[1]}")
         output.write(events)
         eventually(complete(server, events))
         output.close(10)
@@ -142,7 +129,7 @@ def test_a_connection_that_was_closed_is_opened_again() -> None:
     events = make_events(4)
     listening = listen_on_loopback(socket.SOCK_STREAM)
     with serving(listening) as server:
-        output = syslog_output(settings(f"tcp://127.0.0.1:{listening.getsockname()[1]}"), "n")
+        output = syslog_output(f"tcp://127.0.0.1:{listening.getsockname()[1]}")
         output.write(events[:2])
         eventually(complete(server, events[:2]))
         server.open[0].shutdown(socket.SHUT_RDWR)
@@ -159,7 +146,7 @@ def test_events_wait_for_a_server_that_is_away() -> None:
     port = listen_on_loopback(socket.SOCK_STREAM)
     number = port.getsockname()[1]
     port.close()
-    output = syslog_output(settings(f"tcp://127.0.0.1:{number}"), "n")
+    output = syslog_output(f"tcp://127.0.0.1:{number}")
     output.write(events)
     eventually(lambda: output.counters().failures > 1)
     listening = socket.create_server(("127.0.0.1", number))
@@ -171,15 +158,11 @@ def test_events_wait_for_a_server_that_is_away() -> None:
 
 
 def test_tls_is_verified(tmp_path: Path) -> None:
-    certificate, key = sign_certificate(["localhost"], datetime.now(UTC))
-    (tmp_path / "c.pem").write_bytes(certificate)
-    (tmp_path / "k.pem").write_bytes(key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "c.pem", tmp_path / "k.pem")
+    context = make_server_context(tmp_path)
     listening, events = listen_on_loopback(socket.SOCK_STREAM), hostile_events()
     address = f"tls://localhost:{listening.getsockname()[1]}"
     with serving(listening, lambda each: context.wrap_socket(each, server_side=True)) as server:
-        output = syslog_output(settings(address, ca=str(tmp_path / "c.pem")), "n")
+        output = syslog_output(address, ca=str(tmp_path / "c.pem"))
         output.write(events)
         eventually(complete(server, events))
         output.close(10)
@@ -187,14 +170,9 @@ def test_tls_is_verified(tmp_path: Path) -> None:
 
 
 def test_a_strange_certificate_is_refused(tmp_path: Path) -> None:
-    certificate, key = sign_certificate(["localhost"], datetime.now(UTC))
-    (tmp_path / "c.pem").write_bytes(certificate)
-    (tmp_path / "k.pem").write_bytes(key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "c.pem", tmp_path / "k.pem")
-    listening = listen_on_loopback(socket.SOCK_STREAM)
+    context, listening = make_server_context(tmp_path), listen_on_loopback(socket.SOCK_STREAM)
     with serving(listening, lambda each: context.wrap_socket(each, server_side=True)):
-        output = syslog_output(settings(f"tls://localhost:{listening.getsockname()[1]}"), "n", sends=False)
+        output = syslog_output(f"tls://localhost:{listening.getsockname()[1]}", sends=False)
         assert "certificate" in output.test(make_events(1)[0])
 
 
@@ -203,7 +181,7 @@ def test_unix_sockets_of_both_types(tmp_path: Path, kind: socket.SocketKind) -> 
     events = hostile_events()
     listening = socket.socket(socket.AF_UNIX, kind)
     listening.bind(str(tmp_path / "log"))
-    output = syslog_output(settings(f"unix:{tmp_path / 'log'}"), "n", sends=False)
+    output = syslog_output(f"unix:{tmp_path / 'log'}", sends=False)
     if kind == socket.SOCK_DGRAM:
         with listening:
             output.write(events)
@@ -218,5 +196,5 @@ def test_unix_sockets_of_both_types(tmp_path: Path, kind: socket.SocketKind) -> 
 
 
 def test_a_test_says_what_is_wrong(tmp_path: Path) -> None:
-    output = syslog_output(settings(f"unix:{tmp_path / 'absent'}"), "n", sends=False)
+    output = syslog_output(f"unix:{tmp_path / 'absent'}", sends=False)
     assert output.test(make_events(1)[0]) == "cannot be reached: no such file or directory"

@@ -4,32 +4,22 @@ import fcntl
 import hashlib
 import hmac
 import signal
-import ssl
 import subprocess
 import sys
 import threading
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.events.receivers import Receiver, eventually, make_events
+from tests.events.receivers import Receiver, eventually, make_events, make_server_context
 from tests.own_names import replace_in
 
-from gatepost.events import output as output_module
 from gatepost.events import webhook
 from gatepost.events.output import next_wait
 from gatepost.events.webhook import SIGNATURE, EventSpool, WebhookOutput, read_segment, spool_name
 from gatepost.process import logs
-from gatepost.service.certificates import sign_certificate
 from gatepost.settings.events import WebhookSettings
 
 SECRET = "0123456789abcdef" * 4
-
-
-@pytest.fixture(autouse=True)
-def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_module, "FIRST_WAIT", 0.01)
-    monkeypatch.setattr(output_module, "LONGEST_WAIT", 0.02)
 
 
 def settings(url: str, **more: object) -> WebhookSettings:
@@ -179,11 +169,7 @@ def test_a_line_that_was_cut_is_left_out(tmp_path: Path) -> None:
 @pytest.fixture
 def secured(receiver: Receiver, tmp_path: Path) -> Path:
     """The receiver with TLS; the value is the certificate to trust."""
-    certificate, key = sign_certificate(["localhost"], datetime.now(UTC))
-    for name, content in (("c.pem", certificate), ("k.pem", key)):
-        (tmp_path / name).write_bytes(content)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "c.pem", tmp_path / "k.pem")
+    context = make_server_context(tmp_path)
     receiver.socket = context.wrap_socket(receiver.socket, server_side=True)
     return tmp_path / "c.pem"
 

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,21 +14,11 @@ from gatepost.service import certificates, plan
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import examination, mail_path
-from gatepost.service.doctor.rows import ExaminedFiles, read_files
+from gatepost.service.doctor.rows import ExaminedFiles
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.keys import DnsSettings, ZoneSettings
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> DataFolder:
-    return DataFolder(tmp_path)
-
-
-@pytest.fixture
-def read(data: DataFolder) -> ExaminedFiles:
-    return read_files(prepare(data, None))
 
 
 def test_libraries_are_installed() -> None:
@@ -135,24 +124,15 @@ def test_files_with_secrets_that_everybody_can_read(data: DataFolder, read: Exam
 @contextmanager
 def name_server(zone: test_dns.Zone) -> Iterator[str]:
     """A name server in a thread of its own; its address."""
-    started: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-
-    async def serve() -> None:
-        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-        transport, _ = await loop.create_datagram_endpoint(
-            lambda: test_dns.NameServer(300, zone), local_addr=("127.0.0.1", 0)
-        )
-        started.set_result(("127.0.0.1:{1}".format(*transport.get_extra_info("sockname")), loop, stopped))
-        await stopped.wait()
-        transport.close()
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    address, loop, stopped = started.result(180)
-    try:
-        yield address
-    finally:
-        loop.call_soon_threadsafe(stopped.set)
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        opening = loop.create_datagram_endpoint(lambda: test_dns.NameServer(300, zone), local_addr=("127.0.0.1", 0))
+        transport, _ = runner.run(opening)
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+        yield "127.0.0.1:{1}".format(*transport.get_extra_info("sockname"))
+        loop.call_soon_threadsafe(transport.close)
+        loop.call_soon_threadsafe(loop.stop)
         thread.join()
 
 
@@ -167,14 +147,8 @@ def name_server(zone: test_dns.Zone) -> Iterator[str]:
     ],
 )
 def test_reputation_zones(zone: test_dns.Zone, state: str, words: str) -> None:
-    settings = ZoneSettings.model_validate(
-        {
-            "name": "block",
-            "zone": "bl.test",
-            "asks": "ip",
-            "answers": [{"codes": ["127.0.0.2"], "means": "listed"}],
-        }
-    )
+    answers = [{"codes": ["127.0.0.2"], "means": "listed"}]
+    settings = ZoneSettings.model_validate({"name": "block", "zone": "bl.test", "asks": "ip", "answers": answers})
     with name_server(zone) as address:
         (row,) = examination.check_zones(DnsSettings(nameservers=[address], timeout=5000), [settings])
     assert (row.what, row.state) == ("zone block", state)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import ssl
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -10,29 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.data_folders import with_store
+from tests.events.receivers import make_server_context
 
 from gatepost.service import certificates
-from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import mail_path
 from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles, read_files
 from gatepost.settings.delivery import DeliverySettings, DomainReportSettings, SentReportSettings
 from gatepost.settings.keys import GuardSettings, QuarantineSettings
 from gatepost.settings.scan_sources import ScanSourcesSettings, SmtpSettings
-from gatepost.store import open_store
 from gatepost.store.sent_reports import SentReport
 
 NOW = datetime.now(UTC)
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> DataFolder:
-    return DataFolder(tmp_path)
-
-
-@pytest.fixture
-def read(data: DataFolder) -> ExaminedFiles:
-    return read_files(prepare(data, None))
 
 
 def test_a_folder_for_what_is_held(data: DataFolder, tmp_path: Path) -> None:
@@ -71,15 +60,9 @@ def test_a_next_hop(next_hop: Any) -> None:
     assert next_hop.mail == []
 
 
-@pytest.mark.parametrize(
-    ("url", "options", "state"),
-    [
-        ("smtp://127.0.0.1:1", {}, "fail"),
-        (None, {}, "warn"),
-    ],
-)
-def test_no_next_hop(url: str | None, options: dict[str, Any], state: str) -> None:
-    (row,) = mail_path.check_next_hops(through(url, **options), NOW)
+@pytest.mark.parametrize(("url", "state"), [("smtp://127.0.0.1:1", "fail"), (None, "warn")])
+def test_no_next_hop(url: str | None, state: str) -> None:
+    (row,) = mail_path.check_next_hops(through(url), NOW)
     assert (row.what, row.state) == ("next hop", state)
     assert "451" in row.found + row.advice
 
@@ -97,12 +80,7 @@ def test_without_smtp_nobody_misses_a_next_hop() -> None:
 @contextlib.contextmanager
 def encrypting(folder: Path) -> Iterator[str]:
     """A next hop that does nothing but STARTTLS."""
-    chain, key = certificates.sign_certificate(["localhost"], NOW)
-    (folder / "pair.pem").write_bytes(chain + key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "pair.pem")
-    told: list[str] = []
-    up, over = threading.Event(), asyncio.Event()
+    context = make_server_context(folder)
 
     async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 hop\r\n")
@@ -114,23 +92,14 @@ def encrypting(folder: Path) -> Iterator[str]:
                 writer.write(b"250-hop\r\n250 STARTTLS\r\n" if line.startswith(b"EHLO") else b"250 ok\r\n")
         writer.close()
 
-    async def serve() -> None:
-        server = await asyncio.start_server(session, "127.0.0.1", 0)
-        told.append(f"smtp://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        loops.append(asyncio.get_running_loop())
-        up.set()
-        await over.wait()
-        server.close()
-
-    loops: list[asyncio.AbstractEventLoop] = []
-    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
-    thread.start()
-    assert up.wait(180)
-    try:
-        yield told[0]
-    finally:
-        loops[0].call_soon_threadsafe(over.set)
-        thread.join(60)
+    with asyncio.Runner() as runner:
+        loop, server = runner.get_loop(), runner.run(asyncio.start_server(session, "127.0.0.1", 0))
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+        yield f"smtp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        loop.call_soon_threadsafe(server.close)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
 
 
 def test_the_certificate_of_the_next_hop(tmp_path: Path) -> None:
@@ -182,20 +151,12 @@ def test_certificates_that_are_not_the_first_starts(data: DataFolder, tmp_path: 
 
 
 def test_every_next_hop_of_every_route_has_a_row(next_hop: Any) -> None:
-    settings = GuardSettings.model_validate(
-        {
-            "delivery": {
-                "nextHop": [next_hop.url, "smtp://127.0.0.1:1"],
-                "routes": [{"domains": ["x.example"], "nextHop": "lmtp:/nowhere"}],
-            }
-        }
-    )
+    routes = [{"domains": ["x.example"], "nextHop": "lmtp:/nowhere"}]
+    delivery = {"nextHop": [next_hop.url, "smtp://127.0.0.1:1"], "routes": routes}
+    settings = GuardSettings.model_validate({"delivery": delivery})
     rows = list(mail_path.check_next_hops(settings, NOW))
-    assert [(row.what, row.state) for row in rows] == [
-        ("next hop of routes[0]", "fail"),
-        ("next hop", "ok"),
-        ("next hop", "fail"),
-    ]
+    states = [("next hop of routes[0]", "fail"), ("next hop", "ok"), ("next hop", "fail")]
+    assert [(row.what, row.state) for row in rows] == states
     assert "cannot be reached: no such file" in rows[0].found
     assert "451" in rows[0].advice
     assert "other next hops" in rows[2].advice
@@ -212,20 +173,9 @@ def test_reports_that_go(data: DataFolder) -> None:
         rows = mail_path.check_domain_reports(files, data, NOW)
         return [(row.what, row.state, row.found) for row in rows]
 
-    async def fill() -> None:
-        store = open_store(files.storage, data.path)
-        await store.sent_reports.finish(SentReport(1, "y.example", "failed", reason="gone"))
-        await store.close()
-
-    async def make() -> None:
-        await open_store(files.storage, data.path).close()
-
-    asyncio.run(make())
-    assert look() == [
-        ("reports to others", "ok", "of the last day: 0 sent, 0 unwanted, 0 waiting, 0 failed"),
-    ]
-    asyncio.run(fill())
-    assert look() == [
-        ("reports to others", "warn", "0 sent, 0 unwanted, 0 waiting, 1 failed"),
-    ]
+    with_store(data.path, lambda store: store.tenants.all(), files.storage)
+    assert look() == [("reports to others", "ok", "of the last day: 0 sent, 0 unwanted, 0 waiting, 0 failed")]
+    failed = SentReport(1, "y.example", "failed", reason="gone")
+    with_store(data.path, lambda store: store.sent_reports.finish(failed), files.storage)
+    assert look() == [("reports to others", "warn", "0 sent, 0 unwanted, 0 waiting, 1 failed")]
     assert list(mail_path.check_domain_reports(ExaminedFiles(guard=GuardSettings()), data, NOW)) == []

@@ -1,26 +1,24 @@
 """The doctor's rows on storage, sender history and feeds."""
 
-import asyncio
 import contextlib
 import sqlite3
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
+from tests.data_folders import with_store
 
 from gatepost.mail.sender_history import ALL_MAIL
-from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import examination
-from gatepost.service.doctor.rows import ExaminedFiles, read_files
+from gatepost.service.doctor.rows import ExaminedFiles
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.keys import SenderHistorySettings
-from gatepost.store import open_store
 from gatepost.store.audit import SYSTEM
 from gatepost.store.feeds import FEED, FeedCounts, FeedRecord
 from gatepost.store.publishing import NodeDetail, VersionContent
 from gatepost.store.sealed_secrets import KEY_FILE
 from gatepost.store.sightings import SightingBatch
+from gatepost.store.store import Store
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 TODAY = int(NOW.timestamp()) // 86_400
@@ -30,51 +28,38 @@ def found(read: ExaminedFiles, data: DataFolder) -> list[str]:
     return [row.found for row in examination.check_sender_history(read, data, NOW)]
 
 
-def test_how_much_is_remembered(tmp_path: Path) -> None:
-    data = DataFolder(tmp_path)
-    read = read_files(prepare(data, None))
+def test_how_much_is_remembered(data: DataFolder, read: ExaminedFiles) -> None:
     assert read.guard
     assert found(read, data) == [], "there is no storage yet"
 
-    async def fill() -> None:
-        store = open_store(read.storage, data.path)
+    async def fill(store: Store) -> None:
         await store.tenants.create("young")
         await store.sightings.record([SightingBatch(None, TODAY - 7, {ALL_MAIL: 200, 22: 1})])
-        await store.close()
 
-    asyncio.run(fill())
+    with_store(data.path, fill)
     assert found(read, data) == ["2 senders and sites remembered; enough to call one new in 1 of 2 scopes"]
     off = read.guard.model_copy(update={"sender_history": SenderHistorySettings(enabled=False)})
     assert found(msgspec.structs.replace(read, guard=off), data) == ["off: senders and sites are not remembered"]
 
 
-def test_secrets_in_clear_or_without_their_key(tmp_path: Path) -> None:
-    data = DataFolder(tmp_path)
-    read = read_files(prepare(data, None))
+def test_secrets_in_clear_or_without_their_key(data: DataFolder, read: ExaminedFiles) -> None:
 
     def rows() -> list[str]:
         return [row.found for row in examination.check_sealed_secrets(read, data)]
 
-    async def fill() -> None:
-        store = open_store(read.storage, data.path)
-        await store.digests.current_key(1_000)
-        await store.close()
-
     assert rows() == [], "there is no storage yet"
-    asyncio.run(fill())
+    with_store(data.path, lambda store: store.digests.current_key(1_000))
     assert rows() == []
-    key = (tmp_path / KEY_FILE).rename(tmp_path / "elsewhere")
+    key = (data.path / KEY_FILE).rename(data.path / "elsewhere")
     (found,) = rows()
     assert found.startswith("1 secrets in the database are encrypted with a key that is not in")
-    key.rename(tmp_path / KEY_FILE)
-    with contextlib.closing(sqlite3.connect(tmp_path / "gatepost.db")) as database, database:
+    key.rename(data.path / KEY_FILE)
+    with contextlib.closing(sqlite3.connect(data.path / "gatepost.db")) as database, database:
         database.execute("UPDATE digest_keys SET secret = 'abcd'")
     assert rows() == ["1 secrets in the database are in clear"]
 
 
-def test_feeds_that_were_not_read_lately(tmp_path: Path) -> None:
-    data = DataFolder(tmp_path)
-    read = read_files(prepare(data, None))
+def test_feeds_that_were_not_read_lately(data: DataFolder, read: ExaminedFiles) -> None:
     assert read.abby
     stated = {"list_name": "blocked-urls", "every": 10}
     names = ("good", "late", "bad", "new")
@@ -90,15 +75,13 @@ def test_feeds_that_were_not_read_lately(tmp_path: Path) -> None:
     }
     records["bad"] = FeedRecord(result="refused", message="it lost all", failures=2)
 
-    async def fill() -> None:
-        store = open_store(read.storage, data.path)
+    async def fill(store: Store) -> None:
         for name, record in records.items():
             async with store.jobs.take(FEED, name) as held:
                 assert held
                 assert await store.feeds.finish(held.job, record, 0, audited=False)
-        await store.close()
 
-    asyncio.run(fill())
+    with_store(data.path, fill)
     rows = {row.what: (row.state, row.found) for row in examination.check_feeds(read, data, NOW)}
     late = "1,000 entries for blocked-urls, read 31 minutes ago; it should be read every 10 minutes"
     assert rows == {
@@ -110,16 +93,11 @@ def test_feeds_that_were_not_read_lately(tmp_path: Path) -> None:
     }
 
 
-def test_every_node_has_a_row(tmp_path: Path) -> None:
-    data = DataFolder(tmp_path)
-    read = read_files(prepare(data, None))
+def test_every_node_has_a_row(data: DataFolder, read: ExaminedFiles) -> None:
     assert list(examination.check_nodes(read, data, NOW)) == [], "there is no storage yet"
-    (tmp_path / "guard.node").write_text("own")
-    heard = 0
+    (data.path / "guard.node").write_text("own")
 
-    async def fill() -> None:
-        nonlocal heard
-        store = open_store(read.storage, data.path)
+    async def fill(store: Store) -> int:
         content = VersionContent({}, {})
         published = await store.publishing.publish(0, content, "new", SYSTEM)
         assert published
@@ -133,14 +111,13 @@ def test_every_node_has_a_row(tmp_path: Path) -> None:
             ("own", NodeDetail(version=1)),
         ):
             await store.publishing.put_node(name, f"{name}.example", detail)
-        heard = (await store.publishing.nodes())[0].seen
-        await store.close()
+        return (await store.publishing.nodes())[0].seen
 
     def look(seconds: int) -> dict[str, tuple[str, str]]:
         moment = datetime.fromtimestamp(heard / 1000 + seconds, UTC)
         return {row.what: (row.state, row.found) for row in examination.check_nodes(read, data, moment)}
 
-    asyncio.run(fill())
+    heard = with_store(data.path, fill)
     rows = look(2)
     assert rows["node good.example"] == ("ok", "runs version 1; heard of 2 s ago")
     behind = "ok; runs its own files, wanted is version 1; heard of 2 s ago; needs a restart: metrics.listen"
@@ -148,16 +125,10 @@ def test_every_node_has_a_row(tmp_path: Path) -> None:
     assert rows["node slow.example"] == ("warn", "degraded; runs version 1; heard of 2 s ago; next hop is down")
     assert rows["node bad.example"] == ("fail", "failed; runs version 1; heard of 2 s ago; the disk is full")
     assert "published version" not in rows
-    asyncio.run(fail_version(read.storage, data))
+    with_store(data.path, lambda store: store.publishing.fail_rollout("bad", "bad.example", 1, 0, "it was bad"))
     rows = look(60)
     assert rows["node good.example"][0] == "warn"
     assert rows["node good.example"][1].startswith("silent; runs version 1")
     assert rows["node own.example"][0] == "ok"
     assert rows["node own.example"][1].startswith("does not run at the moment; runs version 1")
     assert rows["published version"] == ("warn", "version 1 failed on bad.example: it was bad")
-
-
-async def fail_version(url: str, data: DataFolder) -> None:
-    store = open_store(url, data.path)
-    await store.publishing.fail_rollout("bad", "bad.example", 1, 0, "it was bad")
-    await store.close()
