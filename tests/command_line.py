@@ -12,13 +12,13 @@ import pytest
 from gatepost.cli import main
 
 
-def run_command(*arguments: object, stdin: bytes = b"") -> tuple[int, str, str]:
+def run_command(*arguments: object, stdin: bytes | io.StringIO = b"") -> tuple[int, str, str]:
     """Run `gatepost` with these arguments; exit code, standard output and standard error."""
     out, err = io.StringIO(), io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)  # logs are bytes
     code = 0
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         patch.setattr(sys, "argv", ["gatepost", *map(str, arguments)])
-        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)) if isinstance(stdin, bytes) else stdin)
         try:
             main()
         except SystemExit as end:

@@ -1,20 +1,18 @@
 """`gatepost demo` fills a new service with a day of mail, the same for the same seed, and leaves others alone."""
 
-import asyncio
 import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.command_line import run_command
+from tests.cli.conftest import Run
+from tests.data_folders import with_store
 
 from gatepost.cli.demo import load_content, write_mail
-from gatepost.service.commands import prepare
-from gatepost.service.data_folder import DataFolder
-from gatepost.store import open_store
 from gatepost.store.held_search import HeldFilter
 from gatepost.store.recipients import RequestFilter
 from gatepost.store.search_conditions import MessageFilter
+from gatepost.store.store import Store
 
 DAY = 86_400_000
 TENANTS = [("one", "one.example"), ("two", "two.example")]
@@ -37,29 +35,24 @@ def test_every_template_is_used() -> None:
 
 
 @pytest.mark.process
-def test_a_new_service_is_filled_once(tmp_path: Path) -> None:
-    prepare(DataFolder(tmp_path), None)
-    _, out, _ = run_command("demo", "--messages", "40", "--json", "--data", tmp_path)
+def test_a_new_service_is_filled_once(run: Run, data: Path) -> None:
+    _, out, _ = run("demo", "--messages", "40", "--json")
     said = json.loads(out)
     assert said["messages"] == 40
     assert {"clean", "phishing", "malware", "fraud", "policy"} <= said["verdicts"].keys()
 
-    async def look() -> tuple[int, int, int, int]:
-        store = open_store("sqlite:gatepost.db", tmp_path)
-        try:
-            found = await store.messages.count(MessageFilter())
-            held = await store.quarantine.search(HeldFilter())
-            content = await store.quarantine.content(held.rows[0].record.ggrid)
-            requests = await store.recipients.requests(RequestFilter())
-            return found.messages, len(held.rows), len(content or b""), len(requests.rows)
-        finally:
-            await store.close()
+    async def look(store: Store) -> tuple[int, int, int, int]:
+        found = await store.messages.count(MessageFilter())
+        held = await store.quarantine.search(HeldFilter())
+        content = await store.quarantine.content(held.rows[0].record.ggrid)
+        requests = await store.recipients.requests(RequestFilter())
+        return found.messages, len(held.rows), len(content or b""), len(requests.rows)
 
-    messages, held, content, requests = asyncio.run(look())
+    messages, held, content, requests = with_store(data, look)
     assert messages == 40
     assert held >= 10
     assert content > 100
     assert requests >= 1
-    code, _, fault = run_command("demo", "--data", tmp_path)
+    code, _, fault = run("demo")
     assert code == 1
     assert "has tenants or mail already" in fault

@@ -7,24 +7,14 @@ import sys
 import threading
 from pathlib import Path
 
-import pytest
 from tests.cli.conftest import Run
+from tests.command_line import run_command
 from tests.events.receivers import listen_on_loopback, make_events
 
-from gatepost.cli import main
 from gatepost.events.output import FileOutput
 from gatepost.events.schema import UserSignInFailed, encode_event
 from gatepost.events.webhook import EventSpool, read_segment, spool_name
-from gatepost.service.commands import prepare
-from gatepost.service.data_folder import DataFolder
 from gatepost.settings.files import GUARD_FILE
-
-
-@pytest.fixture
-def run(run: Run, tmp_path: Path) -> Run:
-    """`run("events", "test")` gives exit code, standard output and standard error."""
-    prepare(DataFolder(tmp_path), None)
-    return lambda *words: run(*words, "--data", tmp_path)
 
 
 def configure(data: Path, events: str) -> None:
@@ -39,27 +29,27 @@ def test_without_an_output_it_says_what_to_do(run: Run) -> None:
         assert "events: {file: {}}" in err
 
 
-def test_changes_by_commands_are_told_to_every_output(run: Run, tmp_path: Path) -> None:
+def test_changes_by_commands_are_told_to_every_output(run: Run, data: Path) -> None:
     url = "http://127.0.0.1:9/hook"
     with listen_on_loopback(socket.SOCK_DGRAM) as server:
         address = f"udp://127.0.0.1:{server.getsockname()[1]}"
         hook = f'{{url: "{url}", secret: x}}'
-        configure(tmp_path, f'{{file: {{}}, syslog: {{address: "{address}"}}, webhooks: [{hook}]}}')
+        configure(data, f'{{file: {{}}, syslog: {{address: "{address}"}}, webhooks: [{hook}]}}')
         assert run("apikey", "create", "playbook")[0] == 0
         logged = server.recv(1 << 16)
-    (event,) = map(json.loads, (tmp_path / "events/events.jsonl").read_bytes().splitlines())
+    (event,) = map(json.loads, (data / "events/events.jsonl").read_bytes().splitlines())
     assert (event["event"], event["name"], event["by"]) == ("key.created", "playbook", {"kind": "cli"})
     assert event["id"].encode() in logged
     # A service sends it later.
-    spool = EventSpool(tmp_path / "events" / spool_name(url), 1 << 20)
+    spool = EventSpool(data / "events" / spool_name(url), 1 << 20)
     segment = spool.next_segment()
     assert segment
     assert [json.loads(line)["id"] for line in read_segment(segment)] == [event["id"]]
     spool.close()
 
 
-def test_a_command_goes_on_without_events(run: Run, tmp_path: Path) -> None:
-    configure(tmp_path, "{file: {maxSize: 1}}")
+def test_a_command_goes_on_without_events(run: Run, data: Path) -> None:
+    configure(data, "{file: {maxSize: 1}}")
     code, out, err = run("apikey", "create", "playbook")
     assert code == 0
     assert out.startswith("gp_")
@@ -67,22 +57,8 @@ def test_a_command_goes_on_without_events(run: Run, tmp_path: Path) -> None:
     assert "events.file.maxSize" in err
 
 
-def test_nothing_is_loaded_without_an_output(run: Run, tmp_path: Path) -> None:
-    assert run("tenant", "create", "acme")[0] == 0
-    code = (
-        "import sys; sys.argv = ['gatepost', 'tenant', 'list', '--data', sys.argv[1]]\n"
-        "from gatepost.cli import main\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
-        "print([name for name in sys.modules if name.startswith('gatepost.events')])"
-    )
-    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert ended.stdout.endswith("[]\n")
-    assert not (tmp_path / "events").exists()
-
-
-def test_a_test_names_the_output_that_fails(run: Run, tmp_path: Path) -> None:
-    configure(tmp_path, f'{{file: {{}}, syslog: {{address: "unix:{tmp_path}/absent"}}}}')
+def test_a_test_names_the_output_that_fails(run: Run, data: Path) -> None:
+    configure(data, f'{{file: {{}}, syslog: {{address: "unix:{data}/absent"}}}}')
     code, out, _ = run("events", "test")
     assert code == 1
     assert [line.split()[0] for line in out.splitlines()] == ["output", "file", "syslog"]
@@ -92,10 +68,10 @@ def test_a_test_names_the_output_that_fails(run: Run, tmp_path: Path) -> None:
     assert [each["ok"] for each in json.loads(out)["outputs"]] == [True, False]
 
 
-def test_text_of_strangers_does_not_reach_the_terminal(run: Run, tmp_path: Path) -> None:
-    configure(tmp_path, "{file: {}}")
+def test_text_of_strangers_does_not_reach_the_terminal(run: Run, data: Path) -> None:
+    configure(data, "{file: {}}")
     hostile = UserSignInFailed(user="\x1b[2J\u202eevil\n2030", address="[bold]x[/bold]", reason="locked")
-    path = tmp_path / "events/events.jsonl"
+    path = data / "events/events.jsonl"
     output = FileOutput(path, 1 << 30, 5)
     output.write([*make_events(3), encode_event(hostile, "n")])
     with path.open("ab") as file:
@@ -110,12 +86,12 @@ def test_text_of_strangers_does_not_reach_the_terminal(run: Run, tmp_path: Path)
     assert [json.loads(line)["event"] for line in out.splitlines()] == ["message.held"] * 3
 
 
-def test_tail_follows_a_file_that_is_renamed(tmp_path: Path, run: Run) -> None:
-    configure(tmp_path, "{file: {}}")
-    path, events = tmp_path / "events/events.jsonl", make_events(3)
+def test_tail_follows_a_file_that_is_renamed(data: Path, run: Run) -> None:
+    configure(data, "{file: {}}")
+    path, events = data / "events/events.jsonl", make_events(3)
     output = FileOutput(path, 1 << 30, 5)
     output.write(events[:1])
-    command = [sys.executable, "-m", "gatepost", "events", "tail", "-f", "--json", "--data", str(tmp_path)]
+    command = [sys.executable, "-m", "gatepost", "events", "tail", "-f", "--json", "--data", str(data)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         timer = threading.Timer(300, process.kill)
@@ -123,7 +99,7 @@ def test_tail_follows_a_file_that_is_renamed(tmp_path: Path, run: Run) -> None:
         assert json.loads(process.stdout.readline())["id"] == events[0].id
         output.write(events[1:2])
         assert json.loads(process.stdout.readline())["id"] == events[1].id
-        path.rename(tmp_path / "moved")
+        path.rename(data / "moved")
         output.write(events[2:])
         assert json.loads(process.stdout.readline())["id"] == events[2].id
         timer.cancel()
@@ -131,12 +107,7 @@ def test_tail_follows_a_file_that_is_renamed(tmp_path: Path, run: Run) -> None:
     assert run("events", "tail", "--json", "-n", "1")[1].count("\n") == 1
 
 
-def test_the_schema_is_json_schema(
-    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["gatepost", "events", "schema"])
-    with pytest.raises(SystemExit):
-        main()
-    schema = json.loads(capsys.readouterr().out)
+def test_the_schema_is_json_schema() -> None:
+    schema = json.loads(run_command("events", "schema")[1])
     assert schema["$schema"].endswith("2020-12/schema")
     assert schema["$defs"]["MessageScanned"]["properties"]["event"] == {"enum": ["message.scanned"]}

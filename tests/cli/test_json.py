@@ -1,23 +1,21 @@
 """`--json` on everything that prints a result, and what it prints is one JSON value."""
 
-import io
 import json
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import Run
 
-from gatepost.cli import main
 from gatepost.cli.commands import COMMANDS, Command, list_parameters
 from gatepost.cli.serve import greet, render_exports
 from gatepost.service.commands import Started, prepare
 from gatepost.service.data_folder import DataFolder
 
-Run = Callable[..., Any]
+Print = Callable[..., Any]
 # They run until they are stopped, and what they print is for people; or they print a script for a shell.
 SERVICES = {"serve", "guard", "abby", "completion"}
 
@@ -29,52 +27,50 @@ def test_every_command_has_it(name: str, command: Command) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    prepare(DataFolder(tmp_path), None)
+def printed(run: Run) -> Print:
+    """The value that a command prints."""
 
-    def called(*arguments: object, stdin: bytes = b"") -> Any:
-        monkeypatch.setattr(sys, "argv", ["gatepost", *map(str, arguments), "--json", "--data", str(tmp_path)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        with pytest.raises(SystemExit) as end:
-            main()
-        assert not end.value.code
-        return json.loads(capsys.readouterr().out)
+    def called(*words: object, stdin: bytes = b"") -> Any:
+        code, out, err = run(*words, "--json", stdin=stdin)
+        assert code == 0, err
+        return json.loads(out)
 
     return called
 
 
-def test_users(run: Run) -> None:
-    made = run("user", "create", "ann", "--role", "administrator")
+def test_users(printed: Print) -> None:
+    made = printed("user", "create", "ann", "--role", "administrator")
     assert (made["name"], made["role"], len(made["password"]) > 10) == ("ann", "administrator", True)
-    typed = run("user", "create", "bob", stdin=b"correct horse battery staple\n")
+    word = b"correct horse battery staple\n"
+    typed = printed("user", "create", "bob", stdin=word)
     assert "password" not in typed
     assert {made["passwordState"], typed["passwordState"]} == {"to be changed"}, "somebody else knows it"
-    assert run("user", "create", "eve", "--final", stdin=b"correct horse battery staple\n")["passwordState"] == "set"
-    assert run("user", "password", "ann")["password"] != made["password"]
-    run("user", "password", "ann", "--final", stdin=b"correct horse battery staple\n")
-    assert {each["name"]: each["passwordState"] for each in run("user", "list")}["ann"] == "set"
-    assert run("user", "disable", "bob") == {"name": "bob", "state": "disabled"}
-    assert run("user", "disable", "bob", "--enable") == {"name": "bob", "state": "active"}
-    assert run("user", "forget-second-factor", "ann") == {"name": "ann", "secondFactor": "off"}
+    assert printed("user", "create", "eve", "--final", stdin=word)["passwordState"] == "set"
+    assert printed("user", "password", "ann")["password"] != made["password"]
+    printed("user", "password", "ann", "--final", stdin=word)
+    assert {each["name"]: each["passwordState"] for each in printed("user", "list")}["ann"] == "set"
+    assert printed("user", "disable", "bob") == {"name": "bob", "state": "disabled"}
+    assert printed("user", "disable", "bob", "--enable") == {"name": "bob", "state": "active"}
+    assert printed("user", "forget-second-factor", "ann") == {"name": "ann", "secondFactor": "off"}
 
 
-def test_tenants_and_keys(run: Run) -> None:
-    tenant = run("tenant", "create", "one")
-    key = run("apikey", "create", "feed", "--tenant", tenant["uid"])
-    revoked = run("apikey", "revoke", key["id"])
+def test_tenants_and_keys(printed: Print) -> None:
+    tenant = printed("tenant", "create", "one")
+    key = printed("apikey", "create", "feed", "--tenant", tenant["uid"])
+    revoked = printed("apikey", "revoke", key["id"])
     assert revoked["id"] == key["id"]
     assert revoked["revoked"]
-    assert run("tenant", "delete", tenant["uid"], "--yes")["name"] == "one"
+    assert printed("tenant", "delete", tenant["uid"], "--yes")["name"] == "one"
 
 
-def test_storage(run: Run, tmp_path: Path) -> None:
-    run("tenant", "create", "one")
+def test_storage(printed: Print, tmp_path: Path) -> None:
+    printed("tenant", "create", "one")
     kept = tmp_path / "kept"
-    written = run("backup", kept)
+    written = printed("backup", kept)
     assert written == {"file": str(kept), "bytes": kept.stat().st_size}
-    target = str(tmp_path / "gatepost.db")
+    target = str(tmp_path / "data/gatepost.db")
     restored = {"file": str(kept), "target": target, "secondFactorsEncrypted": 0, "secretsEncrypted": 0}
-    assert run("restore", kept, "--force") == restored
+    assert printed("restore", kept, "--force") == restored
 
 
 def started(data: Path, config: Path, *, takes_scans: bool = True) -> Started:

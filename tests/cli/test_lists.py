@@ -17,13 +17,6 @@ from gatepost.service.data_folder import StartError
 NOBODY = "0198c5a2-7c11-7d3e-9f00-00000000dead"
 
 
-@pytest.fixture
-def run(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`run("tenant", "list")` on a deployment of the test's own."""
-    monkeypatch.setenv("GATEPOST_DATA", str(data))
-    return run
-
-
 def test_a_key_is_printed_alone_and_once(run: Run) -> None:
     uid = run("tenant", "create", "Acme")[1].strip()
     code, secret, err = run(
@@ -45,6 +38,9 @@ def test_a_key_is_printed_alone_and_once(run: Run) -> None:
 
 def test_a_tenant_has_domains_and_is_deleted_with_its_own(run: Run) -> None:
     uid = run("tenant", "create", "Acme")[1].strip()
+    assert len(uid) == 36
+    assert uid in run("tenant", "list")[1]
+    assert run("tenant", "create", "Acme") == (1, "", "A tenant named Acme already exists.\n")
     other = run("tenant", "create", "Other")[1].strip()
     assert run("tenant", "domains", uid, "B.example", "a.example.", "Bücher.example") == (
         0,

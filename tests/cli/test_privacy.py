@@ -1,14 +1,13 @@
 """`gatepost privacy` as a person uses it: what is found, what goes, what stays, and a kill in the middle."""
 
-import asyncio
 import json
 import stat
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.command_line import run_command
+from tests.data_folders import with_store
 
 from gatepost.analysis.report import Report
 from gatepost.cli import privacy_steps
@@ -16,10 +15,8 @@ from gatepost.cli.privacy_steps import Choices, PersonalData
 from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.mail.message import Envelope
-from gatepost.service.commands import prepare
-from gatepost.service.data_folder import DataFolder
-from gatepost.store import open_store, privacy
-from gatepost.store.audit import CLI
+from gatepost.store import privacy
+from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.privacy import Person
@@ -29,22 +26,9 @@ from gatepost.textmodel.model import save_feedback
 ANN = "ann@example.org"
 
 
-def with_store(data: Path, use: Callable[[Store], Awaitable[Any]]) -> Any:
-    async def run() -> Any:
-        store = open_store("sqlite:gatepost.db", data)
-        try:
-            return await use(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(run())
-
-
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(data: Path) -> Path:
     """A deployment that knows Ann: two results, a held message, a list entry, a user, mail to learn from."""
-    folder = tmp_path / "data"
-    prepare(DataFolder(folder), None)
 
     async def fill(store: Store) -> None:
         for sender, recipients in (("bob@x.example", (ANN,)), (ANN, ("carol@x.example",))):
@@ -59,10 +43,10 @@ def data(tmp_path: Path) -> Path:
         work = await store.bulk_actions.create("somebody", "release", [new_id()])
         await store.bulk_actions.add_results(work.id, [f"550 {ANN}: no such user"])
 
-    with_store(folder, fill)
-    save_feedback(folder, b"To: Ann@example.org\r\n\r\nx\r\n", wanted=True)
-    save_feedback(folder, b"To: joann@example.org\r\n\r\nx\r\n", wanted=True)
-    return folder
+    with_store(data, fill)
+    save_feedback(data, b"To: Ann@example.org\r\n\r\nx\r\n", wanted=True)
+    save_feedback(data, b"To: joann@example.org\r\n\r\nx\r\n", wanted=True)
+    return data
 
 
 def run(data: Path, *words: object, code: int = 0) -> str:
@@ -73,21 +57,8 @@ def run(data: Path, *words: object, code: int = 0) -> str:
 
 def test_export_and_erase(data: Path, tmp_path: Path) -> None:
     whole = json.loads(run(data, "export", "Ann@Example.org", "--json"))
-    found = {
-        "messages": 2,
-        "held": 2,
-        "history": 0,
-        "lists": 1,
-        "comments": 1,
-        "users": 1,
-        "training": 1,
-        "searches": 1,
-        "notes": 1,
-        "work": 1,
-        "recipients": 0,
-        "settings": 0,
-        "audit": 3,
-    }
+    found = dict.fromkeys(("lists", "comments", "users", "training", "searches", "notes", "work"), 1)
+    found |= {"messages": 2, "held": 2, "audit": 3, "history": 0, "recipients": 0, "settings": 0}
     assert whole["found"] == found
     assert {item["kind"] for item in whole["items"]} == {kind for kind, count in found.items() if count}
     output = tmp_path / "ann.ndjson"
@@ -123,18 +94,10 @@ def _read_rows(data: Path) -> bytes:
     """Every row of every table, as text; packed values are looked at by the erasure itself."""
 
     async def dump(store: Store) -> bytes:
-        trail = [record async for record in _trail(store)]
-        return repr((trail, await store.users.all())).encode()
+        trail = await store.audit.page(AuditFilter(), limit=1_000)
+        return repr((trail.rows, await store.users.all())).encode()
 
-    content: bytes = with_store(data, dump)
-    return content
-
-
-async def _trail(store: Store) -> Any:
-    from gatepost.store.audit import AuditFilter
-
-    for record in (await store.audit.page(AuditFilter(), limit=1_000)).rows:
-        yield record
+    return with_store(data, dump)
 
 
 class Killed(Exception):  # noqa: N818  an outcome, not a fault

@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 import uvicorn
 from tests.cli.conftest import Run
+from tests.command_line import run_command
+from tests.conftest import MailSink
+from tests.data_folders import with_store
 from tests.idle_guard import IdleGuard
 
 from gatepost.analysis.report import Report
@@ -31,6 +34,7 @@ from gatepost.service.data_folder import DataFolder
 from gatepost.service.routes import open_routing
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_guard
 from gatepost.store import open_store
+from gatepost.store.store import Store
 
 RAW = (
     b"From: ann@x.example\r\nTo: bob@y.example\r\nSubject: \x1b]0;owned\x07\r\n"
@@ -42,26 +46,23 @@ Hold = Callable[..., str]
 
 
 @pytest.fixture
-def run(run: Run, data: Path) -> Run:
+def run(data: Path) -> Run:
     """`run("list")` gives exit code, standard output and standard error of `gatepost quarantine list`."""
-    return lambda command, *arguments: run("quarantine", command, *arguments, "--data", data)
+    return lambda *words: run_command("quarantine", *words, "--data", data)
 
 
 @pytest.fixture
-def data(tmp_path: Path, next_hop: Any) -> Path:
-    folder = tmp_path / "data"
-    prepare(DataFolder(folder), None)
-    with (folder / GUARD_FILE).open("a") as file:
+def data(data: Path, next_hop: MailSink) -> Path:
+    with (data / GUARD_FILE).open("a") as file:
         file.write(f'delivery: {{nextHop: "{next_hop.url}"}}\n')
-    return folder
+    return data
 
 
 @pytest.fixture
 def hold(data: Path) -> Hold:
     def held(raw: bytes = RAW, sender: str = "ann@x.example", tenant: str | None = None, verdict: Any = "spam") -> str:
-        async def kept() -> str:
+        async def kept(store: Store) -> str:
             place, settings = DataFolder(data), load_guard(data)
-            store = open_store(settings.storage.url, data)
             async with open_quarantine(settings, store, place, None) as quarantine:
                 with Spool(place.spool).new() as body:
                     body.write(raw)
@@ -69,10 +70,9 @@ def hold(data: Path) -> Hold:
                     asked = ScanRequest(new_id(), 1, Envelope(sender, ("bob@y.example",), tenant=tenant))
                     report = Report(verdict, "quarantine", ("a:b",), 100, "because", subject="S\x1b[31m")
                     await quarantine.keep(asked, ScanResult(asked.ggrid, 1, 2, report), body)
-            await store.close()
             return asked.ggrid
 
-        return asyncio.run(kept())
+        return with_store(data, kept)
 
     return held
 

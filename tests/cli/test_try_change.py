@@ -1,13 +1,12 @@
 """`gatepost try`: what was decided, with another policy or other lists."""
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Run
+from tests.data_folders import with_store
 
 from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
@@ -20,14 +19,10 @@ from gatepost.policy.layers import override
 from gatepost.policy.rules import shipped_policy
 from gatepost.questions import DnsAnswer, Lookup, LookupAnswer
 from gatepost.rejudge.judging import compare_lines, lists_then, rejudge, rule_by
-from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
-from gatepost.store.store import Store
 from gatepost.times import now
-
-T = TypeVar("T")
 
 LURE = b"""From: Service Desk <desk@lure.example>
 To: ann@house.example
@@ -62,21 +57,10 @@ def report(raw: bytes) -> Report:
     return found
 
 
-def used(data: Path, use: Callable[[Store], Awaitable[T]]) -> T:
-    async def run() -> T:
-        store = open_store("sqlite:gatepost.db", data)
-        try:
-            return await use(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(run())
-
-
 def stored(data: Path, raw: bytes) -> str:
     ggrid = new_id()
     record = MessageRecord(ggrid, 1_000, 2_000, Envelope("desk@lure.example"), len(raw), "ab" * 32, report(raw))
-    used(data, lambda store: store.messages.record(record))
+    with_store(data, lambda store: store.messages.record(record))
     return ggrid
 
 
@@ -89,13 +73,13 @@ def shown_one(printed: str) -> dict[str, Any]:
 
 def test_nothing_changes_where_nothing_changed(run: Run, data: Path) -> None:
     ggrid = stored(data, LURE)
-    code, out, _ = run("try", "--message", ggrid.upper(), "--data", data, "--json")
+    code, out, _ = run("try", "--message", ggrid.upper(), "--json")
     shown = shown_one(out)
     assert code == 0
     assert shown["before"] == shown["now"]
     assert shown["lines"]
     assert all(line["weight"][0] == line["weight"][1] for line in shown["lines"])
-    assert "0 lines of the ledger changed" in run("try", "--message", ggrid, "--data", data)[1]
+    assert "0 lines of the ledger changed" in run("try", "--message", ggrid)[1]
 
 
 def test_another_policy_shows_line_by_line_what_it_changes(run: Run, data: Path, tmp_path: Path) -> None:
@@ -103,43 +87,43 @@ def test_another_policy_shows_line_by_line_what_it_changes(run: Run, data: Path,
     policy = tmp_path / "mild.toml"
     policy.write_text('[kinds."text:mailbox-lure"]\nweight = 0.0\n[kinds."text:credential-lure"]\nweight = 0.0\n')
     for option in ("--policy", "--rules"):
-        shown = shown_one(run("try", "--message", ggrid, option, policy, "--data", data, "--json")[1])
+        shown = shown_one(run("try", "--message", ggrid, option, policy, "--json")[1])
         changed = {line["tag"]: line for line in shown["lines"] if line["weight"][0] != line["weight"][1]}
         assert set(changed) == {"text:mailbox-lure", "text:credential-lure"}
         assert all(line["weight"][1] == 0 for line in changed.values())
         assert shown["now"]["score"] < shown["before"]["score"]
-    assert "text:mailbox-lure" in run("try", "--message", ggrid, "--policy", policy, "--data", data)[1]
+    assert "text:mailbox-lure" in run("try", "--message", ggrid, "--policy", policy)[1]
 
 
 def test_lists_of_today_count(run: Run, data: Path) -> None:
     ggrid = stored(data, LETTER)
-    assert shown_one(run("try", "--message", ggrid, "--data", data, "--json")[1])["now"]["decision"] == "deliver"
+    assert shown_one(run("try", "--message", ggrid, "--json")[1])["now"]["decision"] == "deliver"
     entry = NewEntry("partner.example", "partner.example")
-    used(data, lambda store: store.lists.add(None, BY_NAME["blocked-senders"], [entry], CLI))
-    shown = shown_one(run("try", "--message", ggrid, "--data", data, "--json")[1])
+    with_store(data, lambda store: store.lists.add(None, BY_NAME["blocked-senders"], [entry], CLI))
+    shown = shown_one(run("try", "--message", ggrid, "--json")[1])
     assert shown["now"]["verdict"] == "policy"
     (new,) = [line for line in shown["lines"] if line["tag"] == "list:blocked-senders"]
     assert new["weight"][0] is None
-    assert "deliver → quarantine" in run("try", "--data", data)[1], "so it is for the last messages"
+    assert "deliver → quarantine" in run("try")[1], "so it is for the last messages"
 
 
 @pytest.mark.process
 def test_a_file_is_analysed_anew_with_the_lists_of_the_store(run: Run, data: Path, tmp_path: Path) -> None:
     file = tmp_path / "letter.eml"
     file.write_bytes(LETTER)
-    assert shown_one(run("try", file, "--data", data, "--json")[1])["now"]["verdict"] == "clean"
+    assert shown_one(run("try", file, "--json")[1])["now"]["verdict"] == "clean"
     entry, phrase = (NewEntry(key, key) for key in ("partner.example", "lunch on friday"))
-    used(data, lambda store: store.lists.add(None, BY_NAME["blocked-senders"], [entry], CLI))
-    shown = shown_one(run("try", file, "--data", data, "--json")[1])
+    with_store(data, lambda store: store.lists.add(None, BY_NAME["blocked-senders"], [entry], CLI))
+    shown = shown_one(run("try", file, "--json")[1])
     assert (shown["before"]["verdict"], shown["now"]["verdict"]) == ("policy", "policy")
-    used(data, lambda store: store.lists.remove(None, "blocked-senders", [entry.key], CLI))
-    used(data, lambda store: store.lists.add(None, BY_NAME["blocked-phrases"], [phrase], CLI))
-    assert shown_one(run("try", file, "--data", data, "--json")[1])["now"]["verdict"] == "policy"
+    with_store(data, lambda store: store.lists.remove(None, "blocked-senders", [entry.key], CLI))
+    with_store(data, lambda store: store.lists.add(None, BY_NAME["blocked-phrases"], [phrase], CLI))
+    assert shown_one(run("try", file, "--json")[1])["now"]["verdict"] == "policy"
 
 
 def test_what_is_neither_says_so(run: Run, data: Path) -> None:
-    assert run("try", "nothing-here.eml", "--data", data)[0] == 1
-    code, _, err = run("try", "--message", new_id(), "--data", data)
+    assert run("try", "nothing-here.eml")[0] == 1
+    code, _, err = run("try", "--message", new_id())
     assert code == 1
     assert "on record" in err
 
@@ -148,21 +132,21 @@ def test_a_policy_is_tried_on_the_history(run: Run, data: Path, tmp_path: Path) 
     lure, letter = stored(data, LURE), stored(data, LETTER)
     strict = tmp_path / "strict.toml"
     strict.write_text("[verdicts]\nphishing = {threshold = 1.0, own = 1.0}\n")
-    shown = json.loads(run("try", "--policy", strict, "--data", data, "--json")[1])
+    shown = json.loads(run("try", "--policy", strict, "--json")[1])
     assert shown["considered"] == 2
     flipped = {message["ggrid"] for message in shown["messages"]}
     assert letter not in flipped
     same = tmp_path / "same.toml"
     same.write_text("")
-    code, out, _ = run("try", "--policy", same, "--data", data)
+    code, out, _ = run("try", "--policy", same)
     assert (code, out) == (0, "0 of 2 decisions would change.\n")
     lax = tmp_path / "lax.toml"
     lax.write_text('[verdicts]\nclean = {decision = "bounce"}\nphishing = {threshold = 60.0}\n')
-    out = run("try", "--policy", lax, "--data", data)[1]
+    out = run("try", "--policy", lax)[1]
     assert f"{letter}" in out
-    found = json.loads(run("try", "--policy", lax, "--search", "subject:lunch", "--data", data, "--json")[1])
+    found = json.loads(run("try", "--policy", lax, "--search", "subject:lunch", "--json")[1])
     assert [message["ggrid"] for message in found["messages"]] == [letter]
-    assert json.loads(run("try", "--policy", lax, "--days", 1, "--data", data, "--json")[1])["considered"] == 0
+    assert json.loads(run("try", "--policy", lax, "--days", 1, "--json")[1])["considered"] == 0
     assert lure
 
 
@@ -170,7 +154,7 @@ def test_a_faulty_policy_is_a_sentence(run: Run, data: Path, tmp_path: Path) -> 
     faulty = tmp_path / "faulty.toml"
     faulty.write_text("[verdicts]\nphishing = {threshhold = 1.0}\n")
     for option in ("--policy", "--rules"):
-        code, _, err = run("try", option, faulty, "--data", data)
+        code, _, err = run("try", option, faulty)
         assert code == 1
         assert "threshhold" in err
 
@@ -179,8 +163,8 @@ def test_entries_of_a_list_are_tried_together_and_each_by_itself(run: Run, data:
     stored(data, LURE)
     letter = stored(data, LETTER)
     entry = NewEntry("partner.example", "partner.example")
-    used(data, lambda store: store.lists.add(None, BY_NAME["blocked-senders"], [entry], CLI))
-    words = ("try", "--list", "blocked-senders", "--data", data)
+    with_store(data, lambda store: store.lists.add(None, BY_NAME["blocked-senders"], [entry], CLI))
+    words = ("try", "--list", "blocked-senders")
     shown = json.loads(run(*words, "--add", "Ann@partner.example", "--add", "absent.example", "--json")[1])
     counted = {"listName": "blocked-senders", "entry": "ann@partner.example", "hit": 1, "flipped": 1}
     assert (shown["considered"], shown["hit"], shown["flipped"], shown["entries"]) == (2, 1, 1, [counted])
@@ -192,31 +176,31 @@ def test_entries_of_a_list_are_tried_together_and_each_by_itself(run: Run, data:
     assert (shown["before"]["decision"], shown["now"]["decision"]) == ("quarantine", "deliver")
     shown = shown_one(run(*named, "--remove", "partner.example", "--add", "ann@partner.example", "--json")[1])
     assert (shown["before"]["decision"], shown["now"]["decision"]) == ("quarantine", "quarantine")
-    assert used(data, lambda store: store.lists.find(None, "blocked-senders", ["ann@partner.example"])) == ()
+    assert with_store(data, lambda store: store.lists.find(None, "blocked-senders", ["ann@partner.example"])) == ()
     for wrong, said in (
         (("try", "--list", "blocked-senders", "--add", "two words"), "two words"),
         (("try", "--list", "blocked-phrases", "--add", "lunch"), "not stored"),
         (("try", "--list", "no-such-list", "--add", "lunch"), "is not there"),
     ):
-        code, _, err = run(*wrong, "--data", data)
+        code, _, err = run(*wrong)
         assert code == 1
         assert said in err
-    assert run("try", "--add", "a.example", "--data", data)[0] == 2
+    assert run("try", "--add", "a.example")[0] == 2
 
 
 def test_delivered_mail_that_an_entry_would_have_held_is_listed_with_its_recipients(run: Run, data: Path) -> None:
     seen = Report("clean", "deliver", (), 0, "", subject="Hi", subjects=(Subject("link", "https://a.example/", "1"),))
     envelope = Envelope("x@x.example", ("bob@rcpt.example",))
     record = MessageRecord(new_id(), now(), now(), envelope, 1, "00" * 32, seen)
-    used(data, lambda store: store.messages.record(record))
+    with_store(data, lambda store: store.messages.record(record))
     added = ("--add", "A.example", "--add", "b.example")
-    out = run("try", "--list", "blocked-urls", *added, "--days", 3, "--data", data)[1]
+    out = run("try", "--list", "blocked-urls", *added, "--days", 3)[1]
     assert record.ggrid in out
     assert "x@x.example" in out
     assert "bob@rcpt.example" in out
     assert "deliver → quarantine" in out
     assert "1 of 1 decisions would change." in out
-    assert used(data, lambda store: store.look_backs.of_list(None, "blocked-urls")) == ()
+    assert with_store(data, lambda store: store.look_backs.of_list(None, "blocked-urls")) == ()
 
 
 def test_every_line_of_either_side_is_there_once() -> None:
