@@ -108,13 +108,7 @@ def test_every_line_of_spamassassin_says_what_became_of_it(
 
 
 @pytest.mark.parametrize(
-    ("perl", "expected"),
-    [
-        ("/a b/i", "(?i)a b"),
-        ("m{^x/y$}ms", "(?ms)^x/y$"),
-        (r"/a\/b/", "a/b"),
-        ("m!a!", "a"),
-    ],
+    ("perl", "expected"), [("/a b/i", "(?i)a b"), ("m{^x/y$}ms", "(?ms)^x/y$"), (r"/a\/b/", "a/b"), ("m!a!", "a")]
 )
 def test_perl_expressions(perl: str, expected: str) -> None:
     assert read_perl_regex(perl) == (expected, "")

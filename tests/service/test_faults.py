@@ -486,8 +486,7 @@ def try_server_row(fault: str, case: OnPostgres) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault",
-    [pytest.param(name, marks=() if name == "next hop dead" else pytest.mark.variant) for name in SERVER_ROWS],
+    "fault", [pytest.param(name, marks=() if name == "next hop dead" else pytest.mark.variant) for name in SERVER_ROWS]
 )
 def test_what_is_said_of_a_fault_with_a_server(fault: str, on_postgres: OnPostgres) -> None:
     try_server_row(fault, on_postgres)

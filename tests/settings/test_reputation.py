@@ -20,8 +20,7 @@ def read(**changes: Any) -> ZoneSettings:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [("127.0.0.2", (0x7F000002,) * 2), ("127.0.0.4-127.0.0.7", (0x7F000004, 0x7F000007))],
+    ("text", "expected"), [("127.0.0.2", (0x7F000002,) * 2), ("127.0.0.4-127.0.0.7", (0x7F000004, 0x7F000007))]
 )
 def test_codes(text: str, expected: tuple[int, int]) -> None:
     assert parse_codes(text) == expected

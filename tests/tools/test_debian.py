@@ -16,10 +16,7 @@ from tools import debian
 from gatepost import describe_build
 from gatepost.settings.files import load
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="dpkg-deb is not installed"),
-]
+pytestmark = [pytest.mark.process, pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="dpkg-deb is not installed")]
 DEBCONF = """\
 Config: config
 Templates: templates
@@ -61,11 +58,7 @@ class Machine:
         (root / "etc").mkdir()
         (root / "debconf").mkdir()
         (root / "etc/debconf.conf").write_text(DEBCONF)
-        self.environment = {
-            **os.environ,
-            "DEBIAN_FRONTEND": "noninteractive",
-            "DEBCONF_NOWARNINGS": "yes",
-        }
+        self.environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "DEBCONF_NOWARNINGS": "yes"}
 
     def run(self, *arguments: object) -> str:
         forced = "--force-script-chrootless,not-root,depends,bad-path,confdef,confold"

@@ -29,11 +29,7 @@ def evaluate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     "mode", ["leave-out", *(pytest.param(mode, marks=pytest.mark.variant) for mode in ("folds", "as-is"))]
 )
 def test_every_message_is_counted(
-    mode: str,
-    mail: list[Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    mode: str, mail: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corpora = ["--corpus", mail[0], "--corpus", mail[1]]
     said = evaluate(monkeypatch, capsys, *corpora, "--mode", mode, "--out", tmp_path / "out")

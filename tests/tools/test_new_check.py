@@ -126,10 +126,7 @@ def test_what_is_there_stays(root: Path) -> None:
         ("links/urls.new", "'new' says nothing"),
         ("links/urls.letter", "'letter' is a name that the code of a check uses itself."),
         ("headers/fields.lures", "There is a function lures already, in src/gatepost/checks/text/lures.py."),
-        (
-            "links/urls.org_domain",
-            "There is something called org_domain already, in src/gatepost/checks/",
-        ),
+        ("links/urls.org_domain", "There is something called org_domain already, in src/gatepost/checks/"),
         ("links/urls.userinfo", "There is something called userinfo already, in tests/checks/links/test_urls.py."),
         ("links/hosts.userinfo", "There is a kind url:userinfo already, in src/gatepost/findings/kinds.py."),
     ],

@@ -32,9 +32,7 @@ complete -o filenames -F _gatepost gatepost
 """
 
 
-def completion(
-    shell: Annotated[str, Argument(metavar="SHELL", help="bash, zsh or fish.")],
-) -> None:
+def completion(shell: Annotated[str, Argument(metavar="SHELL", help="bash, zsh or fish.")]) -> None:
     """Print a script that completes commands and options: `source <(gatepost completion bash)`.
 
     To have it in every shell, write it where the shell looks for completions: for bash

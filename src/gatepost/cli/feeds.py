@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from gatepost.cli.commands import Argument, Group, Option
 from gatepost.cli.deployment import Deployment, YesOption, render_time
-from gatepost.cli.printing import (
-    Output,
-    ProgressBar,
-    print_json,
-    print_table,
-    print_text,
-    render_people,
-)
+from gatepost.cli.printing import Output, ProgressBar, print_json, print_table, print_text, render_people
 from gatepost.service.data_folder import StartError
 
 if TYPE_CHECKING:

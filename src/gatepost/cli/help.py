@@ -8,15 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
-from gatepost.cli.commands import (
-    REQUIRED,
-    Command,
-    Group,
-    Option,
-    Parameter,
-    UsageError,
-    list_parameters,
-)
+from gatepost.cli.commands import REQUIRED, Command, Group, Option, Parameter, UsageError, list_parameters
 
 Named = Group | Command
 Row = tuple[str, str]

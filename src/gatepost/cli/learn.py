@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 group = Group("Report mail, train models from reports, and show or withdraw them.")
 
 TenantOption = Annotated[
-    str | None,
-    Option("--tenant", metavar="UID", help="The pool of this tenant; without it, that of the deployment."),
+    str | None, Option("--tenant", metavar="UID", help="The pool of this tenant; without it, that of the deployment.")
 ]
 VersionArgument = Annotated[int, Argument(metavar="VERSION", help="The number of a model.", least=1)]
 
@@ -33,8 +32,7 @@ REFUSED, BUSY = 2, 3
 @group.command("mail")
 def report_mail(
     files: Annotated[
-        list[Path],
-        Argument(metavar="FILE", help="Messages, mailboxes (mbox) or folders; - for standard input."),
+        list[Path], Argument(metavar="FILE", help="Messages, mailboxes (mbox) or folders; - for standard input.")
     ],
     *,
     unwanted: Annotated[bool, Option("--unwanted", help="The mail should have been held.")] = False,

@@ -30,8 +30,7 @@ DryRunOption = Annotated[
     bool, Option("--dry-run", help="Change nothing; print which of the last messages would be affected.")
 ]
 FormatOption = Annotated[
-    str | None,
-    Option("--format", metavar="FORMAT", help="plain, csv or ndjson; by default from the name of the file."),
+    str | None, Option("--format", metavar="FORMAT", help="plain, csv or ndjson; by default from the name of the file.")
 ]
 
 
@@ -105,8 +104,7 @@ def import_file(
     skip_invalid: Annotated[bool, Option("--skip-invalid", help="Skip lines that the list refuses.")] = False,
     from_line: Annotated[int, Option(metavar="N", least=1, help="Start at this line.")] = 1,
     state: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Save the position in this file, and resume from it the next time."),
+        Path | None, Option(metavar="FILE", help="Save the position in this file, and resume from it the next time.")
     ] = None,
     dry_run: DryRunOption = False,
     tenant: TenantOption = None,
@@ -209,12 +207,7 @@ def _describe_list(made: "ListDefinition", tenant: str | None) -> dict[str, obje
 
 @group.command("drop")
 def drop(
-    name: ListArgument,
-    *,
-    tenant: TenantOption = None,
-    yes: YesOption = False,
-    place: Deployment,
-    output: Output,
+    name: ListArgument, *, tenant: TenantOption = None, yes: YesOption = False, place: Deployment, output: Output
 ) -> None:
     """Delete a custom list with its entries, directly in the storage of the configuration."""
     uid = parse_tenant_uid(tenant)

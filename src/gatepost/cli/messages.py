@@ -22,15 +22,7 @@ from gatepost.cli.deployment import (
     parse_tenant_uid,
     render_time,
 )
-from gatepost.cli.printing import (
-    Output,
-    ProgressBar,
-    escape,
-    print_json,
-    print_table,
-    render_count,
-    render_people,
-)
+from gatepost.cli.printing import Output, ProgressBar, escape, print_json, print_table, render_count, render_people
 from gatepost.ids import canonical
 
 if TYPE_CHECKING:

@@ -68,12 +68,7 @@ class Server(uvicorn.Server):
     of clients that say nothing.
     """
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        sockets: Sequence[socket.socket],
-        limits: ConnectionLimits,
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, sockets: Sequence[socket.socket], limits: ConnectionLimits) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
         self._sockets = list(sockets)
@@ -307,11 +302,7 @@ class Listeners:
             check_pair(*pair)
         certificate, key = pair or (None, None)
         counted = ConnectionLimits(
-            limits.maximum,
-            limits.per_address,
-            limits.reserved,
-            limits.listed_hosts,
-            trusts_loopback=True,
+            limits.maximum, limits.per_address, limits.reserved, limits.listed_hosts, trusts_loopback=True
         )
         return Server(server_config(app, certificate=certificate, key=key), self._bound[name], counted)
 

@@ -76,11 +76,7 @@ def name_route(index: int) -> str:
 
 
 def _build_route(
-    name: str,
-    settings: GuardSettings,
-    stated: HopSettings,
-    next_hop: NextHops,
-    seen: SeenFeatures,
+    name: str, settings: GuardSettings, stated: HopSettings, next_hop: NextHops, seen: SeenFeatures
 ) -> Route:
     delivery, own = settings.delivery, hostname(settings)
     urls, weights = list_hops(next_hop)
