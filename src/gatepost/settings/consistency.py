@@ -32,7 +32,6 @@ Disagreement = tuple[Key, str]
 
 
 def host_and_port(url: str) -> tuple[str, int]:
-    """Return the host and port of a core's base URL."""
     parts = urlsplit(url)
     return (parts.hostname or "").lower(), parts.port or 443
 
@@ -230,13 +229,9 @@ def _find_signing_faults(guard: GuardSettings) -> Iterator[Disagreement]:
         domain = sent.sender.rpartition("@")[2].lower()
         if not any(domain == key.domain or domain.endswith(f".{key.domain}") for key in guard.dkim.keys):
             yield ("domainReports", "send", "sender"), f"needs a key of {domain} in dkim.keys: reports must be signed"
-        if not guard.delivery.has_next_hop and not _has_outbound_hop(guard):
+        smtp = guard.scan_sources.smtp
+        if not guard.delivery.has_next_hop and not (smtp and smtp.outbound and smtp.outbound.next_hop):
             yield ("domainReports", "send"), "needs delivery.nextHop or scanSources.smtp.outbound.nextHop"
-
-
-def _has_outbound_hop(guard: GuardSettings) -> bool:
-    smtp = guard.scan_sources.smtp
-    return bool(smtp and smtp.outbound and smtp.outbound.next_hop)
 
 
 def _find_circles(guard: GuardSettings, key: Key, next_hop: NextHops | None) -> Iterator[Disagreement]:
@@ -321,7 +316,6 @@ def _list_next_hops(guard: GuardSettings) -> Iterator[str]:
 
 
 def _host_and_mail_port(url: str) -> tuple[str, int]:
-    """Return the host and port of a next hop."""
     parts = urlsplit(url)
     return (parts.hostname or "").lower(), parts.port or (24 if parts.scheme == "lmtp" else 25)
 

@@ -11,23 +11,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from gatepost.settings.values import (
-    IN_DAYS,
-    Count,
-    Domain,
-    FilePath,
-    FormGroup,
-    MailAddress,
-    Milliseconds,
-    NextHop,
-    RouteDomain,
-    Secret,
-    Section,
-    TenantUid,
-    UpToThousand,
-    group,
-    live,
-)
+from gatepost.settings import values
+from gatepost.settings.values import Section, group, live
 
 MAX_HOPS, MAX_ROUTES, MAX_MAILBOX_SERVERS, MAX_NAMES = 16, 200, 100, 1_000
 
@@ -40,9 +25,9 @@ def _form_of(value: object) -> str:
 
 
 NextHops = Annotated[
-    Annotated[NextHop, Tag("[one]")]
-    | Annotated[list[NextHop], Field(min_length=1, max_length=MAX_HOPS), Tag("[several]")]
-    | Annotated[dict[NextHop, Weight], Field(min_length=1, max_length=MAX_HOPS), Tag("[weighted]")],
+    Annotated[values.NextHop, Tag("[one]")]
+    | Annotated[list[values.NextHop], Field(min_length=1, max_length=MAX_HOPS), Tag("[several]")]
+    | Annotated[dict[values.NextHop, Weight], Field(min_length=1, max_length=MAX_HOPS), Tag("[weighted]")],
     Discriminator(_form_of),
 ]
 
@@ -55,8 +40,8 @@ FORMS = (
 class AuthSettings(Section):
     """Credentials for a next hop. The mechanism is SCRAM-SHA-256, SCRAM-SHA-1 or, under TLS only, PLAIN or LOGIN."""
 
-    user: Secret = live(description="name of the user")
-    password: Secret = live(description="password; `${env:NAME}` and `${file:PATH}` are replaced")
+    user: values.Secret = live(description="name of the user")
+    password: values.Secret = live(description="password; `${env:NAME}` and `${file:PATH}` are replaced")
 
 
 class HopSettings(Section):
@@ -69,7 +54,7 @@ class HopSettings(Section):
         " any certificate, `verified` never without a certificate that is checked",
     )
     auth: AuthSettings | None = group(None, description="credentials for the next hop; off if not set")
-    timeout: Milliseconds = live(
+    timeout: values.Milliseconds = live(
         60_000,
         label="Time for a reply",
         description="milliseconds to wait for a reply of the next hop; five times as long for the reply to the message",
@@ -79,10 +64,10 @@ class HopSettings(Section):
 class RouteSettings(HopSettings):
     """The next hops of some recipients."""
 
-    domains: Annotated[list[RouteDomain], Field(max_length=MAX_NAMES)] = live(
+    domains: Annotated[list[values.RouteDomain], Field(max_length=MAX_NAMES)] = live(
         [], label="Recipient domains", description="recipient domains; `*.example.com` is every domain below that one"
     )
-    tenants: Annotated[list[TenantUid], Field(max_length=MAX_NAMES)] = live(
+    tenants: Annotated[list[values.TenantUid], Field(max_length=MAX_NAMES)] = live(
         [], label="Tenants", description="tenants, by uid; a route that names the recipient's domain goes before"
     )
     next_hop: NextHops = live(label="Next hops", description=FORMS)
@@ -97,20 +82,20 @@ class DeliverySettings(HopSettings):
     routes: Annotated[list[RouteSettings], Field(max_length=MAX_ROUTES)] = live(
         [],
         label="Route",
-        form=FormGroup.ROUTES,
+        form=values.FormGroup.ROUTES,
         description="next hops for some domains or tenants; the first route that fits counts",
     )
-    ca: FilePath | None = live(
+    ca: values.FilePath | None = live(
         None,
         description="PEM file with the authorities that `verified` accepts, for all routes; by default the system's",
         local=True,
     )
-    certificate: FilePath | None = live(
+    certificate: values.FilePath | None = live(
         None,
         description="PEM file with the certificate, and its chain, that is shown to next hops that ask for one",
         local=True,
     )
-    key: FilePath | None = live(None, description="PEM file with the private key of `certificate`", local=True)
+    key: values.FilePath | None = live(None, description="PEM file with the private key of `certificate`", local=True)
 
     @property
     def has_next_hop(self) -> bool:
@@ -134,9 +119,9 @@ Selector = Annotated[
 class SigningKeySettings(Section):
     """A private key of a domain. `gatepost dkim key` writes one."""
 
-    domain: Domain = live(description="domain that signs (d=)")
+    domain: values.Domain = live(description="domain that signs (d=)")
     selector: Selector = live(description="name under which the public key is published (s=)")
-    file: FilePath = live(
+    file: values.FilePath = live(
         description="PEM file with the private key, RSA or Ed25519, that other users of the machine cannot read"
     )
 
@@ -165,25 +150,25 @@ class ArcSettings(Section):
     )
 
 
-LinkDays = Annotated[int, Field(ge=1, le=60), IN_DAYS]
+LinkDays = Annotated[int, Field(ge=1, le=60), values.IN_DAYS]
 
 
 class DigestSettings(Section):
     """Daily mail to recipients about what is held for them; each tenant switches it on for itself."""
 
-    sender: MailAddress | None = live(
+    sender: values.MailAddress | None = live(
         None, description="address in From and in the envelope; by default `postmaster@` and the host name of guard"
     )
     link_lifetime: LinkDays = live(14, label="Links work for", description="days for which the links of a digest work")
-    max_messages: UpToThousand = live(
+    max_messages: values.UpToThousand = live(
         50, label="Messages in one digest", description="maximum number of messages that one digest lists"
     )
-    max_recipients: Count = live(
+    max_recipients: values.Count = live(
         5_000,
         label="Digests in one run",
         description="maximum number of digests that one run sends for one tenant; the rest follows after an hour",
     )
-    per_minute: Count = live(
+    per_minute: values.Count = live(
         300, label="Digests in a minute", description="maximum number of digests that are sent in a minute"
     )
 
@@ -197,12 +182,14 @@ class SentReportSettings(Section):
     the DKIM key of the sender's domain."""
 
     organization: OneLine = live(description="name of this organisation, as reports give it")
-    sender: MailAddress = live(description="address that reports come from; `dkim.keys` needs a key of its domain")
+    sender: values.MailAddress = live(
+        description="address that reports come from; `dkim.keys` needs a key of its domain"
+    )
     contact: OneLine | None = live(None, description="further contact, such as the address of a web page")
-    exclude: Annotated[list[Domain], Field(max_length=MAX_NAMES)] = live(
+    exclude: Annotated[list[values.Domain], Field(max_length=MAX_NAMES)] = live(
         [], description="policy domains that nothing is reported on"
     )
-    max_per_day: Count = live(5_000, description="maximum number of reports in a day")
+    max_per_day: values.Count = live(5_000, description="maximum number of reports in a day")
     per_minute: PerMinute = live(60, description="maximum number of reports that are sent in a minute")
 
 
@@ -241,10 +228,10 @@ FolderName = Annotated[str, Field(min_length=1, max_length=100, pattern=r'^[^"\\
 class MailboxServerSettings(Section):
     """An IMAP server, and whose mailboxes it has."""
 
-    domains: Annotated[list[Domain], Field(max_length=MAX_NAMES)] = live(
+    domains: Annotated[list[values.Domain], Field(max_length=MAX_NAMES)] = live(
         [], description="domains of recipients whose mailboxes are here"
     )
-    tenants: Annotated[list[TenantUid], Field(max_length=MAX_NAMES)] = live(
+    tenants: Annotated[list[values.TenantUid], Field(max_length=MAX_NAMES)] = live(
         [], description="uids of tenants whose mailboxes are here; a server that names the domain goes before"
     )
     server: ImapServer = live(description="`imaps://host:port`, or `imap://host:port`, which must offer STARTTLS")
@@ -252,8 +239,8 @@ class MailboxServerSettings(Section):
         description="name that opens a mailbox; `{address}` and `{local}` stand for the recipient:"
         " `{address}*gatepost` is a master user of Dovecot"
     )
-    password: Secret = live(description="password of that user; `${env:NAME}` and `${file:PATH}` are replaced")
-    ca: FilePath | None = live(
+    password: values.Secret = live(description="password of that user; `${env:NAME}` and `${file:PATH}` are replaced")
+    ca: values.FilePath | None = live(
         None, description="PEM file with the authorities that the certificate is checked with", local=True
     )
     folder: FolderName = live(
@@ -273,7 +260,7 @@ class RemediationSettings(Section):
     only_exact: bool = live(
         False, description="whether a copy must end with the very bytes that were scanned; else Message-ID and size do"
     )
-    max_per_hour: Count = live(
+    max_per_hour: values.Count = live(
         1_000, description="maximum number of copies that are removed in an hour, for each tenant"
     )
-    timeout: Milliseconds = live(30_000, description="milliseconds to wait for an answer of the server")
+    timeout: values.Milliseconds = live(30_000, description="milliseconds to wait for an answer of the server")

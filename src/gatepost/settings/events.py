@@ -15,24 +15,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 from pydantic import Field
 
+from gatepost.settings import values
 from gatepost.settings.feeds import check_web_url, validate_web_settings
-from gatepost.settings.values import (
-    Count,
-    FileBytes,
-    FilePath,
-    MailAddress,
-    Milliseconds,
-    NewFile,
-    NodeName,
-    Secret,
-    Section,
-    SmtpServer,
-    SyslogAddress,
-    UpToThousand,
-    WebhookUrl,
-    at_start,
-    group,
-)
+from gatepost.settings.values import Section, at_start, group
 
 EventKind: TypeAlias = Literal[
     "message.scanned",
@@ -77,21 +62,21 @@ class OutputFilter(Section):
 class EventFileSettings(OutputFilter):
     """Events as JSON lines in a file."""
 
-    path: NewFile = at_start("events/events.jsonl", description="the file; relative to the data folder")
-    max_size: FileBytes = at_start(
+    path: values.NewFile = at_start("events/events.jsonl", description="the file; relative to the data folder")
+    max_size: values.FileBytes = at_start(
         100 << 20, description="size at which the file is renamed to `events.jsonl.1` and a new one is started"
     )
-    keep: UpToThousand = at_start(5, description="number of renamed files that are kept")
+    keep: values.UpToThousand = at_start(5, description="number of renamed files that are kept")
 
 
 class SyslogSettings(OutputFilter):
     """Events to a syslog server (RFC 5424)."""
 
-    address: SyslogAddress = at_start(
+    address: values.SyslogAddress = at_start(
         description="`udp://host:514`, `tcp://host:601`, `tls://host:6514` or `unix:/dev/log`"
     )
     facility: Facility = at_start("local0", description="facility of the messages")
-    ca: FilePath | None = at_start(
+    ca: values.FilePath | None = at_start(
         None, description="PEM file to verify the server with; by default the authorities of the system", local=True
     )
 
@@ -99,29 +84,29 @@ class SyslogSettings(OutputFilter):
 class WebhookSettings(OutputFilter):
     """Signed calls with events to an HTTPS server."""
 
-    url: WebhookUrl = at_start(description="`https://…`; `http://` is accepted for this machine only")
-    secret: Secret = at_start(description="secret that calls are signed with; 64 hex digits are recommended")
-    ca: FilePath | None = at_start(
+    url: values.WebhookUrl = at_start(description="`https://…`; `http://` is accepted for this machine only")
+    secret: values.Secret = at_start(description="secret that calls are signed with; 64 hex digits are recommended")
+    ca: values.FilePath | None = at_start(
         None, description="PEM file to verify the server with; by default the authorities of the system"
     )
-    timeout: Milliseconds = at_start(10_000, description="milliseconds that one call may take")
-    batch: UpToThousand = at_start(100, description="maximum number of events in one call")
-    max_spool: FileBytes = at_start(
+    timeout: values.Milliseconds = at_start(10_000, description="milliseconds that one call may take")
+    batch: values.UpToThousand = at_start(100, description="maximum number of events in one call")
+    max_spool: values.FileBytes = at_start(
         256 << 20, description="maximum size of events on disk that wait for delivery; above it the oldest are dropped"
     )
-    max_per_hour: Count | None = at_start(None, description=f"{_MAX_PER_HOUR}; by default there is no limit")
+    max_per_hour: values.Count | None = at_start(None, description=f"{_MAX_PER_HOUR}; by default there is no limit")
 
 
 class EventMailSettings(OutputFilter):
     """Events by mail."""
 
-    recipients: Annotated[list[MailAddress], Field(min_length=1, max_length=20)] = at_start(
+    recipients: Annotated[list[values.MailAddress], Field(min_length=1, max_length=20)] = at_start(
         description="addresses that get the mail"
     )
-    sender: MailAddress | None = at_start(
+    sender: values.MailAddress | None = at_start(
         None, description="address in From; by default `gatepost@` and the node's name"
     )
-    server: SmtpServer | None = at_start(
+    server: values.SmtpServer | None = at_start(
         None, description="`smtp://host:port` of a server that takes the mail; by default the routes of `delivery`"
     )
     tls: Literal["off", "opportunistic", "required", "verified"] = at_start(
@@ -133,13 +118,13 @@ class EventMailSettings(OutputFilter):
     min_severity: Severity = at_start(
         "notice", description="lowest severity of those events; a failed sign-in is `warning` once it locks an account"
     )
-    max_per_hour: Count = at_start(10, description=_MAX_PER_HOUR)
+    max_per_hour: values.Count = at_start(10, description=_MAX_PER_HOUR)
 
 
 class EventsSettings(Section):
     """The event stream; without an output no event is made."""
 
-    node: NodeName | None = at_start(
+    node: values.NodeName | None = at_start(
         None, description="name of this machine in events; by default its host name", local=True
     )
     subjects: bool = at_start(True, description="whether `message.scanned` has the subject of the message")

@@ -21,6 +21,7 @@ from pydantic.alias_generators import to_camel
 
 from gatepost.policy.layers import OUTBOUND
 from gatepost.questions import ReputationSubject
+from gatepost.settings import values
 from gatepost.settings.delivery import (
     ArcSettings,
     DeliverySettings,
@@ -39,46 +40,13 @@ from gatepost.settings.scan_sources import (
     ScanSourcesSettings,
     TlsSettings,
 )
-from gatepost.settings.values import (
-    IN_DAYS,
-    IN_HOURS,
-    IN_MINUTES,
-    Bytes,
-    ClamdAddress,
-    CoreHost,
-    Count,
-    Days,
-    Domain,
-    FilePath,
-    FolderPath,
-    FormGroup,
-    Host,
-    Hosts,
-    ListenAddress,
-    MailAddress,
-    Milliseconds,
-    Nameserver,
-    Network,
-    PluginNames,
-    Port,
-    PublicUrl,
-    QuarantineUrl,
-    Secret,
-    Section,
-    StorageUrl,
-    TenantUid,
-    WebUrl,
-    at_start,
-    group,
-    live,
-    require,
-)
+from gatepost.settings.values import Section, at_start, group, live, require
 
 MAX_RULES = 500
 
 RoleName: TypeAlias = Literal["administrator", "analyst", "auditor"]
 ShortText = Annotated[str, Field(min_length=1, max_length=200)]
-Minutes = Annotated[int, Field(ge=5, le=7 * 1440), IN_MINUTES]
+Minutes = Annotated[int, Field(ge=5, le=7 * 1440), values.IN_MINUTES]
 
 
 class AccessRuleSettings(Section):
@@ -89,15 +57,15 @@ class AccessRuleSettings(Section):
     )
     value: ShortText = live(description="value that the claim must have, or that must be in its list")
     role: RoleName = live(description="role of the user")
-    tenant: TenantUid | None = live(None, description="tenant of the user; by default all tenants")
+    tenant: values.TenantUid | None = live(None, description="tenant of the user; by default all tenants")
 
 
 class OpenidConnectSettings(Section):
     """The OpenID provider through which users sign in."""
 
-    issuer: WebUrl = live(description="issuer of the provider, exactly as it writes it in its id tokens")
+    issuer: values.WebUrl = live(description="issuer of the provider, exactly as it writes it in its id tokens")
     client_id: ShortText = live(description="id of Gatepost at the provider")
-    client_secret: Secret | None = live(
+    client_secret: values.Secret | None = live(
         None, description="secret of Gatepost at the provider; not set for a public client, which PKCE alone protects"
     )
     access: Annotated[list[AccessRuleSettings], Field(min_length=1, max_length=MAX_RULES)] = live(
@@ -115,10 +83,10 @@ class OpenidConnectSettings(Section):
         description="minutes after which users have to prove themselves to the provider again; sessions end then too."
         " By default sessions end after 12 hours, as with passwords",
     )
-    hosts: list[Host] = live(
+    hosts: list[values.Host] = live(
         [], description="further hosts of the provider; by default all its endpoints have to be on the host of `issuer`"
     )
-    ca: FilePath | None = live(
+    ca: values.FilePath | None = live(
         None,
         description="PEM file to verify the certificate of the provider with; by default that of the system",
         local=True,
@@ -154,7 +122,7 @@ class SignInSettings(Section):
         label="Roles that need a second factor",
         description="roles whose users need a second factor; one who has none sets it up before anything else",
     )
-    second_factor_tenants: Annotated[list[TenantUid], Field(max_length=MAX_RULES)] = live(
+    second_factor_tenants: Annotated[list[values.TenantUid], Field(max_length=MAX_RULES)] = live(
         [],
         label="Tenants that need a second factor",
         description="tenants whose users need a second factor, whatever their role; users with access to all tenants"
@@ -216,11 +184,6 @@ def parse_codes(text: str) -> CodeRange:
     return int(low), int(high)
 
 
-def _check_codes(text: str) -> str:
-    parse_codes(text)
-    return text
-
-
 def _check_zone(text: str) -> str:
     normal = text.lower().rstrip(".")
     if len(normal) > 200 or not _ZONE.match(normal):
@@ -228,16 +191,17 @@ def _check_zone(text: str) -> str:
     return normal
 
 
+Codes = Annotated[str, require(parse_codes, "must be an address or a range of them")]
 ZoneName = Annotated[str, require(_NAME.match, "must be lower-case letters, digits, dots, hyphens and underscores")]
-QueryKey = Annotated[Secret, require(_LABELS.match, "must be one label of a domain name: letters, digits and hyphens")]
+QueryKey = Annotated[
+    values.Secret, require(_LABELS.match, "must be one label of a domain name: letters, digits and hyphens")
+]
 
 
 class ZoneAnswerSettings(Section):
     """What one answer of a zone, or one bit of its answers, means."""
 
-    codes: list[Annotated[str, AfterValidator(_check_codes)]] = live(
-        [], description="answers, such as `127.0.0.2` or `127.0.0.4-127.0.0.7`"
-    )
+    codes: list[Codes] = live([], description="answers, such as `127.0.0.2` or `127.0.0.4-127.0.0.7`")
     mask: Annotated[int, Field(ge=1, le=254)] | None = live(
         None, description="instead of `codes`: the bits of the last octet, of which one must be set"
     )
@@ -274,7 +238,7 @@ class ZoneSettings(Section):
     )
     hash: Literal["md5", "sha1", "sha256"] = live("sha256", description="digest that a zone of hashes lists")
     encoding: Literal["hex", "base32"] = live("base32", description="how the digest is written")
-    refusals: list[Annotated[str, AfterValidator(_check_codes)]] = live(
+    refusals: list[Codes] = live(
         [], description="answers with which the zone refuses queries, besides 127.255.255.0/24 which always does"
     )
     limit: Annotated[int, Field(ge=1, le=50)] = live(10, description="maximum number of questions for a message")
@@ -315,14 +279,16 @@ class ReputationSettings(Section):
         return self
 
 
-Hours = Annotated[int, Field(ge=1, le=8_760), IN_HOURS]
-LookBackDays = Annotated[int, Field(ge=0, le=365), IN_DAYS]
+Hours = Annotated[int, Field(ge=1, le=8_760), values.IN_HOURS]
+LookBackDays = Annotated[int, Field(ge=0, le=365), values.IN_DAYS]
 
 
 class ReportAddressSettings(Section):
     """An address to which people of a tenant forward messages."""
 
-    address: MailAddress = live(description="mail to this address is a report of the tenant of its domain; SMTP only")
+    address: values.MailAddress = live(
+        description="mail to this address is a report of the tenant of its domain; SMTP only"
+    )
     says: Literal["unwanted", "wanted"] = live(description="what a report says of the messages attached to it")
 
 
@@ -337,7 +303,9 @@ class LearningSettings(Section):
     interval: Hours = live(
         24, label="Train again after", description="hours after which a pool with new reports is trained again"
     )
-    retention: Days = live(180, label="Forget reports after", description="days after which a report is forgotten")
+    retention: values.Days = live(
+        180, label="Forget reports after", description="days after which a report is forgotten"
+    )
     look_back: LookBackDays = live(
         7,
         label="Look back over delivered mail",
@@ -346,7 +314,7 @@ class LearningSettings(Section):
     report_addresses: Annotated[list[ReportAddressSettings], Field(max_length=1_000)] = live(
         [], description="addresses to which people forward messages as attachments, to report them"
     )
-    report_hosts: list[Network] = live(
+    report_hosts: list[values.Network] = live(
         [],
         description="addresses and networks of inside hosts from which reports are taken without proof; others must be"
         " authenticated as a domain of the tenant",
@@ -356,20 +324,24 @@ class LearningSettings(Section):
 class DnsSettings(Section):
     """Name servers."""
 
-    nameservers: list[Nameserver] = live(
+    nameservers: list[values.Nameserver] = live(
         [], description="`address` or `address:port`; by default the name servers of the system", local=True
     )
-    timeout: Milliseconds = live(2000, label="Time for a DNS query", description="milliseconds that one query may take")
+    timeout: values.Milliseconds = live(
+        2000, label="Time for a DNS query", description="milliseconds that one query may take"
+    )
 
 
 class QuarantineSettings(Section):
     """Storage of held mail."""
 
-    url: QuarantineUrl | None = live(
+    url: values.QuarantineUrl | None = live(
         None, description="`file:`, `s3:`, `gs:` or `az:` URL; by default a folder in the data folder", local=True
     )
-    retention: Days = live(30, label="Keep held messages for", description="days after which held mail is deleted")
-    deleted_retention: Days = live(
+    retention: values.Days = live(
+        30, label="Keep held messages for", description="days after which held mail is deleted"
+    )
+    deleted_retention: values.Days = live(
         7,
         label="Deleted messages can be restored for",
         description="days for which mail that was deleted on a page of the web interface can be restored",
@@ -379,7 +351,7 @@ class QuarantineSettings(Section):
         description="whether the page of a held message can show its HTML as the reader would have seen it, written"
         " anew in a sealed process, without scripts, addresses and pictures from elsewhere",
     )
-    max_size: Bytes = live(
+    max_size: values.Bytes = live(
         20 << 30,
         label="Room for held messages",
         description="maximum size of all held mail; above it, SMTP answers 451 to mail that would be held",
@@ -389,7 +361,9 @@ class QuarantineSettings(Section):
 class HistorySettings(Section):
     """Results and ledgers of all messages."""
 
-    retention: Days = live(30, label="Keep results for", description="days after which results and ledgers are deleted")
+    retention: values.Days = live(
+        30, label="Keep results for", description="days after which results and ledgers are deleted"
+    )
     headers: bool = live(
         True,
         label="Keep header sections",
@@ -403,20 +377,20 @@ class SenderHistorySettings(Section):
     enabled: bool = live(
         True, label="Remember senders", description="whether senders and sites are remembered and new ones are found"
     )
-    retention: Days = live(
+    retention: values.Days = live(
         180,
         label="Forget senders after",
         description="days after which a sender or site that was not seen again is forgotten",
     )
-    max_keys: Count = live(
+    max_keys: values.Count = live(
         1_000_000, description="most senders and sites that are remembered for one tenant; about 50 bytes each"
     )
-    min_days: Days = live(
+    min_days: values.Days = live(
         7,
         label="History before a sender is new",
         description="days of history that a tenant needs before anything is called new",
     )
-    min_messages: Count = live(
+    min_messages: values.Count = live(
         200,
         label="Messages before a sender is new",
         description="delivered messages that a tenant needs before anything is called new",
@@ -426,23 +400,23 @@ class SenderHistorySettings(Section):
 class YaraSettings(Section):
     """YARA rules of the operator."""
 
-    folder: FolderPath = live(description="folder with `.yar` files")
+    folder: values.FolderPath = live(description="folder with `.yar` files")
 
 
 class ClamdSettings(Section):
     """An antivirus beside Gatepost."""
 
-    address: ClamdAddress = live(description="`host:port` or the path of a Unix socket", local=True)
+    address: values.ClamdAddress = live(description="`host:port` or the path of a Unix socket", local=True)
 
 
 class PolicySettings(Section):
     """Policy files of the operator."""
 
-    file: FilePath | None = live(None, description="TOML file that changes the shipped policy, for all tenants")
-    tenants: dict[TenantUid, FilePath] = live(
+    file: values.FilePath | None = live(None, description="TOML file that changes the shipped policy, for all tenants")
+    tenants: dict[values.TenantUid, values.FilePath] = live(
         {}, description="tenant uid to a TOML file that changes the deployment's policy for the mail of that tenant"
     )
-    outbound: FilePath | None = live(
+    outbound: values.FilePath | None = live(
         None, description="TOML file that changes the deployment's policy for outbound mail, of all tenants"
     )
 
@@ -456,7 +430,7 @@ class PolicySettings(Section):
 class StorageSettings(Section):
     """The database for lists, keys, results and ledgers."""
 
-    url: StorageUrl = at_start(
+    url: values.StorageUrl = at_start(
         "sqlite:gatepost.db", description="`sqlite:FILE` (relative to the data folder) or `postgresql://…`"
     )
 
@@ -473,7 +447,7 @@ class LogSettings(Section):
 class MetricsSettings(Section):
     """The address of `/metrics`."""
 
-    listen: ListenAddress | None = at_start(
+    listen: values.ListenAddress | None = at_start(
         None,
         description="`address:port` for `/metrics`; by default the port of the service, for local clients only",
         local=True,
@@ -485,54 +459,54 @@ class GuardSettings(Section):
 
     old_names: ClassVar[Mapping[str, str]] = {"acquaintance": "senderHistory"}
 
-    main_worker_count: Count = at_start(
+    main_worker_count: values.Count = at_start(
         20,
         label="Messages at once",
-        form=FormGroup.THROTTLING,
+        form=values.FormGroup.THROTTLING,
         description="number of messages that the core processes at once; default of the two keys below. Raise it where"
         " messages wait for a slot while processors are idle, which `gatepost doctor` says",
     )
-    max_guard_requests_in_processing: Count | None = at_start(
+    max_guard_requests_in_processing: values.Count | None = at_start(
         None,
         label="Refuse new ones from",
-        form=FormGroup.THROTTLING,
+        form=values.FormGroup.THROTTLING,
         description="number of messages in processing at which further ones are refused; by default `mainWorkerCount`",
     )
-    guard_request_throttle_threshold: Count | None = at_start(
+    guard_request_throttle_threshold: values.Count | None = at_start(
         None,
         label="Delay new ones from",
-        form=FormGroup.THROTTLING,
+        form=values.FormGroup.THROTTLING,
         description="number of messages in processing from which new ones are delayed; by default `mainWorkerCount`",
     )
-    max_throttle_delay: Milliseconds = live(
+    max_throttle_delay: values.Milliseconds = live(
         5000,
         label="Longest delay",
-        form=FormGroup.THROTTLING,
+        form=values.FormGroup.THROTTLING,
         description="upper bound of the throttling delay; with n messages in processing, a new one starts after"
         " maxThrottleDelay × (n - threshold + 1) / (max - threshold + 1)",
     )
-    worker_processes: Count = live(
+    worker_processes: values.Count = live(
         default_factory=lambda: os.cpu_count() or 1, description="number of analysis processes", local=True
     )
-    analysis_timeout: Milliseconds = live(
+    analysis_timeout: values.Milliseconds = live(
         30_000,
         label="Time for a message",
-        form=FormGroup.ANALYSIS,
+        form=values.FormGroup.ANALYSIS,
         description="milliseconds that the analysis of one message may take",
     )
-    stage_limit: Milliseconds = live(
+    stage_limit: values.Milliseconds = live(
         5_000,
         label="Time for one stage",
-        form=FormGroup.ANALYSIS,
+        form=values.FormGroup.ANALYSIS,
         description="milliseconds that one stage of an analysis may take",
     )
-    worker_memory: Bytes = live(1 << 30, description="maximum memory of one worker process in bytes", local=True)
+    worker_memory: values.Bytes = live(1 << 30, description="maximum memory of one worker process in bytes", local=True)
     unsealed: bool = at_start(
         False, description="start even if workers cannot be sealed off from files and network", local=True
     )
     scan_sources: ScanSourcesSettings = group(ScanSourcesSettings(), description="sources of messages")
     delivery: DeliverySettings = group(
-        DeliverySettings(), description="next hops of delivered mail", form=FormGroup.OTHER_MAIL
+        DeliverySettings(), description="next hops of delivered mail", form=values.FormGroup.OTHER_MAIL
     )
     recipient_verification: RecipientVerificationSettings = group(
         RecipientVerificationSettings(), description="refusal of recipients that are not on a list; off by default"
@@ -543,26 +517,30 @@ class GuardSettings(Section):
         " STARTTLS shows that of abby in the same process",
         local=True,
     )
-    dns: DnsSettings = group(DnsSettings(), description="name servers", form=FormGroup.ANALYSIS)
-    quarantine: QuarantineSettings = group(QuarantineSettings(), description="held mail", form=FormGroup.KEEPING_MAIL)
-    public_url: PublicUrl | None = live(
+    dns: DnsSettings = group(DnsSettings(), description="name servers", form=values.FormGroup.ANALYSIS)
+    quarantine: QuarantineSettings = group(
+        QuarantineSettings(), description="held mail", form=values.FormGroup.KEEPING_MAIL
+    )
+    public_url: values.PublicUrl | None = live(
         None,
         label="Address in links of mail",
-        form=FormGroup.DIGESTS,
+        form=values.FormGroup.DIGESTS,
         description="address under which people reach the web interface, `https://host`; links in mail begin with it,"
         " and without it no digest is sent",
     )
     digests: DigestSettings = group(
-        DigestSettings(), description="daily mail to recipients about held mail", form=FormGroup.DIGESTS
+        DigestSettings(), description="daily mail to recipients about held mail", form=values.FormGroup.DIGESTS
     )
-    history: HistorySettings = group(HistorySettings(), description="results and ledgers", form=FormGroup.KEEPING_MAIL)
+    history: HistorySettings = group(
+        HistorySettings(), description="results and ledgers", form=values.FormGroup.KEEPING_MAIL
+    )
     sender_history: SenderHistorySettings = group(
         SenderHistorySettings(),
         description="senders and link targets of delivered mail, remembered per tenant",
-        form=FormGroup.LEARNING,
+        form=values.FormGroup.LEARNING,
     )
     learning: LearningSettings = group(
-        LearningSettings(), description="models that reports on mail teach", form=FormGroup.LEARNING
+        LearningSettings(), description="models that reports on mail teach", form=values.FormGroup.LEARNING
     )
     domain_reports: DomainReportSettings = group(
         DomainReportSettings(), description="DMARC reports to others about their domains"
@@ -574,8 +552,8 @@ class GuardSettings(Section):
     )
     dkim: DkimSettings = group(DkimSettings(), description="DKIM signatures of mail that leaves; none without a key")
     arc: ArcSettings | None = group(None, description="ARC sets on inbound mail; off if not set")
-    tenants: dict[Domain, TenantUid] = live({}, description="recipient domain to tenant uid")
-    plugins: PluginNames = live(
+    tenants: dict[values.Domain, values.TenantUid] = live({}, description="recipient domain to tenant uid")
+    plugins: values.PluginNames = live(
         [], description="names of installed packages whose checks run besides the shipped ones; none by default"
     )
     policy: PolicySettings = group(PolicySettings(), description="changes of the shipped policy")
@@ -586,7 +564,7 @@ class GuardSettings(Section):
     events: EventsSettings = group(
         EventsSettings(), description="event stream for a SIEM and for people; off by default", restart=True
     )
-    log: LogSettings = group(LogSettings(), description="logging", form=FormGroup.ANALYSIS)
+    log: LogSettings = group(LogSettings(), description="logging", form=values.FormGroup.ANALYSIS)
 
     @property
     def maximum(self) -> int:
@@ -602,8 +580,8 @@ class GuardSettings(Section):
 class ListenSettings(ListeningSection):
     """An address and a port."""
 
-    host: Hosts = at_start("0.0.0.0", description=LISTEN)  # noqa: S104  the interface's default
-    port: Port = at_start(9081, description="port to listen on")
+    host: values.Hosts = at_start("0.0.0.0", description=LISTEN)  # noqa: S104  the interface's default
+    port: values.Port = at_start(9081, description="port to listen on")
 
 
 def _tls_form(value: Any) -> str:
@@ -619,19 +597,19 @@ TlsSetting = Annotated[
 class CoreSettings(Section):
     """The cores that abby distributes messages to."""
 
-    hosts: Annotated[list[CoreHost], Field(min_length=1)] = live(
+    hosts: Annotated[list[values.CoreHost], Field(min_length=1)] = live(
         description="base URLs of the cores, `https://host:9785`"
     )
-    long_request_timeout: Milliseconds = live(
+    long_request_timeout: values.Milliseconds = live(
         3_600_000,
         description="milliseconds that a `submitEmail` call may take, from waiting for a free slot to the result; then"
         " the call fails with 504 `analysis_timeout`",
     )
-    secret: Secret | None = live(
+    secret: values.Secret | None = live(
         None,
         description="secret of the cores' `scanSources.restApi`; by default the one that `gatepost serve` generates",
     )
-    ca: FilePath | None = live(
+    ca: values.FilePath | None = live(
         None,
         description="PEM file to verify the certificates of the cores with; by default that of the data folder",
         local=True,
@@ -657,7 +635,7 @@ class StaticApiTokenSettings(Section):
     """One user of the Email Scanning API."""
 
     name: Annotated[str, Field(min_length=1)] = live(description="name of the user")
-    token: Secret | None = live(None, description="the bearer token; 64 hex digits are recommended")
+    token: values.Secret | None = live(None, description="the bearer token; 64 hex digits are recommended")
     token_hash: TokenHash | None = live(
         None, description="SHA-256 of the token in hex, in place of `token`; the web interface writes this"
     )
@@ -706,21 +684,21 @@ class AbbySettings(Section):
     )
     service_providers: ServiceProvidersSettings = group(description="services behind abby")
     static_api_tokens: list[StaticApiTokenSettings] = live([], description="users of the Email Scanning API")
-    public_url: PublicUrl | None = live(
+    public_url: values.PublicUrl | None = live(
         None,
         label="Address of these pages",
-        form=FormGroup.SIGNING_IN,
+        form=values.FormGroup.SIGNING_IN,
         description="address at which people reach the web interface, such as `https://mail.example.com`;"
         " security keys are made for its host",
     )
     sign_in: SignInSettings = group(
-        SignInSettings(), description="signing in to the web interface", form=FormGroup.SIGNING_IN
+        SignInSettings(), description="signing in to the web interface", form=values.FormGroup.SIGNING_IN
     )
     feeds: Annotated[list[FeedSettings], Field(max_length=MAX_FEEDS)] = live(
         [], description="lists that are filled from elsewhere; none by default"
     )
     lists: ListSettings = group(
-        ListSettings(), description="what happens besides when a list is changed", form=FormGroup.LEARNING
+        ListSettings(), description="what happens besides when a list is changed", form=values.FormGroup.LEARNING
     )
     remediation: RemediationSettings | None = group(
         None, description="taking delivered mail out of mailboxes; off if not set"
@@ -729,11 +707,11 @@ class AbbySettings(Section):
     events: EventsSettings = group(
         EventsSettings(), description="as in `guard.yml`; `gatepost serve` uses those of `guard.yml`", restart=True
     )
-    plugins: PluginNames = live(
+    plugins: values.PluginNames = live(
         [], description="as in `guard.yml`, for titles and dry runs; `gatepost serve` uses those of `guard.yml`"
     )
     policy: PolicySettings = group(
         PolicySettings(), description="as in `guard.yml`, for dry runs; `gatepost serve` uses that of `guard.yml`"
     )
     storage: StorageSettings = group(StorageSettings(), description="the database", restart=True, local=True)
-    log: LogSettings = group(LogSettings(), description="logging", form=FormGroup.ANALYSIS)
+    log: LogSettings = group(LogSettings(), description="logging", form=values.FormGroup.ANALYSIS)

@@ -6,31 +6,9 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from gatepost.names import normal_domain
+from gatepost.settings import values
 from gatepost.settings.delivery import FORMS, MAX_NAMES, HopSettings, NextHops
-from gatepost.settings.values import (
-    IN_BYTES,
-    IN_MILLISECONDS,
-    Count,
-    Domain,
-    FilePath,
-    FormGroup,
-    Host,
-    Hosts,
-    ListenAddresses,
-    Network,
-    Port,
-    RouteDomain,
-    Secret,
-    Section,
-    SocketMode,
-    TenantOrAny,
-    TenantUid,
-    UpToThousand,
-    at_start,
-    group,
-    live,
-    split_address,
-)
+from gatepost.settings.values import Section, at_start, group, live, split_address
 
 
 def _normalise_login(text: str) -> str:
@@ -41,10 +19,10 @@ def _normalise_login(text: str) -> str:
 
 
 Login = Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_normalise_login)]
-HostList = Annotated[list[Network], Field(max_length=MAX_NAMES)]
+HostList = Annotated[list[values.Network], Field(max_length=MAX_NAMES)]
 TenantHosts = Annotated[
     Annotated[HostList, Tag("[list]")]
-    | Annotated[dict[TenantOrAny, HostList], Field(max_length=MAX_NAMES), Tag("[by tenant]")],
+    | Annotated[dict[values.TenantOrAny, HostList], Field(max_length=MAX_NAMES), Tag("[by tenant]")],
     Discriminator(lambda value: "[by tenant]" if isinstance(value, dict) else "[list]"),
 ]
 PerHour = Annotated[int, Field(ge=0, le=10_000_000)]
@@ -64,14 +42,14 @@ class SenderLimitSettings(Section):
 class SenderRewritingSettings(Section):
     """The Sender Rewriting Scheme (SRS) for mail that own servers forward in the name of strangers."""
 
-    domain: Domain = live(
+    domain: values.Domain = live(
         description="domain of rewritten senders; its MX must lead here, and its SPF record must name the hosts that"
         " send"
     )
-    keys: Annotated[list[Secret], Field(min_length=1, max_length=5)] = live(
+    keys: Annotated[list[values.Secret], Field(min_length=1, max_length=5)] = live(
         description="secrets of at least 16 characters, the same on all nodes; the first one signs and all are accepted"
     )
-    own_domains: Annotated[list[Domain], Field(max_length=MAX_NAMES)] = live(
+    own_domains: Annotated[list[values.Domain], Field(max_length=MAX_NAMES)] = live(
         [], description="domains of no tenant whose senders stay as they are; those of tenants always do"
     )
 
@@ -92,7 +70,7 @@ class OutboundSettings(HopSettings):
         " binds them to no tenant: mail of tenants' domains is then not signed",
         local=True,
     )
-    logins: dict[TenantUid, Annotated[list[Login], Field(max_length=MAX_NAMES)]] = live(
+    logins: dict[values.TenantUid, Annotated[list[Login], Field(max_length=MAX_NAMES)]] = live(
         {},
         description="tenant uid to SASL logins, as hosts in `xclientHosts` name them with XCLIENT LOGIN; `@domain` is"
         " every login of a domain. A login in a domain of a tenant needs no entry",
@@ -102,7 +80,7 @@ class OutboundSettings(HopSettings):
         description="what becomes of mail whose envelope sender is in a domain of a tenant that its host or login is"
         " not bound to: `unsigned` sends it without a signature, `refuse` answers 550",
     )
-    port: Port | None = at_start(
+    port: values.Port | None = at_start(
         None,
         description="further port of the SMTP source on which all mail is outbound, for `hosts`, `xclientHosts` and"
         " this machine; none by default",
@@ -120,11 +98,11 @@ class OutboundSettings(HopSettings):
 # The scanning interface takes no larger message, and every budget of the analysis is made for it.
 MAX_MESSAGE = 52_428_800
 
-MessageBytes = Annotated[int, Field(ge=64 << 10, le=MAX_MESSAGE), IN_BYTES]
+MessageBytes = Annotated[int, Field(ge=64 << 10, le=MAX_MESSAGE), values.IN_BYTES]
 Hops = Annotated[int, Field(ge=10, le=1_000)]
 # RFC 5321 section 4.5.3.2 asks for minutes; a few seconds are for tests and for hosts in the same rack.
-ClientTimeout = Annotated[int, Field(ge=1_000, le=3_600_000), IN_MILLISECONDS]
-MessageTimeout = Annotated[int, Field(ge=10_000, le=86_400_000), IN_MILLISECONDS]
+ClientTimeout = Annotated[int, Field(ge=1_000, le=3_600_000), values.IN_MILLISECONDS]
+MessageTimeout = Annotated[int, Field(ge=10_000, le=86_400_000), values.IN_MILLISECONDS]
 
 LISTEN = "address to listen on, or a list of them; `::` is every address, of IPv4 too, `0.0.0.0` every one of IPv4"
 
@@ -132,7 +110,7 @@ LISTEN = "address to listen on, or a list of them; `::` is every address, of IPv
 class ListeningSection(Section):
     """A section with an address to listen on."""
 
-    host: Hosts
+    host: values.Hosts
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -142,12 +120,12 @@ class ListeningSection(Section):
 class ConnectionSettings(Section):
     """Limits of an HTTPS port on connections. This machine counts as a listed host."""
 
-    maximum: Count = live(2_000, description="maximum number of simultaneous connections")
-    per_address: Count = live(
+    maximum: values.Count = live(2_000, description="maximum number of simultaneous connections")
+    per_address: values.Count = live(
         500, description="maximum number from one address (an IPv6 /64), for hosts that are not listed"
     )
-    reserved: Count = live(200, description="connections, of the maximum, that only listed hosts can use")
-    listed_hosts: list[Network] = live(
+    reserved: values.Count = live(200, description="connections, of the maximum, that only listed hosts can use")
+    listed_hosts: list[values.Network] = live(
         [], description="addresses and networks without a limit of their own, such as a proxy or the border MTA"
     )
 
@@ -155,9 +133,9 @@ class ConnectionSettings(Section):
 class RestApiSettings(ListeningSection):
     """The HTTPS scan source of a core; only abby may use it."""
 
-    host: Hosts = at_start("127.0.0.1", description=LISTEN, local=True)
-    port: Port = at_start(9785, description="port to listen on", local=True)
-    secret: Secret | None = live(
+    host: values.Hosts = at_start("127.0.0.1", description=LISTEN, local=True)
+    port: values.Port = at_start(9785, description="port to listen on", local=True)
+    secret: values.Secret | None = live(
         None, description="secret that abby authenticates with; by default the one that `gatepost serve` generates"
     )
     keep: Literal["none", "held"] = live(
@@ -169,22 +147,24 @@ class RestApiSettings(ListeningSection):
 class SmtpSettings(ListeningSection):
     """The SMTP scan source of a core."""
 
-    host: Hosts = at_start("127.0.0.1", description=LISTEN, local=True)
-    port: Port = at_start(10025, description="port to listen on", local=True)
+    host: values.Hosts = at_start("127.0.0.1", description=LISTEN, local=True)
+    port: values.Port = at_start(10025, description="port to listen on", local=True)
     after_queue: bool = live(
         False, description="set it if the client is a mail queue that would send bounces: `bounce` becomes `quarantine`"
     )
-    xclient_hosts: list[Network] = live(
+    xclient_hosts: list[values.Network] = live(
         [], description="addresses and networks whose XCLIENT and XFORWARD commands are trusted"
     )
     tls: Literal["off", "offered", "required"] = live("offered", description="STARTTLS for clients")
-    max_connections: Count = live(200, label="Connections", description="maximum number of simultaneous connections")
-    max_connections_per_address: Count = live(
+    max_connections: values.Count = live(
+        200, label="Connections", description="maximum number of simultaneous connections"
+    )
+    max_connections_per_address: values.Count = live(
         50,
         label="Connections of one address",
         description="maximum number from one address (an IPv6 /64) that is neither in `xclientHosts` nor this machine",
     )
-    reserved_connections: Count = live(
+    reserved_connections: values.Count = live(
         40,
         label="Connections for own hosts",
         description="connections, of `maxConnections`, that only hosts in `xclientHosts` and this machine can use",
@@ -192,7 +172,7 @@ class SmtpSettings(ListeningSection):
     max_message_size: MessageBytes = live(
         MAX_MESSAGE, label="Largest message", description="maximum size of a message; larger ones are refused with 552"
     )
-    max_recipients: UpToThousand = live(
+    max_recipients: values.UpToThousand = live(
         1_000,
         label="Recipients of a message",
         description="maximum number of recipients of a message; further ones are answered with 452",
@@ -213,7 +193,7 @@ class SmtpSettings(ListeningSection):
         label="Time for a whole message",
         description="milliseconds that a message may take from DATA to its end, however large it is",
     )
-    hostname: Host | None = live(
+    hostname: values.Host | None = live(
         None,
         description="host name in greeting, Received and Authentication-Results; by default that of the machine",
         local=True,
@@ -229,26 +209,26 @@ ASKER_LISTEN = "`address:port` or `unix:/path` of a Unix socket to listen on, or
 class AskerSettings(Section):
     """A source for mail servers that ask for a verdict and deliver themselves."""
 
-    listen: ListenAddresses
-    socket_mode: SocketMode = at_start(
+    listen: values.ListenAddresses
+    socket_mode: values.SocketMode = at_start(
         "660",
         description="mode of Unix sockets, in quotes; the mail server's user must be able to write to them",
         local=True,
     )
-    allowed_hosts: list[Network] = live(
+    allowed_hosts: list[values.Network] = live(
         [], description="addresses and networks that may connect over TCP; this machine always may"
     )
-    max_connections: Count = live(200, description="maximum number of simultaneous connections")
+    max_connections: values.Count = live(200, description="maximum number of simultaneous connections")
     max_message_size: MessageBytes = live(
         MAX_MESSAGE, description="maximum size of a message in bytes; larger ones are refused"
     )
-    max_recipients: UpToThousand = live(
+    max_recipients: values.UpToThousand = live(
         1_000, description="maximum number of recipients of a message; more are refused for now"
     )
     message_timeout: ClientTimeout = live(
         600_000, description="milliseconds that a message may take from its first header field to its end"
     )
-    hostname: Host | None = live(
+    hostname: values.Host | None = live(
         None,
         description="host name in the fields that are added; by default that of `smtp`, or that of the machine",
         local=True,
@@ -267,7 +247,7 @@ class AskerSettings(Section):
 class MilterSettings(AskerSettings):
     """The milter source of a core, for mail servers that ask for a verdict and deliver themselves."""
 
-    listen: ListenAddresses = at_start("127.0.0.1:8894", description=ASKER_LISTEN, local=True)
+    listen: values.ListenAddresses = at_start("127.0.0.1:8894", description=ASKER_LISTEN, local=True)
     quarantine: Literal["gatepost", "queue"] = live(
         "gatepost",
         description="who holds a message with the decision `quarantine`: Gatepost, and the mail server discards it; or"
@@ -281,7 +261,7 @@ class MilterSettings(AskerSettings):
 class DropInSettings(AskerSettings):
     """A source that speaks the protocol of another filter."""
 
-    tenant: TenantUid | None = live(
+    tenant: values.TenantUid | None = live(
         None, description="tenant of mail whose recipients are in no tenant's domain, or are not named; none by default"
     )
 
@@ -290,13 +270,13 @@ class SpamdSettings(DropInSettings):
     """A source in the protocol of SpamAssassin's spamd, for spamc, Exim and other clients of it."""
 
     # spamd's own port, 783, can be bound by root alone.
-    listen: ListenAddresses = at_start("127.0.0.1:1783", description=ASKER_LISTEN, local=True)
+    listen: values.ListenAddresses = at_start("127.0.0.1:1783", description=ASKER_LISTEN, local=True)
 
 
 class RspamdSettings(DropInSettings):
     """A source in the protocols of rspamd: HTTP with JSON (`/checkv2`), and the older one that Exim speaks."""
 
-    listen: ListenAddresses = at_start("127.0.0.1:11333", description=ASKER_LISTEN, local=True)
+    listen: values.ListenAddresses = at_start("127.0.0.1:11333", description=ASKER_LISTEN, local=True)
     held_as: Literal["add header", "reject"] = live(
         "add header",
         description="rspamd's action for mail with the decision `quarantine`: mail servers put it into the junk folder,"
@@ -314,7 +294,7 @@ class ScanSourcesSettings(Section):
     rest_api: RestApiSettings | None = group(
         None, description="HTTPS source for abby; also written `restApi {}`; off if not set"
     )
-    smtp: SmtpSettings | None = group(None, description="SMTP source; off if not set", form=FormGroup.SMTP_PORT)
+    smtp: SmtpSettings | None = group(None, description="SMTP source; off if not set", form=values.FormGroup.SMTP_PORT)
     milter: MilterSettings | None = group(None, description="milter source; off if not set")
     spamd: SpamdSettings | None = group(None, description="source in the protocol of spamd; off if not set")
     rspamd: RspamdSettings | None = group(None, description="source in the protocols of rspamd; off if not set")
@@ -333,17 +313,17 @@ class ScanSourcesSettings(Section):
 class TlsSettings(Section):
     """A certificate of the operator."""
 
-    certificate: FilePath = live(description="PEM file with the certificate and its chain")
-    key: FilePath = live(description="PEM file with the private key")
+    certificate: values.FilePath = live(description="PEM file with the certificate and its chain")
+    key: values.FilePath = live(description="PEM file with the private key")
 
 
 class RecipientRuleSettings(Section):
     """Domains and tenants whose recipients are on the list `known-recipients`, that of the tenant or the global one."""
 
-    domains: Annotated[list[RouteDomain], Field(max_length=MAX_NAMES)] = live(
+    domains: Annotated[list[values.RouteDomain], Field(max_length=MAX_NAMES)] = live(
         [], label="Recipient domains", description="recipient domains; `*.example.com` is every domain below that one"
     )
-    tenants: Annotated[list[TenantUid], Field(max_length=MAX_NAMES)] = live(
+    tenants: Annotated[list[values.TenantUid], Field(max_length=MAX_NAMES)] = live(
         [], label="Tenants", description="tenants, by uid; a rule without domains and tenants is for all recipients"
     )
     tag_separator: Annotated[str, Field(max_length=1)] = live(
@@ -359,7 +339,7 @@ class RecipientVerificationSettings(Section):
     rules: Annotated[list[RecipientRuleSettings], Field(max_length=200)] = live(
         [],
         label="Rule",
-        form=FormGroup.RECIPIENTS,
+        form=values.FormGroup.RECIPIENTS,
         description="whose recipients are listed; the first rule that fits counts, and without one the next hop answers"
         " RCPT",
     )
