@@ -27,6 +27,7 @@ import os
 import random
 import socket
 import ssl
+import sys
 import threading
 import time
 from collections import deque
@@ -35,10 +36,11 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import astuple
 
 from gatepost.events.schema import EncodedEvent
 from gatepost.process.logs import Logger
@@ -61,12 +63,7 @@ class OutputCounters(msgspec.Struct, frozen=True):
     waiting_bytes: int = 0
 
     def __add__(self, other: "OutputCounters") -> "OutputCounters":
-        return OutputCounters(
-            self.delivered + other.delivered,
-            self.dropped + other.dropped,
-            self.failures + other.failures,
-            self.waiting_bytes + other.waiting_bytes,
-        )
+        return OutputCounters(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 class Output(Protocol):
@@ -150,17 +147,10 @@ class WaitingEvents:
                 dropped += 1
         return dropped
 
-    def take(self, count: int) -> list[EncodedEvent]:
+    def take(self, count: int = sys.maxsize) -> list[EncodedEvent]:
         with self._lock:
             taken = [self._events.popleft() for _ in range(min(count, len(self._events)))]
             self.bytes -= sum(len(event.line) for event in taken)
-        return taken
-
-    def take_all(self) -> list[EncodedEvent]:
-        with self._lock:
-            taken = list(self._events)
-            self._events.clear()
-            self.bytes = 0
         return taken
 
     def put_back(self, events: Sequence[EncodedEvent]) -> int:
@@ -448,25 +438,9 @@ def describe_error(fault: OSError) -> str:
 
 
 SEND_SECONDS = 10.0
-SYSLOG_BATCH = 100
 # IPv4's 65,535 bytes without the headers of IP and UDP.
 MAX_DATAGRAM = 65_507
-FACILITIES: dict[Facility, int] = {
-    "user": 1,
-    "mail": 2,
-    "daemon": 3,
-    "auth": 4,
-    "syslog": 5,
-    "authpriv": 10,
-    "local0": 16,
-    "local1": 17,
-    "local2": 18,
-    "local3": 19,
-    "local4": 20,
-    "local5": 21,
-    "local6": 22,
-    "local7": 23,
-}
+FACILITIES = dict(zip(get_args(Facility), (1, 2, 3, 4, 5, 10, *range(16, 24)), strict=True))  # RFC 5424, table 1
 SEVERITIES: dict[Severity, int] = {"error": 3, "warning": 4, "notice": 5, "info": 6}
 PORTS = {"udp": 514, "tcp": 601, "tls": 6514}
 
@@ -489,7 +463,6 @@ class SyslogSender:
         self._framed = False
 
     def send(self, events: Sequence[EncodedEvent]) -> None:
-        """Send events; raises `DeliveryError`."""
         messages = [format_syslog(event, self._facility, self._node) for event in events]
         try:
             connected = self._connect()
@@ -597,7 +570,6 @@ class MailSender:
         self._settings, self._node, self._send_mail = settings, node, send_mail
 
     def send(self, events: Sequence[EncodedEvent]) -> None:
-        """Send a mail for each event; raises `DeliveryError`."""
         for event in events:
             self._send_mail(build_event_mail(event, self._settings, self._node))
 

@@ -356,7 +356,6 @@ class EncodedEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 def kind_of(event: EventFields) -> EventKind:
-    """Return the name of an event's kind."""
     kind: EventKind = type(event).__struct_config__.tag  # type: ignore[assignment]
     return kind
 

@@ -4,37 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gatepost.analysis.report import FileSeen, Report
-from gatepost.events.schema import (
-    MAX_FILES,
-    MAX_HOSTS,
-    MAX_ID,
-    MAX_RECIPIENTS,
-    MAX_SAMPLE,
-    MAX_SENDERS,
-    MAX_TAGS,
-    MAX_TYPE,
-    AuditRecorded,
-    ConfigPublished,
-    ConfigRollout,
-    EventActor,
-    EventFields,
-    EventFile,
-    FoundMessage,
-    KeyCreated,
-    KeyRevoked,
-    ListChanged,
-    LookBackFound,
-    MessageDeleted,
-    MessageHeld,
-    MessageReleased,
-    MessageReported,
-    MessageScanned,
-    PolicyPublished,
-    SenderLimited,
-    ThresholdReached,
-    bound,
-    bound_all,
-)
+from gatepost.events import schema
+from gatepost.events.schema import EventFields, bound, bound_all
 from gatepost.ids import canonical
 from gatepost.store.audit import Actor, AuditRecord
 from gatepost.store.message_records import MessageRecord
@@ -49,30 +20,30 @@ _LIST_CHANGES = {
 }
 
 
-def describe_scan(record: MessageRecord, seconds: float, *, subjects: bool) -> MessageScanned:
+def describe_scan(record: MessageRecord, seconds: float, *, subjects: bool) -> schema.MessageScanned:
     """Return the event of a message whose result is on record; the subject only where it is wanted."""
     report, envelope = record.report, record.envelope
     hosts, host = _find_hosts(report)
-    return MessageScanned(
+    return schema.MessageScanned(
         tenant_uid=envelope.tenant,
         ggrid=record.ggrid,
         source=record.source,
         verdict=report.verdict,
         decision=report.decision,
         score=report.score / 100,
-        tags=report.tags[:MAX_TAGS],
+        tags=report.tags[: schema.MAX_TAGS],
         envelope_from=bound(envelope.sender),
-        recipients=bound_all(envelope.recipients, MAX_RECIPIENTS),
+        recipients=bound_all(envelope.recipients, schema.MAX_RECIPIENTS),
         recipient_count=len(envelope.recipients),
-        senders=bound_all(report.senders, MAX_SENDERS),
+        senders=bound_all(report.senders, schema.MAX_SENDERS),
         subject=bound(report.subject) if subjects else None,
         host=host or envelope.remote_address,
         helo=None if envelope.helo is None else bound(envelope.helo),
         size=record.size,
         sha256=record.sha256,
-        files=tuple([_file(each) for each in report.files[:MAX_FILES]]),
+        files=tuple([_file(each) for each in report.files[: schema.MAX_FILES]]),
         file_count=len(report.files),
-        link_hosts=bound_all(hosts, MAX_HOSTS),
+        link_hosts=bound_all(hosts, schema.MAX_HOSTS),
         link_host_count=len(hosts),
         milliseconds=round(seconds * 1_000, 1),
         action=report.action.name if report.action else "",
@@ -81,16 +52,14 @@ def describe_scan(record: MessageRecord, seconds: float, *, subjects: bool) -> M
     )
 
 
-def describe_held(record: MessageRecord) -> MessageHeld:
-    """Return the event of a message that is held now."""
-    return MessageHeld(
+def describe_held(record: MessageRecord) -> schema.MessageHeld:
+    return schema.MessageHeld(
         tenant_uid=record.envelope.tenant, ggrid=record.ggrid, verdict=record.report.verdict, size=record.size
     )
 
 
-def describe_limited_sender(sender: str, limit: str, count: int) -> SenderLimited:
-    """Return the event of a sender of outbound mail over a limit."""
-    return SenderLimited(sender=bound(sender), limit=bound(limit), count=count)
+def describe_limited_sender(sender: str, limit: str, count: int) -> schema.SenderLimited:
+    return schema.SenderLimited(sender=bound(sender), limit=bound(limit), count=count)
 
 
 def describe_change(record: AuditRecord) -> EventFields | None:
@@ -106,81 +75,86 @@ def describe_change(record: AuditRecord) -> EventFields | None:
 _TOLD_ELSEWHERE = frozenset({"user.signIn", "user.signInFailed"})
 
 
-def _describe_record(record: AuditRecord) -> AuditRecorded:
-    return AuditRecorded(
+def _describe_record(record: AuditRecord) -> schema.AuditRecorded:
+    return schema.AuditRecorded(
         tenant_uid=record.scope,
         action=bound(record.action),
         by=_actor(record.actor),
         list=bound(record.list),
         count=record.count,
-        sample=bound_all(record.sample, MAX_SAMPLE),
+        sample=bound_all(record.sample, schema.MAX_SAMPLE),
     )
 
 
-def _describe_list_change(record: AuditRecord) -> ListChanged:
+def _describe_list_change(record: AuditRecord) -> schema.ListChanged:
     change: Any = _LIST_CHANGES[record.action]
-    return ListChanged(
+    return schema.ListChanged(
         tenant_uid=record.scope,
         list=bound(record.list),
         change=change,
         count=record.count,
-        sample=bound_all(record.sample, MAX_SAMPLE) if record.action.startswith("entries.") else (),
+        sample=bound_all(record.sample, schema.MAX_SAMPLE) if record.action.startswith("entries.") else (),
         by=_actor(record.actor),
     )
 
 
-def _describe_release(record: AuditRecord) -> MessageReleased:
+def _describe_release(record: AuditRecord) -> schema.MessageReleased:
     # The message, the id that the released message carries where it has one, then every recipient.
     ggrid, *rest = record.sample
     recipients = rest[1:] if rest and canonical(rest[0]) else rest
-    return MessageReleased(
+    return schema.MessageReleased(
         tenant_uid=record.scope,
-        ggrid=bound(ggrid, MAX_ID),
+        ggrid=bound(ggrid, schema.MAX_ID),
         by=_actor(record.actor),
-        recipients=bound_all(recipients, MAX_RECIPIENTS),
+        recipients=bound_all(recipients, schema.MAX_RECIPIENTS),
         recipient_count=record.count,
     )
 
 
-def _describe_deletion(record: AuditRecord) -> MessageDeleted:
-    return MessageDeleted(tenant_uid=record.scope, ggrid=bound(record.sample[0], MAX_ID), by=_actor(record.actor))
-
-
-def _describe_report(record: AuditRecord) -> MessageReported:
-    ggrid, says, *_ = record.sample
-    return MessageReported(
-        tenant_uid=record.scope, ggrid=bound(ggrid, MAX_ID), by=_actor(record.actor), says=bound(says)
+def _describe_deletion(record: AuditRecord) -> schema.MessageDeleted:
+    return schema.MessageDeleted(
+        tenant_uid=record.scope, ggrid=bound(record.sample[0], schema.MAX_ID), by=_actor(record.actor)
     )
 
 
-def _describe_key(make: type[KeyCreated | KeyRevoked]) -> Callable[[AuditRecord], EventFields]:
+def _describe_report(record: AuditRecord) -> schema.MessageReported:
+    ggrid, says, *_ = record.sample
+    return schema.MessageReported(
+        tenant_uid=record.scope, ggrid=bound(ggrid, schema.MAX_ID), by=_actor(record.actor), says=bound(says)
+    )
+
+
+def _describe_key(make: type[schema.KeyCreated | schema.KeyRevoked]) -> Callable[[AuditRecord], EventFields]:
     def describe(record: AuditRecord) -> EventFields:
         name, _, uid = record.sample[0].rpartition(" ")
-        return make(tenant_uid=record.scope, key_id=bound(uid, MAX_ID), name=bound(name), by=_actor(record.actor))
+        return make(
+            tenant_uid=record.scope, key_id=bound(uid, schema.MAX_ID), name=bound(name), by=_actor(record.actor)
+        )
 
     return describe
 
 
-def _describe_look_back(record: AuditRecord) -> LookBackFound:
+def _describe_look_back(record: AuditRecord) -> schema.LookBackFound:
     # The number of the model, where it is one, then a line for each of some messages: its id and recipients.
     model, *lines = record.sample
-    found = (line.split("\n") for line in lines[:MAX_RECIPIENTS])
-    return LookBackFound(
+    found = (line.split("\n") for line in lines[: schema.MAX_RECIPIENTS])
+    return schema.LookBackFound(
         tenant_uid=record.scope,
         list=bound(record.list),
         model=bound(model),
         by=_actor(record.actor),
         count=record.count,
         messages=tuple(
-            FoundMessage(ggrid=bound(ggrid, MAX_ID), recipients=bound_all(rest, MAX_SAMPLE)) for ggrid, *rest in found
+            schema.FoundMessage(ggrid=bound(ggrid, schema.MAX_ID), recipients=bound_all(rest, schema.MAX_SAMPLE))
+            for ggrid, *rest in found
         ),
     )
 
 
-def _describe_rule_change(record: AuditRecord) -> PolicyPublished:
+def _describe_rule_change(record: AuditRecord) -> schema.PolicyPublished:
     # The name, the rule before and after the change, and the version of all rules of the scope.
     name, *_, version = record.sample
-    return PolicyPublished(
+    return schema.PolicyPublished(
         tenant_uid=record.scope,
         version=bound(version.removeprefix("version ")),
         by=_actor(record.actor),
@@ -188,14 +162,14 @@ def _describe_rule_change(record: AuditRecord) -> PolicyPublished:
     )
 
 
-def _describe_publication(record: AuditRecord) -> ConfigPublished:
+def _describe_publication(record: AuditRecord) -> schema.ConfigPublished:
     number, *rest = record.sample
-    return ConfigPublished(version=bound(number), by=_actor(record.actor), reason=bound(rest[0]) if rest else "")
+    return schema.ConfigPublished(version=bound(number), by=_actor(record.actor), reason=bound(rest[0]) if rest else "")
 
 
-def _describe_threshold(record: AuditRecord) -> ThresholdReached:
+def _describe_threshold(record: AuditRecord) -> schema.ThresholdReached:
     name, search, threshold, minutes = record.sample
-    return ThresholdReached(
+    return schema.ThresholdReached(
         tenant_uid=record.scope,
         alert=bound(name),
         search=bound(search),
@@ -205,10 +179,10 @@ def _describe_threshold(record: AuditRecord) -> ThresholdReached:
     )
 
 
-def _describe_rollout(record: AuditRecord) -> ConfigRollout:
+def _describe_rollout(record: AuditRecord) -> schema.ConfigRollout:
     name, *rest = record.sample
     failed = record.action == "config.fail"
-    return ConfigRollout(
+    return schema.ConfigRollout(
         version=str(record.count),
         node_name=bound(name),
         outcome="failed" if failed else "takenOver",
@@ -230,17 +204,17 @@ _CHANGES: dict[str, Callable[[AuditRecord], EventFields]] = {
     "config.rollback": _describe_publication,
     "config.takeOver": _describe_rollout,
     "config.fail": _describe_rollout,
-    "apikey.create": _describe_key(KeyCreated),
-    "apikey.revoke": _describe_key(KeyRevoked),
+    "apikey.create": _describe_key(schema.KeyCreated),
+    "apikey.revoke": _describe_key(schema.KeyRevoked),
 }
 
 
-def _file(file: FileSeen) -> EventFile:
-    return EventFile(sha256=file.sha256, type=bound(file.type, MAX_TYPE), size=file.size)
+def _file(file: FileSeen) -> schema.EventFile:
+    return schema.EventFile(sha256=file.sha256, type=bound(file.type, schema.MAX_TYPE), size=file.size)
 
 
-def _actor(actor: Actor) -> EventActor:
-    return EventActor(kind=actor.kind, name=bound(actor.name), id=bound(actor.id))
+def _actor(actor: Actor) -> schema.EventActor:
+    return schema.EventActor(kind=actor.kind, name=bound(actor.name), id=bound(actor.id))
 
 
 def _find_hosts(report: Report) -> tuple[tuple[str, ...], str | None]:

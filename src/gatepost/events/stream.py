@@ -242,7 +242,7 @@ class EventStream:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        batch = self._queue.take_all()
+        batch = self._queue.take()
         for output in self.outputs:
             started = time.monotonic()
             try:
@@ -330,7 +330,6 @@ def queue_for_people(name: str, sender: Sender, *, sends: bool) -> QueuedOutput:
 
 
 def node_name(settings: EventsSettings) -> str:
-    """Return the name of this machine in events."""
     return settings.node or socket.gethostname().encode("ascii", "replace").decode().replace(" ", "-") or "localhost"
 
 

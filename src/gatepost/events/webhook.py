@@ -37,23 +37,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gatepost import __version__
-from gatepost.events.output import (
-    FILE_MODE,
-    FOLDER_MODE,
-    DeliveryCounter,
-    DeliveryError,
-    OutputCounters,
-    SendingThread,
-    WaitingEvents,
-    append_whole,
-    describe_error,
-    describe_event,
-    read_event,
-    time_left,
-    try_lock,
-    try_sender,
-    until,
-)
+from gatepost.events import output
+from gatepost.events.output import DeliveryError, OutputCounters, append_whole
 from gatepost.events.schema import EncodedEvent
 from gatepost.ids import new_id
 from gatepost.names import is_public_address
@@ -77,7 +62,7 @@ class EventSpool:
         self._writing: tuple[Path, int] | None = None
         self._sender: int | None = None
         self.bytes = 0
-        folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        folder.mkdir(mode=output.FOLDER_MODE, parents=True, exist_ok=True)
         self.bytes = sum(size for _, size in self._segments())
 
     def append(self, events: Sequence[EncodedEvent]) -> int:
@@ -106,8 +91,8 @@ class EventSpool:
         """Return whether this process is the one that sends. Raises `OSError`."""
         if self._sender is not None:
             return True
-        lock = os.open(self._folder / "sender.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        if not try_lock(lock):
+        lock = os.open(self._folder / "sender.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, output.FILE_MODE)
+        if not output.try_lock(lock):
             os.close(lock)
             return False
         self._sender = lock
@@ -145,10 +130,10 @@ class EventSpool:
         self._sender = None
 
     def _start_segment(self) -> tuple[Path, int]:
-        self._folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        self._folder.mkdir(mode=output.FOLDER_MODE, parents=True, exist_ok=True)
         while True:
             path = self._folder / f"{new_id()}{OPEN}"
-            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, output.FILE_MODE)
             fcntl.flock(file, fcntl.LOCK_EX)
             # Before it was locked, a sender may have taken it for one whose writer is gone, and deleted it.
             if path.exists():
@@ -170,7 +155,7 @@ class EventSpool:
         try:
             file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             try:
-                if not try_lock(file):
+                if not output.try_lock(file):
                     return None
                 path.rename(complete)
             finally:
@@ -254,7 +239,6 @@ class WebhookCaller:
         self._client = httpx.Client(verify=tls, timeout=self._seconds, follow_redirects=False, trust_env=False)
 
     def send(self, events: Sequence[EncodedEvent]) -> None:
-        """Make one call with these events; raises `DeliveryError`."""
         self.call([event.line for event in events])
 
     def call(self, lines: Sequence[bytes]) -> None:
@@ -298,10 +282,10 @@ class WebhookCaller:
 
     def _skip_body(self, answer: "httpx.Response") -> None:
         """Read a short answer, so that the connection can be used again; a long or slow one is cut off with it."""
-        size, end = 0, until(self._seconds)
+        size, end = 0, output.until(self._seconds)
         for piece in answer.iter_raw():
             size += len(piece)
-            if size > MAX_ANSWER or not time_left(end):
+            if size > MAX_ANSWER or not output.time_left(end):
                 return
 
 
@@ -313,10 +297,10 @@ class WebhookOutput:
         self._batch = settings.batch
         self._spool = EventSpool(folder / spool_name(settings.url), settings.max_spool)
         self._caller = WebhookCaller(settings)
-        self._deliveries = DeliveryCounter(self.name)
-        self._unwritten = WaitingEvents()
+        self._deliveries = output.DeliveryCounter(self.name)
+        self._unwritten = output.WaitingEvents()
         self._part: tuple[Path, list[bytes]] | None = None
-        self._thread = SendingThread(name, self.send_some, self._deliveries) if sends else None
+        self._thread = output.SendingThread(name, self.send_some, self._deliveries) if sends else None
 
     def write(self, events: Sequence[EncodedEvent]) -> None:
         """Put a batch on disk, and wake the thread that sends."""
@@ -325,7 +309,7 @@ class WebhookOutput:
         try:
             dropped += self._spool.append(batch)
         except OSError as fault:
-            self._deliveries.fail(f"has a spool that cannot be written: {describe_error(fault)}")
+            self._deliveries.fail(f"has a spool that cannot be written: {output.describe_error(fault)}")
             dropped += self._unwritten.put_back(batch)
         self._deliveries.drop(dropped)
         if self._thread and batch:
@@ -356,7 +340,7 @@ class WebhookOutput:
     def test(self, event: EncodedEvent) -> str:
         """Call the server with one event, past the spool."""
         self._spool.close()
-        return try_sender(self._caller, event)
+        return output.try_sender(self._caller, event)
 
     def counters(self) -> OutputCounters:
         return self._deliveries.counters(self._spool.bytes + self._unwritten.bytes)
@@ -381,9 +365,9 @@ class WebhookOutput:
 
 def build_body(lines: Sequence[bytes]) -> bytes:
     """Return the body of a call with the lines of these events."""
-    first = read_event(lines[0])
+    first = output.read_event(lines[0])
     more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
-    text = msgspec.json.encode(f"{describe_event(first)}{more} ({first.get('node', '')})")
+    text = msgspec.json.encode(f"{output.describe_event(first)}{more} ({first.get('node', '')})")
     return b'{"text":' + text + b',"events":[' + b",".join(lines) + b"]}"
 
 
