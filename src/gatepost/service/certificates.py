@@ -94,12 +94,6 @@ def check_pair(certificate: Path, key: Path) -> None:
         raise StartError(f"The certificate {certificate} cannot be used with the key {key}: {reason}.") from None
 
 
-def load_pair(certificate: Path, key: Path) -> ssl.SSLContext:
-    """Return the context of HTTPS with a certificate; raises `StartError` if it cannot be used with the key."""
-    check_pair(certificate, key)
-    return tls_context(certificate, key)
-
-
 def find_pair(plan: Plan, name: str) -> tuple[Path, Path] | None:
     """Return the certificate and key that an HTTPS port shows; None where it speaks HTTP."""
     if name == "abby":
@@ -112,7 +106,8 @@ def load_certificates(plan: Plan) -> dict[str, ssl.SSLContext]:
     found: dict[str, ssl.SSLContext] = {}
     for name, service in (("guard", plan.guard), ("abby", plan.abby)):
         if service and (pair := find_pair(plan, name)):
-            found[name] = load_pair(*pair)
+            check_pair(*pair)
+            found[name] = tls_context(*pair)
     return found
 
 

@@ -177,7 +177,6 @@ def _write_configuration(data: DataFolder, base: int) -> None:
 
 
 async def create_administrator(store: "Users", password: str) -> None:
-    """Create the first user, the administrator."""
     from gatepost.store.audit import SYSTEM
     from gatepost.web.credentials import PasswordHashes
 
@@ -227,15 +226,10 @@ def guard(data: DataFolder, folder: Path) -> None:
     _prepare_process(data)
     with data.lock("guard"):
         config, settings = _load_in_force(data, folder, "guard", partial(files.load_guard, certificates=True))
-        hosts = _require_source(folder, settings)
-        _run(data, folder, config, settings, None, partial(_log_listening, "guard", hosts))
-
-
-def _require_source(folder: Path, settings: GuardSettings) -> tuple[str, ...]:
-    source = settings.scan_sources.any_source
-    if source is None:
-        raise StartError(f"{folder / files.GUARD_FILE} has no source under scanSources, so there is nothing to serve.")
-    return source.hosts
+        source = settings.scan_sources.any_source
+        if source is None:
+            raise StartError(f"{folder / GUARD_FILE} has no source under scanSources, so there is nothing to serve.")
+        _run(data, folder, config, settings, None, partial(_log_listening, "guard", source.hosts))
 
 
 def abby(data: DataFolder, folder: Path) -> None:

@@ -210,11 +210,7 @@ def _count_stopped_rules(record: MessageRecord, events: Emits, policies: Policie
         name = str(line.facts.get("rule", ""))
         if policies.note_stopped(scope, name):
             log.warning("rule switched off: it took too long for three messages", rule=name, tenant=scope)
-            events.emit(_describe_stopped_rule, record.envelope.tenant, name, reason)
-
-
-def _describe_stopped_rule(tenant: str | None, name: str, reason: str) -> RuleStopped:
-    return RuleStopped(tenant_uid=tenant, rule=name, reason=reason)
+            events.emit(RuleStopped, tenant_uid=record.envelope.tenant, rule=name, reason=reason)
 
 
 def _build_pool_settings(plan: Plan, settings: GuardSettings, reputation: tuple[str, ...]) -> PoolSettings:

@@ -71,7 +71,6 @@ class WebAlerts:
         return PeriodicWork(partial(self.look, store), FOLLOW_SECONDS, failed, log, waits_first=True)
 
     async def look(self, store: Store) -> None:
-        """Look once."""
         try:
             alerts = await store.alerts.all()
         except StorageError:
@@ -97,7 +96,6 @@ class WebAlerts:
             self._past += replace(output.counters(), waiting_bytes=0)
 
     def write(self, events: Sequence[EncodedEvent]) -> None:
-        """Hand events to every alert."""
         with self._lock:
             for output in self._outputs:
                 output.write(events)

@@ -37,7 +37,6 @@ from gatepost.settings.values import Section, hide_credentials, is_local
 from gatepost.store.publishing import VersionContent
 
 MAX_BYTES = 64 << 20
-# Rules whose sources are asked on request, one after the other; each may take seconds.
 # Who reads a hash must not be able to guess the token: 16 random bytes in hex have as many characters.
 MIN_TOKEN = 32
 RULE_ENDINGS = frozenset({".yar", ".yara"})
@@ -338,7 +337,8 @@ class NodeFiles:
         trial = self.trial()
         if trial is None:
             return self.current()
-        if trial.fault or trial.starts >= MAX_STARTS or not _is_usable(trial.version):
+        is_there = trial.version.number == 0 or Path(trial.version.folder).is_dir()
+        if trial.fault or trial.starts >= MAX_STARTS or not is_there:
             if not trial.fault:
                 self.set_trial(msgspec.structs.replace(trial, fault="the node ended before it was healthy"))
             return self.current()
@@ -382,10 +382,6 @@ class NodeFiles:
         for path in self.place.iterdir():
             if path.is_dir() and path.name != used:
                 shutil.rmtree(path, ignore_errors=True)
-
-
-def _is_usable(version: NodeVersion) -> bool:
-    return version.number == 0 or Path(version.folder).is_dir()
 
 
 def _read(path: Path, kind: type[T]) -> T | None:

@@ -40,7 +40,7 @@ from gatepost.store.learning import LEARNING, PoolSummary
 from gatepost.store.look_backs import LOOK_BACK
 from gatepost.store.sent_reports import REPORT
 from gatepost.store.store import Store
-from gatepost.times import now
+from gatepost.times import DAY, now
 
 if TYPE_CHECKING:
     from gatepost.service.core import CoreParts
@@ -292,7 +292,6 @@ class LookBackSchedule(Schedule):
 
 
 LEARNING_SECONDS = 1_800.0
-DAY = 86_400_000
 # A pool that was never trained begins when it can teach something.
 LEARNING_MIN_REPORTS = 40
 _LEARNING_RESULTS = {0: "taken", 2: "refused"}
@@ -408,7 +407,8 @@ class DigestSchedule(Schedule):
             self._log.info("digests sent", tenant=scope, sent=record.sent, failed=record.failed, reason=record.message)
 
 
-DAY_SECONDS = 86_400
+# For how many days it is known what became of reports.
+REPORT_KEPT_DAYS = 30
 
 
 class ReportSchedule(Schedule):
@@ -433,16 +433,12 @@ class ReportSchedule(Schedule):
                 self._runs[state,] += count
         finally:
             await resolver.close()
-        await self._store.sent_reports.purge(now() // 1_000 // DAY_SECONDS - REPORT_KEPT_DAYS)
-
-
-# For how many days it is known what became of reports.
-REPORT_KEPT_DAYS = 30
+        await self._store.sent_reports.purge(now() // DAY - REPORT_KEPT_DAYS)
 
 
 def build_schedules(plan: Plan, shared: SharedParts, core: "CoreParts | None") -> list[Schedule]:
-    """Return the schedules of this process. Digests go the ways of the
-    core's inbound mail, reports to others those of its outbound mail."""
+    """Return the schedules of this process. Digests go the ways of the core's inbound mail, reports to others those of
+    its outbound mail."""
     routing = core.routing if core else None
     found: list[Schedule] = []
     store, config, data = shared.store, plan.config, plan.data.path

@@ -6,6 +6,7 @@ restart that this service does itself uses the same way: the process replaces it
 that connections wait in their queues and none is refused.
 """
 
+import fcntl
 import os
 import socket
 import struct
@@ -22,21 +23,12 @@ _WAIT_SECONDS = 1
 log = Logger("gatepost")
 
 
-def notify(*lines: str) -> None:
+def notify(*lines: str, flags: int = 0) -> None:
     """Tell the service manager; without one, or if it does not listen, nothing happens.
 
     A manager that does not read has a full queue. A change of state waits a second for it, in the kernel: Python's own
     time limit would ask again and again, since poll(2) calls a socket that sends datagrams ready whoever they are for.
     """
-    _send(lines, 0)
-
-
-def feed_watchdog() -> None:
-    """Say that the event loop turns. It does not wait: the next time comes soon, and mail is waiting."""
-    _send(("WATCHDOG=1",), socket.MSG_DONTWAIT)
-
-
-def _send(lines: Sequence[str], flags: int) -> None:
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address or address[0] not in "/@":
         return
@@ -47,6 +39,11 @@ def _send(lines: Sequence[str], flags: int) -> None:
             sender.sendto("\n".join(lines).encode(), flags, target)
     except OSError as fault:
         log.debug("the service manager could not be told", reason=fault.strerror)
+
+
+def feed_watchdog() -> None:
+    """Say that the event loop turns. It does not wait: the next time comes soon, and mail is waiting."""
+    notify("WATCHDOG=1", flags=socket.MSG_DONTWAIT)
 
 
 def notify_ready(status: str = "serves") -> None:
@@ -107,14 +104,8 @@ def replace_process(descriptors: Sequence[int]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     # Out of the way first: a target may be one of the sources.
-    high = [_move_up(each) for each in descriptors]
+    high = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 100) for each in descriptors]
     for target, source in enumerate(high, FIRST_DESCRIPTOR):
         os.dup2(source, target, inheritable=True)
     os.environ |= {"LISTEN_FDS": str(len(high)), "LISTEN_PID": str(os.getpid())}
     os.execv(sys.executable, sys.orig_argv)  # noqa: S606  this very program
-
-
-def _move_up(descriptor: int) -> int:
-    import fcntl
-
-    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 100)

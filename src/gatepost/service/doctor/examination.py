@@ -36,6 +36,7 @@ import gatepost
 from gatepost import SCHEMA, describe_build
 from gatepost.mail.sender_history import ALL_MAIL
 from gatepost.plugins import PluginError, find_code_fault, find_plugin
+from gatepost.process.sandbox import SealReport
 from gatepost.questions import Dns, DnsAnswer, ReputationValue
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.mail_path import check_certificates, check_domain_reports, check_mail_path
@@ -85,15 +86,7 @@ os._exit(0)
 """
 
 
-class Seal(msgspec.Struct, frozen=True):
-    """What a worker reports about its seal."""
-
-    layers: tuple[str, ...]
-    leaks: tuple[str, ...]
-
-
 def check_python() -> DoctorRow:
-    """Return the version of the interpreter and the platform."""
     return DoctorRow("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
 
 
@@ -106,7 +99,6 @@ def check_speedups() -> DoctorRow:
 
 
 def check_libraries() -> DoctorRow:
-    """Return the versions of the most important libraries."""
     try:
         versions = [f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES]
     except importlib.metadata.PackageNotFoundError as fault:
@@ -208,14 +200,14 @@ def check_workers(*, unsealed: bool) -> DoctorRow:
     return DoctorRow("workers", "fail", found, "a Linux kernel with seccomp is needed; unsealed: true starts without")
 
 
-def _try_seal() -> Seal:
+def _try_seal() -> SealReport:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         subprocess.run(
             [sys.executable, "-c", SEAL_TEST], stdin=theirs.fileno(), timeout=20, check=True, capture_output=True
         )
         ours.settimeout(1)
-        return msgspec.json.decode(ours.recv(1 << 16), type=Seal)
+        return msgspec.json.decode(ours.recv(1 << 16), type=SealReport)
 
 
 def check_dns(settings: DnsSettings) -> DoctorRow:
@@ -339,13 +331,10 @@ MAX_TENANTS = 100
 LATE = 3
 # A deployment may have had many nodes; those that were heard of last have a row.
 MAX_NODES = 50
-NO_RUN = "never run so far; it is run by hand"
 
 
 def check_storage(read: ExaminedFiles, data: DataFolder) -> DoctorRow:
     """Check that the database opens and has a schema that fits."""
-    from gatepost.store.errors import StorageError
-
     if not is_storage_there(read.storage, data):
         return DoctorRow("storage", "warn", f"{read.storage} is not there yet", "gatepost serve makes it")
     try:
@@ -436,9 +425,9 @@ def _describe_feed(feed: FeedSettings, record: "FeedRecord", now: datetime) -> D
     if record.failures:
         return DoctorRow(what, "warn", f"{record.result} {record.failures} times in a row: {record.message}", advice)
     if not record.succeeded:
-        return (
-            DoctorRow(what, "warn", "never run so far", advice) if feed.is_scheduled else DoctorRow(what, "ok", NO_RUN)
-        )
+        if not feed.is_scheduled:
+            return DoctorRow(what, "ok", "never run so far; it is run by hand")
+        return DoctorRow(what, "warn", "never run so far", advice)
     minutes = int(now.timestamp() - record.succeeded / 1000) // 60
     found = f"{record.counts.entries:,} entries for {feed.list_name}, read {minutes:,} minutes ago"
     if feed.is_scheduled and minutes > LATE * feed.every:
@@ -504,13 +493,8 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
     settings = _load_files(config)
     read = settings if isinstance(settings, ExaminedFiles) else None
     guard = read.guard if read else None
-    rows = [
-        check_python(),
-        check_speedups(),
-        check_libraries(),
-        check_suffix_list(datetime.now(UTC)),
-        check_clock(time.time()),
-    ]
+    rows = [check_python(), check_speedups(), check_libraries(), check_suffix_list(datetime.now(UTC))]
+    rows.append(check_clock(time.time()))
     rows.append(settings if isinstance(settings, DoctorRow) else describe_files(settings, config))
     if running := describe_running(data):
         rows.append(DoctorRow("running files", "warn", "; ".join(running), "reload or restart the service"))
@@ -524,14 +508,9 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
         rows.append(check_antivirus(guard.clamd.address))
     if read:
         now = datetime.now(UTC)
-        rows += [
-            check_secret_files(read, config, data),
-            check_storage(read, data),
-            *check_sealed_secrets(read, data),
-            *check_mail_path(read, data, now),
-            *check_certificates(read, data, now),
-        ]
-        rows += [*check_sender_history(read, data, now)]
+        rows += [check_secret_files(read, config, data), check_storage(read, data), *check_sealed_secrets(read, data)]
+        rows += [*check_mail_path(read, data, now), *check_certificates(read, data, now)]
+        rows += check_sender_history(read, data, now)
         rows += [*check_known_recipients(read, data), *check_domain_reports(read, data, now)]
         rows += [*check_feeds(read, data, now), *check_nodes(read, data, now), *check_ports(read, data)]
     return tuple(rows)
@@ -575,7 +554,11 @@ def examine_upgrade(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
     try:
         files = read_files(config)
     except ConfigError as fault:
-        return (_describe_version(), *(_describe_fault(each) for each in fault.faults))
+        advice = "correct the file: this version does not start with it"
+        return (
+            _describe_version(),
+            *(DoctorRow("configuration", "fail", str(each), advice) for each in fault.faults),
+        )
     rows = [_describe_version(), _check_old_names(config)]
     try:
         state = read_schema_state(files.storage, data.path)
@@ -591,11 +574,6 @@ def examine_upgrade(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
 
 def _describe_version() -> DoctorRow:
     return DoctorRow("version", "ok", f"this is gatepost {describe_build()}")
-
-
-def _describe_fault(fault: object) -> DoctorRow:
-    advice = "correct the file: this version does not start with it"
-    return DoctorRow("configuration", "fail", str(fault), advice)
 
 
 def _check_old_names(config: Path) -> DoctorRow:

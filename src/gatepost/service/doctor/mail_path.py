@@ -38,9 +38,9 @@ def check_certificates(read: ExaminedFiles, data: DataFolder, now: datetime) -> 
     tls = read.abby.tls if read.abby else "off"
     sources = read.guard.scan_sources if read.guard else None
     if read.guard and read.guard.delivery.certificate:
-        yield _check_given_certificate("certificate for next hops", Path(read.guard.delivery.certificate), now)
+        yield _check_certificate_file("certificate for next hops", Path(read.guard.delivery.certificate), now)
     if read.guard and read.guard.tls:
-        yield _check_given_certificate("certificate of guard", Path(read.guard.tls.certificate), now)
+        yield _check_certificate_file("certificate of guard", Path(read.guard.tls.certificate), now)
     elif sources and tls is not None and (sources.rest_api or (sources.smtp and tls == "off")):
         yield _check_own_certificate(data, now, "certificate of guard")
 
@@ -50,11 +50,11 @@ def _check_abby_certificates(settings: AbbySettings, data: DataFolder, now: date
     if tls == "off":
         yield DoctorRow("certificate", "ok", "TLS is off; a proxy is expected in front")
     elif isinstance(tls, TlsSettings):
-        yield _check_given_certificate("certificate", Path(tls.certificate), now)
+        yield _check_certificate_file("certificate", Path(tls.certificate), now)
     else:
         yield _check_own_certificate(data, now)
     if core.ca:
-        yield _check_given_certificate("certificates of cores", Path(core.ca), now)
+        yield _check_certificate_file("certificates of cores", Path(core.ca), now)
 
 
 def _check_own_certificate(data: DataFolder, now: datetime, what: str = "certificate") -> DoctorRow:
@@ -64,11 +64,7 @@ def _check_own_certificate(data: DataFolder, now: datetime, what: str = "certifi
     return _check_certificate_file(what, data.certificate, now, f"delete {data.certificate.parent} and start again")
 
 
-def _check_given_certificate(what: str, file: Path, now: datetime) -> DoctorRow:
-    return _check_certificate_file(what, file, now, "renew it")
-
-
-def _check_certificate_file(what: str, file: Path, now: datetime, renew: str) -> DoctorRow:
+def _check_certificate_file(what: str, file: Path, now: datetime, renew: str = "renew it") -> DoctorRow:
     try:
         left = (certificates.read_expiry(file.read_bytes()) - now).days
     except (OSError, ValueError) as fault:
@@ -88,7 +84,6 @@ ROOM_WANTED = 1 << 30
 
 
 def check_mail_path(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
-    """Yield the rows that this configuration calls for."""
     if read.guard:
         yield check_quarantine(read.guard, data)
         yield from check_next_hops(read.guard, now)
@@ -158,11 +153,9 @@ def check_next_hops(settings: GuardSettings, now: datetime) -> Iterator[DoctorRo
 
 def check_domain_reports(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
     """Check that reports to others leave; no row if none are sent, or if storage cannot be read."""
-    guard, moment = read.guard, int(now.timestamp() * 1_000)
-    if guard is None:
-        return
-    if guard.domain_reports.send:
-        states = ask_storage_if_there(read, data, lambda store: store.sent_reports.states(moment - DAY))
+    if read.guard and read.guard.domain_reports.send:
+        since = int(now.timestamp() * 1_000) - DAY
+        states = ask_storage_if_there(read, data, lambda store: store.sent_reports.states(since))
         if states is not None:
             yield _describe_sent(states)
 
@@ -224,11 +217,7 @@ def _describe_next_hop(found: _Greeted, now: datetime) -> Iterator[DoctorRow]:
         left = (certificates.read_expiry(found.certificate) - now).days
         row = describe_validity(f"certificate of the {what}", found.url, left, "have it renewed there")
         # Only a verified certificate can stop mail.
-        yield row if found.tls == "verified" or row.state == "ok" else _soften(row)
-
-
-def _soften(row: DoctorRow) -> DoctorRow:
-    return DoctorRow(row.what, "warn", row.found, row.advice)
+        yield row if found.tls == "verified" or row.state == "ok" else msgspec.structs.replace(row, state="warn")
 
 
 async def _greet_next_hops(settings: GuardSettings) -> list[_Greeted]:
