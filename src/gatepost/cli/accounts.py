@@ -53,15 +53,8 @@ def show_tenants(*, place: Deployment, output: Output) -> None:
     """Print all tenants."""
     found = place.with_store(lambda store: store.tenants.all())
     lines = [
-        (
-            tenant.uid,
-            tenant.name,
-            render_time(tenant.created),
-            _render_days(tenant.history_days),
-            _render_days(tenant.quarantine_days),
-            ", ".join(tenant.domains),
-        )
-        for tenant in found
+        (each.uid, each.name, render_time(each.created), *_render_retention(each), ", ".join(each.domains))
+        for each in found
     ]
     columns = ("uid", "name", "created", "history", "quarantine", "domains")
     output.show_table([_describe_tenant(tenant) for tenant in found], columns, lines)
@@ -101,8 +94,7 @@ def set_retention(
         place.announce(f"Deletes, from the next hour on, {what} of tenant {tenant.uid} from", yes=yes)
         found = place.with_store(lambda store: store.tenants.set_retention(tenant.uid, *days))
         tenant = require_found(found, tenant.uid)
-    shown = f"history: {_render_days(tenant.history_days)}, quarantine: {_render_days(tenant.quarantine_days)}"
-    output.show(_describe_tenant(tenant), shown)
+    output.show(_describe_tenant(tenant), "history: {}, quarantine: {}".format(*_render_retention(tenant)))
 
 
 @tenants.command("delete")
@@ -155,8 +147,8 @@ def _normalise_domains(names: Sequence[str]) -> list[str]:
     return normal
 
 
-def _render_days(days: int | None) -> str:
-    return "default" if days is None else f"{days} d"
+def _render_retention(tenant: "Tenant") -> list[str]:
+    return ["default" if days is None else f"{days} d" for days in (tenant.history_days, tenant.quarantine_days)]
 
 
 def _describe_tenant(tenant: "Tenant") -> dict[str, Any]:

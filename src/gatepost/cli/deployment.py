@@ -134,7 +134,6 @@ class Deployment(Options, frozen=True):
 
     @property
     def has_guard_file(self) -> bool:
-        """Whether there is a `guard.yml` here."""
         return (self.config_folder / GUARD_FILE).exists()
 
     def load_guard(self) -> "GuardSettings":

@@ -25,7 +25,6 @@ def render_fault(called: str, found: Named, fault: UsageError) -> str:
 
 
 def render_help(called: str, found: Named) -> str:
-    """Return the help on a command or a group of commands."""
     blocks = [_render_usage(called, found), *(_wrap(each, "  ") for each in split_paragraphs(found))]
     about_help = ("--help", "Show this message and exit.")
     if isinstance(found, Group):

@@ -223,7 +223,6 @@ def roll_back(*, tenant: TenantOption = None, place: Deployment, output: Output)
 
 
 def describe_model(model: "StoredModel") -> dict[str, Any]:
-    """Return a model as JSON shows it."""
     return {
         "version": model.version,
         "tenantUid": model.tenant,

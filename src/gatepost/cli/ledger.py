@@ -142,7 +142,6 @@ class HeldShown(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def describe_held_line(mail: HeldMessage) -> HeldLine:
-    """Return a held message as a row of a list."""
     record = mail.record
     return HeldLine(
         ggrid=record.ggrid,
@@ -194,7 +193,6 @@ HELD_COLUMNS = ("ggrid", "held since", "state", "verdict", "from", "to", "subjec
 
 
 def render_held_line(each: HeldLine) -> tuple[str, ...]:
-    """Return a held message as a row of a table."""
     first, *others = each.envelope_recipients or ("",)
     people = f"{first} and {len(others)} more" if others else first
     return each.ggrid, each.kept[:16], each.state, each.verdict, each.envelope_from or "<>", people, each.subject[:60]

@@ -30,7 +30,6 @@ class Output(Options, frozen=True):
     json: Annotated[bool, Option("--json", help="Print JSON instead of text.")] = False
 
     def show(self, value: Any, text: str) -> None:
-        """Print a result."""
         if self.json:
             print_json(value)
         else:
@@ -45,7 +44,6 @@ class Output(Options, frozen=True):
 
 
 def print_json(value: Any, *, indent: int = 2) -> None:
-    """Print one JSON value."""
     print(msgspec.json.format(msgspec.json.encode(value), indent=indent).decode())
 
 

@@ -4,6 +4,7 @@ Without `--url` the analysis runs in a sealed worker of this command. DNS is ask
 the sender that the mail was looked at, and makes the result depend on the day.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -55,7 +56,7 @@ def scan(
             url=url, token_file=token_file, cacert=cacert, no_verify=no_verify, config=place.config, data=place.data
         )
         with service.connect() as client:
-            counts = scanners.scan_paths(files, scanners.online_scanner(client, envelope), output)
+            counts = scanners.scan_paths(files, partial(scanners.scan_online, client, envelope), output)
     else:
         with scanners.offline_scanner(envelope, dns, place) as scanner:
             counts = scanners.scan_paths(files, scanner, output, "" if dns else WITHOUT_DNS)

@@ -251,12 +251,8 @@ PLACEHOLDER_RECIPIENT = "recipient@example.invalid"
 _REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE})
 
 
-def online_scanner(client: Client, envelope: Envelope) -> Scanner:
-    """Return a scanner that sends each message to a running Gatepost."""
-    return lambda mail: _analyse_online(client, mail, envelope)
-
-
-def _analyse_online(client: Client, mail: Mail, envelope: Envelope) -> Analysed | NotScanned:
+def scan_online(client: Client, envelope: Envelope, mail: Mail) -> Analysed | NotScanned:
+    """Have a running Gatepost analyse a message."""
     try:
         result = client.scan(
             mail.raw,
