@@ -3,13 +3,15 @@
 import json
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from gatepost.events.output import OutputCounters
 from gatepost.events.schema import EncodedEvent, MessageHeld, encode_event
 from gatepost.service.certificates import sign_certificate
 
@@ -58,6 +60,38 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         pass
+
+
+class Memory:
+    """An output that keeps what it gets, and can be made to hang."""
+
+    name = address = "memory"
+
+    def __init__(self) -> None:
+        self.batches: list[Sequence[EncodedEvent]] = []
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+
+    def write(self, events: Sequence[EncodedEvent]) -> None:
+        self.may_go_on.wait(180)
+        self.batches.append(events)
+
+    def close(self, _seconds: float) -> None:
+        self.batches.append(())
+
+    def test(self, event: EncodedEvent) -> str:
+        return event.kind
+
+    def counters(self) -> OutputCounters:
+        return OutputCounters(len(self.events), 1, 2, 3)
+
+    @property
+    def events(self) -> list[EncodedEvent]:
+        return [event for batch in self.batches for event in batch]
+
+    @property
+    def kinds(self) -> list[str]:
+        return [event.kind for event in self.events]
 
 
 def make_events(count: int, text: str = "") -> list[EncodedEvent]:

@@ -1,7 +1,6 @@
 """What outputs get: to the right people, by mail and by a call, and no more than wanted."""
 
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from email import message_from_bytes
 from email.message import EmailMessage
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.events.receivers import Receiver, eventually
+from tests.events.receivers import Memory, Receiver, eventually
 
 from gatepost.events.output import DeliveryError, Output, OutputCounters, build_event_mail
 from gatepost.events.schema import (
@@ -29,31 +28,6 @@ from gatepost.settings.keys import GuardSettings
 
 DOWN = HealthChanged(component="storage", before="ok", after="failed", reason="storage cannot be read")
 MAIL = {"recipients": ["ops@example.com", "desk@example.com"]}
-
-
-class Kept:
-    """An output that keeps what its filter lets pass."""
-
-    name = address = "kept"
-
-    def __init__(self) -> None:
-        self.events: list[EncodedEvent] = []
-
-    def write(self, events: Sequence[EncodedEvent]) -> None:
-        self.events += events
-
-    def close(self, seconds: float) -> None:
-        """Do nothing."""
-
-    def test(self, event: EncodedEvent) -> str:
-        return event.kind
-
-    def counters(self) -> OutputCounters:
-        return OutputCounters(len(self.events))
-
-    @property
-    def kinds(self) -> list[str]:
-        return [event.kind for event in self.events]
 
 
 def encoded(event: EventFields) -> EncodedEvent:
@@ -120,14 +94,14 @@ def test_a_call_has_a_text_for_people_and_the_events(receiver: Receiver, tmp_pat
     ],
 )
 def test_only_what_was_chosen(chosen: dict[str, Any], passing: list[str]) -> None:
-    kept = Kept()
+    kept = Memory()
     output = FilteredOutput(kept, OutputFilter.model_validate(chosen), "n")
     wrong = UserSignInFailed(user="ann", address="192.0.2.1", reason="password")
     locked = UserSignInFailed(user="ann", address="192.0.2.1", reason="locked")
     output.write([encoded(event) for event in (NodeState(state="started", version="1"), DOWN, wrong, locked)])
     output.close(1)
     assert kept.kinds == passing
-    assert (output.name, output.address, output.test(encoded(DOWN))) == ("kept", "kept", "health.changed")
+    assert (output.name, output.address, output.test(encoded(DOWN))) == ("memory", "memory", "health.changed")
 
 
 def test_every_output_of_a_file_has_the_filter(receiver: Receiver, tmp_path: Path) -> None:
@@ -172,7 +146,7 @@ def test_so_many_in_an_hour_then_a_summary(receiver: Receiver, tmp_path: Path) -
 
 
 def test_a_clock_that_is_set_back_does_not_make_an_hour_longer() -> None:
-    kept, now = Kept(), [1_000_000.0]
+    kept, now = Memory(), [1_000_000.0]
     output = FilteredOutput(kept, OutputFilter(), "n", max_per_hour=1, clock=lambda: now[0])
     output.write([encoded(DOWN)] * 2)
     now[0] -= 86_400
@@ -181,7 +155,7 @@ def test_a_clock_that_is_set_back_does_not_make_an_hour_longer() -> None:
 
 
 def test_a_stop_sends_the_summary_of_the_hour() -> None:
-    kept = Kept()
+    kept = Memory()
     output = FilteredOutput(kept, OutputFilter(kinds=["node.state"]), "n", max_per_hour=1, clock=lambda: 0.0)
     output.write([encoded(NodeState(state="started", version="1"))] * 2)
     output.write(())
@@ -192,7 +166,7 @@ def test_a_stop_sends_the_summary_of_the_hour() -> None:
 
 
 def test_only_its_own_threshold_and_quiet_hours_afterwards() -> None:
-    kept = Kept()
+    kept = Memory()
     moment = [datetime(2026, 11, 17, 23, 0, tzinfo=UTC).timestamp()]
     output = FilteredOutput(
         kept,
@@ -218,7 +192,7 @@ def test_only_its_own_threshold_and_quiet_hours_afterwards() -> None:
 
 
 def test_errors_pass_in_quiet_hours() -> None:
-    kept = Kept()
+    kept = Memory()
     moment = datetime(2026, 11, 17, 23, 0, tzinfo=UTC).timestamp()
     output = FilteredOutput(kept, OutputFilter(), "n", quiet=read_quiet_hours("22:00-06:00"), clock=lambda: moment)
     output.write([encoded(DOWN), encoded(NodeState(state="started", version="1"))])

@@ -1,16 +1,15 @@
 """The stream: an event never stops its cause, waits for nothing, and costs nothing where nobody wants it."""
 
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
-from tests.events.receivers import eventually, make_events
+from tests.events.receivers import Memory, eventually, make_events
 
 from gatepost.analysis.report import Line, Report
-from gatepost.events.output import OutputCounters, WaitingEvents
-from gatepost.events.schema import EncodedEvent, EventFields, NodeState
+from gatepost.events.output import WaitingEvents
+from gatepost.events.schema import EventFields, NodeState
 from gatepost.events.stream import NO_EVENTS, EventMetrics, EventStream
 from gatepost.findings.kinds import LIMIT_RULE_FAILED
 from gatepost.ids import new_id
@@ -24,37 +23,13 @@ from gatepost.store.message_records import MessageRecord
 RECORD = MessageRecord(new_id(), 1, 2, Envelope(), 9, "", Report("clean", "deliver", (), 0, ""))
 
 
-class Memory:
-    """An output that keeps what it gets, and can be made to hang."""
-
-    name = address = "memory"
-
-    def __init__(self) -> None:
-        self.batches: list[Sequence[EncodedEvent]] = []
-        self.may_go_on = threading.Event()
-        self.may_go_on.set()
-
-    def write(self, events: Sequence[EncodedEvent]) -> None:
-        self.may_go_on.wait(180)
-        self.batches.append(events)
-
-    def close(self, _seconds: float) -> None:
-        self.batches.append(())
-
-    def test(self, _event: EncodedEvent) -> str:
-        return ""
-
-    def counters(self) -> OutputCounters:
-        return OutputCounters(sum(map(len, self.batches)), 1, 2, 3)
-
-
 def test_events_come_in_batches_and_all_before_the_end() -> None:
     memory = Memory()
     stream = EventStream("n", [memory])
     for _ in range(1_000):
         stream.emit(NodeState, state="test", version="1")
     stream.close()
-    assert sum(map(len, memory.batches)) == 1_000
+    assert len(memory.events) == 1_000
     assert len(memory.batches) < 500
     assert memory.batches[-1] == ()
     assert stream.emitted == {"node.state": 1_000}
@@ -73,7 +48,7 @@ def test_what_goes_wrong_with_an_event_stays_here() -> None:
     stream.emit(NodeState, state="test", version="1")
     stream.close()
     assert stream.failures == 2
-    assert sum(map(len, memory.batches)) == 1
+    assert len(memory.events) == 1
 
 
 def test_an_output_that_hangs_stops_nobody_and_fills_no_memory() -> None:
@@ -87,7 +62,7 @@ def test_an_output_that_hangs_stops_nobody_and_fills_no_memory() -> None:
     assert stream.dropped == 5
     memory.may_go_on.set()
     stream.close()
-    got = [event for batch in memory.batches for event in batch]
+    got = memory.events
     assert [b'"version":"%d ' % number in event.line for number, event in enumerate(got[1:], 5)] == [True] * 7
 
 
