@@ -163,38 +163,18 @@ def test_the_container_leaves_out_the_same() -> None:
     assert all(f"site-packages/{name}" in recipe for name in debian.UNUSED)
 
 
-def spoil_mode(stage: Path) -> None:
-    (stage / "etc/gatepost/guard/core/guard.yml").chmod(0o666)
-
-
-def spoil_place(stage: Path) -> None:
-    (stage / "opt").mkdir()
-
-
-def spoil_link(stage: Path) -> None:
-    (stage / "usr/bin/other").symlink_to("../lib/gatepost/bin/nothing")
-
-
-def spoil_script(stage: Path) -> None:
-    (stage / "DEBIAN/prerm").write_text("#!/bin/sh\nif\n")
-
-
-def spoil_conffiles(stage: Path) -> None:
-    (stage / "DEBIAN/conffiles").write_text("/etc/gatepost/gatepost.env\n")
-
-
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (spoil_mode, "has mode 666"),
-        (spoil_place, "opt is not where"),
-        (spoil_link, "which is not there"),
-        (spoil_script, "prerm is no script"),
-        (spoil_conffiles, "is configuration and no conffile"),
+        (lambda stage: (stage / "etc/gatepost/guard/core/guard.yml").chmod(0o666), "has mode 666"),
+        (lambda stage: (stage / "opt").mkdir(), "opt is not where"),
+        (lambda stage: (stage / "usr/bin/other").symlink_to("../lib/gatepost/bin/nothing"), "which is not there"),
+        (lambda stage: (stage / "DEBIAN/prerm").write_text("#!/bin/sh\nif\n"), "prerm is no script"),
+        (lambda stage: (stage / "DEBIAN/conffiles").write_text("/etc/gatepost/gatepost.env\n"), "and no conffile"),
     ],
 )
 def test_faults_of_a_package_are_found(
-    spoil: Callable[[Path], None], said: str, packages: tuple[Path, Path], tmp_path: Path
+    spoil: Callable[[Path], object], said: str, packages: tuple[Path, Path], tmp_path: Path
 ) -> None:
     stage = tmp_path / "stage"
     subprocess.run(["dpkg-deb", "-R", str(packages[1]), str(stage)], check=True)

@@ -40,18 +40,24 @@ def test_every_message_is_counted(
         assert "| ham | all | 20 * |" in evaluate(monkeypatch, capsys, *corpora, "--mode", mode, "--without", "two")
 
 
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """Two messages, of which the subject of one is hostile to pages and terminals."""
+    for label in ("ham", "spam"):
+        (tmp_path / "mine" / label).mkdir(parents=True)
+    subject = "Subject: <script>alert(1)</script> \N{RIGHT-TO-LEFT OVERRIDE}gpj.exe"
+    (tmp_path / "mine/ham/1.eml").write_bytes(f"{subject}\nFrom: a@b.example\n\nHello\n".encode())
+    (tmp_path / "mine/spam/1.eml").write_bytes(b"Subject: Win\nFrom: x@y.example\n\nYou won\n")
+    return tmp_path / "mine"
+
+
 @pytest.mark.variant
 @pytest.mark.process
 def test_a_page_does_not_run_what_strangers_wrote(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder, page = tmp_path / "mine", tmp_path / "page.html"
-    (folder / "ham").mkdir(parents=True)
-    (folder / "spam").mkdir()
-    hostile = "Subject: <script>alert(1)</script> \N{RIGHT-TO-LEFT OVERRIDE}gpj.exe\nFrom: a@b.example\n\nHello\n"
-    (folder / "ham" / "1.eml").write_bytes(hostile.encode())
-    (folder / "spam" / "1.eml").write_bytes(b"Subject: Win\nFrom: x@y.example\n\nYou won\n")
-    said = evaluate(monkeypatch, capsys, "--corpus", folder, "--mode", "as-is", "--html", page, "--json")
+    page = tmp_path / "page.html"
+    said = evaluate(monkeypatch, capsys, "--corpus", hostile, "--mode", "as-is", "--html", page, "--json")
     assert '"language":[{' in said
     text = page.read_text("utf-8")
     assert "<script" not in text
@@ -116,16 +122,10 @@ def test_what_is_no_model_is_not_evaluated(
 
 @pytest.mark.process
 def test_an_evaluation_is_written_for_programs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    hostile: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A stranger's subject does not turn what follows around."""
-    folder = tmp_path / "mine"
-    (folder / "ham").mkdir(parents=True)
-    (folder / "spam").mkdir()
-    hostile = "Subject: \N{RIGHT-TO-LEFT OVERRIDE}gpj.exe\nFrom: a@b.example\n\nHello\n"
-    (folder / "ham" / "1.eml").write_bytes(hostile.encode())
-    (folder / "spam" / "1.eml").write_bytes(b"Subject: Win\nFrom: x@y.example\n\nYou won\n")
-    wanted = ("--corpus", folder, "--mode", "as-is")
+    wanted = ("--corpus", hostile, "--mode", "as-is")
     found = json.loads(evaluate(monkeypatch, capsys, *wanted, "--json"))
     assert found["messages"] == 2
     assert [row["of"] for row in found["tables"]["corpus"]] == [1, 1, 1, 1]

@@ -21,16 +21,8 @@ MAX_WORDS = 800
 
 
 def git(folder: Path, *arguments: str) -> None:
-    own = (
-        "-c",
-        "user.name=A",
-        "-c",
-        "user.email=a@example.org",
-        "-c",
-        "tag.gpgsign=false",
-        "-c",
-        "commit.gpgsign=false",
-    )
+    settings = ("user.name=A", "user.email=a@example.org", "tag.gpgsign=false", "commit.gpgsign=false")
+    own = [word for each in settings for word in ("-c", each)]
     subprocess.run(["git", "-C", str(folder), *own, *arguments], check=True, capture_output=True)
 
 
@@ -111,11 +103,7 @@ def test_the_container_context_has_what_is_copied(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "one.tar.gz") as archive:
         names = set(archive.getnames())
     wanted = ("pyproject.toml", "requirements/run.txt", "src/gatepost/__init__.py", "tools/hatch_build.py")
-    beside = (
-        "contrib/container/Containerfile",
-        "contrib/container/compose.yaml",
-        "contrib/container/cluster/compose.yaml",
-    )
+    beside = (f"contrib/container/{name}" for name in ("Containerfile", "compose.yaml", "cluster/compose.yaml"))
     assert {f"context/{name}" for name in (*wanted, *beside)} <= names
 
 

@@ -15,18 +15,8 @@ from playwright.sync_api import Page, sync_playwright
 from tools.site import OUTSIDE, REST, ROOT, SiteError, build, find_pages, read_navigation, rewrite_links
 
 # Elements that make a browser fetch something when the page opens, and the attribute that says what.
-FETCHING = {
-    ("audio", "src"),
-    ("embed", "src"),
-    ("iframe", "src"),
-    ("img", "src"),
-    ("img", "srcset"),
-    ("link", "href"),
-    ("object", "data"),
-    ("script", "src"),
-    ("source", "src"),
-    ("video", "src"),
-}
+FETCHING = {(tag, "src") for tag in "audio embed iframe img script source video".split()}
+FETCHING |= {("img", "srcset"), ("link", "href"), ("object", "data")}
 
 
 @pytest.fixture(scope="module")
