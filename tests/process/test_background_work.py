@@ -50,13 +50,15 @@ def send_mail(work: BackgroundWork, rate: float = 2 * MAIL_RATE) -> BackgroundWo
     return work
 
 
-def spend_burst(work: BackgroundWork) -> None:
+def begin_under_load(clock: Clock, rate: float = 1_000) -> BackgroundWork:
+    """Work that has spent its burst while much mail comes."""
+    work = send_mail(BackgroundWork(clock), rate)
     work.use(BURST)
+    return work
 
 
 def test_nothing_rests_while_little_mail_comes(clock: Clock) -> None:
-    work = send_mail(BackgroundWork(clock), MAIL_RATE)
-    spend_burst(work)
+    work = begin_under_load(clock, MAIL_RATE)
     assert [work.run(compute, 0.002) for _ in range(5)] == ["done"] * 5
     assert (clock.slept, work.rests) == ([], 0)
 
@@ -66,7 +68,7 @@ def test_a_burst_is_free_and_then_each_piece_is_paid_for(clock: Clock) -> None:
     work = send_mail(BackgroundWork(clock), 1_000)
     assert work.run(compute, 0.01) == "done"
     assert clock.slept == []
-    spend_burst(work)
+    work.use(BURST)
     for _ in range(5):
         work.run(compute, 0.01)
     assert work.rests == 5
@@ -75,8 +77,7 @@ def test_a_burst_is_free_and_then_each_piece_is_paid_for(clock: Clock) -> None:
 
 
 def test_a_piece_that_fails_counts_as_well(clock: Clock) -> None:
-    work = send_mail(BackgroundWork(clock))
-    spend_burst(work)
+    work = begin_under_load(clock, 2 * MAIL_RATE)
     with pytest.raises(ZeroDivisionError):
         work.run(lambda: compute(0.005) and 1 / 0)
     work.run(compute, 0.0)
@@ -105,8 +106,7 @@ def test_pieces_take_turns_while_mail_comes(clock: Clock) -> None:
 
 
 def test_what_was_used_is_forgiven_after_a_while(clock: Clock) -> None:
-    work = send_mail(BackgroundWork(clock))
-    spend_burst(work)
+    work = begin_under_load(clock, 2 * MAIL_RATE)
     work.use(100.0)
     clock.now += MAX_REST_SECONDS + BURST / SHARE
     send_mail(work)
@@ -124,8 +124,7 @@ def test_calls_pay_for_the_cpu_of_their_steps(clock: Clock) -> None:
 
         return [await work.call(call()) for _ in range(4)]
 
-    work = send_mail(BackgroundWork(clock), 1_000)
-    spend_burst(work)
+    work = begin_under_load(clock)
     assert asyncio.run(run()) == ["answered"] * 4
     rests = [seconds for seconds in clock.slept if seconds]
     assert len(rests) >= 3
@@ -141,8 +140,7 @@ def test_of_calls_that_come_at_once_not_all_begin_at_once(clock: Clock) -> None:
     async def run() -> None:
         await asyncio.gather(*(work.call(call()) for _ in range(5)))
 
-    work = send_mail(BackgroundWork(clock), 1_000)
-    spend_burst(work)
+    work = begin_under_load(clock)
     asyncio.run(run())
     assert len(set(began)) >= 4
 
@@ -171,8 +169,7 @@ def test_a_cancelled_call_ends_where_it_waits(clock: Clock) -> None:
 
 
 def test_it_ends_when_mail_does(clock: Clock) -> None:
-    work = send_mail(BackgroundWork(clock))
-    spend_burst(work)
+    work = begin_under_load(clock, 2 * MAIL_RATE)
     clock.now += 3.0
     work.run(compute, 0.001)
     work.run(compute, 0.001)
@@ -193,8 +190,7 @@ def test_a_piece_counts_as_running_for_a_moment(clock: Clock) -> None:
 
 def test_a_long_piece_rests_between_its_steps(clock: Clock) -> None:
     """A search that unpacks hundreds of records is one piece: it rests in the middle, for what its steps have used."""
-    work = send_mail(BackgroundWork(clock), 1_000)
-    spend_burst(work)
+    work = begin_under_load(clock)
 
     def search() -> str:
         for _ in range(3):
@@ -212,7 +208,7 @@ def test_a_long_piece_rests_between_its_steps(clock: Clock) -> None:
 
 def test_a_piece_that_began_before_the_mail_rests_once_it_comes(clock: Clock) -> None:
     work = BackgroundWork(clock)
-    spend_burst(work)
+    work.use(BURST)
 
     def search() -> None:
         compute(0.02)
@@ -226,8 +222,7 @@ def test_a_piece_that_began_before_the_mail_rests_once_it_comes(clock: Clock) ->
 
 
 def test_nothing_rests_outside_of_a_piece(clock: Clock) -> None:
-    work = send_mail(BackgroundWork(clock), 1_000)
-    spend_burst(work)
+    work = begin_under_load(clock)
     compute(0.02)
     work.rest_between_steps()
     assert clock.slept == []

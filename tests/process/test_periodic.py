@@ -52,49 +52,47 @@ class Work:
         self.ended += 1
 
 
-def running(test: Callable[[Time], Awaitable[None]]) -> None:
-    async def run() -> None:
-        await test(Time())
-
-    asyncio.run(run())
+async def begin(
+    work: Work, time: Time, seconds: float | Callable[[], float] = 1.0, *, waits_first: bool = False
+) -> PeriodicWork:
+    """Start work, and let it run as far as it gets."""
+    failed = "the pantry could not be tidied"
+    periodic = PeriodicWork(work, seconds, failed, log, waits_first=waits_first, sleep=time.sleep)
+    periodic.start()
+    await let_run()
+    return periodic
 
 
 @pytest.mark.parametrize(("waits_first", "at_once"), [(False, 1), (True, 0)])
 def test_the_first_run_comes_at_once_or_after_a_period(*, waits_first: bool, at_once: int) -> None:
-    async def test(time: Time) -> None:
-        work = Work()
-        periodic = PeriodicWork(work, 30.0, "it failed", log, waits_first=waits_first, sleep=time.sleep)
-        periodic.start()
-        await let_run()
+    async def test() -> None:
+        work, time = Work(), Time()
+        periodic = await begin(work, time, 30.0, waits_first=waits_first)
         assert (work.ended, time.pauses) == (at_once, [30.0])
         await time.pass_on()
         await time.pass_on()
         assert (work.ended, time.pauses) == (at_once + 2, [30.0] * 3)
         await periodic.stop()
 
-    running(test)
+    asyncio.run(test())
 
 
 def test_the_period_may_be_another_after_each_run() -> None:
-    async def test(time: Time) -> None:
-        work = Work()
-        periodic = PeriodicWork(work, lambda: 10.0 * work.ended, "it failed", log, sleep=time.sleep)
-        periodic.start()
-        await let_run()
+    async def test() -> None:
+        work, time = Work(), Time()
+        periodic = await begin(work, time, lambda: 10.0 * work.ended)
         await time.pass_on()
         assert time.pauses == [10.0, 20.0]
         await periodic.stop()
 
-    running(test)
+    asyncio.run(test())
 
 
 def test_no_fault_ends_the_work() -> None:
-    async def test(time: Time) -> None:
-        work = Work(StorageError("locked"), ZeroDivisionError("by nothing"))
+    async def test() -> None:
+        work, time = Work(StorageError("locked"), ZeroDivisionError("by nothing")), Time()
         with logs.capture() as lines:
-            periodic = PeriodicWork(work, 1.0, "the pantry could not be tidied", log, sleep=time.sleep)
-            periodic.start()
-            await let_run()
+            periodic = await begin(work, time)
             await time.pass_on()
             await time.pass_on()
         assert (work.begun, work.ended) == (3, 1)
@@ -106,45 +104,37 @@ def test_no_fault_ends_the_work() -> None:
         assert unexpected["reference"]
         await periodic.stop()
 
-    running(test)
+    asyncio.run(test())
 
 
 @pytest.mark.parametrize("end", [PeriodicWork.stop, PeriodicWork.finish])
 def test_it_ends_in_a_pause(end: Callable[[PeriodicWork], Awaitable[None]]) -> None:
-    async def test(time: Time) -> None:
-        work = Work()
-        periodic = PeriodicWork(work, 1.0, "it failed", log, sleep=time.sleep)
-        periodic.start()
-        await let_run()
-        await end(periodic)
+    async def test() -> None:
+        work, time = Work(), Time()
+        await end(await begin(work, time))
         await time.pass_on()
         assert work.begun == 1
 
-    running(test)
+    asyncio.run(test())
 
 
 def test_stopping_cancels_a_run() -> None:
-    async def test(time: Time) -> None:
-        work = Work()
+    async def test() -> None:
+        work, time = Work(), Time()
         work.gate.clear()
-        periodic = PeriodicWork(work, 1.0, "it failed", log, sleep=time.sleep)
-        periodic.start()
-        await let_run()
-        await periodic.stop()
+        await (await begin(work, time)).stop()
         work.gate.set()
         await let_run()
         assert (work.begun, work.ended) == (1, 0)
 
-    running(test)
+    asyncio.run(test())
 
 
 def test_finishing_waits_for_a_run() -> None:
-    async def test(time: Time) -> None:
-        work = Work()
+    async def test() -> None:
+        work, time = Work(), Time()
         work.gate.clear()
-        periodic = PeriodicWork(work, 1.0, "it failed", log, sleep=time.sleep)
-        periodic.start()
-        await let_run()
+        periodic = await begin(work, time)
         finishing = asyncio.create_task(periodic.finish())
         await let_run()
         assert not finishing.done()
@@ -152,13 +142,13 @@ def test_finishing_waits_for_a_run() -> None:
         await finishing
         assert (work.begun, work.ended, time.pauses) == (1, 1, [])
 
-    running(test)
+    asyncio.run(test())
 
 
 def test_what_has_not_begun_ends_and_what_has_ended_begins_again() -> None:
-    async def test(time: Time) -> None:
+    async def test() -> None:
         work = Work()
-        periodic = PeriodicWork(work, 1.0, "it failed", log, sleep=time.sleep)
+        periodic = PeriodicWork(work, 1.0, "it failed", log, sleep=Time().sleep)
         periodic.cancel()
         await periodic.stop()
         await periodic.finish()
@@ -170,4 +160,4 @@ def test_what_has_not_begun_ends_and_what_has_ended_begins_again() -> None:
         assert work.ended == 2
         await periodic.stop()
 
-    running(test)
+    asyncio.run(test())

@@ -20,7 +20,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeAlias
 
 import asyncpg
 import psutil
@@ -45,20 +44,6 @@ def watched(tmp_path_factory: pytest.TempPathFactory, lasting_next_hop: MailSink
     running.stop()
 
 
-Scenario: TypeAlias = Callable[[Watched], None]
-ROWS: dict[str, Scenario] = {}
-
-
-def row(name: str) -> Callable[[Scenario], Scenario]:
-    """A row of the table."""
-
-    def keep(scenario: Scenario) -> Scenario:
-        ROWS[name] = scenario
-        return scenario
-
-    return keep
-
-
 @contextlib.contextmanager
 def answering(sink: MailSink, **answers: str) -> Iterator[None]:
     sink.answers.update(answers)
@@ -74,7 +59,6 @@ def clear_answers(node: Watched) -> None:
     node.until(lambda: set(node.send(times=10)) == {250} and node.colour == "GREEN")
 
 
-@row("feed away")
 def feed_away(node: Watched) -> None:
     """The first row: nobody is there from the start, and three failures in a row are an alert."""
     for _ in range(3):
@@ -84,7 +68,6 @@ def feed_away(node: Watched) -> None:
     node.tells("feed away")
 
 
-@row("next hop hanging")
 def hanging(node: Watched) -> None:
     """Before those that are answered at MAIL, which would be told first, and before much mail that is taken."""
     node.sink.open.clear()
@@ -96,7 +79,6 @@ def hanging(node: Watched) -> None:
     clear_answers(node)
 
 
-@row("next hop full for one recipient")
 def full_for_one(node: Watched) -> None:
     with answering(node.sink, **{"RCPT TO:<full@example.com>": "452 4.2.2 Mailbox full"}):
         assert set(node.send(times=30)) == {250}
@@ -105,7 +87,6 @@ def full_for_one(node: Watched) -> None:
     assert 'answer="4xx",route="default",stage="RCPT"} 5.0' in node.metrics, "one mailbox is no outage"
 
 
-@row("next hop refusing")
 def refusing(node: Watched) -> None:
     with answering(node.sink, MAIL="451 4.3.0 The mailbox store is away"):
         node.tells("next hop refusing", lambda: node.send(times=4))
@@ -115,7 +96,6 @@ def refusing(node: Watched) -> None:
     clear_answers(node)
 
 
-@row("next hop refusing for good")
 def refusing_for_good(node: Watched) -> None:
     with answering(node.sink, MAIL="554 5.7.1 Relaying denied"):
         node.tells("next hop refusing for good", lambda: node.send(times=10))
@@ -123,7 +103,6 @@ def refusing_for_good(node: Watched) -> None:
     clear_answers(node)
 
 
-@row("next hop slow")
 def slow(node: Watched) -> None:
     codes: list[int] = []
 
@@ -140,7 +119,6 @@ def slow(node: Watched) -> None:
     node.until(lambda: codes and set(codes) == {250})
 
 
-@row("DNS dead")
 def dns_dead(node: Watched) -> None:
     node.names.state = "silent"
     try:
@@ -151,7 +129,6 @@ def dns_dead(node: Watched) -> None:
     node.until(lambda: ("dns", "ok") in node.health)
 
 
-@row("DNS slow")
 def dns_slow(node: Watched) -> None:
     node.names.state = "slow"
     try:
@@ -163,7 +140,6 @@ def dns_slow(node: Watched) -> None:
         node.names.state = "well"
 
 
-@row("DNS lying")
 def dns_lying(node: Watched) -> None:
     # A zone that did not answer before is muted for a minute.
     node.until(lambda: node.figure("gatepost_reputation_muted") == 0, 120)
@@ -175,7 +151,6 @@ def dns_lying(node: Watched) -> None:
         node.names.state = "well"
 
 
-@row("clock jumped")
 def clock_jumped(node: Watched) -> None:
     node.offset.write_text("7200")
     try:
@@ -189,7 +164,6 @@ def clock_jumped(node: Watched) -> None:
     assert node.send() == [250]
 
 
-@row("certificate expired")
 def certificate_expired(node: Watched) -> None:
     node.write_certificate(datetime.now(UTC) - timedelta(days=4_000))
     try:
@@ -208,7 +182,6 @@ def certificate_expired(node: Watched) -> None:
     node.until(lambda: "not taken over" not in node.warnings)
 
 
-@row("object store away")
 def object_store_away(node: Watched) -> None:
     held = _EICAR.encode() + b"\r\nLonger than what the database keeps." * 2_000
     assert node.send(body=held) == [451], "what cannot be held stays with its sender"
@@ -217,7 +190,6 @@ def object_store_away(node: Watched) -> None:
     assert node.send() == [250]
 
 
-@row("webhook away")
 def webhook_away(node: Watched) -> None:
     node.receiver.answer = lambda _number: 500
     try:
@@ -227,7 +199,6 @@ def webhook_away(node: Watched) -> None:
     node.until(lambda: node.figure("gatepost_events_waiting_bytes") == 0)
 
 
-@row("storage moved away")
 def storage_moved(node: Watched) -> None:
     """Somebody moves the file: what is written goes into a file that ends with the service."""
     file = node.data / "gatepost.db"
@@ -241,7 +212,6 @@ def storage_moved(node: Watched) -> None:
     node.until(lambda: node.colour == "GREEN" and node.ready == 200)
 
 
-@row("storage frozen")
 def storage_locked(node: Watched) -> None:
     """Another program holds the file: nothing is written, and nobody says why."""
     import apsw
@@ -260,6 +230,24 @@ def storage_locked(node: Watched) -> None:
     node.until(lambda: node.colour == "GREEN" and node.ready == 200)
 
 
+# The rows of the table, in the order in which they are tried.
+ROWS: dict[str, Callable[[Watched], None]] = {
+    "feed away": feed_away,
+    "next hop hanging": hanging,
+    "next hop full for one recipient": full_for_one,
+    "next hop refusing": refusing,
+    "next hop refusing for good": refusing_for_good,
+    "next hop slow": slow,
+    "DNS dead": dns_dead,
+    "DNS slow": dns_slow,
+    "DNS lying": dns_lying,
+    "clock jumped": clock_jumped,
+    "certificate expired": certificate_expired,
+    "object store away": object_store_away,
+    "webhook away": webhook_away,
+    "storage moved away": storage_moved,
+    "storage frozen": storage_locked,
+}
 # The others take as long again, and show that what goes on beside mail does not change its status.
 ALWAYS = ("object store away",)
 
@@ -384,21 +372,6 @@ def on_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnPostgres
         running.node.stop()
 
 
-ServerScenario: TypeAlias = Callable[[OnPostgres], None]
-SERVER_ROWS: dict[str, ServerScenario] = {}
-
-
-def server_row(name: str) -> Callable[[ServerScenario], ServerScenario]:
-    """A row of the table that needs a database server."""
-
-    def keep(scenario: ServerScenario) -> ServerScenario:
-        SERVER_ROWS[name] = scenario
-        return scenario
-
-    return keep
-
-
-@server_row("storage stopped")
 def storage_stopped(case: OnPostgres) -> None:
     case.server.stop()
     try:
@@ -409,7 +382,6 @@ def storage_stopped(case: OnPostgres) -> None:
     case.expect_recovery()
 
 
-@server_row("storage server frozen")
 def server_frozen(case: OnPostgres) -> None:
     case.server.signal_all(signal.SIGSTOP)
     try:
@@ -420,7 +392,6 @@ def server_frozen(case: OnPostgres) -> None:
     case.expect_recovery()
 
 
-@server_row("storage locked")
 def storage_table_locked(case: OnPostgres) -> None:
     """An administrator's transaction keeps the table of results: other tables can be written."""
     locked, over = threading.Event(), threading.Event()
@@ -450,7 +421,6 @@ def storage_table_locked(case: OnPostgres) -> None:
     case.expect_recovery()
 
 
-@server_row("storage read-only")
 def server_read_only(case: OnPostgres) -> None:
     def set_read_only(value: str) -> None:
         case.server.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}", "SELECT pg_reload_conf()")
@@ -466,7 +436,6 @@ def server_read_only(case: OnPostgres) -> None:
     case.expect_recovery()
 
 
-@server_row("next hop dead")
 def next_hop_dead(case: OnPostgres) -> None:
     """A mail server that ends with all of its connections, and is started again."""
     node = case.node
@@ -478,6 +447,16 @@ def next_hop_dead(case: OnPostgres) -> None:
     finally:
         node.sink.resume()
     clear_answers(node)
+
+
+# Those that need a database server.
+SERVER_ROWS: dict[str, Callable[[OnPostgres], None]] = {
+    "storage stopped": storage_stopped,
+    "storage server frozen": server_frozen,
+    "storage locked": storage_table_locked,
+    "storage read-only": server_read_only,
+    "next hop dead": next_hop_dead,
+}
 
 
 def try_server_row(fault: str, case: OnPostgres) -> None:

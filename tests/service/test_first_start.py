@@ -1,21 +1,22 @@
 """From an empty folder to a working configuration; interrupted or repeated, it comes out the same."""
 
-import asyncio
 import re
 import socket
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.data_folders import with_store
 
 from gatepost.cli.serve import greet
 from gatepost.service import commands
 from gatepost.service.commands import Started, _welcome_operator, create_administrator, prepare
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load
-from gatepost.store import open_store
 from gatepost.store.audit import SYSTEM
+from gatepost.store.store import Store
 from gatepost.store.users import Credentials
 from gatepost.web.credentials import PasswordHashes, generate_password
 
@@ -111,14 +112,12 @@ def test_the_administrator_is_kept_as_a_hash(tmp_path: Path) -> None:
     password = generate_password()
     assert len(password) >= 20
 
-    async def kept() -> tuple[Credentials | None, bool]:
-        store = open_store("sqlite:gatepost.db", tmp_path)
+    async def kept(store: Store) -> tuple[Credentials | None, bool]:
         await create_administrator(store.users, password)
         found = await store.users.credentials("admin")
-        await store.close()
         return found, await PasswordHashes().verify(found.password if found else None, password)
 
-    found, right = asyncio.run(kept())
+    found, right = with_store(tmp_path, kept)
     assert found
     assert right
     assert found.password.startswith("$argon2id$")
@@ -131,30 +130,26 @@ def test_the_first_password_is_in_a_file_until_it_is_changed(
     data = DataFolder(tmp_path)
     both = load(prepare(data, None))
 
-    async def starts() -> None:
-        store = open_store("sqlite:gatepost.db", tmp_path)
-        try:
-            await _welcome_operator(data, tmp_path, both, greet, 9081, store)
-            password = data.first_password.read_text().strip()
-            found = await store.users.credentials("admin")
-            assert found
-            assert await PasswordHashes().verify(found.password, password)
-            assert stat.S_IMODE(data.first_password.stat().st_mode) == 0o600
-            journal = capsys.readouterr().out
-            assert password not in journal
-            assert f"password in {data.first_password}" in journal
-            # The same password for as long as it works, and no trace of it afterwards.
-            await _welcome_operator(data, tmp_path, both, greet, 9081, store)
-            assert f"password in {data.first_password}" in capsys.readouterr().out
-            assert data.first_password.read_text().strip() == password
-            await store.users.set_password(found.user.uid, "another hash", SYSTEM)
-            await _welcome_operator(data, tmp_path, both, greet, 9081, store)
-            assert "admin, password" not in capsys.readouterr().out
-            assert not data.first_password.exists()
-        finally:
-            await store.close()
+    async def starts(store: Store) -> None:
+        await _welcome_operator(data, tmp_path, both, greet, 9081, store)
+        password = data.first_password.read_text().strip()
+        found = await store.users.credentials("admin")
+        assert found
+        assert await PasswordHashes().verify(found.password, password)
+        assert stat.S_IMODE(data.first_password.stat().st_mode) == 0o600
+        journal = capsys.readouterr().out
+        assert password not in journal
+        assert f"password in {data.first_password}" in journal
+        # The same password for as long as it works, and no trace of it afterwards.
+        await _welcome_operator(data, tmp_path, both, greet, 9081, store)
+        assert f"password in {data.first_password}" in capsys.readouterr().out
+        assert data.first_password.read_text().strip() == password
+        await store.users.set_password(found.user.uid, "another hash", SYSTEM)
+        await _welcome_operator(data, tmp_path, both, greet, 9081, store)
+        assert "admin, password" not in capsys.readouterr().out
+        assert not data.first_password.exists()
 
-    asyncio.run(starts())
+    with_store(tmp_path, starts)
 
 
 def test_a_terminal_is_shown_the_first_password(
@@ -170,9 +165,6 @@ def test_a_terminal_is_shown_the_first_password(
 
 
 def test_one_service_at_a_time(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
     data = DataFolder(tmp_path)
     program = (
         "import pathlib, sys; from gatepost.service.data_folder import *\n"

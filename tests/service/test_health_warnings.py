@@ -4,11 +4,10 @@ import asyncio
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.service.test_health import Collected
 
-from gatepost.events.schema import HealthChanged
 from gatepost.guard.answers.dns import DnsCounters
 from gatepost.scanning.request import Condition, Load
 from gatepost.service.certificates import read_expiry, sign_certificate
@@ -53,15 +52,7 @@ def test_a_certificate_that_ends_soon(plan: Plan) -> None:
 
 def test_quarantine_and_dns(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counters = DnsCounters()
-    used = 79_999_999
-    told: list[tuple[str, str, str]] = []
-
-    class Events:
-        is_idle = False
-
-        def emit(self, make: Any, *args: Any, **fields: Any) -> None:
-            assert (make, args) == (HealthChanged, ())
-            told.append((fields["component"], fields["after"], fields["reason"]))
+    used, told = 79_999_999, Collected()
 
     async def run() -> None:
         nonlocal counters, used
@@ -72,7 +63,7 @@ def test_quarantine_and_dns(plan: Plan, tmp_path: Path, monkeypatch: pytest.Monk
 
         monkeypatch.setattr(store.quarantine, "totals", held_totals)
         warnings = HealthWarnings(condition, store, lambda: plan, lambda: counters)
-        watch = HealthWatch(Events(), store)
+        watch = HealthWatch(told, store)
         watch.watch_warnings(condition)
         await warnings.look()
         assert list(condition.warned) == []
@@ -90,13 +81,13 @@ def test_quarantine_and_dns(plan: Plan, tmp_path: Path, monkeypatch: pytest.Monk
         assert not load.trouble, "the status of the queue does not change by it"
         for _ in range(3):
             await watch.look()
-        assert sorted(each[:2] for each in told) == [("dns", "degraded"), ("quarantine", "degraded")]
+        assert sorted(told.changes) == [("dns", "ok", "degraded"), ("quarantine", "ok", "degraded")]
         counters, used = DnsCounters(49, 0, 39), 0
         await warnings.look()
         assert list(condition.warned) == [], "a few questions say nothing"
         for _ in range(3):
             await watch.look()
-        assert sorted(each[:2] for each in told[2:]) == [("dns", "ok"), ("quarantine", "ok")]
+        assert sorted(told.changes[2:]) == [("dns", "degraded", "ok"), ("quarantine", "degraded", "ok")]
         await store.close()
 
     asyncio.run(run())

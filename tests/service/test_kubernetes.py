@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.data_folders import write_files
 from tests.doc_blocks import ROOT
 
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_abby, load_guard
@@ -79,9 +80,9 @@ def test_the_configuration_of_the_pods_is_taken(tmp_path: Path) -> None:
 
 def _load(folder: Path, guard_file: Path, abby_file: Path) -> tuple[GuardSettings, AbbySettings]:
     """The two files as the services read them, with certificates in a folder that is there."""
-    for file, target in ((guard_file, GUARD_FILE), (abby_file, ABBY_FILE)):
-        (folder / target).parent.mkdir(parents=True)
-        (folder / target).write_text(file.read_text("utf-8").replace("/etc/gatepost-tls", str(folder)))
+    write_files(
+        folder, *(each.read_text().replace("/etc/gatepost-tls", str(folder)) for each in (guard_file, abby_file))
+    )
     for name in ("tls.crt", "tls.key", "ca.crt"):
         (folder / name).touch()
     guard, abby = load_guard(folder), load_abby(folder)

@@ -27,7 +27,7 @@ class Visitor:
     """An administrator at a browser."""
 
     def __init__(self, data: Path, port: int) -> None:
-        self.client = connect(data, port)
+        self.client = connect(data, port, 120)
         self.client.post("/sign-in", data={"name": "ann", "password": PASSWORD})
         self.answers: list[httpx.Response] = []
         self.csrf = self.client.get("/account").text.partition('name="csrf" value="')[2].partition('"')[0]

@@ -10,12 +10,6 @@ from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings.keys import GuardSettings
 
 
-def test_a_free_port_is_bound() -> None:
-    bound = plan.bind(("127.0.0.1",), 0, "listen.port")
-    assert plan.port_of(bound) > 0
-    plan.close_sockets(bound)
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
 def test_a_busy_port_is_named_with_its_key(host: str) -> None:
     bound = plan.bind(("127.0.0.1",), 0, "x")

@@ -108,7 +108,7 @@ def apart(
     machine = Machine(tmp_path_factory.mktemp("apart"), lasting_next_hop)
     guard = machine.start("guard")
     machine.start("abby")
-    eventually(machine.is_ready)
+    eventually(machine.is_ready, 120)
     yield machine, guard
     machine.stop()
 
@@ -197,7 +197,7 @@ def test_what_smtp_answered_250_for_outlives_the_process(machine: Machine) -> No
     """abby and guard in one process, which is killed."""
     before = len(machine.next_hop.mail)
     served = machine.start("serve")
-    eventually(machine.is_ready)
+    eventually(machine.is_ready, 120)
     with machine.client() as client:
         ggrid = scan(client)
         assert release(client, ggrid).status_code == 200

@@ -26,7 +26,7 @@ from tests.service.running_service import RunningCommand
 from gatepost.service.certificates import sign_certificate
 from gatepost.service.commands import EXAMPLE
 from gatepost.service.data_folder import DataFolder
-from gatepost.service.reloading import find_changed_files, load_state
+from gatepost.service.reloading import LoadedFiles, find_changed_files, load_state
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 
 TOKENS = ("5f" * 32, "7a" * 32, "9c" * 32)
@@ -167,8 +167,7 @@ def test_what_needs_a_restart_is_named_and_keeps_its_value(node: Node) -> None:
     node.write(TOKENS[1], slots=9)
     node.reload()
     node.until("service restart needed")
-    state = load_state(DataFolder(node.data), "guard")
-    assert state
+    state = read_state(node)
     assert state.restart == ("guard.yml mainWorkerCount",)
     check = run_on(node, "config", "check")
     assert "holds after a restart: guard.yml mainWorkerCount" in check
@@ -185,15 +184,13 @@ def test_a_faulty_file_changes_nothing_and_is_reported(node: Node) -> None:
     node.until("configuration files not taken over")
     assert node.scan(TOKENS[1]).status_code == 200
     assert node.scan(TOKENS[0]).status_code == 401
-    state = load_state(DataFolder(node.data), "guard")
-    assert state
+    state = read_state(node)
     assert "mainWorkerCont" in state.fault
     assert len(find_changed_files(state)) == 2
     (node.folder / GUARD_FILE).write_text(good)
     node.reload()
     assert node.scan(TOKENS[0]).status_code == 200
-    state = load_state(DataFolder(node.data), "guard")
-    assert state
+    state = read_state(node)
     assert not state.fault
     assert not find_changed_files(state)
 
@@ -238,6 +235,13 @@ def test_the_watchdog_is_fed_and_a_stop_waits_for_no_idle_tls_client(node: Node)
         # The client neither reads nor closes; were it waited for, this would be 30 seconds.
         assert node.popen.wait(20) == 0
     assert "WATCHDOG=1" in told or told == ["STOPPING=1"]
+
+
+def read_state(node: Node) -> LoadedFiles:
+    """What the service has noted of its files."""
+    state = load_state(DataFolder(node.data), "guard")
+    assert state
+    return state
 
 
 def run_on(node: Node, *words: str, code: int = 0) -> str:

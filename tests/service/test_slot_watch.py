@@ -136,41 +136,16 @@ def test_processors_and_limits_are_read(tmp_path: Path, monkeypatch: pytest.Monk
     assert limited.whole == pytest.approx(time.monotonic() / 2, abs=5)
 
 
-class CpuFile:
-    """What a system would say in `/proc/stat`, which goes on by itself."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._counts = path, [0, 0]
-        self.is_idle = True
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, daemon=True)
-        self._write()
-        self._thread.start()
-
-    def _go_on(self) -> None:
-        while not self._end.wait(0.05):
-            self._counts[self.is_idle] += 5
-            self._write()
-
-    def _write(self) -> None:
-        busy, idle = self._counts
-        text = "\n".join(f"cpu{each} {busy} 0 0 {idle} 0 0 0 0" for each in sorted(os.sched_getaffinity(0)))
-        self._path.with_suffix(".new").write_text(text)
-        self._path.with_suffix(".new").replace(self._path)
-
-    def end(self) -> None:
-        self._end.set()
-        self._thread.join()
-
-
 SLOTS, TOKEN = 2, "5f" * 32
-# The service as it is, but for how often it looks and where it reads what the system says.
+# The service as it is, but for how often it looks and whether its processors are busy: while a file is there.
 PROGRAM = """
-import os
+import os, time
 from pathlib import Path
 from gatepost.service import health
-health.STAT, health.GROUPS = Path(os.environ["STAT"]), Path("/nowhere")
-health.SLOT_SECONDS, health.SLOT_LOOKS = 0.3, 5
+def read_cpu():
+    whole = time.monotonic()
+    return (health.CpuUse(whole if Path(os.environ["BUSY"]).exists() else 0.0, whole),)
+health.read_cpu, health.SLOT_SECONDS, health.SLOT_LOOKS = read_cpu, 0.3, 5
 from gatepost.cli import main
 main()
 """
@@ -180,7 +155,7 @@ class SlowService(RunningService):
     """A service of two slots whose name server is slow, and clients that keep it busy while they shall."""
 
     def __init__(self, folder: Path) -> None:
-        self.names, self.cpu = NameServer(), CpuFile(folder / "stat")
+        self.names, self.busy = NameServer(), folder / "busy"
         self.names.state = "slow"
         abby, self.guard = free_ports(2)
         write_files(
@@ -190,7 +165,7 @@ class SlowService(RunningService):
             f'listen: {{port: {abby}}}\nserviceProviders: {{core: {{hosts: ["https://127.0.0.1:{self.guard}"]}}}}\n'
             f'staticApiTokens: [{{name: test, token: "{TOKEN}"}}]\n',
         )
-        super().__init__(folder / "data", abby, ("-c", PROGRAM), STAT=str(folder / "stat"))
+        super().__init__(folder / "data", abby, ("-c", PROGRAM), BUSY=str(self.busy))
         self.sends, self._end = threading.Event(), threading.Event()
         self._senders = [threading.Thread(target=self._send, args=(number,)) for number in range(3 * SLOTS)]
         for each in self._senders:
@@ -223,7 +198,6 @@ class SlowService(RunningService):
         self._end.set()
         for each in self._senders:
             each.join()
-        self.cpu.end()
         self.names.close()
         return super().stop(number)
 
@@ -245,16 +219,18 @@ def test_a_service_whose_slots_wait_says_so_while_its_processors_are_idle(slow_s
     assert said.endswith("raise mainWorkerCount (now 2) in guard.yml")
     assert '"component":"slots"' in slow_service.text
 
-    eventually(lambda: "raise mainWorkerCount" in str(json.loads(slow_service.run("nodes", "--json"))["nodes"]))
+    eventually(
+        lambda: "mainWorkerCount" in str(json.loads(slow_service.run("nodes", "--json"))["nodes"][0]["warnings"])
+    )
     rows = list(check_nodes(read_files(slow_service.data), DataFolder(slow_service.data), datetime.now(UTC)))
     # A core whose slots are all taken at that moment has failed, else it is warned of.
     assert any(row.state != "ok" and "raise mainWorkerCount" in row.found for row in rows), rows
 
-    slow_service.cpu.is_idle = False
+    slow_service.busy.touch()
     eventually(lambda: not slow_service.warned())
     time.sleep(1.0)
     assert slow_service.warned() == [], "they wait, and the processors are busy"
     slow_service.sends.clear()
-    slow_service.cpu.is_idle = True
+    slow_service.busy.unlink()
     time.sleep(2.0)
     assert slow_service.warned() == [], "the processors are idle, and nothing waits"

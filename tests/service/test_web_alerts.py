@@ -46,6 +46,11 @@ def settings_for(hop: str) -> GuardSettings:
     return GuardSettings.model_validate({"delivery": {"nextHop": hop, "tls": "off"}, "events": {"node": "mx1.example"}})
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def storage_url(tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    return f"sqlite:{tmp_path / 'g.db'}" if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+
+
 @pytest.mark.parametrize(
     ("alert", "field"),
     [
@@ -146,12 +151,9 @@ def test_events_are_made_while_somebody_wants_them(next_hop: Any) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "alerts"]
 
 
-@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
-def test_definitions_are_followed(tmp_path: Path, engine: str, request: pytest.FixtureRequest) -> None:
-    url = f"sqlite:{tmp_path / 'g.db'}" if engine == "sqlite" else request.getfixturevalue("postgres_url")
-
+def test_definitions_are_followed(tmp_path: Path, storage_url: str) -> None:
     async def run() -> None:
-        store = open_store(url, tmp_path)
+        store = open_store(storage_url, tmp_path)
         called = WebAlert(("node.state",), url="https://hooks.example.com/very-secret")
         made = await store.alerts.put("ops", called, 0, CLI)
         assert isinstance(made, AlertDefinition)
@@ -179,12 +181,9 @@ def test_definitions_are_followed(tmp_path: Path, engine: str, request: pytest.F
 PHISHING = msgspec.structs.replace(REPORT, verdict="phishing")
 
 
-@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
-def test_a_threshold_is_told_once_in_its_time(tmp_path: Path, engine: str, request: pytest.FixtureRequest) -> None:
-    url = f"sqlite:{tmp_path / 'g.db'}" if engine == "sqlite" else request.getfixturevalue("postgres_url")
-
+def test_a_threshold_is_told_once_in_its_time(tmp_path: Path, storage_url: str) -> None:
     async def run() -> list[Any]:
-        store = open_store(url, tmp_path)
+        store = open_store(storage_url, tmp_path)
         told: list[Any] = []
         store.observe_changes(lambda record: told.append(describe_change(record)))
         tenant = await store.tenants.create("Sales")

@@ -203,6 +203,7 @@ MILTER = GUARD.replace("  smtp: {", "  milter: {listen: '127.0.0.1:8891'}\n  smt
         (GUARD, CORE.format('"https://mta.example:9785"'), "storage.url", "different hosts need PostgreSQL"),
         (GUARD, CORE.format('"https://127.0.0.1:9785", "https://192.0.2.1:9785"'), "storage.url", ""),
         (GUARD, CORE.format('"https://127.0.0.1:9785", "https://127.0.0.1:9785/"'), "serviceProviders.core.hosts", ""),
+        (GUARD, CORE.format('"https://{mta_host}:9785"'), "serviceProviders.core.hosts[0]", "placeholder {mta_host}"),
         (GUARD, HERE + "storage: {url: 'sqlite:other.db'}\n", "storage.url", ""),
         (GUARD, HERE + "listen: {port: 9785}\n", "listen.port", ""),
         (GUARD, CORE.format("https://mta.example:9785") + POSTGRES, "serviceProviders.core", ""),

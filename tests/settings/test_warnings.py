@@ -189,12 +189,6 @@ def test_wrong_values_are_refused(tmp_path: Path, guard: str, abby: str, key: st
     assert "hunter2" not in str(fault)
 
 
-def test_the_placeholder_of_the_interface_document(tmp_path: Path) -> None:
-    core = CORE.replace("127.0.0.1", "{mta_host}")
-    (fault,) = find_faults(load, write_files(tmp_path, "scanSources: {}\n", core))
-    assert "placeholder {mta_host}" in fault.sentence
-
-
 def test_a_file_in_a_folder_that_may_not_be_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = with_tls(tmp_path, *make_pair(tmp_path, "one"))
 
