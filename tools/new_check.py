@@ -29,7 +29,7 @@ AREAS = {
 VERDICTS = ("malware", "phishing", "fraud", "spoofing", "suspicious", "spam", "bulk")
 NAMELESS = frozenset({"check", "checks", "common", "helpers", "misc", "new", "registry", "tools", "utils"})
 # Names that the skeleton itself uses.
-USED = frozenset({"reading", "letter", "text", "kinds", "pytest", "finding", "coefficients"})
+USED = frozenset({"reading", "letter", "text", "kinds", "pytest", "find_kinds", "coefficients"})
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 KINDS = Path("src/gatepost/findings/kinds.py")
@@ -245,27 +245,24 @@ def {check.trick}(reading: Reading) -> Iterator[Finding]:
 def _add_test(text: str, check: NewCheck) -> str:
     """Append the table of the check to the tests of its module, which may be new."""
     imports = [
-        "from collections.abc import Callable",
         "import pytest",
+        "from tests.checks.readings import find_kinds, letter",
         f"from gatepost.checks.{check.area}.{check.subject} import {check.trick}",
-        "from gatepost.checks.reading import Reading",
-        f"from gatepost.findings.kinds import {check.constant}",
     ]
     title = f'"""The checks of `{check.area}/{check.subject}`: the tricks, and what looks like them."""\n'
-    letter = "" if "Letter" in _names_in(text) else "Letter = Callable[..., Reading]\n"
     body = f"""
-{letter}
+
 
 # {check.title}.
 @pytest.mark.parametrize(
     ("text", "fields", "kinds"),
     [
-        ("Hello", "X-{check.trick.replace("_", "-")}: yes\\n", [{check.constant}.id]),
+        ("Hello", "X-{check.trick.replace("_", "-")}: yes\\n", ["{check.kind}"]),
         ("Hello", "", []),  # an honest sender who does nearly the same
     ],
 )
-def test_{check.trick}(letter: Letter, text: str, fields: str, kinds: list[str]) -> None:
-    assert [finding.kind for finding in {check.trick}(letter(text, fields=fields))] == kinds
+def test_{check.trick}(text: str, fields: str, kinds: list[str]) -> None:
+    assert find_kinds({check.trick}, letter(text, fields=fields)) == kinds
 """
     return _format(_import(text or title, *imports) + body, check.test)
 

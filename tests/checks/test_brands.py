@@ -4,13 +4,12 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from tests.checks.readings import find_strengths, mail_from
 
 from gatepost.checks import known_names as known
-from gatepost.checks.reading import Reading
 from gatepost.checks.sender.lookalikes import find_known_imitation
 from gatepost.checks.sender.mailboxes import brand_name
-from gatepost.mail.message import Message
-from gatepost.names import Address, is_public_suffix, normal_domain, org_domain, public_suffix
+from gatepost.names import is_public_suffix, normal_domain, org_domain, public_suffix
 
 FILES = known.read_brand_files()
 COUNTRIES = (
@@ -38,8 +37,8 @@ def list_entries() -> list[tuple[str, str, tuple[str, ...]]]:
 
 def measure(name: str, domain: str) -> list[float]:
     """Return how strongly a display name accuses a sender of that domain."""
-    reading = Reading(Message(senders=(Address(name, "info", domain),)))
-    return [finding.strength for finding in brand_name(reading)]
+    reading = mail_from(f"info@{domain}", name)
+    return find_strengths(brand_name, reading)
 
 
 def test_files_are_those_of_the_countries() -> None:

@@ -1,12 +1,10 @@
 """What a message says, worked out once for all checks that ask."""
 
-from collections.abc import Callable
+from tests.checks.readings import letter
 
 from gatepost.checks.phrases import MAX_CHARS, Phrases, find_phrases, quote
 from gatepost.checks.reading import Reading
 from gatepost.mail.message import Message, Text
-
-Letter = Callable[..., Reading]
 
 
 def search(*texts: str, subject: str = "") -> Phrases:
@@ -14,7 +12,7 @@ def search(*texts: str, subject: str = "") -> Phrases:
     return find_phrases(Reading(Message(subject=subject, texts=parts)))
 
 
-def test_it_is_worked_out_once(letter: Letter) -> None:
+def test_it_is_worked_out_once() -> None:
     reading = letter("verify your account")
     assert find_phrases(reading) is find_phrases(reading)
 

@@ -1,9 +1,8 @@
 """Names that an operator protects: found wherever well-known brands are, and never held against those who own them."""
 
-from typing import Any
-
 import msgspec
 import pytest
+from tests.checks.readings import find_kinds, letter, links_to, mail_from
 
 from gatepost.checks.known_names import MAX_PROTECTED_NAMES, find_imitated, index_protected
 from gatepost.checks.links.urls import brand_in_path
@@ -11,17 +10,8 @@ from gatepost.checks.reading import Protected, Reading
 from gatepost.checks.sender.lookalikes import lookalike
 from gatepost.checks.sender.mailboxes import brand_name
 from gatepost.checks.text.lures import brand_mention
-from gatepost.findings.kinds import (
-    SENDER_BRAND_IMPERSONATION,
-    SENDER_DISGUISED_NAME,
-    SENDER_LOOKALIKE_DOMAIN,
-    TEXT_BRAND_WITHOUT_LINK,
-    URL_BRAND_IN_PATH,
-    URL_LOOKALIKE_DOMAIN,
-)
 from gatepost.lists.addresses import ProtectedName
 from gatepost.mail.message import Link, Message
-from gatepost.names import Address
 
 NAMES = frozenset(
     {
@@ -31,12 +21,11 @@ NAMES = frozenset(
     }
 )
 PROTECTED = Protected(own_domains=frozenset({"house.example"}), names=NAMES)
-IMPERSONATED = [SENDER_BRAND_IMPERSONATION.id]
+IMPERSONATED = ["sender:brand-impersonation"]
 
 
 def sent(name: str, domain: str, *hosts: str) -> Reading:
-    links = tuple(Link(f"https://{host}/", f"https://{host}/", host, "", "1", "html") for host in hosts)
-    return Reading(Message(senders=(Address(name, "info", domain),), links=links), protected=PROTECTED)
+    return mail_from(f"info@{domain}", name, links=links_to(*hosts), protected=PROTECTED)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +36,7 @@ def sent(name: str, domain: str, *hosts: str) -> Reading:
         ("QUILLHAVEN Orbit", "evil.test", IMPERSONATED),
         ("Quillhaven", "gmail.com", IMPERSONATED),
         ("Quillhaven", "quillhaven.test", IMPERSONATED),  # the operator has named its domains: this is none of them
-        ("Quіllhаven", "evil.test", [SENDER_DISGUISED_NAME.id, *IMPERSONATED]),  # Cyrillic letters
+        ("Quіllhаven", "evil.test", ["sender:disguised-name", *IMPERSONATED]),  # Cyrillic letters
         ("青葉銀行カスタマーセンター", "evil.test", IMPERSONATED),
         ("Quillhaven", "quillhaven.example", []),
         ("Quillhaven", "mail.quillhaven-shop.example", []),
@@ -59,13 +48,13 @@ def sent(name: str, domain: str, *hosts: str) -> Reading:
     ],
 )
 def test_display_names(name: str, domain: str, kinds: list[str]) -> None:
-    assert [finding.kind for finding in brand_name(sent(name, domain))] == kinds
+    assert find_kinds(brand_name, sent(name, domain)) == kinds
 
 
 def test_what_the_operator_says_of_a_well_known_brand_is_true_of_it() -> None:
     """A subsidiary that is not in the shipped list of domains."""
     reading = sent("PayPal", "wallet.example")
-    assert [finding.kind for finding in brand_name(reading)] == IMPERSONATED
+    assert find_kinds(brand_name, reading) == IMPERSONATED
     names = frozenset({ProtectedName("PayPal", ("wallet.example",))})
     assert not list(brand_name(msgspec.structs.replace(reading, protected=Protected(names=names))))
 
@@ -86,8 +75,8 @@ def test_what_the_operator_says_of_a_well_known_brand_is_true_of_it() -> None:
     ],
 )
 def test_hosts_that_look_like_a_name(host: str, found: bool) -> None:
-    kinds = [finding.kind for finding in lookalike(sent("", host, host))]
-    assert kinds == ([SENDER_LOOKALIKE_DOMAIN.id, URL_LOOKALIKE_DOMAIN.id] if found else [])
+    kinds = find_kinds(lookalike, sent("", host, host))
+    assert kinds == (["sender:lookalike-domain", "url:lookalike-domain"] if found else [])
 
 
 @pytest.mark.parametrize(
@@ -104,7 +93,7 @@ def test_hosts_that_look_like_a_name(host: str, found: bool) -> None:
 def test_paths_with_a_name(url: str, found: bool) -> None:
     link = Link(url, url, url.partition("://")[2].partition("/")[0], "", "1", "html")
     reading = Reading(Message(links=(link,)), protected=PROTECTED)
-    assert [finding.kind for finding in brand_in_path(reading)] == ([URL_BRAND_IN_PATH.id] if found else [])
+    assert find_kinds(brand_in_path, reading) == (["url:brand-in-path"] if found else [])
 
 
 @pytest.mark.parametrize(
@@ -122,14 +111,14 @@ def test_paths_with_a_name(url: str, found: bool) -> None:
         ("Mailbox", "Your mailbox is full. Verify your account.", "https://evil.test/", "a@b.test", False),
     ],
 )  # fmt: skip
-def test_texts_that_speak_for_a_name(letter: Any, subject: str, text: str, link: str, sender: str, found: bool) -> None:
+def test_texts_that_speak_for_a_name(subject: str, text: str, link: str, sender: str, found: bool) -> None:
     reading = letter(text, subject, link=link, sender=sender, envelope=sender)
-    kinds = [finding.kind for finding in brand_mention(msgspec.structs.replace(reading, protected=PROTECTED))]
-    assert kinds == ([TEXT_BRAND_WITHOUT_LINK.id] if found else [])
+    kinds = find_kinds(brand_mention, msgspec.structs.replace(reading, protected=PROTECTED))
+    assert kinds == (["text:brand-without-link"] if found else [])
 
 
 def test_nothing_is_protected_by_default() -> None:
-    assert not list(brand_name(Reading(Message(senders=(Address("Quillhaven", "x", "evil.test"),)))))
+    assert not list(brand_name(mail_from("x@evil.test", "Quillhaven")))
 
 
 @pytest.mark.variant

@@ -1,6 +1,7 @@
 """The checks of `files/unread`: what could not be read is said, and what is only odd is not."""
 
 import pytest
+from tests.checks.readings import find_kinds
 from tests.files.archive_formats import zipped
 
 from gatepost.checks.files.traits import archives, unreadable_files
@@ -21,10 +22,10 @@ from gatepost.mail.reader import read
     ],
 )
 def test_archives(unread: tuple[UnreadReason, ...], kinds: list[str]) -> None:
-    assert [
-        finding.kind
-        for finding in archives(Reading(files=(File("1/a.zip", b"x", "zip", "0" * 64, ("a.zip",), unread=unread),)))
-    ] == kinds
+    assert (
+        find_kinds(archives, Reading(files=(File("1/a.zip", b"x", "zip", "0" * 64, ("a.zip",), unread=unread),)))
+        == kinds
+    )
 
 
 def test_a_password_from_the_mail_is_a_finding_of_its_own() -> None:
@@ -36,7 +37,7 @@ def test_a_password_from_the_mail_is_a_finding_of_its_own() -> None:
 
 def test_damage_to_a_document_is_another_matter() -> None:
     damaged = File("1/a.doc", b"x", "ole", "0" * 64, ("a.doc",), unread=("damaged",))
-    assert [finding.kind for finding in archives(Reading(files=(damaged,)))] == ["file:damaged-document"]
+    assert find_kinds(archives, Reading(files=(damaged,))) == ["file:damaged-document"]
 
 
 @pytest.mark.parametrize(

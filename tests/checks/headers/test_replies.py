@@ -1,18 +1,16 @@
 """The checks of `headers/replies`: the tricks, and what looks like them."""
 
-from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import pytest
+from tests.checks.readings import find_kinds, find_strengths, letter
 from tests.known_senders import SELDOM, know_list, know_member
 
 from gatepost.checks.headers.replies import fake_bounce, fake_reply, stolen_thread
-from gatepost.checks.reading import Reading
-from gatepost.findings.kinds import HEADER_FAKE_BOUNCE, HEADER_FAKE_REPLY
 from gatepost.mail.sender_history import SenderHistory, Standing
 from gatepost.questions import FacetAge
 
-Letter = Callable[..., Reading]
 AWAY = "https://elsewhere.example/x"
 
 
@@ -20,17 +18,16 @@ AWAY = "https://elsewhere.example/x"
 @pytest.mark.parametrize(
     ("text", "subject", "link", "kinds"),
     [
-        ("Please see the offer.", "Re: your order", AWAY, [HEADER_FAKE_REPLY.id]),
-        ("Bitte ansehen.", "AW: Ihre Bestellung", AWAY, [HEADER_FAKE_REPLY.id]),
+        ("Please see the offer.", "Re: your order", AWAY, ["header:fake-reply"]),
+        ("Bitte ansehen.", "AW: Ihre Bestellung", AWAY, ["header:fake-reply"]),
         ("Fine with me.\n\n> Shall we meet?", "Re: meeting", "", []),  # quotes what it answers
         ("Ann wrote:\nShall we meet?\n\nYes.", "RE: meeting", "", []),
         ("Regarding the offer", "Regarding the offer", "", []),
         ("Hello", "Reorganisation: next steps", "", []),
     ],
 )
-def test_fake_reply(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
-    reading: Reading = letter(text, subject, link=link)
-    assert [finding.kind for finding in fake_reply(reading) if finding.strength >= 0.5] == kinds
+def test_fake_reply(text: str, subject: str, link: str, kinds: list[str]) -> None:
+    assert find_kinds(fake_reply, letter(text, subject, link=link), 0.5) == kinds
 
 
 # Conversations that never were, and answers that merely lost their thread.
@@ -52,17 +49,17 @@ LIST = "List-Post: <mailto:l@l.example>\n"
         ("Fine with me.\n\n> Shall we meet?", "Re: meeting", "", None),
     ],
 )
-def test_invented_thread(letter: Letter, text: str, subject: str, fields: str, strength: float | None) -> None:
+def test_invented_thread(text: str, subject: str, fields: str, strength: float | None) -> None:
     reading = msgspec.structs.replace(letter(text, subject, fields=fields), sender_history=MET)
-    assert [finding.strength for finding in fake_reply(reading)] == ([] if strength is None else [strength])
+    assert find_strengths(fake_reply, reading) == ([] if strength is None else [strength])
 
 
-def test_posts_of_a_known_list_may_refer_to_nothing(letter: Letter) -> None:
+def test_posts_of_a_known_list_may_refer_to_nothing() -> None:
     posted = letter(QUOTE, "Re: Invoice 88", fields=LIST)
     assert not list(fake_reply(know_list(posted)))
 
 
-def test_it_weighs_little_where_the_sender_may_be_known(letter: Letter) -> None:
+def test_it_weighs_little_where_the_sender_may_be_known() -> None:
     (finding,) = fake_reply(letter(QUOTE, "Re: Invoice 88"))
     assert finding.strength == 0.2
 
@@ -93,25 +90,25 @@ BROUGHT = "https://papers.example/x"
         ("Karl <karl@stranger.example>", THREAD.replace("Bert", "Karl <karl@stranger.example>, Bert"), BROUGHT, None),
     ],
 )
-def test_stolen_thread(letter: Letter, sender: str, text: str, link: str, strength: float | None) -> None:
+def test_stolen_thread(sender: str, text: str, link: str, strength: float | None) -> None:
     fields = "In-Reply-To: <1@house.example>\n"
     reading = letter(f"{link}\n{text}", "Re: Pumps", sender=sender, envelope="", fields=fields)
     reading = msgspec.structs.replace(reading, sender_history=MET)
-    assert [finding.strength for finding in stolen_thread(reading)] == ([] if strength is None else [strength])
+    assert find_strengths(stolen_thread, reading) == ([] if strength is None else [strength])
 
 
-def test_a_stolen_thread_needs_an_answer_of_a_stranger(letter: Letter) -> None:
-    text, options = f"{BROUGHT}\n{THREAD}", {"sender": "Karl <karl@stranger.example>", "envelope": ""}
-    posted = letter(text, "Re: Pumps", fields=LIST, **options)
+def test_a_stolen_thread_needs_an_answer_of_a_stranger() -> None:
+    karl = partial(letter, f"{BROUGHT}\n{THREAD}", sender="Karl <karl@stranger.example>", envelope="")
+    posted = karl("Re: Pumps", fields=LIST)
     assert list(stolen_thread(know_list(posted))) == []
-    assert [finding.strength for finding in stolen_thread(know_list(posted, SELDOM))] == [0.8], "anybody can name one"
-    assert list(stolen_thread(letter(text, "Pumps", **options))) == []
+    assert find_strengths(stolen_thread, know_list(posted, SELDOM)) == [0.8], "anybody can name one"
+    assert list(stolen_thread(karl("Pumps"))) == []
     # Where too little is remembered, the sender may be known.
-    (finding,) = stolen_thread(letter(text, "Re: Pumps", **options))
+    (finding,) = stolen_thread(karl("Re: Pumps"))
     assert finding.strength == 0.4
     address = Standing(proven=FacetAge(9, 30))
     known = SenderHistory(ready=True, address=address, domain=address)
-    met = msgspec.structs.replace(letter(text, "Re: Pumps", **options), sender_history=known)
+    met = msgspec.structs.replace(karl("Re: Pumps"), sender_history=known)
     assert list(stolen_thread(met)) == []
 
 
@@ -123,9 +120,9 @@ def test_a_stolen_thread_needs_an_answer_of_a_stranger(letter: Letter) -> None:
             "Six messages could not reach you. Release them here.",
             "Mail delivery failed: returning message to sender",
             AWAY,
-            [HEADER_FAKE_BOUNCE.id],
+            ["header:fake-bounce"],
         ),
-        ("Ihre Nachricht wartet. Hier ansehen.", "Unzustellbar: wichtige Nachricht", AWAY, [HEADER_FAKE_BOUNCE.id]),
+        ("Ihre Nachricht wartet. Hier ansehen.", "Unzustellbar: wichtige Nachricht", AWAY, ["header:fake-bounce"]),
         (
             "The following address failed: 550 5.1.1 user unknown",
             "Undelivered Mail Returned to Sender",
@@ -141,13 +138,12 @@ def test_a_stolen_thread_needs_an_answer_of_a_stranger(letter: Letter) -> None:
         ("Your parcel was delivered.", "Delivered", AWAY, []),
     ],
 )
-def test_fake_bounce(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
-    reading: Reading = letter(text, subject, link=link)
-    assert [finding.kind for finding in fake_bounce(reading) if finding.strength >= 0.5] == kinds
+def test_fake_bounce(text: str, subject: str, link: str, kinds: list[str]) -> None:
+    assert find_kinds(fake_bounce, letter(text, subject, link=link), 0.5) == kinds
 
 
-def test_a_bounce_that_names_a_list_is_still_false(letter: Letter) -> None:
+def test_a_bounce_that_names_a_list_is_still_false() -> None:
     subject = "Mail delivery failed: returning message to sender"
     posted = letter("Six messages could not reach you.", subject, link=AWAY, fields=LIST)
-    assert [finding.kind for finding in fake_bounce(posted)] == [HEADER_FAKE_BOUNCE.id]
+    assert find_kinds(fake_bounce, posted) == ["header:fake-bounce"]
     assert not list(fake_bounce(know_member(posted)))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from tests.checks.readings import find_kinds, find_strengths, letter, link, links_to, mail_from
 from tests.known_senders import SELDOM, know_list, know_member, know_sender
 
 from gatepost.auth.results import Authentication, Dkim
@@ -18,79 +19,42 @@ from gatepost.checks.links.hosts import (
     picture_host,
 )
 from gatepost.checks.links.urls import url_form
-from gatepost.checks.reading import Check, Protected, Reading
-from gatepost.findings.kinds import (
-    SENDER_CHEAP_ENDING,
-    SENDER_FREE_HOSTING,
-    SENDER_MACHINE_NAME,
-    URL_CHEAP_ENDING,
-    URL_FOREIGN_TARGET,
-    URL_FORM_SERVICE,
-    URL_FREE_HOSTING,
-    URL_IP_HOST,
-    URL_MACHINE_NAME,
-    URL_NEW_HOST,
-    URL_PICTURE_HOST,
-)
+from gatepost.checks.reading import Protected, Reading
 from gatepost.mail.message import Link, Message
 from gatepost.mail.sender_history import SenderHistory
-from gatepost.names import Address
 from gatepost.questions import FacetAge
-
-Letter = Callable[..., Reading]
-
-
-def link(url: str, shown: str = "", source: str = "html", wrapped: tuple[str, ...] = ()) -> Link:
-    host = url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2].partition(":")[0]
-    return Link(url, url, host, shown, "1", source, wrapped)  # type: ignore[arg-type]
-
-
-def kinds(check: Check, *links: Link, sender: str = "x@shop.com") -> list[str]:
-    local, _, domain = sender.partition("@")
-    reading = Reading(Message(senders=(Address("", local, domain),), links=links))
-    return [finding.kind for finding in check(reading)]
 
 
 # Endings where names cost nothing.
 @pytest.mark.parametrize(
     ("url", "sender", "found"),
     [
-        ("https://x.icu/", "x@shop.com", [URL_CHEAP_ENDING.id]),
-        ("https://shop.com/", "x@x.click", [SENDER_CHEAP_ENDING.id]),
-        ("https://x.top/", "x@x.top", [SENDER_CHEAP_ENDING.id, URL_CHEAP_ENDING.id]),
+        ("https://x.icu/", "x@shop.com", ["url:cheap-ending"]),
+        ("https://shop.com/", "x@x.click", ["sender:cheap-ending"]),
+        ("https://x.top/", "x@x.top", ["sender:cheap-ending", "url:cheap-ending"]),
         ("https://shop.com/", "x@shop.com", []),
         ("https://top.com/", "x@click.com", []),
         ("https://shop.de/xyz.top", "x@shop.co.uk", []),
         ("https://192.0.2.1/", "x", []),
-    ],
-)
-def test_cheap_domain(url: str, sender: str, found: list[str]) -> None:
-    assert kinds(free_names, link(url), sender=sender) == found
-
-
-def test_some_endings_say_less() -> None:
-    (finding,) = free_names(Reading(Message(senders=(Address("", "x", "a.shop"),))))
-    assert 0 < finding.strength < 1
-
-
-# Pages, forms and senders on services for anybody.
-@pytest.mark.parametrize(
-    ("url", "sender", "found"),
-    [
-        ("https://x.web.app/login", "x@shop.com", [URL_FREE_HOSTING.id]),
-        ("https://storage.googleapis.com/b/x.html", "x@shop.com", [URL_FREE_HOSTING.id]),
-        ("https://forms.office.com/r/x", "x@shop.com", [URL_FORM_SERVICE.id]),
-        ("https://shop.com/", "noreply@x-1.firebaseapp.com", [SENDER_FREE_HOSTING.id]),
-        ("https://x-1.firebaseapp.com/", "noreply@x-1.firebaseapp.com", [SENDER_FREE_HOSTING.id]),
-        ("https://shop.com/", "x@shop.com", []),
+        # Pages, forms and senders on services for anybody.
+        ("https://x.web.app/login", "x@shop.com", ["url:free-hosting"]),
+        ("https://storage.googleapis.com/b/x.html", "x@shop.com", ["url:free-hosting"]),
+        ("https://forms.office.com/r/x", "x@shop.com", ["url:form-service"]),
+        ("https://shop.com/", "noreply@x-1.firebaseapp.com", ["sender:free-hosting"]),
+        ("https://x-1.firebaseapp.com/", "noreply@x-1.firebaseapp.com", ["sender:free-hosting"]),
         ("https://www.google.com/", "x@shop.com", []),
         ("https://notweb.app/", "x@shop.com", []),
         ("https://form.typeform.com/x", "x@typeform.com", []),  # the service itself
         ("https://shop.com/", "ann@yandex.ru", []),
     ],
 )
-def test_hosted_page(url: str, sender: str, found: list[str]) -> None:
-    assert kinds(free_names, link(url), sender=sender) == found
+def test_names_that_cost_nothing(url: str, sender: str, found: list[str]) -> None:
+    assert find_kinds(free_names, mail_from(sender, links=[link(url)])) == found
+
+
+def test_some_endings_say_less() -> None:
+    (strength,) = find_strengths(free_names, mail_from("x@a.shop"))
+    assert 0 < strength < 1
 
 
 # Names that providers make from addresses.
@@ -113,27 +77,25 @@ def test_hosted_page(url: str, sender: str, found: list[str]) -> None:
     ],
 )
 def test_machine_names(host: str, address: str) -> None:
-    link = Link(f"https://{host}/", f"https://{host}/", host, "", "1", "html", ())
-    reading = Reading(Message(senders=(Address("", "x", "shop.com"),), links=(link,)))
+    reading = mail_from("x@shop.com", links=links_to(host))
     found = [(finding.kind, finding.facts["address"], finding.about) for finding in ip_hosts(reading)]
-    assert found == ([(URL_MACHINE_NAME.id, address, f"https://{host}/")] if address else [])
+    assert found == ([("url:machine-name", address, f"https://{host}/")] if address else [])
 
 
 @pytest.mark.parametrize(
     ("domain", "found"),
-    [("ip-203-0-113-9.provider.com", [SENDER_MACHINE_NAME.id]), ("db-3.provider.com", []), ("", [])],
+    [("ip-203-0-113-9.provider.com", ["sender:machine-name"]), ("db-3.provider.com", []), ("", [])],
 )
 def test_machine_names_of_senders(domain: str, found: list[str]) -> None:
-    reading = Reading(Message(senders=(Address("", "root", domain),)))
-    assert [finding.kind for finding in ip_hosts(reading)] == found
+    assert find_kinds(ip_hosts, mail_from(f"root@{domain}")) == found
 
 
 # Links to bare addresses.
 @pytest.mark.parametrize(
     ("host", "kinds"),
     [
-        ("8.8.8.8", [URL_IP_HOST.id]),
-        ("[2606:4700::1111]", [URL_IP_HOST.id]),
+        ("8.8.8.8", ["url:ip-host"]),
+        ("[2606:4700::1111]", ["url:ip-host"]),
         ("192.168.1.1", []),  # a router's own report
         ("127.0.0.1", []),
         ("[fe80::1]", []),
@@ -144,13 +106,12 @@ def test_machine_names_of_senders(domain: str, found: list[str]) -> None:
 )
 def test_numeric_host(host: str, kinds: list[str]) -> None:
     link = Link(f"http://{host}/", f"http://{host}/", host, "", "1", "text")
-    assert [finding.kind for finding in ip_hosts(Reading(Message(links=(link, link))))] == kinds
+    assert find_kinds(ip_hosts, Reading(Message(links=(link, link)))) == kinds
 
 
 def test_one_among_many_says_less() -> None:
-    hosts = ("8.8.8.8", "a.example", "b.example", "c.example")
-    links = tuple(Link(f"http://{host}/", f"http://{host}/", host, "", "1", "html") for host in hosts)
-    assert [finding.strength for finding in ip_hosts(Reading(Message(links=links)))] == [0.5]
+    links = links_to("8.8.8.8", "a.example", "b.example", "c.example")
+    assert find_strengths(ip_hosts, Reading(Message(links=links))) == [0.5]
 
 
 # Sites that nobody was sent to before.
@@ -172,31 +133,31 @@ def find_sites(reading: Reading, hosts: dict[str, FacetAge], protected: Protecte
         ("https://a.pages.example/x", {}, []),  # was not asked for
     ],
 )
-def test_new_hosts(letter: Letter, link: str, hosts: dict[str, FacetAge], found: list[str]) -> None:
+def test_new_hosts(link: str, hosts: dict[str, FacetAge], found: list[str]) -> None:
     assert find_sites(letter("See", link=link), hosts) == found
 
 
-def test_the_finding_is_about_its_link(letter: Letter) -> None:
+def test_the_finding_is_about_its_link() -> None:
     reading = letter("See", link="https://a.pages.example/x")
     met = SenderHistory(ready=True, hosts={"pages.example": NEVER})
     (finding,) = new_hosts(msgspec.structs.replace(reading, sender_history=met))
-    assert (finding.kind, finding.about) == (URL_NEW_HOST.id, "https://a.pages.example/x")
+    assert (finding.kind, finding.about) == ("url:new-host", "https://a.pages.example/x")
 
 
-def test_own_and_partner_sites_are_not_new(letter: Letter) -> None:
+def test_own_and_partner_sites_are_not_new() -> None:
     reading = letter("See", link="https://a.pages.example/x")
     for protected in (Protected(frozenset({"pages.example"})), Protected(partner_domains=frozenset({"pages.example"}))):
         assert find_sites(reading, {"pages.example": NEVER}, protected) == []
 
 
-def test_a_known_list_links_to_all_sorts_of_things(letter: Letter) -> None:
+def test_a_known_list_links_to_all_sorts_of_things() -> None:
     reading = letter("See", link="https://a.pages.example/x", fields="List-Post: <mailto:l@lists.example>\n")
     assert find_sites(reading, {"pages.example": NEVER}) == ["pages.example"], "anybody can name a list"
     met = SenderHistory(ready=True, hosts={"pages.example": NEVER})
     assert not list(new_hosts(know_list(msgspec.structs.replace(reading, sender_history=met))))
 
 
-def test_a_few_are_enough(letter: Letter) -> None:
+def test_a_few_are_enough() -> None:
     hosts = {f"p{number}.example": NEVER for number in range(10)}
     reading = letter(" ".join(f"https://www.{host}/" for host in hosts))
     assert len(find_sites(reading, hosts)) == MAX_NEW_HOSTS
@@ -206,9 +167,9 @@ def test_a_few_are_enough(letter: Letter) -> None:
 @pytest.mark.parametrize(
     ("urls", "sender", "found"),
     [
-        (["https://evil.com/"], "x@shop.com", [URL_FOREIGN_TARGET.id]),
-        (["https://a.evil.com/", "https://b.evil.com/"], "x@shop.com", [URL_FOREIGN_TARGET.id]),
-        (["https://evil.com/", "https://shop.com/"], "x@shop.com", [URL_FOREIGN_TARGET.id]),  # a lure would add it
+        (["https://evil.com/"], "x@shop.com", ["url:foreign-target"]),
+        (["https://a.evil.com/", "https://b.evil.com/"], "x@shop.com", ["url:foreign-target"]),
+        (["https://evil.com/", "https://shop.com/"], "x@shop.com", ["url:foreign-target"]),  # a lure would add it
         (["https://www.shop.com/"], "x@mail.shop.com", []),
         (["https://www.shop.co.uk/"], "x@mail.shop.com", []),  # one name under two endings
         (["https://www.youtube.com/"], "x@shop.com", []),
@@ -218,23 +179,23 @@ def test_a_few_are_enough(letter: Letter) -> None:
     ],
 )
 def test_link_domains(urls: list[str], sender: str, found: list[str]) -> None:
-    assert kinds(foreign_target, *map(link, urls), sender=sender) == found
+    assert find_kinds(foreign_target, mail_from(sender, links=map(link, urls))) == found
 
 
-def test_links_to_the_own_site_of_a_known_sender(letter: Letter) -> None:
+def test_links_to_the_own_site_of_a_known_sender() -> None:
     reading = letter("See https://www.sender.example/", link="https://evil.com/")
-    assert [finding.strength for finding in foreign_target(reading)] == [0.5]
+    assert find_strengths(foreign_target, reading) == [0.5]
     assert not list(foreign_target(know_sender(reading)))
 
 
-def test_a_member_of_a_known_list_leads_to_one_stranger(letter: Letter) -> None:
+def test_a_member_of_a_known_list_leads_to_one_stranger() -> None:
     posted = letter("See", link="https://evil.com/", fields="List-Post: <mailto:l@lists.example>\n")
-    assert [finding.kind for finding in foreign_target(posted)] == [URL_FOREIGN_TARGET.id]
+    assert find_kinds(foreign_target, posted) == ["url:foreign-target"]
     assert not list(foreign_target(know_member(posted)))
 
 
 def test_an_address_in_plain_text_says_nothing() -> None:
-    assert kinds(foreign_target, link("https://evil.com/", source="text")) == []
+    assert not find_kinds(foreign_target, mail_from("x@shop.com", links=[link("https://evil.com/", source="text")]))
 
 
 # Where a lure leads.
@@ -259,9 +220,7 @@ LIST = "List-Post: <mailto:l@lists.example>\n"
         ("https://docs.google.com/forms/x", "", [], 1.0),  # strangers have pages there
     ],
 )
-def test_how_far_it_leads(
-    letter: Letter, link: str, fields: str, known: list[Callable[[Reading], Reading]], distance: float
-) -> None:
+def test_how_far_it_leads(link: str, fields: str, known: list[Callable[[Reading], Reading]], distance: float) -> None:
     reading = letter("text", link=link, fields=fields)
     for prove in known:
         reading = prove(reading)
@@ -272,11 +231,11 @@ def test_how_far_it_leads(
 
 
 @pytest.mark.parametrize("link", ["", "mailto:ann@elsewhere.example"])
-def test_nothing_to_follow(letter: Letter, link: str) -> None:
+def test_nothing_to_follow(link: str) -> None:
     assert find_link_away(letter("text", link=link)) is None
 
 
-def test_a_stranger_who_links_home_may_lure(letter: Letter) -> None:
+def test_a_stranger_who_links_home_may_lure() -> None:
     """Whoever buys a domain can sign for it, and lead to it."""
     reading = letter("text", link="https://www.sender.example/x")
     for stranger in (know_sender(reading, SELDOM), know_sender(reading, NEVER), know_sender(reading, aligned=False)):
@@ -289,9 +248,9 @@ def test_a_stranger_who_links_home_may_lure(letter: Letter) -> None:
 @pytest.mark.parametrize(
     ("picture", "target", "found"),
     [
-        ("https://i.imgur.com/logo.png", "https://shop.com/", [URL_PICTURE_HOST.id]),
-        ("https://upload.wikimedia.org/logo.png", "https://shop.com/", [URL_PICTURE_HOST.id]),
-        ("https://ci3.googleusercontent.com/proxy/x", "https://shop.com/", [URL_PICTURE_HOST.id]),
+        ("https://i.imgur.com/logo.png", "https://shop.com/", ["url:picture-host"]),
+        ("https://upload.wikimedia.org/logo.png", "https://shop.com/", ["url:picture-host"]),
+        ("https://ci3.googleusercontent.com/proxy/x", "https://shop.com/", ["url:picture-host"]),
         ("https://images.shop.com/logo.png", "https://shop.com/", []),
         ("https://cdn.mailing.net/logo.png", "https://shop.com/", []),
         ("https://lh3.googleusercontent.com/a/photo", "https://shop.com/", []),
@@ -299,10 +258,11 @@ def test_a_stranger_who_links_home_may_lure(letter: Letter) -> None:
     ],
 )
 def test_picture_host(picture: str, target: str, found: list[str]) -> None:
-    assert kinds(picture_host, link(target), link(picture, source="image")) == found
+    links = [link(target), link(picture, source="image")]
+    assert find_kinds(picture_host, mail_from("x@shop.com", links=links)) == found
 
 
-def with_picture(letter: Letter, fields: str) -> Reading:
+def with_picture(fields: str) -> Reading:
     reading = letter("Hello", fields=fields)
     shown = (link("https://i.imgur.com/x.png", source="image"),)
     return msgspec.structs.replace(reading, message=msgspec.structs.replace(reading.message, links=shown))
@@ -311,28 +271,27 @@ def with_picture(letter: Letter, fields: str) -> Reading:
 @pytest.mark.parametrize(
     "field", ["In-Reply-To: <a@b.example>\n", LIST, "Resent-From: a@b.example\n", "X-Forwarded-Message-Id: <a@b>\n"]
 )
-def test_pictures_in_claimed_conversations(letter: Letter, field: str) -> None:
-    assert [finding.strength for finding in picture_host(with_picture(letter, field))] == [1.0]
+def test_pictures_in_claimed_conversations(field: str) -> None:
+    assert find_strengths(picture_host, with_picture(field)) == [1.0]
 
 
-def test_pictures_in_conversations(letter: Letter) -> None:
-    assert not list(picture_host(know_sender(with_picture(letter, "In-Reply-To: <a@b.example>\n"))))
-    assert not list(picture_host(know_member(with_picture(letter, LIST))))
+def test_pictures_in_conversations() -> None:
+    assert not list(picture_host(know_sender(with_picture("In-Reply-To: <a@b.example>\n"))))
+    assert not list(picture_host(know_member(with_picture(LIST))))
 
 
-def test_pictures_of_a_known_sender_say_less(letter: Letter) -> None:
-    reading = with_picture(letter, "")
-    assert [finding.strength for finding in picture_host(know_sender(reading))] == [0.7]
+def test_pictures_of_a_known_sender_say_less() -> None:
+    reading = with_picture("")
+    assert find_strengths(picture_host, know_sender(reading)) == [0.7]
     signed = Authentication(dkim=(Dkim("pass", "sender.example"),))
     claimed = msgspec.structs.replace(reading, authentication=signed)
-    assert [finding.strength for finding in picture_host(claimed)] == [1.0]
+    assert find_strengths(picture_host, claimed) == [1.0]
 
 
 # What one host is called says less in the digest of a weblog, which leads to many.
 @pytest.mark.parametrize(("others", "strength"), [(0, 1.0), (11, 1.0), (12, 0.4), (100, 0.4)])
 def test_one_host_among_many_sites(others: int, strength: float) -> None:
     hosts = ["a-b-c-d-e.example.com", *(f"site{number}.com" for number in range(others))]
-    links = tuple(Link(f"https://{host}/", f"https://{host}/", host, "", "1", "html") for host in hosts)
-    reading = Reading(Message(links=links))
+    reading = Reading(Message(links=links_to(*hosts)))
     assert measure_mention(reading) == strength
-    assert [finding.strength for finding in url_form(reading)] == [strength]
+    assert find_strengths(url_form, reading) == [strength]

@@ -1,31 +1,27 @@
 """The checks of `links/shown`: the tricks, and what looks like them."""
 
-from collections.abc import Callable
-
 import msgspec
 import pytest
+from tests.checks.readings import find_kinds, find_strengths, letter
 from tests.known_senders import SELDOM, know_member, know_sender
 
 from gatepost.analysis.verdict import judge
 from gatepost.checks.links.urls import link_text, qr_codes
 from gatepost.checks.reading import Reading
 from gatepost.files.values import File
-from gatepost.findings.kinds import TEXT_QR_LURE, URL_QR_CODE, URL_TEXT_MISMATCH
 from gatepost.mail.links import Source
 from gatepost.mail.message import Field, Headers, Link, Message
 from gatepost.names import Address
 from gatepost.policy.rules import shipped_policy
-
-Letter = Callable[..., Reading]
 
 
 # Links that show one site and lead to another.
 @pytest.mark.parametrize(
     ("shown", "host", "wrapped", "kinds"),
     [
-        ("https://bank.example/login", "evil.test", (), [URL_TEXT_MISMATCH.id]),
-        ("www.bank.example", "evil.test", (), [URL_TEXT_MISMATCH.id]),
-        ("bank.example", "evil.test", (), [URL_TEXT_MISMATCH.id]),
+        ("https://bank.example/login", "evil.test", (), ["url:text-mismatch"]),
+        ("www.bank.example", "evil.test", (), ["url:text-mismatch"]),
+        ("bank.example", "evil.test", (), ["url:text-mismatch"]),
         ("https://bank.example/login", "bank.example", (), []),
         ("www.bank.example", "login.bank.example", (), []),  # same owner
         ("www.bank.example", "bank.example", ("safelinks.protection.outlook.com",), []),
@@ -40,7 +36,7 @@ Letter = Callable[..., Reading]
 )
 def test_link_text(shown: str, host: str, wrapped: tuple[str, ...], kinds: list[str]) -> None:
     link = Link(f"https://{host}/", f"https://{host}/", host, shown, "1", "html", wrapped)
-    assert [finding.kind for finding in link_text(Reading(Message(links=(link,))))] == kinds
+    assert find_kinds(link_text, Reading(Message(links=(link,)))) == kinds
 
 
 @pytest.mark.parametrize(
@@ -55,7 +51,7 @@ def test_link_text(shown: str, host: str, wrapped: tuple[str, ...], kinds: list[
 )
 def test_strength_of_a_mismatch(shown: str, host: str, strength: float) -> None:
     link = Link(f"https://{host}/", f"https://{host}/", host, shown, "1", "html")
-    assert [finding.strength for finding in link_text(Reading(Message(links=(link,))))] == [strength]
+    assert find_strengths(link_text, Reading(Message(links=(link,)))) == [strength]
 
 
 SHOWN = Link("https://evil.test/", "https://evil.test/", "evil.test", "www.bank.example", "1", "html")
@@ -77,8 +73,8 @@ def test_mailing_services_and_lists_count_clicks_where_they_are_known(
     headers = Headers((Field(field, "<mailto:l@shop.example>", b""),))
     reading = Reading(Message(headers=headers, senders=(Address("", "x", "shop.example"),), links=(link,)))
     known = know_sender(reading) if field == "list-unsubscribe" else know_member(reading)
-    assert [finding.strength for finding in link_text(reading)] == [claimed]
-    assert [finding.strength for finding in link_text(known)] == [proven]
+    assert find_strengths(link_text, reading) == [claimed]
+    assert find_strengths(link_text, known) == [proven]
 
 
 # Links in QR codes.
@@ -102,7 +98,7 @@ def picture(source: Source, *hosts: str) -> Reading:
 def test_qr_code(reading: Reading, hosts: list[str]) -> None:
     found = list(qr_codes(reading))
     assert [finding.facts["leads_to"] for finding in found] == hosts
-    assert {finding.kind for finding in found} <= {URL_QR_CODE.id}
+    assert {finding.kind for finding in found} <= {"url:qr-code"}
     assert all(finding.where == "1/a.png" and finding.about.startswith("https://") for finding in found)
 
 
@@ -117,7 +113,7 @@ HOME = "https://www.sender.example/x"
             "Your password will expire. Scan the QR code with your phone to verify your account.",
             "Two-factor update",
             "",
-            [TEXT_QR_LURE.id],
+            ["text:qr-lure"],
         ),
         (
             (
@@ -126,18 +122,17 @@ HOME = "https://www.sender.example/x"
             ),
             "Wichtig",
             "",
-            [TEXT_QR_LURE.id],
+            ["text:qr-lure"],
         ),
         ("Your ticket: scan the code at the entrance.", "Your ticket", HOME, []),
         ("The scanner in room 3 is broken.", "Scanner", "", []),
     ],
 )
-def test_qr_lure(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
-    reading: Reading = letter(text, subject, link=link)
-    assert [finding.kind for finding in qr_codes(reading) if finding.strength >= 0.5] == kinds
+def test_qr_lure(text: str, subject: str, link: str, kinds: list[str]) -> None:
+    assert find_kinds(qr_codes, letter(text, subject, link=link), 0.5) == kinds
 
 
-def test_tickets_with_codes(letter: Letter) -> None:
+def test_tickets_with_codes() -> None:
     text = "Your ticket is attached. Scan the QR code at the gate. Sign in to view the document or to change the seat."
     ticket = letter(text, "Your ticket", link=HOME)
     codes = picture("qr", "t.sender.example").files
@@ -145,7 +140,7 @@ def test_tickets_with_codes(letter: Letter) -> None:
     judgement = judge(qr_codes(with_code), [], shipped_policy())
     assert judgement.decision == "deliver", "a code and a request to scan it do not hold a mail"
     strengths = [
-        {finding.kind: finding.strength for finding in qr_codes(reading)}[TEXT_QR_LURE.id]
+        {finding.kind: finding.strength for finding in qr_codes(reading)}["text:qr-lure"]
         for reading in (
             with_code,
             know_sender(with_code, SELDOM),

@@ -3,23 +3,12 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.checks.readings import find_kinds, links_to, mail_from
 from tests.known_senders import know_member
 
 from gatepost.checks.reading import Reading
 from gatepost.checks.sender.mailboxes import freemail_pose, from_field, measure_randomness, random_name, reply_to
-from gatepost.findings.kinds import (
-    SENDER_FREEMAIL_POSE,
-    SENDER_INVALID_FROM,
-    SENDER_MISSING_FROM,
-    SENDER_RANDOM_DOMAIN,
-    SENDER_RANDOM_MAILBOX,
-    SENDER_REPLY_TO_FREEMAIL,
-    SENDER_REPLY_TO_MISMATCH,
-    SENDER_SEVERAL_FROM,
-    SENDER_THROWAWAY_REPLY_TO,
-    URL_RANDOM_HOST,
-)
-from gatepost.mail.message import Envelope, Field, Headers, Link, Message
+from gatepost.mail.message import Envelope, Field, Headers, Message
 from gatepost.mail.reader import read
 from gatepost.names import Address
 
@@ -33,10 +22,10 @@ def address(text: str) -> Address:
 @pytest.mark.parametrize(
     ("sender", "reply", "kinds"),
     [
-        ("ceo@corp.example", "ceo.private.office@gmail.com", [SENDER_REPLY_TO_FREEMAIL.id]),
-        ("info@corp.example", "someone@yahoo.com", [SENDER_REPLY_TO_FREEMAIL.id]),
-        ("ann@gmail.com", "bob@outlook.com", [SENDER_REPLY_TO_FREEMAIL.id]),
-        ("info@shop.example", "help@other.example", [SENDER_REPLY_TO_MISMATCH.id]),
+        ("ceo@corp.example", "ceo.private.office@gmail.com", ["sender:reply-to-freemail"]),
+        ("info@corp.example", "someone@yahoo.com", ["sender:reply-to-freemail"]),
+        ("ann@gmail.com", "bob@outlook.com", ["sender:reply-to-freemail"]),
+        ("info@shop.example", "help@other.example", ["sender:reply-to-mismatch"]),
         ("info@shop.example", "help@shop.example", []),
         ("info@mail.shop.example", "help@shop.example", []),
         ("info@shop.example", "bounce@relay.example", []),  # the envelope's organisation
@@ -51,7 +40,7 @@ def test_reply_to(sender: str, reply: str, kinds: list[str]) -> None:
         senders=(address(sender),), reply_to=(address(reply),), recipients=(address("x@recipient.example"),)
     )
     reading = Reading(message, Envelope("b@relay.example"))
-    assert [finding.kind for finding in reply_to(reading)] == kinds
+    assert find_kinds(reply_to, reading) == kinds
 
 
 @pytest.mark.parametrize(
@@ -69,39 +58,39 @@ def test_reply_to(sender: str, reply: str, kinds: list[str]) -> None:
 )
 def test_answers_to_a_throwaway_domain(reply: str, strength: float | None) -> None:
     message = Message(senders=(address("share@shop.example"),), reply_to=(address(reply),))
-    found = [each.strength for each in reply_to(Reading(message)) if each.kind == SENDER_THROWAWAY_REPLY_TO.id]
+    found = [each.strength for each in reply_to(Reading(message)) if each.kind == "sender:throwaway-reply-to"]
     assert found == ([] if strength is None else [strength])
 
 
 def test_a_known_list_may_set_it() -> None:
     headers = Headers((Field("list-post", "<mailto:l@lists.example>", b""),))
     message = Message(headers=headers, senders=(address("ann@corp.example"),), reply_to=(address("bob@gmail.com"),))
-    assert [finding.kind for finding in reply_to(Reading(message))] == [SENDER_REPLY_TO_FREEMAIL.id]
+    assert find_kinds(reply_to, Reading(message)) == ["sender:reply-to-freemail"]
     assert list(reply_to(know_member(Reading(message)))) == []
 
 
 @pytest.mark.parametrize(
     ("name", "reply", "kinds"),
     [
-        ("Ann Example via dev", Address("Bob Other", "b1", "gmail.com"), [SENDER_REPLY_TO_FREEMAIL.id]),
-        ("Ann Example via dev", Address("Ann Example", "a1", "corp.example"), [SENDER_REPLY_TO_MISMATCH.id]),
-        ("Ann Example", Address("Ann Example", "a1", "gmail.com"), [SENDER_REPLY_TO_FREEMAIL.id]),
-        (" via dev", Address("", "", "gmail.com"), [SENDER_REPLY_TO_FREEMAIL.id]),
+        ("Ann Example via dev", Address("Bob Other", "b1", "gmail.com"), ["sender:reply-to-freemail"]),
+        ("Ann Example via dev", Address("Ann Example", "a1", "corp.example"), ["sender:reply-to-mismatch"]),
+        ("Ann Example", Address("Ann Example", "a1", "gmail.com"), ["sender:reply-to-freemail"]),
+        (" via dev", Address("", "", "gmail.com"), ["sender:reply-to-freemail"]),
     ],
 )
 def test_a_list_that_writes_for_somebody_else(name: str, reply: Address, kinds: list[str]) -> None:
     message = Message(senders=(Address(name, "dev", "lists.example"),), reply_to=(reply,))
-    assert [finding.kind for finding in reply_to(Reading(message))] == kinds
+    assert find_kinds(reply_to, Reading(message)) == kinds
 
 
 # Offices at free mailboxes.
 @pytest.mark.parametrize(
     ("name", "domain", "kinds"),
     [
-        ("Federal Bank Head Office", "gmail.com", [SENDER_FREEMAIL_POSE.id]),
-        ("FBI", "outlook.com", [SENDER_FREEMAIL_POSE.id]),
-        ("Payment Department", "yahoo.com", [SENDER_FREEMAIL_POSE.id]),
-        ("Account Support", "mail.ru", [SENDER_FREEMAIL_POSE.id]),
+        ("Federal Bank Head Office", "gmail.com", ["sender:freemail-pose"]),
+        ("FBI", "outlook.com", ["sender:freemail-pose"]),
+        ("Payment Department", "yahoo.com", ["sender:freemail-pose"]),
+        ("Account Support", "mail.ru", ["sender:freemail-pose"]),
         ("Federal Bank Head Office", "bank.example", []),
         ("Ann Court Example", "corp.example", []),
         ("Ann Example", "gmail.com", []),
@@ -111,7 +100,7 @@ def test_a_list_that_writes_for_somebody_else(name: str, reply: Address, kinds: 
     ],
 )
 def test_freemail_pose(name: str, domain: str, kinds: list[str]) -> None:
-    assert [finding.kind for finding in freemail_pose(Reading(Message(senders=(Address(name, "x", domain),))))] == kinds
+    assert find_kinds(freemail_pose, mail_from(f"x@{domain}", name)) == kinds
 
 
 # Names that a machine made up.
@@ -148,10 +137,10 @@ def test_randomness_is_a_share(label: str) -> None:
 @pytest.mark.parametrize(
     ("sender", "host", "kinds"),
     [
-        ("info@bqtirvjmdsvqg.com", "corp.com", [SENDER_RANDOM_DOMAIN.id]),
-        ("dhvow214r6dr@corp.com", "corp.com", [SENDER_RANDOM_MAILBOX.id]),
-        ("info@corp.com", "www.bqtirvjmdsvqg.com", [URL_RANDOM_HOST.id]),
-        ("info@corp.com", "a2g2xrfuyfg45sslfsa3xsss.corp.com", [URL_RANDOM_HOST.id]),
+        ("info@bqtirvjmdsvqg.com", "corp.com", ["sender:random-domain"]),
+        ("dhvow214r6dr@corp.com", "corp.com", ["sender:random-mailbox"]),
+        ("info@corp.com", "www.bqtirvjmdsvqg.com", ["url:random-host"]),
+        ("info@corp.com", "a2g2xrfuyfg45sslfsa3xsss.corp.com", ["url:random-host"]),
         ("info@corp.com", "www.corp.com", []),
         ("ticket-dhvow214r6dr@corp.com", "corp.com", []),  # a ticket
         ("info+dhvow214r6dr@corp.com", "corp.com", []),
@@ -160,23 +149,20 @@ def test_randomness_is_a_share(label: str) -> None:
     ],
 )
 def test_random_name(sender: str, host: str, kinds: list[str]) -> None:
-    local, _, domain = sender.partition("@")
-    link = Link(f"https://{host}/", f"https://{host}/", host, "", "1", "html")
-    reading = Reading(Message(senders=(Address("", local, domain),), links=(link,)))
-    assert [finding.kind for finding in random_name(reading)] == kinds
+    assert find_kinds(random_name, mail_from(sender, links=links_to(host))) == kinds
 
 
 # From fields that name nobody, or several.
 @pytest.mark.parametrize(
     ("field", "kinds"),
     [
-        ("Microsoft account team", [SENDER_INVALID_FROM.id]),
-        ("Correios <x@correios>", [SENDER_INVALID_FROM.id]),
-        ("Temu <x@temu,com>", [SENDER_INVALID_FROM.id]),
-        ("x <x@bank.nosuchending>", [SENDER_INVALID_FROM.id]),
-        ("Kundenservice, <x@shop.com>", [SENDER_INVALID_FROM.id]),
-        ("a@one.com, b@two.com", [SENDER_SEVERAL_FROM.id]),
-        ("", [SENDER_MISSING_FROM.id]),
+        ("Microsoft account team", ["sender:invalid-from"]),
+        ("Correios <x@correios>", ["sender:invalid-from"]),
+        ("Temu <x@temu,com>", ["sender:invalid-from"]),
+        ("x <x@bank.nosuchending>", ["sender:invalid-from"]),
+        ("Kundenservice, <x@shop.com>", ["sender:invalid-from"]),
+        ("a@one.com, b@two.com", ["sender:several-from"]),
+        ("", ["sender:missing-from"]),
         ("Ann <ann@corp.com>", []),
         ("ann@corp.co.za", []),  # names are given out two levels deep there
         ("ann@mail.corp.com, bob@corp.com", []),
@@ -189,13 +175,13 @@ def test_random_name(sender: str, host: str, kinds: list[str]) -> None:
 )
 def test_from_field(field: str, kinds: list[str]) -> None:
     message = read(f"From: {field}\nTo: b@corp.com\nSubject: x\n\ntext\n".encode())
-    assert [finding.kind for finding in from_field(Reading(message, Envelope("x@corp.com")))] == kinds
+    assert find_kinds(from_field, Reading(message, Envelope("x@corp.com"))) == kinds
 
 
 def test_a_forgotten_quote_says_less() -> None:
     message = read(b"From: Doe, Ann <ann@corp.com>\n\ntext\n")
     assert [(finding.kind, finding.strength) for finding in from_field(Reading(message))] == [
-        (SENDER_INVALID_FROM.id, 0.3)
+        ("sender:invalid-from", 0.3)
     ]
 
 

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from tests.checks.readings import find_kinds, find_strengths, links_to, mail_from
 from tests.known_senders import NEVER, know_list, know_sender
 
 from gatepost.analysis.verdict import judge
@@ -13,29 +14,22 @@ from gatepost.checks.sender.mailboxes import (
     protected_person,
     shown_domain,
 )
-from gatepost.findings.kinds import (
-    SENDER_BRAND_IMPERSONATION,
-    SENDER_DECORATED_NAME,
-    SENDER_DISGUISED_NAME,
-    SENDER_DISPLAY_NAME_SPOOF,
-    SENDER_INVISIBLE_CHARACTERS,
-    SENDER_MIXED_SCRIPT_NAME,
-    SENDER_PROTECTED_PERSON,
-)
-from gatepost.mail.message import Envelope, Field, Headers, Link, Message
+from gatepost.mail.message import Envelope, Message
 from gatepost.names import Address
 from gatepost.policy.rules import shipped_policy
+
+LIST = {"list-post": "<mailto:l@lists.test>"}
 
 
 # Names that show another address.
 @pytest.mark.parametrize(
     ("name", "domain", "kinds"),
     [
-        ("billing@bank.example", "evil.test", [SENDER_DISPLAY_NAME_SPOOF.id]),
-        ("Billing <billing@bank.example>", "evil.test", [SENDER_DISPLAY_NAME_SPOOF.id]),
+        ("billing@bank.example", "evil.test", ["sender:display-name-spoof"]),
+        ("Billing <billing@bank.example>", "evil.test", ["sender:display-name-spoof"]),
         ("billing@bank.example", "bank.example", []),
         ("billing@bank.example", "mail.bank.example", []),  # same owner
-        ("ann@bank.example via list", "lists.test", [SENDER_DISPLAY_NAME_SPOOF.id]),  # whoever says so
+        ("ann@bank.example via list", "lists.test", ["sender:display-name-spoof"]),  # whoever says so
         ("Ann Example", "evil.test", []),
         ("Ann @ Example", "evil.test", []),
         ("", "evil.test", []),
@@ -43,25 +37,21 @@ from gatepost.policy.rules import shipped_policy
     ],
 )
 def test_display_name(name: str, domain: str, kinds: list[str]) -> None:
-    reading = Reading(Message(senders=(Address(name, "x", domain),)))
-    assert [finding.kind for finding in display_name(reading)] == kinds
+    assert find_kinds(display_name, mail_from(f"x@{domain}", name)) == kinds
 
 
 def test_a_service_or_list_that_shows_addresses_has_to_be_proven() -> None:
     """Anybody can write the domain of a service into From, or the name of a list into the header."""
-    service = Reading(Message(senders=(Address("billing@bank.example", "x", "shop.zendesk.com"),)))
-    assert [finding.strength for finding in display_name(service)] == [1.0]
-    assert [finding.strength for finding in display_name(know_sender(service, NEVER))] == [0.4]
-    fields = (Field("list-post", "<mailto:l@lists.test>", b""),)
-    post = Reading(Message(headers=Headers(fields), senders=(Address("ann@bank.example", "l", "lists.test"),)))
-    assert [finding.strength for finding in display_name(post)] == [1.0]
-    assert [finding.strength for finding in display_name(know_list(post))] == [0.4]
+    service = mail_from("x@shop.zendesk.com", "billing@bank.example")
+    assert find_strengths(display_name, service) == [1.0]
+    assert find_strengths(display_name, know_sender(service, NEVER)) == [0.4]
+    post = mail_from("l@lists.test", "ann@bank.example", fields=LIST)
+    assert find_strengths(display_name, post) == [1.0]
+    assert find_strengths(display_name, know_list(post)) == [0.4]
 
 
 def test_who_writes_for_others_has_to_be_known() -> None:
-    sender = Address("PayPal ann@paypal.com via Talk", "talk", "lists.test")
-    fields = (Field("list-post", "<mailto:talk@lists.test>", b""),)
-    reading = Reading(Message(headers=Headers(fields), senders=(sender,)))
+    reading = mail_from("talk@lists.test", "PayPal ann@paypal.com via Talk", fields=LIST)
     for check in (display_name, brand_name):
         assert list(check(reading))
         assert list(check(know_sender(reading, NEVER))), "proven, and never seen before"
@@ -84,10 +74,9 @@ def test_who_writes_for_others_has_to_be_known() -> None:
     ],
 )
 def test_shown_address_that_is_linked_to(hosts: list[str], strength: float) -> None:
-    links = tuple(Link(f"https://{host}/", f"https://{host}/", host, "", "1", "html") for host in hosts)
-    reading = Reading(Message(senders=(Address("billing@bank.example", "x", "alias.test"),), links=links))
-    assert [finding.strength for finding in display_name(reading)] == [1.0], "a forger can lead there as well"
-    assert [finding.strength for finding in display_name(know_sender(reading, NEVER))] == [strength]
+    reading = mail_from("x@alias.test", "billing@bank.example", links=links_to(*hosts))
+    assert find_strengths(display_name, reading) == [1.0], "a forger can lead there as well"
+    assert find_strengths(display_name, know_sender(reading, NEVER)) == [strength]
 
 
 # Names that show a site, and those that are named after theirs.
@@ -112,10 +101,9 @@ def test_shown_address_that_is_linked_to(hosts: list[str], strength: float) -> N
     ],
 )
 def test_shown_domain(name: str, address: str, hosts: list[str], strength: float | None) -> None:
-    local, _, domain = address.partition("@")
-    links = tuple(Link(f"https://{host}/", f"https://{host}/", host, "", "1", "html") for host in hosts)
-    reading = Reading(Message(senders=(Address(name, local, domain),), links=links))
-    assert [finding.strength for finding in shown_domain(reading)] == ([] if strength is None else [strength])
+    assert find_strengths(shown_domain, mail_from(address, name, links=links_to(*hosts))) == (
+        [] if strength is None else [strength]
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,21 +119,16 @@ def test_shown_domain(name: str, address: str, hosts: list[str], strength: float
 def test_who_may_show_a_site(
     address: str, hosts: list[str], field: str, claimed: float, authenticated: float, known: float
 ) -> None:
-    local, _, domain = address.partition("@")
-    links = tuple(Link(f"https://{host}/", f"https://{host}/", host, "", "1", "html") for host in hosts)
-    headers = Headers((Field(field, "<mailto:u@surveys.test>", b""),) if field else ())
-    reading = Reading(Message(headers=headers, senders=(Address("Crypto.com", local, domain),), links=links))
-    found = [
-        [finding.strength for finding in shown_domain(each)]
-        for each in (reading, know_sender(reading, NEVER), know_sender(reading))
-    ]
-    assert found == [[claimed], [authenticated], [known]]
+    fields = {field: "<mailto:u@surveys.test>"} if field else {}
+    reading = mail_from(address, "Crypto.com", links=links_to(*hosts), fields=fields)
+    assert find_strengths(shown_domain, reading) == [claimed]
+    assert find_strengths(shown_domain, know_sender(reading, NEVER)) == [authenticated]
+    assert find_strengths(shown_domain, know_sender(reading)) == [known]
 
 
 def test_members_of_a_known_list_may_show_a_site() -> None:
-    headers = Headers((Field("list-post", "<mailto:l@lists.test>", b""),))
-    post = Reading(Message(headers=headers, senders=(Address("Crypto.com", "l", "lists.test"),)))
-    assert [finding.strength for finding in shown_domain(post)] == [1.0]
+    post = mail_from("l@lists.test", "Crypto.com", fields=LIST)
+    assert find_strengths(shown_domain, post) == [1.0]
     assert not list(shown_domain(know_list(post)))
 
 
@@ -153,20 +136,20 @@ def test_members_of_a_known_list_may_show_a_site() -> None:
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [
-        ("V\u200be\u200bh\u200bicle", [SENDER_INVISIBLE_CHARACTERS.id]),
-        ("\U0001d5db\U0001d5fc\U0001d5fa\U0001d5f2", [SENDER_INVISIBLE_CHARACTERS.id]),
-        ("✅ BONUS", [SENDER_DECORATED_NAME.id]),
-        ("➥➥ Vehicle", [SENDER_DECORATED_NAME.id]),
-        ("*Thank_You#", [SENDER_DECORATED_NAME.id]),
-        ("#Consumer_Rewards#", [SENDER_DECORATED_NAME.id]),
+        ("V\u200be\u200bh\u200bicle", ["sender:invisible-characters"]),
+        ("\U0001d5db\U0001d5fc\U0001d5fa\U0001d5f2", ["sender:invisible-characters"]),
+        ("✅ BONUS", ["sender:decorated-name"]),
+        ("➥➥ Vehicle", ["sender:decorated-name"]),
+        ("*Thank_You#", ["sender:decorated-name"]),
+        ("#Consumer_Rewards#", ["sender:decorated-name"]),
         ("#ANN EXAMPLE#", []),  # as some universities write names
         ("ann_example", []),
         ("Ann *Annie* Example", []),
         ("~Ann~", []),
         ("*", []),
-        ("Ϲоіnbаѕе", [SENDER_MIXED_SCRIPT_NAME.id]),
-        ("Support aᥴcount team", [SENDER_MIXED_SCRIPT_NAME.id]),
-        ("THΑLES Grοup", [SENDER_MIXED_SCRIPT_NAME.id]),
+        ("Ϲоіnbаѕе", ["sender:mixed-script-name"]),
+        ("Support aᥴcount team", ["sender:mixed-script-name"]),
+        ("THΑLES Grοup", ["sender:mixed-script-name"]),
         ("Cергей Иванов", []),  # the first letter is of the other keyboard
         ("Сергей Petrov", []),
         ("µTorrent", []),
@@ -181,17 +164,12 @@ def test_members_of_a_known_list_may_show_a_site() -> None:
     ],
 )
 def test_name_dress(name: str, kinds: list[str]) -> None:
-    assert [
-        finding.kind for finding in decorated_name(Reading(Message(senders=(Address(name, "x", "a.example"),))))
-    ] == kinds
+    assert find_kinds(decorated_name, mail_from("x@a.example", name)) == kinds
 
 
 # Company names on foreign senders.
 def brand_kinds(name: str, address: str, *hosts: str, authenticated: bool = False) -> dict[str, float]:
-    local, _, domain = address.partition("@")
-    links = tuple(Link(f"https://{host}/", f"https://{host}/", host, "", "1", "html") for host in hosts)
-    reading = Reading(Message(senders=(Address(name, local, domain),), links=links))
-    reading = know_sender(reading, NEVER, aligned=authenticated)
+    reading = know_sender(mail_from(address, name, links=links_to(*hosts)), NEVER, aligned=authenticated)
     return {finding.kind: finding.strength for finding in brand_name(reading)}
 
 
@@ -225,7 +203,7 @@ def brand_kinds(name: str, address: str, *hosts: str, authenticated: bool = Fals
     ],
 )
 def test_brand_name(name: str, address: str, strength: float) -> None:
-    assert brand_kinds(name, address).get(SENDER_BRAND_IMPERSONATION.id, 0.0) == pytest.approx(strength)
+    assert brand_kinds(name, address).get("sender:brand-impersonation", 0.0) == pytest.approx(strength)
 
 
 @pytest.mark.parametrize(
@@ -243,23 +221,26 @@ def test_brand_name(name: str, address: str, strength: float) -> None:
     ],
 )
 def test_disguise(name: str, found: bool) -> None:
-    assert (SENDER_DISGUISED_NAME.id in brand_kinds(name, "x@evil.test")) == found
+    assert ("sender:disguised-name" in brand_kinds(name, "x@evil.test")) == found
 
 
-def test_an_agency_that_leads_to_the_company_says_less() -> None:
-    assert brand_kinds("PayPal", "x@agency.test", "www.paypal.com")[SENDER_BRAND_IMPERSONATION.id] == pytest.approx(0.3)
-    assert brand_kinds("PayPal", "x@agency.test", "evil.test")[SENDER_BRAND_IMPERSONATION.id] == 1.0
-
-
-def test_links_to_the_company_beside_another_do_not_help() -> None:
-    hosts = ("www.paypal.com", "help.paypal.com", "paypal.co.uk", "evil.test")
-    assert brand_kinds("PayPal", "x@agency.test", *hosts)[SENDER_BRAND_IMPERSONATION.id] == 1.0
+@pytest.mark.parametrize(
+    ("hosts", "strength"),
+    [
+        (["www.paypal.com"], 0.3),
+        (["evil.test"], 1.0),
+        (["www.paypal.com", "help.paypal.com", "paypal.co.uk", "evil.test"], 1.0),  # beside another
+    ],
+)
+def test_an_agency_that_leads_to_the_company_alone_says_less(hosts: list[str], strength: float) -> None:
+    found = brand_kinds("PayPal", "x@agency.test", *hosts)
+    assert found["sender:brand-impersonation"] == pytest.approx(strength)
 
 
 @pytest.mark.parametrize(("authenticated", "strength"), [(False, 1.0), (True, 0.4)])
 def test_a_mailing_service_says_less_where_it_is_authenticated(authenticated: bool, strength: float) -> None:
     found = brand_kinds("PayPal", "x@u1.ct.sendgrid.net", "evil.test", authenticated=authenticated)
-    assert found[SENDER_BRAND_IMPERSONATION.id] == pytest.approx(strength)
+    assert found["sender:brand-impersonation"] == pytest.approx(strength)
 
 
 def test_a_comma_without_quotes_is_one_sender() -> None:
@@ -274,10 +255,10 @@ PROTECTED = Protected(own_domains=frozenset({"corp.example"}), people=(Address("
 @pytest.mark.parametrize(
     ("name", "address", "kinds"),
     [
-        ("Ann Director", "ann.director@gmail.com", [SENDER_PROTECTED_PERSON.id]),
-        ("Director, Ann", "x@evil.test", [SENDER_PROTECTED_PERSON.id]),
-        ("ANN  DIRECTOR", "x@evil.test", [SENDER_PROTECTED_PERSON.id]),
-        ("Аnn Dirеctor", "x@evil.test", [SENDER_PROTECTED_PERSON.id]),  # Cyrillic letters
+        ("Ann Director", "ann.director@gmail.com", ["sender:protected-person"]),
+        ("Director, Ann", "x@evil.test", ["sender:protected-person"]),
+        ("ANN  DIRECTOR", "x@evil.test", ["sender:protected-person"]),
+        ("Аnn Dirеctor", "x@evil.test", ["sender:protected-person"]),  # Cyrillic letters
         ("Ann Director", "ann@corp.example", []),
         ("Ann Director", "Ann@Corp.Example", []),
         ("Ann Director", "ann.director@mail.corp.example", []),  # a namesake inside
@@ -288,13 +269,11 @@ PROTECTED = Protected(own_domains=frozenset({"corp.example"}), people=(Address("
     ],
 )
 def test_protected_person(name: str, address: str, kinds: list[str]) -> None:
-    local, _, domain = address.partition("@")
-    reading = Reading(Message(senders=(Address(name, local, domain),)), protected=PROTECTED)
-    assert [finding.kind for finding in protected_person(reading)] == kinds
+    assert find_kinds(protected_person, mail_from(address, name, protected=PROTECTED)) == kinds
 
 
 def test_nobody_is_protected_by_default() -> None:
-    assert list(protected_person(Reading(Message(senders=(Address("Ann Director", "x", "evil.test"),))))) == []
+    assert list(protected_person(mail_from("x@evil.test", "Ann Director"))) == []
 
 
 def test_the_readers_own_address_is_a_small_sign() -> None:
@@ -310,7 +289,7 @@ def test_the_readers_own_address_is_a_small_sign() -> None:
 
 
 def test_forwarders_that_are_proven_show_for_whom_they_write() -> None:
-    message = Message(senders=(Address("news@shop.test [via Relay]", "x7", "mozmail.com"),))
-    (claimed,) = display_name(Reading(message))
-    (proven,) = display_name(know_sender(Reading(message), NEVER))
-    assert proven.strength < claimed.strength == 1.0
+    reading = mail_from("x7@mozmail.com", "news@shop.test [via Relay]")
+    (proven,) = find_strengths(display_name, know_sender(reading, NEVER))
+    assert find_strengths(display_name, reading) == [1.0]
+    assert proven < 1.0

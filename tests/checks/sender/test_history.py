@@ -1,28 +1,18 @@
 """The checks of `sender/history`: the tricks, and what looks like them."""
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
+from tests.checks.readings import find_kinds, letter
 from tests.known_senders import OFTEN, know_list, know_sender
 
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
 from gatepost.checks.reading import Protected, Reading
 from gatepost.checks.sender.history import broken_habit, first_contact, stranger_asks
-from gatepost.findings.kinds import (
-    SENDER_BROKEN_HABIT,
-    SENDER_FIRST_CONTACT,
-    SENDER_NEW_REPLY_TO,
-    SENDER_STRANGER_ASKS,
-    URL_NEW_HOST_ASKS,
-    Finding,
-)
+from gatepost.findings.kinds import Finding
 from gatepost.mail.sender_history import NO_HISTORY, SenderHistory, Standing
 from gatepost.questions import FacetAge
-
-Letter = Callable[..., Reading]
-
 
 # Strangers, and who is none.
 NO_STANDING, KNOWN_STANDING = Standing(), Standing(proven=FacetAge(3, 9))
@@ -37,17 +27,17 @@ def met(address: Standing = NO_STANDING, domain: Standing = NO_STANDING) -> Send
 @pytest.mark.parametrize(
     ("sender", "known", "kinds"),
     [
-        ("a@new.example", met(), [SENDER_FIRST_CONTACT.id]),
+        ("a@new.example", met(), ["sender:first-contact"]),
         ("a@known.example", met(domain=KNOWN_STANDING), []),  # a colleague of somebody who is known
-        ("a@gmail.com", met(domain=KNOWN_STANDING), [SENDER_FIRST_CONTACT.id]),  # everybody has that domain
+        ("a@gmail.com", met(domain=KNOWN_STANDING), ["sender:first-contact"]),  # everybody has that domain
         ("a@gmail.com", met(KNOWN_STANDING, KNOWN_STANDING), []),
         ("a@known.example", met(CLAIMED), []),
         ("a@new.example", NO_HISTORY, []),  # too little is remembered to tell
     ],
 )
-def test_first_contact(letter: Letter, sender: str, known: SenderHistory, kinds: list[str]) -> None:
+def test_first_contact(sender: str, known: SenderHistory, kinds: list[str]) -> None:
     reading = msgspec.structs.replace(letter("Hello", sender=sender), sender_history=known)
-    assert [finding.kind for finding in first_contact(reading)] == kinds
+    assert find_kinds(first_contact, reading) == kinds
 
 
 @pytest.mark.parametrize(
@@ -58,15 +48,15 @@ def test_first_contact(letter: Letter, sender: str, known: SenderHistory, kinds:
         Protected(host_trusted=True),
     ],
 )
-def test_the_own_house_and_partners_are_no_strangers(letter: Letter, protected: Protected) -> None:
+def test_the_own_house_and_partners_are_no_strangers(protected: Protected) -> None:
     reading = letter("Hello", sender="a@mail.new.example")
     assert not list(first_contact(msgspec.structs.replace(reading, sender_history=met(), protected=protected)))
 
 
-def test_people_on_known_lists_are_no_strangers(letter: Letter) -> None:
+def test_people_on_known_lists_are_no_strangers() -> None:
     posted = letter("Hello", sender="a@new.example", fields=LIST)
     reading = msgspec.structs.replace(posted, sender_history=met())
-    assert [finding.kind for finding in first_contact(reading)] == [SENDER_FIRST_CONTACT.id]
+    assert find_kinds(first_contact, reading) == ["sender:first-contact"]
     assert not list(first_contact(know_list(reading)))
 
 
@@ -92,39 +82,39 @@ LONG_MET = SenderHistory(
 @pytest.mark.parametrize(
     ("text", "link", "met", "kinds"),
     [
-        (PAY, "", NEVER_MET, [SENDER_STRANGER_ASKS.id]),
+        (PAY, "", NEVER_MET, ["sender:stranger-asks"]),
         (PAY, "", LONG_MET, []),
         (PAY, "", NO_HISTORY, []),
-        (LURE, PAGE, NEVER_MET, [URL_NEW_HOST_ASKS.id]),
+        (LURE, PAGE, NEVER_MET, ["url:new-host-asks"]),
         (LURE, PAGE, LONG_MET, []),
         (LURE, PAGE, NO_HISTORY, []),
         (LURE, "https://sender.example/x", NEVER_MET, []),  # at home
         ("Here is the programme of the fair.", PAGE, NEVER_MET, []),
         ("Thank you for your order. The invoice is attached, payable within 30 days.", "", NEVER_MET, []),
-        (PAY + AT_LENGTH, "", NEVER_MET, [SENDER_STRANGER_ASKS.id]),
-        (PAY + WARNED, "", NEVER_MET, [SENDER_STRANGER_ASKS.id]),
-        (LURE + AT_LENGTH, PAGE, NEVER_MET, [URL_NEW_HOST_ASKS.id]),
+        (PAY + AT_LENGTH, "", NEVER_MET, ["sender:stranger-asks"]),
+        (PAY + WARNED, "", NEVER_MET, ["sender:stranger-asks"]),
+        (LURE + AT_LENGTH, PAGE, NEVER_MET, ["url:new-host-asks"]),
     ],
 )
-def test_stranger_asks(letter: Letter, text: str, link: str, met: SenderHistory, kinds: list[str]) -> None:
+def test_stranger_asks(text: str, link: str, met: SenderHistory, kinds: list[str]) -> None:
     reading = msgspec.structs.replace(letter(text, link=link), sender_history=met)
-    assert [finding.kind for finding in stranger_asks(reading)] == kinds
+    assert find_kinds(stranger_asks, reading) == kinds
 
 
-def test_a_known_sender_with_a_page_that_is_new(letter: Letter) -> None:
+def test_a_known_sender_with_a_page_that_is_new() -> None:
     """A mailbox that was taken over: the sender is known, where it leads to is not."""
     met = msgspec.structs.replace(LONG_MET, hosts={"sign-in.example": FacetAge()})
     reading = msgspec.structs.replace(letter(LURE, link=PAGE), sender_history=met)
-    assert [finding.kind for finding in stranger_asks(reading)] == [URL_NEW_HOST_ASKS.id]
+    assert find_kinds(stranger_asks, reading) == ["url:new-host-asks"]
 
 
 @pytest.mark.parametrize(
     "text", [LURE + WARNED, f"Your mailbox has been limited.{AT_LENGTH}Verify your account within 24 hours."]
 )
-def test_a_known_sender_may_explain_at_length(letter: Letter, text: str) -> None:
+def test_a_known_sender_may_explain_at_length(text: str) -> None:
     met = msgspec.structs.replace(LONG_MET, hosts={"sign-in.example": FacetAge()})
     reading = msgspec.structs.replace(letter(text, link=PAGE), sender_history=met)
-    assert [finding.kind for finding in stranger_asks(reading)] == [URL_NEW_HOST_ASKS.id], "it did not prove itself"
+    assert find_kinds(stranger_asks, reading) == ["url:new-host-asks"], "it did not prove itself"
     assert not list(stranger_asks(know_sender(reading)))
 
 
@@ -157,9 +147,9 @@ def find_broken(
         (Standing(), False),
     ],
 )
-def test_a_domain_that_always_proved_itself(letter: Letter, standing: Standing, broken: bool) -> None:
+def test_a_domain_that_always_proved_itself(standing: Standing, broken: bool) -> None:
     findings = find_broken(letter("Hello"), SenderHistory(ready=True, domain=standing))
-    assert [finding.kind for finding in findings] == [SENDER_BROKEN_HABIT.id] * broken
+    assert [finding.kind for finding in findings] == ["sender:broken-habit"] * broken
 
 
 @pytest.mark.parametrize(
@@ -174,11 +164,11 @@ def test_a_domain_that_always_proved_itself(letter: Letter, standing: Standing, 
         Authentication(),  # nobody knows who sent it
     ],
 )
-def test_proof_is_proof_and_no_answer_is_none(letter: Letter, authentication: Authentication) -> None:
+def test_proof_is_proof_and_no_answer_is_none(authentication: Authentication) -> None:
     assert not find_broken(letter("Hello"), SenderHistory(ready=True, domain=ALWAYS), authentication)
 
 
-def test_known_lists_break_signatures(letter: Letter) -> None:
+def test_known_lists_break_signatures() -> None:
     met = SenderHistory(ready=True, domain=ALWAYS)
     for field in ("List-Id: <l.lists.example>\n", LIST):
         (finding,) = find_broken(letter("Hello", fields=field), met)
@@ -199,24 +189,22 @@ def test_known_lists_break_signatures(letter: Letter) -> None:
         (Standing(), FacetAge(), False),
     ],
 )
-def test_answers_that_never_went_elsewhere(
-    letter: Letter, address: Standing, redirection: FacetAge | None, broken: bool
-) -> None:
+def test_answers_that_never_went_elsewhere(address: Standing, redirection: FacetAge | None, broken: bool) -> None:
     reading = letter("Hello", fields="Reply-To: me@elsewhere.example\n")
     met = SenderHistory(ready=True, address=address, redirection=redirection)
     findings = find_broken(reading, met, Authentication(HOST, dmarc=Dmarc("pass", dkim_aligned=True)))
-    assert [finding.kind for finding in findings] == [SENDER_NEW_REPLY_TO.id] * broken
+    assert [finding.kind for finding in findings] == ["sender:new-reply-to"] * broken
 
 
-def test_a_known_list_has_answers_sent_to_itself(letter: Letter) -> None:
+def test_a_known_list_has_answers_sent_to_itself() -> None:
     reading = letter("Hello", fields=f"Reply-To: l@lists.example\n{LIST}")
     met, proven = SenderHistory(ready=True, address=ALWAYS, redirection=FacetAge()), Dmarc("pass", dkim_aligned=True)
     (finding,) = find_broken(reading, met, Authentication(HOST, dmarc=proven))
-    assert finding.kind == SENDER_NEW_REPLY_TO.id
+    assert finding.kind == "sender:new-reply-to"
     known = msgspec.structs.replace(met, mailing_list=OFTEN)
     assert not find_broken(reading, known, Authentication(HOST, dmarc=proven))
 
 
-def test_a_young_memory_has_no_habits(letter: Letter) -> None:
+def test_a_young_memory_has_no_habits() -> None:
     assert not find_broken(letter("Hello"), SenderHistory(domain=ALWAYS))
     assert not find_broken(Reading(), SenderHistory(ready=True, domain=ALWAYS))

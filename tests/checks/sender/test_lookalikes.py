@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.checks.readings import find_kinds
 
 from gatepost.checks.known_names import compile_names
 from gatepost.checks.reading import Protected, Reading
@@ -15,7 +16,6 @@ from gatepost.checks.sender.lookalikes import (
     homograph,
     lookalike,
 )
-from gatepost.findings.kinds import SENDER_HOMOGRAPH, SENDER_LOOKALIKE_DOMAIN, URL_HOMOGRAPH, URL_LOOKALIKE_DOMAIN
 from gatepost.mail.message import Link, Message
 from gatepost.names import Address, normal_domain
 
@@ -86,8 +86,8 @@ def test_own_and_partner_domains(domain: str, found: bool) -> None:
     protected = Protected(frozenset({"example-corp.test"}), frozenset({"partner.test"}))
     link = Link(f"https://{domain}/", f"https://{domain}/", domain, "", "1", "html")
     message = Message(senders=(Address("", "x", domain),), links=(link,))
-    kinds = [finding.kind for finding in lookalike(Reading(message, protected=protected))]
-    assert kinds == ([SENDER_LOOKALIKE_DOMAIN.id, URL_LOOKALIKE_DOMAIN.id] if found else [])
+    kinds = find_kinds(lookalike, Reading(message, protected=protected))
+    assert kinds == (["sender:lookalike-domain", "url:lookalike-domain"] if found else [])
 
 
 @given(st.text(max_size=80))
@@ -112,8 +112,8 @@ def test_homograph(host: str, imitation: bool) -> None:
     name = normal_domain(host)
     link = Link(f"https://{host}/", f"https://{name}/", name, "", "1", "html")
     message = Message(links=(link,), senders=(Address("", "x", name),))
-    expected = [URL_HOMOGRAPH.id, SENDER_HOMOGRAPH.id] if imitation else []
-    assert [finding.kind for finding in homograph(Reading(message))] == expected
+    expected = ["url:homograph", "sender:homograph"] if imitation else []
+    assert find_kinds(homograph, Reading(message)) == expected
 
 
 @given(

@@ -1,12 +1,12 @@
 """The check of `sender/host_names` that knows providers: the trick, and what looks like it."""
 
 import pytest
+from tests.checks.readings import find_kinds
 from tests.known_senders import SELDOM, know_list
 
 from gatepost.auth.results import Authentication, Dkim
 from gatepost.checks.reading import Protected, Reading
 from gatepost.checks.sender.sending_host import provider_absent
-from gatepost.findings.kinds import SENDER_PROVIDER_ABSENT
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 
@@ -35,7 +35,7 @@ LIST = "List-Post: <mailto:l@lists.example>\n"
 def test_provider_absent(sender: str, header: str, found: int) -> None:
     message = read(f"From: Ann <{sender}>\n{header}\ntext\n".encode())
     reading = Reading(message, Envelope(sender, remote_address="192.0.2.7"))
-    assert [finding.kind for finding in provider_absent(reading)] == [SENDER_PROVIDER_ABSENT.id] * found
+    assert find_kinds(provider_absent, reading) == ["sender:provider-absent"] * found
 
 
 def test_a_known_list_passes_the_mail_of_its_members_on() -> None:

@@ -5,23 +5,7 @@ import pytest
 from gatepost.checks.reading import Protected, Reading
 from gatepost.checks.sender.history import reputation
 from gatepost.files.values import File
-from gatepost.findings.kinds import (
-    REPUTATION_ALLOWED_HOST,
-    REPUTATION_DYNAMIC_HOST,
-    REPUTATION_LISTED_ADDRESS,
-    REPUTATION_LISTED_FILE,
-    REPUTATION_LISTED_HOST,
-    REPUTATION_LISTED_LINK,
-    REPUTATION_LISTED_SENDER,
-    REPUTATION_MALWARE_LINK,
-    REPUTATION_NEW_LINK,
-    REPUTATION_NEW_SENDER,
-    REPUTATION_NO_ANSWER,
-    REPUTATION_PHISHING_LINK,
-    REPUTATION_PHISHING_SENDER,
-    Finding,
-    Kind,
-)
+from gatepost.findings.kinds import Finding
 from gatepost.mail.message import Link, Message
 from gatepost.questions import Listing, Reputation, ReputationSubject
 
@@ -43,24 +27,24 @@ def listing(subject: ReputationSubject, means: str) -> Listing:
 @pytest.mark.parametrize(
     ("subject", "means", "kind", "where", "about"),
     [
-        ("host", "listed", REPUTATION_LISTED_HOST, "sending host", ""),
-        ("host", "dynamic", REPUTATION_DYNAMIC_HOST, "sending host", ""),
-        ("host", "allowed", REPUTATION_ALLOWED_HOST, "sending host", ""),
-        ("link", "listed", REPUTATION_LISTED_LINK, "1.2", LINK.url),
-        ("link", "phishing", REPUTATION_PHISHING_LINK, "1.2", LINK.url),
-        ("link", "malware", REPUTATION_MALWARE_LINK, "1.2", LINK.url),
-        ("link", "new", REPUTATION_NEW_LINK, "1.2", LINK.url),
-        ("sender", "listed", REPUTATION_LISTED_SENDER, "sender", ""),
-        ("sender", "phishing", REPUTATION_PHISHING_SENDER, "sender", ""),
-        ("sender", "malware", REPUTATION_PHISHING_SENDER, "sender", ""),
-        ("sender", "new", REPUTATION_NEW_SENDER, "sender", ""),
-        ("address", "listed", REPUTATION_LISTED_ADDRESS, "address", ""),
-        ("file", "malware", REPUTATION_LISTED_FILE, "1.3/a.exe", "ab" * 32),
+        ("host", "listed", "reputation:listed-host", "sending host", ""),
+        ("host", "dynamic", "reputation:dynamic-host", "sending host", ""),
+        ("host", "allowed", "reputation:allowed-host", "sending host", ""),
+        ("link", "listed", "reputation:listed-link", "1.2", LINK.url),
+        ("link", "phishing", "reputation:phishing-link", "1.2", LINK.url),
+        ("link", "malware", "reputation:malware-link", "1.2", LINK.url),
+        ("link", "new", "reputation:new-link", "1.2", LINK.url),
+        ("sender", "listed", "reputation:listed-sender", "sender", ""),
+        ("sender", "phishing", "reputation:phishing-sender", "sender", ""),
+        ("sender", "malware", "reputation:phishing-sender", "sender", ""),
+        ("sender", "new", "reputation:new-sender", "sender", ""),
+        ("address", "listed", "reputation:listed-address", "address", ""),
+        ("file", "malware", "reputation:listed-file", "1.3/a.exe", "ab" * 32),
     ],
 )
-def test_each_meaning_is_a_finding(subject: ReputationSubject, means: str, kind: Kind, where: str, about: str) -> None:
+def test_each_meaning_is_a_finding(subject: ReputationSubject, means: str, kind: str, where: str, about: str) -> None:
     (finding,) = found(listing(subject, means))
-    assert finding.kind == kind.id
+    assert finding.kind == kind
     assert (finding.where, finding.about, finding.strength) == (where, about, 0.5)
     facts = {"value": VALUES[subject], "zone": "block", "answer": "127.0.0.2", "meaning": "sends spam"}
     assert finding.facts == facts
@@ -69,7 +53,7 @@ def test_each_meaning_is_a_finding(subject: ReputationSubject, means: str, kind:
 def test_an_allow_zone_speaks_for_the_host_and_for_nothing_else() -> None:
     of_host = [listing("host", means) for means in ("listed", "dynamic", "allowed")]
     kinds = [finding.kind for finding in found(*of_host, listing("link", "listed"))]
-    assert kinds == [REPUTATION_ALLOWED_HOST.id, REPUTATION_LISTED_LINK.id]
+    assert kinds == ["reputation:allowed-host", "reputation:listed-link"]
 
 
 def test_a_relay_of_the_operator_is_not_held_against_a_message() -> None:
@@ -82,5 +66,5 @@ def test_what_no_zone_can_mean_is_nothing() -> None:
 
 def test_a_zone_that_is_not_believed_is_named() -> None:
     (finding,) = found(silent=(("block", "it does not answer"),))
-    assert finding.kind == REPUTATION_NO_ANSWER.id
+    assert finding.kind == "reputation:no-answer"
     assert finding.facts == {"zone": "block", "reason": "it does not answer"}

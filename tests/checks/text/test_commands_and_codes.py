@@ -1,11 +1,11 @@
 """Texts that open an account or a machine to a stranger (`text/lures`), and offers of work (`text/fraud`)."""
 
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
+from tests.checks.readings import letter
 from tests.known_senders import SELDOM, know_list, know_member, know_sender
 
 from gatepost.checks.reading import Check, Reading
@@ -13,7 +13,6 @@ from gatepost.checks.text.fraud import job_offer
 from gatepost.checks.text.lures import consent_lure, device_code, invented_thread, pasted_command
 from gatepost.files.values import File
 
-Letter = Callable[..., Reading]
 AWAY = "https://elsewhere.example/x"
 GRANT = "https://login.microsoftonline.com/common/oauth2/v2.0/authorize?client_id=8d1f&scope=Mail.Read"
 LIST = "List-Post: <mailto:l@lists.example>\n"
@@ -35,7 +34,7 @@ def measure(check: Check, reading: Reading) -> float:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("theme", CHECKS)
-def test_lures_of_every_language_are_found(letter: Letter, language: str, theme: str) -> None:
+def test_lures_of_every_language_are_found(language: str, theme: str) -> None:
     its = tomllib.loads((SENTENCES / f"{language}.toml").read_text("utf-8"))[theme]
     lure, honest = (letter("\n".join(its[sort]), "-", link=AWAY) for sort in ("lure", "honest"))
     assert measure(CHECKS[theme], lure) >= 0.4
@@ -56,16 +55,16 @@ def test_lures_of_every_language_are_found(letter: Letter, language: str, theme:
         ("Press Ctrl and P to print the page.", AWAY, 0, 0),
     ],
 )
-def test_pasted_command(letter: Letter, text: str, link: str, least: float, most: float) -> None:
+def test_pasted_command(text: str, link: str, least: float, most: float) -> None:
     assert least <= measure(pasted_command, letter(text, link=link)) <= most
 
 
-def test_one_step_that_two_books_know_is_one_step(letter: Letter) -> None:
+def test_one_step_that_two_books_know_is_one_step() -> None:
     """Keys have the same names in many languages: `windows + r` stands inside what another book finds."""
     assert measure(pasted_command, letter("Press Windows + R, then press Ctrl once.")) == 0
 
 
-def test_only_those_who_are_known_explain_commands(letter: Letter) -> None:
+def test_only_those_who_are_known_explain_commands() -> None:
     text = "Press Windows + R, then press Ctrl + V and hit Enter. Paste the command into the Run dialog."
     alone = measure(pasted_command, letter(text))
     claimed = letter(text, fields=f"{LIST}In-Reply-To: <1@x>\n")
@@ -95,7 +94,7 @@ def test_only_those_who_are_known_explain_commands(letter: Letter) -> None:
         ("Enter the code SPRING-2026 at the checkout before the meeting.", 0, 0),
     ],
 )
-def test_device_code(letter: Letter, text: str, least: float, most: float) -> None:
+def test_device_code(text: str, least: float, most: float) -> None:
     for link in ("", "https://microsoft.com/devicelogin"):
         assert least <= measure(device_code, letter(text, link=link)) <= most
 
@@ -112,12 +111,12 @@ def test_device_code(letter: Letter, text: str, least: float, most: float) -> No
         ("XC7KFQ2W9XXX", ""),
     ],
 )
-def test_codes_are_told_from_words_and_numbers(letter: Letter, text: str, code: str) -> None:
+def test_codes_are_told_from_words_and_numbers(text: str, code: str) -> None:
     (found,) = device_code(letter(f"To join the meeting open microsoft.com/devicelogin: {text}"))
     assert found.facts["code"] == code
 
 
-def test_nobody_is_excused_for_a_device_code(letter: Letter) -> None:
+def test_nobody_is_excused_for_a_device_code() -> None:
     """Accounts that were taken over write to those who know them."""
     reading = letter("To join the meeting, open microsoft.com/devicelogin: WDJB-MJHT", fields=LIST)
     alone = measure(device_code, reading)
@@ -142,11 +141,11 @@ def test_nobody_is_excused_for_a_device_code(letter: Letter) -> None:
         ("Please fill in the application for the parking permit.", AWAY, 0, 0),
     ],
 )
-def test_consent_lure(letter: Letter, text: str, link: str, least: float, most: float) -> None:
+def test_consent_lure(text: str, link: str, least: float, most: float) -> None:
     assert least <= measure(consent_lure, letter(text, link=link)) <= most
 
 
-def test_a_known_service_asks_for_permission(letter: Letter) -> None:
+def test_a_known_service_asks_for_permission() -> None:
     text = "Allow the app to read your emails. See https://www.sender.example/why"
     reading = letter(text, link=GRANT)
     assert measure(consent_lure, reading) == measure(consent_lure, know_sender(reading, SELDOM)) > 0
@@ -176,11 +175,11 @@ def test_a_known_service_asks_for_permission(letter: Letter) -> None:
         ("The telegram of 1914 is in the museum.", "Museum <m@museum.example>", "", 0, 0),
     ],
 )
-def test_job_offer(letter: Letter, text: str, sender: str, fields: str, least: float, most: float) -> None:
+def test_job_offer(text: str, sender: str, fields: str, least: float, most: float) -> None:
     assert least <= measure(job_offer, letter(text, sender=sender, fields=fields)) <= most
 
 
-def test_job_boards_that_are_known_send_offers(letter: Letter) -> None:
+def test_job_boards_that_are_known_send_offers() -> None:
     text = "Rating hotels: weekly pay of $900. No experience is required."
     claimed = letter(text, fields=f"{LIST}List-Unsubscribe: <https://sender.example/u>\n")
     alone = measure(job_offer, letter(text))
@@ -189,7 +188,7 @@ def test_job_boards_that_are_known_send_offers(letter: Letter) -> None:
     assert 0 < measure(job_offer, know_sender(letter(text))) < alone / 2
 
 
-def test_a_long_letter_says_less_about_a_job(letter: Letter) -> None:
+def test_a_long_letter_says_less_about_a_job() -> None:
     short, long = ("Rating hotels.\n" + "The garden was green. " * n + "\nWeekly pay of $900." for n in (1, 400))
     assert 0 < measure(job_offer, letter(long)) < measure(job_offer, letter(short))
 
@@ -204,11 +203,11 @@ def test_a_long_letter_says_less_about_a_job(letter: Letter) -> None:
         ("As discussed, we meet on Tuesday at ten.", AWAY, 0),
     ],
 )
-def test_invented_thread(letter: Letter, text: str, link: str, strength: float) -> None:
+def test_invented_thread(text: str, link: str, strength: float) -> None:
     assert measure(invented_thread, letter(text, link=link)) == strength
 
 
-def test_a_known_sender_has_talked_to_the_reader(letter: Letter) -> None:
+def test_a_known_sender_has_talked_to_the_reader() -> None:
     text = "As discussed, please see the attached document.\n> Ann wrote: here is the file you asked for\n"
     claimed = letter(text, "Re: figures", link=AWAY, fields=f"{LIST}In-Reply-To: <1@x>\nReferences: <1@x>\n")
     for reading in (claimed, know_sender(claimed, SELDOM), know_sender(claimed, aligned=False)):
@@ -216,14 +215,14 @@ def test_a_known_sender_has_talked_to_the_reader(letter: Letter) -> None:
     assert measure(invented_thread, know_sender(claimed)) == measure(invented_thread, know_member(claimed)) == 0
 
 
-def test_an_invented_thread_hands_over_a_file(letter: Letter) -> None:
+def test_an_invented_thread_hands_over_a_file() -> None:
     reading = letter("Here is the contract you requested. As agreed, please open the attachment.")
     assert measure(invented_thread, reading) == 0
     with_file = msgspec.structs.replace(reading, files=(File("2", b"%PDF-", "pdf", "0" * 64, names=("c.pdf",)),))
     assert measure(invented_thread, with_file) == 1.0
 
 
-def test_one_phrase_counts_for_strangers(letter: Letter) -> None:
+def test_one_phrase_counts_for_strangers() -> None:
     reading = letter("As discussed on the phone, please see the attached document.", link=AWAY)
     remembered = msgspec.structs.replace(reading.sender_history, ready=True)
     assert measure(invented_thread, msgspec.structs.replace(reading, sender_history=remembered)) == 1.0

@@ -1,22 +1,13 @@
 """The checks of `text/evasion`: the tricks, and what looks like them."""
 
-from collections.abc import Callable
-
 import pytest
+from tests.checks.readings import find_kinds, find_strengths, letter
 from tests.known_senders import SELDOM, know_list, know_member, know_sender
 
 from gatepost.checks.reading import Reading
 from gatepost.checks.text.advertising import filter_evasion, image_only, picture_first
-from gatepost.findings.kinds import (
-    TEXT_BARE_LINK,
-    TEXT_DISGUISED_WORDS,
-    TEXT_IMAGE_ONLY,
-    TEXT_MIXED_SCRIPT_WORDS,
-    TEXT_PICTURE_FIRST,
-)
 from gatepost.mail.reader import read
 
-Letter = Callable[..., Reading]
 AWAY = "https://elsewhere.example/x"
 
 
@@ -24,19 +15,18 @@ AWAY = "https://elsewhere.example/x"
 @pytest.mark.parametrize(
     ("text", "subject", "link", "kinds"),
     [
-        ("Buy v1agra and c1al1s here", "Offer", AWAY, [TEXT_DISGUISED_WORDS.id]),
-        ("Confirm your pa$$word", "Access", AWAY, [TEXT_DISGUISED_WORDS.id]),
-        ("Best C-A-S-I-N-O and V I A G R A offers", "Offer", AWAY, [TEXT_DISGUISED_WORDS.id]),
-        ("Your Pаypаl аccоunt is lосkеd, vеrify yоur pаsswоrd nоw", "Nоtiсe", AWAY, [TEXT_MIXED_SCRIPT_WORDS.id]),
+        ("Buy v1agra and c1al1s here", "Offer", AWAY, ["text:disguised-words"]),
+        ("Confirm your pa$$word", "Access", AWAY, ["text:disguised-words"]),
+        ("Best C-A-S-I-N-O and V I A G R A offers", "Offer", AWAY, ["text:disguised-words"]),
+        ("Your Pаypаl аccоunt is lосkеd, vеrify yоur pаsswоrd nоw", "Nоtiсe", AWAY, ["text:mixed-script-words"]),
         ("My password is h4rd2guess and the part is x86-64.", "Access", "", []),
         ("Встреча с компанией Gatepost в четверг, привет.", "Встреча", "", []),
         ("The angle α and the length β are given; 5µm is enough.", "Physics", "", []),
         ("A B C D E F G are letters.", "School", "", []),
     ],
 )
-def test_salting(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
-    reading: Reading = letter(text, subject, link=link)
-    assert [finding.kind for finding in filter_evasion(reading) if finding.strength >= 0.5] == kinds
+def test_salting(text: str, subject: str, link: str, kinds: list[str]) -> None:
+    assert find_kinds(filter_evasion, letter(text, subject, link=link), 0.5) == kinds
 
 
 # Words without a sentence, and lists that make sense.
@@ -73,7 +63,7 @@ PROSE = (
         ("", False),
     ],
 )
-def test_word_salad(letter: Letter, text: str, found: bool) -> None:
+def test_word_salad(text: str, found: bool) -> None:
     assert bool(list(filter_evasion(letter(text)))) is found
 
 
@@ -84,7 +74,7 @@ def test_where_nobody_sees_it() -> None:
     assert finding.facts["place"] == "hidden text"
 
 
-def test_an_endless_text_costs_no_more_than_its_end(letter: Letter) -> None:
+def test_an_endless_text_costs_no_more_than_its_end() -> None:
     assert not list(filter_evasion(letter("word " * 200_000)))
 
 
@@ -92,8 +82,8 @@ def test_an_endless_text_costs_no_more_than_its_end(letter: Letter) -> None:
 @pytest.mark.parametrize(
     ("text", "subject", "link", "kinds"),
     [
-        ("Look", "Look", AWAY, [TEXT_BARE_LINK.id]),
-        ("", "Deal", AWAY, [TEXT_BARE_LINK.id]),
+        ("Look", "Look", AWAY, ["text:bare-link"]),
+        ("", "Deal", AWAY, ["text:bare-link"]),
         (
             (
                 "Here are the minutes of the meeting on Tuesday. We agreed on the budget for the coming year and "
@@ -107,35 +97,34 @@ def test_an_endless_text_costs_no_more_than_its_end(letter: Letter) -> None:
         ("See you on Friday.", "Dinner", "", []),
     ],
 )
-def test_image_only(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
-    reading: Reading = letter(text, subject, link=link)
-    assert [finding.kind for finding in image_only(reading) if finding.strength >= 0.5] == kinds
+def test_image_only(text: str, subject: str, link: str, kinds: list[str]) -> None:
+    assert find_kinds(image_only, letter(text, subject, link=link), 0.5) == kinds
 
 
-def test_a_picture_that_links(letter: Letter) -> None:
+def test_a_picture_that_links() -> None:
     (found,) = image_only(letter("", "Look", link=AWAY, picture=True))
-    assert (found.kind, found.strength) == (TEXT_IMAGE_ONLY.id, 1.0)
+    assert (found.kind, found.strength) == ("text:image-only", 1.0)
 
 
 UNSUBSCRIBE, LIST = "List-Unsubscribe: <https://x.example/u>\n", "List-Post: <mailto:l@lists.example>\n"
 
 
-def test_a_newsletter_of_pictures_counts_less_where_its_sender_is_known(letter: Letter) -> None:
+def test_a_newsletter_of_pictures_counts_less_where_its_sender_is_known() -> None:
     reading = letter("", "News", link=AWAY, picture=True, fields=UNSUBSCRIBE)
-    assert [found.strength for found in image_only(reading)] == [1.0]
-    assert [found.strength for found in image_only(know_sender(reading, SELDOM))] == [1.0]
-    assert [found.strength for found in image_only(know_sender(reading))] == [0.4]
+    assert find_strengths(image_only, reading) == [1.0]
+    assert find_strengths(image_only, know_sender(reading, SELDOM)) == [1.0]
+    assert find_strengths(image_only, know_sender(reading)) == [0.4]
 
 
-def test_posts_of_known_lists_and_answers_of_known_people_may_be_one_link(letter: Letter) -> None:
+def test_posts_of_known_lists_and_answers_of_known_people_may_be_one_link() -> None:
     posted, answer = (letter("Look", "Look", link=AWAY, fields=each) for each in (LIST, "In-Reply-To: <1@x>\n"))
     for claimed in (posted, answer, know_list(posted, SELDOM), know_sender(answer, aligned=False)):
-        assert [found.kind for found in image_only(claimed)] == [TEXT_BARE_LINK.id]
+        assert find_kinds(image_only, claimed) == ["text:bare-link"]
     assert not list(image_only(know_member(posted)))
     assert not list(image_only(know_sender(answer)))
 
 
-def test_a_picture_that_links_nowhere_is_a_picture(letter: Letter) -> None:
+def test_a_picture_that_links_nowhere_is_a_picture() -> None:
     assert list(image_only(letter("", "The garden", picture=True))) == []
 
 
@@ -167,7 +156,7 @@ def drawn(html: str, kind: str, fields: str) -> Reading:
     ],
 )
 def test_picture_first(html: str, kind: str, fields: str, found: bool) -> None:
-    assert [finding.kind for finding in picture_first(drawn(html, kind, fields))] == [TEXT_PICTURE_FIRST.id] * found
+    assert find_kinds(picture_first, drawn(html, kind, fields)) == ["text:picture-first"] * found
 
 
 def test_known_people_and_lists_pass_cartoons_on() -> None:

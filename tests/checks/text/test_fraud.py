@@ -1,10 +1,11 @@
 """The checks of `text/fraud`: the tricks, and what looks like them."""
 
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.checks.readings import find_kinds, find_strengths, letter, list_rows, open_letter
 from tests.known_senders import SELDOM, know_list, know_member, know_sender
 
 from gatepost.checks.reading import Reading
@@ -18,52 +19,133 @@ from gatepost.checks.text.fraud import (
     payroll_change,
     sudden_sum,
 )
-from gatepost.findings.kinds import (
-    TEXT_ADVANCE_FEE,
-    TEXT_CALL_BACK,
-    TEXT_ERRAND,
-    TEXT_EXTORTION,
-    TEXT_GIFT_CARDS,
-    TEXT_PAYMENT_CHANGE,
-    TEXT_WALLET_ADDRESS,
-)
 from gatepost.mail.reader import read
 
-Letter = Callable[..., Reading]
 HOME = "https://www.sender.example/x"
 
 
-# Fortunes for a helper, and charities.
-@pytest.mark.parametrize(
-    ("text", "subject", "link", "kinds"),
-    [
+# From which strength on a finding counts here.
+LEAST = {advance_fee: 0.3, extortion: 0.5, call_back: 0.5, payment_requests: 0.5}
+# Fortunes for a helper, demands, numbers to call, gift cards as money and payments led astray, by what is found.
+FRAUD = {
+    "text:advance-fee": [
         (
-            (
-                "Dear friend, I am the barrister of a late client who left 12 million dollars. You will be the "
-                "beneficiary as next of kin. I need your assistance to transfer the fund. Send your full name "
-                "and bank account. Strictly 100% risk free."
-            ),
-            "Business proposal",
-            "",
-            [TEXT_ADVANCE_FEE.id],
+            "Business proposal\nDear friend, I am the barrister of a late client who left 12 million dollars. You will "
+            "be the beneficiary as next of kin. I need your assistance to transfer the fund. Send your full name and "
+            "bank account. Strictly 100% risk free."
         ),
         (
-            (
-                "Greetings to you. My late husband deposited millions US dollars; I am a widow dying of cancer "
-                "and want to donate to charity. Reply with your telephone number. God bless."
-            ),
-            "From Mrs Ada",
-            "",
-            [TEXT_ADVANCE_FEE.id],
+            "From Mrs Ada\nGreetings to you. My late husband deposited millions US dollars; I am a widow dying of "
+            "cancer and want to donate to charity. Reply with your telephone number. God bless."
         ),
-        ("Please donate to our charity run against cancer. Every donation helps.", "Charity run", HOME, []),
-        ("The barrister will call about the inheritance of aunt Mary next week.", "Aunt Mary", "", []),
-        ("We met in Ghana last year; I hope you are well.", "Hello", "", []),
     ],
-)
-def test_advance_fee(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
-    reading: Reading = letter(text, subject, link=link)
-    assert [finding.kind for finding in advance_fee(reading) if finding.strength >= 0.3] == kinds
+    "text:wallet-address text:extortion": [
+        (
+            "I know your password\nI have hacked your device and recorded you through your webcam on adult sites. Send "
+            "$900 to my bitcoin wallet within 48 hours or I share the video with all your contacts: "
+            "1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2"
+        ),
+        (
+            "Ihr Konto\nIch habe Ihr Gerät gehackt und Sie mit der Webcam gefilmt. Porno und Masturbation. Überweisen "
+            "Sie an diese Bitcoin-Adresse, sonst an alle Ihre Kontakte: bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq"
+        ),
+    ],
+    "text:wallet-address": [
+        "Donations\nYou can donate to the wallet of our project: 1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2",
+    ],
+    "text:call-back": [
+        (
+            "Invoice\nYour Norton subscription has been renewed. $399.99 will be debited from your account. If you did "
+            "not authorize this, call us at +1 (888) 555-0100 to cancel the order."
+        ),
+        (
+            "Renewal\nYour antivirus plan is renewed; renewal amount $349. To cancel this subscription call our toll "
+            "free helpline 888-555-0100. Invoice number 77."
+        ),
+        (
+            "Transaction 5463\nYour PayPal subscription is scheduled for automatic renewal. Renewal amount: 445.15. "
+            "Customer Support: +1(888)5550100"
+        ),
+        (
+            "Was this you?\nThere was a recent login to your account. If this wasn't you, please call us immediately: "
+            "+1 – (888) - (555) - (0100)"
+        ),
+    ],
+    "text:gift-cards": [
+        (
+            "Favor\nI need you to get me some gift cards from the nearest store. Scratch the back and send me the "
+            "pictures."
+        ),
+        (
+            "Bitte\nBitte besorgen Sie Gutscheinkarten. Kaufen Sie Geschenkkarten und senden: Codes senden Sie mir. "
+            "Rubbeln Sie die Karten."
+        ),
+        "Hi\nPurchase some gift cards and text me the codes.",
+    ],
+    "text:errand": [
+        "Lunch\nAre you free? Send me the numbers for lunch by Thursday. Sent from my iPhone",
+        (
+            "Quick request\nAre you available? I need you to handle a task. I am in a meeting and can't talk, keep "
+            "this confidential."
+        ),
+    ],
+    "text:errand text:gift-cards": [
+        "Hi\nAre you free? I need you to get some Steam cards.",
+    ],
+    "text:payment-change": [
+        (
+            "Invoice 4711\nPlease note that our bank details have changed. Kindly update your records; all future "
+            "payments should go to the new bank account below. IBAN: DE02"
+        ),
+        (
+            "Rechnung\nUnsere Bankverbindung hat sich geändert. Künftige Zahlungen bitte nur auf die neue "
+            "Kontoverbindung, dringend."
+        ),
+        (
+            "Facture\nNos coordonnées bancaires ont changé. Merci de faire le virement urgent sur le nouveau compte "
+            "bancaire."
+        ),
+    ],
+}
+# Charities, honest invoices, gifts and talk about money, by where they lead.
+HONEST = {
+    HOME: [
+        "Charity run\nPlease donate to our charity run against cancer. Every donation helps.",
+        "Market news\nBitcoin fell by five percent, the bitcoin wallet software was updated.",
+        "Sign-in\nA new sign-in to your account from Berlin. If this wasn't you, change the password.",
+        "Order 4711\nThank you for your order 4711. See its state in our shop. Questions? 0800 555 0100",
+        "Gift cards\nGift cards make a great present. Order now at our shop.",
+        "Order 12\nThank you for your gift card order. The codes are in your account.",
+        (
+            "Your receipt\nOrder 4711-22, total 50.00 EUR. One gift card worth $50 was sent to Carl. Card numbers and "
+            "card codes go to the recipient. Buy gift cards for your team at any time; denomination of each card: $50."
+        ),
+    ],
+    "": [
+        "Aunt Mary\nThe barrister will call about the inheritance of aunt Mary next week.",
+        "Hello\nWe met in Ghana last year; I hope you are well.",
+        "Webcam\nThe new webcam works; the old camera had a virus in its software.",
+        "Dinner\nCall me on 030 555 0100 when you are there.",
+        "Minutes\nThe minutes are attached. My number is 020 7946 0100.",
+        "Lunch\nSend me the pictures of the party, and text me the numbers for lunch.",
+        "Invoice 4712\nPlease find the invoice for October attached. Payment is due in 30 days. IBAN: DE02",
+        "Monday\nAre you in the office on Monday?",
+        "Later\nI will be in a meeting until three.",
+        "Rechnung\nDie Rechnung ist bezahlt, danke.",
+    ],
+}
+
+
+@pytest.mark.parametrize(("kinds", "written"), list_rows(FRAUD))
+def test_fraud(kinds: str, written: str) -> None:
+    reading = open_letter(written)
+    assert [kind for check, least in LEAST.items() for kind in find_kinds(check, reading, least)] == kinds.split()
+
+
+@pytest.mark.parametrize(("link", "written"), list_rows(HONEST))
+def test_honest_letters_about_money(link: str, written: str) -> None:
+    reading = open_letter(written, link)
+    assert not [kind for check, least in LEAST.items() for kind in find_kinds(check, reading, least)]
 
 
 # The same letter as the first post of a thread on a known list counts less, and answers that quote it do not count.
@@ -78,62 +160,23 @@ LIST = "List-Post: <mailto:l@l.example>\n"
 @pytest.mark.parametrize(
     ("fields", "found"), [("", True), ("In-Reply-To: <1@x>\n", False), ("References: <1@x>\n", False)]
 )
-def test_advance_fee_on_a_list(letter: Letter, fields: str, found: bool) -> None:
-    alone = [finding.strength for finding in advance_fee(letter(FORTUNE))]
+def test_advance_fee_on_a_list(fields: str, found: bool) -> None:
+    alone = find_strengths(advance_fee, letter(FORTUNE))
     assert alone
     posted = letter(FORTUNE, fields=LIST + fields)
-    assert [finding.strength for finding in advance_fee(posted)] == alone, "anybody can name a list"
-    known = [finding.strength for finding in advance_fee(know_member(posted))]
+    assert find_strengths(advance_fee, posted) == alone, "anybody can name a list"
+    known = find_strengths(advance_fee, know_member(posted))
     assert known == [round(0.6 * each, 2) for each in alone if found]
 
 
-def test_further_sites_lower_a_fortune_of_a_known_sender_only(letter: Letter) -> None:
+def test_further_sites_lower_a_fortune_of_a_known_sender_only() -> None:
     few = "My late husband deposited millions US dollars; I am a widow dying of cancer. God bless. Next of kin."
     sites = " ".join(f"https://s{number}.example/" for number in range(4))
-    alone = [finding.strength for finding in advance_fee(letter(few))]
+    alone = find_strengths(advance_fee, letter(few))
     linked = letter(f"{few} {sites}")
-    assert [finding.strength for finding in advance_fee(linked)] == alone
+    assert find_strengths(advance_fee, linked) == alone
     (known,) = advance_fee(know_sender(linked))
     assert known.strength < alone[0]
-
-
-# Demands, and talk about money that is no threat.
-@pytest.mark.parametrize(
-    ("text", "subject", "link", "kinds"),
-    [
-        (
-            (
-                "I have hacked your device and recorded you through your webcam on adult sites. Send $900 to my "
-                "bitcoin wallet within 48 hours or I share the video with all your contacts: "
-                "1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2"
-            ),
-            "I know your password",
-            "",
-            [TEXT_WALLET_ADDRESS.id, TEXT_EXTORTION.id],
-        ),
-        (
-            (
-                "Ich habe Ihr Gerät gehackt und Sie mit der Webcam gefilmt. Porno und Masturbation. Überweisen "
-                "Sie an diese Bitcoin-Adresse, sonst an alle Ihre Kontakte: "
-                "bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq"
-            ),
-            "Ihr Konto",
-            "",
-            [TEXT_WALLET_ADDRESS.id, TEXT_EXTORTION.id],
-        ),
-        (
-            "You can donate to the wallet of our project: 1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2",
-            "Donations",
-            "",
-            [TEXT_WALLET_ADDRESS.id],
-        ),
-        ("The new webcam works; the old camera had a virus in its software.", "Webcam", "", []),
-        ("Bitcoin fell by five percent, the bitcoin wallet software was updated.", "Market news", HOME, []),
-    ],
-)
-def test_extortion(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
-    reading: Reading = letter(text, subject, link=link)
-    assert [finding.kind for finding in extortion(reading) if finding.strength >= 0.5] == kinds
 
 
 @pytest.mark.parametrize(
@@ -146,7 +189,7 @@ def test_extortion(letter: Letter, text: str, subject: str, link: str, kinds: li
         {"text": "We met in the garden and spoke of the harvest, which was good this year. " * 200},
     ],
 )
-def test_nothing_excuses_a_demand(letter: Letter, more: dict[str, str]) -> None:
+def test_nothing_excuses_a_demand(more: dict[str, Any]) -> None:
     text = (
         "I have hacked your device and recorded you through your webcam on adult sites. Send $900 to my bitcoin wallet "
         "within 48 hours or I share the video with all your contacts."
@@ -155,7 +198,7 @@ def test_nothing_excuses_a_demand(letter: Letter, more: dict[str, str]) -> None:
     options = {key: more[key] for key in more if key != "text"}
     claimed = letter(f"{text}\n{more.get('text', '')}", "I know your password", **options)
     for reading in (claimed, know_sender(claimed), know_list(claimed)):
-        assert [finding.strength for finding in extortion(reading)] == [alone.strength]
+        assert find_strengths(extortion, reading) == [alone.strength]
 
 
 # Wallet addresses, and long words that are none.
@@ -195,78 +238,27 @@ def test_any_text_is_read(text: str) -> None:
     assert all(wallet in text for wallet in find_wallets(text))
 
 
-# Numbers to call, and honest invoices.
-@pytest.mark.parametrize(
-    ("text", "subject", "link", "kinds"),
-    [
-        (
-            (
-                "Your Norton subscription has been renewed. $399.99 will be debited from your account. If you "
-                "did not authorize this, call us at +1 (888) 555-0100 to cancel the order."
-            ),
-            "Invoice",
-            "",
-            [TEXT_CALL_BACK.id],
-        ),
-        (
-            (
-                "Your antivirus plan is renewed; renewal amount $349. To cancel this subscription call our toll "
-                "free helpline 888-555-0100. Invoice number 77."
-            ),
-            "Renewal",
-            "",
-            [TEXT_CALL_BACK.id],
-        ),
-        (
-            (
-                "Your PayPal subscription is scheduled for automatic renewal. Renewal amount: 445.15. "
-                "Customer Support: +1(888)5550100"
-            ),
-            "Transaction 5463",
-            "",
-            [TEXT_CALL_BACK.id],
-        ),
-        (
-            (
-                "There was a recent login to your account. If this wasn't you, please call us immediately: "
-                "+1 – (888) - (555) - (0100)"
-            ),
-            "Was this you?",
-            "",
-            [TEXT_CALL_BACK.id],
-        ),
-        ("A new sign-in to your account from Berlin. If this wasn't you, change the password.", "Sign-in", HOME, []),
-        ("Thank you for your order 4711. See its state in our shop. Questions? 0800 555 0100", "Order 4711", HOME, []),
-        ("Call me on 030 555 0100 when you are there.", "Dinner", "", []),
-        ("The minutes are attached. My number is 020 7946 0100.", "Minutes", "", []),
-    ],
-)
-def test_call_back(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
-    reading: Reading = letter(text, subject, link=link)
-    assert [finding.kind for finding in call_back(reading) if finding.strength >= 0.5] == kinds
-
-
 CHARGED = (
     "Your Sender subscription has been renewed; renewal amount $349. To cancel this subscription call our toll free "
     "helpline 888-555-0100. Invoice number 77."
 )
 
 
-def test_a_link_or_the_name_of_the_seller_excuses_a_known_sender_only(letter: Letter) -> None:
+def test_a_link_or_the_name_of_the_seller_excuses_a_known_sender_only() -> None:
     (alone,) = call_back(letter(CHARGED, sender="x@other.example"))
     claimed = letter(CHARGED, link=HOME)
     for reading in (claimed, know_sender(claimed, SELDOM), know_sender(claimed, aligned=False)):
-        assert [finding.strength for finding in call_back(reading)] == [alone.strength]
+        assert find_strengths(call_back, reading) == [alone.strength]
     assert not list(call_back(know_sender(claimed)))
     posted = letter(CHARGED, fields=LIST)
-    assert [finding.strength for finding in call_back(posted)] == [alone.strength]
+    assert find_strengths(call_back, posted) == [alone.strength]
     assert not list(call_back(know_member(posted)))
 
 
-def test_a_receipt_with_many_links_is_hardly_a_call_back_scam(letter: Letter) -> None:
+def test_a_receipt_with_many_links_is_hardly_a_call_back_scam() -> None:
     (alone,) = call_back(letter(CHARGED, sender="x@other.example"))
     links = " ".join(f"https://shop.example/{number}" for number in range(10))
-    assert [finding.strength for finding in call_back(letter(f"{CHARGED} {links}"))] in ([], [alone.strength / 2])
+    assert find_strengths(call_back, letter(f"{CHARGED} {links}")) in ([], [alone.strength / 2])
 
 
 @pytest.mark.parametrize(
@@ -291,10 +283,10 @@ def test_call_back_in_an_invitation(text: str, found: bool) -> None:
         f"{text}\nhttps://calendar.google.com/calendar/event?eid=1\nhttps://www.google.com/x\n"
         "--x\nContent-Type: text/calendar; charset=utf-8\n\nBEGIN:VCALENDAR\nEND:VCALENDAR\n--x--\n"
     )
-    assert [finding.kind for finding in call_back(Reading(read(raw.encode())))] == [TEXT_CALL_BACK.id] * found
+    assert find_kinds(call_back, Reading(read(raw.encode()))) == ["text:call-back"] * found
 
 
-def test_a_known_sender_may_have_its_number_on_an_invoice(letter: Letter) -> None:
+def test_a_known_sender_may_have_its_number_on_an_invoice() -> None:
     text = (
         "Your subscription has been renewed, 399.00 USD has been charged to your card. If you did not place this "
         "order, call us at +1 888 555 0100, or cancel by phone: call our support. Invoice number 4711, order id 22. "
@@ -310,108 +302,22 @@ def test_a_known_sender_may_have_its_number_on_an_invoice(letter: Letter) -> Non
     assert not list(call_back(know_sender(letter(text, "Invoice 4711", link=HOME))))
 
 
-# Gift cards as money, and as gifts.
-@pytest.mark.parametrize(
-    ("text", "subject", "link", "kinds"),
-    [
-        (
-            "I need you to get me some gift cards from the nearest store. Scratch the back and send me the pictures.",
-            "Favor",
-            "",
-            [TEXT_GIFT_CARDS.id],
-        ),
-        (
-            (
-                "Bitte besorgen Sie Gutscheinkarten. Kaufen Sie Geschenkkarten und senden: Codes senden Sie mir. "
-                "Rubbeln Sie die Karten."
-            ),
-            "Bitte",
-            "",
-            [TEXT_GIFT_CARDS.id],
-        ),
-        ("Gift cards make a great present. Order now at our shop.", "Gift cards", HOME, []),
-        ("Thank you for your gift card order. The codes are in your account.", "Order 12", HOME, []),
-        (
-            (
-                "Order 4711-22, total 50.00 EUR. One gift card worth $50 was sent to Carl. Card numbers and card codes "
-                "go to the recipient. Buy gift cards for your team at any time; denomination of each card: $50."
-            ),
-            "Your receipt",
-            HOME,
-            [],
-        ),
-        ("Are you free? Send me the numbers for lunch by Thursday. Sent from my iPhone", "Lunch", "", [TEXT_ERRAND.id]),
-        ("Send me the pictures of the party, and text me the numbers for lunch.", "Lunch", "", []),
-        ("Purchase some gift cards and text me the codes.", "Hi", "", [TEXT_GIFT_CARDS.id]),
-        ("Are you free? I need you to get some Steam cards.", "Hi", "", [TEXT_ERRAND.id, TEXT_GIFT_CARDS.id]),
-    ],
-)
-def test_gift_cards(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
-    reading: Reading = letter(text, subject, link=link)
-    assert [finding.kind for finding in payment_requests(reading) if finding.strength >= 0.5] == kinds
-
-
 @pytest.mark.parametrize("fields", ["", LIST, "In-Reply-To: <1@x>\n"])
-def test_nothing_excuses_gift_cards(letter: Letter, fields: str) -> None:
+def test_nothing_excuses_gift_cards(fields: str) -> None:
     text = "I need you to get me some gift cards from the nearest store. Scratch the back and send me the pictures."
     sites = " ".join(f"https://s{number}.example/" for number in range(4))
     (alone,) = payment_requests(letter(text))
     claimed = letter(f"{text} {sites}", fields=fields)
     for reading in (claimed, know_sender(claimed), know_list(claimed)):
         assert [(finding.kind, finding.strength) for finding in payment_requests(reading)] == [
-            (TEXT_GIFT_CARDS.id, alone.strength)
+            ("text:gift-cards", alone.strength)
         ]
 
 
-# Payments led astray, and honest talk about money.
-@pytest.mark.parametrize(
-    ("text", "subject", "link", "kinds"),
-    [
-        (
-            (
-                "Please note that our bank details have changed. Kindly update your records; all future payments "
-                "should go to the new bank account below. IBAN: DE02"
-            ),
-            "Invoice 4711",
-            "",
-            [TEXT_PAYMENT_CHANGE.id],
-        ),
-        (
-            (
-                "Unsere Bankverbindung hat sich geändert. Künftige Zahlungen bitte nur auf die neue "
-                "Kontoverbindung, dringend."
-            ),
-            "Rechnung",
-            "",
-            [TEXT_PAYMENT_CHANGE.id],
-        ),
-        (
-            "Nos coordonnées bancaires ont changé. Merci de faire le virement urgent sur le nouveau compte bancaire.",
-            "Facture",
-            "",
-            [TEXT_PAYMENT_CHANGE.id],
-        ),
-        (
-            "Are you available? I need you to handle a task. I am in a meeting and can't talk, keep this confidential.",
-            "Quick request",
-            "",
-            [TEXT_ERRAND.id],
-        ),
-        ("Please find the invoice for October attached. Payment is due in 30 days. IBAN: DE02", "Invoice 4712", "", []),
-        ("Are you in the office on Monday?", "Monday", "", []),
-        ("I will be in a meeting until three.", "Later", "", []),
-        ("Die Rechnung ist bezahlt, danke.", "Rechnung", "", []),
-    ],
-)
-def test_payment_change(letter: Letter, text: str, subject: str, link: str, kinds: list[str]) -> None:
-    reading: Reading = letter(text, subject, link=link)
-    assert [finding.kind for finding in payment_requests(reading) if finding.strength >= 0.5] == kinds
-
-
-def test_posts_of_a_known_list_may_speak_of_bank_details(letter: Letter) -> None:
+def test_posts_of_a_known_list_may_speak_of_bank_details() -> None:
     text = "Our bank details have changed. Kindly update your records; all future payments to the new bank account."
     posted = letter(text, "Invoice", fields=LIST)
-    assert [finding.kind for finding in payment_requests(posted)] == [TEXT_PAYMENT_CHANGE.id]
+    assert find_kinds(payment_requests, posted) == ["text:payment-change"]
     assert not list(payment_requests(know_member(posted)))
 
 
@@ -442,19 +348,19 @@ FREE, OFFICE = "Ben Miller <ben.miller77@gmail.com>", "Ben Miller <ben@office.ex
         ("See you on Sunday, and bring the keys.", FREE, None),
     ],
 )
-def test_payroll_change(letter: Letter, text: str, sender: str, strength: float | None) -> None:
-    found = [finding.strength for finding in payroll_change(letter(text, "Hello", sender=sender))]
+def test_payroll_change(text: str, sender: str, strength: float | None) -> None:
+    found = find_strengths(payroll_change, letter(text, "Hello", sender=sender))
     assert found == ([] if strength is None else [strength])
 
 
 @pytest.mark.parametrize(
     "more", [{"link": HOME}, {"fields": LIST}, {"fields": "In-Reply-To: <1@x>\n"}, {"text": " word" * 400}]
 )
-def test_nothing_excuses_a_salary_that_goes_elsewhere(letter: Letter, more: dict[str, str]) -> None:
+def test_nothing_excuses_a_salary_that_goes_elsewhere(more: dict[str, Any]) -> None:
     text = "I have changed my bank. Please update my direct deposit before the next payroll."
     claimed = letter(text + more.get("text", ""), sender=FREE, **{key: more[key] for key in more if key != "text"})
     for reading in (claimed, know_sender(claimed), know_list(claimed)):
-        assert [finding.strength for finding in payroll_change(reading)] == [1.0]
+        assert find_strengths(payroll_change, reading) == [1.0]
 
 
 # Money that came in, and money among friends.
@@ -470,12 +376,12 @@ def test_nothing_excuses_a_salary_that_goes_elsewhere(letter: Letter, more: dict
         ("You are now rich +28,282$ on your balance!" + " and so on" * 40, "Ann", FREE, False),
     ],
 )
-def test_sudden_sum(letter: Letter, text: str, subject: str, sender: str, found: bool) -> None:
+def test_sudden_sum(text: str, subject: str, sender: str, found: bool) -> None:
     assert bool(list(sudden_sum(letter(text, subject, link=HOME, sender=sender)))) == found
     assert list(sudden_sum(letter(text, subject, sender=sender))) == []  # no way to follow it
 
 
-def test_sums_among_people_who_are_known(letter: Letter) -> None:
+def test_sums_among_people_who_are_known() -> None:
     text = "You are now rich +28,282$ on your balance! She smiled."
     posted, answer = (letter(text, link=HOME, sender=FREE, fields=each) for each in (LIST, "In-Reply-To: <1@x>\n"))
     for claimed in (posted, answer, know_list(posted, SELDOM), know_sender(answer, SELDOM)):

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from tests.checks.readings import find_kinds
 from tests.known_senders import SELDOM, know_list, know_sender
 
 from gatepost.auth.results import Authentication, Dkim, Dmarc, Result
@@ -13,18 +14,6 @@ from gatepost.checks.text.learned import (
     find_lowering,
     learnt_model,
     text_model,
-)
-from gatepost.findings.kinds import (
-    CAMPAIGN_BURST,
-    CAMPAIGN_HELD,
-    CAMPAIGN_MARKED,
-    TEXT_LEARNT_UNWANTED,
-    TEXT_LEARNT_WANTED,
-    TEXT_MODEL_FRAUD,
-    TEXT_MODEL_PHISHING,
-    TEXT_MODEL_SPAM,
-    TEXT_MODEL_SURE,
-    TEXT_MODEL_WANTED,
 )
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
@@ -64,10 +53,10 @@ def model_strength(given: Reading) -> float:
 @pytest.mark.parametrize(
     ("body", "fields", "kinds"),
     [
-        (OFFER, [], {TEXT_MODEL_SPAM.id, TEXT_MODEL_SURE.id}),
-        (BANK, [], {TEXT_MODEL_SPAM.id, TEXT_MODEL_PHISHING.id, TEXT_MODEL_SURE.id}),
-        (NIGERIA, [], {TEXT_MODEL_SPAM.id, TEXT_MODEL_FRAUD.id, TEXT_MODEL_SURE.id}),
-        (LETTER, [], {TEXT_MODEL_WANTED.id}),
+        (OFFER, [], {"text:model-spam", "text:model-sure"}),
+        (BANK, [], {"text:model-spam", "text:model-phishing", "text:model-sure"}),
+        (NIGERIA, [], {"text:model-spam", "text:model-fraud", "text:model-sure"}),
+        (LETTER, [], {"text:model-wanted"}),
         ("See you at noon.", [], set()),
         ("", [], set()),
     ],
@@ -111,7 +100,7 @@ def test_links_to_the_sender_s_own_site_change_nothing() -> None:
 
 def test_it_never_decides_alone() -> None:
     policy = shipped_policy()
-    most = policy.groups["model"].cap + policy.kinds[TEXT_MODEL_SURE.id].weight
+    most = policy.groups["model"].cap + policy.kinds["text:model-sure"].weight
     assert most < min(rule.threshold for rule in policy.verdicts.values() if rule.threshold)
 
 
@@ -179,16 +168,16 @@ def work_mail(name: str = "Ann", *fields: str) -> bytes:
 
 def campaign_kinds(raw: bytes, burst: Campaign = Campaign(), **more: object) -> list[str]:  # noqa: B008
     reading = Reading(read(raw), Envelope("a@b.example"), campaign=burst, **more)  # type: ignore[arg-type]
-    return [finding.kind for finding in campaign(reading)]
+    return find_kinds(campaign, reading)
 
 
 @pytest.mark.parametrize(
     ("fields", "recipients", "found"),
     [
-        ([], MANY_RECIPIENTS, [CAMPAIGN_BURST.id]),
+        ([], MANY_RECIPIENTS, ["campaign:burst"]),
         ([], MANY_RECIPIENTS - 1, []),
-        ([UNSUBSCRIBE], MANY_RECIPIENTS, [CAMPAIGN_BURST.id]),
-        (["List-Id: <dev.b.example>", LIST], MANY_RECIPIENTS, [CAMPAIGN_BURST.id]),
+        ([UNSUBSCRIBE], MANY_RECIPIENTS, ["campaign:burst"]),
+        (["List-Id: <dev.b.example>", LIST], MANY_RECIPIENTS, ["campaign:burst"]),
     ],
 )
 def test_a_burst(fields: list[str], recipients: int, found: list[str]) -> None:
@@ -201,7 +190,7 @@ def test_newsletters_and_lists_that_are_known_make_no_burst() -> None:
     assert not list(campaign(know_sender(newsletter)))
     assert not list(campaign(know_list(post)))
     for claimed in (know_sender(newsletter, SELDOM), know_sender(newsletter, aligned=False), know_list(post, SELDOM)):
-        assert [finding.kind for finding in campaign(claimed)] == [CAMPAIGN_BURST.id]
+        assert find_kinds(campaign, claimed) == ["campaign:burst"]
     assert list(campaign(know_sender(Reading(read(work_mail()), campaign=burst)))), "does not say that it is bulk mail"
 
 
@@ -209,16 +198,16 @@ def test_a_note_to_all_staff_is_no_burst() -> None:
     own = Protected(own_domains=frozenset({"b.example"}))
     proven = Authentication(dmarc=Dmarc("pass", spf_aligned=True))
     assert campaign_kinds(work_mail(), Campaign(30, 500), protected=own, authentication=proven) == []
-    assert campaign_kinds(work_mail(), Campaign(30, 500), protected=own) == [CAMPAIGN_BURST.id]
+    assert campaign_kinds(work_mail(), Campaign(30, 500), protected=own) == ["campaign:burst"]
 
 
 @pytest.mark.parametrize(
     ("marked", "found"),
     [
-        ("unwanted", [CAMPAIGN_MARKED.id, CAMPAIGN_BURST.id]),
-        ("held", [CAMPAIGN_HELD.id, CAMPAIGN_BURST.id]),
+        ("unwanted", ["campaign:marked", "campaign:burst"]),
+        ("held", ["campaign:held", "campaign:burst"]),
         ("wanted", []),
-        ("", [CAMPAIGN_BURST.id]),
+        ("", ["campaign:burst"]),
     ],
 )
 def test_what_people_said_of_a_copy(marked: CampaignMarkedAs, found: list[str]) -> None:
@@ -240,7 +229,7 @@ def learnt(scope: ModelScope = "tenant") -> LearntModels:
 def test_a_learnt_model_names_what_was_reported() -> None:
     taught = learnt()
     (found,) = learnt_model(msgspec.structs.replace(model_reading(OFFER), learnt=taught))
-    assert found.kind == TEXT_LEARNT_UNWANTED.id
+    assert found.kind == "text:learnt-unwanted"
     assert 0 < found.strength <= 1
     assert found.facts["taught_by"] == "80 reports of the tenant (model 3)"
 
@@ -249,7 +238,7 @@ def test_what_people_want_quietens_the_text_model_and_nothing_else() -> None:
     letter = model_reading(LETTER)
     wanted = msgspec.structs.replace(letter, learnt=learnt())
     (found,) = learnt_model(wanted)
-    assert found.kind == TEXT_LEARNT_WANTED.id
+    assert found.kind == "text:learnt-wanted"
     assert 0 < find_lowering(wanted) <= WANTED_MOST
     assert "more softly" in found.facts["effect"]
     assert find_lowering(letter) == 0.0
@@ -267,5 +256,5 @@ def test_without_models_or_words_nothing_is_learnt(body: str) -> None:
 def test_a_bounce_is_judged_by_what_was_reported() -> None:
     taught = learnt("deployment")
     for given in (report(""), model_reading(OFFER, envelope="MAILER-DAEMON@b.example")):
-        found = [each.kind for each in learnt_model(msgspec.structs.replace(given, learnt=taught))]
-        assert found == [TEXT_LEARNT_UNWANTED.id]
+        found = find_kinds(learnt_model, msgspec.structs.replace(given, learnt=taught))
+        assert found == ["text:learnt-unwanted"]

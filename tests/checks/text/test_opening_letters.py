@@ -3,29 +3,29 @@
 from collections.abc import Callable
 
 import pytest
+from tests.checks.readings import find_kinds
 from tests.known_senders import know_list, know_member, know_sender
 
 from gatepost.checks.reading import Reading
 from gatepost.checks.text.fraud import opening_letter
-from gatepost.findings.kinds import TEXT_LARGE_SUM, TEXT_OPENING_LETTER, Kind
 from gatepost.mail.reader import read
 
 COMPANY = "From: Ann <ann@shop.example>\nTo: bob@house.example\n"
 FREE = "From: Ann <ann@gmail.com>\nTo: bob@house.example\n"
 ELSEWHERE = COMPANY + "Reply-To: other@elsewhere.example\n"
 ANSWER, LIST = "In-Reply-To: <1@a.example>\n", "List-Post: <mailto:l@a.example>\n"
-BOTH = [TEXT_LARGE_SUM, TEXT_OPENING_LETTER]
+BOTH = ["text:large-sum", "text:opening-letter"]
 
 
 @pytest.mark.parametrize(
     ("header", "text", "kinds"),
     [
         (ELSEWHERE, "Good day dear friend, I am Mrs. Ann. I have a donation of $2,500,000 for you.", BOTH),
-        (ELSEWHERE, "Did you receive my previous email? Kindly reply.", [TEXT_OPENING_LETTER]),
+        (ELSEWHERE, "Did you receive my previous email? Kindly reply.", ["text:opening-letter"]),
         (FREE, "Dear friend, I have 10.5 million dollars for you, kindly reply for more details.", BOTH),
-        (ELSEWHERE, "Haben Sie meine vorherige E-Mail erhalten? Antworten Sie mir bitte.", [TEXT_OPENING_LETTER]),
-        (ELSEWHERE, "Avez-vous reçu mon message ? Répondez-moi pour plus de détails.", [TEXT_OPENING_LETTER]),
-        (ELSEWHERE, "Вы получили мое письмо? Ответьте мне, дорогой друг.", [TEXT_OPENING_LETTER]),
+        (ELSEWHERE, "Haben Sie meine vorherige E-Mail erhalten? Antworten Sie mir bitte.", ["text:opening-letter"]),
+        (ELSEWHERE, "Avez-vous reçu mon message ? Répondez-moi pour plus de détails.", ["text:opening-letter"]),
+        (ELSEWHERE, "Вы получили мое письмо? Ответьте мне, дорогой друг.", ["text:opening-letter"]),
         (ELSEWHERE, "The sum is 850.000 EUR.", BOTH),
         # Names of conversations and lists that anybody can write, and further links.
         (FREE + ANSWER, "Dear friend, kindly reply about the 2,500,000 USD.", BOTH),
@@ -39,10 +39,10 @@ BOTH = [TEXT_LARGE_SUM, TEXT_OPENING_LETTER]
         ("", "Dear friend, kindly reply about the 2,500,000 USD.", []),
     ],
 )
-def test_opening_letter(header: str, text: str, kinds: list[Kind]) -> None:
+def test_opening_letter(header: str, text: str, kinds: list[str]) -> None:
     raw = f"{header}Subject: x\nContent-Type: text/plain; charset=utf-8\n\n{text}\n"
-    found = [finding.kind for finding in opening_letter(Reading(read(raw.encode())))]
-    assert found == [kind.id for kind in kinds]
+    found = find_kinds(opening_letter, Reading(read(raw.encode())))
+    assert found == kinds
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,11 @@
 """The checks of `text/phone_numbers`: numbers that only people can read, and numbers as everybody writes them."""
 
-from collections.abc import Callable
-
 import pytest
+from tests.checks.readings import find_strengths, letter
 from tests.known_senders import know_member, know_sender
 
-from gatepost.checks.reading import Reading
 from gatepost.checks.text.fraud import disguised_number, find_phone_number
 
-Letter = Callable[..., Reading]
 CHARGE = "Your subscription has been renewed and $399 will be charged. To cancel, call our helpline at "
 
 
@@ -26,7 +23,7 @@ CHARGE = "Your subscription has been renewed and $399 will be charged. To cancel
         "\U0001d7ea\U0001d7e2\U0001d7e7 \U0001d7e7\U0001d7e7\U0001d7e7 \U0001d7e2\U0001d7e3",
     ],
 )
-def test_disguised_numbers(letter: Letter, number: str) -> None:
+def test_disguised_numbers(number: str) -> None:
     (finding,) = disguised_number(letter(CHARGE + number))
     assert finding.strength == 1.0
 
@@ -45,24 +42,24 @@ def test_disguised_numbers(letter: Letter, number: str) -> None:
         "order 8O5",
     ],
 )
-def test_numbers_as_everybody_writes_them(letter: Letter, number: str) -> None:
+def test_numbers_as_everybody_writes_them(number: str) -> None:
     assert list(disguised_number(letter(CHARGE + number))) == []
 
 
-def test_it_takes_talk_of_a_charge_or_a_call(letter: Letter) -> None:
+def test_it_takes_talk_of_a_charge_or_a_call() -> None:
     number = "+1 (8O5) 5S5-O1OO"
-    assert [each.strength for each in disguised_number(letter(f"Please call us back at {number}"))] == [0.5]
-    assert [each.strength for each in disguised_number(letter(CHARGE + number + " word" * 1_000))] == [1.0]
+    assert find_strengths(disguised_number, letter(f"Please call us back at {number}")) == [0.5]
+    assert find_strengths(disguised_number, letter(CHARGE + number + " word" * 1_000)) == [1.0]
     posted = letter(CHARGE + number, fields="List-Post: <mailto:l@l.example>\n")
-    assert [each.strength for each in disguised_number(posted)] == [1.0], "anybody can name a list"
+    assert find_strengths(disguised_number, posted) == [1.0], "anybody can name a list"
     assert list(disguised_number(know_member(posted))) == []
 
 
-def test_links_to_several_sites_help_a_known_sender_only(letter: Letter) -> None:
+def test_links_to_several_sites_help_a_known_sender_only() -> None:
     reading = letter(f"{CHARGE} +1 (8O5) 5S5-O1OO https://a.example/ https://b.example/")
-    assert [each.strength for each in disguised_number(reading)] == [1.0]
-    assert [each.strength for each in disguised_number(know_sender(reading, aligned=False))] == [1.0]
-    assert [each.strength for each in disguised_number(know_sender(reading))] == [0.4]
+    assert find_strengths(disguised_number, reading) == [1.0]
+    assert find_strengths(disguised_number, know_sender(reading, aligned=False)) == [1.0]
+    assert find_strengths(disguised_number, know_sender(reading)) == [0.4]
 
 
 @pytest.mark.parametrize(
