@@ -14,8 +14,9 @@ CLAIMED = frozenset(
     "list-unsubscribe list-unsubscribe-post list-id list-post mailing-list x-mailing-list precedence in-reply-to "
     "references auto-submitted resent-from x-forwarded-for feedback-id arc-seal".split()
 )
-# The fields are shown as tags of bulk mail, or their absence speaks against a reply.
-READ_OPENLY = frozenset({"headers/bulk_mail.py", "headers/replies.py"})
+# The reading tells claims from proof. Elsewhere the fields are shown as tags of bulk mail, or their absence speaks
+# against a reply.
+READ_OPENLY = frozenset({"reading.py", "headers/bulk_mail.py", "headers/replies.py"})
 CHECKS = ROOT / "checks"
 HELD = 60
 # Of so many messages with one thing added this part may be delivered.
