@@ -3,13 +3,14 @@
 import base64
 import io
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.asking import run_asking, run_in_steps
 
 from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Outcome, Report
@@ -25,6 +26,7 @@ from gatepost.mail.message import Envelope, Message, Text
 from gatepost.mail.reader import read
 from gatepost.questions import (
     Answer,
+    Answers,
     AskCampaign,
     Campaign,
     Dns,
@@ -52,13 +54,7 @@ def report_on(
 ) -> Report:
     asking = CompiledLists(UnkeyedLists(keyed=tuple(KINDS))) if hits or failed else NO_LISTS
     analysis = analyse(raw, ENVELOPE, context or Context(now=NOW, lists=asking))
-    try:
-        questions = next(analysis)
-        while True:
-            questions = analysis.send(tuple(answer(question, zone or {}, hits, failed) for question in questions))
-    except StopIteration as stop:
-        report: Report = stop.value
-        return report
+    return run_asking(analysis, lambda question: answer(question, zone or {}, hits, failed))
 
 
 def answer(question: Question, zone: Mapping[Dns, tuple[str, ...]], hits: tuple[Hit, ...], failed: bool) -> Answer:
@@ -247,21 +243,16 @@ def test_the_words_of_a_message_are_worked_out_once(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("gatepost.analysis.stages.read_words", counted)
     monkeypatch.setattr("gatepost.checks.reading.read_words", counted)
     monkeypatch.setattr("gatepost.textmodel.features.read_words", counted)
+    raw = PLAIN + b"one two three four five six seven " * 9
     for campaigns in (False, True):
-        steps = list(_steps(PLAIN + b"one two three four five six seven " * 9, Context(now=NOW, campaigns=campaigns)))
+        steps: list[bool] = []
+
+        def answer(asked: Questions, into: list[bool] = steps) -> Answers:
+            into.append(any(isinstance(each, AskCampaign) for each in asked))
+            return tuple(Campaign() if isinstance(each, AskCampaign) else DnsAnswer("no-name") for each in asked)
+
+        run_in_steps(analyse(raw, ENVELOPE, Context(now=NOW, campaigns=campaigns)), answer)
         assert read_once == [1]
         # What is asked about near-copies goes with the first questions of all.
-        assert [any(isinstance(each, AskCampaign) for each in asked) for asked in steps[:2]] == [campaigns, False]
+        assert steps[:2] == [campaigns, False]
         read_once.clear()
-
-
-def _steps(raw: bytes, context: Context) -> Iterator[Questions]:
-    analysis = analyse(raw, ENVELOPE, context)
-    asked = next(analysis, None)
-    while asked is not None:
-        yield asked
-        said = tuple(Campaign() if isinstance(each, AskCampaign) else DnsAnswer("no-name") for each in asked)
-        try:
-            asked = analysis.send(said)
-        except StopIteration:
-            return

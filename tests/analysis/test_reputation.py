@@ -4,6 +4,7 @@ import base64
 import hashlib
 
 import pytest
+from tests.asking import run_in_steps
 
 from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
@@ -13,12 +14,16 @@ from gatepost.lists.unkeyed import NO_ENTRIES, CompiledLists, UnkeyedLists
 from gatepost.mail.message import Envelope
 from gatepost.questions import (
     MAX_REPUTATION_VALUES,
+    Answer,
+    Answers,
     AskReputation,
     Dns,
     DnsAnswer,
     Listing,
     Lookup,
     LookupAnswer,
+    Question,
+    Questions,
     Reputation,
     ReputationValue,
 )
@@ -46,23 +51,20 @@ def examine(
     analysis = analyse(raw, ENVELOPE, Context(1_700_000_000.0, lists=CompiledLists(lists), reputation=wanted))
     asked: list[AskReputation] = []
     steps: list[int] = []
-    try:
-        questions = next(analysis)
-        while True:
-            steps.append(len(questions))
-            asked += [each for each in questions if isinstance(each, AskReputation)]
-            questions = analysis.send(
-                tuple(
-                    said
-                    if isinstance(each, AskReputation)
-                    else LookupAnswer()
-                    if isinstance(each, Lookup)
-                    else DnsAnswer("no-name" if isinstance(each, Dns) else "failed")
-                    for each in questions
-                )
-            )
-    except StopIteration as stop:
-        return stop.value, asked, steps
+
+    def answer(each: Question) -> Answer:
+        if isinstance(each, AskReputation):
+            asked.append(each)
+            return said
+        return (
+            LookupAnswer() if isinstance(each, Lookup) else DnsAnswer("no-name" if isinstance(each, Dns) else "failed")
+        )
+
+    def answer_step(questions: Questions) -> Answers:
+        steps.append(len(questions))
+        return tuple(map(answer, questions))
+
+    return run_in_steps(analysis, answer_step), asked, steps
 
 
 def test_without_zones_nothing_is_asked() -> None:

@@ -1,17 +1,20 @@
 """The straight line: what is asked side by side, what is believed, and that nobody else's word counts."""
 
-from collections.abc import Callable
 from ipaddress import ip_network
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.asking import run_in_steps
+from tests.auth.resolver import Resolver
+from tests.auth.signatures import make_key, make_record, sign
 
 from gatepost.auth.dmarc import authenticate
 from gatepost.mail.message import Envelope, Field, Headers, Message
+from gatepost.mail.reader import read
 from gatepost.names import Address
-from gatepost.questions import DnsAnswer
+from gatepost.questions import Dns, DnsAnswer
 
 NOW = 1_750_000_000.0
 ZONE = {
@@ -30,8 +33,8 @@ def message(*senders: str, received: tuple[str, ...] = (), others: tuple[Field, 
     return Message(raw=raw, headers=Headers(fields), header_end=len(raw) - 9, senders=addresses)
 
 
-def test_everything_passes_in_two_round_trips(resolver: Callable[..., Any]) -> None:
-    dns = resolver(ZONE)
+def test_everything_passes_in_two_round_trips() -> None:
+    dns = Resolver(ZONE)
     found = dns.run(authenticate(message(), BORDER, NOW))
     assert (found.host, found.host_source) == ("192.0.2.1", "border")
     assert (found.spf.result, found.dmarc.result, found.iprev.result) == ("pass", "pass", "pass")
@@ -41,8 +44,8 @@ def test_everything_passes_in_two_round_trips(resolver: Callable[..., Any]) -> N
     assert sorted(dns.asked) == sorted([*ZONE, "TXT _dmarc.com", "TXT mx.example.com"])
 
 
-def test_mail_without_records_needs_one_round_trip(resolver: Callable[..., Any]) -> None:
-    dns = resolver({})
+def test_mail_without_records_needs_one_round_trip() -> None:
+    dns = Resolver({})
     found = dns.run(authenticate(message(), BORDER, NOW))
     assert (found.spf.result, found.helo.result, found.dmarc.result) == ("none", "none", "none")
     assert len(set(dns.asked)) == 5
@@ -76,7 +79,6 @@ def test_mail_without_records_needs_one_round_trip(resolver: Callable[..., Any])
     ],
 )
 def test_sending_host(
-    resolver: Callable[..., Any],
     envelope: Envelope,
     received: tuple[str, ...],
     trusted: Any,
@@ -84,66 +86,62 @@ def test_sending_host(
     source: str,
     spf: str,
 ) -> None:
-    found = resolver(ZONE).run(authenticate(message(received=received), envelope, NOW, trusted))
+    found = Resolver(ZONE).run(authenticate(message(received=received), envelope, NOW, trusted))
     assert (found.host, found.host_source, found.spf.result) == (host, source, spf)
 
 
-def test_failure_stays_apart_from_absence(resolver: Callable[..., Any]) -> None:
+def test_failure_stays_apart_from_absence() -> None:
     failing = dict.fromkeys(ZONE, "FAILED")
-    found = resolver(failing).run(authenticate(message(), BORDER, NOW))
+    found = Resolver(failing).run(authenticate(message(), BORDER, NOW))
     assert (found.spf.result, found.dmarc.result, found.iprev.result) == ("temperror",) * 3
-    found = resolver({}).run(authenticate(message(), BORDER, NOW))
+    found = Resolver({}).run(authenticate(message(), BORDER, NOW))
     assert (found.spf.result, found.dmarc.result, found.iprev.result) == ("none", "none", "permerror")
 
 
-def test_claims_of_others_change_nothing(resolver: Callable[..., Any]) -> None:
+def test_claims_of_others_change_nothing() -> None:
     claims = (
         Field("authentication-results", "mx.ours.example; dmarc=pass; spf=pass", b"Authentication-Results: x\r\n"),
         Field("received-spf", "pass", b"Received-SPF: pass\r\n"),
         Field("x-spam-status", "No", b"X-Spam-Status: No\r\n"),
     )
     envelope = Envelope("bob@example.com", (), "203.0.113.9", "evil.example")
-    with_claims = resolver(ZONE).run(authenticate(message(others=claims), envelope, NOW))
-    assert with_claims == resolver(ZONE).run(authenticate(message(), envelope, NOW))
+    with_claims = Resolver(ZONE).run(authenticate(message(others=claims), envelope, NOW))
+    assert with_claims == Resolver(ZONE).run(authenticate(message(), envelope, NOW))
     assert (with_claims.dmarc.result, with_claims.dmarc.policy) == ("fail", "reject")
 
 
-def test_two_authors_prove_nothing_for_each_other(resolver: Callable[..., Any]) -> None:
+def test_two_authors_prove_nothing_for_each_other() -> None:
     zone = {**ZONE, "TXT _dmarc.bank.test": "v=DMARC1; p=reject"}
-    found = resolver(zone).run(authenticate(message("example.com", "bank.test"), BORDER, NOW))
+    found = Resolver(zone).run(authenticate(message("example.com", "bank.test"), BORDER, NOW))
     assert (found.dmarc.result, found.dmarc.domain, found.aligned) == ("fail", "bank.test", False)
 
 
-def test_helo_speaks_where_mail_from_has_nothing_to_say(resolver: Callable[..., Any]) -> None:
+def test_helo_speaks_where_mail_from_has_nothing_to_say() -> None:
     zone = {**ZONE, "TXT mx.example.com": "v=spf1 a -all"}
     envelope = Envelope("bob@silent.test", (), "192.0.2.1", "mx.example.com")
-    found = resolver(zone).run(authenticate(message("example.com"), envelope, NOW))
+    found = Resolver(zone).run(authenticate(message("example.com"), envelope, NOW))
     assert (found.spf.result, found.helo.result, found.helo.domain) == ("none", "pass", "mx.example.com")
     # DMARC looks at MAIL FROM only (RFC 9989 section 4.4.2).
     assert (found.dmarc.result, found.dmarc.spf_aligned) == ("fail", False)
 
 
-def test_bounce_is_proven_by_its_helo(resolver: Callable[..., Any]) -> None:
+def test_bounce_is_proven_by_its_helo() -> None:
     zone = {**ZONE, "TXT mx.example.com": "v=spf1 a -all"}
     envelope = Envelope("<>", (), "192.0.2.1", "mx.example.com")
-    found = resolver(zone).run(authenticate(message(), envelope, NOW))
+    found = Resolver(zone).run(authenticate(message(), envelope, NOW))
     assert (found.spf.result, found.spf.scope, found.dmarc.result) == ("pass", "helo", "pass")
 
 
-def test_signature_proves_the_author_where_spf_cannot(resolver: Callable[..., Any], signing: Any) -> None:
-    key = signing.key("ed25519")
+def test_signature_proves_the_author_where_spf_cannot() -> None:
+    key = make_key("ed25519")
     plain = b"From: bob@mail.example.org\r\nTo: ann@ours.example\r\nSubject: s\r\nDate: d\r\n\r\nHello\r\n"
-    raw = signing.signed(plain, key)
-    end, fields = signing.split(raw)
-    signed = Message(
-        raw=raw, headers=Headers(fields), header_end=end, senders=(Address("", "bob", "mail.example.org"),)
-    )
+    signed = read(sign(plain, key))
     zone = {
-        "TXT sel._domainkey.example.org": signing.record(key),
+        "TXT sel._domainkey.example.org": make_record(key),
         "TXT _dmarc.example.org": "v=DMARC1; p=reject; sp=quarantine",
         "TXT forwarder.test": "v=spf1 ip4:192.0.2.1 -all",
     }
-    dns = resolver(zone)
+    dns = Resolver(zone)
     found = dns.run(authenticate(signed, Envelope("srs@forwarder.test", (), "192.0.2.1", "mx"), NOW))
     assert [(each.result, each.domain) for each in found.dkim] == [("pass", "example.org")]
     assert (found.spf.result, found.dmarc.result, found.dmarc.policy) == ("pass", "pass", "quarantine")
@@ -162,11 +160,10 @@ def test_nothing_makes_it_raise(data: st.DataObject, sender: str, helo: str, rem
     envelope = Envelope(sender, (), data.draw(st.sampled_from([remote, "192.0.2.1", "2001:db8::1"])), helo)
     values = tuple(text.encode("utf-8", "replace").decode() for text in received)
     asking = authenticate(message(sender, "example.com", received=values), envelope, NOW)
-    try:
-        questions = next(asking)
-        while True:
-            assert all(question.name.isascii() and 0 < len(question.name) <= 253 for question in questions)
-            questions = asking.send(tuple(data.draw(ANSWERS) for _ in questions))
-    except StopIteration as stop:
-        found = stop.value
+
+    def answer(questions: tuple[Dns, ...]) -> tuple[DnsAnswer, ...]:
+        assert all(question.name.isascii() and 0 < len(question.name) <= 253 for question in questions)
+        return tuple(data.draw(ANSWERS) for _ in questions)
+
+    found = run_in_steps(asking, answer)
     assert found.host_source in {"border", "received", "unknown"}

@@ -5,16 +5,17 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.auth.signatures import KEY, Bench, make_key, make_record, read_signed, sign
 
 from gatepost.auth import signature
 from gatepost.auth.dkim import READ_MAX, VERIFIED_MAX, verify
 from gatepost.auth.results import Dkim
 from gatepost.auth.signature import SignedMessage
 from gatepost.mail.message import Field
+from gatepost.mail.reader import read
 from gatepost.questions import DnsAnswer
 
 NOW = 1_700_000_000.0
-KEY = "sel._domainkey.example.org"
 MAIL = (
     b"From: Ann <ann@example.org>\r\nTo: bob@example.net\r\nSubject: A  test\r\n of folding\r\n"
     b"Date: Tue, 14 Nov 2023 22:13:20 +0000\r\n\r\nHello  Bob,\t\r\n\r\nsee you. \r\n\r\n\r\n"
@@ -23,30 +24,18 @@ FORMS = ("simple/simple", "simple/relaxed", "relaxed/simple", "relaxed/relaxed",
 HYPOTHESIS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 
 
-class Bench:
-    """A message, a zone with its key, and what verifying gives."""
-
-    def __init__(self, signing: Any, answered: Any, kind: str = "rsa1024") -> None:
-        self.signing = signing
-        self.answered = answered
-        self.key = signing.key(kind)
-        self.zone = {KEY: DnsAnswer("found", (signing.record(self.key),))}
-        self.asked: list[str] = []
+class DkimBench(Bench):
+    """What verifying gives."""
 
     def sign(self, raw: bytes = MAIL, **tags: str) -> bytes:
-        signed: bytes = self.signing.signed(raw, self.key, **tags)
-        return signed
+        return sign(raw, self.key, **tags)
 
-    def record(self, *records: str) -> "Bench":
+    def record(self, *records: str) -> "DkimBench":
         self.zone = {KEY: DnsAnswer("found", records)}
         return self
 
     def results(self, raw: bytes, share: SignedMessage | None = None) -> tuple[Dkim, ...]:
-        end, fields = self.signing.split(raw)
-        found: tuple[Dkim, ...] = self.answered(
-            verify(share or SignedMessage(raw, end, fields), NOW), self.zone, self.asked
-        )
-        return found
+        return self.run(verify(share or read_signed(raw), NOW))
 
     def only(self, raw: bytes) -> Dkim:
         (result,) = self.results(raw)
@@ -54,33 +43,33 @@ class Bench:
 
 
 @pytest.fixture
-def bench(signing: Any, answered: Any) -> Bench:
-    return Bench(signing, answered)
+def bench() -> DkimBench:
+    return DkimBench()
 
 
 @pytest.mark.parametrize("kind", ["rsa1024", "rsa2048", "ed25519"])
 @pytest.mark.parametrize("form", FORMS)
-def test_passes(signing: Any, answered: Any, kind: str, form: str) -> None:
-    bench = Bench(signing, answered, kind)
+def test_passes(kind: str, form: str) -> None:
+    bench = DkimBench(kind)
     result = bench.only(bench.sign(form=form))
     algorithm = "ed25519-sha256" if kind == "ed25519" else "rsa-sha256"
     assert result == Dkim("pass", "example.org", "sel", algorithm, identity="@example.org")
     assert bench.asked == [KEY]
 
 
-def test_no_signature_asks_nothing(bench: Bench) -> None:
+def test_no_signature_asks_nothing(bench: DkimBench) -> None:
     assert bench.results(MAIL) == ()
     assert bench.asked == []
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_line_ends_are_put_right(bench: Bench, form: str) -> None:
+def test_line_ends_are_put_right(bench: DkimBench, form: str) -> None:
     assert bench.only(bench.sign(form=form).replace(b"\r\n", b"\n")).result == "pass"
 
 
 @pytest.mark.parametrize("body", [b"", b"\r\n", b" \r\n", b"a", b"a\r\n\r\n", b"a\rb\r\n", b"\x00\xff\r\n"])
 @pytest.mark.parametrize("form", FORMS)
-def test_bodies(bench: Bench, form: str, body: bytes) -> None:
+def test_bodies(bench: DkimBench, form: str, body: bytes) -> None:
     raw = MAIL.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" + body
     assert bench.only(bench.sign(raw, form=form)).result == "pass"
 
@@ -129,50 +118,50 @@ def test_bodies(bench: Bench, form: str, body: bytes) -> None:
         ({"unknown": "fine"}, "pass", ""),
     ],
 )
-def test_tags(bench: Bench, tags: dict[str, Any], result: str, reason: str) -> None:
+def test_tags(bench: DkimBench, tags: dict[str, Any], result: str, reason: str) -> None:
     got = bench.only(bench.sign(**tags))
     assert (got.result, reason in got.reason) == (result, True), got
 
 
-def test_what_is_refused_at_once_is_not_asked_for(bench: Bench) -> None:
+def test_what_is_refused_at_once_is_not_asked_for(bench: DkimBench) -> None:
     bench.results(bench.sign(a="rsa-sha1"))
     bench.results(bench.sign(x="1"))
     assert bench.asked == []
 
 
-def test_identity(bench: Bench) -> None:
+def test_identity(bench: DkimBench) -> None:
     assert bench.only(bench.sign(i="a=40b@Mail.EXAMPLE.org")).identity == "a@b@mail.example.org"
 
 
 @pytest.mark.parametrize(
     ("status", "result"), [("failed", "temperror"), ("no-name", "permerror"), ("no-data", "permerror")]
 )
-def test_key_is_not_there(bench: Bench, status: Any, result: str) -> None:
+def test_key_is_not_there(bench: DkimBench, status: Any, result: str) -> None:
     bench.zone = {KEY: DnsAnswer(status)}
     assert bench.only(bench.sign()).result == result
 
 
-def test_flags_of_the_key(bench: Bench) -> None:
-    record = bench.signing.record(bench.key)
+def test_flags_of_the_key(bench: DkimBench) -> None:
+    record = make_record(bench.key)
     bench.record(f"{record}; t=s")
     assert bench.only(bench.sign(i="a@example.org")).result == "pass"
     assert bench.only(bench.sign(i="a@mail.example.org")).result == "permerror"
     assert bench.record(f"{record}; t=y").only(bench.sign()).testing
 
 
-def test_one_of_several_records_is_enough(bench: Bench) -> None:
-    other = bench.signing.record(bench.signing.key("rsa2048"))
-    bench.record("v=spf1 -all", other, bench.signing.record(bench.key))
+def test_one_of_several_records_is_enough(bench: DkimBench) -> None:
+    other = make_record(make_key("rsa2048"))
+    bench.record("v=spf1 -all", other, make_record(bench.key))
     assert bench.only(bench.sign()).result == "pass"
     assert bench.record(other).only(bench.sign()).result == "fail"
 
 
-def test_a_key_of_another_type(bench: Bench) -> None:
-    bench.record(bench.signing.record(bench.signing.key("ed25519")))
+def test_a_key_of_another_type(bench: DkimBench) -> None:
+    bench.record(make_record(make_key("ed25519")))
     assert bench.only(bench.sign()).result == "permerror"
 
 
-def test_part_of_the_body(bench: Bench) -> None:
+def test_part_of_the_body(bench: DkimBench) -> None:
     signed = bench.sign(l="5")
     assert bench.only(signed).unsigned_bytes == len(b"Hello Bob,\r\n\r\nsee you.\r\n") - 5
     grown = bench.only(signed + b"<script>")
@@ -196,13 +185,13 @@ def test_part_of_the_body(bench: Bench) -> None:
         (b"To: bob", b"Cc: eve@example.com\r\nTo: bob", "pass"),  # what is not signed may change
     ],
 )
-def test_relaxed_takes_changes_of_white_space(bench: Bench, old: bytes, new: bytes, result: str) -> None:
+def test_relaxed_takes_changes_of_white_space(bench: DkimBench, old: bytes, new: bytes, result: str) -> None:
     signed = bench.sign()
     assert signed.count(old) == 1
     assert bench.only(signed.replace(old, new)).result == result
 
 
-def test_fields_are_taken_from_the_bottom(bench: Bench) -> None:
+def test_fields_are_taken_from_the_bottom(bench: DkimBench) -> None:
     two = b"Subject: first\r\n" + MAIL
     signed = bench.sign(two, names="from:subject:subject")
     assert bench.only(signed).result == "pass"
@@ -210,7 +199,7 @@ def test_fields_are_taken_from_the_bottom(bench: Bench) -> None:
     assert bench.only(swapped).result == "fail"
 
 
-def test_oversigning_shuts_the_door(bench: Bench) -> None:
+def test_oversigning_shuts_the_door(bench: DkimBench) -> None:
     closed = bench.sign(names="from:from:subject:subject")
     assert bench.only(closed).result == "pass"
     assert bench.only(b"Subject: Pay now\r\n" + closed).result == "fail"
@@ -218,26 +207,24 @@ def test_oversigning_shuts_the_door(bench: Bench) -> None:
     assert (opened.result, opened.uncovered) == ("pass", ("subject", "date", "to"))
 
 
-def test_a_second_from_is_never_a_pass(bench: Bench) -> None:
+def test_a_second_from_is_never_a_pass(bench: DkimBench) -> None:
     result = bench.only(b"From: The Bank <ceo@bank.example>\r\n" + bench.sign())
     assert (result.result, result.uncovered) == ("policy", ("from",))
 
 
-def test_a_signature_may_sign_another(bench: Bench) -> None:
+def test_a_signature_may_sign_another(bench: DkimBench) -> None:
     twice = bench.sign(bench.sign(), names="from:dkim-signature:dkim-signature")
     assert [result.result for result in bench.results(twice)] == ["pass", "pass"]
 
 
-def test_junk_in_the_header_is_not_signed_by_a_blank_name(bench: Bench) -> None:
-    raw = bench.sign(names="from::to")
-    end, fields = bench.signing.split(raw)
-    found = bench.answered(
-        verify(SignedMessage(raw, end, (*fields, Field("", "", b"junk\r\n"))), NOW), bench.zone, None
-    )
+def test_junk_in_the_header_is_not_signed_by_a_blank_name(bench: DkimBench) -> None:
+    message = read(bench.sign(names="from::to"))
+    fields = (*message.headers.fields, Field("", "", b"junk\r\n"))
+    found = bench.results(message.raw, SignedMessage(message.raw, message.header_end, fields))
     assert [result.result for result in found] == ["pass"]
 
 
-def test_unicode_names(bench: Bench) -> None:
+def test_unicode_names(bench: DkimBench) -> None:
     bench.zone["sel._domainkey.xn--bcher-kva.example"] = bench.zone[KEY]
     result = bench.only(bench.sign(d="Bücher.example", i="jürgen@bücher.example"))
     assert (result.result, result.domain, result.identity) == (
@@ -248,14 +235,14 @@ def test_unicode_names(bench: Bench) -> None:
     assert bench.only(bench.sign(d="\u2028.example")).result == "neutral"
 
 
-def test_weak_keys_are_verified_and_not_accepted(signing: Any, answered: Any) -> None:
-    weak = Bench(signing, answered, "weak")
+def test_weak_keys_are_verified_and_not_accepted() -> None:
+    weak = DkimBench("weak")
     result = weak.only(weak.sign())
     assert (result.result, result.weak) == ("policy", True)
     assert weak.only(weak.sign().replace(b"Hello", b"Hallo")).result == "fail"
 
 
-def test_limits(bench: Bench) -> None:
+def test_limits(bench: DkimBench) -> None:
     raw = MAIL
     for number in range(READ_MAX + 5):
         raw = bench.sign(raw, s=f"s{number}", d="elsewhere.example" if number else "example.org")
@@ -266,7 +253,7 @@ def test_limits(bench: Bench) -> None:
     assert sum("not verified" in result.reason for result in results) == READ_MAX - VERIFIED_MAX
 
 
-def test_the_authors_signature_goes_first(bench: Bench) -> None:
+def test_the_authors_signature_goes_first(bench: DkimBench) -> None:
     raw = bench.sign()
     for number in range(READ_MAX - 1):
         raw = bench.sign(raw, s=f"s{number}", d="elsewhere.example")
@@ -274,19 +261,18 @@ def test_the_authors_signature_goes_first(bench: Bench) -> None:
     assert bench.asked[0] == KEY
 
 
-def test_the_body_is_hashed_once_and_only_when_needed(bench: Bench) -> None:
+def test_the_body_is_hashed_once_and_only_when_needed(bench: DkimBench) -> None:
     raw = bench.sign(bench.sign(bench.sign(), s="other"))
-    end, fields = bench.signing.split(raw)
-    share = SignedMessage(raw, end, fields)
+    share = read_signed(raw)
     assert [result.result for result in bench.results(raw, share)] == ["pass", "permerror", "pass"]
     assert share.hashed == len(b"Hello Bob,\r\n\r\nsee you.\r\n")
-    for wrong in ({}, {KEY: DnsAnswer("found", (bench.signing.record(bench.signing.key("rsa2048")),))}):
-        share, bench.zone = SignedMessage(raw, end, fields), wrong
+    for wrong in ({}, {KEY: DnsAnswer("found", (make_record(make_key("rsa2048")),))}):
+        share, bench.zone = read_signed(raw), wrong
         bench.results(raw, share)
         assert share.hashed == 0
 
 
-def test_many_lengths_are_not_followed(bench: Bench) -> None:
+def test_many_lengths_are_not_followed(bench: DkimBench) -> None:
     raw = MAIL
     for length in range(VERIFIED_MAX):
         raw = bench.sign(raw, l=str(length))
@@ -298,8 +284,8 @@ def test_many_lengths_are_not_followed(bench: Bench) -> None:
 @given(st.data())
 @pytest.mark.parametrize("kind", ["rsa1024", "ed25519"])
 @pytest.mark.parametrize("form", ["simple/simple", "relaxed/relaxed"])
-def test_a_changed_byte_never_verifies(signing: Any, answered: Any, kind: str, form: str, data: st.DataObject) -> None:
-    bench = Bench(signing, answered, kind)
+def test_a_changed_byte_never_verifies(kind: str, form: str, data: st.DataObject) -> None:
+    bench = DkimBench(kind)
     names = "from:to:subject:date"
     raw = bench.sign(form=form, names=names)
     spots = _signed_spots(raw, form)
@@ -329,13 +315,12 @@ def _differs(byte: int, original: int, form: str) -> bool:
     st.binary(max_size=80),
     st.text(max_size=80),
 )
-def test_nothing_raises(bench: Bench, value: bytes, tags: list[str], body: bytes, record: str) -> None:
+def test_nothing_raises(bench: DkimBench, value: bytes, tags: list[str], body: bytes, record: str) -> None:
     signature = b"DKIM-Signature: " + "; ".join(tags).encode() + value
     whole = b"DKIM-Signature: v=1; a=rsa-sha256; d=example.org; s=sel; h=from; bh=AAAA; b=AAAA; x" + value
     fields = (Field("dkim-signature", "", signature), Field("dkim-signature", "", whole), Field("from", "", value))
-    records = (record, f"p={record}", bench.signing.record(bench.key))
+    records = (record, f"p={record}", make_record(bench.key))
     for known in records:
-        zone = {KEY: DnsAnswer("found", (known,))}
-        results = bench.answered(verify(SignedMessage(value + body, len(value), fields), NOW), zone, None)
+        results = bench.record(known).results(b"", SignedMessage(value + body, len(value), fields))
         assert len(results) == 2
         assert not [result for result in results if result.result == "pass"]

@@ -1,12 +1,12 @@
 """DMARC beyond the table of RFC 9989: how records are read, what stays open after a failure, what an attack costs."""
 
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.asking import run_asking
+from tests.auth.resolver import Resolver
 
 from gatepost.auth.dmarc import (
     MAX_AUTHORS,
@@ -78,10 +78,8 @@ def test_not_a_record(text: str) -> None:
         (Spf("neutral", "example.com"), (Dkim("policy", "example.com"),), "fail"),
     ],
 )
-def test_only_a_failure_that_could_align_leaves_it_open(
-    resolver: Callable[..., Any], spf: Spf, dkim: tuple[Dkim, ...], result: str
-) -> None:
-    assert resolver(REJECT).run(judged("example.com", spf, dkim)).result == result
+def test_only_a_failure_that_could_align_leaves_it_open(spf: Spf, dkim: tuple[Dkim, ...], result: str) -> None:
+    assert Resolver(REJECT).run(judged("example.com", spf, dkim)).result == result
 
 
 @pytest.mark.parametrize(
@@ -95,25 +93,23 @@ def test_only_a_failure_that_could_align_leaves_it_open(
         ("example.com", "", "example.net", False),
     ],
 )
-def test_without_a_record_the_suffix_list_tells(
-    resolver: Callable[..., Any], author: str, spf: str, dkim: str, aligned: bool
-) -> None:
+def test_without_a_record_the_suffix_list_tells(author: str, spf: str, dkim: str, aligned: bool) -> None:
     passed = Spf("pass", spf) if spf else Spf("fail", author)
-    found = resolver({}).run(judged(author, passed, (Dkim("pass", dkim),) if dkim else (Dkim("fail", author),)))
+    found = Resolver({}).run(judged(author, passed, (Dkim("pass", dkim),) if dkim else (Dkim("fail", author),)))
     assert (found.result, found.policy, found.spf_aligned or found.dkim_aligned) == ("none", "", aligned)
 
 
-def test_walk_is_asked_in_two_round_trips(resolver: Callable[..., Any]) -> None:
-    dns = resolver({"TXT _dmarc.com": "v=DMARC1; p=none"})
+def test_walk_is_asked_in_two_round_trips() -> None:
+    dns = Resolver({"TXT _dmarc.com": "v=DMARC1; p=none"})
     dns.run(judged("a.b.c.d.example.com"))
     assert (dns.trips, len(dns.asked)) == (2, 6)
 
 
-def test_usual_mail_costs_one_question(resolver: Callable[..., Any]) -> None:
-    dns = resolver(REJECT)
+def test_usual_mail_costs_one_question() -> None:
+    dns = Resolver(REJECT)
     dns.run(judged("example.com", Spf("pass", "bulk.example"), (Dkim("pass", "example.com"),)))
     assert dns.asked == ["TXT _dmarc.example.com", "TXT _dmarc.com"]
-    dns = resolver(REJECT)
+    dns = Resolver(REJECT)
     dns.run(judged("example.com", Spf("pass", "example.com"), (Dkim("pass", "example.com"),)))
     assert dns.asked == ["TXT _dmarc.example.com"]
 
@@ -131,8 +127,8 @@ def test_usual_mail_costs_one_question(resolver: Callable[..., Any]) -> None:
         (" ".join(f"a{n}.b.c.d.e.f.g.test{n}" for n in range(200)), [], MAX_AUTHORS * MAX_WALK),
     ],
 )
-def test_cost_is_bounded(resolver: Callable[..., Any], author: str, signers: list[str], most: int) -> None:
-    dns = resolver(REJECT)
+def test_cost_is_bounded(author: str, signers: list[str], most: int) -> None:
+    dns = Resolver(REJECT)
     dns.run(judged(author, dkim=tuple(Dkim("pass", domain) for domain in signers)))
     assert len(dns.asked) <= most
 
@@ -174,13 +170,7 @@ def test_no_answer_makes_it_raise(data: st.DataObject, authors: list[str], spf: 
         records = yield from discover(named)
         return (yield from evaluate(named, spf, tuple(dkim), records))
 
-    asking = run()
-    try:
-        questions = next(asking)
-        while True:
-            questions = asking.send(tuple(data.draw(ANSWERS) for _ in questions))
-    except StopIteration as stop:
-        found = stop.value
+    found = run_asking(run(), lambda _: data.draw(ANSWERS))
     if found.result == "pass":
         assert found.spf_aligned or found.dkim_aligned or len(list_author_domains(authors)) > 1
     if found.result == "fail":

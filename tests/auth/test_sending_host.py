@@ -1,13 +1,14 @@
 """The sending host: what the border said, else the first address past our own relays; and iprev, the four results of
 RFC 8601 section 2.7.3 with the bound on names."""
 
-from collections.abc import Callable
 from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.asking import run_asking
+from tests.auth.resolver import Resolver
 
 from gatepost.auth.sending_host import MAX_HOPS, MAX_REVERSE_NAMES, SendingHost, find_sending_host, verify_iprev
 from gatepost.mail.message import Envelope, Field
@@ -135,30 +136,25 @@ PTR6 = "PTR 1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.
         ("192.0.2.1", {PTR: "mx.example", "A mx.example": "not an address"}, "fail", "mx.example"),
     ],
 )
-def test_results(resolver: Callable[..., Any], host: str, zone: dict[str, Any], result: str, name: str) -> None:
-    found = resolver(zone).run(verify_iprev(ip_address(host)))
+def test_results(host: str, zone: dict[str, Any], result: str, name: str) -> None:
+    found = Resolver(zone).run(verify_iprev(ip_address(host)))
     assert (found.result, found.name) == (result, name)
 
 
-def test_names_are_bounded(resolver: Callable[..., Any]) -> None:
-    dns = resolver({PTR: tuple(f"h{n}.example" for n in range(1_000))})
+def test_names_are_bounded() -> None:
+    dns = Resolver({PTR: tuple(f"h{n}.example" for n in range(1_000))})
     dns.run(verify_iprev(ip_address("192.0.2.1")))
     assert (len(dns.asked), dns.trips) == (1 + MAX_REVERSE_NAMES, 2)
 
 
-def test_unknown_host(resolver: Callable[..., Any]) -> None:
-    dns = resolver({})
+def test_unknown_host() -> None:
+    dns = Resolver({})
     assert (dns.run(verify_iprev(None)).result, dns.asked) == ("none", [])
 
 
 @given(st.lists(st.lists(st.text(), max_size=4), max_size=12))
 def test_no_answer_makes_it_raise(answers: list[list[str]]) -> None:
-    asking = verify_iprev(ip_address("192.0.2.1"))
     texts = iter(answers)
-    questions = next(asking)
-    try:
-        while True:
-            questions = asking.send(tuple(DnsAnswer("found", tuple(next(texts, ["a.example"]))) for _ in questions))
-    except StopIteration as stop:
-        found = stop.value
+    asking = verify_iprev(ip_address("192.0.2.1"))
+    found = run_asking(asking, lambda _: DnsAnswer("found", tuple(next(texts, ["a.example"]))))
     assert found.result in {"pass", "fail", "permerror"}

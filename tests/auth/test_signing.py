@@ -1,20 +1,20 @@
 """DKIM signatures and ARC sets that we make: verified by our own verifier and by an independent one."""
 
-import base64
 import itertools
 from typing import Any
 
 import dkim as independent  # type: ignore[import-untyped]
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, generate_private_key
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.asking import run_asking
+from tests.auth.signatures import make_record, read_signed
 
 from gatepost.auth import dkim
 from gatepost.auth.results import Authentication, format_header
-from gatepost.auth.signature import SignedMessage, canonicalise_body, canonicalise_pieces
+from gatepost.auth.signature import canonicalise_body, canonicalise_pieces
 from gatepost.auth.signing import MAX_INSTANCE, SigningKey, hash_body, make_arc_set, make_dkim_signature, read_sets
 from gatepost.mail.message import Field
 from gatepost.mail.reader import read
@@ -30,15 +30,7 @@ HEAD = (
 BODY = b"Hello  \t world \r\n\r\n\r\n--end\r\n \r\n\r\n"
 
 
-def record(key: SigningKey) -> str:
-    public = key.private.public_key()
-    if isinstance(public, RSAPublicKey):
-        der = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-        return f"v=DKIM1; k=rsa; p={base64.b64encode(der).decode()}"
-    return f"v=DKIM1; k=ed25519; p={base64.b64encode(public.public_bytes_raw()).decode()}"
-
-
-RECORDS = {f"{key.selector}._domainkey.example.com": record(key) for key in (RSA, ED)}
+RECORDS = {f"{key.selector}._domainkey.example.com": make_record(key.private) for key in (RSA, ED)}
 
 
 def lookup(name: bytes, timeout: int = 5) -> bytes:
@@ -51,17 +43,8 @@ def fields_of(raw: bytes) -> list[Field]:
 
 def ours(verify: Any, raw: bytes) -> Any:
     """Run a verifier of ours with these records for DNS."""
-    message = read(raw)
-    asking = verify(SignedMessage(message.raw, message.header_end, message.headers.fields), NOW + 1)
-    try:
-        questions = next(asking)
-        while True:
-            found = [RECORDS.get(each.name) for each in questions]
-            questions = asking.send(
-                tuple(DnsAnswer("found", (each,)) if each else DnsAnswer("no-name") for each in found)
-            )
-    except StopIteration as stop:
-        return stop.value
+    asking = verify(read_signed(raw), NOW + 1)
+    return run_asking(asking, lambda question: DnsAnswer("found", (RECORDS[question.name],)))
 
 
 def signed(key: SigningKey, head: bytes = HEAD, body: bytes = BODY) -> bytes:

@@ -1,17 +1,18 @@
 """SPF beyond the published suite: whose name is checked, what an attack may cost, and that nothing raises."""
 
-from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.asking import run_asking
+from tests.auth.resolver import Resolver
 
 from gatepost.auth import spf
 from gatepost.auth.sending_host import MAX_ADDRESSES
 from gatepost.auth.spf import MAX_QUESTIONS, check_host, explain, parse_sender, verify
-from gatepost.questions import DnsAnswer
+from gatepost.questions import Dns, DnsAnswer
 
 HOST = ip_address("192.0.2.1")
 HOST6 = ip_address("2001:db8::1")
@@ -45,22 +46,20 @@ IDENTITIES = {
         ("a@[192.0.2.1]", "mx.example.org", ("none", "[192.0.2.1]", "mfrom"), ("pass", "mx.example.org", "helo")),
     ],
 )
-def test_whose_name_is_checked(
-    resolver: Callable[..., Any], mail_from: str, helo: str, mail_result: object, helo_result: object
-) -> None:
-    by_mail, by_helo = resolver(IDENTITIES).run(verify(HOST, mail_from, helo))
+def test_whose_name_is_checked(mail_from: str, helo: str, mail_result: object, helo_result: object) -> None:
+    by_mail, by_helo = Resolver(IDENTITIES).run(verify(HOST, mail_from, helo))
     assert (by_mail.result, by_mail.domain, by_mail.scope) == mail_result
     assert (by_helo.result, by_helo.domain, by_helo.scope) == helo_result
 
 
-def test_unknown_host_asks_nothing(resolver: Callable[..., Any]) -> None:
-    dns = resolver(IDENTITIES)
+def test_unknown_host_asks_nothing() -> None:
+    dns = Resolver(IDENTITIES)
     by_mail, by_helo = dns.run(verify(None, "a@example.com", "mx.example.org"))
     assert (by_mail.result, by_helo.result, dns.asked) == ("none", "none", [])
 
 
-def test_absence_has_its_reason(resolver: Callable[..., Any]) -> None:
-    reasons = [resolver(IDENTITIES).run(check_host(parse_sender(HOST, f"a@{name}", ""))).reason for name in (
+def test_absence_has_its_reason() -> None:
+    reasons = [Resolver(IDENTITIES).run(check_host(parse_sender(HOST, f"a@{name}", ""))).reason for name in (
         "silent.example", "nowhere.example", "nodots",
     )]  # fmt: skip
     assert reasons == ["no record", "no such name", "not a domain name"]
@@ -114,28 +113,26 @@ OWN = {
         ),
     ],
 )
-def test_cost_is_bounded(
-    resolver: Callable[..., Any], zone: dict[str, Any], domain: str, result: str, most: int
-) -> None:
-    dns = resolver(zone)
+def test_cost_is_bounded(zone: dict[str, Any], domain: str, result: str, most: int) -> None:
+    dns = Resolver(zone)
     assert dns.run(check_host(parse_sender(HOST, f"a@{domain}", "mx.example"))).result == result
     assert len(dns.asked) <= most
 
 
-def test_the_bound_is_reached(resolver: Callable[..., Any]) -> None:
-    dns = resolver(OWN)
+def test_the_bound_is_reached() -> None:
+    dns = Resolver(OWN)
     dns.run(check_host(parse_sender(HOST, "a@own.example", "")))
     assert len(dns.asked) == MAX_QUESTIONS
 
 
-def test_only_so_many_addresses_are_looked_at(resolver: Callable[..., Any]) -> None:
+def test_only_so_many_addresses_are_looked_at() -> None:
     for others, result in ((MAX_ADDRESSES - 1, "pass"), (MAX_ADDRESSES, "fail")):
         zone = {"TXT a.example": "v=spf1 a -all", "A a.example": (*("198.51.100.1",) * others, "192.0.2.1")}
-        assert resolver(zone).run(check_host(parse_sender(HOST, "a@a.example", ""))).result == result
+        assert Resolver(zone).run(check_host(parse_sender(HOST, "a@a.example", ""))).result == result
 
 
-def test_exchangers_cost_one_round_trip(resolver: Callable[..., Any]) -> None:
-    dns = resolver(WIDE)
+def test_exchangers_cost_one_round_trip() -> None:
+    dns = Resolver(WIDE)
     dns.run(check_host(parse_sender(HOST, "a@wide.example", "")))
     assert dns.trips == 21
 
@@ -153,35 +150,35 @@ def test_exchangers_cost_one_round_trip(resolver: Callable[..., Any]) -> None:
         ("v=spf1 a:foo%%_ -all", HOST, "permerror"),
     ],
 )
-def test_odd_terms(resolver: Callable[..., Any], record: str, host: Any, result: str) -> None:
+def test_odd_terms(record: str, host: Any, result: str) -> None:
     """An international local part matches nothing (RFC 8616 section 4)."""
     zone = {"TXT example.com": record, "A example.com.ok.example.com": "127.0.0.2"}
-    assert resolver(zone).run(check_host(parse_sender(host, "jörg@example.com", ""))).result == result
+    assert Resolver(zone).run(check_host(parse_sender(host, "jörg@example.com", ""))).result == result
 
 
-def test_dns_failure_is_not_absence(resolver: Callable[..., Any]) -> None:
+def test_dns_failure_is_not_absence() -> None:
     for term, failing in (("a", "A"), ("mx", "MX"), ("exists:example.com", "A"), ("include:b.example.com", "TXT")):
         name = "b.example.com" if failing == "TXT" else "example.com"
         zone = {"TXT example.com": f"v=spf1 {term} -all", f"{failing} {name}": "FAILED"}
-        assert resolver(zone).run(check_host(parse_sender(HOST, "a@example.com", ""))).result == "temperror"
+        assert Resolver(zone).run(check_host(parse_sender(HOST, "a@example.com", ""))).result == "temperror"
     zone = {"TXT example.com": "v=spf1 ptr -all", "PTR 1.2.0.192.in-addr.arpa": "FAILED"}
-    assert resolver(zone).run(check_host(parse_sender(HOST, "a@example.com", ""))).result == "fail"
+    assert Resolver(zone).run(check_host(parse_sender(HOST, "a@example.com", ""))).result == "fail"
 
 
-def test_first_matching_exchanger_wins_over_a_later_failure(resolver: Callable[..., Any]) -> None:
+def test_first_matching_exchanger_wins_over_a_later_failure() -> None:
     zone = {
         "TXT example.com": "v=spf1 mx -all",
         "MX example.com": ("10 a.example.com", "20 b.example.com"),
         "A a.example.com": "192.0.2.1",
         "A b.example.com": "FAILED",
     }
-    assert resolver(zone).run(check_host(parse_sender(HOST, "a@example.com", ""))).result == "pass"
+    assert Resolver(zone).run(check_host(parse_sender(HOST, "a@example.com", ""))).result == "pass"
 
 
-def test_explanation_is_bounded(resolver: Callable[..., Any]) -> None:
+def test_explanation_is_bounded() -> None:
     zone = {"TXT example.com": "v=spf1 -all exp=why.example.com", "TXT why.example.com": "%{s}" * 2_000 + "%{t}"}
     sender = parse_sender(HOST, "a" * 10_000 + "@example.com", "")
-    dns = resolver(zone)
+    dns = Resolver(zone)
     shown = dns.run(explain(sender, dns.run(check_host(sender))))
     assert len(shown) == spf.MAX_EXPANDED
 
@@ -202,16 +199,14 @@ ANSWERS = st.builds(
 @settings(max_examples=300, deadline=None)
 @given(st.data(), st.text(max_size=60), st.text(max_size=30), st.sampled_from([HOST, HOST6]))
 def test_no_answer_makes_it_raise(data: st.DataObject, local: str, helo: str, host: Any) -> None:
-    asking = verify(host, f"{local}@example.com", helo)
-    asked = 0
-    try:
-        questions = next(asking)
-        while True:
-            asked += len(questions)
-            questions = asking.send(tuple(data.draw(ANSWERS) for _ in questions))
-    except StopIteration as stop:
-        by_mail, by_helo = stop.value
-    assert asked <= 2 * MAX_QUESTIONS
+    asked = []
+
+    def answer(question: Dns) -> DnsAnswer:
+        asked.append(question)
+        return data.draw(ANSWERS)
+
+    by_mail, by_helo = run_asking(verify(host, f"{local}@example.com", helo), answer)
+    assert len(asked) <= 2 * MAX_QUESTIONS
     assert {by_mail.scope, by_helo.scope} <= {"mfrom", "helo"}
 
 

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from tests.asking import run_asking
 
 from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
@@ -11,7 +12,7 @@ from gatepost.lists.rulings import NO_RULING
 from gatepost.mail.message import Envelope
 from gatepost.policy.layers import Effective, Layer, lay_over, read_policy_file
 from gatepost.policy.rules import MAX_RULES, Policy, rule_of, shipped_policy, title_of
-from gatepost.questions import Dns, DnsAnswer, Lookup, LookupAnswer
+from gatepost.questions import DnsAnswer, Lookup, LookupAnswer
 from gatepost.rejudge.judging import rejudge
 
 RULES = """
@@ -52,19 +53,7 @@ def policy(text: str = RULES) -> Policy:
 def report_on(raw: bytes, with_policy: Policy) -> Report:
     envelope = Envelope("ann@news.shop.com", ("bob@house.com",), "192.0.2.9", "mail.shop.com")
     analysis = analyse(raw, envelope, Context(1_794_736_800.0, policy=with_policy))
-    try:
-        questions = next(analysis)
-        while True:
-            questions = analysis.send(
-                tuple(
-                    LookupAnswer() if isinstance(each, Lookup) else DnsAnswer("no-name")
-                    for each in questions
-                    if isinstance(each, Lookup | Dns)
-                )
-            )
-    except StopIteration as stop:
-        report: Report = stop.value
-        return report
+    return run_asking(analysis, lambda each: LookupAnswer() if isinstance(each, Lookup) else DnsAnswer("no-name"))
 
 
 def test_rules_are_findings_and_decide() -> None:

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.asking import run_asking
 
+from gatepost import questions
 from gatepost.analysis import stages
 from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Line, Report
@@ -26,18 +28,7 @@ from gatepost.lists.unkeyed import CompiledLists, UnkeyedLists
 from gatepost.mail.message import Envelope
 from gatepost.mail.reader import read
 from gatepost.mail.sender_history import Facet, facet_key
-from gatepost.questions import (
-    Answer,
-    Antivirus,
-    AskSightings,
-    Dns,
-    DnsAnswer,
-    FacetAge,
-    Lookup,
-    LookupAnswer,
-    Question,
-    Sightings,
-)
+from gatepost.questions import Answer, Dns, DnsAnswer, FacetAge, Lookup, LookupAnswer, Question
 
 HERE = Path(__file__).parent
 ATTACKS = sorted((HERE / "attacks").glob("*.eml"))
@@ -67,11 +58,11 @@ def memory(file: Path) -> Memory | None:
 def answer(question: Question, known: Memory) -> Answer:
     if isinstance(question, Lookup):
         return LookupAnswer()
-    if isinstance(question, AskSightings):
+    if isinstance(question, questions.AskSightings):
         asked = (question.keys, question.proven, question.claimed)
-        return Sightings(True, *(tuple(known.get(each, FacetAge()) for each in keys) for keys in asked))
+        return questions.Sightings(True, *(tuple(known.get(each, FacetAge()) for each in keys) for keys in asked))
     if not isinstance(question, Dns):
-        return Antivirus()
+        return questions.Antivirus()
     if question.name not in ZONE:
         return DnsAnswer("no-name")
     records = ZONE[question.name].get(question.type, [])
@@ -92,13 +83,7 @@ def analyse_file(file: Path) -> Report:
     envelope = Envelope(sender, (case.get("recipient", "ann@house.example"),), host, helo)
     lists = protecting(case.get("own", ()), case.get("people", ()))
     asking = analyse(raw, envelope, Context(now=NOW, lists=lists, sender_history=known is not None))
-    try:
-        questions = next(asking)
-        while True:
-            questions = asking.send(tuple(answer(each, known or {}) for each in questions))
-    except StopIteration as stop:
-        report: Report = stop.value
-    return report
+    return run_asking(asking, lambda question: answer(question, known or {}))
 
 
 def protecting(own: Iterable[str], people: Iterable[str]) -> CompiledLists:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.asking import run_in_steps
 from tests.plugins.conftest import DECLARED, EXAMPLE, MakePlugin
 
 from gatepost.analysis.analyse import analyse
@@ -21,13 +22,7 @@ FINE = "example:parking-fine"
 
 def report_on(raw: bytes, checks: tuple[Check, ...], **context: object) -> Report:
     analysis = analyse(raw, Envelope(), Context(now=NOW, extra=checks, **context))  # type: ignore[arg-type]
-    try:
-        questions = next(analysis)
-        while True:
-            questions = analysis.send(answers_to(questions))
-    except StopIteration as stop:
-        report: Report = stop.value
-        return report
+    return run_in_steps(analysis, answers_to)
 
 
 def test_the_example_is_loaded_under_its_namespace(example: str) -> None:
