@@ -4,20 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.auth.results import (
-    MAX_SIGNATURES,
-    NAME,
-    WIDTH,
-    Arc,
-    Authentication,
-    Dkim,
-    Dmarc,
-    Iprev,
-    Spf,
-    find_forged,
-    format_header,
-    read_authserv_id,
-)
+from gatepost.auth import results
+from gatepost.auth.results import NAME, Arc, Authentication, Dkim, Dmarc, Iprev, Spf, find_forged, format_header
 from gatepost.mail.message import Field
 
 WHOLE = Authentication(
@@ -110,11 +98,11 @@ def _safe(field: bytes, methods: tuple[str, ...]) -> None:
 
 def test_signatures_are_bounded() -> None:
     many = Authentication(dkim=(Dkim("fail", "a.example"),) * 500)
-    assert format_header("mx", many).count(b"dkim=") == MAX_SIGNATURES
+    assert format_header("mx", many).count(b"dkim=") == results.MAX_SIGNATURES
 
 
 def test_lines_are_folded() -> None:
-    assert max(map(len, format_header("mx.ours.example", WHOLE).split(b"\r\n"))) <= WIDTH + 3
+    assert max(map(len, format_header("mx.ours.example", WHOLE).split(b"\r\n"))) <= results.WIDTH + 3
 
 
 @pytest.mark.parametrize(
@@ -137,7 +125,7 @@ def test_lines_are_folded() -> None:
     ],
 )
 def test_claimed_id(value: str, claimed: str) -> None:
-    assert read_authserv_id(value) == claimed
+    assert results.read_authserv_id(value) == claimed
 
 
 def test_forged_fields() -> None:
@@ -186,4 +174,4 @@ def test_claims_of_others_stay(claim: str) -> None:
 
 @given(st.text())
 def test_any_claim_is_read(value: str) -> None:
-    assert isinstance(read_authserv_id(value), str)
+    assert isinstance(results.read_authserv_id(value), str)

@@ -9,17 +9,9 @@ from tools.reference import render_findings
 from gatepost.analysis.verdict import judge
 from gatepost.findings.kinds import TITLES
 from gatepost.plugins import PluginError, find_faults, find_plugin, find_plugins, list_installed, pin_plugins
+from gatepost.policy import rules
 from gatepost.policy.layers import Effective, Layer, Origin, lay_over
-from gatepost.policy.rules import (
-    KindRule,
-    PolicyError,
-    collect_titles,
-    extend_policy,
-    rule_of,
-    shipped_policy,
-    title_of,
-    unchanged_policy,
-)
+from gatepost.policy.rules import KindRule, shipped_policy
 
 FINE = "example:parking-fine"
 
@@ -108,16 +100,16 @@ def test_what_is_not_installed_or_another_version_or_there_twice_is_refused(
 
 def test_the_operators_policy_changes_a_plugins_weights_like_shipped_ones(example: str) -> None:
     text = f'[kinds]\n"{FINE}" = {{ weight = 9.0 }}\n[groups]\nexample = {{ cap = 9.0 }}\n'
-    with pytest.raises(PolicyError, match="is not a known finding"):
+    with pytest.raises(rules.PolicyError, match="is not a known finding"):
         lay_over(Effective(shipped_policy()), Layer("deployment", "p.toml", text))
     plugin = find_plugin(example)
-    base = Effective(extend_policy(shipped_policy(), [plugin.added]))
+    base = Effective(rules.extend_policy(shipped_policy(), [plugin.added]))
     assert base.origins("kinds", FINE, "weight") == (Origin(3.0, "plugin"),)
     assert base.origins("kinds", "auth:spf-fail", "weight")[0].level == "shipped"
     house = lay_over(base, Layer("deployment", "p.toml", text))
-    assert rule_of(FINE, house.policy) == KindRule(9.0, "phishing", "example")
+    assert rules.rule_of(FINE, house.policy) == KindRule(9.0, "phishing", "example")
     assert house.origins("kinds", FINE, "weight")[-1] == Origin(9.0, "deployment", "p.toml", 2)
-    assert unchanged_policy(house.policy) == base.policy
+    assert rules.unchanged_policy(house.policy) == base.policy
 
     found = [plugin.kinds[FINE].at("text")]
     judged = judge(found, (), house.policy)
@@ -128,13 +120,13 @@ def test_the_operators_policy_changes_a_plugins_weights_like_shipped_ones(exampl
 
 def test_titles_are_those_that_the_plugin_declares(example: str) -> None:
     plugin = find_plugin(example)
-    policy = extend_policy(shipped_policy(), [plugin.added])
-    assert title_of(FINE, policy) == plugin.added.titles[FINE]
-    assert collect_titles(policy) == TITLES | plugin.added.titles
-    assert collect_titles(shipped_policy()) is TITLES
+    policy = rules.extend_policy(shipped_policy(), [plugin.added])
+    assert rules.title_of(FINE, policy) == plugin.added.titles[FINE]
+    assert rules.collect_titles(policy) == TITLES | plugin.added.titles
+    assert rules.collect_titles(shipped_policy()) is TITLES
     # A record of a time when the plug-in was enabled.
-    assert title_of(FINE, shipped_policy()) == FINE
-    assert rule_of(FINE, shipped_policy()).weight == 0
+    assert rules.title_of(FINE, shipped_policy()) == FINE
+    assert rules.rule_of(FINE, shipped_policy()).weight == 0
 
 
 def test_the_page_on_findings_can_have_those_of_plugins(example: str) -> None:

@@ -11,21 +11,9 @@ from hypothesis import strategies as st
 
 from gatepost.checks.phrases import mark_themes, search_message
 from gatepost.mail.reader import read
+from gatepost.textmodel import model as textmodel
 from gatepost.textmodel.features import Features, extract_features
-from gatepost.textmodel.model import (
-    DEVIATION,
-    MARK_SCALE,
-    DeployedModels,
-    Model,
-    ModelBlend,
-    ModelError,
-    keep_model,
-    load_models,
-    load_shipped_model,
-    load_shipped_models,
-    parse_model,
-    silence_assurances,
-)
+from gatepost.textmodel.model import Model, ModelBlend, load_shipped_model, parse_model
 from gatepost.textmodel.words import fold, make_words, split_words
 
 WORDS = ("#links 0", "free", "meeting", "pills")
@@ -53,7 +41,7 @@ def seen(text: str, *marks: str) -> Features:
         (seen("pills free"), 0.5 + (2 + 4) / math.sqrt(2)),
         (seen("free unknown pills"), 0.5 + (2 + 4) / math.sqrt(2)),
         (seen("p1lls"), 0.5 + 4),
-        (seen("meeting", "#links 0", "#new"), 0.5 - 3 - MARK_SCALE),
+        (seen("meeting", "#links 0", "#new"), 0.5 - 3 - textmodel.MARK_SCALE),
     ],
 )
 def test_a_score_is_a_sum(given: Features, raw: float) -> None:
@@ -62,7 +50,7 @@ def test_a_score_is_a_sum(given: Features, raw: float) -> None:
 
 def test_a_kept_model_is_the_one_that_was_kept() -> None:
     content = toy().to_bytes()
-    kept, made = keep_model(content).open(), parse_model(content)
+    kept, made = textmodel.keep_model(content).open(), parse_model(content)
     assert (kept.words, kept.slope, kept.offset, kept.about) == (made.words, made.slope, made.offset, made.about)
     for text in ("free pills", "nothing known", "meeting p1lls"):
         assert kept.score(seen(text, "#links 0")) == made.score(seen(text, "#links 0"))
@@ -82,7 +70,7 @@ def test_good_words_do_not_drown_a_lure() -> None:
     lure, stuffed = seen("free pills " * 40), seen("free pills " * 40 + " ".join(good) + " more" * 80)
     drowned = (10 - 80) / math.sqrt(82)
     part = 10 / math.sqrt(2)
-    allowed = part - DEVIATION * math.sqrt(2 * math.log(len(model.hits(stuffed).windows)))
+    allowed = part - textmodel.DEVIATION * math.sqrt(2 * math.log(len(model.hits(stuffed).windows)))
     assert drowned < -5
     assert model.score(stuffed).logit == pytest.approx(allowed, abs=1e-5)
     assert model.score(stuffed).worst == pytest.approx(part, abs=1e-5)
@@ -105,10 +93,10 @@ def test_what_a_mail_says_to_reassure_its_reader_never_speaks_for_it() -> None:
     words = ("c:never_ask", "c:password", "c:never_ask+password", "c:account+unsubscribe", "never", "c:thanks")
     weights = np.full((len(words), 3), -1.0, np.float32)
     model = Model(words, np.empty(0, np.int64), weights, np.zeros(3, np.float32))
-    for found in (silence_assurances(model), parse_model(model.to_bytes())):
+    for found in (textmodel.silence_assurances(model), parse_model(model.to_bytes())):
         assert found.weights[:, 0].tolist() == [0, -1, 0, 0, -1, -1]
         assert found.weights[:, 1].tolist() == [-1] * 6, "what it is called is another matter"
-    accusing = silence_assurances(Model(words, model.pairs, -weights, model.bias))
+    accusing = textmodel.silence_assurances(Model(words, model.pairs, -weights, model.bias))
     assert accusing.weights[:, 0].tolist() == [1] * 6
 
 
@@ -131,7 +119,7 @@ def test_a_model_survives_its_file() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04", toy().to_bytes()[:-40]])
 def test_what_is_no_model_is_refused(content: bytes) -> None:
-    with pytest.raises(ModelError):
+    with pytest.raises(textmodel.ModelError):
         parse_model(content)
 
 
@@ -144,12 +132,12 @@ def test_the_blend_is_the_average_of_log_odds() -> None:
 
 def test_own_models_are_found_in_their_folder(tmp_path: Path) -> None:
     tenant = "0192aa00-0000-7000-8000-000000000001"
-    assert load_models(tmp_path / "none").for_tenant(tenant) == load_shipped_models().all_tenants
+    assert textmodel.load_models(tmp_path / "none").for_tenant(tenant) == textmodel.load_shipped_models().all_tenants
     (tmp_path / "own.npz").write_bytes(toy().to_bytes())
     (tmp_path / f"{tenant.upper()}.npz").write_bytes(toy(free=9.0).to_bytes())
-    models = load_models(tmp_path)
+    models = textmodel.load_models(tmp_path)
     assert [len(models.for_tenant(name).models) for name in (None, "another", tenant)] == [2, 2, 3]
-    assert isinstance(models, DeployedModels)
+    assert isinstance(models, textmodel.DeployedModels)
 
 
 def test_the_shipped_model_knows_an_advertisement_from_a_letter() -> None:
@@ -201,12 +189,12 @@ def test_a_second_reader_is_asked_about_texts_that_are_not_english() -> None:
 
 def test_a_second_reader_is_in_the_file_of_its_model() -> None:
     model = msgspec.structs.replace(toy(), foreign=toy(free=3.0))
-    for read_again in (parse_model(model.to_bytes()), keep_model(model.to_bytes()).open()):
+    for read_again in (parse_model(model.to_bytes()), textmodel.keep_model(model.to_bytes()).open()):
         assert read_again.foreign is not None
         assert read_again.foreign.score(seen("free")).logit == pytest.approx(3.5)
     assert parse_model(toy().to_bytes()).foreign is None
     broken = msgspec.structs.replace(model, foreign=msgspec.structs.replace(toy(), words=("free",)))
-    with pytest.raises(ModelError, match="do not fit together"):
+    with pytest.raises(textmodel.ModelError, match="do not fit together"):
         parse_model(broken.to_bytes())
 
 
