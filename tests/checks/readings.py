@@ -47,7 +47,7 @@ def list_rows(table: Mapping[str, Iterable[T]]) -> list[tuple[str, T]]:
 
 
 def mail_from(
-    sender: str,
+    sender: str = "",
     name: str = "",
     *,
     links: Iterable[Link] = (),
@@ -60,7 +60,7 @@ def mail_from(
     local, _, domain = sender.partition("@")
     message = Message(
         headers=Headers(tuple(Field(field, value, b"") for field, value in fields.items())),
-        senders=(Address(name, local, domain),),
+        senders=(Address(name, local, domain),) if sender else (),
         links=tuple(links),
         texts=(Text("1", "plain", text),) if text else (),
     )

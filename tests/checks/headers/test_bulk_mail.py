@@ -1,14 +1,13 @@
 """The checks of `headers/bulk_mail`: the tricks, and what looks like them."""
 
 import pytest
-from tests.checks.readings import find_kinds
+from tests.checks.readings import find_kinds, link, mail_from
 from tests.known_senders import SELDOM, know_list, know_sender
 
 from gatepost.auth.results import Authentication, Dkim
 from gatepost.checks.headers.bulk_mail import advertising_label, bulk_mail, bulk_tools, measure_openness
 from gatepost.checks.reading import Reading
-from gatepost.mail.message import Field, Headers, Link, Message
-from gatepost.names import Address
+from gatepost.mail.message import Message
 
 
 # Mail that went to many.
@@ -28,8 +27,7 @@ from gatepost.names import Address
     ],
 )
 def test_newsletter(fields: dict[str, str], kinds: list[str]) -> None:
-    headers = Headers(tuple(Field(name, value, b"") for name, value in fields.items()))
-    assert find_kinds(bulk_mail, Reading(Message(headers=headers))) == kinds
+    assert find_kinds(bulk_mail, mail_from(fields=fields)) == kinds
 
 
 @pytest.mark.parametrize(
@@ -42,14 +40,12 @@ def test_newsletter(fields: dict[str, str], kinds: list[str]) -> None:
     ],
 )
 def test_a_link_to_unsubscribe(shown: str, kinds: list[str]) -> None:
-    link = Link("https://shop.example/u", "https://shop.example/u", "shop.example", shown, "1", "html")
-    assert find_kinds(bulk_mail, Reading(Message(links=(link,)))) == kinds
+    assert find_kinds(bulk_mail, mail_from(links=[link("https://shop.example/u", shown)])) == kinds
 
 
 # Ways of advertising that subscribers accept: those of a sender that the tenant knows.
 def advertised(domain: str) -> Reading:
-    fields = (Field("list-unsubscribe", f"<https://{domain}/u>", b""), Field("precedence", "bulk", b""))
-    return Reading(Message(headers=Headers(fields), senders=(Address("", "news", domain),)))
+    return mail_from(f"news@{domain}", fields={"list-unsubscribe": f"<https://{domain}/u>", "precedence": "bulk"})
 
 
 def test_an_offer_to_unsubscribe_or_a_signature_is_no_proof_of_openness() -> None:
@@ -102,13 +98,11 @@ APPLE = {"x-mailer": "Apple Mail (2.3654.120.0.1.13)"}
     ],
 )
 def test_forged_mailer(fields: dict[str, str], kinds: list[str]) -> None:
-    headers = Headers(tuple(Field(name, value, b"") for name, value in fields.items()))
-    assert find_kinds(bulk_tools, Reading(Message(headers=headers))) == kinds
+    assert find_kinds(bulk_tools, mail_from(fields=fields)) == kinds
 
 
 def test_a_known_list_takes_fields_away() -> None:
-    fields = (Field("x-mailer", EXPRESS["x-mailer"], b""), Field("list-post", "<mailto:l@l.example>", b""))
-    reading = Reading(Message(headers=Headers(fields)))
+    reading = mail_from(fields=EXPRESS | {"list-post": "<mailto:l@l.example>"})
     assert find_kinds(bulk_tools, know_list(reading, SELDOM)) == ["header:forged-mailer"]
     assert not list(bulk_tools(know_list(reading)))
 
@@ -135,8 +129,7 @@ def test_a_known_list_takes_fields_away() -> None:
     ],
 )
 def test_template(name: str, value: str, kinds: list[str]) -> None:
-    headers = Headers((Field(name, value, b""),))
-    assert find_kinds(bulk_tools, Reading(Message(headers=headers))) == kinds
+    assert find_kinds(bulk_tools, mail_from(fields={name: value})) == kinds
 
 
 # Subjects that are labelled, and those that only begin so.

@@ -1,14 +1,13 @@
 """The checks of `sender/envelope`: the tricks, and what looks like them."""
 
 import pytest
-from tests.checks.readings import find_kinds
+from tests.checks.readings import find_kinds, mail_from
 from tests.known_senders import SELDOM, know_list, know_sender
 
 from gatepost.checks.reading import Reading
 from gatepost.checks.sender.envelope import envelope, is_delivery_report, malformed_envelope
-from gatepost.mail.message import Envelope, Field, Headers, Message
+from gatepost.mail.message import Envelope, Message
 from gatepost.mail.reader import read
-from gatepost.names import Address
 
 # Letters that pose as reports.
 LETTER = "From: Shop <x@shop.com>\nSubject: Win\n\nhttps://evil.com/\n"
@@ -70,15 +69,13 @@ def test_an_unknown_envelope_is_no_null_sender() -> None:
     ],
 )
 def test_return_path(sender: str, domain: str, fields: dict[str, str], kinds: list[str]) -> None:
-    headers = Headers(tuple(Field(name, value, b"") for name, value in fields.items()))
-    reading = Reading(Message(headers=headers, senders=(Address("", "x", domain),)), Envelope(sender))
-    assert find_kinds(envelope, reading) == kinds
+    assert find_kinds(envelope, mail_from(f"x@{domain}", fields=fields, envelope=Envelope(sender))) == kinds
 
 
 def test_known_senders_and_lists_have_envelopes_of_their_own() -> None:
-    headers = Headers((Field("list-post", "<mailto:l@lists.example>", b""),))
+    fields = {"list-post": "<mailto:l@lists.example>"}
     for sender in ("x@other.example", "x@gmail.com", "nobody@other.example"):
-        reading = Reading(Message(headers=headers, senders=(Address("", "x", "corp.example"),)), Envelope(sender))
+        reading = mail_from("x@corp.example", fields=fields, envelope=Envelope(sender))
         assert not list(envelope(know_sender(reading)))
         assert not list(envelope(know_list(reading)))
         for stranger in (know_sender(reading, SELDOM), know_sender(reading, aligned=False), know_list(reading, SELDOM)):

@@ -1,13 +1,13 @@
 """The checks of `sender/own_domains`: the tricks, and what looks like them."""
 
 import pytest
-from tests.checks.readings import find_kinds, find_strengths
+from tests.checks.readings import find_kinds, find_strengths, mail_from
 from tests.known_senders import NEVER, know_list, know_sender
 
 from gatepost.auth.results import Arc, Authentication, Dkim, Dmarc, Spf
 from gatepost.checks.reading import Protected, Reading
 from gatepost.checks.sender.authentication import own_domain, recipient_domain, self_sent
-from gatepost.mail.message import Envelope, Field, Headers, Message
+from gatepost.mail.message import Envelope, Message
 from gatepost.names import Address
 
 # Own domains that are forged.
@@ -40,7 +40,7 @@ SEALED = Arc("pass", 1, ("anybody.example",), origin="pass")
 )
 def test_own_domain(domain: str, seen: Authentication, trusted: bool, kinds: list[str]) -> None:
     protected = Protected(own_domains=frozenset({"corp.example"}), host_trusted=trusted)
-    reading = Reading(Message(senders=(Address("", "ann", domain),)), authentication=seen, protected=protected)
+    reading = mail_from(f"ann@{domain}", authentication=seen, protected=protected)
     assert find_kinds(own_domain, reading) == kinds
 
 
@@ -67,9 +67,7 @@ def test_self_sent(envelope: str, recipient: str, authentication: Authentication
 
 # Sender names that show the recipient's own domain, and those that may.
 def shown_as(name: str, sender: str, recipient: str = "ann@house.com", envelope: str = "") -> Reading:
-    local, _, domain = sender.partition("@")
-    message = Message(senders=(Address(name, local, domain),))
-    return Reading(message, Envelope(envelope or sender, (recipient,), "192.0.2.1"))
+    return mail_from(sender, name, envelope=Envelope(envelope or sender, (recipient,), "192.0.2.1"))
 
 
 @pytest.mark.parametrize(
@@ -104,21 +102,20 @@ def test_a_help_desk_that_the_company_has_hired_is_authenticated() -> None:
     assert find_strengths(recipient_domain, stranger) == [1.0]
 
 
-def posted(name: str, domain: str, envelope: str) -> Reading:
-    headers = Headers((Field("list-post", "<mailto:l@lists.example>", b""),))
-    return Reading(
-        Message(headers=headers, senders=(Address(name, "ann", domain),)), Envelope(envelope, ("ann@house.com",))
-    )
+def posted(name: str, domain: str) -> Reading:
+    fields = {"list-post": "<mailto:l@lists.example>"}
+    envelope = Envelope("l-bounces@lists.example", ("ann@house.com",))
+    return mail_from(f"ann@{domain}", name, fields=fields, envelope=envelope)
 
 
 def test_members_of_a_known_list_get_their_own_posts() -> None:
-    reading = posted("", "house.com", "l-bounces@lists.example")
+    reading = posted("", "house.com")
     assert find_kinds(self_sent, reading) == ["sender:self-sent"]
     assert not list(self_sent(know_list(reading)))
 
 
 def test_a_known_list_may_show_the_recipients_domain() -> None:
-    reading = posted("house.com Webmail", "lists.example", "l-bounces@lists.example")
+    reading = posted("house.com Webmail", "lists.example")
     assert find_strengths(recipient_domain, reading) == [1.0]
     assert not list(recipient_domain(know_list(reading)))
 

@@ -1,106 +1,84 @@
 """The checks of `text/spam_vocabulary`: the tricks, and what looks like them."""
 
 import pytest
-from tests.checks.readings import find_kinds, find_strengths, letter
+from tests.checks.readings import find_kinds, find_strengths, letter, list_rows, open_letter
 from tests.known_senders import SELDOM, know_member, know_sender
 
 from gatepost.analysis.verdict import judge
 from gatepost.checks.text.advertising import GTUBE, gtube, spam_vocabulary
 from gatepost.policy.rules import shipped_policy
 
-# The words of advertising, in advertising and elsewhere.
 AWAY = "https://elsewhere.example/x"
 HOME = "https://www.sender.example/x"
 
-
-@pytest.mark.parametrize(
-    ("text", "subject", "link", "kinds"),
-    [
+# The words of advertising, by where the letters lead, each with its subject in the first line.
+WARES = {
+    AWAY: [
         (
-            "Viagra and Cialis from our online pharmacy. Cheap meds, no prescription needed, worldwide shipping!",
-            "Cheap pills",
-            AWAY,
-            ["text:spam-vocabulary"],
+            "Cheap pills\nViagra and Cialis from our online pharmacy. Cheap meds, no prescription needed, worldwide "
+            "shipping!"
         ),
         (
-            "Online casino: 200 free spins, welcome bonus, no deposit required. Play now and win the jackpot!",
-            "Casino bonus",
-            AWAY,
-            ["text:spam-vocabulary"],
+            "Casino bonus\nOnline casino: 200 free spins, welcome bonus, no deposit required. Play now and win the "
+            "jackpot!"
+        ),
+        "Freispiele\nWillkommensbonus im Casino: 150 Freispiele ohne Einzahlung, Jackpot, jetzt spielen!",
+        (
+            "Replica watches\nRolex replica watches, luxury watches that look exactly like the real ones. High quality "
+            "replicas, order now."
         ),
         (
-            "Willkommensbonus im Casino: 150 Freispiele ohne Einzahlung, Jackpot, jetzt spielen!",
-            "Freispiele",
-            AWAY,
-            ["text:spam-vocabulary"],
+            "Low rates\nRefinance your mortgage, lowest rates, bad credit ok, you have been approved by our lenders. "
+            "Apply now."
         ),
         (
-            (
-                "Rolex replica watches, luxury watches that look exactly like the real ones. High quality "
-                "replicas, order now."
-            ),
-            "Replica watches",
-            AWAY,
-            ["text:spam-vocabulary"],
+            "Bespaar op uw energierekening\nTot 30% subsidie op woningisolatie! Bespaar direct op je energiekosten en "
+            "doe de gratis woningscan."
         ),
         (
-            "Refinance your mortgage, lowest rates, bad credit ok, you have been approved by our lenders. Apply now.",
-            "Low rates",
-            AWAY,
-            ["text:spam-vocabulary"],
+            "Slash your electric bill\nSlash your electric bill with Elon's latest invention, an energy-saving device "
+            "for every plug."
         ),
-        (
-            "Tot 30% subsidie op woningisolatie! Bespaar direct op je energiekosten en doe de gratis woningscan.",
-            "Bespaar op uw energierekening",
-            AWAY,
-            ["text:spam-vocabulary"],
-        ),
-        (
-            "Slash your electric bill with Elon's latest invention, an energy-saving device for every plug.",
-            "Slash your electric bill",
-            AWAY,
-            ["text:spam-vocabulary"],
-        ),
-        (
-            "Fresh SMTPs, RDPs, shells, cpanels and mailers. More than 200,000 accounts. The best black market.",
-            "Fresh tools",
-            "",
-            ["text:spam-vocabulary"],
-        ),
-        (
-            "Ik ben soms eenzaam en zoek een lieve man. Bekijk mijn profiel, zou jij mij daten?",
-            "Eén vrouw zoekt een man",
-            AWAY,
-            ["text:spam-vocabulary"],
-        ),
-        (
-            "Uw energierekening van maart staat klaar. Uw energietarief verandert op 1 juli.",
-            "Uw energierekening",
-            HOME,
-            [],
-        ),  # the supplier
-        ("The electric bill of the club came, 240 for the quarter.", "Electric bill", "", []),
-        ("The SMTP server refuses mail over RDP hosts, see the shell log.", "SMTP trouble", "", []),
-        ("Op zoek naar een nieuwe collega voor het magazijn, een perfecte match met ons team.", "Vacature", HOME, []),
-        (
-            "Our pharmacy is open on Sunday. Flu shots are available; ask your doctor.",
-            "Opening hours",
-            HOME,
-            [],
-        ),  # a pharmacy's newsletter
-        (
-            "The bitcoin mailing list discussed a mining pool and the block size again.",
-            "[list] block size",
-            AWAY,
-            [],
-        ),  # people who talk about it
-        ("We need to talk about the mortgage before Friday.", "House", "", []),
-        ("Shall we go to the casino in town on Saturday?", "Saturday", "", []),
-        ("Mein Arzt hat mir Tabletten verschrieben.", "Arzt", "", []),
+        "Eén vrouw zoekt een man\nIk ben soms eenzaam en zoek een lieve man. Bekijk mijn profiel, zou jij mij daten?",
     ],
-)
-def test_spam_vocabulary(text: str, subject: str, link: str, kinds: list[str]) -> None:
-    assert find_kinds(spam_vocabulary, letter(text, subject, link=link), 0.5) == kinds
+    "": [
+        (
+            "Fresh tools\nFresh SMTPs, RDPs, shells, cpanels and mailers. More than 200,000 accounts. The best black "
+            "market."
+        ),
+    ],
+}
+# The same words elsewhere.
+HONEST = {
+    HOME: [
+        # The supplier.
+        "Uw energierekening\nUw energierekening van maart staat klaar. Uw energietarief verandert op 1 juli.",
+        "Vacature\nOp zoek naar een nieuwe collega voor het magazijn, een perfecte match met ons team.",
+        # A pharmacy's newsletter.
+        "Opening hours\nOur pharmacy is open on Sunday. Flu shots are available; ask your doctor.",
+    ],
+    "": [
+        "Electric bill\nThe electric bill of the club came, 240 for the quarter.",
+        "SMTP trouble\nThe SMTP server refuses mail over RDP hosts, see the shell log.",
+        "House\nWe need to talk about the mortgage before Friday.",
+        "Saturday\nShall we go to the casino in town on Saturday?",
+        "Arzt\nMein Arzt hat mir Tabletten verschrieben.",
+    ],
+    AWAY: [
+        # People who talk about it.
+        "[list] block size\nThe bitcoin mailing list discussed a mining pool and the block size again.",
+    ],
+}
+
+
+@pytest.mark.parametrize(("link", "written"), list_rows(WARES))
+def test_spam_vocabulary(link: str, written: str) -> None:
+    assert find_kinds(spam_vocabulary, open_letter(written, link), 0.5) == ["text:spam-vocabulary"]
+
+
+@pytest.mark.parametrize(("link", "written"), list_rows(HONEST))
+def test_the_same_words_elsewhere(link: str, written: str) -> None:
+    assert not find_kinds(spam_vocabulary, open_letter(written, link), 0.5)
 
 
 def test_posts_of_a_known_list_talk_about_wares() -> None:
