@@ -180,9 +180,9 @@ def list_installed() -> list[str]:
     return sorted({_normalise(each.dist.metadata["Name"]) for each in entry_points(group=GROUP) if each.dist})
 
 
-def read_declaration(folder: Path, name: str = "", version: str = "", entry: str = "") -> Plugin:
+def read_declaration(folder: Path) -> Plugin:
     """Read what the package in this folder declares; raises `PluginError`."""
-    return _read(name or folder.name, version, entry, folder)
+    return _read(folder.name, "", "", folder)
 
 
 def _normalise(name: str) -> str:

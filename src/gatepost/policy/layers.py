@@ -73,6 +73,8 @@ _WORDS: dict[str, tuple[str, ...]] = {"decision": get_args(Chosen), "verdict": V
 OLD_GROUPS = {"acquaintance": "senderHistory"}
 _LIST_KIND = re.compile(r"list:[a-z0-9][a-z0-9-]{0,62}")
 _GROUP = re.compile(r"[a-z][a-z0-9-]{0,62}")
+# An operator may add lists, groups and rules, but no findings and verdicts.
+_NEW_NAMES = {"groups": _GROUP, "kinds": _LIST_KIND, "rules": _GROUP}
 _LONG_NUMBER = 10**15
 _AT_LINE = re.compile(r" \(at line ([0-9]+), column [0-9]+\)$")
 _STEP = re.compile(r"""[ \t]*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([A-Za-z0-9_-]+))[ \t]*([.=\]]?)""")
@@ -203,8 +205,8 @@ class _FileReader:
 
     def _read_entry(self, section: str, name: str, fields: Any) -> Iterator[PolicyStatement]:
         key = (section, name)
-        known = self._list_known(section)
-        if name not in known and not self._may_be_new(section, name):
+        known: Iterable[str] = VERDICTS if section == "verdicts" else getattr(self._base, section)
+        if name not in known and not (section in _NEW_NAMES and _NEW_NAMES[section].fullmatch(name)):
             self._note_mistake(key, f"is not a known {_ONE[section]}", known)
             return
         if not isinstance(fields, dict):
@@ -268,15 +270,6 @@ class _FileReader:
         own = self._document.get("groups")
         return {*self._base.groups, *(own if isinstance(own, dict) else ())}
 
-    def _list_known(self, section: str) -> Iterable[str]:
-        return VERDICTS if section == "verdicts" else getattr(self._base, section)
-
-    def _may_be_new(self, section: str, name: str) -> bool:
-        """Return whether a name may be new: an operator may add lists, groups and rules, but no findings and
-        verdicts."""
-        form = {"groups": _GROUP, "kinds": _LIST_KIND, "rules": _GROUP}.get(section)
-        return bool(form and form.fullmatch(name))
-
     def _note_mistake(self, key: Key, sentence: str, known: Iterable[str] = ()) -> None:
         self.mistakes.append(PolicyMistake(self._find_line(key), key, sentence + self._suggest(key[-1], known)))
         if len(self.mistakes) >= MAX_MISTAKES:
@@ -286,7 +279,8 @@ class _FileReader:
         if not known or self._suggestions >= MAX_SUGGESTIONS:
             return ""
         self._suggestions += 1
-        return _suggest(word, known)
+        near = difflib.get_close_matches(word, list(known), 1) if len(word) <= MAX_SUGGESTED_LENGTH else []
+        return f"; did you mean {near[0]}?" if near else ""
 
     def _find_line(self, key: Key) -> int:
         while key and key not in self._lines:
@@ -304,11 +298,6 @@ def _find_points_fault(field: str, value: Any) -> str:
         shown = f", not {value}" if isinstance(value, float) or abs(value) < _LONG_NUMBER else ""
         return f"must be between 0 and {MOST_POINTS:g}{shown}"
     return "must be more than 0" if field == "threshold" and value == 0 else ""
-
-
-def _suggest(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), 1) if len(word) <= MAX_SUGGESTED_LENGTH else []
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _find_lines(text: str) -> dict[Key, int]:
@@ -537,14 +526,11 @@ def add_rules(
 
 
 def _apply(policy: Policy, statements: Iterable[PolicyStatement]) -> Policy:
-    verdicts, groups, kinds, rules = (
-        dict(policy.verdicts),
-        dict(policy.groups),
-        dict(policy.kinds),
-        dict(policy.rules),
-    )
-    sections: dict[str, dict[Any, Any]] = {"verdicts": verdicts, "groups": groups, "kinds": kinds, "rules": rules}
-    for (section, name), fields in _group_by_entry(statements).items():
+    sections: dict[str, dict[Any, Any]] = {section: dict(getattr(policy, section)) for section in _SECTIONS}
+    stated: dict[tuple[str, str], dict[str, Any]] = {}
+    for each in statements:
+        stated.setdefault((each.section, each.name), {})[each.field] = each.value
+    for (section, name), fields in stated.items():
         entries = sections[section]
         if section == "kinds":
             entries[name] = msgspec.structs.replace(rule_of(name, policy), **fields)
@@ -552,14 +538,7 @@ def _apply(policy: Policy, statements: Iterable[PolicyStatement]) -> Policy:
             entries[name] = msgspec.structs.replace(entries[name], **fields)
         else:
             entries[name] = OwnRule(**fields) if section == "rules" else GroupRule(**fields)
-    return Policy(verdicts, groups, kinds, rules, added=policy.added)
-
-
-def _group_by_entry(statements: Iterable[PolicyStatement]) -> dict[tuple[str, str], dict[str, Any]]:
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for each in statements:
-        found.setdefault((each.section, each.name), {})[each.field] = each.value
-    return found
+    return msgspec.structs.replace(policy, **sections)
 
 
 def _describe_changes(known: Mapping[PolicyKey, tuple[Origin, ...]]) -> dict[str, str]:
