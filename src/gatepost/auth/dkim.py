@@ -100,9 +100,9 @@ class DkimKey(msgspec.Struct, frozen=True):
         return True
 
 
-def make_key_name(selector: str, domain: str) -> str:
-    """Return the name under which a selector's key is found (section 3.6.2.1)."""
-    return f"{selector}._domainkey.{domain}"
+def make_key_name(signature: Signature | Refusal) -> str:
+    """Return the name under which the key of a signature is found (section 3.6.2.1)."""
+    return f"{signature.selector}._domainkey.{signature.domain}"
 
 
 def ask_keys(names: Iterable[str]) -> Asking[dict[str, DnsAnswer]]:
@@ -201,7 +201,7 @@ def verify(signed_message: SignedMessage, now: float, rules: SignatureRules = TO
         return ()
     claims = [_read_claim(signed_message, place, now, rules) for place in places[:READ_MAX]]
     chosen = _choose_claims(claims, signed_message)
-    answers = yield from ask_keys(_name_key(claim.signature) for claim in chosen)
+    answers = yield from ask_keys(make_key_name(claim.signature) for claim in chosen)
     places_chosen = {claim.place for claim in chosen}
     results = [_verify_claim(claim, claim.place in places_chosen, signed_message, answers, rules) for claim in claims]
     if unread := len(places) - len(claims):
@@ -214,10 +214,6 @@ def _read_claim(signed_message: SignedMessage, place: int, now: float, rules: Si
     if tags is None:
         return _Claim(place, Refusal("neutral", "the signature is malformed"))
     return _Claim(place, read_dkim(tags, now, rules))
-
-
-def _name_key(signature: Signature | Refusal) -> str:
-    return make_key_name(signature.selector, signature.domain)
 
 
 def _choose_claims(claims: list[_Claim], signed_message: SignedMessage) -> list[_Claim]:
@@ -242,7 +238,7 @@ def _verify_claim(
         return Dkim(signature.result, signature.domain, signature.selector, signature.algorithm, signature.reason)
     if not chosen:
         return _make_result(signature, "policy", f"not verified: there are more than {VERIFIED_MAX} signatures")
-    found = select_keys(answers[_name_key(signature)], signature.kind, signature.hashing)
+    found = select_keys(answers[make_key_name(signature)], signature.kind, signature.hashing)
     if isinstance(found, NoKey):
         return _make_result(signature, found.result, found.reason)
     return _verify_signature(claim.place, signature, found, signed_message, rules)
@@ -328,11 +324,11 @@ def validate(signed_message: SignedMessage, now: float, rules: SignatureRules = 
     if isinstance(newest, Refusal):
         return _make_arc("fail", newest.reason, chain, signed_message)
     signatures = [newest, *(hop.sealed for hop in reversed(chain))]
-    names = dict.fromkeys(make_key_name(signature.selector, signature.domain) for signature in signatures)
+    names = dict.fromkeys(map(make_key_name, signatures))
     if len(names) > KEYS_MAX:
         return _make_arc("fail", f"the chain has more than {KEYS_MAX} keys", chain, signed_message)
     answers = yield from ask_keys(names)
-    return _make_arc(*_verify_chain(signed_message, chain, newest, answers, rules), chain, signed_message)
+    return _make_arc(*_verify_chain(signed_message, chain, signatures, answers, rules), chain, signed_message)
 
 
 def _make_arc(result: Result, reason: str, chain: list[_ArcSet], signed_message: SignedMessage) -> Arc:
@@ -394,7 +390,7 @@ def _read_set(
 def _verify_chain(
     signed_message: SignedMessage,
     chain: list[_ArcSet],
-    newest: Signature,
+    signatures: list[Signature],
     answers: dict[str, DnsAnswer],
     rules: SignatureRules,
 ) -> tuple[Result, str]:
@@ -402,7 +398,7 @@ def _verify_chain(
 
     Nothing is hashed before all keys are there: without one of them the chain cannot pass.
     """
-    signatures = [newest, *(hop.sealed for hop in reversed(chain))]
+    newest = signatures[0]
     found = [_find_strong_keys(signature, answers, rules) for signature in signatures]
     if missing := [each for each in found if isinstance(each, NoKey)]:
         lost = min(missing, key=lambda each: each.result)
@@ -421,7 +417,7 @@ def _verify_chain(
 def _find_strong_keys(
     signature: Signature, answers: dict[str, DnsAnswer], rules: SignatureRules
 ) -> tuple[DkimKey, ...] | NoKey:
-    answer = answers[make_key_name(signature.selector, signature.domain)]
+    answer = answers[make_key_name(signature)]
     found = select_keys(answer, signature.kind, signature.hashing)
     if isinstance(found, NoKey):
         return found

@@ -170,25 +170,19 @@ def _check_alignment(
     base: Dmarc, record: DmarcRecord, spf: Spf, dkim: tuple[Dkim, ...], records: DmarcRecords
 ) -> Asking[Dmarc]:
     """Does an identifier align? One whose own check failed for DNS leaves the question open, if it would align."""
-    author = base.domain
-    signers = _list_signer_domains(dkim, "pass")
     try:
-        by_spf = yield from _is_any_aligned(author, _list_sender_domains(spf, "pass"), record.strict_spf, records)
-        by_dkim = yield from _is_any_aligned(author, signers, record.strict_dkim, records)
-        if by_spf or by_dkim:
-            return msgspec.structs.replace(base, result="pass", spf_aligned=by_spf, dkim_aligned=by_dkim)
-        open_spf = yield from _is_any_aligned(
-            author, _list_sender_domains(spf, "temperror"), record.strict_spf, records
-        )
-        open_dkim = yield from _is_any_aligned(
-            author, _list_signer_domains(dkim, "temperror"), record.strict_dkim, records
-        )
+        for state in ("pass", "temperror"):
+            senders, signers = _list_sender_domains(spf, state), _list_signer_domains(dkim, state)
+            by_spf = yield from _is_any_aligned(base.domain, senders, record.strict_spf, records)
+            by_dkim = yield from _is_any_aligned(base.domain, signers, record.strict_dkim, records)
+            if (by_spf or by_dkim) and state == "pass":
+                return msgspec.structs.replace(base, result="pass", spf_aligned=by_spf, dkim_aligned=by_dkim)
+            if by_spf or by_dkim:
+                return msgspec.structs.replace(base, result="temperror", reason="DNS failed for SPF or DKIM")
     except _DnsError:
         return msgspec.structs.replace(base, result="temperror", reason="DNS failed for the alignment")
-    if open_spf or open_dkim:
-        return msgspec.structs.replace(base, result="temperror", reason="DNS failed for SPF or DKIM")
-    reason = "no aligned pass" if spf.result == "pass" or signers else "neither SPF nor DKIM passed"
-    return msgspec.structs.replace(base, reason=reason)
+    has_pass = "pass" in (spf.result, *(each.result for each in dkim))
+    return msgspec.structs.replace(base, reason="no aligned pass" if has_pass else "neither SPF nor DKIM passed")
 
 
 def _list_sender_domains(spf: Spf, result: str) -> tuple[str, ...]:
