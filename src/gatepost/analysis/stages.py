@@ -21,7 +21,7 @@ from gatepost.analysis.report import Outcome
 from gatepost.auth.dmarc import authenticate
 from gatepost.auth.results import Authentication
 from gatepost.auth.sending_host import AddressSet, find_posting_host, find_sending_host, parse_address
-from gatepost.checks.composites import apply_rules, find_composites, leave_out_rules, may_combine
+from gatepost.checks.composites import apply_rules, find_composites, ignore_stage, leave_out_rules, may_combine
 from gatepost.checks.reading import Check, Protected, Reading
 from gatepost.checks.registry import CHECKS
 from gatepost.checks.triggers import EVERYTHING, Row, compile_triggers, find_signs
@@ -112,7 +112,9 @@ def collect_file_values(
     attached = [file for file in files if file.names][:MAX_FILES]
     for algorithm in sorted(each.partition(":")[2] for each in wanted if each.startswith("file:")):
         for file in attached:
-            digest = "" if algorithm == "sha256" else f"{algorithm}:{_digest(algorithm, file.content)}"
+            digest = ""
+            if algorithm != "sha256":
+                digest = f"{algorithm}:{hashlib.new(algorithm, file.content, usedforsecurity=False).hexdigest()}"
             found.append(ReputationValue("file", file.sha256, digest))
     if "link" in wanted:
         hosts = _collect_hosts(link for file in files for link in file.links)
@@ -169,10 +171,6 @@ def _is_own(domain: str, own_domains: frozenset[str]) -> bool:
     return bool(own_domains) and (domain in own_domains or org_domain(domain) in own_domains)
 
 
-def _digest(algorithm: str, content: bytes) -> str:
-    return hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
-
-
 T = TypeVar("T")
 
 
@@ -207,10 +205,6 @@ STAGES: tuple[str, ...] = (
 INDISPENSABLE = frozenset({"parse", "lists", "judge"})
 
 
-def ignore_mark(_stage: str) -> None:
-    """The default of `Context.mark`, for an analysis that runs in the caller's own process."""
-
-
 class Context(msgspec.Struct, frozen=True):
     """What an analysis needs besides the message and its envelope.
 
@@ -224,7 +218,7 @@ class Context(msgspec.Struct, frozen=True):
     now: float
     policy: Policy = msgspec.field(default_factory=shipped_policy)
     skip: Mapping[str, str] = {}
-    mark: Callable[[str], None] = ignore_mark
+    mark: Callable[[str], None] = ignore_stage
     lists: CompiledLists = NO_LISTS
     checks: frozenset[str] | tuple[str, ...] = ()
     extra: tuple[Check, ...] = ()
@@ -277,7 +271,7 @@ class Stages:
         All four ask in the same steps, since every further step is a round trip to guard.
         """
         askings: tuple[Any, ...] = (
-            _skip_authentication() if envelope.outbound else self._authenticate(message, envelope),
+            self._authenticate(message, envelope),
             _ask_history(facets),
             _ask_campaign(() if envelope.outbound else signature),
             self._ask_reputation(self._collect_values(message, envelope)),
@@ -287,14 +281,11 @@ class Stages:
 
     def _collect_values(self, message: Message, envelope: Envelope) -> tuple[ReputationValue, ...]:
         """What zones are asked about; nothing where there is no zone."""
-        nothing: tuple[ReputationValue, ...] = ()
         if not (wanted := self.context.reputation):
-            return nothing
-        lists = self.context.lists
-        relays, own = (lists.relays,), lists.own_domains
-        values = self._run("reputation", lambda: collect_values(message, envelope, wanted, relays, own), nothing)
-        self._asked_about = values
-        return values
+            return ()
+        relays, own = (self.context.lists.relays,), self.context.lists.own_domains
+        self._asked_about = self._run("reputation", lambda: collect_values(message, envelope, wanted, relays, own), ())
+        return self._asked_about
 
     def _ask_reputation(self, values: tuple[ReputationValue, ...]) -> Analysis[Reputation]:
         """Ask what reputation zones say of these values."""
@@ -304,17 +295,16 @@ class Stages:
         return answer if isinstance(answer, Reputation) else Reputation()
 
     def _authenticate(self, message: Message, envelope: Envelope) -> Asking[Authentication]:
-        stage = "authenticate"
-        if not self._enter(stage):
+        # The sender of an outbound mail is not proven to the world before it has left.
+        if envelope.outbound or not self._enter("authenticate"):
             return Authentication()
         try:
-            result = yield from authenticate(message, envelope, self.context.now, (self.context.lists.relays,))
+            return (yield from authenticate(message, envelope, self.context.now, (self.context.lists.relays,)))
         except MemoryError:
             raise
         except Exception as fault:  # noqa: BLE001  a stage that crashes is an outcome, not an end
-            self._record_crash(stage, fault)
+            self._record_crash("authenticate", fault)
             return Authentication()
-        return result
 
     def open_files(self, message: Message) -> tuple[File, ...]:
         """Every file of the message, with what is inside archives and documents."""
@@ -360,8 +350,8 @@ class Stages:
         Kinds of which no list has an entry are not asked for; in most deployments that is most of them.
         """
         keys = collect_keys(subjects, self.context.lists.source.keyed)
-        has_links = self.context.sender_history and any(file.links for file in files)
-        in_files = _collect_file_facets(files, history) if has_links else Facets()
+        links = [link for file in files for link in file.links] if self.context.sender_history else []
+        in_files = Facets(hosts=tuple(host for host in list_organisations(links) if host not in history.hosts))
         values = self._collect_file_values(files)
         asked: Questions = (
             *((Lookup(keys),) if keys else ()),
@@ -378,11 +368,10 @@ class Stages:
 
     def _collect_file_values(self, files: Sequence[File]) -> tuple[ReputationValue, ...]:
         """What zones are asked about the files; most messages have none."""
-        nothing: tuple[ReputationValue, ...] = ()
         if not (wanted := self.context.reputation) or not any(file.names or file.links for file in files):
-            return nothing
+            return ()
         own, known = self.context.lists.own_domains, self._asked_about
-        return self._run("reputation", lambda: collect_file_values(files, wanted, own, known), nothing)
+        return self._run("reputation", lambda: collect_file_values(files, wanted, own, known), ())
 
     def find_protected(self, authentication: Authentication, envelope: Envelope) -> Protected:
         """Who may not be imitated, and whether the sending host is an own relay. Own people write outbound mail."""
@@ -460,13 +449,12 @@ class Stages:
         if not self._enter(stage):
             return otherwise
         try:
-            result = run()
+            return run()
         except MemoryError:
             raise
         except Exception as fault:  # noqa: BLE001  a stage that crashes is an outcome, not an end
             self._record_crash(stage, fault)
             return otherwise
-        return result
 
     def _enter(self, stage: str) -> bool:
         self.context.mark(stage)
@@ -477,12 +465,6 @@ class Stages:
 
     def _record_crash(self, stage: str, fault: Exception) -> None:
         self.outcomes.append(Outcome(stage, "failed", f"it crashed ({type(fault).__name__})"))
-
-
-def _skip_authentication() -> Asking[Authentication]:
-    """The result for outbound mail: its sender is not proven to the world before it has left."""
-    yield from ()
-    return Authentication()
 
 
 def _ask_history(facets: Facets | None) -> Analysis[SenderHistory]:
@@ -499,9 +481,3 @@ def _ask_campaign(signature: Signature) -> Analysis[Campaign]:
         return Campaign()
     (answer,) = yield (AskCampaign(signature),)
     return answer if isinstance(answer, Campaign) else Campaign()
-
-
-def _collect_file_facets(files: Sequence[File], history: SenderHistory) -> Facets:
-    """The organisations that links in files lead to, as far as links in the text do not."""
-    hosts = list_organisations(link for file in files for link in file.links)
-    return Facets(hosts=tuple(host for host in hosts if host not in history.hosts))

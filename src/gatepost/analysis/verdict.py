@@ -280,8 +280,6 @@ def _describe_entry(match: Match) -> str:
 
 
 def _list_notes(ruling: Ruling) -> tuple[ListNote, ...]:
-    if ruling is NO_RULING:
-        return ()
     return (
         *(_list_note(match, "blocked") for match in ruling.blocks),
         *(_list_note(match, "allowed") for match in ruling.allows),

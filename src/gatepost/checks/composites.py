@@ -130,8 +130,8 @@ def find_composites(findings: Sequence[Finding]) -> Iterator[Finding]:
 RULE_SECONDS = MAX_SECONDS = 0.1
 
 
-def ignore_rule(_stage: str) -> None:
-    """The default of `mark` below, for an analysis that nobody watches."""
+def ignore_stage(_stage: str) -> None:
+    """The default of `mark`, for an analysis that runs in the caller's own process and nobody watches."""
 
 
 def apply_rules(
@@ -139,7 +139,7 @@ def apply_rules(
     findings: Sequence[Finding],
     rules: Mapping[str, OwnRule],
     skip: Mapping[str, str] = {},
-    mark: Callable[[str], None] = ignore_rule,
+    mark: Callable[[str], None] = ignore_stage,
 ) -> Iterator[Finding]:
     """Yield a finding for each rule whose condition holds, and one for each that could not be evaluated.
 
