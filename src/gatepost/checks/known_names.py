@@ -329,7 +329,6 @@ _PLACES = _index_roles()
 MAX_LABELS = 10
 
 
-_NO_ROLES: frozenset[str] = frozenset()
 _OF_STRANGERS = frozenset({"page", "form", "picture", "tenant", "shortener"})
 
 
@@ -357,7 +356,7 @@ def find_registered_label(domain: str) -> str:
 @keep_answers
 def _find_roles(host: str) -> frozenset[str]:
     """Return what a host is, by the names that it stands under."""
-    found: frozenset[str] = _NO_ROLES
+    found = frozenset[str]()
     # The host and every name above it.
     parent = host if host.count(".") < MAX_LABELS else ".".join(host.split(".")[-MAX_LABELS:])
     while parent:

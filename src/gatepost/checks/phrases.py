@@ -331,7 +331,8 @@ def _build_pattern(slots: list[list[str]]) -> str:
     """Return the slots one after another, up to the end of a word, as a regular expression; "" where there are none."""
     if not slots:
         return ""
-    return "".join(map(_build_choice, slots)) + (r"(?!(?<=\w)\w)" if _ends_with_word(slots) else "")
+    choices = ("|".join(map(_escape, _sort_choice(slot))) for slot in slots)
+    return "".join(f"(?:{choice})" for choice in choices) + (r"(?!(?<=\w)\w)" if _ends_with_word(slots) else "")
 
 
 def _ends_with_word(slots: list[list[str]]) -> bool:
@@ -351,10 +352,6 @@ def _list_first_characters(slots: list[list[str]]) -> str:
         if "" not in slot:
             return "" if "*" in found else "".join(sorted(found))
     return ""
-
-
-def _build_choice(alternatives: list[str]) -> str:
-    return "(?:" + "|".join(map(_escape, _sort_choice(alternatives))) + ")"
 
 
 def _sort_choice(alternatives: list[str]) -> list[str]:

@@ -164,7 +164,8 @@ def _look_at_senders(reading: Reading) -> int:
         bits |= _OF_SENDERS | UNNAMED
     else:
         sender = senders[0]
-        bits |= _describe_sender(sender) if _is_short(sender) else _describe_sender.__wrapped__(sender)
+        is_short = len(sender.name) + len(sender.local) + len(sender.domain) <= 2 * MAX_DOMAIN
+        bits |= _describe_sender(sender) if is_short else _describe_sender.__wrapped__(sender)
         # A recipient who is neither the sender nor whoever gets the answers is a person to whom somebody writes.
         named = message.recipients[0] if message.recipients else None
         if named is None or not named.domain:
@@ -180,10 +181,6 @@ def _look_at_senders(reading: Reading) -> int:
             bits |= LONG_RECIPIENT
             break
     return bits
-
-
-def _is_short(sender: Address) -> bool:
-    return len(sender.name) + len(sender.local) + len(sender.domain) <= 2 * MAX_DOMAIN
 
 
 @lru_cache(4096)

@@ -136,21 +136,16 @@ def find_body_words(texts: list[str], room: int) -> list[str]:
     found: list[str] = []
     seen: set[str] = set()
     for text in texts:
-        words, kept = find_written_words(text[:room])
+        kept = _keep_written(text[:room])
+        words = split_words(fold(kept))
         # The two halves of an alternative say the same; only words that the first does not have are news.
         if not seen.issuperset(words):
             found += words
             seen.update(words)
-        room -= kept
+        room -= len(kept)
         if room <= 0:
             break
     return found[:MAX_WORDS]
-
-
-def find_written_words(text: str) -> tuple[list[str], int]:
-    """Return the words that the writer of a text chose, and how many characters of it were kept."""
-    own = _keep_written(text)
-    return split_words(fold(own)), len(own)
 
 
 # Signs and letters that have no ASCII letter, and the bytes that stand for them natively: control characters, which a
@@ -429,7 +424,8 @@ def _choose(terms: list[Term]) -> Term:
 @cache
 def load_index() -> NativeConcepts | ConceptIndex:
     """Return the index of the shipped dictionaries, which is kept: to read them takes half a second."""
-    sources = list(_list_sources())
+    books = (_DATA.joinpath(f"{language}.toml") for language in list_languages())
+    sources = [Path(__file__).read_bytes(), *(book.read_bytes() for book in books)]
     if native:
         kept = load_kept(
             __file__,
@@ -440,9 +436,3 @@ def load_index() -> NativeConcepts | ConceptIndex:
         )
         return NativeConcepts(kept)
     return ConceptIndex(load_kept(__file__, "kept-concepts", sources, list[Term], join_dictionaries))
-
-
-def _list_sources() -> Iterator[bytes]:
-    yield Path(__file__).read_bytes()
-    for language in list_languages():
-        yield _DATA.joinpath(f"{language}.toml").read_bytes()

@@ -144,9 +144,8 @@ def _weigh_remote(kind: Kind, target: str) -> float:
 
 def _is_met(reading: Reading) -> bool:
     """Return whether the tenant knows the sender: by proof before and now, or as its own host."""
-    if reading.protected.host_trusted:
-        return True
-    return reading.authentication.aligned and reading.sender_history.address.proven.days > 1
+    is_proven = reading.authentication.aligned and reading.sender_history.address.proven.days > 1
+    return is_proven or reading.protected.host_trusted
 
 
 def _weigh_input(detail: str, reading: Reading) -> float:

@@ -540,13 +540,10 @@ def _check_bytes(reading: Reading) -> Iterator[Finding]:
             if not field.raw.isascii():
                 raw.setdefault(field.name, field)
     # Mail of and to addresses that are not ASCII is sent with raw UTF-8 (RFC 6532).
-    if raw and not any(map(_is_international, (*reading.message.senders[:5], *reading.message.recipients[:5]))):
+    people = (*reading.message.senders[:5], *reading.message.recipients[:5])
+    if raw and all(each.local.isascii() and each.domain.isascii() and "xn--" not in each.domain for each in people):
         strength = _RAW_SUBJECT if raw.keys() == {"subject"} else 1.0
         yield kinds.HEADER_RAW_CHARACTERS.at("header", strength=strength, fields=", ".join(sorted(raw)))
-
-
-def _is_international(address: Address) -> bool:
-    return not address.local.isascii() or not address.domain.isascii() or "xn--" in address.domain
 
 
 def _is_flagged(reading: Reading) -> bool:

@@ -248,11 +248,7 @@ def _find_link_away(reading: Reading) -> LinkAway | None:
     distance = _KNOWN_LINKS_HOME if reading.is_known_sender and len(foreign) < len(links) else 1.0
     if reading.is_known_post:
         distance *= _LINKS_IN_DISCUSSION
-    if all(map(_leads_to_company, links)):
+    # On the own site of a company no stranger has a page, unless the link leads further.
+    if all(is_company_host(link.host) and "http" not in link.url[8:].lower() for link in links):
         distance *= _COMPANY_LINKS
     return LinkAway(foreign[0] if foreign else links[0], distance)
-
-
-def _leads_to_company(link: Link) -> bool:
-    """Return whether a link leads to a company's own site, where no stranger has a page, and no further."""
-    return is_company_host(link.host) and "http" not in link.url[8:].lower()

@@ -155,7 +155,6 @@ _KINDS: Mapping[tuple[str, str], Kind] = {
     ("file", "malware"): kinds.REPUTATION_LISTED_FILE,
 }
 _AGAINST_HOST = frozenset({kinds.REPUTATION_LISTED_HOST.id, kinds.REPUTATION_DYNAMIC_HOST.id})
-_WHERE = {"host": "sending host", "sender": "sender", "address": "address", "link": "link", "file": "file"}
 
 
 @check(kinds.REPUTATION_NO_ANSWER, *dict.fromkeys(_KINDS.values()), needs={"reputation"})
@@ -177,26 +176,17 @@ def reputation(reading: Reading) -> Iterator[Finding]:
         if kind is None or (is_excused and kind.id in _AGAINST_HOST):
             continue
         facts = {"value": listing.value, "zone": listing.zone, "answer": listing.answer, "meaning": listing.text}
-        yield kind.at(
-            _find_place(reading, listing),
-            strength=listing.strength,
-            about=_find_about(reading, listing),
-            **{name: text for name, text in facts.items() if text},
-        )
+        where, about = _locate(reading, listing)
+        shown = {name: text for name, text in facts.items() if text}
+        yield kind.at(where, strength=listing.strength, about=about, **shown)
 
 
-def _find_place(reading: Reading, listing: Listing) -> str:
+def _locate(reading: Reading, listing: Listing) -> tuple[str, str]:
+    """Where the finding is, and the link or file that it is about: an entry that allows that clears the finding."""
     if listing.subject == "link":
-        return next((link.where for link in reading.links if normal_domain(link.host) == listing.value), "link")
+        found = (link for link in reading.links if normal_domain(link.host) == listing.value)
+        return next(((link.where, link.url) for link in found), ("link", ""))
     if listing.subject == "file":
-        return next((file.path for file in reading.files if file.sha256 == listing.value), "file")
-    return _WHERE[listing.subject]
-
-
-def _find_about(reading: Reading, listing: Listing) -> str:
-    """The link or file that the finding is about, so that an entry that allows it clears the finding."""
-    if listing.subject == "file":
-        return listing.value
-    if listing.subject != "link":
-        return ""
-    return next((link.url for link in reading.links if normal_domain(link.host) == listing.value), "")
+        path = next((file.path for file in reading.files if file.sha256 == listing.value), "file")
+        return path, listing.value
+    return "sending host" if listing.subject == "host" else listing.subject, ""

@@ -232,12 +232,8 @@ def _is_one_edit(one: str, other: str) -> bool:
 def _match_inside(label: str, names: _Names) -> Imitation | None:
     """`secure-paypal-login`, `paypalsupport`: the name with something around it."""
     tokens = label.split("-") if "-" in label else ()
-    for token in tokens:
-        if token in names.labels:
-            lured = _is_lure(label)
-            if lured or token in names.distinct:
-                return Imitation(names.labels[token], "name between hyphens", _HYPHENS_LURE if lured else _HYPHENS)
-    if found := _find_hyphenated(tokens, names):
+    whole = (token for token in tokens if token in names.labels and (token in names.distinct or _is_lure(label)))
+    if found := next(whole, "") or _find_hyphenated(tokens, names):
         return Imitation(names.labels[found], "name between hyphens", _HYPHENS_LURE if _is_lure(label) else _HYPHENS)
     if (found := _find_inside(label, names)) and not any(near in label for near in NEARBY):
         return Imitation(names.labels[found], "name inside another", _INSIDE_LURE if _is_lure(label) else _INSIDE)

@@ -527,7 +527,10 @@ def protected_person(reading: Reading) -> Iterator[Finding]:
         name = tuple(sorted(list_words(skeleton(sender.name))))  # "Director, Ann" is "Ann Director"
         index = _index_people(people)
         bearer = index.find(name) if name else None
-        if bearer and not _is_insider(sender, index.list_addresses(name), reading):
+        if not bearer or normal_address(str(sender)) in index.list_addresses(name):
+            continue
+        # A namesake under an own domain is a colleague.
+        if not is_under(normal_domain(sender.domain), reading.protected.own_domains):
             yield kinds.SENDER_PROTECTED_PERSON.at("From", person=bearer.name, known_as=bearer, actual=sender)
 
 
@@ -569,10 +572,3 @@ def _index_people(people: tuple[Address, ...]) -> _PeopleIndex:
             del _indexed[next(iter(_indexed))]
         known = _indexed[id(people)] = _PeopleIndex(people)
     return known
-
-
-def _is_insider(sender: Address, known: frozenset[str], reading: Reading) -> bool:
-    """Return the person's own address, or any of the own domains, where a namesake is a colleague."""
-    if normal_address(str(sender)) in known:
-        return True
-    return is_under(normal_domain(sender.domain), reading.protected.own_domains)
