@@ -15,6 +15,7 @@ from tests.asking import run_asking, run_in_steps
 from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Outcome, Report
 from gatepost.analysis.stages import Context
+from gatepost.auth.results import Authentication
 from gatepost.checks.files.malware import EICAR_SIGNATURE
 from gatepost.checks.reading import Check, Reading
 from gatepost.findings.kinds import Finding
@@ -177,6 +178,12 @@ def test_a_check_that_crashes_is_named_and_the_mail_is_not_clean() -> None:
     assert report.verdict == "unscannable"
     assert Outcome("check:broken", "failed", "it crashed (ValueError)") in report.outcomes
     assert "secret" not in report.reason
+
+
+def test_the_sender_of_outbound_mail_is_not_looked_up() -> None:
+    envelope = msgspec.structs.replace(ENVELOPE, outbound=True)
+    report = run_asking(analyse(PLAIN, envelope, Context(now=NOW)), lambda question: pytest.fail(f"asked {question}"))
+    assert (report.authentication, report.outcomes) == (Authentication(), ())
 
 
 def test_a_skipped_stage_says_why() -> None:
