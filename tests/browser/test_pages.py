@@ -143,8 +143,7 @@ def find_misplaced(shown: Page) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[] if name in FIRST else pytest.mark.variant) for name in PAGES],
+    "name", [pytest.param(name, marks=[] if name in FIRST else pytest.mark.variant) for name in PAGES]
 )
 def test_everybody_can_use_it(page: Page, chromium: Browser, service: Any, sample: Any, name: str) -> None:
     ways: Ways = (("desktop", "light", ALL), ("phone", "dark", COLOURS))

@@ -99,8 +99,7 @@ SOME = 8
 
 
 @pytest.mark.parametrize(
-    "start",
-    [pytest.param(start, marks=pytest.mark.variant if start else []) for start in range(0, len(WALKED), SOME)],
+    "start", [pytest.param(start, marks=pytest.mark.variant if start else []) for start in range(0, len(WALKED), SOME)]
 )
 def test_every_page_with_hostile_text_in_every_field(browser: Any, places: dict[str, str], start: int) -> None:
     page = browser.page()

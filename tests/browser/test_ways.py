@@ -23,12 +23,7 @@ FOCUSED = """() => {
         outlined: style.outlineStyle !== "none" || style.boxShadow !== "none",
     };
 }"""
-WITH_MANY_CONTROLS = (
-    "/quarantine",
-    "/configuration/routes",
-    "/configuration/limits",
-    "/lists/global/blocked-senders",
-)
+WITH_MANY_CONTROLS = ("/quarantine", "/configuration/routes", "/configuration/limits", "/lists/global/blocked-senders")
 
 
 def walk_by_tab(page: Page, most: int = 140) -> list[dict[str, Any]]:

@@ -106,11 +106,7 @@ def test_texts_as_they_are_read_and_what_is_hidden_apart() -> None:
 
 def test_links_lead_where_they_lead_and_what_is_followed_comes_first() -> None:
     first, *others = checked(MESSAGE).links
-    assert (first.shown, first.target, first.host) == (
-        "https://bank.example",
-        "https://evil.example/x",
-        "evil.example",
-    )
+    assert (first.shown, first.target, first.host) == ("https://bank.example", "https://evil.example/x", "evil.example")
     assert [link.source for link in others][-1] == "image"
 
 

@@ -34,8 +34,7 @@ def test_an_allowance_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "kept", "missing"),
-    [("abc", "abc", 0), ("abcdefgh", "abcde", 3), ("\x07\x07", "\\x07\\", 3), ("", "", 0)],
+    ("text", "kept", "missing"), [("abc", "abc", 0), ("abcdefgh", "abcde", 3), ("\x07\x07", "\\x07\\", 3), ("", "", 0)]
 )
 def test_a_block_is_cut_after_it_is_written_out(text: str, kept: str, missing: int) -> None:
     assert TextBudget(5).block(text) == (kept, missing)

@@ -19,21 +19,7 @@ from gatepost.web.routing import PageRoute, PublicRoute, UploadRoute, is_same_or
 CLOSED = [row for row in PAGES if not isinstance(row, PublicRoute)]
 CHANGING = [row for row in CLOSED if isinstance(row, UploadRoute) or row.method == "POST"]
 SOMETHING = {
-    *(
-        "ggrid",
-        "kind",
-        "id",
-        "uid",
-        "scope",
-        "name",
-        "index",
-        "key",
-        "version",
-        "number",
-        "published",
-        "item",
-        "domain",
-    ),
+    *("ggrid", "kind", "id", "uid", "scope", "name", "index", "key", "version", "number", "published", "item", "domain")
 }
 
 

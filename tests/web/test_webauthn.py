@@ -132,16 +132,7 @@ def test_another_challenge_kind_key_or_signature(key: Authenticator) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {3: -65535},
-        {3: -47},
-        {3: None},
-        {-1: 3},
-        {-2: b"\0" * 32},
-        {-2: b""},
-        {-2: "text"},
-        {-3: b"\xff" * 4000},
-    ],
+    [{3: -65535}, {3: -47}, {3: None}, {-1: 3}, {-2: b"\0" * 32}, {-2: b""}, {-2: "text"}, {-3: b"\xff" * 4000}],
 )
 def test_a_key_that_can_verify_nothing(key: Authenticator, change: dict[int, Any]) -> None:
     key.public = {name: value for name, value in {**key.public, **change}.items() if value is not None}

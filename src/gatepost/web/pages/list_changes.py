@@ -19,15 +19,7 @@ from gatepost.analysis.report import shown_sender
 from gatepost.api.errors import INVALID_REQUEST, Failure
 from gatepost.api.http import end_with_client
 from gatepost.api.lists import FORMATS, MAX_COMMENT, ListFileFormat, RejectedLine, format_of, plain_records
-from gatepost.feeds.sealed_reading import (
-    FILE_SECONDS,
-    PIECE,
-    Batch,
-    FilePlan,
-    ReadingFailed,
-    SealedReader,
-    read_sealed,
-)
+from gatepost.feeds.sealed_reading import FILE_SECONDS, PIECE, Batch, FilePlan, ReadingFailed, SealedReader, read_sealed
 from gatepost.lists.catalogue import KINDS, ListDefinition
 from gatepost.rejudge.list_plan import ListPlan, plan_lines
 from gatepost.rejudge.try_change import can_look_back
