@@ -3,12 +3,14 @@
 from typing import Any
 
 import pytest
+from tests.web.routes import name_of
 
 from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, make_custom_list
 from gatepost.lists.entries import NormalForm
-from gatepost.store.audit import CLI
+from gatepost.store.audit import CLI, AuditFilter
 from gatepost.store.list_lookup import HitCount
 from gatepost.store.lists import NewEntry
+from gatepost.web.registry import PAGES
 
 DAY = 86_400_000
 URLS = BY_NAME["blocked-urls"]
@@ -188,3 +190,32 @@ def test_a_list_that_is_not_there(site: Any, tenant: str, path: str) -> None:
     answer = site.visitor(tenant=tenant).get(f"/lists/{tenant}/{path}")
     assert answer.status_code == 404
     assert "text/html" in answer.headers["content-type"]
+
+
+@pytest.mark.parametrize("row", [row for row in PAGES if row.path.startswith("/lists")], ids=name_of)
+def test_every_page_of_lists_asks_for_a_permission(row: Any) -> None:
+    # A look back, and what an entry would match, shows messages and their recipients.
+    reading = "messages.read" if row.path.endswith(("/look-back", "/hits")) else "lists.read"
+    changes = row.method == "POST" or row.path.endswith(("/import", "/remove"))
+    assert row.may == ("lists.change" if changes else reading)
+
+
+def test_an_auditor_sees_no_form_that_changes(site: Any, tenant: str) -> None:
+    add(site, tenant, "kept.example")
+    visitor, path = site.visitor("auditor", tenant), f"/lists/{tenant}/blocked-urls"
+    for place in ("/lists", path, f"{path}/entry?key=kept.example"):
+        page = visitor.get(place)
+        assert page.status_code == 200
+        assert page.text.count('name="csrf"') == 1, "the one to sign out with"
+        assert "/preview" not in page.text
+        assert 'type="checkbox"' not in page.text
+    assert "kept" in visitor.get(f"{path}/entry?key=kept.example").text
+
+
+def test_an_administrator_of_the_deployment_changes_any_scope(site: Any, tenant: str) -> None:
+    visitor = site.visitor()
+    for scope in ("global", tenant):
+        answer = visitor.post(f"/lists/{scope}/blocked-urls/add", {"entries": f"by-{tenant}.example"})
+        assert site.went(answer).startswith(f"/lists/{scope}/blocked-urls added~1~")
+    record = site.run(site.store.audit.page(AuditFilter(scope=tenant))).rows[0]
+    assert (record.actor.label, record.action, record.list) == (f"user:{visitor.who}", "entries.add", "blocked-urls")

@@ -3,7 +3,6 @@ and nothing changes."""
 
 import inspect
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import msgspec
 import pytest
 from tests.store_reading import list_reports
 from tests.web.conftest import REPORT
+from tests.web.routes import CLOSED, ask, name_of, path_of
 
 from gatepost.learning.sealed_training import Proof, Side
 from gatepost.lists.catalogue import BY_NAME
@@ -23,30 +23,14 @@ from gatepost.store.lists import NewEntry
 from gatepost.store.recipients import RequestFilter
 from gatepost.store.second_factors import NewSecurityKey
 from gatepost.web.registry import PAGES
-from gatepost.web.routing import PublicRoute, UploadRoute
+from gatepost.web.routing import UploadRoute
 
 FIGURES = msgspec.json.encode(Proof(40, 20, 20, Side(4, 4, 4, 0), Side(4, 0, 4, 0), 174, taken=True))
 
 
-class Property(msgspec.Struct, frozen=True):
-    """What a tenant has."""
-
-    scope: str
-    ggrid: str
-    id: str
-    uid: str
-    session: str
-    version: int
-    record: int
-    work: str
-    search: str
-    request: str
-    security_key: str
-
-
 @pytest.fixture(scope="module")
-def theirs(site: Any) -> Property:
-    """All that the other tenant has."""
+def theirs(site: Any) -> dict[str, str]:
+    """All that the other tenant has, by the parts of paths; an id is named by the path that it stands in."""
     scope = site.new_tenant()
     _, key = site.run(site.store.api_keys.create("theirs", scope, False, None, CLI))
     entry = NewEntry("evil.example", "evil.example", "theirs")
@@ -69,7 +53,9 @@ def theirs(site: Any) -> Property:
     asked = site.run(site.store.recipients.requests(RequestFilter(tenant=scope))).rows[0].id
     made = NewSecurityKey(scope, "mail.example.com", b"", 0, "theirs")
     security_key = site.run(site.store.second_factors.add_security_key(user.uid, made, CLI, keep=session.id)).id
-    return Property(scope, ggrid, key.id, user.uid, session.id, version, record, work, search, asked, security_key)
+    found = {"/keys/": key.id, "/searches/": search, "/quarantine/work/": work, "/list-changes/": work}
+    found |= {"/account/keys/": security_key, "/account/sessions/": session.id, "request": asked}
+    return found | {"scope": scope, "ggrid": ggrid, "uid": user.uid, "version": str(version), "number": str(record)}
 
 
 @pytest.fixture(scope="module")
@@ -82,33 +68,33 @@ def stranger(site: Any) -> Any:
 SECRET = "zq7 of theirs alone"
 
 
-def everything(site: Any, theirs: Property) -> Any:
+def everything(site: Any, theirs: dict[str, str]) -> Any:
     """What could have changed."""
     run, store = site.run, site.store
     return (
-        run(store.audit.page(AuditFilter(scope=theirs.scope))).rows,
-        run(store.quarantine.find(theirs.ggrid)),
-        run(store.quarantine.search(HeldFilter(tenant=theirs.scope))).rows,
-        run(store.api_keys.all(theirs.scope)),
-        [msgspec.structs.replace(each, last_sign_in=None) for each in run(store.users.all(theirs.scope))],
-        run(store.lists.find(theirs.scope, "blocked-urls", ["evil.example", "new.example"])),
-        [state.size for state in run(store.lists.all(theirs.scope))],
-        run(store.tenants.find(theirs.scope)),
-        [each.id for each in run(store.sessions.of_user(theirs.uid, 0))],
-        run(store.messages.find(theirs.ggrid)),
-        run(store.learning.current_models()).get(theirs.scope),
+        run(store.audit.page(AuditFilter(scope=theirs["scope"]))).rows,
+        run(store.quarantine.find(theirs["ggrid"])),
+        run(store.quarantine.search(HeldFilter(tenant=theirs["scope"]))).rows,
+        run(store.api_keys.all(theirs["scope"])),
+        [msgspec.structs.replace(each, last_sign_in=None) for each in run(store.users.all(theirs["scope"]))],
+        run(store.lists.find(theirs["scope"], "blocked-urls", ["evil.example", "new.example"])),
+        [state.size for state in run(store.lists.all(theirs["scope"]))],
+        run(store.tenants.find(theirs["scope"])),
+        [each.id for each in run(store.sessions.of_user(theirs["uid"], 0))],
+        run(store.messages.find(theirs["ggrid"])),
+        run(store.learning.current_models()).get(theirs["scope"]),
         run(list_reports(store))[-1:],
-        run(store.bulk_actions.find(theirs.work, theirs.uid)),
-        run(store.users.saved_searches(theirs.uid)),
-        run(store.recipients.find_request(theirs.request)),
-        run(store.second_factors.security_keys(theirs.uid)),
-        run(store.message_notes.of(theirs.ggrid)),
-        [each for each in run(store.alerts.all()) if each.alert.tenant == theirs.scope],
-        run(store.own_rules.find(theirs.scope)),
+        run(store.bulk_actions.find(theirs["/quarantine/work/"], theirs["uid"])),
+        run(store.users.saved_searches(theirs["uid"])),
+        run(store.recipients.find_request(theirs["request"])),
+        run(store.second_factors.security_keys(theirs["uid"])),
+        run(store.message_notes.of(theirs["ggrid"])),
+        [each for each in run(store.alerts.all()) if each.alert.tenant == theirs["scope"]],
+        run(store.own_rules.find(theirs["scope"])),
     )
 
 
-WITH_PARTS = [row for row in PAGES if not isinstance(row, PublicRoute) and "{" in row.path and "{kind}" not in row.path]
+WITH_PARTS = [row for row in CLOSED if "{" in row.path and "{kind}" not in row.path]
 FIELDS = {
     "entries": "new.example",
     "key": "evil.example",
@@ -123,60 +109,24 @@ FIELDS = {
     "category": "block",
     "what": "save",
     "list": "blocked-urls",
-    "entry": "new.example",
+    "entry": "evil.example",
 }
 
 
-# Whose id stands in a path: a route with an id that is of no kind in this table fails the tests.
-IDS: dict[str, Callable[[Property], str]] = {
-    "/account/keys/": lambda theirs: theirs.security_key,
-    "/account/sessions/": lambda theirs: theirs.session,
-    "/keys/": lambda theirs: theirs.id,
-    "/searches/": lambda theirs: theirs.search,
-    "/quarantine/work/": lambda theirs: theirs.work,
-    "/list-changes/": lambda theirs: theirs.work,
-}
-
-
-def path_of(row: Any, theirs: Property) -> str:
-    parts = {
-        "version": str(theirs.version),
-        "scope": theirs.scope,
-        "name": "blocked-urls",
-        "ggrid": theirs.ggrid,
-        "index": "0",
-        "number": str(theirs.record),
-        "published": "1",
-        "item": "0",
-        "uid": theirs.uid,
-        "domain": "theirs.example",
-    }
+def place_of(row: Any, theirs: dict[str, str]) -> str:
+    """The path of what they have; a route with an id of which they have none fails."""
+    parts = {**theirs, "index": "0", "item": "0", "published": "1", "domain": "theirs.example"}
     if "{id}" in row.path:
-        (find,) = (each for place, each in IDS.items() if row.path.startswith(place))
-        parts["id"] = find(theirs)
+        parts["id"] = theirs[row.path.partition("{")[0]]
     if row.path.startswith("/tenants"):
-        parts["uid"] = theirs.scope
-    path: str = row.path
-    for name, value in parts.items():
-        path = path.replace(f"{{{name}}}", value)
-    assert "{" not in path
-    return path
-
-
-def name_of(row: Any) -> str:
-    return f"{'POST' if isinstance(row, UploadRoute) else row.method} {row.path}"
+        parts["uid"] = theirs["scope"]
+    return path_of(row, **parts)
 
 
 @pytest.mark.parametrize("row", WITH_PARTS, ids=name_of)
-def test_what_is_another_tenants_is_not_there(site: Any, theirs: Property, stranger: Any, row: Any) -> None:
+def test_what_is_another_tenants_is_not_there(site: Any, theirs: dict[str, str], stranger: Any, row: Any) -> None:
     before = everything(site, theirs)
-    path = path_of(row, theirs)
-    if isinstance(row, UploadRoute):
-        answer = stranger.upload(path, "f.txt", b"new.example\n", FIELDS)
-    elif row.method == "POST":
-        answer = stranger.post(path, FIELDS)
-    else:
-        answer = stranger.get(path, params={"key": "evil.example", "entry": "evil.example", "list": "blocked-urls"})
+    answer = ask(stranger, row, place_of(row, theirs), FIELDS)
     if row.path.startswith(("/tenants", "/configuration")):
         assert answer.status_code == 403
     elif "sessions" in row.path:
@@ -187,16 +137,13 @@ def test_what_is_another_tenants_is_not_there(site: Any, theirs: Property, stran
     assert everything(site, theirs) == before
 
 
-@pytest.mark.parametrize("row", WITH_PARTS, ids=name_of)
-def test_nor_is_what_is_of_the_deployment(site: Any, stranger: Any, row: Any) -> None:
-    if "{scope}" not in row.path:
-        return
-    path = row.path.replace("{scope}", "global").replace("{name}", "blocked-urls")
-    if isinstance(row, UploadRoute):
-        answer = stranger.upload(path, "f.txt", b"new.example\n", FIELDS)
-    else:
-        answer = stranger.post(path, FIELDS) if row.method == "POST" else stranger.get(path)
-    assert answer.status_code == 404
+NOBODY = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
+
+
+@pytest.mark.parametrize("row", [row for row in WITH_PARTS if "{scope}" in row.path], ids=name_of)
+def test_nor_is_what_is_of_the_deployment_or_of_nobody(site: Any, stranger: Any, row: Any) -> None:
+    for visitor, scope in (*((stranger, each) for each in ("global", NOBODY, "x", "%00")), (site.visitor(), NOBODY)):
+        assert ask(visitor, row, path_of(row, scope=scope), FIELDS).status_code == 404, scope
     assert site.run(site.store.lists.find(None, "blocked-urls", ["new.example"])) == ()
 
 
@@ -208,20 +155,20 @@ def test_nor_is_what_is_of_the_deployment(site: Any, stranger: Any, row: Any) ->
         *("/messages?tenant=global", "/lists?scope=global", "/policy?scope=global", "/audit?scope=global"),
     ],
 )
-def test_nor_by_an_address(theirs: Property, stranger: Any, path: str) -> None:
-    answer = stranger.get(path.format(theirs.scope))
+def test_nor_by_an_address(theirs: dict[str, str], stranger: Any, path: str) -> None:
+    answer = stranger.get(path.format(theirs["scope"]))
     assert answer.status_code == 404
-    assert theirs.ggrid not in answer.text
+    assert theirs["ggrid"] not in answer.text
 
 
-def test_nor_by_a_form(site: Any, theirs: Property, stranger: Any) -> None:
+def test_nor_by_a_form(site: Any, theirs: dict[str, str], stranger: Any) -> None:
     before = everything(site, theirs)
-    for scope in (theirs.scope, "global"):
+    for scope in (theirs["scope"], "global"):
         assert stranger.post("/keys", {"name": "x", "scope": scope}).status_code == 404
         assert stranger.post("/users", {"name": "x", "role": "analyst", "scope": scope}).status_code == 404
         assert stranger.post("/policy", {"text": "", "scope": scope}).status_code == 404
     for action in ("release", "delete", "report"):
-        answer = stranger.post("/quarantine", {"action": action, "ggrid": theirs.ggrid})
+        answer = stranger.post("/quarantine", {"action": action, "ggrid": theirs["ggrid"]})
         if action == "release":
             path, _, query = answer.headers["location"].partition("?")
             page = stranger.get(path).text
@@ -231,9 +178,9 @@ def test_nor_by_a_form(site: Any, theirs: Property, stranger: Any) -> None:
         gone = "it is no longer on record" if action == "report" else "it is no longer held"
         assert gone in stranger.get(answer.headers["location"]).text
     for action in ("grant", "deny"):
-        assert stranger.post("/requests", {"action": action, "id": theirs.request, "note": "x"}).status_code == 409
-    assert theirs.ggrid not in {ggrid for ggrid, _, _ in site.core.given}
-    assert theirs.ggrid not in site.core.sent
+        assert stranger.post("/requests", {"action": action, "id": theirs["request"], "note": "x"}).status_code == 409
+    assert theirs["ggrid"] not in {ggrid for ggrid, _, _ in site.core.given}
+    assert theirs["ggrid"] not in site.core.sent
     assert everything(site, theirs) == before
 
 
@@ -254,24 +201,20 @@ _OWN = ("/sign-out", "/account")
 
 
 @pytest.mark.parametrize("method", ["GET", pytest.param("POST", marks=pytest.mark.variant)])
-def test_nor_by_any_field_of_any_page(site: Any, theirs: Property, stranger: Any, method: str) -> None:
+def test_nor_by_any_field_of_any_page(site: Any, theirs: dict[str, str], stranger: Any, method: str) -> None:
     """Every page and action of the stranger's own, with each field that its module reads as each thing of the other
     tenant: nothing of theirs is shown, and nothing changes."""
     assert SECRET in site.visitor().get("/messages").text, "who may see it is not shown it"
     before, fields, tried = everything(site, theirs), list_fields(), 0
-    values = (theirs.scope, theirs.ggrid, theirs.uid, "theirs", f"tenant:{theirs.scope}")
-    for row in PAGES:
-        if isinstance(row, PublicRoute | UploadRoute) or row.method != method:
-            continue
-        if "{" in row.path or row.path.startswith(_OWN):
+    values = (theirs["scope"], theirs["ggrid"], theirs["uid"], "theirs", f"tenant:{theirs['scope']}")
+    for row in CLOSED:
+        if isinstance(row, UploadRoute) or row.method != method or "{" in row.path or row.path.startswith(_OWN):
             continue
         handler = inspect.unwrap(getattr(row.handler, "func", row.handler))
         for field in fields[handler.__module__]:
             for value in values:
-                if row.method == "POST":
-                    answer = stranger.post(row.path, {"action": "delete", "text": "", field: value})
-                else:
-                    answer = stranger.get(row.path, params={field: value})
+                sent = {"action": "delete", "text": ""} if method == "POST" else {}
+                answer = ask(stranger, row, row.path, {**sent, field: value})
                 assert SECRET not in answer.text, f"{row.method} {row.path} {field}={value}"
                 assert answer.status_code < 500, f"{row.method} {row.path} {field}={value}"
                 tried += 1
@@ -279,16 +222,16 @@ def test_nor_by_any_field_of_any_page(site: Any, theirs: Property, stranger: Any
     assert everything(site, theirs) == before
 
 
-def test_nor_in_a_search(theirs: Property, stranger: Any) -> None:
-    assert stranger.get(stranger.get(f"/messages?ggrid={theirs.ggrid}").headers["location"]).status_code == 404
+def test_nor_in_a_search(theirs: dict[str, str], stranger: Any) -> None:
+    assert stranger.get(stranger.get(f"/messages?ggrid={theirs['ggrid']}").headers["location"]).status_code == 404
     for path in ("/messages?sender=ann@example.org", "/quarantine", "/audit", "/keys", "/users", "/"):
         page = stranger.get(path).text
-        assert theirs.ggrid not in page
-        assert theirs.uid not in page
-        assert theirs.id not in page
+        assert theirs["ggrid"] not in page
+        assert theirs["uid"] not in page
+        assert theirs["/keys/"] not in page
 
 
-def test_a_scan_is_always_for_ones_own_tenant(site: Any, theirs: Property, stranger: Any) -> None:
-    answer = stranger.upload("/scan", "m.eml", b"Subject: x\r\n\r\ny\r\n", {"scope": theirs.scope})
+def test_a_scan_is_always_for_ones_own_tenant(site: Any, theirs: dict[str, str], stranger: Any) -> None:
+    answer = stranger.upload("/scan", "m.eml", b"Subject: x\r\n\r\ny\r\n", {"scope": theirs["scope"]})
     record = site.run(site.store.messages.find(answer.headers["location"].rpartition("/")[2]))
-    assert record.envelope.tenant not in (None, theirs.scope)
+    assert record.envelope.tenant not in (None, theirs["scope"])

@@ -1,4 +1,5 @@
-"""The checks in front of every page: session, permission, and that no other site can change anything."""
+"""The checks in front of every page: session, permission, token, and that no other site can change anything. They go
+over the table of routes, so that a route which is added is tried as well."""
 
 import html
 import re
@@ -7,46 +8,29 @@ from typing import Any
 import httpx
 import pytest
 from starlette.requests import Request
-from tests.variants import one_in
+from tests.web.routes import CLOSED, ask, name_of, path_of
 
 from gatepost import __version__
-from gatepost.ids import new_id
-from gatepost.store.audit import CLI
+from gatepost.store.audit import CLI, AuditFilter
 from gatepost.web.registry import PAGES
 from gatepost.web.request import ROLES
-from gatepost.web.routing import PageRoute, PublicRoute, UploadRoute, is_same_origin
+from gatepost.web.routing import is_same_origin
 
-CLOSED = [row for row in PAGES if not isinstance(row, PublicRoute)]
-CHANGING = [row for row in CLOSED if isinstance(row, UploadRoute) or row.method == "POST"]
-SOMETHING = {
-    *("ggrid", "kind", "id", "uid", "scope", "name", "index", "key", "version", "number", "published", "item", "domain")
-}
-
-
-def path_of(row: Any) -> str:
-    """A path of the row, of something that does not exist."""
-    path: str = row.path
-    for part in SOMETHING:
-        path = path.replace(f"{{{part}}}", "blocked-urls" if part == "name" else new_id())
-    assert "{" not in path, f"say in SOMETHING what stands for the parts of {row.path}"
-    return path
+CHANGING = [row for row in CLOSED if row.method == "POST"]
+WITH_PERMISSION = [row for row in CLOSED if row.may]
+GETS = [row for row in CLOSED if row.method == "GET"]
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+FIELDS = {"sure": "1", "name": "x"}
 
 
-def method_of(row: Any) -> str:
-    return row.method if isinstance(row, PageRoute) else "POST"
+def last_record(site: Any) -> int:
+    rows = site.run(site.store.audit.page(AuditFilter())).rows
+    return rows[0].id if rows else 0
 
 
-def name_of(row: Any) -> str:
-    return f"{method_of(row)} {row.path}"
-
-
-def sent(visitor: Any, row: Any, **headers: str) -> Any:
-    """The row's request, with a form that lacks its token."""
-    if method_of(row) == "GET":
-        return visitor.get(path_of(row), headers=headers)
-    if isinstance(row, UploadRoute):
-        return visitor.upload(path_of(row), "x", b"x", {"csrf": "x" * 43}, headers)
-    return visitor.post(path_of(row), {"csrf": "x" * 43}, headers=headers)
+def look(site: Any, row: Any) -> httpx.Response:
+    """Open a page of something that is not there."""
+    return ask(site.visitor(), row, path_of(row), {})
 
 
 def test_every_page_is_there_once() -> None:
@@ -57,10 +41,9 @@ def test_every_page_is_there_once() -> None:
 @pytest.mark.parametrize("row", CLOSED, ids=name_of)
 def test_nobody_gets_in_without_signing_in(site: Any, row: Any) -> None:
     for cookie in ("", "__Host-gatepost=guessed"):
-        answer = httpx.request(
-            method_of(row), site.url + path_of(row), headers={"Accept": "text/html", "Cookie": cookie}, trust_env=False
-        )
-        if method_of(row) == "POST":
+        headers = {"Accept": "text/html", "Cookie": cookie}
+        answer = httpx.request(row.method, site.url + path_of(row), headers=headers, trust_env=False)
+        if row.method == "POST":
             assert answer.status_code == 401
             assert "<h1>Sign in</h1>" in answer.text
         else:
@@ -70,36 +53,60 @@ def test_nobody_gets_in_without_signing_in(site: Any, row: Any) -> None:
 
 @pytest.mark.parametrize("row", CHANGING, ids=name_of)
 def test_a_form_without_its_token_changes_nothing(site: Any, row: Any) -> None:
-    answer = sent(site.visitor(), row)
-    assert answer.status_code == 403
-    assert "session has changed" in answer.text
+    visitor, other = site.visitor(), site.visitor("auditor")
+    before = last_record(site)
+    for token in ("", "x" * 43, other.csrf):
+        answer = ask(visitor, row, path_of(row, scope="global"), {**FIELDS, "csrf": token})
+        assert answer.status_code == 403, token
+        assert "session has changed" in answer.text
+    assert last_record(site) == before
+    assert visitor.get("/account").status_code == 200, "the session goes on"
+
+
+ELSEWHERE = [
+    *({"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}),
+    *({"Origin": "https://evil.example"}, {"Origin": "null"}),
+]
 
 
 @pytest.mark.parametrize("row", CHANGING, ids=name_of)
-@pytest.mark.parametrize("header", one_in(2, [("Sec-Fetch-Site", "cross-site"), ("Origin", "https://evil.example")]))
-def test_another_site_changes_nothing(site: Any, row: Any, header: tuple[str, str]) -> None:
-    answer = sent(site.visitor(), row, **{header[0]: header[1]})
-    assert answer.status_code == 403
-    assert "another site" in answer.text
+def test_another_site_changes_nothing(site: Any, row: Any) -> None:
+    visitor, before = site.visitor(), last_record(site)
+    for headers in ELSEWHERE:
+        answer = ask(visitor, row, path_of(row, scope="global"), FIELDS, **headers)
+        assert answer.status_code == 403, headers
+        assert "another site" in answer.text
+    assert last_record(site) == before
 
 
-@pytest.mark.parametrize("row", [row for row in CLOSED if row.may], ids=name_of)
-@pytest.mark.parametrize("role", one_in(2, ROLES))
-def test_a_role_opens_what_it_has_and_nothing_else(site: Any, row: Any, role: str) -> None:
-    refused = sent(site.visitor(role), row).text.count("cannot use this page")
-    assert bool(refused) == (row.may not in ROLES[role])
+@pytest.mark.parametrize("row", [row for row in PAGES if row not in CLOSED and row.method == "POST"], ids=name_of)
+def test_nor_does_another_site_send_the_forms_of_strangers(site: Any, row: Any) -> None:
+    for headers in ELSEWHERE:
+        answer = site.visitor().bare("POST", path_of(row), content=b"a=b", headers={**FORM, **headers})
+        assert answer.status_code == 403, headers
 
 
-@pytest.mark.parametrize("row", [row for row in CLOSED if row.may], ids=name_of)
-def test_who_has_a_tenant_never_manages_the_deployment(site: Any, tenant: str, row: Any) -> None:
-    deployment = row.may.startswith(("tenants.", "system.", "feeds."))
-    answer = sent(site.visitor("administrator", tenant), row)
-    assert ("cannot use this page" in answer.text) == deployment
+@pytest.fixture(scope="module")
+def owner(site: Any) -> str:
+    """A tenant with people of every role."""
+    uid: str = site.new_tenant()
+    return uid
 
 
-@pytest.mark.parametrize("row", [row for row in CLOSED if method_of(row) == "GET"], ids=name_of)
+@pytest.mark.parametrize("row", WITH_PERMISSION, ids=name_of)
+def test_a_role_opens_what_it_has_and_nothing_else(site: Any, owner: str, row: Any) -> None:
+    """Whoever has a tenant never manages the deployment, whatever the role."""
+    for scope in (None, owner):
+        for role, granted in ROLES.items():
+            may = row.may in granted and not (scope and row.may.startswith(("tenants.", "system.", "feeds.")))
+            answer = ask(site.visitor(role, scope), row, path_of(row), {"csrf": "x" * 43})
+            assert ("cannot use this page" in answer.text) is not may, (role, scope)
+            assert may or answer.status_code == 403
+
+
+@pytest.mark.parametrize("row", GETS, ids=name_of)
 def test_no_page_may_be_framed_kept_or_given_scripts(site: Any, row: Any) -> None:
-    answer = sent(site.visitor(), row)
+    answer = look(site, row)
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
@@ -110,9 +117,9 @@ def test_no_page_may_be_framed_kept_or_given_scripts(site: Any, row: Any) -> Non
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.parametrize("row", [row for row in CLOSED if "{" in row.path and method_of(row) == "GET"], ids=name_of)
+@pytest.mark.parametrize("row", [row for row in GETS if "{" in row.path], ids=name_of)
 def test_what_is_not_there_is_not_found(site: Any, row: Any) -> None:
-    assert sent(site.visitor(), row).status_code == 404
+    assert look(site, row).status_code == 404
 
 
 def test_errors_are_pages_for_browsers_and_json_for_programs(site: Any) -> None:
