@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 import uvicorn
 from argon2 import PasswordHasher
+from tests.store_reading import read_attempts
 
 from gatepost.abby.app import create_app, create_services
 from gatepost.abby.cores import Cores, Down
@@ -48,7 +50,7 @@ from gatepost.settings.delivery import RemediationSettings
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.keys import OpenidConnectSettings
 from gatepost.store import open_store
-from gatepost.store.audit import CLI
+from gatepost.store.audit import CLI, AuditFilter, AuditRecord
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import Ended, HeaderLine, HtmlView, NotShown, Opened, Passage, Picture, PictureLine, View
@@ -339,6 +341,20 @@ class Site:
         """Where a change leads, and the notice that the page there will show."""
         return f"{answer.headers['location']} {notice_cookie(answer).partition('=')[2]}".strip()
 
+    def trail(self, **wanted: Any) -> list[AuditRecord]:
+        """The audit trail, or what of it is wanted, the newest first."""
+        rows: tuple[AuditRecord, ...] = self.run(self.store.audit.page(AuditFilter(**wanted))).rows
+        return list(rows)
+
+    def known(self, name: str) -> Any:
+        """What is known of a user, and of how the user signs in."""
+        return self.run(self.store.users.credentials(name))
+
+    def attempts(self, name: str) -> dict[str, int]:
+        """The failures to sign in that are counted for a user, by the sort of their source."""
+        found = self.run(read_attempts(self.store, self.known(name).user.uid))
+        return {source.partition(":")[0]: count for source, (count, _) in found.items()}
+
     def new_tenant(self, name: str = "") -> str:
         uid: str = self.run(self.store.tenants.create(name or f"tenant {new_id()}")).uid
         return uid
@@ -356,12 +372,15 @@ class Site:
         *,
         held: bool = False,
         text: str = "held text",
-        source: str = "",
+        moment: int = 0,
+        header: bytes | None = None,
+        **envelope: Any,
     ) -> str:
-        """A message on record, held if that is asked for; its ggrid."""
-        envelope = Envelope("ann@example.org", ("bob@example.com",), "192.0.2.7", "mail.example.org", tenant)
-        now = int(time.time() * 1000)
-        record = MessageRecord(new_id(), now - 20, now, envelope, 512, "ab" * 32, report, source=source)
+        """A message on record, held if that is asked for; its ggrid. `envelope` is what differs in it."""
+        usual = Envelope("ann@example.org", ("bob@example.com",), "192.0.2.7", "mail.example.org", tenant)
+        border = msgspec.structs.replace(usual, **envelope)
+        moment = moment or int(time.time() * 1000)
+        record = MessageRecord(new_id(), moment - 20, moment, border, 512, "ab" * 32, report, header=header)
         self.run(self.store.messages.record(record))
         if held:
             self.run(self.store.quarantine.hold(record))
@@ -400,6 +419,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     made = Site(tmp_path_factory.mktemp("site"))
     yield made
     made.stop()
+
+
+@pytest.fixture
+def somebody(site: Site) -> str:
+    """The name of a user of the test's own."""
+    return site.new_user()
 
 
 @pytest.fixture

@@ -1,17 +1,14 @@
 """One's own account: the password, the second factor, the sessions."""
 
-import html
 import re
 import time
 from typing import Any
 
 import httpx
 import pytest
-from tests.store_reading import read_attempts
+from tests.web.strangers import code_of, cookies_of, enter, post
 
 from gatepost.ids import new_id
-from gatepost.store.audit import AuditFilter
-from gatepost.web import credentials
 from gatepost.web.credentials import generate_password, password_fault
 from gatepost.web.pages.account import describe_browser
 
@@ -52,18 +49,10 @@ def test_a_password_that_is_not_taken(site: Any, visitor: Any, change: dict[str,
 def test_guessing_the_password_here_locks_the_session(site: Any, visitor: Any) -> None:
     for _ in range(6):
         visitor.post("/account/password", {"password": "wrong", "new": NEW, "again": NEW})
-    uid = site.run(site.store.users.credentials(visitor.who)).user.uid
-    failures = {
-        source.partition(":")[0]: count for source, (count, _) in site.run(read_attempts(site.store, uid)).items()
-    }
-    assert failures == {"account": 0, "session": 5}
+    assert site.attempts(visitor.who) == {"account": 0, "session": 5}
     answer = visitor.post("/account/password", {"password": site.password, "new": NEW, "again": NEW})
     assert answer.status_code == 400
     assert "Too many wrong attempts" in answer.text
-
-
-def code_of(secret: str, later: int = 0) -> str:
-    return credentials.totp_code(secret, int(time.time()) // credentials.TOTP_SECONDS + later)
 
 
 def offered_secret(visitor: Any) -> str:
@@ -95,10 +84,10 @@ def test_a_second_factor_is_set_up(site: Any, visitor: Any) -> None:
     confirm = {"secret": secret, "code": code_of(secret), "password": site.password}
     assert visitor.post("/account/totp/confirm", {**confirm, "password": "wrong"}).status_code == 400
     assert visitor.post("/account/totp/confirm", {**confirm, "code": "000000"}).status_code == 400
-    assert not site.run(site.store.users.credentials(visitor.who)).user.totp
+    assert not site.known(visitor.who).user.totp
     assert elsewhere.get("/account").status_code == 200
     assert len(set(shown_codes(visitor.post("/account/totp/confirm", confirm)))) == 10
-    kept = site.run(site.store.users.credentials(visitor.who))
+    kept = site.known(visitor.who)
     assert kept.user.totp
     assert kept.totp_step > 0, "the code that proved it is used up"
     assert secret not in kept.totp_secret, "it is not stored in clear"
@@ -109,55 +98,48 @@ def test_a_second_factor_is_set_up(site: Any, visitor: Any) -> None:
 def test_a_second_factor_is_removed_with_a_code_of_it(site: Any, visitor: Any, second_factor: str) -> None:
     for fields in ({}, {"old-code": "000000"}, {"old-code": code_of(second_factor)}):
         assert visitor.post("/account/totp/remove", {"password": site.password, **fields}).status_code == 400
-    assert site.run(site.store.users.credentials(visitor.who)).user.totp
+    assert site.known(visitor.who).user.totp
     right = {"password": site.password, "old-code": code_of(second_factor, 1)}
     assert visitor.post("/account/totp/remove", {**right, "password": "wrong"}).status_code == 400
     assert visitor.post("/account/totp/remove", right).status_code == 303
-    assert not site.run(site.store.users.credentials(visitor.who)).user.totp
+    assert not site.known(visitor.who).user.totp
 
 
 def test_a_new_second_factor_needs_a_code_of_the_old_one(site: Any, visitor: Any, second_factor: str) -> None:
     new = offered_secret(visitor)
     assert 'name="old-code"' in visitor.post("/account/totp").text
-    before = site.run(site.store.users.credentials(visitor.who)).totp_secret
+    before = site.known(visitor.who).totp_secret
     fields = {"secret": new, "code": code_of(new), "password": site.password}
     # A code of the step before was used, or is older than the one that was.
     for old in ({}, {"old-code": code_of(new)}, {"old-code": code_of(second_factor, -1)}):
         answer = visitor.post("/account/totp/confirm", {**fields, **old})
         assert answer.status_code == 400
         assert "current second factor is wrong" in answer.text
-    assert site.run(site.store.users.credentials(visitor.who)).totp_secret == before
+    assert site.known(visitor.who).totp_secret == before
     right = {**fields, "old-code": code_of(second_factor, 1)}
     assert len(shown_codes(visitor.post("/account/totp/confirm", right))) == 10
-    assert site.run(site.store.second_factors.totp_secret(site.run(site.store.users.credentials(visitor.who)))) == new
-
-
-def browser_of(site: Any) -> httpx.Client:
-    """A browser in which nobody is signed in."""
-    return httpx.Client(base_url=site.url, headers={"Accept": "text/html"}, trust_env=False, verify=site.no_tls)
+    assert site.run(site.store.second_factors.totp_secret(site.known(visitor.who))) == new
 
 
 def enter_with_code(site: Any, name: str, code: str) -> httpx.Response:
     """Sign in with the password and a code, in a browser of its own."""
-    with browser_of(site) as client:
-        first = client.post("/sign-in", data={"name": name, "password": site.password})
-        assert "Lost the device?" in first.text
-        cookie = {"Cookie": first.headers["set-cookie"].partition(";")[0]}
-        return client.post("/sign-in/code", data={"code": code}, headers=cookie)
+    first = enter(site, name, site.password)
+    assert "Lost the device?" in first.text
+    return post(site, "/sign-in/code", {"code": code}, cookies_of(first))
 
 
 def test_a_recovery_code_works_once_instead_of_a_code(site: Any, visitor: Any) -> None:
     secret = offered_secret(visitor)
     confirm = {"secret": secret, "code": code_of(secret), "password": site.password}
     codes = shown_codes(visitor.post("/account/totp/confirm", confirm))
-    uid = site.run(site.store.users.credentials(visitor.who)).user.uid
+    uid = site.known(visitor.who).user.uid
     assert ">10</span> recovery codes are left" in visitor.get("/account").text
     entered = enter_with_code(site, visitor.who, f" {codes[3].upper().replace('-', ' ')} ")
     assert site.went(entered) == "/ recovery-code~9"
     assert enter_with_code(site, visitor.who, codes[3]).status_code == 401, "it was used"
     assert enter_with_code(site, visitor.who, "aaaa-bbbb-cccc-dddd").status_code == 401
     assert site.run(site.store.second_factors.count_recovery_codes(uid)) == 9
-    trail = site.run(site.store.audit.page(AuditFilter(actor=f"user:{visitor.who}"), limit=20)).rows
+    trail = site.trail(actor=f"user:{visitor.who}")
     assert [each.sample[1] for each in trail if each.action == "user.recoveryCode"] == ["9 left"]
     assert "recovery code" in next(each.sample for each in trail if each.action == "user.signIn")
     assert not any(code in str(trail) for code in codes)
@@ -174,7 +156,7 @@ def test_new_recovery_codes_void_the_old_ones(site: Any, visitor: Any, second_fa
     assert visitor.post("/account/recovery-codes", {"password": site.password, "old-code": new[1]}).status_code == 400
     turned_off = visitor.post("/account/totp/remove", {"password": site.password, "old-code": newer[0]})
     assert turned_off.status_code == 303
-    uid = site.run(site.store.users.credentials(visitor.who)).user.uid
+    uid = site.known(visitor.who).user.uid
     assert site.run(site.store.second_factors.count_recovery_codes(uid)) == 0, "they go with the second factor"
 
 
@@ -185,24 +167,19 @@ def test_a_password_that_was_handed_over_has_to_be_changed_first(site: Any) -> N
     assert password
     listed = site.visitor().get("/users").text
     assert f'<strong>{name[1]}</strong> <span class="badge warn">password to be changed' in listed
-    with browser_of(site) as client:
-        first = client.post("/sign-in", data={"name": name[1], "password": password[1], "next": "/quarantine"})
-        cookie = {"Cookie": first.headers["set-cookie"].partition(";")[0]}
-        for path in ("/", "/quarantine", "/account", "/overview/live", "/messages/export"):
-            assert client.get(path, headers=cookie).headers["location"] == "/account/setup"
-        page = client.get("/account/setup", headers=cookie).text
-        assert "Password that you were given" in page
-        assert 'href="/quarantine"' not in page
-        csrf = re.search(r'name="csrf" value="([^"]+)"', page)
-        assert csrf
-        form = {"csrf": html.unescape(csrf[1])}
-        assert client.post("/scan", data=form, headers=cookie).headers["location"] == "/account/setup"
-        same = {**form, "password": password[1], "new": password[1], "again": password[1]}
-        assert client.post("/account/password", data=same, headers=cookie).status_code == 400
-        right = {**form, "password": password[1], "new": NEW, "again": NEW}
-        assert client.post("/account/password", data=right, headers=cookie).headers["location"] == "/account/setup"
-        assert client.get("/account/setup", headers=cookie).headers["location"] == "/"
-        assert client.get("/quarantine", headers=cookie).status_code == 200
+    first = site.enter(name[1], password[1])
+    for path in ("/", "/quarantine", "/account", "/overview/live", "/messages/export"):
+        assert first.get(path).headers["location"] == "/account/setup"
+    page = first.get("/account/setup").text
+    assert "Password that you were given" in page
+    assert 'href="/quarantine"' not in page
+    assert first.post("/scan").headers["location"] == "/account/setup"
+    same = {"password": password[1], "new": password[1], "again": password[1]}
+    assert first.post("/account/password", same).status_code == 400
+    right = {"password": password[1], "new": NEW, "again": NEW}
+    assert first.post("/account/password", right).headers["location"] == "/account/setup"
+    assert first.get("/account/setup").headers["location"] == "/"
+    assert first.get("/quarantine").status_code == 200
 
 
 def test_a_secret_of_somebody_s_own_is_not_taken(site: Any, visitor: Any) -> None:
@@ -225,7 +202,7 @@ def test_sessions_are_shown_and_ended(site: Any, visitor: Any) -> None:
 
 def test_nobody_ends_the_session_of_somebody_else(site: Any, visitor: Any) -> None:
     other = site.enter(site.new_user())
-    user = site.run(site.store.users.credentials(other.who)).user
+    user = site.known(other.who).user
     session = site.run(site.store.sessions.of_user(user.uid, int(time.time() * 1000)))[0]
     visitor.post(f"/account/sessions/{session.id}/end")
     assert other.get("/account").status_code == 200

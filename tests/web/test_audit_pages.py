@@ -12,20 +12,15 @@ import msgspec
 
 import gatepost
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.store.audit import CLI, AuditFilter, AuditRecord, NotedAction
+from gatepost.store.audit import CLI, AuditRecord, NotedAction
 from gatepost.store.lists import NewEntry
 from gatepost.web.pages.audit import LIST_ACTIONS, SENTENCES, join_steps, shorten_ids
-
-
-def trail(site: Any, tenant: str | None, action: str = "") -> list[AuditRecord]:
-    wanted = AuditFilter(scope=tenant, action=action or None)
-    return list(site.run(site.store.audit.page(wanted)).rows)
 
 
 def wait_for(site: Any, tenant: str, action: str) -> AuditRecord:
     """What is written after an answer comes a moment later."""
     for _ in range(600):
-        if found := trail(site, tenant, action):
+        if found := site.trail(scope=tenant, action=action):
             return found[0]
         time.sleep(0.05)
     raise AssertionError(f"{action} is not on record")
@@ -34,9 +29,9 @@ def wait_for(site: Any, tenant: str, action: str) -> AuditRecord:
 def test_sign_ins_failures_and_lockouts(site: Any, tenant: str) -> None:
     name = site.new_user("analyst", tenant)
     site.enter(name)
-    signed_in = trail(site, tenant, "user.signIn")[0]
+    signed_in = site.trail(scope=tenant, action="user.signIn")[0]
     assert (signed_in.actor.label, signed_in.sample) == (f"user:{name}", ("127.0.0.1",))
-    assert trail(site, tenant, "session.") == [], "signing in ends no session"
+    assert site.trail(scope=tenant, action="session.") == [], "signing in ends no session"
     fields = {"name": name, "password": "wrong"}
     answers = [httpx.post(f"{site.url}/sign-in", data=fields, trust_env=False) for _ in range(6)]
     assert {answer.status_code for answer in answers} <= {401, 429}
@@ -54,12 +49,12 @@ def test_readings_exports_and_trials_are_on_record(site: Any, tenant: str) -> No
     visitor.get(f"/lists/{tenant}/blocked-senders/export?format=csv")
     visitor.post("/policy", {"text": "[weights]", "scope": tenant})
     visitor.upload("/scan", "m.eml", b"Subject: x\r\n\r\ny\r\n")
-    done = [record.action for record in reversed(trail(site, tenant)) if record.action != "user.signIn"]
+    done = [record.action for record in reversed(site.trail(scope=tenant)) if record.action != "user.signIn"]
     wanted = ["quarantine.view", "quarantine.view", "messages.export", "list.export", "policy.trial", "message.trial"]
     assert done[-6:] == wanted
     delivered = site.message(tenant)
     visitor.get(f"/messages/{delivered}")
-    assert trail(site, tenant)[0].action == "message.trial", "a message that is not held is not read"
+    assert site.trail(scope=tenant)[0].action == "message.trial", "a message that is not held is not read"
 
 
 def test_every_entry_with_its_value_before_and_after(site: Any, tenant: str) -> None:
@@ -70,7 +65,9 @@ def test_every_entry_with_its_value_before_and_after(site: Any, tenant: str) -> 
     changed = [NewEntry("a1@b.example", "a1@b.example", "two"), NewEntry("new@b.example", "new@b.example")]
     site.run(site.store.lists.add(tenant, senders, [*changed, added[2]], CLI))
     site.run(site.store.lists.remove(tenant, "blocked-senders", ["a1@b.example"], CLI))
-    deleted, changes, first = (site.run(site.store.audit.changes(row.id))[1] for row in trail(site, tenant, "entries."))
+    deleted, changes, first = (
+        site.run(site.store.audit.changes(row.id))[1] for row in site.trail(scope=tenant, action="entries.")
+    )
     assert len(first) == 71
     assert [(each.what, each.before, each.after) for each in changes] == [
         ("a1@b.example", "one", "two"),
@@ -78,10 +75,10 @@ def test_every_entry_with_its_value_before_and_after(site: Any, tenant: str) -> 
     ]
     assert [(each.what, each.before, each.after) for each in deleted] == [("a1@b.example", "two", None)]
     visitor = site.visitor("auditor", tenant)
-    page = visitor.get(f"/audit/{trail(site, tenant, 'entries.')[1].id}").text
+    page = visitor.get(f"/audit/{site.trail(scope=tenant, action='entries.')[1].id}").text
     assert '<td data-name="Before" class="break">one</td>' in page
     other = site.visitor("auditor", site.new_tenant())
-    assert other.get(f"/audit/{trail(site, tenant)[0].id}").status_code == 404
+    assert other.get(f"/audit/{site.trail(scope=tenant)[0].id}").status_code == 404
     assert visitor.get("/audit/x").status_code == 404
 
 
@@ -99,7 +96,7 @@ def test_links_files_and_their_own_record(site: Any, tenant: str) -> None:
     assert ggrid in next(row["sample"] for row in rows if row["action"] == "quarantine.delete")
     as_json = auditor.get("/audit/export?format=json&action=quarantine.delete").json()
     assert [row["sample"] for row in as_json] == [[ggrid]]
-    assert trail(site, tenant)[0].action == "audit.export"
+    assert site.trail(scope=tenant)[0].action == "audit.export"
     assert auditor.get("/audit/export?format=xml").status_code == 400
 
 
@@ -127,7 +124,7 @@ def test_calls_of_one_step_are_one_line(site: Any, tenant: str) -> None:
         added = [NewEntry(f"s{number}@b.example", f"s{number}@b.example") for number in range(start, start + 500)]
         site.run(site.store.lists.add(tenant, senders, added, CLI))
     site.run(site.store.lists.remove(tenant, "blocked-senders", ["s1@b.example"], CLI))
-    lines = join_steps(trail(site, tenant, "entries."))
+    lines = join_steps(site.trail(scope=tenant, action="entries."))
     assert [(line.said, line.count, len(line.parts)) for line in lines] == [
         ("deleted entries of", 1, 1),
         ("added or changed entries of", 1_000, 2),
@@ -142,7 +139,7 @@ def test_calls_of_one_step_are_one_line(site: Any, tenant: str) -> None:
 def test_a_release_that_fails_is_on_record(site: Any, tenant: str) -> None:
     user = site.visitor("analyst", tenant)
     site.run(site.store.audit.note_failed_release("AB" * 16, tenant, CLI, "the next hop said 550"))
-    assert trail(site, tenant, "quarantine.releaseFailed")[0].sample == ("ab" * 16, "the next hop said 550")
+    assert site.trail(scope=tenant, action="quarantine.releaseFailed")[0].sample == ("ab" * 16, "the next hop said 550")
     assert user.get("/audit").status_code == 403
 
 

@@ -12,7 +12,7 @@ from gatepost.analysis.report import Report
 from gatepost.digests.mail import DigestLink, sign_link
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.audit import CLI
 from gatepost.store.digests import DIGEST, DigestPreferences
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.recipients import MAX_OF_RECIPIENT, MAX_OPEN_OF_RECIPIENT, RequestFilter
@@ -116,7 +116,7 @@ def test_a_get_shows_and_a_post_acts_once(site: Any, mailbox: Mailbox) -> None:
     assert done.status_code == 200
     assert "on its way to your mailbox" in done.text
     assert site.core.given == [(ggrid, BOB, "recipient")]
-    record = site.run(site.store.audit.page(AuditFilter(scope=mailbox.tenant, action="quarantine.release"))).rows[0]
+    record = site.trail(scope=mailbox.tenant, action="quarantine.release")[0]
     assert (record.actor.kind, record.actor.name) == ("recipient", BOB)
     mail = site.run(site.store.quarantine.find(ggrid))
     assert mail.state == "held", "the other recipient's copy stays"
@@ -314,7 +314,7 @@ def test_preferences_are_saved_by_administrators_of_the_tenant(site: Any, tenant
     boss = site.visitor("administrator")
     assert boss.post("/digests/global", {**fields, "seen": "0"}).status_code == 400, "without a tenant, name domains"
     assert "Mail without a tenant" in boss.get("/digests").text
-    record = site.run(site.store.audit.page(AuditFilter(scope=tenant, action="digest.settings"))).rows[0]
+    record = site.trail(scope=tenant, action="digest.settings")[0]
     assert record.has_changes
 
 

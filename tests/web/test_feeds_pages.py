@@ -7,7 +7,6 @@ from gatepost.analysis.report import Report
 from gatepost.ids import new_id
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
-from gatepost.store.audit import AuditFilter
 from gatepost.store.feeds import FEED, FeedCounts, FeedRecord
 from gatepost.store.message_records import MessageRecord
 from gatepost.times import now
@@ -133,7 +132,7 @@ def test_a_feed_is_defined_changed_paused_run_and_deleted(site: Any) -> None:
     assert admin.post("/feeds/edit", {**FIELDS, "seen": "5"}).status_code == 409
     assert site.went(admin.post("/feeds/delete", {"name": "own-feed"})) == "/feeds feed-deleted"
     assert site.run(site.store.feeds.definitions()) == ()
-    trail = site.run(site.store.audit.page(AuditFilter(action="feed."))).rows
+    trail = site.trail(action="feed.")
     actions = [record.action for record in trail if "own-feed" in record.sample]
     assert actions == ["feed.delete", "feed.change", "feed.requested", "feed.create"]
 

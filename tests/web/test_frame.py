@@ -150,7 +150,7 @@ def unsent_fields(page: str) -> dict[str, str]:
 def test_a_form_of_a_session_that_is_over_can_be_sent_again(site: Any, tenant: str) -> None:
     name = site.new_user("analyst", tenant)
     visitor = site.enter(name)
-    site.run(site.store.sessions.end_all(site.run(site.store.users.credentials(name)).user.uid, CLI))
+    site.run(site.store.sessions.end_all(site.known(name).user.uid, CLI))
     path = f"/lists/{tenant}/blocked-urls/preview"
     lost = visitor.post(path, {"entries": "a.example\n<b>.example\n", "comment": "kept"})
     assert lost.status_code == 401
@@ -198,7 +198,7 @@ async def _age(store: Any, session: str, seen: int) -> None:
 
 def test_polling_is_no_use_of_a_session(site: Any) -> None:
     visitor = site.enter(site.new_user())
-    uid = site.run(site.store.users.credentials(visitor.who)).user.uid
+    uid = site.known(visitor.who).user.uid
     before = site.run(site.store.sessions.of_user(uid, 0))[0]
     site.run(_age(site.store, before.id, before.seen - 3_600_000))
     visitor.get("/overview/live")

@@ -10,7 +10,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import count
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,7 +17,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from argon2 import PasswordHasher, extract_parameters
-from tests.store_reading import read_attempts
+from tests.web.strangers import code_of, cookies_of, enter, new_address, post
 
 from gatepost.abby import authenticator
 from gatepost.abby.authenticator import Guesses
@@ -35,23 +34,6 @@ from gatepost.web.forms import FormLimits
 from gatepost.web.pages import policy, sign_in
 
 WRONG = "not the password"
-_numbers = count()
-
-
-def new_address() -> str:
-    number = next(_numbers)
-    return f"127.77.{number // 250}.{number % 250 + 1}"
-
-
-def post(site: Any, path: str, fields: dict[str, str], cookie: str = "", address: str = "") -> httpx.Response:
-    """A form, from an address of this machine; each time from another one if none is given."""
-    transport = httpx.HTTPTransport(local_address=address or new_address(), verify=site.no_tls)
-    with httpx.Client(transport=transport, timeout=60, trust_env=False) as client:
-        return client.post(site.url + path, data=fields, headers={"Accept": "text/html", "Cookie": cookie})
-
-
-def enter(site: Any, name: str, password: str, cookie: str = "", address: str = "") -> httpx.Response:
-    return post(site, "/sign-in", {"name": name, "password": password}, cookie, address)
 
 
 def at_once(number: int, call: Callable[[int], httpx.Response]) -> list[httpx.Response]:
@@ -66,26 +48,11 @@ def at_once(number: int, call: Callable[[int], httpx.Response]) -> list[httpx.Re
         return list(pool.map(run, range(number)))
 
 
-def cookies_of(answer: httpx.Response) -> str:
-    return "; ".join(given.partition(";")[0] for given in answer.headers.get_list("set-cookie"))
-
-
 def browser_of(answer: httpx.Response) -> str:
     """The cookie that marks the browser, without the session."""
     found = re.search(r"__Host-gatepost-browser-[0-9a-f]+=[^;]+", cookies_of(answer))
     assert found
     return found[0]
-
-
-def states(site: Any, name: str) -> dict[str, int]:
-    uid = site.run(site.store.users.credentials(name)).user.uid
-    return {source.partition(":")[0]: count for source, (count, _) in site.run(read_attempts(site.store, uid)).items()}
-
-
-@pytest.fixture
-def somebody(site: Any) -> str:
-    name: str = site.new_user()
-    return name
 
 
 @pytest.fixture
@@ -110,46 +77,46 @@ def test_a_burst_of_passwords_gets_no_more_tries_than_the_limit(site: Any, someb
     known = browser_of(enter(site, somebody, site.password))
     answers = at_once(40, lambda _: enter(site, somebody, WRONG, known))
     assert {answer.status_code for answer in answers} <= {401, 503}
-    assert states(site, somebody)["browser"] == 5
+    assert site.attempts(somebody)["browser"] == 5
     assert enter(site, somebody, site.password, known).status_code == 401, "the sixth is not checked"
 
 
 def test_a_burst_from_many_addresses_gets_no_more_tries_than_the_limit(site: Any, somebody: str) -> None:
     for _ in range(3):
         at_once(15, lambda _: enter(site, somebody, WRONG))
-    while states(site, somebody)[ACCOUNT] < 20:
+    while site.attempts(somebody)[ACCOUNT] < 20:
         enter(site, somebody, WRONG)
-    assert states(site, somebody)[ACCOUNT] == 20
+    assert site.attempts(somebody)[ACCOUNT] == 20
     assert enter(site, somebody, site.password).status_code == 401
 
 
 def test_a_burst_of_codes_gets_no_more_tries_than_the_limit(site: Any, somebody: str) -> None:
     secret = credentials.new_totp_secret()
-    uid = site.run(site.store.users.credentials(somebody)).user.uid
+    uid = site.known(somebody).user.uid
     site.run(site.store.second_factors.set_totp(uid, secret, CLI))
     site.run(site.store.sessions.remember_browser(uid, hashlib.sha256(b"known").hexdigest(), 1))
     name = f"__Host-gatepost-browser-{hashlib.sha256(uid.encode()).hexdigest()[:16]}"
     known = f"{name}=known"
     half = f"{cookies_of(enter(site, somebody, site.password, known))}; {known}"
-    assert not states(site, somebody).get("browser"), "the password was right"
-    code = credentials.totp_code(secret, int(time.time()) // credentials.TOTP_SECONDS)
+    assert not site.attempts(somebody).get("browser"), "the password was right"
+    code = code_of(secret)
     wrong = str((int(code) + 500_000) % 10**6).zfill(6)
     answers = at_once(60, lambda _: post(site, "/sign-in/code", {"code": wrong}, half))
     assert {answer.status_code for answer in answers} == {401}
-    assert states(site, somebody)["browser"] == 5
+    assert site.attempts(somebody)["browser"] == 5
     assert post(site, "/sign-in/code", {"code": code}, half).status_code == 401
     assert post(site, "/sign-in", {"name": somebody, "password": site.password}, half).status_code == 401
 
 
 def test_the_password_does_not_reset_what_is_counted_for_codes(site: Any, somebody: str) -> None:
     secret = credentials.new_totp_secret()
-    uid = site.run(site.store.users.credentials(somebody)).user.uid
+    uid = site.known(somebody).user.uid
     site.run(site.store.second_factors.set_totp(uid, secret, CLI))
     address = new_address()
     for number in range(1, 4):
         half = cookies_of(enter(site, somebody, site.password, address=address))
         assert post(site, "/sign-in/code", {"code": "x"}, half, address).status_code == 401
-        assert states(site, somebody)["address"] == number
+        assert site.attempts(somebody)["address"] == number
 
 
 def test_one_stranger_does_not_lock_the_account(site: Any, somebody: str, quick_turns: list[float | None]) -> None:
@@ -157,7 +124,7 @@ def test_one_stranger_does_not_lock_the_account(site: Any, somebody: str, quick_
     address = new_address()
     for _ in range(12):
         enter(site, somebody, WRONG, address=address)
-    assert states(site, somebody) == {ACCOUNT: 5, "address": 5}
+    assert site.attempts(somebody) == {ACCOUNT: 5, "address": 5}
     assert enter(site, somebody, site.password, address=address).status_code == 401, "from there it is locked"
     assert enter(site, somebody, site.password).status_code == 303
 
@@ -165,13 +132,13 @@ def test_one_stranger_does_not_lock_the_account(site: Any, somebody: str, quick_
 def test_a_browser_that_is_known_passes_the_lock_of_strangers(site: Any, somebody: str) -> None:
     known = browser_of(enter(site, somebody, site.password))
     other = browser_of(enter(site, site.new_user(), site.password))
-    while states(site, somebody).get(ACCOUNT, 0) < 20:
+    while site.attempts(somebody).get(ACCOUNT, 0) < 20:
         enter(site, somebody, WRONG)
     for cookie in ("", other, known.partition("=")[0] + "=guessed"):
         assert enter(site, somebody, site.password, cookie).status_code == 401
     answer = enter(site, somebody, site.password, known)
     assert answer.status_code == 303
-    assert states(site, somebody)[ACCOUNT] == 20, "the lock stays for the strangers"
+    assert site.attempts(somebody)[ACCOUNT] == 20, "the lock stays for the strangers"
 
 
 def test_the_cookie_of_a_browser_opens_nothing_by_itself(site: Any, somebody: str) -> None:
@@ -388,13 +355,13 @@ def test_a_hash_of_other_parameters_is_checked_and_renewed(site: Any) -> None:
     old = PasswordHasher(time_cost=1, memory_cost=64, parallelism=4).hash(site.password)
     site.run(site.store.users.create(name, "analyst", None, old, CLI))
     assert enter(site, name, WRONG).status_code == 401
-    assert site.run(site.store.users.credentials(name)).password == old
+    assert site.known(name).password == old
     assert enter(site, name, site.password).status_code == 303
-    wait_until(lambda: site.run(site.store.users.credentials(name)).password != old)
-    renewed = site.run(site.store.users.credentials(name)).password
+    wait_until(lambda: site.known(name).password != old)
+    renewed = site.known(name).password
     assert extract_parameters(renewed).parallelism == 1
     assert enter(site, name, site.password).status_code == 303
-    assert site.run(site.store.users.credentials(name)).password == renewed
+    assert site.known(name).password == renewed
 
 
 def test_new_hashes_cost_what_the_standard_says(monkeypatch: pytest.MonkeyPatch) -> None:

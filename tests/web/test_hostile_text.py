@@ -41,7 +41,7 @@ def check(answer: httpx.Response) -> None:
 @pytest.fixture(scope="module")
 def places(site: Any) -> dict[str, str]:
     """Something hostile of each sort, and what stands for the parts of paths."""
-    user = site.run(site.store.users.credentials(site.visitor().who)).user
+    user = site.known(site.visitor().who).user
     site.message(report=REPORT, held=True, text=f"text {WORD}")
     found: dict[str, str] = site.run(fill_with_hostile_text(site.store, HOSTILE, user.uid))
     site.core.raw[found["ggrid"]] = f"text {WORD}".encode()

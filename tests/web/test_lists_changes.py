@@ -9,7 +9,7 @@ from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
-from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.audit import CLI
 from gatepost.store.list_lookup import HitCount
 from gatepost.store.lists import ListEntry, NewEntry
 from gatepost.store.message_records import MessageRecord
@@ -24,7 +24,7 @@ def entries(site: Any, tenant: str, name: str = "blocked-urls") -> tuple[ListEnt
 
 
 def changes(site: Any, tenant: str) -> list[tuple[str, str, int]]:
-    records = site.run(site.store.audit.page(AuditFilter(scope=tenant))).rows
+    records = site.trail(scope=tenant)
     return [(each.actor.label, each.action, each.count) for each in records if each.action.startswith("entries.")]
 
 

@@ -11,7 +11,7 @@ from gatepost.api.lists import ListFileError
 from gatepost.feeds.sealed_reading import MAX_LINE
 from gatepost.feeds.sealed_reading import split_lines as lines_of
 from gatepost.lists.catalogue import BY_NAME, LARGE, SMALL, make_custom_list
-from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.audit import CLI
 from gatepost.store.lists import ListEntry, NewEntry
 from gatepost.web.pages import list_changes
 
@@ -30,10 +30,7 @@ def size(site: Any, tenant: str) -> int:
 
 
 def actions(site: Any, tenant: str) -> list[tuple[str, str, int]]:
-    return [
-        (each.actor.label, each.action, each.count)
-        for each in site.run(site.store.audit.page(AuditFilter(scope=tenant))).rows
-    ]
+    return [(each.actor.label, each.action, each.count) for each in site.trail(scope=tenant)]
 
 
 @pytest.mark.parametrize(

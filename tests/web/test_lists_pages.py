@@ -7,7 +7,7 @@ from tests.web.routes import name_of
 
 from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS, make_custom_list
 from gatepost.lists.entries import NormalForm
-from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.audit import CLI
 from gatepost.store.list_lookup import HitCount
 from gatepost.store.lists import NewEntry
 from gatepost.web.registry import PAGES
@@ -217,5 +217,5 @@ def test_an_administrator_of_the_deployment_changes_any_scope(site: Any, tenant:
     for scope in ("global", tenant):
         answer = visitor.post(f"/lists/{scope}/blocked-urls/add", {"entries": f"by-{tenant}.example"})
         assert site.went(answer).startswith(f"/lists/{scope}/blocked-urls added~1~")
-    record = site.run(site.store.audit.page(AuditFilter(scope=tenant))).rows[0]
+    record = site.trail(scope=tenant)[0]
     assert (record.actor.label, record.action, record.list) == (f"user:{visitor.who}", "entries.add", "blocked-urls")

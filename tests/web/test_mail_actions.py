@@ -10,7 +10,6 @@ from tests.web.conftest import REPORT
 
 from gatepost.analysis.report import Report
 from gatepost.lists.rulings import Subject
-from gatepost.store.audit import AuditFilter
 from gatepost.web.pages.audit import join_steps
 
 HASH = "cd" * 32
@@ -33,10 +32,6 @@ def ggrids(site: Any, tenant: str) -> list[str]:
     return [*(site.message(tenant, report(f"Prize {n}"), held=True) for n in (1, 2)), site.message(tenant, delivered)]
 
 
-def actions(site: Any, tenant: str, action: str) -> list[Any]:
-    return list(site.run(site.store.audit.page(AuditFilter(scope=tenant, action=action))).rows)
-
-
 def state(site: Any, ggrid: str) -> str:
     found = site.run(site.store.quarantine.find_or_deleted(ggrid))
     return found.state if found else ""
@@ -56,7 +51,7 @@ def test_those_that_are_held_are_deleted_and_restored(site: Any, tenant: str, gg
     went = site.went(visitor.post("/messages?q=prize", {"action": "delete", "ggrid": ggrids}))
     assert went.startswith("/messages?q=prize mail-deleted~2~")
     assert [state(site, each) for each in ggrids] == ["deleted", "deleted", ""]
-    assert len(join_steps(actions(site, tenant, "quarantine.delete"))) == 1, "one line of the audit"
+    assert len(join_steps(site.trail(scope=tenant, action="quarantine.delete"))) == 1, "one line of the audit"
     assert "mail-restored~2" in undo(site, visitor)
     assert [state(site, each) for each in ggrids] == ["held", "held", ""]
     went = site.went(visitor.post("/messages", {"action": "delete", "ggrid": ggrids[2]}))
@@ -79,7 +74,7 @@ def test_missed_mail_is_reported(site: Any, tenant: str, ggrids: list[str]) -> N
     visitor = site.visitor("analyst", tenant)
     went = site.went(visitor.post("/messages", {"action": "missed", "ggrid": ggrids[2]}))
     assert went.startswith("/messages mail-reported~1~")
-    (record,) = actions(site, tenant, "message.reported")
+    (record,) = site.trail(scope=tenant, action="message.reported")
     assert record.sample == (ggrids[2], "should have been held")
 
 
@@ -96,7 +91,7 @@ def test_reports_are_taken_back_and_say_so(site: Any, tenant: str, ggrids: list[
     assert [say(each) for each in ggrids[:2]] == ["wanted", "wanted"]
     assert "mail-unreported~2" in undo(site, visitor)
     assert [say(each) for each in ggrids[:2]] == ["", "unwanted"], "what was said before holds again"
-    assert len(join_steps(actions(site, tenant, "message.reportTakenBack"))) == 1, "one line of the audit"
+    assert len(join_steps(site.trail(scope=tenant, action="message.reportTakenBack"))) == 1, "one line of the audit"
     timeline = visitor.get(f"/messages/{ggrids[0]}").text
     assert "that it should have been delivered was taken back" in timeline
     site.went(visitor.post(f"/messages/{ggrids[2]}/report", {"says": "hold"}))
@@ -140,7 +135,7 @@ def test_notes_are_one_step_that_can_be_taken_back(site: Any, tenant: str, ggrid
     assert went.startswith("/messages mail-noted~3~")
     page = visitor.get(f"/messages/{ggrids[0]}").text
     assert "ask &lt;b&gt;Ann&lt;/b&gt;" in page
-    (record,) = actions(site, tenant, "message.note")
+    (record,) = site.trail(scope=tenant, action="message.note")
     assert (record.count, record.sample[1]) == (3, "ask <b>Ann</b>")
     assert record.sample[0] in ggrids
     assert site.went(visitor.post("/messages", {"action": "note", "note": "asked", "ggrid": ggrids[:2]}))
@@ -163,5 +158,5 @@ def test_other_tenants_and_auditors_change_nothing(site: Any, tenant: str, ggrid
     assert auditor.post("/messages", {"action": "delete", "ggrid": ggrids}).status_code == 403
     assert 'name="ggrid"' not in auditor.get("/messages").text
     assert [state(site, each) for each in ggrids] == ["held", "held", ""]
-    assert actions(site, tenant, "message.") == []
+    assert site.trail(scope=tenant, action="message.") == []
     assert [site.run(site.store.message_notes.of(each)) for each in ggrids] == [(), (), ()]

@@ -13,7 +13,7 @@ from tests.web.conftest import REPORT, Site
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.mailboxes.removal import FoundCopy, MailboxError, WantedMessage
 from gatepost.settings.delivery import MailboxServerSettings, RemediationSettings
-from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.audit import CLI
 from gatepost.store.lists import NewEntry
 from gatepost.store.look_backs import LookBack
 
@@ -81,7 +81,7 @@ def test_delivered_mail_is_taken_out_and_put_back(cleaning: Site, mailbox: Straw
     went = cleaning.went(post_shown(visitor, "/messages", r'action="(/quarantine/work/[0-9a-f-]{36}/undo[^"]*)"'))
     assert "mail-put-back~1" in went
     assert mailbox.folder == "INBOX"
-    rows = cleaning.run(cleaning.store.audit.page(AuditFilter(scope=tenant, action="message."))).rows
+    rows = cleaning.trail(scope=tenant, action="message.")
     assert [row.action for row in rows] == ["message.putBack", "message.removed"]
     assert "put back into mailboxes" in visitor.get("/audit").text
 

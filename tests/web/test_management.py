@@ -9,7 +9,7 @@ import pytest
 
 from gatepost.ids import new_id
 from gatepost.store.api_keys import ApiKey
-from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.audit import CLI
 
 NASTY = '<script>alert("x")</script>&quot;\'"'
 
@@ -40,7 +40,7 @@ def test_a_key_is_made_as_the_form_says(site: Any, tenant: str) -> None:
     key = site.run(site.store.api_keys.authenticate(secret))
     assert isinstance(key, ApiKey)
     assert (key.name, key.tenant, key.read_only, key.expires) == ("night shift", tenant, True, 1_896_134_400_000)
-    audit = site.run(site.store.audit.page(AuditFilter(scope=tenant), limit=1)).rows[0]
+    audit = site.trail(scope=tenant)[0]
     assert audit.actor.label == f"user:{site.visitor().who}"
 
 
@@ -91,7 +91,7 @@ def test_a_user_is_made_changed_and_deleted(site: Any, tenant: str) -> None:
     own = {"password": password, "new": "words of his own choice", "again": "words of his own choice"}
     assert bob.post("/account/password", own).status_code == 303
     assert bob.get("/messages").status_code == 200
-    uid = site.run(site.store.users.credentials(name)).user.uid
+    uid = site.known(name).user.uid
     assert site.went(visitor.post(f"/users/{uid}", {"role": "analyst"})) == "/users changed"
     assert site.run(site.store.users.find(uid)).role == "analyst"
     renewed = secret_of(visitor.post(f"/users/{uid}/password").text)
@@ -120,7 +120,7 @@ def test_a_name_is_taken_in_any_case(site: Any) -> None:
 
 def test_nobody_changes_or_deletes_themselves(site: Any) -> None:
     visitor = site.visitor()
-    uid = site.run(site.store.users.credentials(visitor.who)).user.uid
+    uid = site.known(visitor.who).user.uid
     for path, fields in ((f"/users/{uid}", {"role": "auditor"}), (f"/users/{uid}/delete", {})):
         assert visitor.post(path, fields).status_code == 409
     assert site.run(site.store.users.find(uid)).role == "administrator"
@@ -134,7 +134,7 @@ def test_an_administrator_of_a_tenant_manages_its_users_only(site: Any, tenant: 
     assert theirs not in page
     assert wide not in page
     for name in (theirs, wide):
-        uid = site.run(site.store.users.credentials(name)).user.uid
+        uid = site.known(name).user.uid
         for action in ("", "/password", "/delete"):
             assert visitor.post(f"/users/{uid}{action}", {"role": "auditor", "disabled": "yes"}).status_code == 404
         assert not site.run(site.store.users.find(uid)).disabled

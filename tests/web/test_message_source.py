@@ -12,14 +12,13 @@ from gatepost.files.archives.zip_archive import read_members
 from gatepost.files.values import UnpackBudget
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.store.audit import AuditFilter
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.record_packing import HEAD_BYTES, MAX_HEADER, compress, cut_header
 from gatepost.web.pages.messages import PASSWORD, zip_with_password
 
 
 def actions(site: Any, tenant: str) -> list[str]:
-    return [record.action for record in site.run(site.store.audit.page(AuditFilter(scope=tenant))).rows]
+    return [record.action for record in site.trail(scope=tenant)]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from gatepost.auth.results import Authentication
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import MessageAction
-from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.audit import CLI
 from gatepost.store.message_records import MessageRecord
 
 NASTY = '<script>alert("x")</script><img src=x onerror=alert(1)>'
@@ -126,7 +126,7 @@ def test_an_export_is_a_file_and_on_record(site: Any, tenant: str) -> None:
     assert answer.content == b"held text"
     assert answer.headers["content-disposition"] == f'attachment; filename="{ggrid}.eml"'
     assert answer.headers["content-type"] == "application/octet-stream"
-    assert site.run(site.store.audit.page(AuditFilter(), limit=1)).rows[0].action == "quarantine.export"
+    assert site.trail()[0].action == "quarantine.export"
     assert site.visitor().post(f"/messages/{site.message(tenant)}/export").status_code == 404
 
 
@@ -210,7 +210,7 @@ def test_html_stands_in_a_frame_that_allows_nothing(site: Any, tenant: str) -> N
     assert shown.headers["x-frame-options"] == "SAMEORIGIN"
     assert site.visitor(tenant=site.new_tenant()).get(f"/messages/{ggrid}/html").status_code == 404
     assert "cannot be shown" in visitor.get(f"/messages/{site.message(tenant)}/html").text
-    assert len(site.run(site.store.audit.page(AuditFilter(scope=tenant, action="quarantine.view"))).rows) == 2
+    assert len(site.trail(scope=tenant, action="quarantine.view")) == 2
 
 
 def test_two_messages_are_compared(site: Any, tenant: str) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -13,19 +12,19 @@ import httpx
 import pytest
 from tests.web.conftest import Site
 from tests.web.openid_provider import CLIENT, SECRET
+from tests.web.strangers import new_address
 
 from gatepost.abby import authenticator
 from gatepost.abby.authenticator import Guesses
 from gatepost.ids import new_id
 from gatepost.settings.keys import AccessRuleSettings, OpenidConnectSettings
 from gatepost.store import open_store
-from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.audit import CLI
 from gatepost.store.tenants import Tenant
 from gatepost.web.openid import FLOW_COOKIE, parse_number
 from gatepost.web.request import COOKIE_NAME
 
 ROOT = Path(__file__).parents[2]
-_numbers = count(1)
 TENANT = "7f9c0e0e-0000-4000-8000-000000000001"
 
 
@@ -99,8 +98,7 @@ class Browser:
     def __init__(self, site: Any) -> None:
         self._site = site
         self.cookies: dict[str, str] = {}
-        # Each has an address of its own: whoever fails from one has to wait.
-        transport = httpx.HTTPTransport(local_address=f"127.9.{next(_numbers)}.7", verify=site.no_tls)
+        transport = httpx.HTTPTransport(local_address=new_address(), verify=site.no_tls)
         self.client = httpx.Client(base_url=site.url, headers={"Accept": "text/html"}, transport=transport)
         site.close_later(self.client)
 
@@ -157,12 +155,12 @@ def test_somebody_signs_in_and_is_a_user_without_a_password(openid_site: Any, pr
     assert who["preferred_username"] in page
     assert ">external</span>" in page
     assert "managed there" in browser.get("/account").text
-    found = openid_site.run(openid_site.store.users.credentials(who["preferred_username"]))
+    found = openid_site.known(who["preferred_username"])
     assert (found.user.role, found.user.tenant, found.password) == ("administrator", None, "")
     assert found.user.external == f"{provider.issuer} {who['sub']}"
     refused = browser.post("/sign-in", {"name": found.user.name, "password": ""})
     assert refused.status_code == 401, "there is no password, not even an empty one"
-    trail = openid_site.run(openid_site.store.audit.page(AuditFilter(actor=f"user:{found.user.name}"))).rows
+    trail = openid_site.trail(actor=f"user:{found.user.name}")
     assert "OpenID Connect" in next(each.sample for each in trail if each.action == "user.signIn")
     again = Browser(openid_site)
     again.sign_in()
@@ -184,7 +182,7 @@ def test_role_and_tenant_follow_the_claims(openid_site: Any, provider: ProviderP
     provider.tell(claims=who)
     browser = Browser(openid_site)
     browser.sign_in()
-    user = openid_site.run(openid_site.store.users.credentials(who["preferred_username"])).user
+    user = openid_site.known(who["preferred_username"]).user
     assert (user.role, user.tenant) == ("analyst", openid_site.acme)
     assert browser.get("/users").status_code == 403
     provider.tell(claims={**who, "groups": ["gatepost-admins"]})
@@ -192,7 +190,7 @@ def test_role_and_tenant_follow_the_claims(openid_site: Any, provider: ProviderP
     raised.sign_in()
     assert raised.get("/users").status_code == 200
     assert browser.get("/account").status_code == 303, "the session from before has ended"
-    record = openid_site.run(openid_site.store.audit.page(AuditFilter(action="user.change"))).rows[0]
+    record = openid_site.trail(action="user.change")[0]
     assert record.actor.label == "system:OpenID Connect"
 
 
@@ -205,8 +203,8 @@ def test_claims_that_open_nothing(openid_site: Any, provider: ProviderProcess, g
     assert refused.status_code == 403
     assert "nothing there gives you access" in refused.text
     assert not browser.is_signed_in
-    assert openid_site.run(openid_site.store.users.credentials(who["preferred_username"])) is None
-    record = openid_site.run(openid_site.store.audit.page(AuditFilter(action="user.signInFailed"))).rows[0]
+    assert openid_site.known(who["preferred_username"]) is None
+    record = openid_site.trail(action="user.signInFailed")[0]
     assert f"{provider.issuer} {who['sub']}" in record.sample
 
 
@@ -219,7 +217,7 @@ def test_a_disabled_user_stays_out(openid_site: Any, provider: ProviderProcess) 
     who = claims()
     provider.tell(claims=who)
     Browser(openid_site).sign_in()
-    user = openid_site.run(openid_site.store.users.credentials(who["preferred_username"])).user
+    user = openid_site.known(who["preferred_username"]).user
     openid_site.run(openid_site.store.users.update(user.uid, by=CLI, disabled=True))
     refused = Browser(openid_site).sign_in()
     assert refused.status_code == 403
@@ -232,7 +230,7 @@ def test_the_name_of_somebody_here_is_not_taken_over(openid_site: Any, provider:
     browser = Browser(openid_site)
     browser.sign_in()
     assert f"{local.upper()} (external)" in browser.get("/account").text
-    assert not openid_site.run(openid_site.store.users.credentials(local)).user.external
+    assert not openid_site.known(local).user.external
 
 
 WRONG_TOKENS = [

@@ -39,7 +39,7 @@ def theirs(site: Any) -> dict[str, str]:
     user = next(each for each in site.run(site.store.users.all(scope)) if each.name == visitor.who)
     session = site.run(site.store.sessions.of_user(user.uid, 0))[0]
     version = site.run(site.store.learning.keep_model(scope, FIGURES, b"", CLI))
-    record = site.run(site.store.audit.page(AuditFilter(scope=scope))).rows[0].id
+    record = site.trail(scope=scope)[0].id
     ggrid = site.message(scope, msgspec.structs.replace(REPORT, subject=SECRET), held=True)
     work = site.run(site.store.bulk_actions.create(user.uid, "delete", [ggrid])).id
     site.run(site.store.users.save_search(user.uid, "/messages", SECRET, "q=x", shared=True, tenant=scope))

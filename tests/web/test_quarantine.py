@@ -10,7 +10,6 @@ from tests.store_reading import list_reports
 from tests.web.conftest import REPORT
 
 from gatepost.ids import new_id
-from gatepost.store.audit import AuditFilter
 
 SURE = {"sure": "1"}
 
@@ -51,7 +50,7 @@ def test_released_once_with_the_visitors_name(site: Any, tenant: str, core: Any)
     assert ggrid not in core.sent
     assert site.went(visitor.post(f"/messages/{ggrid}/release", SURE)) == f"/messages/{ggrid} released"
     assert core.sent[ggrid] == ("bob@example.com",)
-    record = site.run(site.store.audit.page(AuditFilter(scope=tenant), limit=1)).rows[0]
+    record = site.trail(scope=tenant)[0]
     assert (record.action, record.actor.label) == ("quarantine.release", f"user:{visitor.who}")
     assert f"by {visitor.who}" in visitor.get(f"/messages/{ggrid}").text
     assert ggrid not in visitor.get("/quarantine").text
@@ -150,8 +149,8 @@ def test_a_deletion_is_taken_back(site: Any, tenant: str) -> None:
     assert f'value="{ggrid}"' in visitor.get("/quarantine?state=deleted").text
     assert site.went(visitor.post(undo[1])).startswith("/quarantine mail-restored~1~")
     assert site.run(site.store.quarantine.find(ggrid)).state == "held"
-    actions = [record.action for record in site.run(site.store.audit.page(AuditFilter(scope=tenant), limit=2)).rows]
-    assert actions == ["quarantine.restore", "quarantine.delete"]
+    actions = [record.action for record in site.trail(scope=tenant)]
+    assert actions[:2] == ["quarantine.restore", "quarantine.delete"]
 
 
 def test_all_that_match_and_nothing_else(site: Any, tenant: str) -> None:
@@ -205,7 +204,7 @@ def test_enter_in_a_checkbox_presses_nothing(site: Any, tenant: str) -> None:
 def test_a_report_is_no_export(site: Any, tenant: str) -> None:
     ggrid = site.message(tenant, held=True)
     site.visitor("analyst").post(f"/messages/{ggrid}/report", {"says": "deliver"})
-    actions = {record.action for record in site.run(site.store.audit.page(AuditFilter(scope=tenant), limit=10)).rows}
+    actions = {record.action for record in site.trail(scope=tenant)}
     assert "message.reported" in actions
     assert "quarantine.export" not in actions
 

@@ -13,7 +13,6 @@ from gatepost.policy import condition_process
 from gatepost.policy.conditions import find_fault
 from gatepost.policy.rules import shipped_policy
 from gatepost.store import own_rules
-from gatepost.store.audit import AuditFilter
 from gatepost.web.pages.rules import EXAMPLES, RuleForm
 
 FIELDS = {
@@ -97,7 +96,7 @@ def test_a_change_shows_the_difference_and_is_in_the_audit_trail(site: Any, tena
     assert visitor.post("/rules/edit", {**changed, "do": "save", "version": "2"}).status_code == 303
     assert site.went(visitor.post("/rules/delete", fields(tenant, 1))) == f"/rules?scope={tenant} rules-changed"
     assert site.went(visitor.post("/rules/delete", fields(tenant, 3))) == f"/rules?scope={tenant} rule-deleted"
-    trail = site.run(site.store.audit.page(AuditFilter(scope=tenant, action="rule."))).rows
+    trail = site.trail(scope=tenant, action="rule.")
     assert [record.action for record in trail] == ["rule.delete", "rule.change", "rule.change", "rule.create"]
     assert trail[1].actor.name == visitor.who
     assert "weight 7.5" in trail[1].sample[1]

@@ -7,22 +7,21 @@ import html
 import json
 import re
 import time
-from itertools import count
 from typing import Any
 
 import httpx
 import pytest
 from tests.store_reading import read_attempts
 from tests.web.authenticators import Authenticator
+from tests.web.strangers import code_of, new_address
 
-from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.audit import CLI
 from gatepost.store.second_factors import NewSecurityKey
 from gatepost.web import credentials
 
 HOST = "mail.example.com:9081"
 ORIGIN = f"https://{HOST}"
 NAMED = {"Host": HOST}
-_numbers = count()
 
 
 @pytest.fixture
@@ -62,9 +61,7 @@ class HalfSignedIn:
     """A browser of its own in which the password was right."""
 
     def __init__(self, site: Any, name: str, host: str = HOST) -> None:
-        # Each from another address of this machine: whoever guesses from one has to wait.
-        number = next(_numbers)
-        transport = httpx.HTTPTransport(local_address=f"127.9.{number // 250}.{number % 250 + 1}", verify=site.no_tls)
+        transport = httpx.HTTPTransport(local_address=new_address(), verify=site.no_tls)
         headers = {"Accept": "text/html", "Host": host}
         self.client = httpx.Client(base_url=site.url, headers=headers, transport=transport)
         site.close_later(self.client)
@@ -85,14 +82,6 @@ class HalfSignedIn:
         return self.client.post("/sign-in/key", data=fields)
 
 
-def known(site: Any, name: str) -> Any:
-    return site.run(site.store.users.credentials(name)).user
-
-
-def trail_of(site: Any, name: str) -> list[Any]:
-    return list(site.run(site.store.audit.page(AuditFilter(actor=f"user:{name}"), limit=30)).rows)
-
-
 def test_a_key_is_added_and_opens(site: Any, visitor: Any) -> None:
     elsewhere = site.enter(visitor.who)
     key = Authenticator(ORIGIN, counter=1)
@@ -111,7 +100,7 @@ def test_a_key_is_added_and_opens(site: Any, visitor: Any) -> None:
     opened = half.show(key)
     assert site.went(opened) == "/"
     assert opened.headers["set-cookie"].partition(";")[0] != half.client.headers["Cookie"], "a new cookie"
-    signed_in = next(each for each in trail_of(site, visitor.who) if each.action == "user.signIn")
+    signed_in = next(each for each in site.trail(actor=f"user:{visitor.who}") if each.action == "user.signIn")
     assert "security key" in signed_in.sample
     lost = HalfSignedIn(site, visitor.who)
     assert site.went(lost.client.post("/sign-in/code", data={"code": codes[0]})) == "/ recovery-code~9"
@@ -127,34 +116,32 @@ def test_a_second_key_needs_the_first_one_or_a_code(site: Any, visitor: Any, key
     red = Authenticator(ORIGIN)
     challenge = visitor.post("/account/keys/options").json()["challenge"]
     assert site.went(add(site, visitor, red, "red key", **key.sign(challenge))) == "/account key-added"
-    assert known(site, visitor.who).keys == 2
+    assert site.known(visitor.who).user.keys == 2
     assert site.went(HalfSignedIn(site, visitor.who).show(red)) == "/"
 
 
 def test_removing_keys(site: Any, visitor: Any, key: Authenticator) -> None:
-    uid = known(site, visitor.who).uid
+    uid = site.known(visitor.who).user.uid
     (stored,) = site.run(site.store.second_factors.security_keys(uid))
     path = f"/account/keys/{stored.id}/remove"
     assert visitor.post(path, {"password": site.password}).status_code == 400
     challenge = visitor.post("/account/keys/options").json()["challenge"]
     assert visitor.post(path, {"password": site.password, **key.sign(challenge)}).status_code == 303
-    assert not known(site, visitor.who).has_second_factor
+    assert not site.known(visitor.who).user.has_second_factor
     assert site.run(site.store.second_factors.count_recovery_codes(uid)) == 0
     assert site.enter(visitor.who).get("/account").status_code == 200, "the password is enough again"
 
 
 def test_an_app_beside_a_key(site: Any, visitor: Any, key: Authenticator) -> None:
     secret = credentials.new_totp_secret()
-    code = credentials.totp_code(secret, int(time.time()) // credentials.TOTP_SECONDS)
     challenge = visitor.post("/account/keys/options").json()["challenge"]
-    fields = {"secret": secret, "code": code, "password": site.password}
+    fields = {"secret": secret, "code": code_of(secret), "password": site.password}
     assert visitor.post("/account/totp/confirm", fields).status_code == 400, "the key is the second factor"
     assert visitor.post("/account/totp/confirm", {**fields, **key.sign(challenge)}).status_code == 200
     half = HalfSignedIn(site, visitor.who)
     assert "Use a security key" in half.page.text
     assert 'name="code" inputmode' in half.page.text
-    later = credentials.totp_code(secret, int(time.time()) // credentials.TOTP_SECONDS + 1)
-    assert site.went(half.client.post("/sign-in/code", data={"code": later})) == "/"
+    assert site.went(half.client.post("/sign-in/code", data={"code": code_of(secret, 1)})) == "/"
     assert site.went(HalfSignedIn(site, visitor.who).show(key)) == "/"
 
 
@@ -192,7 +179,7 @@ def test_a_counter_that_goes_back_is_refused_and_told(site: Any, visitor: Any, k
     assert site.went(HalfSignedIn(site, visitor.who).show(key)) == "/"
     key.counter -= 1
     assert HalfSignedIn(site, visitor.who).show(key).status_code == 401
-    refused = [each for each in trail_of(site, visitor.who) if each.action == "user.keyRefused"]
+    refused = [each for each in site.trail(actor=f"user:{visitor.who}") if each.action == "user.keyRefused"]
     assert refused[0].sample[1:] == ("blue key", "signature counter 2 after 2")
 
 
@@ -200,14 +187,13 @@ def test_attempts_with_keys_are_counted_as_codes_are(site: Any, visitor: Any, ke
     half = HalfSignedIn(site, visitor.who)
     for _ in range(5):
         half.send({"key-id": "x"})
-    states = {
-        source.partition(":")[0]: counted
-        for source, counted in site.run(read_attempts(site.store, known(site, visitor.who).uid)).items()
-    }
-    assert states["address"][0] == 5
-    assert states["address"][1] > time.time() * 1000
+    counted = site.run(read_attempts(site.store, site.known(visitor.who).user.uid))
+    ((failures, until),) = (state for source, state in counted.items() if source.startswith("address:"))
+    assert (failures, until > time.time() * 1000) == (5, True)
     assert half.show(key).status_code == 401, "right, and too late"
-    failures = [each.sample[1] for each in trail_of(site, visitor.who) if each.action == "user.signInFailed"]
+    failures = [
+        each.sample[1] for each in site.trail(actor=f"user:{visitor.who}") if each.action == "user.signInFailed"
+    ]
     assert failures == ["wrong key"] * 5
 
 
@@ -239,11 +225,11 @@ def test_a_key_that_was_not_asked_for(site: Any, visitor: Any) -> None:
     stale = visitor.post("/account/keys/add", {"name": "k", **key.make("AAAA")})
     assert stale.status_code == 400
     assert visitor.post("/account/keys/add", {"name": "k", **key.make(wanted["challenge"])}).status_code == 400
-    assert not known(site, visitor.who).has_second_factor
+    assert not site.known(visitor.who).user.has_second_factor
 
 
 def test_a_key_that_is_known_and_keys_that_are_too_many(site: Any, visitor: Any, key: Authenticator) -> None:
-    uid = known(site, visitor.who).uid
+    uid = site.known(visitor.who).user.uid
     options = visitor.post("/account/keys/options").json()
     wanted = asked_to_make(begin(site, visitor, **key.sign(options["challenge"])))
     assert [each["id"] for each in wanted["excludeCredentials"]] == [options["allowCredentials"][0]["id"]]
@@ -266,9 +252,9 @@ def test_administrators_see_and_remove_keys(site: Any, visitor: Any, key: Authen
     assert re.search(rf"{re.escape(visitor.who)}.*?1 key <span[^>]*>\(never used\)", page, re.DOTALL)
     HalfSignedIn(site, visitor.who).show(key)
     assert "last used" in admin.get("/users").text
-    uid = known(site, visitor.who).uid
+    uid = site.known(visitor.who).user.uid
     assert admin.post(f"/users/{uid}/password", {"totp": "1"}).status_code == 200
-    assert not known(site, visitor.who).has_second_factor
+    assert not site.known(visitor.who).user.has_second_factor
     assert site.run(site.store.second_factors.security_keys(uid)) == ()
 
 

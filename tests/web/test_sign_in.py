@@ -1,12 +1,11 @@
 """Signing in and out: guessing, lock-out, second factor, fixation, and where one is sent then."""
 
-import time
-from itertools import count
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
+from tests.web.strangers import code_of, enter, post
 
 from gatepost.ids import new_id
 from gatepost.store.audit import CLI
@@ -16,20 +15,7 @@ from gatepost.web import credentials
 from gatepost.web.pages.sign_in import _describe_refusal
 from gatepost.web.request import COOKIE_NAME
 
-_numbers = count()
 WRONG = "Name or password is wrong"
-
-
-def sent(site: Any, path: str, fields: dict[str, str], cookie: str = "") -> httpx.Response:
-    """A form, each time from another address of this machine: whoever guesses from one has to wait."""
-    address = f"127.{next(_numbers) % 200 + 1}.{next(_numbers) % 250}.7"
-    transport = httpx.HTTPTransport(local_address=address, verify=site.no_tls)
-    with httpx.Client(transport=transport, trust_env=False) as client:
-        return client.post(site.url + path, data=fields, headers={"Accept": "text/html", "Cookie": cookie})
-
-
-def enter(site: Any, name: str, password: str, cookie: str = "", **more: str) -> httpx.Response:
-    return sent(site, "/sign-in", {"name": name, "password": password, **more}, cookie)
 
 
 def cookie_of(answer: httpx.Response) -> str:
@@ -39,12 +25,6 @@ def cookie_of(answer: httpx.Response) -> str:
 
 def opens(site: Any, cookie: str, path: str = "/account") -> bool:
     return httpx.get(site.url + path, headers={"Cookie": cookie}, trust_env=False).status_code == 200
-
-
-@pytest.fixture
-def somebody(site: Any) -> str:
-    name: str = site.new_user()
-    return name
 
 
 def test_the_cookie_is_for_this_host_over_tls_and_not_for_scripts(site: Any, somebody: str) -> None:
@@ -71,7 +51,7 @@ def test_a_wrong_password_opens_nothing_and_says_nothing(site: Any, somebody: st
 def test_who_is_shut_out_does_not_get_in(site: Any, somebody: str) -> None:
     session = cookie_of(enter(site, somebody, site.password))
     assert opens(site, session)
-    user = site.run(site.store.users.credentials(somebody)).user
+    user = site.known(somebody).user
     site.run(site.store.users.update(user.uid, by=CLI, disabled=True))
     assert not opens(site, session)
     assert enter(site, somebody, site.password).status_code == 401
@@ -120,28 +100,24 @@ def test_a_page_that_was_asked_for_comes_after_signing_in(site: Any) -> None:
 
 def test_with_a_second_factor_the_password_alone_opens_nothing(site: Any, somebody: str) -> None:
     secret = credentials.new_totp_secret()
-    user = site.run(site.store.users.credentials(somebody)).user
+    user = site.known(somebody).user
     site.run(site.store.second_factors.set_totp(user.uid, secret, CLI))
     half = enter(site, somebody, site.password)
     assert half.status_code == 200
     assert 'name="code"' in half.text
     weak = cookie_of(half)
     assert not opens(site, weak)
-    code = credentials.totp_code(secret, int(time.time()) // credentials.TOTP_SECONDS)
+    code = code_of(secret)
     wrong = str((int(code) + 1) % 10**6).zfill(6)
-    assert send_code(site, weak, wrong).status_code == 401
-    answer = send_code(site, weak, f"{code[:3]} {code[3:]}")
+    assert post(site, "/sign-in/code", {"code": wrong}, weak).status_code == 401
+    answer = post(site, "/sign-in/code", {"code": f"{code[:3]} {code[3:]}"}, weak)
     assert answer.status_code == 303
     strong = cookie_of(answer)
     assert strong != weak
     assert opens(site, strong)
     assert not opens(site, weak)
     again = cookie_of(enter(site, somebody, site.password))
-    assert send_code(site, again, code).status_code == 401, "no code opens twice"
-
-
-def send_code(site: Any, cookie: str, code: str) -> httpx.Response:
-    return sent(site, "/sign-in/code", {"code": code}, cookie)
+    assert post(site, "/sign-in/code", {"code": code}, again).status_code == 401, "no code opens twice"
 
 
 def test_codes_are_those_of_the_standard() -> None:

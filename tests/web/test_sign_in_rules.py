@@ -1,24 +1,21 @@
 """Who may sign in, and what comes first: a second factor for some roles, and passwords that are switched off."""
 
-import html
 import re
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from tests.web.conftest import PASSWORD, Site
+from tests.web.strangers import code_of, enter
 
 from gatepost.ids import new_id
 from gatepost.settings.keys import SignInSettings
 from gatepost.store.audit import CLI
 from gatepost.store.users import User
-from gatepost.web import credentials
 from gatepost.web.context import SignInRules
 
 USER = User("1", "Ann", "analyst", None, 0)
-SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
 
 
 @pytest.fixture(scope="module")
@@ -29,53 +26,34 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     made.stop()
 
 
-class Person:
-    """Somebody who signs in, and carries the cookie by hand."""
-
-    def __init__(self, site: Site, name: str) -> None:
-        self.client = httpx.Client(
-            base_url=site.url, headers={"Accept": "text/html"}, trust_env=False, verify=site.no_tls
-        )
-        site.close_later(self.client)
-        self.entered = self.client.post("/sign-in", data={"name": name, "password": PASSWORD})
-        self.client.headers["Cookie"] = self.entered.headers.get("set-cookie", "").partition(";")[0]
-        self.client.cookies.clear()
-
-    def post(self, path: str, **fields: str) -> httpx.Response:
-        found = re.search(r'name="csrf" value="([^"]+)"', self.client.get("/account/setup").text)
-        assert found
-        return self.client.post(path, data={"csrf": html.unescape(found[1]), **fields})
-
-
 def test_a_role_that_needs_a_second_factor_sets_it_up_first(strict: Site) -> None:
     name = strict.new_user("administrator")
-    person = Person(strict, name)
-    assert person.client.get("/users").headers["location"] == "/account/setup"
-    page = person.client.get("/account/setup").text
+    person = strict.enter(name)
+    assert person.get("/users").headers["location"] == "/account/setup"
+    page = person.get("/account/setup").text
     found = re.search(r'name="secret" value="([A-Z2-7]+)"', page)
     assert found
     assert "Users of your role (administrator) need a second factor" in page
-    assert person.post("/users", name="x", role="administrator", scope="global").headers["location"] == "/account/setup"
-    assert not strict.run(strict.store.users.credentials("x")), "nothing is done before"
-    code = credentials.totp_code(found[1], int(time.time()) // credentials.TOTP_SECONDS)
-    wrong = person.post("/account/totp/confirm", secret=found[1], code="000000", password=PASSWORD)
+    assert (
+        person.post("/users", {"name": "x", "role": "administrator", "scope": "global"}).headers["location"]
+        == "/account/setup"
+    )
+    assert not strict.known("x"), "nothing is done before"
+    fields = {"secret": found[1], "code": code_of(found[1]), "password": PASSWORD}
+    wrong = person.post("/account/totp/confirm", {**fields, "code": "000000"})
     assert wrong.status_code == 400
     assert found[1] in wrong.text, "the same secret is offered again"
-    shown = person.post("/account/totp/confirm", secret=found[1], code=code, password=PASSWORD)
+    shown = person.post("/account/totp/confirm", fields)
     assert 'href="/account/setup">I have kept them' in shown.text
-    assert person.client.get("/account/setup").headers["location"] == "/"
-    account = person.client.get("/account").text
-    assert "cannot be turned off" in account
-    csrf = re.search(r'name="csrf" value="([^"]+)"', account)
-    assert csrf
-    next_code = credentials.totp_code(found[1], int(time.time()) // credentials.TOTP_SECONDS + 1)
-    fields = {"csrf": html.unescape(csrf[1]), "password": PASSWORD, "old-code": next_code}
-    assert person.client.post("/account/totp/remove", data=fields).status_code == 403
-    assert strict.run(strict.store.users.credentials(name)).user.totp
+    assert person.get("/account/setup").headers["location"] == "/"
+    assert "cannot be turned off" in person.get("/account").text
+    fields = {"password": PASSWORD, "old-code": code_of(found[1], 1)}
+    assert person.post("/account/totp/remove", fields).status_code == 403
+    assert strict.known(name).user.totp
 
 
 def test_other_roles_need_none(strict: Site) -> None:
-    assert Person(strict, strict.new_user("analyst")).client.get("/quarantine").status_code == 200
+    assert strict.visitor("analyst").get("/quarantine").status_code == 200
 
 
 def test_the_rules() -> None:
@@ -97,19 +75,19 @@ def test_without_passwords_only_the_emergency_account_gets_in(tmp_path_factory: 
     folder, named = tmp_path_factory.mktemp("closed"), f"glass {new_id()}"
     open_site = Site(folder)
     other = open_site.new_user("administrator")
-    hashed = open_site.run(open_site.store.users.credentials(other)).password
+    hashed = open_site.known(other).password
     open_site.run(open_site.store.users.create(named, "administrator", None, hashed, CLI))
-    before = Person(open_site, other)
-    assert before.client.get("/users").status_code == 200
+    before = open_site.enter(other)
+    assert before.get("/users").status_code == 200
     open_site.stop()
     rules = SignInRules(SignInSettings(passwords=False, emergency_account=named))
     closed: Any = Site(folder, rules)
     try:
-        refused = Person(closed, other)
-        assert refused.entered.status_code == 401
-        assert "Name or password is wrong" in refused.entered.text
-        assert Person(closed, named).client.get("/users").status_code == 200
-        again = httpx.get(f"{closed.url}/users", headers={"Cookie": before.client.headers["Cookie"]}, trust_env=False)
+        refused = enter(closed, other, PASSWORD)
+        assert refused.status_code == 401
+        assert "Name or password is wrong" in refused.text
+        assert closed.enter(named).get("/users").status_code == 200
+        again = httpx.get(f"{closed.url}/users", headers={"Cookie": before.cookie}, trust_env=False)
         assert again.status_code == 303, "a session from before does not open either"
         assert again.headers["location"].startswith("/sign-in")
     finally:
@@ -130,18 +108,11 @@ def test_users_of_a_strict_tenant_set_it_up_first(strict: Site) -> None:
     uid = strict.new_tenant()
     assert strict._rules
     strict._rules.settings.second_factor_tenants.append(uid)
-    person = Person(strict, strict.new_user("auditor", uid))
-    assert person.client.get("/messages").headers["location"] == "/account/setup"
-    page = person.client.get("/account/setup").text
+    person = strict.enter(strict.new_user("auditor", uid))
+    assert person.get("/messages").headers["location"] == "/account/setup"
+    page = person.get("/account/setup").text
     assert "Users of your tenant need a second factor" in page
     assert "Keys belong to host names" in page, "these pages are reached by an address"
-    name = strict.new_user("administrator")
-    strict.run(
-        strict.store.second_factors.set_totp(strict.run(strict.store.users.credentials(name)).user.uid, SECRET, CLI)
-    )
-    admin = Person(strict, name)
-    code = credentials.totp_code(SECRET, int(time.time()) // credentials.TOTP_SECONDS)
-    entered = admin.client.post("/sign-in/code", data={"code": code})
-    admin.client.headers["Cookie"] = entered.headers["set-cookie"].partition(";")[0]
-    assert "all users of this tenant need one" in admin.client.get(f"/tenants/{uid}").text
-    assert "needed at the next sign-in" in admin.client.get("/users").text
+    auditor = strict.visitor("auditor")
+    assert "all users of this tenant need one" in auditor.get(f"/tenants/{uid}").text
+    assert "needed at the next sign-in" in auditor.get("/users").text

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from tests.web.routes import CLOSED, ask, name_of, path_of
 
 from gatepost import __version__
-from gatepost.store.audit import CLI, AuditFilter
+from gatepost.store.audit import CLI
 from gatepost.web.registry import PAGES
 from gatepost.web.request import ROLES
 from gatepost.web.routing import is_same_origin
@@ -21,11 +21,6 @@ WITH_PERMISSION = [row for row in CLOSED if row.may]
 GETS = [row for row in CLOSED if row.method == "GET"]
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 FIELDS = {"sure": "1", "name": "x"}
-
-
-def last_record(site: Any) -> int:
-    rows = site.run(site.store.audit.page(AuditFilter())).rows
-    return rows[0].id if rows else 0
 
 
 def look(site: Any, row: Any) -> httpx.Response:
@@ -54,12 +49,12 @@ def test_nobody_gets_in_without_signing_in(site: Any, row: Any) -> None:
 @pytest.mark.parametrize("row", CHANGING, ids=name_of)
 def test_a_form_without_its_token_changes_nothing(site: Any, row: Any) -> None:
     visitor, other = site.visitor(), site.visitor("auditor")
-    before = last_record(site)
+    before = site.trail()[:1]
     for token in ("", "x" * 43, other.csrf):
         answer = ask(visitor, row, path_of(row, scope="global"), {**FIELDS, "csrf": token})
         assert answer.status_code == 403, token
         assert "session has changed" in answer.text
-    assert last_record(site) == before
+    assert site.trail()[:1] == before
     assert visitor.get("/account").status_code == 200, "the session goes on"
 
 
@@ -71,12 +66,12 @@ ELSEWHERE = [
 
 @pytest.mark.parametrize("row", CHANGING, ids=name_of)
 def test_another_site_changes_nothing(site: Any, row: Any) -> None:
-    visitor, before = site.visitor(), last_record(site)
+    visitor, before = site.visitor(), site.trail()[:1]
     for headers in ELSEWHERE:
         answer = ask(visitor, row, path_of(row, scope="global"), FIELDS, **headers)
         assert answer.status_code == 403, headers
         assert "another site" in answer.text
-    assert last_record(site) == before
+    assert site.trail()[:1] == before
 
 
 @pytest.mark.parametrize("row", [row for row in PAGES if row not in CLOSED and row.method == "POST"], ids=name_of)
@@ -163,7 +158,7 @@ def test_whoever_is_signed_in_keeps_the_menu_where_there_is_nothing(
 
 def test_who_has_something_to_do_first_gets_no_menu(site: Any) -> None:
     name = site.new_user("administrator")
-    known = site.run(site.store.users.credentials(name))
+    known = site.known(name)
     site.run(site.store.users.set_password(known.user.uid, known.password, CLI, must_change=True))
     answer = site.enter(name).get("/nothing/here")
     assert answer.status_code == 404

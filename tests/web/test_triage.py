@@ -10,8 +10,6 @@ import msgspec
 import pytest
 from tests.web.conftest import REPORT
 
-from gatepost.store.audit import AuditFilter
-
 PLACE = "in=subject%3Dprize"
 
 
@@ -62,7 +60,7 @@ def test_the_result_as_a_file(site: Any, tenant: str) -> None:
     assert cells["from"].startswith("'=HYPERLINK(1)")
     assert visitor.get("/quarantine/export?format=exe").status_code == 400
     assert visitor.get("/quarantine/export?format=csv&verdict=odd").status_code == 400
-    record = site.run(site.store.audit.page(AuditFilter(scope=tenant), limit=1)).rows[0]
+    record = site.trail(scope=tenant)[0]
     assert (record.action, record.count) == ("messages.export", 1)
 
 
