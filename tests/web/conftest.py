@@ -80,6 +80,14 @@ REPORT = Report(
 )
 
 
+DELIVERED = Report("clean", "deliver", (), 0, "")
+
+
+def delivered(link: str, subject: str = "") -> Report:
+    """What is known of a message that was delivered with a link in it."""
+    return msgspec.structs.replace(DELIVERED, subject=subject, subjects=(Subject("link", link, "html"),))
+
+
 # The files of a node, of which its pages publish versions.
 GUARD = "scanSources: {restApi: {host: 127.0.0.1, port: 9785}}\n"
 ABBY = """listen: {host: 127.0.0.1, port: 9081}

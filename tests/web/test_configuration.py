@@ -5,22 +5,18 @@ import hashlib
 import json
 import re
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.web.conftest import REPORT, Site, new_publisher
+from tests.web.conftest import Site, new_publisher
 
 from gatepost.abby.authenticator import Tokens
-from gatepost.ids import new_id
-from gatepost.mail.message import Envelope
 from gatepost.settings import files
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.values import Section, find_section, is_local, list_labelled
 from gatepost.store.audit import Actor
-from gatepost.store.message_records import MessageRecord
 from gatepost.store.publishing import DraftContent, VersionContent
 from gatepost.web.configuration import apply_draft, list_settings, parse_value, render_value
 
@@ -200,10 +196,8 @@ def test_the_policy_of_outbound_mail_is_one_of_them(node: Any) -> None:
     page = save(visitor, **{"policy outbound": strict})
     assert '<label for="p2">Outbound mail</label>' in visitor.get("/configuration/policies").text
     assert "policy/outbound.toml" in page
-    now = int(time.time() * 1000)
     for outbound in (False, True):
-        sent = Envelope("bob@example.com", ("ann@example.org",), outbound=outbound)
-        node.run(node.store.messages.record(MessageRecord(new_id(), now, now, sent, 1, "00" * 32, REPORT)))
+        node.message(sender="bob@example.com", recipients=("ann@example.org",), outbound=outbound)
     assert "1 of the last 2 decisions would change." in visitor.post("/configuration/try").text
     answer = publish(visitor, page)
     assert answer.status_code == 303, re.findall('<li class="break">.*?<.li>', answer.text)

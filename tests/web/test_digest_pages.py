@@ -8,13 +8,10 @@ import msgspec
 import pytest
 from tests.web.conftest import REPORT
 
-from gatepost.analysis.report import Report
 from gatepost.digests.mail import DigestLink, sign_link
 from gatepost.ids import new_id
-from gatepost.mail.message import Envelope
 from gatepost.store.audit import CLI
 from gatepost.store.digests import DIGEST, DigestPreferences
-from gatepost.store.message_records import MessageRecord
 from gatepost.store.recipients import MAX_OF_RECIPIENT, MAX_OPEN_OF_RECIPIENT, RequestFilter
 
 BOB, CY = "bob@example.com", "cy@example.com"
@@ -47,12 +44,8 @@ class Mailbox:
         assert site.run(site.store.digests.put_preferences(self.tenant, wanted, seen, CLI))
 
     def hold(self, verdict: Any = "spam", recipients: tuple[str, ...] = (BOB, CY), subject: str = "Offer") -> str:
-        report: Report = msgspec.structs.replace(REPORT, verdict=verdict, subject=subject)
-        envelope = Envelope("ann@example.org", recipients, "192.0.2.7", "mx", self.tenant)
-        record = MessageRecord(new_id(), now(), now(), envelope, 9, "ab" * 32, report)
-        self.site.run(self.site.store.quarantine.hold(record))
-        self.site.core.raw[record.ggrid] = b"text"
-        return record.ggrid
+        report = msgspec.structs.replace(REPORT, verdict=verdict, subject=subject)
+        return str(self.site.message(self.tenant, report, held=True, recipients=recipients))
 
     def digest(self, address: str = BOB) -> str:
         """The id of a digest that waits for a recipient with held mail."""

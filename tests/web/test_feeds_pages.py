@@ -3,26 +3,17 @@
 import json
 from typing import Any
 
-from gatepost.analysis.report import Report
-from gatepost.ids import new_id
-from gatepost.lists.rulings import Subject
-from gatepost.mail.message import Envelope
+from tests.web.conftest import delivered
+
 from gatepost.store.feeds import FEED, FeedCounts, FeedRecord
-from gatepost.store.message_records import MessageRecord
 from gatepost.times import now
 
-
-def deliver(site: Any, tenant: str, link: str, subject: str = "Your <b>invoice</b>") -> str:
-    report = Report("clean", "deliver", (), 0, "", subject=subject, subjects=(Subject("link", link, "html"),))
-    envelope = Envelope("shop@x.example", ("bob@rcpt.example",), tenant=tenant)
-    record = MessageRecord(new_id(), now(), now(), envelope, 1, "00" * 32, report)
-    site.run(site.store.messages.record(record))
-    return record.ggrid
+INVOICE = delivered("https://evil.example/a", "Your <b>invoice</b>")
 
 
 def test_adding_an_entry_lists_what_was_delivered_before(site: Any, tenant: str) -> None:
-    ggrid = deliver(site, tenant, "https://evil.example/a")
-    deliver(site, tenant, "https://fine.example/a", "Fine")
+    ggrid = site.message(tenant, INVOICE)
+    site.message(tenant, delivered("https://fine.example/a", "Fine"))
     visitor, path = site.visitor(tenant=tenant), f"/lists/{tenant}/blocked-urls"
     answer = visitor.post(f"{path}/add", {"entries": "evil.example"})
     there = answer.headers["location"]
@@ -49,7 +40,7 @@ def test_adding_an_entry_lists_what_was_delivered_before(site: Any, tenant: str)
 
 
 def test_looks_back_are_for_people_of_the_scope(site: Any, tenant: str) -> None:
-    deliver(site, tenant, "https://evil.example/a")
+    site.message(tenant, INVOICE)
     path = f"/lists/{tenant}/blocked-urls"
     there = site.visitor(tenant=tenant).post(f"{path}/add", {"entries": "evil.example"}).headers["location"]
     other = site.visitor(tenant=site.new_tenant())
@@ -62,7 +53,7 @@ def test_looks_back_are_for_people_of_the_scope(site: Any, tenant: str) -> None:
 
 
 def test_lists_that_hold_nothing_are_not_looked_back(site: Any, tenant: str) -> None:
-    deliver(site, tenant, "https://evil.example/a")
+    site.message(tenant, INVOICE)
     visitor = site.visitor(tenant=tenant)
     for name in ("allowed-urls", "blocked-phrases"):
         answer = visitor.post(f"/lists/{tenant}/{name}/add", {"entries": "evil.example"})

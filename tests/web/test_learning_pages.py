@@ -3,27 +3,15 @@
 from typing import Any
 
 import msgspec
+from tests.web.conftest import DELIVERED
 
-from gatepost.analysis.report import Report
-from gatepost.ids import new_id
 from gatepost.learning.sealed_training import Proof, Side
-from gatepost.mail.message import Envelope
 from gatepost.store.audit import CLI
 from gatepost.store.learning import ModelLookBack, TaughtMessage
-from gatepost.store.message_records import MessageRecord
-from gatepost.times import now
 
 FIGURES = msgspec.json.encode(
     Proof(200, 100, 100, Side(20, 18, 20, 0, 0.3), Side(20, 0, 20, 0), 174, reason="<better>")
 )
-
-
-def deliver(site: Any, tenant: str) -> str:
-    report = Report("clean", "deliver", (), 0, "", subject="Your <b>offer</b>")
-    envelope = Envelope("shop@x.example", ("bob@rcpt.example",), tenant=tenant)
-    record = MessageRecord(new_id(), now(), now(), envelope, 1, "00" * 32, report)
-    site.run(site.store.messages.record(record))
-    return record.ggrid
 
 
 def test_pools_and_models_are_shown_and_rolled_back(site: Any, tenant: str) -> None:
@@ -31,7 +19,7 @@ def test_pools_and_models_are_shown_and_rolled_back(site: Any, tenant: str) -> N
     site.run(store.learning.add_reports(tenant, CLI, [TaughtMessage("m", b"\x01\x00")], unwanted=True))
     first = site.run(store.learning.keep_model(tenant, FIGURES, b"one", CLI))
     second = site.run(store.learning.keep_model(tenant, FIGURES, b"two", CLI))
-    ggrid = deliver(site, tenant)
+    ggrid = site.message(tenant, msgspec.structs.replace(DELIVERED, subject="Your <b>offer</b>"))
     site.run(store.look_backs.record_of_model(second, ModelLookBack(7, 10, 1, (ggrid,))))
     visitor = site.visitor(tenant=tenant)
     page = visitor.get("/learning").text

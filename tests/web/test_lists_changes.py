@@ -3,16 +3,12 @@
 from typing import Any
 
 import pytest
+from tests.web.conftest import delivered
 
-from gatepost.analysis.report import Report
-from gatepost.ids import new_id
 from gatepost.lists.catalogue import BY_NAME, make_custom_list
-from gatepost.lists.rulings import Subject
-from gatepost.mail.message import Envelope
 from gatepost.store.audit import CLI
 from gatepost.store.list_lookup import HitCount
 from gatepost.store.lists import ListEntry, NewEntry
-from gatepost.store.message_records import MessageRecord
 from gatepost.web.pages.list_changes import MAX_LINES
 
 URLS = BY_NAME["blocked-urls"]
@@ -26,12 +22,6 @@ def entries(site: Any, tenant: str, name: str = "blocked-urls") -> tuple[ListEnt
 def changes(site: Any, tenant: str) -> list[tuple[str, str, int]]:
     records = site.trail(scope=tenant)
     return [(each.actor.label, each.action, each.count) for each in records if each.action.startswith("entries.")]
-
-
-def keep(site: Any, tenant: str, link: str) -> None:
-    report = Report("clean", "deliver", (), 0, "", subjects=(Subject("link", link, "html"),))
-    envelope = Envelope("a@x.example", ("b@x.example",), tenant=tenant)
-    site.run(site.store.messages.record(MessageRecord(new_id(), 1, 2, envelope, 1, "00" * 32, report)))
 
 
 def put(site: Any, tenant: str, *keys: str, **options: Any) -> None:
@@ -65,7 +55,7 @@ def test_a_preview_shows_normal_forms_faults_and_duplicates_and_saves_nothing(si
 
 def test_a_preview_says_what_would_have_happened(site: Any, tenant: str) -> None:
     for link in ("https://evil.example/a", "https://evil.example/b", "https://fine.example/"):
-        keep(site, tenant, link)
+        site.message(tenant, delivered(link))
     page = site.visitor(tenant=tenant).post(
         f"/lists/{tenant}/blocked-urls/preview", {"entries": "evil.example\nabsent.example"}
     )
@@ -75,7 +65,7 @@ def test_a_preview_says_what_would_have_happened(site: Any, tenant: str) -> None
 
 
 def test_what_cannot_be_tried_says_so(site: Any, tenant: str) -> None:
-    keep(site, tenant, "https://evil.example/a")
+    site.message(tenant, delivered("https://evil.example/a"))
     page = site.visitor(tenant=tenant).post(f"/lists/{tenant}/blocked-phrases/preview", {"entries": "wire it today"})
     assert "cannot be previewed" in page.text
     assert "not known" in page.text
@@ -202,7 +192,7 @@ def test_an_entry_that_is_gone(site: Any, tenant: str) -> None:
 
 def test_deleting_shows_first_what_it_would_do(site: Any, tenant: str) -> None:
     put(site, tenant, "a.example", "b.example", "c.example")
-    keep(site, tenant, "https://a.example/")
+    site.message(tenant, delivered("https://a.example/"))
     visitor, path = site.visitor("analyst", tenant), f"/lists/{tenant}/blocked-urls/delete"
     page = visitor.post(path, {"key": ["a.example", "b.example", "a.example", "gone.example"]})
     assert page.status_code == 200

@@ -11,10 +11,8 @@ import msgspec
 import pytest
 from tests.web.conftest import REPORT
 
-from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
 from gatepost.store.audit import CLI
-from gatepost.store.message_records import MessageRecord
 from gatepost.web.pages.messages import EMPTY_FILE
 
 
@@ -40,8 +38,7 @@ def test_today_is_compared_with_the_same_hours_of_the_weekday(site: Any, tenant:
     for weeks, number in ((0, 30), (1, 2), (2, 4), (3, 40)):
         moment = end - weeks * 7 * 24 * hour - hour // 2
         for _ in range(number):
-            record = MessageRecord(new_id(), moment, moment + 5, Envelope(tenant=tenant), 10, "cd" * 32, report)
-            site.run(site.store.messages.record(record))
+            site.message(tenant, report, moment=moment)
     page = html.unescape(visitor.get("/").text)
     assert "Usual is the median of the same hours 3 weeks back on the same weekday." in page
     tiles = re.findall(r'<a class="card tile" href="([^"]+)"><h3>([^<]+)</h3><p class="figure">(\d+)(.*?)</a>', page)
@@ -155,9 +152,7 @@ def test_the_policy_of_outbound_mail_is_shown_and_tried(site: Any, tenant: str) 
     assert visitor.get("/policy/file:eicar?scope=outbound").status_code == 200
     assert site.visitor(tenant=tenant).get("/policy?scope=outbound").status_code == 404
     site.message(tenant)
-    sent = Envelope("bob@example.com", ("ann@example.org",), tenant=tenant, outbound=True)
-    now = int(time.time() * 1000)
-    site.run(site.store.messages.record(MessageRecord(new_id(), now, now, sent, 1, "00" * 32, REPORT)))
+    site.message(tenant, sender="bob@example.com", recipients=("ann@example.org",), outbound=True)
     tried = visitor.post("/policy", {"scope": "outbound", "text": STRICT}).text
     assert "1 of the 1 decisions on outbound mail, among the last 1,000 messages, would change." in tried
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.web.conftest import DELIVERED
 
-from gatepost.analysis.report import Report
 from gatepost.policy import condition_process
 from gatepost.policy.conditions import find_fault
 from gatepost.policy.rules import shipped_policy
@@ -25,7 +25,7 @@ FIELDS = {
     "enabled": "1",
     "do": "save",
 }
-DELIVERED = Report("clean", "deliver", (), 0, "", subject="Act now")
+ACT = msgspec.structs.replace(DELIVERED, subject="Act now")
 
 
 def fields(tenant: str, version: int = 0, **changes: Any) -> dict[str, Any]:
@@ -33,8 +33,8 @@ def fields(tenant: str, version: int = 0, **changes: Any) -> dict[str, Any]:
 
 
 def test_a_rule_is_tried_saved_and_shown(site: Any, tenant: str) -> None:
-    visitor, ggrid = site.visitor(tenant=tenant), site.message(tenant, DELIVERED)
-    site.message(tenant, msgspec.structs.replace(DELIVERED, subject="Other"))
+    visitor, ggrid = site.visitor(tenant=tenant), site.message(tenant, ACT)
+    site.message(tenant, msgspec.structs.replace(ACT, subject="Other"))
     page = visitor.get("/rules").text
     assert "There are no rules" in page
     form = visitor.get(f"/rules/edit?scope={tenant}").text
@@ -65,10 +65,10 @@ def test_a_rule_is_tried_saved_and_shown(site: Any, tenant: str) -> None:
 def test_hits_lead_to_the_messages(site: Any, tenant: str) -> None:
     visitor = site.visitor(tenant=tenant)
     visitor.post("/rules/edit", fields(tenant))
-    hit = msgspec.structs.replace(DELIVERED, tags=("rule:acts-now", "rule:other"))
+    hit = msgspec.structs.replace(ACT, tags=("rule:acts-now", "rule:other"))
     site.message(tenant, hit)
     site.message(tenant, hit)
-    site.message(tenant, DELIVERED)
+    site.message(tenant, ACT)
     page = visitor.get(f"/rules?scope={tenant}").text
     link = re.search(r'href="(/messages\?tag=rule[^"]*)">2</a>', page)
     assert link
@@ -202,7 +202,7 @@ def test_a_rule_that_never_ends_is_named_by_the_trial(site: Any, tenant: str, mo
     """Whatever the estimate says, and however the condition was saved: here it ends when it is checked, and not when it
     is tried."""
     monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
-    site.message(tenant, DELIVERED)
+    site.message(tenant, ACT)
     visitor = site.visitor(tenant=tenant)
     when = 'subject != "endless"'
     condition_process._known.put("fault", when, (True, ""))
@@ -226,7 +226,7 @@ def test_the_notice_says_what_becomes_of_the_message_that_a_rule_was_made_from(
     site: Any, changes: dict[str, Any], notice: str, said: str
 ) -> None:
     tenant = site.new_tenant()
-    visitor, ggrid = site.visitor(tenant=tenant), site.message(tenant, DELIVERED)
+    visitor, ggrid = site.visitor(tenant=tenant), site.message(tenant, ACT)
     form = {name: value for name, value in fields(tenant, message=ggrid, **changes).items() if value}
     assert site.went(visitor.post("/rules/edit", form)) == f"/rules?scope={tenant} {notice}"
     assert said in visitor.get("/rules").text
