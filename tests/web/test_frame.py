@@ -136,12 +136,6 @@ def test_what_a_role_may_not_is_said_within_the_frame(site: Any) -> None:
     assert "administrator" not in re.sub(r"<header.*</header>", "", stale.text, flags=re.DOTALL)
 
 
-def test_no_entry_selected_leads_back_to_the_list(site: Any, tenant: str) -> None:
-    visitor = site.visitor(tenant=tenant)
-    answer = visitor.post(f"/lists/{tenant}/blocked-urls/delete")
-    assert site.went(answer) == f"/lists/{tenant}/blocked-urls none-selected"
-
-
 def unsent_fields(page: str) -> dict[str, str]:
     found = re.findall(r'name="(unsent-[a-z]+)" value="([^"]*)"', page)
     return {name: html.unescape(value) for name, value in found}
@@ -258,15 +252,6 @@ def test_a_key_form_keeps_what_was_typed_and_is_not_sent_twice(site: Any, tenant
     assert "2099-01-01 23:59:59" in re.sub(r"<[^>]*>", "", created.text)
     assert visitor.post("/keys", again).status_code == 409
     assert [key.name for key in site.run(site.store.api_keys.all(tenant))] == ["SOAR"]
-
-
-def test_domains_of_a_tenant_are_lines(site: Any, tenant: str) -> None:
-    answer = site.visitor().post(f"/tenants/{tenant}/domains", {"domains": "good.example\nnot a\ncom"})
-    assert answer.status_code == 400
-    assert "line 2: not a" in answer.text
-    assert "line 3: com" in answer.text
-    assert site.run(site.store.tenants.find(tenant)).domains == ()
-    assert "results and held mail" in site.visitor().get(f"/tenants/{tenant}").text
 
 
 def test_a_repeated_line_keeps_the_comment_of_the_first(site: Any, tenant: str) -> None:

@@ -26,42 +26,11 @@ NAMES = (
     *("max-size", "display-name", "released", "actor", "list", "what", "skip", "sure", "from", "address", "helo"),
 )
 ODD = (
-    *(
-        "",
-        "\0",
-        "\r\nX-Injected: 1",
-        "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"),
-        "%00",
-        "../../etc/passwd",
-    ),
+    *("", "\0", "\r\nX-Injected: 1", "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"), "%00"),
     *("9" * 400, "-1", "1e309", "NaN", "0001-01-01", "9999-12-31", "9999-12-31T23:59:59.999999+23:59", "2026-02-30"),
-    *(
-        "global",
-        new_id(),
-        "blocked-urls",
-        "x" * 5_000,
-        "\u202e\u0000\U0010ffff",
-        "{{7*7}}",
-        "%",
-        "*",
-        "'; DROP TABLE x--",
-    ),
-    *(
-        "eyJhIjoxfQ",
-        "AAAA",
-        "1,2,3",
-        "a@b",
-        "*@*",
-        "@",
-        "ı",
-        "İ" * 200,
-        "release",
-        "save",
-        "contains",
-        "csv",
-        "url",
-        "block",
-    ),
+    *("../../etc/passwd", "global", new_id(), "blocked-urls", "x" * 5_000, "\u202e\u0000\U0010ffff", "{{7*7}}"),
+    *("%", "*", "'; DROP TABLE x--", "eyJhIjoxfQ", "AAAA", "1,2,3", "a@b", "*@*", "@", "ı", "İ" * 200),
+    *("release", "save", "contains", "csv", "url", "block"),
 )
 values = st.one_of(st.sampled_from(ODD), st.text(max_size=40))
 fields = st.dictionaries(st.sampled_from(NAMES), values, max_size=6)
@@ -128,17 +97,6 @@ def test_no_header_comes_of_an_address(site: Any, target: str) -> None:
         assert "x-injected" not in answer.headers
         assert "x=1" not in answer.headers.get("set-cookie", "")
         assert "\r" not in answer.headers.get("location", "")
-
-
-@pytest.mark.parametrize(
-    "wanted",
-    ["/a\r\nX-Injected: 1", "/a\nb", "//evil.example", "https://evil.example", "/\\evil.example", "/\t/evil.example"],
-)
-def test_no_header_and_no_other_host_comes_of_where_to_go(site: Any, wanted: str) -> None:
-    name = site.new_user()
-    answer = httpx.post(f"{site.url}/sign-in", data={"name": name, "password": site.password, "next": wanted})
-    assert answer.headers["location"] == "/"
-    assert "x-injected" not in answer.headers
 
 
 def test_a_file_name_never_reaches_a_header(site: Any, tenant: str) -> None:
@@ -222,22 +180,6 @@ def test_half_a_body_changes_nothing(site: Any) -> None:
     )
     assert b" 200 " not in raw(site, head.encode())
     assert len(site.run(site.store.api_keys.all())) == before
-
-
-def test_a_session_begins_with_a_secret_of_its_own(site: Any) -> None:
-    """Whoever plants a cookie, a weak session or an older one gains nothing (session fixation)."""
-    name = site.new_user()
-    planted = f"__Host-gatepost={'A' * 43}"
-    form = {"name": name, "password": site.password}
-    answer = httpx.post(f"{site.url}/sign-in", data=form, headers={"Cookie": planted})
-    given_ = answer.headers["set-cookie"]
-    assert "A" * 43 not in given_
-    assert all(each in given_ for each in ("Secure", "HttpOnly", "SameSite=lax", "Path=/"))
-    assert "Domain" not in given_
-    page = httpx.get(f"{site.url}/account", headers={"Cookie": planted, "Accept": "text/html"})
-    assert page.status_code == 303
-    again = httpx.post(f"{site.url}/sign-in", data=form, headers={"Cookie": given_.partition(";")[0]})
-    assert again.headers["set-cookie"].partition(";")[0] != given_.partition(";")[0]
 
 
 def test_an_upload_is_a_post_and_a_change_is_never_a_get(site: Any) -> None:

@@ -23,7 +23,7 @@ NASTY = '<script>alert("x")</script><img src=x onerror=alert(1)>'
 def titles(page: str) -> list[str]:
     return [
         html.unescape(each)
-        for each in re.findall(r'<a dir="auto"[^>]* href="/messages/[0-9a-f-]{36}">([^<]*)</a>', page)
+        for each in re.findall(r'<a dir="auto"[^>]* href="/messages/[0-9a-f-]{36}[^"]*">([^<]*)</a>', page)
     ]
 
 

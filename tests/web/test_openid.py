@@ -1,8 +1,10 @@
 """Signing in through an OpenID provider: a real one in its own process, and answers that must not be believed."""
 
 import asyncio
+import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from gatepost.settings.keys import AccessRuleSettings, OpenidConnectSettings
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.tenants import Tenant
-from gatepost.web.openid import FLOW_COOKIE, parse_number
+from gatepost.web.openid import FLOW_COOKIE
 from gatepost.web.request import COOKIE_NAME
 
 ROOT = Path(__file__).parents[2]
@@ -39,8 +41,8 @@ class ProviderProcess:
 
     def tell(self, **told: Any) -> dict[str, Any]:
         """Set claims and faults; with `logout`, a logout token comes back."""
-        answer = httpx.post(f"{self.issuer}/control", json=told, trust_env=False)
-        found: dict[str, Any] = answer.json()
+        # Not as `httpx` writes it, which has no halves of characters.
+        found: dict[str, Any] = httpx.post(f"{self.issuer}/control", content=json.dumps(told), trust_env=False).json()
         return found
 
     def asked(self, path: str) -> int:
@@ -233,18 +235,27 @@ def test_the_name_of_somebody_here_is_not_taken_over(openid_site: Any, provider:
     assert not openid_site.known(local).user.external
 
 
-WRONG_TOKENS = [
-    *("other nonce", "no nonce", "other audience", "other audience in a list", "two audiences without azp"),
-    *("other party", "other issuer", "expired", "exp is a text", "no exp", "issued tomorrow", "issued yesterday"),
-    *("no iat", "not yet", "no sub", "empty subject", "subject is a list", "access token"),
-    *("nonce is half a character", "another claim is half a character"),
-    *("alg none", "hmac with the public key", "key of a stranger", "unknown key", "changed claims"),
+NOW = int(time.time())
+WRONG_CLAIMS: list[dict[str, Any]] = [
+    *({"nonce": "of another browser"}, {"nonce": None}, {"nonce": "\ud800"}, {"sid": "\ud800"}),
+    *({"aud": "another-client"}, {"aud": ["another-client"]}, {"aud": [CLIENT, "another-client"]}),
+    *({"azp": "another-client"}, {"iss": "https://evil.example"}),
+    *({"exp": NOW - 120}, {"exp": str(NOW + 3_000)}, {"exp": 10**400}, {"exp": None}),
+    *({"iat": NOW + 86_400}, {"iat": NOW - 86_400}, {"iat": None}, {"nbf": NOW + 6_000}, {"nbf": True}),
+    *({"sub": None}, {"sub": ""}, {"sub": ["a"]}),
+]
+WRONG_SIGNATURES = [
+    *("access token", "alg none", "hmac with the public key", "key of a stranger", "unknown key", "changed claims"),
 ]
 
 
-@pytest.mark.parametrize("wrong", WRONG_TOKENS)
-def test_an_id_token_that_is_not_believed(openid_site: Any, provider: ProviderProcess, wrong: str) -> None:
-    provider.tell(claims=claims(), wrong=wrong)
+@pytest.mark.parametrize(
+    "told",
+    [*({"claims": claims} for claims in WRONG_CLAIMS), *({"wrong": wrong} for wrong in WRONG_SIGNATURES)],
+    ids=str,
+)
+def test_an_id_token_that_is_not_believed(openid_site: Any, provider: ProviderProcess, told: dict[str, Any]) -> None:
+    provider.tell(**{**told, "claims": claims(**told.get("claims", {}))})
     browser = Browser(openid_site)
     refused = browser.sign_in()
     assert refused.status_code == 403
@@ -309,16 +320,21 @@ def test_a_code_of_another_sign_in_is_refused(openid_site: Any, provider: Provid
     assert not victim.is_signed_in
 
 
-@pytest.mark.parametrize("target", ["//evil.example", "https://evil.example/", "/\\evil.example", "/sign-in", "a\rb"])
-def test_only_pages_of_this_site_are_gone_to(openid_site: Any, provider: ProviderProcess, target: str) -> None:
+def test_only_pages_of_this_site_are_gone_to(openid_site: Any, provider: ProviderProcess) -> None:
     provider.tell(claims=claims())
-    assert Browser(openid_site).sign_in(httpx.URL(params={"x": target}).query.decode()[2:]).headers["location"] == "/"
+    assert Browser(openid_site).sign_in("//evil.example").headers["location"] == "/"
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong tokens do not make the address of the test wait."""
     monkeypatch.setattr(authenticator, "FREE_GUESSES", 1_000)
+
+
+def leave(site: Any, token: str) -> int:
+    """Send a logout token as the provider does; the status of the answer."""
+    url = f"{site.url}/sign-in/openid/logout"
+    return httpx.post(url, data={"logout_token": token}, trust_env=False).status_code
 
 
 @pytest.mark.usefixtures("patient")
@@ -331,24 +347,20 @@ def test_the_provider_ends_sessions(openid_site: Any, provider: ProviderProcess)
     second = Browser(openid_site)
     second.sign_in()
 
-    def leave(**told: Any) -> int:
-        token = provider.tell(logout=told, claims=who)["logout_token"]
-        return httpx.post(
-            f"{openid_site.url}/sign-in/openid/logout", data={"logout_token": token}, trust_env=False
-        ).status_code
+    def end(**told: Any) -> int:
+        return leave(openid_site, provider.tell(logout=told, claims=who)["logout_token"])
 
     faults: list[dict[str, Any]] = [{"aud": "another"}, {"iss": "https://evil.example"}, {"nonce": "x"}]
     for wrong in (*faults, {"events": {}}, {"iat": 1}, {"sid": None}):
-        assert leave(**{"sid": "session-7", **wrong}) == 400
+        assert end(**{"sid": "session-7", **wrong}) == 400
     assert (first.is_signed_in, second.is_signed_in) == (True, True)
-    assert leave(sid="session-7", sub="somebody else") == 200
+    assert end(sid="session-7", sub="somebody else") == 200
     assert first.is_signed_in, "the session is not that subject's"
-    assert leave(sid="session-7") == 200
+    assert end(sid="session-7") == 200
     assert (first.is_signed_in, second.is_signed_in) == (False, True)
-    assert leave(sub=who["sub"]) == 200
+    assert end(sub=who["sub"]) == 200
     assert not second.is_signed_in
-    post = httpx.post(f"{openid_site.url}/sign-in/openid/logout", data={"logout_token": "x.y.z"}, trust_env=False)
-    assert post.status_code == 400
+    assert leave(openid_site, "x.y.z") == 400
 
 
 @pytest.mark.usefixtures("patient")
@@ -358,18 +370,14 @@ def test_a_logout_token_works_once(openid_site: Any, provider: ProviderProcess) 
     token = provider.tell(logout={"sub": who["sub"]}, claims=who)["logout_token"]
     unnamed = provider.tell(logout={"sub": who["sub"], "jti": None}, claims=who)["logout_token"]
 
-    def leave(shown: str) -> int:
-        url = f"{openid_site.url}/sign-in/openid/logout"
-        return httpx.post(url, data={"logout_token": shown}, trust_env=False).status_code
-
-    assert leave(unnamed) == 400
-    assert leave(token) == 200
+    assert leave(openid_site, unnamed) == 400
+    assert leave(openid_site, token) == 200
     browser = Browser(openid_site)
     browser.sign_in()
-    assert leave(token) == 400
+    assert leave(openid_site, token) == 400
     assert browser.is_signed_in
     again = provider.tell(logout={"sub": who["sub"]}, claims=who)["logout_token"]
-    assert leave(again) == 200
+    assert leave(openid_site, again) == 200
     assert not browser.is_signed_in
 
 
@@ -381,8 +389,7 @@ def test_addresses_that_send_wrong_logout_tokens_wait(openid_site: Any, monkeypa
         return None
 
     monkeypatch.setattr(Guesses, "take_turn", take_turn)
-    url = f"{openid_site.url}/sign-in/openid/logout"
-    assert httpx.post(url, data={"logout_token": "x.y.z"}, trust_env=False).status_code == 429
+    assert leave(openid_site, "x.y.z") == 429
     assert turns == ["logout:127.0.0.1"]
 
 
@@ -408,12 +415,3 @@ def test_what_is_known_of_the_provider_is_kept(openid_site: Any, provider: Provi
     after = provider.asked("/.well-known/openid-configuration"), provider.asked("/keys")
     assert after[0] == before[0]
     assert after[1] - before[1] <= 1, "keys are asked for again at most once a minute"
-
-
-@pytest.mark.parametrize(
-    ("value", "number"),
-    [(1, 1.0), (1.5, 1.5), (10**400, None), (float("inf"), None), (float("nan"), None), (True, None), ("1", None)],
-)
-def test_numbers_of_a_token(value: Any, number: float | None) -> None:
-    """JSON has no largest number, and Python reads them all."""
-    assert parse_number(value) == number

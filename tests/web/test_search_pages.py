@@ -12,11 +12,6 @@ from tests.web.test_messages import titles
 PATHS = ("/messages", "/quarantine")
 
 
-def subjects(page: str) -> list[str]:
-    found = re.findall(r'<a dir="auto" title="[^"]*" href="/messages/[0-9a-f-]{36}[^"]*">([^<]*)</a>', page)
-    return [html.unescape(each) for each in found]
-
-
 def links(page: str, kind: str) -> dict[str, str]:
     """Where the values of facets lead: to those that have one (`cut`), or to all others (`leave-out`)."""
     found = re.findall(rf'<a class="{kind}"[^>]*?(?:title|aria-label)="([^"]*)" href="([^"]*)"', page)
@@ -39,13 +34,13 @@ def test_values_narrow_the_search_and_leave_it_out(site: Any, mails: str) -> Non
         page = visitor.get(path).text
         assert "Values are counted among all 3 that match." in page
         only = visitor.get(links(page, "cut")["phishing"])
-        assert subjects(only.text) == ["Three", "Two"], path
+        assert titles(only.text) == ["Three", "Two"], path
         assert 'value="verdict:phishing"' in only.text
         without = visitor.get(links(page, "leave-out")["All but verdict phishing"])
-        assert subjects(without.text) == ["One"], path
+        assert titles(without.text) == ["One"], path
         step = re.search(r'<table><thead><tr><th>From \(UTC\)</th>.*?<a href="([^"]*)"', page, re.DOTALL)
         assert step
-        assert len(subjects(visitor.get(html.unescape(step[1])).text)) == 3
+        assert len(titles(visitor.get(html.unescape(step[1])).text)) == 3
 
 
 def test_controls_write_the_text_and_the_address(site: Any, mails: str) -> None:
@@ -63,7 +58,7 @@ def test_controls_write_the_text_and_the_address(site: Any, mails: str) -> None:
         assert answer.status_code == 303
         where = answer.headers["location"]
         assert where == f"{path}?q=%28%28One+OR+Two%29+verdict%3Aphishing%29+subject%3Atwo"
-        assert subjects(visitor.get(where).text) == ["Two"]
+        assert titles(visitor.get(where).text) == ["Two"]
 
 
 def test_a_fault_is_shown_with_its_place(site: Any, mails: str) -> None:

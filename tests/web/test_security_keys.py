@@ -164,14 +164,9 @@ def test_answers_that_are_not_accepted(site: Any, visitor: Any, key: Authenticat
     other._client.headers["Host"] = HOST
     theirs = Authenticator(ORIGIN)
     add(site, other, theirs)
-    for change in ({"origin": "https://mail.example.com"}, {"rp_id": "evil.example"}, {"flags": 0}):
-        half, hostile = HalfSignedIn(site, visitor.who), Authenticator(ORIGIN)
-        hostile.__dict__.update({**key.__dict__, **change})
-        refused = half.show(hostile)
-        assert refused.status_code == 401
-        assert "was not accepted" in refused.text
-        key.counter = hostile.counter
-    assert HalfSignedIn(site, visitor.who).show(theirs).status_code == 401, "it is somebody else's"
+    refused = HalfSignedIn(site, visitor.who).show(theirs)
+    assert refused.status_code == 401, "it is somebody else's"
+    assert "was not accepted" in refused.text
     assert site.went(HalfSignedIn(site, visitor.who).show(key)) == "/"
 
 

@@ -62,6 +62,7 @@ def test_a_planted_cookie_is_never_let_in(site: Any, somebody: str) -> None:
     planted = f"{COOKIE_NAME}=planted-by-somebody-else"
     given = cookie_of(enter(site, somebody, site.password, planted))
     assert given != planted
+    assert cookie_of(enter(site, somebody, site.password, given)) != given
     assert opens(site, given)
     assert not opens(site, planted)
 
@@ -85,6 +86,7 @@ def test_signing_out_ends_the_session_for_good(site: Any, somebody: str) -> None
         ("/%0d%0aSet-Cookie:x=1", "/%0d%0aSet-Cookie:x=1"),
         ("/x\r\nSet-Cookie: x=1", "/"),
         ("javascript:alert(1)", "/"),
+        *((each, "/") for each in ("/a\nb", "/\t/evil.example", "/sign-in", "a\rb")),
     ],
 )
 def test_one_is_sent_on_to_our_own_pages_only(site: Any, somebody: str, wanted: str, then: str) -> None:
