@@ -12,12 +12,12 @@ import msgspec
 
 import gatepost
 from gatepost.lists.catalogue import BY_NAME
-from gatepost.store.audit import CLI, AuditRecord, NotedAction
+from gatepost.store.audit import CLI, NotedAction
 from gatepost.store.lists import NewEntry
 from gatepost.web.pages.audit import LIST_ACTIONS, SENTENCES, join_steps, shorten_ids
 
 
-def wait_for(site: Any, tenant: str, action: str) -> AuditRecord:
+def wait_for(site: Any, tenant: str, action: str) -> Any:
     """What is written after an answer comes a moment later."""
     for _ in range(600):
         if found := site.trail(scope=tenant, action=action):

@@ -72,6 +72,9 @@ def build_view(raw: bytes) -> View:
     """Read a message and return its view. It takes any bytes."""
     message = read(raw)
     left_out: list[str] = []
+    # What the reader itself had no budget for.
+    unread = dict.fromkeys(defect.kind for defect in message.defects if defect.kind.startswith("limit:"))
+    unread_titles = (TITLES.get(kind, kind)[: values.MAX_NAME] for kind in unread)
     links = sorted(message.links, key=lambda link: link.source in _EMBEDDED)
     return View(
         headers=_list_known_fields(message.headers.fields),
@@ -83,7 +86,7 @@ def build_view(raw: bytes) -> View:
         links=_list_within(links, _show_link, values.ALL_LINKS, values.MAX_LINKS, "links", left_out),
         pictures=_list_pictures(message, left_out),
         pages=len(find_html(message)),
-        left_out=tuple(islice((*left_out, *_list_unread(message)), values.MAX_NOTES)),
+        left_out=tuple(islice((*left_out, *unread_titles), values.MAX_NOTES)),
     )
 
 
@@ -186,12 +189,6 @@ def _list_within(
     if missing := len(things) - len(found):
         left_out.append(f"{missing:,} more {what}")
     return found
-
-
-def _list_unread(message: Message) -> Iterator[str]:
-    """Return what the reader itself had no budget for."""
-    kinds = dict.fromkeys(defect.kind for defect in message.defects if defect.kind.startswith("limit:"))
-    return (TITLES.get(kind, kind)[: values.MAX_NAME] for kind in kinds)
 
 
 # At three bytes each the PNG stays below its most, whatever the picture shows.

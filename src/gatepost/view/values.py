@@ -46,7 +46,12 @@ class TextBudget:
 
     def line(self, text: str, most: int) -> str:
         """Return one line of at most so many characters; one that is cut ends in an ellipsis."""
-        return self._cut(escape_line(text[:most]), len(text) > most, most)
+        room = max(0, min(most, self._left))
+        shown = escape_line(text[:most])
+        if len(text) > most or len(shown) > room:
+            shown = shown[: max(0, room - 1)] + ELLIPSIS if room else ""
+        self._left -= len(shown)
+        return shown
 
     def block(self, text: str) -> tuple[str, int]:
         """Return as much of a text as there is room for, and how many of its characters are missing."""
@@ -60,13 +65,6 @@ class TextBudget:
     def has_room(self) -> bool:
         """Whether anything more can be shown."""
         return self._left > 0
-
-    def _cut(self, text: str, is_cut: bool, most: int) -> str:
-        room = max(0, min(most, self._left))
-        if is_cut or len(text) > room:
-            text = text[: max(0, room - 1)] + ELLIPSIS if room else ""
-        self._left -= len(text)
-        return text
 
 
 MAX_NAME = 200

@@ -213,21 +213,6 @@ class FacetValue(msgspec.Struct, frozen=True):
     without: str
 
 
-class FacetLine(msgspec.Struct, frozen=True):
-    """The most frequent values of one facet."""
-
-    title: str
-    values: tuple[FacetValue, ...]
-
-
-class Step(msgspec.Struct, frozen=True):
-    """A bar of the chart: its label, its number of messages, and the list of them."""
-
-    label: str
-    count: int
-    path: str
-
-
 async def describe_found(
     context: WebContext, request: SignedInRequest, search: Search, found: FoundValues
 ) -> Mapping[str, Any]:
@@ -238,13 +223,13 @@ async def describe_found(
     columns = _count_times(found, wanted, context.now()) if steps is None else steps
     bars = [_draw_column(start, parts, width, search) for start, width, parts in columns]
     reach = "" if is_whole else f" of the newest {found.counted:,} that match" if found.more else ""
-    facets = [_describe_facet(context, search, name, found, names) for name in TITLES]
+    facets = {title: _describe_facet(context, search, name, found, names) for name, title in TITLES.items()}
     return {
         "glance": found,
         "chart": draw_stacked_bars(bars, VERDICT_ORDER, f"Messages by time and verdict{reach}", STRIP) if bars else "",
         "chart_reach": reach,
-        "steps": [Step(bar.label, bar.total, bar.path) for bar in bars if bar.total],
-        "facets": [line for line in facets if line.values],
+        "steps": [bar for bar in bars if bar.total],
+        "facets": {title: values for title, values in facets.items() if values},
     }
 
 
@@ -252,15 +237,8 @@ async def _find_steps(
     context: WebContext, wanted: MessageFilter, found: FoundValues
 ) -> tuple[list[tuple[int, int, Mapping[str, int]]] | None, bool]:
     """The steps of all messages, where the counts of traffic know them."""
-    known = MessageFilter(
-        tenant=wanted.tenant,
-        since=wanted.since,
-        until=wanted.until,
-        verdict=wanted.verdict,
-        decision=wanted.decision,
-        query=wanted.query,
-    )
-    if wanted != known or wanted.query is not None or (wanted.verdict and wanted.decision):
+    rest = msgspec.structs.replace(wanted, since=None, until=None, verdict=None, decision=None)
+    if rest != MessageFilter(tenant=wanted.tenant) or (wanted.verdict and wanted.decision):
         return None, False
     until = min(context.now(), wanted.until or context.now())
     since = until - USUAL_PERIOD if wanted.since is None else max(wanted.since, 0)
@@ -313,12 +291,13 @@ def _draw_column(start: int, parts: Mapping[str, int], width: int, search: Searc
 
 def _describe_facet(
     context: WebContext, search: Search, facet: Facet, found: FoundValues, names: Mapping[str, str]
-) -> FacetLine:
+) -> list[FacetValue]:
+    """Return the most frequent values of one facet."""
     values = found.facets.get(facet, ())
     if len(values) == 1 and values[0][1] == found.counted:
         values = ()  # it says nothing: all have it
     policy = context.policies.deployment.policy
-    shown: Sequence[FacetValue] = [
+    return [
         FacetValue(
             name_tag(value, policy) if facet == "tag" else names.get(value, value),
             count,
@@ -327,4 +306,3 @@ def _describe_facet(
         )
         for value, count in values
     ]
-    return FacetLine(TITLES[facet], tuple(shown))

@@ -32,9 +32,8 @@ from gatepost.web.setting_controls import Control, Describing, build_control, li
 MAX_VALUE = 1 << 20
 MAX_POLICY = 100_000
 DEPLOYMENT = ""
-GUARD, ABBY = "guard.yml", "abby.yml"
 
-_MODELS: Mapping[str, type[Section]] = {GUARD: GuardSettings, ABBY: AbbySettings}
+_MODELS: Mapping[str, type[Section]] = {"guard.yml": GuardSettings, "abby.yml": AbbySettings}
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -122,13 +121,15 @@ def _build(
     setting: Setting, running: VersionContent, content: VersionContent, draft: DraftContent, said: Describing
 ) -> Control:
     typed = draft.settings.get(setting.name)
-    wanted = setting.find_value(content) if typed is None else _read_typed(typed)
+    read = setting.find_value(content) if typed is None else parse_value(typed)
+    wanted = typed if isinstance(read, _Unreadable) else read
     beside = setting.find_section(content)
     return build_control(setting.file, setting.key, setting.field, setting.find_value(running), beside, wanted, said)
 
 
-# The files of policies that are not of a tenant, by the scopes that they are for.
-_FILES_OF_ALL = {"policy/deployment.toml": DEPLOYMENT, "policy/outbound.toml": OUTBOUND}
+# The files of policies that are not of a tenant, and the scopes that they are for.
+_SCOPES = {"policy/deployment.toml": DEPLOYMENT, "policy/outbound.toml": OUTBOUND}
+_FILES = {scope: name for name, scope in _SCOPES.items()}
 
 
 def list_policies(running: VersionContent, draft: DraftContent) -> dict[str, str]:
@@ -138,15 +139,11 @@ def list_policies(running: VersionContent, draft: DraftContent) -> dict[str, str
     if look_up(running.documents.get("guard.yml", {}), "scanSources.smtp.outbound") is not None:
         found[OUTBOUND] = ""
     for name, raw in running.files.items():
-        if name in _FILES_OF_ALL:
-            found[_FILES_OF_ALL[name]] = raw.decode("utf-8", "replace")
+        if name in _SCOPES:
+            found[_SCOPES[name]] = raw.decode("utf-8", "replace")
         elif name.startswith("policy/tenant-"):
             found[name.removeprefix("policy/tenant-").removesuffix(".toml")] = raw.decode("utf-8", "replace")
     return {**found, **draft.policies}
-
-
-def _file_of(scope: str) -> str:
-    return {each: name for name, each in _FILES_OF_ALL.items()}.get(scope, f"policy/tenant-{scope}.toml")
 
 
 def apply_draft(running: VersionContent, draft: DraftContent) -> tuple[VersionContent, list[Fault]]:
@@ -165,7 +162,7 @@ def apply_draft(running: VersionContent, draft: DraftContent) -> tuple[VersionCo
         else:
             _put(documents[file], key.split("."), value)
     for uid, text in draft.policies.items():
-        place = _file_of(uid)
+        place = _FILES.get(uid, f"policy/tenant-{uid}.toml")
         if place not in files and not text.strip():
             continue
         files[place] = text.encode("utf-8", "replace")
@@ -238,11 +235,6 @@ def parse_value(typed: str) -> Any:
         said = document.mistakes[0].sentence if document.mistakes else "must be one value"
         return _Unreadable(said)
     return data["value"]
-
-
-def _read_typed(typed: str) -> Any:
-    value = parse_value(typed)
-    return typed if isinstance(value, _Unreadable) else value
 
 
 def render_value(value: Any) -> str:

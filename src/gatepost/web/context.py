@@ -19,7 +19,6 @@ from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 import msgspec
 from starlette.responses import Response
 
-from gatepost import __version__
 from gatepost.abby.authenticator import Guesses
 from gatepost.abby.cores import Cores
 from gatepost.abby.held_mail import HeldMailOnCores
@@ -110,7 +109,7 @@ class FeedLine(msgspec.Struct, frozen=True):
 
 
 class Installation(msgspec.Struct, frozen=True):
-    """What the system page shows of this process: its version, when it started, the settings in force without their
+    """What the system page shows of this process: when it started, the settings in force without their
     secrets, as (file, key, value), and the health check of `gatepost doctor`, which may take some seconds. `learn`
     keeps a message that was judged wrongly for the text model's next training, and `unlearn` has the one with a hash as
     it was before: wanted, unwanted, or not kept (None). `feeds` are those of the files.
@@ -119,7 +118,6 @@ class Installation(msgspec.Struct, frozen=True):
     knows the files of this node. `condition` has the warnings of this process, which may have no core. `test_alert`
     sends an alert and returns why it failed."""
 
-    version: str = __version__
     started: float = 0.0
     settings: tuple[tuple[str, str, str], ...] = ()
     examine: Callable[[], Sequence[object]] = tuple

@@ -45,8 +45,6 @@ class PasswordHashes:
         self._turn = asyncio.Semaphore(MAX_PARALLEL_HASHES)
         self._dummy = ""
         self._waiting = 0
-        # Work that was done so far: passwords that were compared with a hash.
-        self.checks = 0
 
     async def hash(self, password: str) -> str:
         """Return the hash of a password, to be stored."""
@@ -75,7 +73,6 @@ class PasswordHashes:
         called within `queue`."""
         if not self._dummy:
             self._dummy = await asyncio.to_thread(self._hasher.hash, secrets.token_hex(32))
-        self.checks += 1
         return await asyncio.to_thread(self._matches, kept or self._dummy, password) and kept is not None
 
     def is_outdated(self, kept: str) -> bool:
@@ -173,12 +170,10 @@ _RECOVERY_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyz234567")
 
 def new_recovery_codes() -> tuple[str, ...]:
     """Return new recovery codes, in groups of four characters."""
-    return tuple(_new_recovery_code() for _ in range(RECOVERY_CODES))
-
-
-def _new_recovery_code() -> str:
-    text = base64.b32encode(secrets.token_bytes(RECOVERY_BYTES)).decode("ascii").lower()
-    return "-".join(text[start : start + 4] for start in range(0, len(text), 4))
+    texts = (
+        base64.b32encode(secrets.token_bytes(RECOVERY_BYTES)).decode("ascii").lower() for _ in range(RECOVERY_CODES)
+    )
+    return tuple("-".join(text[start : start + 4] for start in range(0, len(text), 4)) for text in texts)
 
 
 def hash_recovery_code(uid: str, typed: str) -> str:

@@ -23,12 +23,10 @@ from gatepost.lists.addresses import DOMAIN, SENDER, normalise_tenant_domain
 from gatepost.lists.catalogue import KINDS, ListDefinition
 from gatepost.lists.entries import Category, EntryKind, ListRefusal
 from gatepost.lists.links import URL
-from gatepost.store.audit import Actor
 from gatepost.store.bulk_actions import BulkAction
 from gatepost.store.errors import ListFull, NotFound
 from gatepost.store.feeds import FeedDefinition, FeedState
 from gatepost.store.lists import NewEntry
-from gatepost.store.users import User
 from gatepost.web.context import ALL_TENANTS, FeedLine, Scopes, WebContext
 from gatepost.web.request import GLOBAL, NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import about
@@ -171,8 +169,9 @@ _entry_changes = msgspec.json.Decoder(tuple[EntryChange, ...])
 class ChangeSet:
     """What one user changes in a list in one step."""
 
-    def __init__(self, context: WebContext, scoped_list: ListInScope, user: User, by: Actor) -> None:
-        self._context, self._list, self._user, self._by = context, scoped_list, user, by
+    def __init__(self, context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> None:
+        self._context, self._list = context, scoped_list
+        self._user, self._by = request.user, request.actor
         self._parts: list[tuple[EntryChange, ...]] = []
         self._size = 0
 
@@ -181,7 +180,7 @@ class ChangeSet:
         done = 0
         for call in split_calls(entries):
             final = {entry.key: entry for entry in call}
-            before = await self._find(tuple(final))
+            before = await self.find(tuple(final))
             outcome = await self._context.store.lists.add(self._list.scope, self._list.definition, call, self._by)
             if not isinstance(outcome, int):
                 return Applied(done, explain_refusal(outcome))
@@ -213,7 +212,8 @@ class ChangeSet:
         items = [msgspec.json.encode(part).decode() for part in self._parts]
         return ((await self._context.store.bulk_actions.create(self._user.uid, action, items)).id,)
 
-    async def _find(self, keys: tuple[str, ...]) -> dict[str, EntryState]:
+    async def find(self, keys: tuple[str, ...]) -> dict[str, EntryState]:
+        """Return what there is of these entries."""
         found = await self._context.store.lists.find(self._list.scope, self._list.definition.name, keys)
         return {each.key: EntryState(each.comment, each.expires) for each in found}
 
@@ -228,7 +228,7 @@ async def add_to_list(
     context: WebContext, request: SignedInRequest, scoped_list: ListInScope, entries: Sequence[NewEntry]
 ) -> Applied:
     """Add or update entries in one step, which can be taken back."""
-    changed = ChangeSet(context, scoped_list, request.user, request.actor)
+    changed = ChangeSet(context, request, scoped_list)
     applied = await changed.add(entries)
     return msgspec.structs.replace(applied, undo=await changed.keep())
 
@@ -246,20 +246,15 @@ class TakenBack(msgspec.Struct, frozen=True):
 
 
 async def take_back(
-    context: WebContext, scoped_list: ListInScope, changed: BulkAction, user: User, by: Actor
+    context: WebContext, request: SignedInRequest, scoped_list: ListInScope, changed: BulkAction
 ) -> TakenBack | str:
     """Take a change set back, or return why it cannot be. That is a change set of its own."""
     if not await context.store.bulk_actions.claim(changed.id):
         return "This change was taken back already."
-    undoing, done, left = ChangeSet(context, scoped_list, user, by), 0, 0
+    undoing, done, left = ChangeSet(context, request, scoped_list), 0, 0
     for item in changed.items:
         part = _entry_changes.decode(item)
-        now = {
-            each.key: EntryState(each.comment, each.expires)
-            for each in await context.store.lists.find(
-                scoped_list.scope, scoped_list.definition.name, tuple(each.key for each in part)
-            )
-        }
+        now = await undoing.find(tuple(each.key for each in part))
         same = [each for each in part if now.get(each.key) == each.after]
         left += len(part) - len(same)
         restored = [

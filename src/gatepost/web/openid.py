@@ -24,7 +24,6 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import math
 import secrets
 import ssl
 import time
@@ -38,8 +37,7 @@ from starlette.responses import Response
 
 from gatepost import __version__
 from gatepost.settings.keys import AccessRuleSettings, OpenidConnectSettings
-from gatepost.store.users import Role
-from gatepost.web.request import drop_cookie, put_cookie
+from gatepost.web.request import put_cookie
 
 if TYPE_CHECKING:
     from gatepost.web.openid_keys import SigningKey
@@ -84,8 +82,6 @@ class Provider:
         self._keys_at = float("-inf")
         self._failed_at = float("-inf")
         self._fault = ""
-        # Work that was done so far.
-        self.requests = 0
 
     async def endpoints(self) -> Endpoints:
         """Return the endpoints of the provider (OpenID Connect Discovery 1.0 section 4); raises `ProviderError`."""
@@ -180,7 +176,6 @@ class Provider:
         """Return the JSON object that a URL answers with."""
         import httpx
 
-        self.requests += 1
         sent = {
             "Accept": "application/json",
             "Accept-Encoding": "identity",
@@ -326,11 +321,6 @@ def set_flow(response: Response, flow: Flow) -> Response:
     return put_cookie(response, FLOW_COOKIE, content, FLOW_SECONDS)
 
 
-def clear_flow(response: Response) -> Response:
-    """Have the browser forget a sign-in, which ends it whether it succeeded or not."""
-    return drop_cookie(response, FLOW_COOKIE)
-
-
 def _encode(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
 
@@ -465,10 +455,9 @@ def _check_times(claims: dict[str, Any], now: float, *, needs_expiry: bool) -> N
 
 def _check_subject(subject: Any) -> None:
     """A subject has at most 255 ASCII characters (OpenID Connect Core 1.0 section 2)."""
-    if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT or not subject.isascii():
+    is_text = isinstance(subject, str) and subject.isascii() and subject.isprintable()
+    if not is_text or not 0 < len(subject) <= MAX_SUBJECT:
         raise TokenError("its subject is missing, or not one")
-    if not subject.isprintable():
-        raise TokenError("its subject has control characters")
 
 
 MAX_VALUES = 2_000
@@ -485,19 +474,9 @@ class Identity(msgspec.Struct, frozen=True):
     proven: float
 
 
-class Access(msgspec.Struct, frozen=True):
-    """What a user may do; `tenant` None is all tenants."""
-
-    role: Role
-    tenant: str | None
-
-
-def find_access(claims: dict[str, Any], rules: list[AccessRuleSettings]) -> Access | None:
-    """Return what the first rule gives that the claims meet, None if they meet none."""
-    for rule in rules:
-        if rule.value in _values(claims, rule.claim):
-            return Access(rule.role, rule.tenant)
-    return None
+def find_access(claims: dict[str, Any], rules: list[AccessRuleSettings]) -> AccessRuleSettings | None:
+    """Return the first rule that the claims meet, None if they meet none."""
+    return next((rule for rule in rules if rule.value in _values(claims, rule.claim)), None)
 
 
 def describe_identity(claims: dict[str, Any], settings: OpenidConnectSettings) -> Identity:
@@ -505,16 +484,11 @@ def describe_identity(claims: dict[str, Any], settings: OpenidConnectSettings) -
     subject, session = str(claims["sub"]), claims.get("sid")
     proven = parse_number(claims.get("auth_time"))
     return Identity(
-        external=identify(settings.issuer, subject),
+        external=f"{settings.issuer} {subject}",
         name=_find_name(claims, settings.name_claim) or subject[:MAX_NAME],
         session=session if isinstance(session, str) else "",
         proven=float(claims["iat"]) if proven is None else proven,
     )
-
-
-def identify(issuer: str, subject: str) -> str:
-    """Return what tells one user of all providers from another."""
-    return f"{issuer} {subject}"
 
 
 def alternative_names(identity: Identity) -> tuple[str, ...]:
@@ -548,10 +522,9 @@ def parse_number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        number = float(value)
+        return float(value)
     except OverflowError:
         return None
-    return number if math.isfinite(number) else None
 
 
 def _text(value: Any) -> str | None:

@@ -26,7 +26,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from gatepost.api.errors import NOT_FOUND, Failure
-from gatepost.web.request import drop_cookie, put_cookie
+from gatepost.web.request import put_cookie
 
 NOTICE_COOKIE = "__Host-gatepost-notice"
 # Long enough for a redirect over a slow line.
@@ -144,11 +144,6 @@ def read_notice(request: Request) -> Notice | None:
     return Notice(NOTICES[word].format(*values), undo)
 
 
-def clear_notice(response: Response) -> Response:
-    """Delete the cookie, since its notice was shown."""
-    return drop_cookie(response, NOTICE_COOKIE)
-
-
 CONTENT_SECURITY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -177,12 +172,6 @@ MAIL_SECURITY = (
 
 def html_response(body: str, status: int = 200) -> Response:
     return Response(body.encode("utf-8", "replace"), status, PAGE_HEADERS, "text/html")
-
-
-def framing(page: Response) -> Response:
-    """Return a page that may show the HTML of a message in a frame."""
-    page.headers["Content-Security-Policy"] = FRAMING
-    return page
 
 
 def mail_response(document: str) -> Response:
@@ -240,33 +229,22 @@ ASSET_HEADERS = {
 }
 
 
-class Asset(msgspec.Struct, frozen=True):
-    """One static file, and the path that it is served at."""
-
-    path: str
-    body: bytes
-    media_type: str
-
-
 class Assets:
-    """All static files, by the path with the digest in it."""
+    """All static files with their media types, by the path with the digest in it."""
 
     def __init__(self) -> None:
-        self._by_path = {asset.path: asset for asset in map(_read_asset, ASSET_NAMES)}
+        self._by_path: dict[str, tuple[bytes, str]] = {}
+        for name, media_type in ASSET_NAMES.items():
+            body = files("gatepost.web").joinpath("static", name).read_bytes()
+            self._by_path[f"/static/{hashlib.sha256(body).hexdigest()[:16]}/{name}"] = body, media_type
         self.paths: Mapping[str, str] = {path.rpartition("/")[2]: path for path in self._by_path}
 
     async def serve(self, request: Request) -> Response | Failure:
         """Serve one static file; the path of an older version is not found."""
-        asset = self._by_path.get(request.url.path)
-        if asset is None:
+        found = self._by_path.get(request.url.path)
+        if found is None:
             return Failure(NOT_FOUND, "there is nothing at this path")
-        return Response(asset.body, 200, ASSET_HEADERS, asset.media_type)
-
-
-def _read_asset(name: str) -> Asset:
-    body = files("gatepost.web").joinpath("static", name).read_bytes()
-    digest = hashlib.sha256(body).hexdigest()[:16]
-    return Asset(f"/static/{digest}/{name}", body, ASSET_NAMES[name])
+        return Response(found[0], 200, ASSET_HEADERS, found[1])
 
 
 PROGRESS = "text/x-progress"
@@ -284,9 +262,10 @@ async def ignore_progress(_percent: int) -> None:
 
 
 class ProgressResponse(Response):
-    """A response whose page is made while it is sent. `resources` are closed when the work is done."""
+    """A response whose page is made while it is sent, too late for its status. `resources` are closed when the work is
+    done."""
 
-    def __init__(self, work: Callable[[ReportProgress], Awaitable[str]]) -> None:
+    def __init__(self, work: Callable[[ReportProgress], Awaitable[tuple[str, int]]]) -> None:
         super().__init__(headers=PAGE_HEADERS, media_type=PROGRESS)
         del self.headers["content-length"]
         self._work = work
@@ -299,5 +278,5 @@ class ProgressResponse(Response):
             async def report_progress(percent: int) -> None:
                 await send({"type": "http.response.body", "body": b"%d\n" % percent, "more_body": True})
 
-            page = await self._work(report_progress)
+            page, _ = await self._work(report_progress)
             await send({"type": "http.response.body", "body": b"\n" + page.encode("utf-8", "replace")})

@@ -39,7 +39,6 @@ from gatepost.web.rendering import (
     PageRenderer,
     SlowChecks,
     build_environment,
-    compile_templates,
     warn_of,
     worst_of_cores,
 )
@@ -86,7 +85,8 @@ def prepare_pages() -> None:
     """Compile what pages need. A template takes up to 0.1 s of CPU, which is to be spent off the event loop, before
     anybody asks for its page."""
     _, environment = _assets_and_environment()
-    compile_templates(environment)
+    for name in environment.list_templates():
+        environment.get_template(name)
     zone_names()
 
 

@@ -165,16 +165,10 @@ TURN_SECONDS = 0.002
 PIECES_BETWEEN_LOOKS = 8
 
 
-def compile_templates(environment: Environment) -> None:
-    """Compile all templates of an environment, which keeps them."""
-    for name in environment.list_templates():
-        environment.get_template(name)
-
-
 class PageRenderer:
     """Renders templates with the values that every page needs; `health` returns the worst that is known."""
 
-    def __init__(self, environment: Environment, health: Callable[[], HealthNote | None] = lambda: None) -> None:
+    def __init__(self, environment: Environment, health: Callable[[], HealthNote | None]) -> None:
         self._environment, self._health = environment, health
 
     async def render_in_turns(self, template: str, request: SignedInRequest, **values: Any) -> str:

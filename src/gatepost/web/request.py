@@ -42,11 +42,6 @@ def hash_session_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
-def read_cookie(request: Request) -> str | None:
-    """Return the digest of the cookie that came with a request."""
-    return _read_secret(request, COOKIE_NAME)
-
-
 def put_cookie(response: Response, name: str, value: str, seconds: int) -> Response:
     """Have the browser keep a cookie for this host and for us alone."""
     response.set_cookie(name, value, max_age=seconds, path="/", secure=True, httponly=True, samesite="lax")
@@ -69,10 +64,11 @@ def _browser_cookie_name(user_uid: str) -> str:
 
 def read_browser_cookie(request: Request, user_uid: str) -> str | None:
     """Return the digest of the cookie that marks a known browser of this account."""
-    return _read_secret(request, _browser_cookie_name(user_uid))
+    return read_secret(request, _browser_cookie_name(user_uid))
 
 
-def _read_secret(request: Request, name: str) -> str | None:
+def read_secret(request: Request, name: str) -> str | None:
+    """Return the digest of a cookie that came with a request."""
     secret = request.cookies.get(name, "")
     return hash_session_secret(secret) if 0 < len(secret) <= MAX_COOKIE else None
 

@@ -29,12 +29,11 @@ from gatepost.web.page_responses import (
     NOTICES,
     Assets,
     ProgressResponse,
-    clear_notice,
     html_response,
     is_progress_wanted,
     redirect,
 )
-from gatepost.web.request import ROLES, PagePermission, SignedInRequest, read_cookie
+from gatepost.web.request import COOKIE_NAME, ROLES, PagePermission, SignedInRequest, drop_cookie, read_secret
 from gatepost.web.second_factors import SecondFactors
 from gatepost.web.time_zones import times_in
 
@@ -199,7 +198,7 @@ def _after_notice(answer: PageResult, request: Request) -> PageResult:
     if NOTICE_COOKIE not in request.cookies or isinstance(answer, Failure) or is_progress_wanted(request):
         return answer
     is_page = answer.status_code != 303 and answer.media_type == "text/html"
-    return clear_notice(answer) if is_page else answer
+    return drop_cookie(answer, NOTICE_COOKIE) if is_page else answer
 
 
 async def _answer_upload(context: WebContext, page: UploadRoute, request: Request) -> PageResult:
@@ -269,7 +268,7 @@ async def _authorize(
 
 async def find_session(context: WebContext, request: Request, *, is_use: bool = True) -> WebSession | None:
     """Return the session that the request's cookie belongs to; None too where its user may not sign in any more."""
-    digest = read_cookie(request)
+    digest = read_secret(request, COOKIE_NAME)
     if digest is None:
         return None
     session = await context.store.sessions.find(digest, context.now(), IDLE_MILLISECONDS, is_use=is_use)

@@ -11,7 +11,7 @@ A value that is the default is not set: "reset" and typing the default are the s
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
@@ -315,24 +315,25 @@ def _offer_units(shape: Shape, used: str) -> Choices:
 def read_value(shape: Shape, form: Form, name: str, before: Any, default: Any) -> Any:
     """Return the value that a form has for a key, None where that is the default; `before` is the value that the page
     was shown with, of which stays what it did not show."""
-    value = _READERS[shape.kind](shape, form, name, before)
-    if value is None and shape.kind == "text" and isinstance(default, str):
-        value = ""  # where the default is a text, an empty field says something else
+    match shape.kind:
+        case "switch":
+            value: Any = form.raw_text(name) == "true"
+        case "several" | "lines" | "tenants":
+            value = _read_lines(shape, form.all(name))
+        case "number":
+            value = _read_number(shape, form, name)
+        case "items":
+            value = _read_items(shape, form, name, before)
+        case _:
+            # Where the default is a text, an empty field says something else.
+            value = form.text(name, MAX_LINE) or ("" if shape.kind == "text" and isinstance(default, str) else None)
     if is_same(shape, value, default):
         return None
     return before if is_same(shape, value, before) else value
 
 
-def _read_switch(_shape: Shape, form: Form, name: str, _before: Any) -> Any:
-    return form.raw_text(name) == "true"
-
-
-def _read_text(_shape: Shape, form: Form, name: str, _before: Any) -> Any:
-    return form.text(name, MAX_LINE) or None
-
-
-def _read_lines(shape: Shape, form: Form, name: str, _before: Any) -> Any:
-    texts = (line for each in form.all(name) for line in re.split(r"[\r\n,]+", each[:MAX_LINES]))
+def _read_lines(shape: Shape, sent: Sequence[str]) -> Any:
+    texts = (line for each in sent for line in re.split(r"[\r\n,]+", each[:MAX_LINES]))
     lines = [line.strip()[:MAX_LINE] for line in texts if line.strip()]
     weighed = [_WEIGHT.fullmatch(line) for line in lines] if shape.has_weights else []
     if any(weighed):
@@ -342,7 +343,7 @@ def _read_lines(shape: Shape, form: Form, name: str, _before: Any) -> Any:
     return lines[0] if shape.may_be_text and len(lines) == 1 else lines
 
 
-def _read_number(shape: Shape, form: Form, name: str, _before: Any) -> Any:
+def _read_number(shape: Shape, form: Form, name: str) -> Any:
     """`1.5` with the unit GB is 1610612736; what is no whole number of the smallest unit stays as it was typed."""
     text = form.text(name, MAX_LINE)
     if not text:
@@ -381,15 +382,3 @@ def _read_section(section: type[Section], form: Form, name: str, before: Mapping
             value = read_value(find_shape(field), form, f"{name}.{key}", stated.pop(key, None), default_of(field))
             stated |= {} if value is None else {key: value}
     return stated
-
-
-_READERS: Mapping[str, Callable[[Shape, Form, str, Any], Any]] = {
-    "switch": _read_switch,
-    "choice": _read_text,
-    "several": _read_lines,
-    "number": _read_number,
-    "text": _read_text,
-    "lines": _read_lines,
-    "tenants": _read_lines,
-    "items": _read_items,
-}

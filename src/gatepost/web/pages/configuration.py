@@ -7,6 +7,7 @@ and is refused if either has changed since.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -285,22 +286,14 @@ async def _render(
     )
 
 
-def show_settings(page: str) -> Any:
-    """Return the page function of a page of settings."""
-
-    async def show(context: WebContext, request: SignedInRequest, publisher: Publisher) -> PageResult:
-        return await _show_page(context, request, publisher, page)
-
-    return for_publisher(show)
-
-
-async def _show_page(
+async def show_settings(
     context: WebContext,
     request: SignedInRequest,
     publisher: Publisher,
     page: str,
     tried: Sequence[object] | None = None,
 ) -> Response:
+    """Show a page of settings, and with what was `tried` whether next hops answer."""
     state = await find_draft(context, publisher)
     names = {tenant.uid: tenant.name for tenant in await context.store.tenants.all()}
     search, running = request.query.text("q", 100), state.running.content
@@ -330,7 +323,7 @@ async def try_connections(context: WebContext, request: SignedInRequest, publish
     rows: Sequence[object] = ()
     if state.is_right:
         rows = await asyncio.to_thread(publisher.try_connections, state.content)
-    return await _show_page(context, request, publisher, "routes", rows if state.is_right else None)
+    return await show_settings(context, request, publisher, "routes", rows if state.is_right else None)
 
 
 async def show_draft(
@@ -394,7 +387,10 @@ def read_text(text: str) -> str:
 
 
 PAGES: tuple[WebRoute, ...] = (
-    *(PageRoute("GET", path, show_settings(page), "system.read") for page, (path, _) in SETTINGS.items()),
+    *(
+        PageRoute("GET", path, for_publisher(partial(show_settings, page=page)), "system.read")
+        for page, (path, _) in SETTINGS.items()
+    ),
     PageRoute("POST", "/configuration", save_draft, "system.change", has_long_text=True),
     PageRoute("POST", "/configuration/try", try_draft, "system.change", "policy trial", has_long_text=True),
     PageRoute("POST", "/configuration/connections", try_connections, "system.change", "policy trial"),

@@ -47,7 +47,7 @@ async def show_digests(context: WebContext, request: SignedInRequest) -> PageRes
     known = {each.scope: each for each in await context.store.digests.scopes()}
     runs = {run.scope: run for run in await context.store.digests.runs()}
     uids = [*([None] if scopes.has_all_tenants else []), *(tenant.uid for tenant in scopes.tenants)]
-    lines = [(uid, _name(scopes.name(uid), uid), known.get(uid), runs.get(uid)) for uid in uids]
+    lines = [(uid, scopes.name(uid) if uid else NO_TENANT, known.get(uid), runs.get(uid)) for uid in uids]
     return await context.page(request, "digests.html", lines=lines)
 
 
@@ -89,10 +89,6 @@ async def remove_entry(context: WebContext, request: SignedInRequest, scope: str
     return redirect(f"/digests/{scope or GLOBAL}", removed, notice="entries-removed")
 
 
-def _name(name: str, uid: str | None) -> str:
-    return name if uid else NO_TENANT
-
-
 def _read_preferences(form: Form, domains: Iterable[str]) -> DigestPreferences:
     return DigestPreferences(
         enabled=form.has("enabled"),
@@ -132,7 +128,7 @@ async def _render(
     return await context.page(
         request,
         "digest-scope.html",
-        name=_name(scopes.name(shown.scope), shown.scope),
+        name=scopes.name(shown.scope) if shown.scope else NO_TENANT,
         path=f"/digests/{shown.scope or GLOBAL}",
         shown=shown,
         preferences=shown.preferences,
@@ -214,8 +210,9 @@ async def _open(context: WebContext, request: Request) -> OpenedLink | PageResul
     link = read_link(str(request.path_params["link"]), await context.store.digests.keys(), context.now())
     if link:
         opened = await _find(context, link.digest, link.item)
-        accepted = _read_accepted(request)
-        return msgspec.structs.replace(opened, accepted=accepted) if opened else _refuse(context, request)
+        if opened is None:
+            return _refuse(context, request)
+        return msgspec.structs.replace(opened, accepted=request.headers.get("accept-language", ""))
     # Whoever has a link of ours does not wait, or one guest could slow down a whole office behind one address.
     delay = context.guesses.take_turn(f"link:{address_of(request)}")
     if delay is None:
@@ -303,12 +300,8 @@ async def _render_digest_links(context: WebContext, opened: OpenedLink) -> Respo
 def _refuse(context: WebContext, request: Request) -> Response:
     """Return the one answer to every link that does not work. Nobody knows whose it was, so the browser says which
     language."""
-    texts = choose_texts("", _read_accepted(request))
+    texts = choose_texts("", request.headers.get("accept-language", ""))
     return _respond(context.renderer.render_public("recipient-invalid.html", texts=texts), 404)
-
-
-def _read_accepted(request: Request) -> str:
-    return request.headers.get("accept-language", "")
 
 
 def _respond(page: str, status: int = 200) -> Response:

@@ -231,11 +231,8 @@ async def import_file(context: WebContext, request: SignedInRequest, body: Spool
         imported = await _process_file(context, request, scoped_list, body, report_progress)
         return await _render_import(context, request, scoped_list, imported), 400 if imported.fault else 200
 
-    async def work_in_sight(report_progress: ReportProgress) -> str:
-        return (await work(report_progress))[0]
-
     if is_progress_wanted(request.http):
-        return ProgressResponse(work_in_sight)
+        return ProgressResponse(work)
     return html_response(*await work(ignore_progress))
 
 
@@ -274,7 +271,7 @@ async def _process_entries(
         return Imported(plan, fault=explain_refusal(tried)) if isinstance(tried, ListFull) else Imported(tried)
     if plan.fault_count and not request.form.has("skip"):
         return Imported(plan, fault="Nothing was saved: some lines are invalid.")
-    changed = ChangeSet(context, scoped_list, request.user, request.actor)
+    changed = ChangeSet(context, request, scoped_list)
     applied = await _save_batches(changed, reader.batches(), plan.last, report_progress)
     return Imported(plan, msgspec.structs.replace(applied, undo=await changed.keep()), applied.fault)
 
@@ -332,7 +329,7 @@ async def undo_change(context: WebContext, request: SignedInRequest) -> PageResu
     scoped_list = await find_list_of(context, request, scope, name)
     if isinstance(scoped_list, Failure):
         return scoped_list
-    done = await take_back(context, scoped_list, changed, request.user, request.actor)
+    done = await take_back(context, request, scoped_list, changed)
     if isinstance(done, str):
         return Failure(INVALID_REQUEST, done)
     notice = "change-undone-in-part" if done.left else "change-undone"

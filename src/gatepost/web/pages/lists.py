@@ -9,7 +9,7 @@ people who received something that should have been held, so it needs the right 
 message is read from its record, and is gone when that is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from starlette.responses import Response
@@ -30,8 +30,6 @@ from gatepost.lists.catalogue import (
 from gatepost.lists.entries import ListRefusal, NormalForm
 from gatepost.store.errors import NameTaken, NotFound, TooManyLists
 from gatepost.store.lists import EntryRow, ListEntry, NewEntry
-from gatepost.store.look_backs import LookBack
-from gatepost.store.message_records import MessageLine
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import parse_expiry, whole_number
 from gatepost.web.list_access import (
@@ -112,17 +110,12 @@ FILE_ENDINGS: dict[ListFileFormat, str] = {"ndjson": "ndjson", "csv": "csv", "pl
 UNKNOWN_FORMAT = Failure(INVALID_REQUEST, f"format: choose one of {', '.join(FORMATS)}")
 
 
-class FileLines:
-    """Writes the rows of one stream as lines of a file, in the thread that reads them."""
-
-    def __init__(self, kind: ListFileFormat) -> None:
-        self._kind = kind
-        self._lines = EntryLineEncoder()
-
-    def __call__(self, rows: Sequence[EntryRow]) -> bytes:
-        if self._kind == "ndjson":
-            return self._lines(rows)
-        return "".join(lines_of(self._lines.entries(rows), self._kind)).encode()
+def write_lines(kind: ListFileFormat) -> Callable[[Sequence[EntryRow]], bytes]:
+    """Return what writes the rows of one stream as lines of a file, in the thread that reads them."""
+    encoder = EntryLineEncoder()
+    if kind == "ndjson":
+        return encoder
+    return lambda rows: "".join(lines_of(encoder.entries(rows), kind)).encode()
 
 
 @for_list
@@ -133,7 +126,7 @@ async def export_list(context: WebContext, request: SignedInRequest, scoped_list
         return UNKNOWN_FORMAT
     name = scoped_list.definition.name
     stream = await context.exports.stream(
-        request.party, scoped_list.scope, name, FileLines(kind), heading(kind).encode()
+        request.party, scoped_list.scope, name, write_lines(kind), heading(kind).encode()
     )
     if not isinstance(stream, Failure):
         await context.store.audit.note(
@@ -188,7 +181,7 @@ async def delete_entries(context: WebContext, request: SignedInRequest, scoped_l
     if not keys:
         return redirect(scoped_list.path, notice="none-selected")
     if request.form.has("sure"):
-        changed = ChangeSet(context, scoped_list, request.user, request.actor)
+        changed = ChangeSet(context, request, scoped_list)
         done = await changed.remove(keys)
         return redirect(scoped_list.path, done, *await changed.keep(), notice="deleted")
     dry_run = await context.dry_runs.try_deleting(scoped_list.scope, scoped_list.definition, keys)
@@ -309,30 +302,18 @@ NO_LOOK_BACK = Failure(NOT_FOUND, "this look back is no longer kept; the last 50
 async def show_look_back(context: WebContext, request: SignedInRequest, scoped_list: ListInScope) -> PageResult:
     """Show one look back with its messages, or the last ones of a list."""
     scope, name = scoped_list.scope, scoped_list.definition.name
-    if not request.query.text("id"):
-        return await _render(context, request, scoped_list, await context.store.look_backs.of_list(scope, name))
-    number = whole_number(request.query.text("id", 20), -1)
-    found = await context.store.look_backs.find(scope, name, number) if number >= 0 else None
-    if found is None:
-        return NO_LOOK_BACK
-    lines = await context.store.messages.lines([ggrid for ggrid, _ in found.hits])
-    return await _render(context, request, scoped_list, (found,), lines)
-
-
-async def _render(
-    context: WebContext,
-    request: SignedInRequest,
-    scoped_list: ListInScope,
-    found: tuple[LookBack, ...],
-    lines: tuple[MessageLine, ...] | None = None,
-) -> Response:
+    stated, one = request.query.text("id", 20), None
+    if stated:
+        one = await context.store.look_backs.find(scope, name, whole_number(stated))
+        if one is None:
+            return NO_LOOK_BACK
     return await context.page(
         request,
         "lists-look-back.html",
         scoped_list=scoped_list,
-        found=found,
-        lines=lines,
-        entries=dict(found[0].hits) if lines is not None else {},
+        found=(one,) if one else await context.store.look_backs.of_list(scope, name),
+        lines=await context.store.messages.lines([ggrid for ggrid, _ in one.hits]) if one else None,
+        entries=dict(one.hits) if one else {},
     )
 
 

@@ -78,8 +78,8 @@ from gatepost.web.message_lines import (
 )
 from gatepost.web.message_search import Search, describe_search, find_neighbours, for_messages, list_of, tail_of
 from gatepost.web.page_responses import (
+    FRAMING,
     download_response,
-    framing,
     html_response,
     image_response,
     mail_response,
@@ -224,17 +224,13 @@ async def _find_live(context: WebContext, request: SignedInRequest, search: Sear
 
 async def _count_found(context: WebContext, wanted: MessageFilter, found: FoundValues) -> MessageCount:
     """Return how many messages fit; those that were counted for the chart need not be counted again."""
-    return (
-        MessageCount(found.counted) if found.counted and not found.more else await context.store.messages.count(wanted)
-    )
-
-
-async def find_message(context: WebContext, request: SignedInRequest) -> MessageOnRecord | Failure:
-    """Return the message that the path names, if the user may see it."""
-    return await _find_one(context, request, request.path_part("ggrid"))
+    if found.counted and not found.more:
+        return MessageCount(found.counted)
+    return await context.store.messages.count(wanted)
 
 
 async def _find_one(context: WebContext, request: SignedInRequest, written: str) -> MessageOnRecord | Failure:
+    """Return the message of an id, if the user may see it."""
     ggrid = canonical(written)
     if ggrid is None:
         return NOT_VISIBLE
@@ -245,7 +241,7 @@ async def _find_one(context: WebContext, request: SignedInRequest, written: str)
     return MessageOnRecord(record, held)
 
 
-for_message = about(find_message)
+for_message = about(lambda context, request: _find_one(context, request, request.path_part("ggrid")))
 
 
 async def show_message(
@@ -295,7 +291,9 @@ async def show_message(
         picture=request.query.text("picture", 6),
         fault=fault,
     )
-    return framing(page) if isinstance(view, View) and view.pages else page
+    if isinstance(view, View) and view.pages:
+        page.headers["Content-Security-Policy"] = FRAMING
+    return page
 
 
 def _note_owner(request: SignedInRequest, record: MessageRecord, note: ListNote) -> str:

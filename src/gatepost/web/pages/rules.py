@@ -42,62 +42,6 @@ _PLAIN_NAME = re.compile(r"[a-z0-9.-]{1,253}", re.ASCII)
 RULE_VERDICTS = tuple(verdict for verdict in VERDICTS if verdict != "clean")
 
 
-class Example(msgspec.Struct, frozen=True):
-    """A rule that works as it stands, to begin with."""
-
-    name: str
-    title: str
-    when: str
-    verdict: str
-    weight: str
-    about: str
-
-
-EXAMPLES: tuple[Example, ...] = (
-    Example(
-        "invoice-from-stranger",
-        "An invoice in a web page or archive, from somebody who never wrote before",
-        '!known && subject.matches("(?i)(invoice|rechnung|facture)")\n'
-        '  && files.exists(file, file.extension in ["html", "htm", "zip"])',
-        "fraud",
-        "5",
-        "subject, sender history and file names together",
-    ),
-    Example(
-        "own-name-from-outside",
-        "Our own name in the display name, at a free mailbox",
-        'sender_name.contains("Example Ltd") && sender_domain in ["gmail.com", "outlook.com"]',
-        "spoofing",
-        "6",
-        "the name beside the address of From",
-    ),
-    Example(
-        "shortened-link-without-proof",
-        "A shortened link, and nothing proves the sender",
-        '"url:shortener" in tags && !authenticated',
-        "phishing",
-        "3",
-        "a finding of Gatepost and the authentication: findings that mean more together",
-    ),
-    Example(
-        "link-to-raw-address",
-        "A link leads to a bare IP address",
-        'links.exists(host, host.matches("^[0-9.]+$"))',
-        "suspicious",
-        "2",
-        "the hosts of links, with a regular expression",
-    ),
-    Example(
-        "unknown-campaign-tool",
-        "Sent by a campaign tool that nobody here uses",
-        '"x-mailer" in headers && headers["x-mailer"].exists(value, value.contains("BulkSender"))',
-        "bulk",
-        "4",
-        "a header field: ask first whether the message has it",
-    ),
-)
-
-
 class RuleForm(msgspec.Struct, frozen=True):
     """The fields of the form, as they were typed. `was` is the name of the rule that is changed, "" for a new one;
     `message` is the message that it is made from, "" where there is none."""
@@ -134,6 +78,47 @@ class RuleForm(msgspec.Struct, frozen=True):
         if self.verdict == "clean":
             found.append(FormMistake("verdict", "must be another one: a rule never makes the outcome milder"))
         return tuple(found)
+
+
+# Rules that work as they stand, to begin with, by what they show.
+EXAMPLES: dict[str, RuleForm] = {
+    "subject, sender history and file names together": RuleForm(
+        "invoice-from-stranger",
+        "An invoice in a web page or archive, from somebody who never wrote before",
+        '!known && subject.matches("(?i)(invoice|rechnung|facture)")\n'
+        '  && files.exists(file, file.extension in ["html", "htm", "zip"])',
+        "fraud",
+        "5",
+    ),
+    "the name beside the address of From": RuleForm(
+        "own-name-from-outside",
+        "Our own name in the display name, at a free mailbox",
+        'sender_name.contains("Example Ltd") && sender_domain in ["gmail.com", "outlook.com"]',
+        "spoofing",
+        "6",
+    ),
+    "a finding of Gatepost and the authentication: findings that mean more together": RuleForm(
+        "shortened-link-without-proof",
+        "A shortened link, and nothing proves the sender",
+        '"url:shortener" in tags && !authenticated',
+        "phishing",
+        "3",
+    ),
+    "the hosts of links, with a regular expression": RuleForm(
+        "link-to-raw-address",
+        "A link leads to a bare IP address",
+        'links.exists(host, host.matches("^[0-9.]+$"))',
+        "suspicious",
+        "2",
+    ),
+    "a header field: ask first whether the message has it": RuleForm(
+        "unknown-campaign-tool",
+        "Sent by a campaign tool that nobody here uses",
+        '"x-mailer" in headers && headers["x-mailer"].exists(value, value.contains("BulkSender"))',
+        "bulk",
+        "4",
+    ),
+}
 
 
 class FormMistake(msgspec.Struct, frozen=True):
@@ -306,12 +291,12 @@ async def edit_rule(context: WebContext, request: SignedInRequest, scope: str | 
     stored = kept.find(name)
     if name and stored is None:
         return NO_RULE
-    example = next((each for each in EXAMPLES if each.name == query.text("example", MAX_NAME)), None)
+    example = next((each for each in EXAMPLES.values() if each.name == query.text("example", MAX_NAME)), None)
     form = RuleForm()
     if stored:
         form = fill_form(stored.name, stored.rule, enabled=stored.enabled)
     elif example:
-        form = RuleForm(example.name, example.title, example.when, example.verdict, example.weight)
+        form = example
     elif record := await _find_message(context, request, query.text("message", 60)):
         form = rule_from_message(record)
     return await _render_form(context, request, scope, form, kept.version)

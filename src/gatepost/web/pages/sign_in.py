@@ -31,6 +31,7 @@ from gatepost.abby.authenticator import LONGEST_WAIT, address_of
 from gatepost.api.errors import INVALID_REQUEST, NOT_FOUND, OVERLOADED, UNAUTHORIZED, ErrorCode, Failure
 from gatepost.events.schema import UserSignedIn, UserSignInFailed, bound
 from gatepost.process.logs import Logger
+from gatepost.settings.keys import AccessRuleSettings
 from gatepost.store.audit import Actor
 from gatepost.store.errors import StorageError
 from gatepost.store.sessions import SignInAttempt, WebSession, address_source, browser_source
@@ -39,7 +40,7 @@ from gatepost.times import date_time
 from gatepost.web.context import WebContext
 from gatepost.web.forms import STRANGER, Form, parse_query, read_form, read_unsent
 from gatepost.web.openid import (
-    Access,
+    FLOW_COOKIE,
     Endpoints,
     Flow,
     Identity,
@@ -48,7 +49,6 @@ from gatepost.web.openid import (
     TokenError,
     alternative_names,
     begin_flow,
-    clear_flow,
     describe_identity,
     find_access,
     read_flow,
@@ -57,8 +57,8 @@ from gatepost.web.openid import (
     verify_logout_token,
 )
 from gatepost.web.page_responses import (
+    NOTICE_COOKIE,
     PAGE_HEADERS,
-    clear_notice,
     html_response,
     json_response,
     read_notice,
@@ -68,6 +68,7 @@ from gatepost.web.page_responses import (
 from gatepost.web.request import (
     COOKIE_NAME,
     SignedInRequest,
+    drop_cookie,
     new_session_secret,
     put_cookie,
     read_browser_cookie,
@@ -117,7 +118,7 @@ async def show_sign_in(context: WebContext, request: Request) -> PageResult:
     second = await find_second_factors(context, request, session.user) if session and is_half else None
     done, has_left = notice.text if notice else "", query.has("out")
     page = sign_in_page(context, query.text("next"), second, done=done, has_left=has_left)
-    return clear_notice(page) if notice else page
+    return drop_cookie(page, NOTICE_COOKIE) if notice else page
 
 
 async def sign_in(context: WebContext, request: Request) -> PageResult:
@@ -404,14 +405,15 @@ async def come_back(context: WebContext, request: Request) -> PageResult:
         return BUSY
     async with client.exchanges:
         outcome = await _verify_answer(context, client, flow, query)
-    if isinstance(outcome, Response):
-        return clear_flow(outcome)
-    return clear_flow(await _admit(context, request, client, outcome, flow, origin))
+    if not isinstance(outcome, Response):
+        outcome = await _admit(context, request, client, outcome, flow, origin)
+    # The sign-in is over, whether it succeeded or not.
+    return drop_cookie(outcome, FLOW_COOKIE)
 
 
 async def _verify_answer(
     context: WebContext, client: OpenidClient, flow: Flow, query: Form
-) -> tuple[Identity, Access | None] | Response:
+) -> tuple[Identity, AccessRuleSettings | None] | Response:
     """Return who has signed in and what that opens, or the page that says why nobody has."""
     try:
         endpoints = await client.provider.endpoints()
@@ -443,7 +445,7 @@ async def _admit(
     context: WebContext,
     request: Request,
     client: OpenidClient,
-    outcome: tuple[Identity, Access | None],
+    outcome: tuple[Identity, AccessRuleSettings | None],
     flow: Flow,
     origin: Origin,
 ) -> Response:

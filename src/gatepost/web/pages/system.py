@@ -53,6 +53,7 @@ async def show_system(context: WebContext, request: SignedInRequest, found: Sequ
         request,
         "system.html",
         installation=installation,
+        version=__version__,
         python=f"{platform.python_implementation()} {platform.python_version()} on {platform.machine()}",
         now=context.now(),
         started=int(installation.started * 1000),
