@@ -51,6 +51,7 @@ from gatepost.settings.files import ABBY_FILE, GUARD_FILE
 from gatepost.settings.keys import OpenidConnectSettings
 from gatepost.store import open_store
 from gatepost.store.audit import CLI, AuditFilter, AuditRecord
+from gatepost.store.lists import ListEntry
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
 from gatepost.view.values import Ended, HeaderLine, HtmlView, NotShown, Opened, Passage, Picture, PictureLine, View
@@ -64,7 +65,6 @@ from gatepost.workers.protocol import Extracted
 PASSWORD = "four quiet words here"
 _quick_hasher = partial(PasswordHasher, time_cost=1, memory_cost=64)
 _HASHED = _quick_hasher(parallelism=1).hash(PASSWORD)
-_CSRF = re.compile(r'name="csrf" value="([^"]+)"')
 
 
 REPORT = Report(
@@ -206,6 +206,13 @@ def notice_cookie(answer: httpx.Response) -> str:
     return next((each.partition(";")[0] for each in answer.headers.get_list("set-cookie") if "-notice=" in each), "")
 
 
+def find_in(pattern: str, page: str, flags: int = 0) -> str:
+    """What the group of a pattern is in a page, as a browser reads it."""
+    found = re.search(pattern, page, flags)
+    assert found, page
+    return html.unescape(found[1])
+
+
 class Visitor:
     """Somebody with a browser. `who` is the user's name."""
 
@@ -221,9 +228,8 @@ class Visitor:
         self._client.cookies.clear()
         page = self.get("/account")
         # Somebody whose password was handed over gets no further than this page.
-        found = _CSRF.search((self.get(page.headers["location"]) if page.is_redirect else page).text)
-        assert found
-        self.csrf = html.unescape(found[1])
+        shown = self.get(page.headers["location"]) if page.is_redirect else page
+        self.csrf = find_in(r'name="csrf" value="([^"]+)"', shown.text)
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         """A page; the notice of the change before comes along once, as a browser sends it."""
@@ -353,6 +359,11 @@ class Site:
         """The audit trail, or what of it is wanted, the newest first."""
         rows: tuple[AuditRecord, ...] = self.run(self.store.audit.page(AuditFilter(**wanted))).rows
         return list(rows)
+
+    def entries(self, tenant: str | None, name: str = "blocked-urls") -> tuple[ListEntry, ...]:
+        """The entries of a list, at most a thousand."""
+        found: tuple[ListEntry, ...] = self.run(self.store.lists.page(tenant, name, limit=1_000)).rows
+        return found
 
     def known(self, name: str) -> Any:
         """What is known of a user, and of how the user signs in."""

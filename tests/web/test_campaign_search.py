@@ -1,12 +1,10 @@
 """The search for the messages of a campaign: what leads to it, what it finds, and actions on all of them."""
 
-import html
-import re
 from typing import Any
 
 import msgspec
 import pytest
-from tests.web.conftest import REPORT
+from tests.web.conftest import REPORT, find_in
 
 from gatepost.analysis.report import FileSeen, Report
 from gatepost.lists.rulings import Subject
@@ -38,9 +36,7 @@ def campaign(site: Any, tenant: str) -> dict[str, str]:
 
 
 def copies_path(visitor: Any, ggrid: str) -> str:
-    found = re.search(r'href="(/messages\?q=campaign[^"]*)"', visitor.get(f"/messages/{ggrid}").text)
-    assert found
-    return html.unescape(found[1])
+    return find_in(r'href="(/messages\?q=campaign[^"]*)"', visitor.get(f"/messages/{ggrid}").text)
 
 
 def test_a_message_leads_to_what_is_joined_and_nothing_else(site: Any, tenant: str, campaign: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.web.conftest import Site, new_publisher
+from tests.web.conftest import Site, find_in, new_publisher
 
 from gatepost.abby.authenticator import Tokens
 from gatepost.settings import files
@@ -48,12 +48,10 @@ def node(tmp_path: Path) -> Iterator[Any]:
 
 
 def revision(page: str) -> str:
-    found = re.search(r'name="revision" value="(\d+)"', page)
-    assert found
-    return found[1]
+    return find_in(r'name="revision" value="(\d+)"', page)
 
 
-def save(visitor: Any, path: str = "/configuration", **fields: str | list[str]) -> str:
+def save(visitor: Any, path: str = "/configuration", **fields: Any) -> str:
     """Save a draft with these values besides what the page shows; the page of the draft afterwards."""
     page = visitor.get(path).text
     name = path.removeprefix("/configuration").strip("/") or "settings"
@@ -268,16 +266,14 @@ def labelled_below(field: Any) -> list[str]:
 def test_two_administrators_do_not_overwrite_each_other(node: Any) -> None:
     ann, bob = node.visitor(), node.enter(node.new_user("administrator"))
     page = save(ann, **{"guard.yml history.retention": "60"})
-    assert node.went(bob.post("/configuration", {"revision": "0", "guard.yml history.retention": "9"})).endswith(
-        "draft-changed"
-    )
+    late = {"revision": "0", "guard.yml history.retention": "9"}
+    assert node.went(bob.post("/configuration", late)).endswith("draft-changed")
     newer = save(bob, **{"guard.yml history.retention": "61"})
     assert node.went(publish(ann, page)).endswith("draft-changed")
     assert node.went(publish(bob, newer)).endswith("published")
     page = save(ann, **{"guard.yml history.retention": "62"})
-    node.run(
-        node.store.publishing.publish(1, node.run(node.store.publishing.find(1)).content, "from elsewhere", ANYBODY)
-    )
+    content = node.run(node.store.publishing.find(1)).content
+    node.run(node.store.publishing.publish(1, content, "from elsewhere", ANYBODY))
     assert node.went(publish(ann, page)).endswith("draft-changed"), "the version beneath has changed"
     assert node.run(node.store.publishing.rollout()).wanted == 2
 
@@ -288,9 +284,8 @@ def test_other_roles_and_tenants_do_not_see_it(node: Any) -> None:
     assert node.visitor("administrator", tenant).get("/configuration").status_code == 403
     auditor = node.visitor("auditor")
     for page in ("", "/routes", "/recipients", "/limits", "/policies", "/draft", "/versions"):
-        assert "Save draft</button>" not in auditor.get(f"/configuration{page}").text.replace(
-            'aria-hidden="true">Save', ""
-        )
+        shown = auditor.get(f"/configuration{page}").text.replace('aria-hidden="true">Save', "")
+        assert "Save draft</button>" not in shown
         answer = node.visitor("administrator", tenant).get(f"/configuration{page}")
         assert "It is for administrators of the whole deployment" in answer.text, "who may is said"
     for path in ("", "/publish", "/discard", "/try", "/versions/1/roll-back", "/connections"):
@@ -298,16 +293,13 @@ def test_other_roles_and_tenants_do_not_see_it(node: Any) -> None:
     assert auditor.post("/tokens", {"name": "x"}).status_code == 403
 
 
-ROUTES = "guard.yml delivery.routes"
-
-
-HOP = "guard.yml delivery.nextHop"
+ROUTES, HOP, RULES = "guard.yml delivery.routes", "guard.yml delivery.nextHop", "guard.yml recipientVerification.rules"
 
 
 def test_a_route_from_its_form_to_a_version(node: Any) -> None:
     visitor = node.visitor()
     assert "Add: route" in visitor.get("/configuration/routes").text
-    fields: dict[str, str | list[str]] = {
+    fields: dict[str, Any] = {
         f"{ROUTES}[0].domains": "example.com\r\n*.example.org",
         f"{ROUTES}[0].nextHop": "smtp://mx.example.com:25\r\nlmtp://[2001:db8::1]:24",
         f"{ROUTES}[0].tls": "required",
@@ -319,19 +311,15 @@ def test_a_route_from_its_form_to_a_version(node: Any) -> None:
     (route,) = json.loads(draft_of(node)[ROUTES])
     save(visitor, "/configuration/routes", shown=ROUTES)
     assert json.loads(draft_of(node)[ROUTES]) == [route], "a route that the page has not shown stays"
-    another: dict[str, str | list[str]] = {"shown": [ROUTES, f"{ROUTES}[1]"], f"{ROUTES}[1].nextHop": "a b"}
-    save(visitor, "/configuration/routes", **another)
+    second = [ROUTES, f"{ROUTES}[1]"]
+    save(visitor, "/configuration/routes", shown=second, **{f"{ROUTES}[1].nextHop": "a b"})
     page = visitor.get("/configuration/routes").text
     assert "smtp://mx.example.com:25, lmtp://[2001:db8::1]:24" in page
     wrong = control_of(page, f"{ROUTES}[1].nextHop")
     assert ">a b</textarea>" in wrong, "what was typed is shown again"
     assert "Must be" in wrong, "and what is wrong with it"
     assert "needs domains or tenants" not in page
-    again: dict[str, str | list[str]] = {
-        "shown": [ROUTES, f"{ROUTES}[1]"],
-        f"{ROUTES}[1].nextHop": "smtp://b.example:25",
-    }
-    save(visitor, "/configuration/routes", **again)
+    save(visitor, "/configuration/routes", shown=second, **{f"{ROUTES}[1].nextHop": "smtp://b.example:25"})
     page = visitor.get("/configuration/routes").text
     assert "Needs domains or tenants: no mail would take it." in page, "beside the route whose keys are right"
     assert visitor.post("/configuration/connections", {}).text.count("Nothing was sent") == 0
@@ -383,7 +371,7 @@ def test_credentials_go_nowhere_else(node: Any, monkeypatch: pytest.MonkeyPatch)
     assert "changed in the file only" in control_of(page, HOP)
     assert "changed in the file only" in control_of(page, f"{ROUTES}[0].nextHop")
     assert "HOP_PASSWORD" not in page
-    evil: dict[str, str | list[str]] = {
+    evil: dict[str, Any] = {
         HOP: "smtp://evil.example:25",
         "guard.yml delivery.tls": "off",
         "guard.yml delivery.timeout": "6000",
@@ -396,11 +384,8 @@ def test_credentials_go_nowhere_else(node: Any, monkeypatch: pytest.MonkeyPatch)
     assert set(draft_of(node)) == {"guard.yml delivery.timeout", ROUTES}
     assert draft_of(node)["guard.yml delivery.timeout"] == "6000"
     (stated,) = json.loads(draft_of(node)[ROUTES])
-    assert (stated["domains"], stated["nextHop"], stated["tls"]) == (
-        ["other.example"],
-        "smtp://in.example:25",
-        "required",
-    )
+    assert stated["domains"] == ["other.example"]
+    assert (stated["nextHop"], stated["tls"]) == ("smtp://in.example:25", "required")
     running = VersionContent({"guard.yml": {"delivery": {"routes": [{**stated, "domains": ["example.com"]}]}}}, {})
     moved = DraftContent({ROUTES: json.dumps([{**stated, "nextHop": "smtp://evil.example"}])})
     (fault,) = apply_draft(running, moved)[1]
@@ -408,31 +393,26 @@ def test_credentials_go_nowhere_else(node: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_rules_for_recipients(node: Any) -> None:
-    visitor, rules = node.visitor(), "guard.yml recipientVerification.rules"
-    fields: dict[str, str | list[str]] = {
-        f"{rules}[0].domains": "example.com",
-        f"{rules}[0].tagSeparator": "",
-        "shown": [rules, f"{rules}[0]"],
-    }
-    page = save(visitor, "/configuration/recipients", **fields)
+    visitor, shown = node.visitor(), [RULES, f"{RULES}[0]"]
+    fields = {f"{RULES}[0].domains": "example.com", f"{RULES}[0].tagSeparator": ""}
+    page = save(visitor, "/configuration/recipients", shown=shown, **fields)
     stated = {"domains": ["example.com"], "tagSeparator": ""}
-    assert json.loads(draft_of(node)[rules]) == [stated], "what is the default is not stated"
+    assert json.loads(draft_of(node)[RULES]) == [stated], "what is the default is not stated"
     assert "has faults" not in page
-    save(
-        visitor, "/configuration/recipients", shown=[rules, f"{rules}[1]"], **{f"{rules}[1].domains": "ann@example.com"}
-    )
+    wrong = {"shown": [RULES, f"{RULES}[1]"], f"{RULES}[1].domains": "ann@example.com"}
+    save(visitor, "/configuration/recipients", **wrong)
     assert "rite its domain alone" in visitor.get("/configuration/recipients").text
 
 
 def test_a_rule_for_all_recipients_has_nothing_but_defaults(node: Any) -> None:
-    visitor, rules = node.visitor(), "guard.yml recipientVerification.rules"
-    shown: dict[str, str | list[str]] = {"shown": [rules, f"{rules}[0]"], f"{rules}[0].tagSeparator": "+"}
-    assert "There is no draft" in save(visitor, "/configuration/recipients", **shown), "nothing was added"
-    save(visitor, "/configuration/recipients", add=f"{rules}[0]", **shown)
-    assert json.loads(draft_of(node)[rules]) == [{}]
+    visitor, shown = node.visitor(), [RULES, f"{RULES}[0]"]
+    fields = {"shown": shown, f"{RULES}[0].tagSeparator": "+"}
+    assert "There is no draft" in save(visitor, "/configuration/recipients", **fields), "nothing was added"
+    save(visitor, "/configuration/recipients", add=f"{RULES}[0]", **fields)
+    assert json.loads(draft_of(node)[RULES]) == [{}]
     assert "defaults only" in visitor.get("/configuration/recipients").text
-    save(visitor, "/configuration/recipients", **shown)
-    assert json.loads(draft_of(node)[rules]) == [{}], "it stays until it is removed"
+    save(visitor, "/configuration/recipients", **fields)
+    assert json.loads(draft_of(node)[RULES]) == [{}], "it stays until it is removed"
 
 
 def test_limits(node: Any) -> None:
@@ -483,9 +463,7 @@ def test_a_token_is_made_and_revoked_as_a_version(node: Any) -> None:
     visitor = node.visitor()
     assert "<strong>mta</strong>" in visitor.get("/tokens").text
     made = visitor.post("/tokens", {"name": "<b>border", "messages.search": "1"})
-    found = re.search(r'id="secret">([0-9a-f]{64})<', made.text)
-    assert found
-    token = found[1]
+    token = find_in(r'id="secret">([0-9a-f]{64})<', made.text)
     assert token not in visitor.get("/tokens").text
     version = node.run(node.store.publishing.find(1))
     assert version.info.reason == "API token <b>border made"

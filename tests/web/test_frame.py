@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.web.conftest import PASSWORD
+from tests.web.conftest import PASSWORD, find_in
 
 from gatepost.store.audit import CLI
 from gatepost.store.engine import Write
@@ -204,9 +204,8 @@ def test_polling_is_no_use_of_a_session(site: Any) -> None:
 def test_the_legend_leads_to_the_messages_of_its_span(site: Any, tenant: str) -> None:
     site.message(tenant)
     page = html.unescape(site.visitor(tenant=tenant).get("/?span=hours").text)
-    path = re.search(r'href="(/messages\?q=verdict%3Aspam\+after[^"]+)">spam</a>', page)
-    assert path
-    assert "Act now" in site.visitor(tenant=tenant).get(path[1]).text
+    path = find_in(r'href="(/messages\?q=verdict%3Aspam\+after[^"]+)">spam</a>', page)
+    assert "Act now" in site.visitor(tenant=tenant).get(path).text
     assert "scans start without delay" in page
 
 
@@ -244,9 +243,7 @@ def test_a_key_form_keeps_what_was_typed_and_is_not_sent_twice(site: Any, tenant
     wrong = visitor.post("/keys", fields).text
     assert 'value="SOAR"' in wrong
     assert 'name="read-only" value="1" checked' in wrong
-    form = re.search(r'name="form" value="([^"]+)"', wrong)
-    assert form
-    again = {**fields, "expires": "2099-01-01", "form": form[1]}
+    again = {**fields, "expires": "2099-01-01", "form": find_in(r'name="form" value="([^"]+)"', wrong)}
     created = visitor.post("/keys", again)
     assert created.status_code == 200
     assert "2099-01-01 23:59:59" in re.sub(r"<[^>]*>", "", created.text)

@@ -8,15 +8,10 @@ from tests.web.conftest import delivered
 from gatepost.lists.catalogue import BY_NAME, make_custom_list
 from gatepost.store.audit import CLI
 from gatepost.store.list_lookup import HitCount
-from gatepost.store.lists import ListEntry, NewEntry
+from gatepost.store.lists import NewEntry
 from gatepost.web.pages.list_changes import MAX_LINES
 
 URLS = BY_NAME["blocked-urls"]
-
-
-def entries(site: Any, tenant: str, name: str = "blocked-urls") -> tuple[ListEntry, ...]:
-    found: tuple[ListEntry, ...] = site.run(site.store.lists.page(tenant, name, limit=1000)).rows
-    return found
 
 
 def changes(site: Any, tenant: str) -> list[tuple[str, str, int]]:
@@ -49,7 +44,7 @@ def test_a_preview_shows_normal_forms_faults_and_duplicates_and_saves_nothing(si
     assert "2 entries can be added" in page.text
     assert "Save 2 entries, skip 1" in page.text
     assert "&lt;b&gt;all&lt;/b&gt;" in page.text
-    assert [entry.comment for entry in entries(site, tenant)] == [""]
+    assert [entry.comment for entry in site.entries(tenant)] == [""]
     assert changes(site, tenant) == [("cli", "entries.add", 1)]
 
 
@@ -79,7 +74,7 @@ def test_saving_is_one_change_under_the_visitors_name(site: Any, tenant: str) ->
     )
     assert answer.status_code == 303
     assert site.went(answer).startswith(f"/lists/{tenant}/blocked-urls added~2~")
-    found = entries(site, tenant)
+    found = site.entries(tenant)
     assert [(each.shown, each.comment, each.expires) for each in found] == [
         ("evil.example", "mine", 4_102_444_800_000),
         ("fine.example", "feed", 4_102_444_800_000),
@@ -94,9 +89,9 @@ def test_a_faulty_line_stops_all_until_somebody_goes_on_without_it(site: Any, te
     refused = visitor.post(path, {"entries": "good.example\nnot a host!"})
     assert refused.status_code == 400
     assert "Rejected lines" in refused.text
-    assert entries(site, tenant) == ()
+    assert site.entries(tenant) == ()
     assert visitor.post(path, {"entries": "good.example\nnot a host!", "skip": "1"}).status_code == 303
-    assert [entry.shown for entry in entries(site, tenant)] == ["good.example"]
+    assert [entry.shown for entry in site.entries(tenant)] == ["good.example"]
 
 
 def test_many_are_saved_in_calls_of_five_hundred(site: Any, tenant: str) -> None:
@@ -121,7 +116,7 @@ def test_what_no_form_should_say(site: Any, tenant: str, action: str, fields: di
     answer = site.visitor(tenant=tenant).post(f"/lists/{tenant}/blocked-urls/{action}", fields)
     assert answer.status_code == 400
     assert said in answer.text
-    assert entries(site, tenant) == ()
+    assert site.entries(tenant) == ()
 
 
 def test_a_comment_that_is_too_long_is_a_fault_of_its_line(site: Any, tenant: str) -> None:
@@ -133,7 +128,7 @@ def test_a_comment_that_is_too_long_is_a_fault_of_its_line(site: Any, tenant: st
 
 def test_a_hash_sign_belongs_to_a_phrase(site: Any, tenant: str) -> None:
     site.visitor(tenant=tenant).post(f"/lists/{tenant}/blocked-phrases/add", {"entries": "we are # one\tremark"})
-    (entry,) = entries(site, tenant, "blocked-phrases")
+    (entry,) = site.entries(tenant, "blocked-phrases")
     assert (entry.shown, entry.comment) == ("we are # one", "remark")
 
 
@@ -147,7 +142,7 @@ def test_a_full_list_is_said_in_the_preview_and_keeps_what_was_applied(site: Any
     answer = visitor.post(f"/lists/{tenant}/small/add", {"entries": text})
     assert answer.status_code == 409
     assert "500 entries were saved." in answer.text
-    assert len(entries(site, tenant, "small")) == 500
+    assert len(site.entries(tenant, "small")) == 500
 
 
 def test_comment_and_end_of_an_entry(site: Any, tenant: str) -> None:
@@ -160,13 +155,13 @@ def test_comment_and_end_of_an_entry(site: Any, tenant: str) -> None:
     answer = visitor.post(path, {"key": "evil.example", "comment": "after", "expires": "2100-01-01T00:00"})
     assert answer.status_code == 303
     assert site.went(answer).startswith(f"/lists/{tenant}/blocked-urls entry-saved~1~")
-    (entry,) = entries(site, tenant)
+    (entry,) = site.entries(tenant)
     assert (entry.comment, entry.expires, entry.hits) == ("after", 4_102_444_812_345, 3)
     assert changes(site, tenant)[0] == (f"user:{visitor.who}", "entries.add", 1)
     visitor.post(path, {"key": "evil.example", "comment": "", "expires": "2100-01-01T10:30"})
-    assert entries(site, tenant)[0].expires == 4_102_482_600_000
+    assert site.entries(tenant)[0].expires == 4_102_482_600_000
     visitor.post(path, {"key": "evil.example", "comment": "", "expires": ""})
-    assert entries(site, tenant)[0].expires is None
+    assert site.entries(tenant)[0].expires is None
 
 
 @pytest.mark.parametrize(
@@ -181,7 +176,7 @@ def test_comment_and_end_of_an_entry(site: Any, tenant: str) -> None:
 def test_an_entry_is_not_changed_into_nonsense(site: Any, tenant: str, fields: dict[str, str], status: int) -> None:
     put(site, tenant, "evil.example", comment="before")
     assert site.visitor(tenant=tenant).post(f"/lists/{tenant}/blocked-urls/entry", fields).status_code == status
-    assert [entry.comment for entry in entries(site, tenant)] == ["before"]
+    assert [entry.comment for entry in site.entries(tenant)] == ["before"]
 
 
 def test_an_entry_that_is_gone(site: Any, tenant: str) -> None:
@@ -198,11 +193,11 @@ def test_deleting_shows_first_what_it_would_do(site: Any, tenant: str) -> None:
     assert page.status_code == 200
     assert "Delete 2 entries from Blocked links?" in page.text
     assert figures(page.text)[:2] == ["2", "1"]
-    assert len(entries(site, tenant)) == 3
+    assert len(site.entries(tenant)) == 3
     answer = visitor.post(path, {"key": ["a.example", "b.example", "gone.example"], "sure": "1"})
     assert answer.status_code == 303
     assert site.went(answer).startswith(f"/lists/{tenant}/blocked-urls deleted~2~")
-    assert [entry.shown for entry in entries(site, tenant)] == ["c.example"]
+    assert [entry.shown for entry in site.entries(tenant)] == ["c.example"]
     assert changes(site, tenant)[0] == (f"user:{visitor.who}", "entries.delete", 2)
 
 
@@ -210,15 +205,15 @@ def test_nothing_chosen_deletes_nothing(site: Any, tenant: str) -> None:
     put(site, tenant, "a.example")
     answer = site.visitor(tenant=tenant).post(f"/lists/{tenant}/blocked-urls/delete", {"sure": "1"})
     assert site.went(answer) == f"/lists/{tenant}/blocked-urls none-selected"
-    assert len(entries(site, tenant)) == 1
+    assert len(site.entries(tenant)) == 1
 
 
 def test_an_entry_may_be_anything_that_a_form_can_carry(site: Any, tenant: str) -> None:
     phrase = "50% off & “more” +1 <b>/?=#é"
     visitor, path = site.visitor(tenant=tenant), f"/lists/{tenant}/blocked-phrases"
     visitor.post(f"{path}/add", {"entries": phrase})
-    (entry,) = entries(site, tenant, "blocked-phrases")
+    (entry,) = site.entries(tenant, "blocked-phrases")
     link = visitor.get(path).text.partition(f'href="{path}/entry?')[2].partition('"')[0].replace("&amp;", "&")
     assert visitor.get(f"{path}/entry?{link}").status_code == 200
     visitor.post(f"{path}/delete", {"key": entry.key, "sure": "1"})
-    assert entries(site, tenant, "blocked-phrases") == ()
+    assert site.entries(tenant, "blocked-phrases") == ()

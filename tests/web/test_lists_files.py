@@ -12,16 +12,11 @@ from gatepost.feeds.sealed_reading import MAX_LINE
 from gatepost.feeds.sealed_reading import split_lines as lines_of
 from gatepost.lists.catalogue import BY_NAME, LARGE, SMALL, make_custom_list
 from gatepost.store.audit import CLI
-from gatepost.store.lists import ListEntry, NewEntry
+from gatepost.store.lists import NewEntry
 from gatepost.web.pages import list_changes
 
 URLS = BY_NAME["blocked-urls"]
 SAVE = {"what": "save"}
-
-
-def entries(site: Any, tenant: str, name: str = "blocked-urls") -> tuple[ListEntry, ...]:
-    found: tuple[ListEntry, ...] = site.run(site.store.lists.page(tenant, name, limit=1000)).rows
-    return found
 
 
 def size(site: Any, tenant: str) -> int:
@@ -49,7 +44,7 @@ def test_an_import_saves_entries_under_the_visitors_name(site: Any, tenant: str,
     answer = visitor.upload(f"/lists/{tenant}/blocked-urls/import", name, content, SAVE)
     assert answer.status_code == 200
     assert "2 entries saved" in answer.text
-    assert [(each.shown, each.comment, each.expires) for each in entries(site, tenant)] == [
+    assert [(each.shown, each.comment, each.expires) for each in site.entries(tenant)] == [
         ("evil.example", "why", 4_070_908_800_000),
         ("fine.example", "", None),
     ]
@@ -86,7 +81,7 @@ def test_an_import_of_thousands_is_undone_as_one(site: Any, tenant: str) -> None
     assert site.visitor("auditor", tenant).post(undo).status_code == 403
     assert site.went(visitor.post(undo)) == f"{path} change-undone-in-part~4939~1"
     assert "Entries restored or removed: 4939; changed meanwhile, so left: 1." in visitor.get(path).text
-    assert {(each.shown, each.comment, each.expires) for each in entries(site, tenant)} == {
+    assert {(each.shown, each.comment, each.expires) for each in site.entries(tenant)} == {
         ("host-7.example", "mine", 4_070_908_800_000),
         ("host-9.example", "looked at", None),
         ("kept.example", "", None),
@@ -107,7 +102,7 @@ def test_deleted_entries_come_back(site: Any, tenant: str) -> None:
     page = visitor.get(path).text
     assert "Entries deleted: 2." in page
     assert site.went(visitor.post(undo_of(page))) == f"{path} change-undone~2"
-    assert [(each.shown, each.comment) for each in entries(site, tenant)] == [
+    assert [(each.shown, each.comment) for each in site.entries(tenant)] == [
         (f"d{each}.example", "why") for each in range(3)
     ]
 
@@ -128,7 +123,7 @@ def test_a_file_is_tried_unless_it_is_to_be_saved(site: Any, tenant: str) -> Non
     assert answer.status_code == 200
     assert "has 2 valid entries and 1 invalid line" in answer.text
     assert "<code>no host!</code>" in answer.text
-    assert entries(site, tenant) == ()
+    assert site.entries(tenant) == ()
 
 
 def test_one_faulty_line_stops_an_import_unless_such_lines_are_left_out(site: Any, tenant: str) -> None:
@@ -138,9 +133,9 @@ def test_one_faulty_line_stops_an_import_unless_such_lines_are_left_out(site: An
     assert refused.status_code == 400
     assert "Nothing was saved: some lines are invalid." in refused.text
     assert '<td data-name="Line">601</td>' in refused.text
-    assert entries(site, tenant) == ()
+    assert site.entries(tenant) == ()
     assert "600 entries saved; 1 line skipped" in visitor.upload(path, "feed.txt", content, {**SAVE, "skip": "1"}).text
-    assert len(entries(site, tenant)) == 600
+    assert len(site.entries(tenant)) == 600
 
 
 @pytest.mark.parametrize(
@@ -162,14 +157,14 @@ def test_a_file_that_cannot_be_read_changes_nothing(
     )
     assert answer.status_code == 400
     assert said in answer.text
-    assert entries(site, tenant) == ()
+    assert site.entries(tenant) == ()
 
 
 def test_the_format_that_is_chosen_wins(site: Any, tenant: str) -> None:
     site.visitor(tenant=tenant).upload(
         f"/lists/{tenant}/blocked-urls/import", "feed.txt", b"a.example,remark", {**SAVE, "format": "csv"}
     )
-    assert [(entry.shown, entry.comment) for entry in entries(site, tenant)] == [("a.example", "remark")]
+    assert [(entry.shown, entry.comment) for entry in site.entries(tenant)] == [("a.example", "remark")]
 
 
 def test_an_import_stops_where_the_list_is_full_and_says_how_far_it_came(site: Any, tenant: str) -> None:
@@ -178,7 +173,7 @@ def test_an_import_stops_where_the_list_is_full_and_says_how_far_it_came(site: A
     answer = site.visitor(tenant=tenant).upload(f"/lists/{tenant}/small/import", "a.txt", content, SAVE)
     assert answer.status_code == 400
     assert "Lines up to 500 were saved, the rest was not." in answer.text
-    assert len(entries(site, tenant, "small")) == 500
+    assert len(site.entries(tenant, "small")) == 500
 
 
 def test_a_script_watches_how_far_an_import_is(site: Any, tenant: str) -> None:
@@ -211,7 +206,7 @@ def test_a_file_over_the_limit_is_refused(site: Any, tenant: str, monkeypatch: p
     monkeypatch.setattr("gatepost.web.forms.MAX_FORM", (1 << 20) - list_changes.MAX_FILE)
     answer = visitor.upload(f"/lists/{tenant}/blocked-urls/import", "a.txt", b"a.example\n" * 200_000, SAVE)
     assert answer.status_code == 413
-    assert entries(site, tenant) == ()
+    assert site.entries(tenant) == ()
 
 
 def test_lines_are_the_same_whatever_the_pieces_they_come_in() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.web.conftest import REPORT
+from tests.web.conftest import REPORT, find_in
 
 from gatepost.analysis.report import Report
 from gatepost.lists.rulings import Subject
@@ -40,9 +40,8 @@ def state(site: Any, ggrid: str) -> str:
 def undo(site: Any, visitor: Any) -> str:
     """Press the button of the notice on the next page."""
     page = visitor.get("/messages").text
-    found = re.search(r'action="(/quarantine/work/[0-9a-f-]{36}/undo[^"]*)"', page)
-    assert found, page
-    return str(site.went(visitor.post(html.unescape(found[1]))))
+    found = find_in(r'action="(/quarantine/work/[0-9a-f-]{36}/undo[^"]*)"', page)
+    return str(site.went(visitor.post(found)))
 
 
 def test_those_that_are_held_are_deleted_and_restored(site: Any, tenant: str, ggrids: list[str]) -> None:
@@ -64,9 +63,8 @@ def test_all_that_match_are_confirmed_first(site: Any, tenant: str, ggrids: list
     page = visitor.get(answer.headers["location"]).text
     assert "Delete 2 messages?" in page
     assert [state(site, each) for each in ggrids[:2]] == ["held", "held"]
-    start = re.search(r'action="(/quarantine/work/[^"]*/start[^"]*)"', page)
-    assert start
-    went = site.went(visitor.post(html.unescape(start[1])))
+    start = find_in(r'action="(/quarantine/work/[^"]*/start[^"]*)"', page)
+    went = site.went(visitor.post(start))
     assert went.startswith("/messages?q=subject%3Aprize+NOT+decision%3Adeliver mail-deleted~2~")
 
 

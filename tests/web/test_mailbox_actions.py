@@ -1,14 +1,12 @@
 """Delivered mail is taken out of mailboxes from the list of messages and from a look back, and put back by Undo."""
 
-import html
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from tests.web.conftest import REPORT, Site
+from tests.web.conftest import REPORT, Site, find_in
 
 from gatepost.lists.catalogue import BY_NAME
 from gatepost.mailboxes.removal import FoundCopy, MailboxError, WantedMessage
@@ -59,9 +57,8 @@ def cleaning(tmp_path_factory: pytest.TempPathFactory, mailbox: StrawMailbox) ->
 def post_shown(visitor: Any, path: str, pattern: str) -> Any:
     """Press the button of the page whose form has this address."""
     page = visitor.get(path).text
-    found = re.search(pattern, page)
-    assert found, page
-    return visitor.post(html.unescape(found[1]))
+    found = find_in(pattern, page)
+    return visitor.post(found)
 
 
 def test_delivered_mail_is_taken_out_and_put_back(cleaning: Site, mailbox: StrawMailbox) -> None:

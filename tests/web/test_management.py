@@ -6,6 +6,7 @@ import subprocess
 from typing import Any
 
 import pytest
+from tests.web.conftest import find_in
 
 from gatepost.ids import new_id
 from gatepost.store.api_keys import ApiKey
@@ -13,18 +14,14 @@ from gatepost.store.audit import CLI
 
 
 def secret_of(page: str) -> str:
-    found = re.search(r'<code id="secret">([^<]+)</code>', page)
-    assert found
-    return found[1]
+    return find_in(r'<code id="secret">([^<]+)</code>', page)
 
 
 def test_a_key_is_shown_once_and_works_as_printed(site: Any, tenant: str) -> None:
     visitor = site.visitor(tenant=tenant)
     made = visitor.post("/keys", {"name": "playbook", "scope": tenant})
     secret = secret_of(made.text)
-    found = re.search(r'<code id="curl">(.*?)</code>', made.text, re.DOTALL)
-    assert found
-    command = found[1].replace("&#39;", "'").replace("&#34;", '"')
+    command = find_in(r'<code id="curl">(.*?)</code>', made.text, re.DOTALL)
     answer = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=60, check=True)
     assert '"blocked-urls"' in answer.stdout
     later = visitor.get("/keys").text

@@ -7,7 +7,7 @@ import httpx
 import msgspec
 import pytest
 from tests.store_reading import list_reports
-from tests.web.conftest import REPORT
+from tests.web.conftest import REPORT, find_in
 
 from gatepost.ids import new_id
 
@@ -139,15 +139,14 @@ def test_a_deletion_is_taken_back(site: Any, tenant: str) -> None:
     visitor.post(f"/messages/{ggrid}/delete")
     page = visitor.get("/quarantine").text
     assert "1 deleted." in page
-    undo = re.search(r'action="(/quarantine/work/[^"]+/undo)"', page)
-    assert undo
+    undo = find_in(r'action="(/quarantine/work/[^"]+/undo)"', page)
     assert "1 deleted." not in visitor.get("/quarantine").text, "a notice is shown once"
     gone = visitor.get(f"/messages/{ggrid}").text
     assert f"by {visitor.who}" in gone
     assert ">Restore</button>" in gone
     assert ">Release</button>" not in gone
     assert f'value="{ggrid}"' in visitor.get("/quarantine?state=deleted").text
-    assert site.went(visitor.post(undo[1])).startswith("/quarantine mail-restored~1~")
+    assert site.went(visitor.post(undo)).startswith("/quarantine mail-restored~1~")
     assert site.run(site.store.quarantine.find(ggrid)).state == "held"
     actions = [record.action for record in site.trail(scope=tenant)]
     assert actions[:2] == ["quarantine.restore", "quarantine.delete"]

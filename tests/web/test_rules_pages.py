@@ -1,13 +1,12 @@
 """Rules in the web interface: listed with their origin and hits, checked, tried, compared, saved; for whom, and how
 many."""
 
-import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from tests.web.conftest import DELIVERED
+from tests.web.conftest import DELIVERED, find_in
 
 from gatepost.policy import condition_process
 from gatepost.policy.conditions import find_fault
@@ -70,9 +69,8 @@ def test_hits_lead_to_the_messages(site: Any, tenant: str) -> None:
     site.message(tenant, hit)
     site.message(tenant, ACT)
     page = visitor.get(f"/rules?scope={tenant}").text
-    link = re.search(r'href="(/messages\?tag=rule[^"]*)">2</a>', page)
-    assert link
-    assert visitor.get(link[1].replace("&amp;", "&")).text.count("Act now") >= 2
+    link = find_in(r'href="(/messages\?tag=rule[^"]*)">2</a>', page)
+    assert visitor.get(link).text.count("Act now") >= 2
 
 
 def test_a_change_shows_the_difference_and_is_in_the_audit_trail(site: Any, tenant: str) -> None:

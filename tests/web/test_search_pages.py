@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.web.conftest import REPORT
+from tests.web.conftest import REPORT, find_in
 from tests.web.test_messages import titles
 
 PATHS = ("/messages", "/quarantine")
@@ -38,9 +38,8 @@ def test_values_narrow_the_search_and_leave_it_out(site: Any, mails: str) -> Non
         assert 'value="verdict:phishing"' in only.text
         without = visitor.get(links(page, "leave-out")["All but verdict phishing"])
         assert titles(without.text) == ["One"], path
-        step = re.search(r'<table><thead><tr><th>From \(UTC\)</th>.*?<a href="([^"]*)"', page, re.DOTALL)
-        assert step
-        assert len(titles(visitor.get(html.unescape(step[1])).text)) == 3
+        step = find_in(r'<table><thead><tr><th>From \(UTC\)</th>.*?<a href="([^"]*)"', page, re.DOTALL)
+        assert len(titles(visitor.get(step).text)) == 3
 
 
 def test_controls_write_the_text_and_the_address(site: Any, mails: str) -> None:
@@ -100,9 +99,8 @@ def test_saved_views_are_shared_within_a_tenant(site: Any, tenant: str) -> None:
     assert "for us" not in colleague.get("/quarantine").text
     for stranger in (other, operator):
         assert "for us" not in stranger.get("/messages").text
-    found = re.search(r'action="/searches/([0-9a-f-]{36})/delete"', administrator.get("/messages").text)
-    assert found
-    path = f"/searches/{found[1]}/delete"
+    found = find_in(r'action="/searches/([0-9a-f-]{36})/delete"', administrator.get("/messages").text)
+    path = f"/searches/{found}/delete"
     for stranger in (other, operator):
         assert stranger.post(path, {"page": "/messages"}).status_code == 404
     assert administrator.post(path, {"page": "/messages"}).status_code == 303

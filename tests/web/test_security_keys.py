@@ -3,7 +3,6 @@
 The pages are reached under a name, as browsers send it, since keys belong to names.
 """
 
-import html
 import json
 import re
 import time
@@ -13,6 +12,7 @@ import httpx
 import pytest
 from tests.store_reading import read_attempts
 from tests.web.authenticators import Authenticator
+from tests.web.conftest import find_in
 from tests.web.strangers import code_of, new_address
 
 from gatepost.store.audit import CLI
@@ -32,9 +32,7 @@ def visitor(site: Any) -> Any:
 
 
 def asked_to_make(page: httpx.Response) -> dict[str, Any]:
-    found = re.search(r'data-key-make="([^"]+)"', page.text)
-    assert found, page.text
-    wanted: dict[str, Any] = json.loads(html.unescape(found[1]))
+    wanted: dict[str, Any] = json.loads(find_in(r'data-key-make="([^"]+)"', page.text))
     return wanted
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.web.conftest import REPORT
+from tests.web.conftest import REPORT, find_in
 
 PLACE = "in=subject%3Dprize"
 
@@ -123,10 +123,7 @@ def test_senders_of_selected_messages_are_blocked_and_the_list_comes_back(site: 
     assert f"win0@prize.example\tfrom message {ggrids[0]}, spam, {visitor.who}" in page
     assert "gmail.com is a free-mail provider. This holds the mail of everybody there." in page
     assert site.run(site.store.lists.find(tenant, "blocked-senders", ["win0@prize.example"])) == ()
-    fields = {
-        name: re.search(rf'name="{name}"[^>]*value="([^"]*)"', page)[1]  # type: ignore[index]
-        for name in ("comment", "expires", "back")
-    }
+    fields = {name: find_in(rf'name="{name}"[^>]*value="([^"]*)"', page) for name in ("comment", "expires", "back")}
     entries = f"win0@prize.example\tfrom message {ggrids[0]}\nwin1@prize.example"
     answer = visitor.post(f"/lists/{tenant}/blocked-senders/add", {**fields, "entries": entries})
     assert site.went(answer).startswith("/quarantine?subject=prize blocked~2~")
