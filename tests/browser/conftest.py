@@ -57,18 +57,25 @@ class Browser:
         page = context.new_page()
         self._watch(page)
         if name and not known:
-            self._sign_in(page, name, password or self._service.password)
+            page.goto("/sign-in")
+            self.sign_in(page, name, password or self._service.password)
+            page.wait_for_url(lambda url: "/sign-in" not in url)
             if not fresh:
                 self._signed_in[name] = context.storage_state()
         return page
 
+    def open(self, path: str, *who: str | None, **options: Any) -> Page:
+        """A page of its own at this path, as `page` has it."""
+        page = self.page(*who, **options)
+        page.goto(path)
+        return page
+
     @staticmethod
-    def _sign_in(page: Page, name: str, password: str) -> None:
-        page.goto("/sign-in")
+    def sign_in(page: Page, name: str, password: str) -> None:
+        """Send the form for signing in that the page shows."""
         page.get_by_label("Name").fill(name)
         page.get_by_label("Password").fill(password)
         page.get_by_role("button", name="Sign in").click()
-        page.wait_for_url(lambda url: "/sign-in" not in url)
 
     def accept(self, page: Page) -> None:
         """Whatever the page asks, say yes; what it asked is in `asked`."""

@@ -21,8 +21,7 @@ def adds(page: Page, text: str) -> None:
 def test_added_changed_and_deleted(browser: Any, mail: Any, service: Any, size: str, script: bool) -> None:
     name = f"{size}-{script}.lists.example".lower()
     service.scan(mail("Seen before"), f"ann@{name}")
-    page = browser.page(size=size, script=script)
-    page.goto(SENDERS)
+    page = browser.open(SENDERS, size=size, script=script)
     adds(page, f"Ann@{name.upper()}\nno entry at all\n")
     expect(page.get_by_text("Nothing is saved yet.")).to_be_visible()
     row = page.get_by_role("row").filter(has_text=f"ann@{name}")
@@ -54,8 +53,7 @@ def test_added_changed_and_deleted(browser: Any, mail: Any, service: Any, size: 
 def test_an_import_is_tried_then_saved_with_progress(browser: Any, tmp_path: Path) -> None:
     file = tmp_path / "feed.txt"
     file.write_text("".join(f"host{number}.feed.example\n" for number in range(1_500)) + "not a host!\n")
-    page = browser.page()
-    page.goto("/lists/global/blocked-urls/import")
+    page = browser.open("/lists/global/blocked-urls/import")
     page.get_by_label("File, up to").set_input_files(file)
     page.get_by_label("Skip invalid lines").check()
     page.get_by_role("button", name="Upload file").click()
@@ -82,8 +80,7 @@ def test_an_import_is_tried_then_saved_with_progress(browser: Any, tmp_path: Pat
 def test_an_import_without_script(browser: Any, tmp_path: Path) -> None:
     file = tmp_path / "feed.csv"
     file.write_text("entry,comment\nplain.feed.example,by hand\n")
-    page = browser.page(script=False, size="phone")
-    page.goto("/lists/global/blocked-urls/import")
+    page = browser.open("/lists/global/blocked-urls/import", script=False, size="phone")
     page.get_by_label("File, up to").set_input_files(file)
     page.get_by_label("Save the entries").check()
     page.get_by_role("button", name="Upload file").click()
@@ -92,8 +89,7 @@ def test_an_import_without_script(browser: Any, tmp_path: Path) -> None:
 
 @pytest.mark.variant
 def test_a_list_of_ones_own_with_its_export(browser: Any) -> None:
-    page = browser.page()
-    page.goto("/lists?scope=global")
+    page = browser.open("/lists?scope=global")
     page.get_by_text("Create a custom list").click()
     page.get_by_role("textbox", name="Name", exact=True).fill("browser-feed")
     page.get_by_role("textbox", name="Display name").fill("A feed of the browser")
@@ -115,8 +111,7 @@ def test_a_list_of_ones_own_with_its_export(browser: Any) -> None:
 
 @pytest.mark.variant
 def test_all_on_the_page_can_be_chosen(browser: Any) -> None:
-    page = browser.page()
-    page.goto("/lists/global/blocked-phrases")
+    page = browser.open("/lists/global/blocked-phrases")
     adds(page, "first odd phrase\nsecond odd phrase\n")
     page.get_by_role("button", name="Save 2 entries").first.click()
     page.get_by_label("Select all on this page").check()
@@ -128,8 +123,7 @@ def test_all_on_the_page_can_be_chosen(browser: Any) -> None:
 
 @pytest.mark.variant
 def test_a_link_to_the_form_leads_to_its_field_and_fields_are_in_line(browser: Any) -> None:
-    page = browser.page()
-    page.goto(f"{SENDERS}?add=x%40hash.example#add")
+    page = browser.open(f"{SENDERS}?add=x%40hash.example#add")
     expect(page.get_by_role("textbox", name="Entries", exact=True)).to_be_focused()
     page.goto("/messages")
     page.get_by_text("Add filters").click()
@@ -140,8 +134,7 @@ def test_a_link_to_the_form_leads_to_its_field_and_fields_are_in_line(browser: A
 @pytest.mark.variant
 def test_captions_and_select_all_on_a_phone(browser: Any, service: Any) -> None:
     ggrid = service.scan(written(next(mail for mail in MAILS if mail.subject == "Are you at your desk?")))["ggrid"]
-    page = browser.page(size="phone")
-    page.goto(f"/messages/{ggrid}#tab-technical")
+    page = browser.open(f"/messages/{ggrid}#tab-technical", size="phone")
     widths = page.locator("caption").evaluate_all("all => all.map((each) => each.getBoundingClientRect().width)")
     assert widths
     assert min(widths) > 200

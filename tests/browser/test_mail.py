@@ -89,8 +89,7 @@ def test_one_field_finds_it_and_every_value_leads_on(browser: Any, wanted: dict[
 
 
 def test_a_message_tells_why_is_judged_again_and_leads_to_the_list(browser: Any, wanted: dict[str, Any]) -> None:
-    page = browser.page()
-    page.goto(f"/messages/{wanted['ggrid']}")
+    page = browser.open(f"/messages/{wanted['ggrid']}")
     expect(page.get_by_role("heading", name="Zebra crossing reopened")).to_be_visible()
     page.get_by_role("link", name="Technical", exact=True).click()
     expect(page.get_by_role("region", name="Ledger")).to_contain_text("The message offers a way to unsubscribe")
@@ -120,8 +119,7 @@ def test_a_message_tells_why_is_judged_again_and_leads_to_the_list(browser: Any,
 @pytest.mark.variant
 def test_an_entry_without_effect_says_why_and_what_would_work(browser: Any, service: Any, virus: Any) -> None:
     scanned = service.scan(virus("Allowed in vain"), "ann@example.org")
-    page = browser.page()
-    page.goto(f"/messages/{scanned['ggrid']}")
+    page = browser.open(f"/messages/{scanned['ggrid']}")
     page.get_by_role("link", name="Allow ann@example.org").click()
     told = page.get_by_role("alert")
     expect(told).to_contain_text("counts only if it is proven to be the sender, and this one is not (SPF")
@@ -137,8 +135,7 @@ def test_an_entry_without_effect_says_why_and_what_would_work(browser: Any, serv
 @pytest.mark.variant
 def test_the_overview_counts_without_being_loaded_again(browser: Any, service: Any, mail: Any) -> None:
     service.scan(mail("So that there is one"))
-    page = browser.page()
-    page.goto("/")
+    page = browser.open("/")
     page.evaluate("window.same = true")
     page.get_by_text("Show as table").click()
     link = page.locator(".legend a").first
@@ -157,8 +154,7 @@ def test_the_overview_counts_without_being_loaded_again(browser: Any, service: A
 
 @pytest.mark.variant
 def test_a_live_view_without_an_answer_says_so(browser: Any) -> None:
-    page = browser.page()
-    page.goto("/")
+    page = browser.open("/")
     notice = page.get_by_role("alert").filter(has_text="No answer since")
     expect(notice).to_be_hidden()
     page.route("**/overview/live*", lambda route: route.abort())
@@ -169,8 +165,7 @@ def test_a_live_view_without_an_answer_says_so(browser: Any) -> None:
 
 @pytest.mark.variant
 def test_the_menu_of_a_phone_stays_where_it_was(browser: Any) -> None:
-    page = browser.page(size="phone")
-    page.goto("/account")
+    page = browser.open("/account", size="phone")
     button = page.locator("summary", has_text="Menu")
     before = button.bounding_box()
     button.click()
@@ -185,8 +180,7 @@ def test_the_menu_of_a_phone_stays_where_it_was(browser: Any) -> None:
 def test_a_chosen_file_is_scanned(browser: Any, mail: Any, tmp_path: Path, script: bool) -> None:
     file = tmp_path / "chosen.eml"
     file.write_bytes(mail(f"Chosen by hand {script}"))
-    page = browser.page(script=script)
-    page.goto("/scan")
+    page = browser.open("/scan", script=script)
     page.get_by_label("Message as an .eml file").set_input_files(file)
     page.get_by_text("Origin, if known").click()
     page.get_by_label("Envelope sender").fill("ann@example.org")
@@ -199,8 +193,7 @@ def test_a_chosen_file_is_scanned(browser: Any, mail: Any, tmp_path: Path, scrip
 
 @pytest.mark.variant
 def test_a_dropped_file_is_scanned(browser: Any, mail: Any) -> None:
-    page = browser.page()
-    page.goto("/scan")
+    page = browser.open("/scan")
     dropped = page.evaluate_handle(
         """text => {
             const carried = new DataTransfer();
@@ -219,8 +212,7 @@ def test_a_dropped_file_is_scanned(browser: Any, mail: Any) -> None:
 @pytest.mark.variant
 @pytest.mark.parametrize("size", ["desktop", "phone"])
 def test_the_scan_form_stands_apart_and_takes_its_complaint_back(browser: Any, mail: Any, size: str) -> None:
-    page = browser.page(size=size)
-    page.goto("/scan")
+    page = browser.open("/scan", size=size)
     page.get_by_role("button", name="Scan").click()
     expect(page.locator("#file:user-invalid")).to_have_count(1)
     chosen = {"name": "late.eml", "mimeType": "message/rfc822", "buffer": mail("Chosen late")}
@@ -240,28 +232,3 @@ def test_the_scan_form_stands_apart_and_takes_its_complaint_back(browser: Any, m
         assert below >= bottom, "a label stands over its own field"
         above = [box[4] for box in boxes[:place] if abs(box[0] - left) < 2]
         assert all(top - end >= 4 for end in above), "and apart from the field above"
-
-
-@pytest.mark.variant
-def test_where_there_is_nothing_the_menu_stays(browser: Any) -> None:
-    page = browser.page()
-    answer = page.goto("/no/such/page")
-    assert answer
-    assert answer.status == 404
-    expect(page.get_by_role("heading", name="Not found")).to_be_visible()
-    page.get_by_role("navigation", name="Main").get_by_role("link", name="Quarantine").click()
-    expect(page.get_by_role("heading", name="Quarantine", exact=True)).to_be_visible()
-    stranger = browser.page(None)
-    stranger.goto("/no/such/page")
-    expect(stranger.get_by_role("heading", name="Not found")).to_be_visible()
-    expect(stranger.get_by_role("navigation")).to_have_count(0)
-
-
-@pytest.mark.variant
-def test_a_file_that_is_empty_is_told(browser: Any) -> None:
-    page = browser.page()
-    page.goto("/scan")
-    empty = {"name": "e.eml", "mimeType": "message/rfc822", "buffer": b""}
-    page.get_by_label("Message as an .eml file").set_input_files(empty)
-    page.get_by_role("button", name="Scan").click()
-    expect(page.get_by_role("alert")).to_contain_text("choose a message as an .eml file")

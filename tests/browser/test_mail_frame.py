@@ -110,8 +110,7 @@ def shown(service: Any) -> str:
 
 @pytest.mark.parametrize("script", one_in(2, [True, False]), ids=["script", "no-script"])
 def test_the_frame_of_a_message(browser: Any, shown: str, script: bool) -> None:
-    page = browser.page(script=script)
-    page.goto(f"/messages/{shown}")
+    page = browser.open(f"/messages/{shown}", script=script)
     assert page.locator("#tab-why").is_visible()
     assert not page.locator("#tab-content").is_visible()
     page.get_by_role("link", name="Content", exact=True).click()
@@ -136,8 +135,7 @@ def test_the_frame_of_a_message(browser: Any, shown: str, script: bool) -> None:
 @pytest.mark.variant
 def test_the_actions_stay_in_view(browser: Any, shown: str) -> None:
     for size, most in (("desktop", 70), ("phone", 70)):
-        page = browser.page(size=size)
-        page.goto(f"/messages/{shown}#tab-technical")
+        page = browser.open(f"/messages/{shown}#tab-technical", size=size)
         page.evaluate("window.scrollTo(0, 900)")
         bar = page.locator(".message-bar").bounding_box()
         height = page.viewport_size["height"]

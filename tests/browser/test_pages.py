@@ -9,6 +9,7 @@ from axe_playwright_python.base import AXE_SCRIPT  # type: ignore[import-untyped
 from bench.screenshots import OPEN, PAGES, WIDTHS
 from bench.visiting import SIZES
 from playwright.sync_api import Browser, Page, StorageState
+from tests.browser.conftest import Browser as Visits
 
 # What depends on colours is looked at in both schemes, all else once for each size; `make test` looks at two of the
 # six ways, in which each scheme is once.
@@ -80,9 +81,7 @@ def page(chromium: Browser, service: Any, sample: Any, signed_in: dict[str, Stor
     shown = context.new_page()
     if "admin" not in signed_in:
         shown.goto("/sign-in")
-        shown.get_by_label("Name").fill("admin")
-        shown.get_by_label("Password").fill(service.password)
-        shown.get_by_role("button", name="Sign in").click()
+        Visits.sign_in(shown, "admin", service.password)
         shown.wait_for_url(lambda url: "/sign-in" not in url)
     shown.on("dialog", lambda dialog: dialog.accept())
     yield shown

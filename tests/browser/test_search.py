@@ -39,8 +39,7 @@ def test_terms_are_completed_with_the_keyboard(browser: Any, sample: Any) -> Non
 
 @pytest.mark.variant
 def test_what_is_wrong_is_underlined_before_and_after_the_search(browser: Any) -> None:
-    page = browser.page()
-    page.goto("/messages")
+    page = browser.open("/messages")
     field = page.get_by_role("combobox", name="Search")
     field.press_sequentially("invoice form:ann")
     wrong = page.locator("#q-fault mark")
@@ -60,8 +59,7 @@ def test_what_is_wrong_is_underlined_before_and_after_the_search(browser: Any) -
 @pytest.mark.variant
 def test_without_script_it_is_a_plain_field(browser: Any, sample: Any) -> None:
     assert sample
-    page = browser.page(script=False)
-    page.goto("/quarantine")
+    page = browser.open("/quarantine", script=False)
     field = page.get_by_label("Search", exact=True)
     field.fill("(verdict:phishing OR verdict:malware) NOT from:nobody.example")
     field.press("Enter")
@@ -77,8 +75,7 @@ def test_without_script_it_is_a_plain_field(browser: Any, sample: Any) -> None:
 @pytest.mark.variant
 def test_a_value_and_a_bar_narrow_the_search(browser: Any, sample: Any) -> None:
     assert sample
-    page = browser.page()
-    page.goto("/messages")
+    page = browser.open("/messages")
     card = page.get_by_role("region", name="At a glance")
     value = card.locator(".facets > div", has=page.get_by_role("heading", name="Verdict")).get_by_role("link").first
     verdict = value.inner_text()
@@ -94,8 +91,7 @@ def test_a_value_and_a_bar_narrow_the_search(browser: Any, sample: Any) -> None:
 def test_many_messages_are_noted_from_the_list_and_it_is_taken_back(browser: Any, service: Any, virus: Any) -> None:
     for number in (1, 2):
         service.scan(virus(f"Wave {number}"))
-    page = browser.page()
-    page.goto("/messages?q=subject:wave")
+    page = browser.open("/messages?q=subject:wave")
     page.get_by_role("checkbox", name="Select Wave 1").check()
     page.get_by_role("checkbox", name="Select Wave 2").check()
     expect(page.get_by_text("2 selected")).to_be_visible()

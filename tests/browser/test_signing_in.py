@@ -1,7 +1,6 @@
 """Signing in and out in a browser, with and without scripts, on a desk and on a phone."""
 
 import re
-import time
 from typing import Any
 
 import pytest
@@ -9,9 +8,8 @@ from axe_playwright_python.base import AXE_SCRIPT  # type: ignore[import-untyped
 from playwright.sync_api import Page, expect
 from tests.browser.test_pages import ALL, faults
 from tests.browser.visits import VISITS
+from tests.web.strangers import code_of
 from tests.web.test_openid import ProviderProcess
-
-from gatepost.web import credentials
 
 
 @pytest.mark.parametrize(("size", "script"), VISITS)
@@ -27,20 +25,10 @@ def test_in_and_out(browser: Any, size: str, script: bool) -> None:
 
 
 @pytest.mark.variant
-def test_a_wrong_password_is_told(browser: Any) -> None:
-    page = browser.page(None)
-    page.goto("/messages?verdict=spam")
-    page.get_by_label("Name").fill("admin")
-    page.get_by_label("Password").fill("not the one")
-    page.get_by_role("button", name="Sign in").click()
+def test_a_wrong_password_is_told_and_one_comes_to_the_page_that_was_asked_for(browser: Any, service: Any) -> None:
+    page = browser.open("/messages?verdict=spam", None)
+    browser.sign_in(page, "admin", "not the one")
     expect(page.get_by_role("alert")).to_contain_text("wrong")
-
-
-@pytest.mark.variant
-def test_one_comes_back_to_the_page_that_was_asked_for(browser: Any, service: Any) -> None:
-    page = browser.page(None)
-    page.goto("/messages?verdict=spam")
-    page.get_by_label("Name").fill("admin")
     page.get_by_label("Password").fill(service.password)
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(r"/messages\?verdict=spam$"))
@@ -51,34 +39,23 @@ def test_one_comes_back_to_the_page_that_was_asked_for(browser: Any, service: An
 def test_a_second_factor(browser: Any, service: Any, script: bool) -> None:
     name = f"second-factor-{script}"
     password = service.user(name, "analyst")
-    page = browser.page(name, password, script=script)
-    page.goto("/account")
+    page = browser.open("/account", name, password, script=script)
     page.get_by_role("button", name="Set up").click()
     secret = page.locator('input[name="secret"]').get_attribute("value")
-    page.get_by_label("Code", exact=True).fill(
-        credentials.totp_code(secret, int(time.time()) // credentials.TOTP_SECONDS)
-    )
+    page.get_by_label("Code", exact=True).fill(code_of(secret))
     page.locator("#p2").fill(password)
     page.get_by_role("button", name="Turn on").click()
     expect(page.get_by_role("heading", name="Your recovery codes")).to_be_visible()
     code = page.locator("#codes").inner_text().split()[0]
     page.get_by_role("link", name="I have kept them").click()
     expect(page.get_by_text("10 recovery codes are left")).to_be_visible()
-    other = browser.page(None, script=script)
-    other.goto("/sign-in")
-    other.get_by_label("Name").fill(name)
-    other.get_by_label("Password").fill(password)
-    other.get_by_role("button", name="Sign in").click()
-    other.get_by_label("Code", exact=True).fill(
-        credentials.totp_code(secret, int(time.time()) // credentials.TOTP_SECONDS + 1)
-    )
+    other = browser.open("/sign-in", None, script=script)
+    browser.sign_in(other, name, password)
+    other.get_by_label("Code", exact=True).fill(code_of(secret, 1))
     other.get_by_role("button", name="Continue").click()
     expect(other.get_by_role("heading", name="Overview")).to_be_visible()
-    lost = browser.page(None, script=script)
-    lost.goto("/sign-in")
-    lost.get_by_label("Name").fill(name)
-    lost.get_by_label("Password").fill(password)
-    lost.get_by_role("button", name="Sign in").click()
+    lost = browser.open("/sign-in", None, script=script)
+    browser.sign_in(lost, name, password)
     lost.get_by_text("Lost the device?").click()
     lost.get_by_label("Recovery code").fill(code)
     lost.get_by_role("button", name="Use it").click()
@@ -104,9 +81,7 @@ def test_security_keys(browser: Any, service: Any) -> None:
 
     def sign_in() -> None:
         page.goto(f"{named}/sign-in")
-        page.get_by_label("Name").fill("key-holder")
-        page.get_by_label("Password").fill(password)
-        page.get_by_role("button", name="Sign in").click()
+        browser.sign_in(page, "key-holder", password)
 
     sign_in()
     page.goto(f"{named}/account")
@@ -143,11 +118,8 @@ def test_security_keys(browser: Any, service: Any) -> None:
     sign_in()
     page.get_by_role("button", name="Use a security key").click()
     expect(page.get_by_role("alert")).to_contain_text("No key has answered")
-    plain = browser.page(None, script=False)
-    plain.goto(f"{named}/sign-in")
-    plain.get_by_label("Name").fill("key-holder")
-    plain.get_by_label("Password").fill(password)
-    plain.get_by_role("button", name="Sign in").click()
+    plain = browser.open(f"{named}/sign-in", None, script=False)
+    browser.sign_in(plain, "key-holder", password)
     expect(plain.get_by_text("needs JavaScript")).to_be_visible()
     # The same pages by their other name are what this test is about.
     browser.faults[:] = [fault for fault in browser.faults if not fault.startswith(f"asked for {named}")]
@@ -167,8 +139,7 @@ def test_no_page_can_be_framed(browser: Any, service: Any) -> None:
 @pytest.mark.variant
 def test_another_site_cannot_sign_a_form_with_the_session(browser: Any, service: Any) -> None:
     before = service.ask(lambda store: store.api_keys.all())
-    page = browser.page()
-    page.goto("about:blank")
+    page = browser.open("about:blank")
     planted = '<input name="name" value="planted"><input name="scope" value="global"><button>Win</button>'
     page.set_content(f'<form method="post" action="{service.url}/keys">{planted}</form>')
     page.get_by_role("button", name="Win").click()
@@ -185,8 +156,7 @@ def test_signing_in_through_a_provider_on_another_site(browser: Any, service: An
     provider = ProviderProcess("localhost", service.provider_port)
     try:
         provider.tell(claims={"sub": "7", "preferred_username": "ann of elsewhere", "groups": ["gatepost-admins"]})
-        page = browser.page(None)
-        page.goto("/messages?verdict=spam")
+        page = browser.open("/messages?verdict=spam", None)
         page.get_by_role("link", name="Sign in with Example ID").click()
         expect(page).to_have_url(re.compile(r"/messages\?verdict=spam$"))
         expect(page.locator("span", has_text="ann of elsewhere").first).to_be_visible()

@@ -40,8 +40,7 @@ def walk_by_tab(page: Page, most: int = 140) -> list[dict[str, Any]]:
 @pytest.mark.usefixtures("sample")
 @pytest.mark.parametrize("path", one_in(4, WITH_MANY_CONTROLS))
 def test_everything_can_be_reached_with_the_keyboard(browser: Any, path: str) -> None:
-    page = browser.page()
-    page.goto(path)
+    page = browser.open(path)
     stops = walk_by_tab(page)
     assert stops[0]["name"] == "Skip to content"
     assert len(stops) > 20
@@ -113,9 +112,7 @@ def test_a_session_that_ended_keeps_what_was_typed(browser: Any, service: Any) -
     page.context.clear_cookies()
     page.get_by_role("button", name="Save draft").click()
     expect(page.get_by_text("Your session has ended; nothing was saved.")).to_be_visible()
-    page.get_by_label("Name").fill("admin")
-    page.get_by_label("Password").fill(service.password)
-    page.get_by_role("button", name="Sign in").click()
+    browser.sign_in(page, "admin", service.password)
     page.get_by_role("button", name="Send it again").click()
     expect(page.get_by_role("region", name="Draft")).to_contain_text("1 change")
     expect(page.get_by_label("Keep results for")).to_have_value("63")

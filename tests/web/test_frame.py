@@ -281,6 +281,8 @@ def test_a_page_says_who_may_use_it_and_whose_tenant_it_is(site: Any) -> None:
     tenant = site.new_tenant("Harbour Clinic of the frame")
     said = site.visitor("administrator", tenant).get("/system").text
     assert "Administrators of one tenant cannot use this page. It is for administrators of the whole deployment" in said
+    assert 'href="/system"' not in said, "the menu has no links that lead nowhere"
+    assert 'href="/system"' in site.visitor().get("/messages").text
     assert "Harbour Clinic of the frame" in said, "the corner names the tenant, also where the page is refused"
     assert (
         "Auditors cannot use this page. Administrators and analysts can: ask one of them."

@@ -49,10 +49,8 @@ def test_every_page_says_so(site: Any, tenant: str, monkeypatch: pytest.MonkeyPa
     assert "Mail is delayed" not in site.visitor(tenant=tenant).get("/messages").text
 
 
-def test_a_test_event_without_an_output_says_so(site: Any, tenant: str) -> None:
+def test_a_test_event_without_an_output_says_so(site: Any) -> None:
     assert site.went(site.visitor().post("/system/test-event")) == "/system no-outputs"
-    assert site.visitor(tenant=tenant).post("/system/test-event").status_code == 403
-    assert site.visitor("auditor").post("/system/test-event").status_code == 403
 
 
 def test_a_sender_over_its_limit_is_the_operator_s_to_know() -> None:
@@ -104,7 +102,6 @@ def test_alerts_are_defined_tried_and_deleted(site: Any, tenant: str) -> None:
     assert "very-secret" not in shown
     assert saved.alert.secret not in shown
     assert name not in site.visitor(tenant=tenant).get("/alerts").text
-    assert auditor.post("/alerts/test", {"name": name}).status_code == 403
     site.alert_fault = "by mail: the next hop answered 550"
     assert "the next hop answered 550" in boss.post("/alerts/test", {"name": name}).text
     site.alert_fault = ""
@@ -152,6 +149,5 @@ def test_a_tenant_has_thresholds_of_its_own(site: Any, tenant: str) -> None:
     assert "hooks.example.com" not in shown
     assert "Many" not in site.visitor().get("/alerts").text
     assert "20 in 10 minutes" in site.visitor("auditor", tenant).get("/alerts").text
-    assert site.visitor("analyst", tenant).get("/alerts").status_code == 403
     assert site.went(own.post("/alerts/delete", {"name": "Many"})) == "/alerts alert-deleted"
     assert "Many" in other.get("/alerts").text

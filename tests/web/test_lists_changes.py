@@ -23,6 +23,12 @@ def put(site: Any, tenant: str, *keys: str, **options: Any) -> None:
     site.run(site.store.lists.add(tenant, URLS, [NewEntry(key, key, **options) for key in keys], CLI))
 
 
+def preview(site: Any, tenant: str, fields: dict[str, str]) -> str:
+    answer = site.visitor(tenant=tenant).post(f"/lists/{tenant}/blocked-urls/preview", fields)
+    assert answer.status_code == 200
+    return str(answer.text)
+
+
 def figures(page: str) -> list[str]:
     return [piece.partition("<")[0] for piece in page.split('<div class="figure">')[1:]]
 
@@ -30,20 +36,17 @@ def figures(page: str) -> list[str]:
 def test_a_preview_shows_normal_forms_faults_and_duplicates_and_saves_nothing(site: Any, tenant: str) -> None:
     put(site, tenant, "old.example")
     text = "HTTPS://Evil.Example/\nold.example\tnew remark\n\n# a remark\nnot a host!\nevil.example # why not"
-    page = site.visitor(tenant=tenant).post(
-        f"/lists/{tenant}/blocked-urls/preview", {"entries": text, "comment": "<b>all</b>", "expires": "2099-12-31"}
-    )
-    assert page.status_code == 200
-    assert "<code>evil.example</code>" in page.text
-    assert "from HTTPS://Evil.Example/" in page.text
-    assert "replaced by line 6" in page.text
-    assert "already in the list" in page.text
-    assert "new remark" in page.text
-    assert "why not" in page.text
-    assert "<code>not a host!</code>" in page.text
-    assert "2 entries can be added" in page.text
-    assert "Save 2 entries, skip 1" in page.text
-    assert "&lt;b&gt;all&lt;/b&gt;" in page.text
+    page = preview(site, tenant, {"entries": text, "comment": "<b>all</b>", "expires": "2099-12-31"})
+    assert "<code>evil.example</code>" in page
+    assert "from HTTPS://Evil.Example/" in page
+    assert "replaced by line 6" in page
+    assert "already in the list" in page
+    assert "new remark" in page
+    assert "why not" in page
+    assert "<code>not a host!</code>" in page
+    assert "2 entries can be added" in page
+    assert "Save 2 entries, skip 1" in page
+    assert "&lt;b&gt;all&lt;/b&gt;" in page
     assert [entry.comment for entry in site.entries(tenant)] == [""]
     assert changes(site, tenant) == [("cli", "entries.add", 1)]
 
@@ -51,12 +54,10 @@ def test_a_preview_shows_normal_forms_faults_and_duplicates_and_saves_nothing(si
 def test_a_preview_says_what_would_have_happened(site: Any, tenant: str) -> None:
     for link in ("https://evil.example/a", "https://evil.example/b", "https://fine.example/"):
         site.message(tenant, delivered(link))
-    page = site.visitor(tenant=tenant).post(
-        f"/lists/{tenant}/blocked-urls/preview", {"entries": "evil.example\nabsent.example"}
-    )
-    assert figures(page.text) == ["2", "2", "2"]
-    assert "of the last 3 messages" in page.text
-    assert "67 % of these messages" in page.text
+    page = preview(site, tenant, {"entries": "evil.example\nabsent.example"})
+    assert figures(page) == ["2", "2", "2"]
+    assert "of the last 3 messages" in page
+    assert "67 % of these messages" in page
 
 
 def test_what_cannot_be_tried_says_so(site: Any, tenant: str) -> None:
@@ -120,10 +121,8 @@ def test_what_no_form_should_say(site: Any, tenant: str, action: str, fields: di
 
 
 def test_a_comment_that_is_too_long_is_a_fault_of_its_line(site: Any, tenant: str) -> None:
-    page = site.visitor(tenant=tenant).post(
-        f"/lists/{tenant}/blocked-urls/preview", {"entries": f"a.example\t{'x' * 1001}"}
-    )
-    assert "has a comment of more than 1,000 characters" in page.text
+    page = preview(site, tenant, {"entries": f"a.example\t{'x' * 1001}"})
+    assert "has a comment of more than 1,000 characters" in page
 
 
 def test_a_hash_sign_belongs_to_a_phrase(site: Any, tenant: str) -> None:

@@ -19,6 +19,12 @@ URLS = BY_NAME["blocked-urls"]
 SAVE = {"what": "save"}
 
 
+def send(site: Any, tenant: str, name: str, content: bytes, fields: dict[str, str] = SAVE, **headers: str) -> Any:
+    """Import a file into the blocked links of a tenant."""
+    path = f"/lists/{tenant}/blocked-urls/import"
+    return site.visitor(tenant=tenant).upload(path, name, content, fields, headers)
+
+
 def size(site: Any, tenant: str) -> int:
     states = site.run(site.store.lists.all(tenant))
     return next(int(state.size) for state in states if state.definition.name == "blocked-urls")
@@ -117,9 +123,7 @@ def test_a_change_set_is_for_those_who_may_still_change_the_list(site: Any, tena
 
 
 def test_a_file_is_tried_unless_it_is_to_be_saved(site: Any, tenant: str) -> None:
-    answer = site.visitor(tenant=tenant).upload(
-        f"/lists/{tenant}/blocked-urls/import", "feed.txt", b"a.example\n# remark\n\nb.example\nno host!\n"
-    )
+    answer = send(site, tenant, "feed.txt", b"a.example\n# remark\n\nb.example\nno host!\n", {})
     assert answer.status_code == 200
     assert "has 2 valid entries and 1 invalid line" in answer.text
     assert "<code>no host!</code>" in answer.text
@@ -127,14 +131,13 @@ def test_a_file_is_tried_unless_it_is_to_be_saved(site: Any, tenant: str) -> Non
 
 
 def test_one_faulty_line_stops_an_import_unless_such_lines_are_left_out(site: Any, tenant: str) -> None:
-    visitor, path = site.visitor(tenant=tenant), f"/lists/{tenant}/blocked-urls/import"
     content = b"\n".join(b"host-%d.example" % number for number in range(600)) + b"\nno host!\n"
-    refused = visitor.upload(path, "feed.txt", content, SAVE)
+    refused = send(site, tenant, "feed.txt", content)
     assert refused.status_code == 400
     assert "Nothing was saved: some lines are invalid." in refused.text
     assert '<td data-name="Line">601</td>' in refused.text
     assert site.entries(tenant) == ()
-    assert "600 entries saved; 1 line skipped" in visitor.upload(path, "feed.txt", content, {**SAVE, "skip": "1"}).text
+    assert "600 entries saved; 1 line skipped" in send(site, tenant, "feed.txt", content, {**SAVE, "skip": "1"}).text
     assert len(site.entries(tenant)) == 600
 
 
@@ -152,18 +155,14 @@ def test_one_faulty_line_stops_an_import_unless_such_lines_are_left_out(site: An
 def test_a_file_that_cannot_be_read_changes_nothing(
     site: Any, tenant: str, name: str, content: bytes, said: str
 ) -> None:
-    answer = site.visitor(tenant=tenant).upload(
-        f"/lists/{tenant}/blocked-urls/import", name, content, {**SAVE, "skip": "1"}
-    )
+    answer = send(site, tenant, name, content, {**SAVE, "skip": "1"})
     assert answer.status_code == 400
     assert said in answer.text
     assert site.entries(tenant) == ()
 
 
 def test_the_format_that_is_chosen_wins(site: Any, tenant: str) -> None:
-    site.visitor(tenant=tenant).upload(
-        f"/lists/{tenant}/blocked-urls/import", "feed.txt", b"a.example,remark", {**SAVE, "format": "csv"}
-    )
+    send(site, tenant, "feed.txt", b"a.example,remark", {**SAVE, "format": "csv"})
     assert [(entry.shown, entry.comment) for entry in site.entries(tenant)] == [("a.example", "remark")]
 
 
@@ -178,9 +177,7 @@ def test_an_import_stops_where_the_list_is_full_and_says_how_far_it_came(site: A
 
 def test_a_script_watches_how_far_an_import_is(site: Any, tenant: str) -> None:
     content = b"\n".join(b"host-%d.example" % number for number in range(1200))
-    answer = site.visitor(tenant=tenant).upload(
-        f"/lists/{tenant}/blocked-urls/import", "a.txt", content, SAVE, {"Accept": "text/x-progress, text/html"}
-    )
+    answer = send(site, tenant, "a.txt", content, Accept="text/x-progress, text/html")
     assert answer.headers["content-type"].startswith("text/x-progress")
     percents, _, page = answer.text.partition("\n\n")
     assert percents == "41\n83\n100"
@@ -189,22 +186,16 @@ def test_a_script_watches_how_far_an_import_is(site: Any, tenant: str) -> None:
 
 
 def test_a_watched_import_of_another_session_is_refused(site: Any, tenant: str) -> None:
-    answer = site.visitor(tenant=tenant).upload(
-        f"/lists/{tenant}/blocked-urls/import",
-        "a.txt",
-        b"a.example",
-        {**SAVE, "csrf": "x" * 43},
-        {"Accept": "text/x-progress, text/html"},
-    )
+    stale = {**SAVE, "csrf": "x" * 43}
+    answer = send(site, tenant, "a.txt", b"a.example", stale, Accept="text/x-progress, text/html")
     assert answer.status_code == 403
     assert "text/html" in answer.headers["content-type"]
 
 
 def test_a_file_over_the_limit_is_refused(site: Any, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    visitor = site.visitor(tenant=tenant)
     # The limit of a row is fixed; what a form may have beside its file comes on top of it.
     monkeypatch.setattr("gatepost.web.forms.MAX_FORM", (1 << 20) - list_changes.MAX_FILE)
-    answer = visitor.upload(f"/lists/{tenant}/blocked-urls/import", "a.txt", b"a.example\n" * 200_000, SAVE)
+    answer = send(site, tenant, "a.txt", b"a.example\n" * 200_000)
     assert answer.status_code == 413
     assert site.entries(tenant) == ()
 
@@ -258,7 +249,7 @@ def test_an_export_is_a_file_that_goes_back_in(
     assert answer.headers["content-disposition"] == f'attachment; filename="{file}"'
     assert answer.headers["x-content-type-options"] == "nosniff"
     other = site.new_tenant()
-    site.visitor(tenant=other).upload(f"/lists/{other}/blocked-urls/import", file, answer.content, SAVE)
+    send(site, other, file, answer.content)
     again = visitor.get(f"/lists/{tenant}/blocked-urls/export", params={"format": kind})
     assert site.visitor(tenant=other).get(f"/lists/{other}/blocked-urls/export?format={kind}").text == again.text
 

@@ -3,14 +3,12 @@
 from typing import Any
 
 import pytest
-from tests.web.routes import name_of
 
 from gatepost.lists.catalogue import BY_NAME, KINDS, LISTS
 from gatepost.lists.entries import NormalForm
 from gatepost.store.audit import CLI
 from gatepost.store.list_lookup import HitCount
 from gatepost.store.lists import NewEntry
-from gatepost.web.registry import PAGES
 
 DAY = 86_400_000
 URLS = BY_NAME["blocked-urls"]
@@ -161,14 +159,6 @@ def test_a_list_that_is_not_there(site: Any, tenant: str, path: str) -> None:
     answer = site.visitor(tenant=tenant).get(f"/lists/{tenant}/{path}")
     assert answer.status_code == 404
     assert "text/html" in answer.headers["content-type"]
-
-
-@pytest.mark.parametrize("row", [row for row in PAGES if row.path.startswith("/lists")], ids=name_of)
-def test_every_page_of_lists_asks_for_a_permission(row: Any) -> None:
-    # A look back, and what an entry would match, shows messages and their recipients.
-    reading = "messages.read" if row.path.endswith(("/look-back", "/hits")) else "lists.read"
-    changes = row.method == "POST" or row.path.endswith(("/import", "/remove"))
-    assert row.may == ("lists.change" if changes else reading)
 
 
 def test_an_auditor_sees_no_form_that_changes(site: Any, tenant: str) -> None:

@@ -163,15 +163,12 @@ def test_who_may_change_rules(site: Any, tenant: str) -> None:
         reader = site.visitor(role, tenant)
         assert reader.get("/rules").status_code == 200
         assert "New rule" not in reader.get("/rules").text
-        for path in ("/rules/edit", "/rules/switch", "/rules/delete"):
-            assert reader.post(path, fields(tenant)).status_code == 403
     visitor = site.visitor(tenant=tenant)
     for scope in (other, "global", "nonsense"):
         for path in ("/rules/edit", "/rules/switch", "/rules/delete"):
             assert visitor.post(path, fields(scope)).status_code == 404
         assert visitor.get(f"/rules?scope={scope}").status_code == 404
         assert visitor.get(f"/rules/edit?scope={scope}").status_code == 404
-    assert visitor.bare("POST", "/rules/edit", data=fields(tenant)).status_code == 403
     assert visitor.get(f"/rules/edit?scope={tenant}&name=absent").status_code == 404
     assert site.run(site.store.own_rules.find(tenant)).rules == ()
 

@@ -19,13 +19,7 @@ from gatepost.web.routing import is_same_origin
 CHANGING = [row for row in CLOSED if row.method == "POST"]
 WITH_PERMISSION = [row for row in CLOSED if row.may]
 GETS = [row for row in CLOSED if row.method == "GET"]
-FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 FIELDS = {"sure": "1", "name": "x"}
-
-
-def look(site: Any, row: Any) -> httpx.Response:
-    """Open a page of something that is not there."""
-    return ask(site.visitor(), row, path_of(row), {})
 
 
 def test_every_page_is_there_once() -> None:
@@ -77,7 +71,7 @@ def test_another_site_changes_nothing(site: Any, row: Any) -> None:
 @pytest.mark.parametrize("row", [row for row in PAGES if row not in CLOSED and row.method == "POST"], ids=name_of)
 def test_nor_does_another_site_send_the_forms_of_strangers(site: Any, row: Any) -> None:
     for headers in ELSEWHERE:
-        answer = site.visitor().bare("POST", path_of(row), content=b"a=b", headers={**FORM, **headers})
+        answer = site.visitor().bare("POST", path_of(row), data={"a": "b"}, headers=headers)
         assert answer.status_code == 403, headers
 
 
@@ -99,9 +93,30 @@ def test_a_role_opens_what_it_has_and_nothing_else(site: Any, owner: str, row: A
             assert may or answer.status_code == 403
 
 
+# What the permission of a page is named by: the first part of its path, or another word. Pages of mail have several.
+AREAS = {each: each for each in "lists feeds policy digests learning keys tenants users audit alerts system".split()}
+AREAS |= dict.fromkeys(("tokens", "configuration", "nodes", "checklist"), "system")
+AREAS |= {"rules": "policy", "list-changes": "lists"}
+OTHERS = {
+    "POST /policy": "policy.read",
+    "POST /policy/draft": "system.change",
+    "POST /policy/draft/try": "system.change",
+    "POST /system/examine": "system.read",
+    # A look back, and what an entry would match, shows messages and their recipients.
+    **dict.fromkeys(("GET /lists/{scope}/{name}/hits", "GET /lists/{scope}/{name}/look-back"), "messages.read"),
+}
+
+
+@pytest.mark.parametrize("row", [row for row in CLOSED if row.path.split("/")[1] in AREAS], ids=name_of)
+def test_a_page_asks_for_the_permission_of_its_area(row: Any) -> None:
+    changes = row.method == "POST" or row.path.endswith(("/edit", "/import", "/remove"))
+    usual = f"{AREAS[row.path.split('/')[1]]}.{'change' if changes else 'read'}"
+    assert row.may == OTHERS.get(name_of(row), usual)
+
+
 @pytest.mark.parametrize("row", GETS, ids=name_of)
 def test_no_page_may_be_framed_kept_or_given_scripts(site: Any, row: Any) -> None:
-    answer = look(site, row)
+    answer = ask(site.visitor(), row, path_of(row), {})
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
@@ -114,7 +129,7 @@ def test_no_page_may_be_framed_kept_or_given_scripts(site: Any, row: Any) -> Non
 
 @pytest.mark.parametrize("row", [row for row in GETS if "{" in row.path], ids=name_of)
 def test_what_is_not_there_is_not_found(site: Any, row: Any) -> None:
-    assert look(site, row).status_code == 404
+    assert ask(site.visitor(), row, path_of(row), {}).status_code == 404
 
 
 def test_errors_are_pages_for_browsers_and_json_for_programs(site: Any) -> None:
