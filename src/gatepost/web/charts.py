@@ -48,7 +48,6 @@ CHARACTER = 8
 GAP = 12
 # A label that a wide chart has no room for on a phone, where labels are drawn larger.
 SPARE = ' class="spare"'
-_ROUND_STEPS = (1, 2, 5)
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -98,7 +97,7 @@ def draw_meter(part: float, whole: float, label: str) -> Markup:
 def axis_maximum(most: float) -> int:
     scale = 1
     while True:
-        for step in _ROUND_STEPS:
+        for step in (1, 2, 5):
             if step * scale * 4 >= most:
                 return step * scale * 4
         scale *= 10
