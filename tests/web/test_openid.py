@@ -252,7 +252,7 @@ WRONG_SIGNATURES = [
 @pytest.mark.parametrize(
     "told",
     [*({"claims": claims} for claims in WRONG_CLAIMS), *({"wrong": wrong} for wrong in WRONG_SIGNATURES)],
-    ids=str,
+    ids=lambda told: told.get("wrong") or " ".join(told["claims"]),
 )
 def test_an_id_token_that_is_not_believed(openid_site: Any, provider: ProviderProcess, told: dict[str, Any]) -> None:
     provider.tell(**{**told, "claims": claims(**told.get("claims", {}))})
