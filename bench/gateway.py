@@ -176,6 +176,7 @@ class Gateway:
     sources: str = ""
     timeout: int = 60_000
     nameserver: str = "127.0.0.1:9"
+    dns_timeout: int = 100
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
@@ -186,7 +187,8 @@ class Gateway:
         file.write_text(
             f"scanSources:\n  smtp: {{host: 127.0.0.1, port: {self.port}{self.smtp}}}\n{self.sources}"
             f"delivery: {{nextHop: 'smtp://127.0.0.1:{self.next_hop}', timeout: {self.timeout}}}\n"
-            f"dns: {{nameservers: ['{self.nameserver}'], timeout: 100}}\nlog: {{level: warning}}\n{self.more}"
+            f"dns: {{nameservers: ['{self.nameserver}'], timeout: {self.dns_timeout}}}\n"
+            f"log: {{level: warning}}\n{self.more}"
         )
         data = str(self.folder)
         arguments = [sys.executable, "-m", "gatepost", "guard", "--config", data, "--data", data]

@@ -54,6 +54,7 @@ PLAIN_DATA = {"mail", "mail.message", "mail.sender_history", "auth", "auth.resul
 PLAIN_DATA |= {"analysis", "analysis.report", "analysis.verdict"}  # values, and judging by findings and lists
 # Hashes of bytes, and signatures over them: they are made where the keys are, and no worker has those.
 PLAIN_DATA |= {"auth.signature", "auth.signing", "auth.dmarc_record"}
+PLAIN_DATA |= {"auth.origin"}  # networks of the settings, and one expression for a field
 PLAIN_DATA |= {"checks", "checks.known_names"}  # lists of names, and pure functions of a name
 # The worker's own modules: guard starts them in other processes and never imports them.
 WORKER = {"workers.worker", "workers.loader", "workers.warmup"}

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from bench.dovecot import PASSWORD, dovecot_missing, password_service
 from bench.gateway import Gateway, Sink, held_mail, postfix, postfix_missing, recipe
+from bench.name_server import NameServer
 from bench.ports import free_port, free_ports
 from tests.command_line import run_command
 
@@ -22,6 +24,9 @@ from gatepost.store.search_conditions import MessageFilter
 
 pytestmark = pytest.mark.skipif(postfix_missing() is not None, reason=f"not run: {postfix_missing()}")
 
+OWN, STRANGER = "203.0.113.9", "192.0.2.66"
+# Postfix listens on the first one only, so that the second one is another host to it.
+HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"
 EICAR = r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR" + "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
 
 
@@ -63,10 +68,27 @@ def chain(kind: str) -> Iterator[Chain]:
             text = text.replace("10025", str(gateway.port)).replace("127.0.0.1:10026", f"127.0.0.1:{inner}")
             return text.replace("smtp      inet", f"127.0.0.1:{outer} inet")
 
-        main = f"default_transport = smtp:[127.0.0.1]:{sink.port}\nrelay_transport = smtp:[127.0.0.1]:{sink.port}\n"
-        main += placed(recipe("main.cf", "after")) if kind == "after" else ""
+        main = deliver_to(sink) + (placed(recipe("main.cf", "after")) if kind == "after" else "")
         log = stack.enter_context(postfix(folder / "postfix", main, placed(recipe("master.cf", kind)), outer))
         yield outer, sink, gateway, log
+
+
+def deliver_to(sink: Sink) -> str:
+    """Lines of main.cf: all mail goes to the sink, and clients here may say that they are another host."""
+    hop = f"smtp:[127.0.0.1]:{sink.port}"
+    return f"default_transport = {hop}\nrelay_transport = {hop}\nsmtpd_authorized_xclient_hosts = 127.0.0.0/8\n"
+
+
+@contextlib.contextmanager
+def client_at(address: str, port: int, source: str = ELSEWHERE) -> Iterator[smtplib.SMTP]:
+    """A client that Postfix takes for the host at this address. XCLIENT begins the session anew, but what XFORWARD
+    tells in SOURCE Postfix finds by the address that the connection comes from, `source`."""
+    with smtplib.SMTP(HERE, port, local_hostname="client.example", source_address=(source, 0)) as client:
+        client.ehlo()
+        code, answer = client.docmd("XCLIENT", f"ADDR={address} NAME=client.example")
+        assert code == 220, answer
+        client.ehlo()
+        yield client
 
 
 def arrived(sink: Sink, identity: str, seconds: float = 180.0) -> bytes:
@@ -83,13 +105,14 @@ def arrived(sink: Sink, identity: str, seconds: float = 180.0) -> bytes:
 @pytest.mark.parametrize("kind", ["before", pytest.param("after", marks=pytest.mark.variant)])
 def test_a_recipe_delivers_holds_and_tells_the_border_data(kind: str, request: pytest.FixtureRequest) -> None:
     port, sink, gateway, log = request.getfixturevalue(kind)
-    with smtplib.SMTP("127.0.0.1", port, local_hostname="client.example") as client:
+    with client_at(STRANGER, port) as client:
         client.sendmail("ann@example.org", ["bob@example.com", "eve@example.com"], message("one@x"))
         raw = arrived(sink, "one@x")
         assert b"X-Gatepost-Verdict: clean" in raw, log.read_text()
         assert raw.count(b"X-Gatepost-Id:") == 1
-        # XFORWARD told who the client was: without it, the sending host would not be known.
-        assert b"sending host unknown" not in raw
+        # XFORWARD told who the client was: without it, there would be no host whose name to ask for.
+        assert f"policy.iprev={STRANGER}".encode() in raw
+        assert b"the sending host is not known" not in raw
         client.sendmail("ann@example.org", ["bob@example.com"], message("virus@x", EICAR))
         client.sendmail("", ["bob@example.com"], message("bounce@x"))
         client.sendmail("ann@example.org", ["bob@example.com"], message("dots@x", ".\r\n..\r\n.x"))
@@ -191,8 +214,7 @@ def milter() -> Iterator[MilterChain]:
         options = "socketMode: '666', hostname: gate.example, maxMessageSize: 65536"
         sources = f"  milter: {{listen: {listen}, {options}}}\n"
         gateway = stack.enter_context(Gateway(folder / "gate", inner, sources=sources))
-        main = f"default_transport = smtp:[127.0.0.1]:{sink.port}\nrelay_transport = smtp:[127.0.0.1]:{sink.port}\n"
-        main += recipe("main.cf", "milter").replace("8894", str(port))
+        main = deliver_to(sink) + recipe("main.cf", "milter").replace("8894", str(port))
         master = recipe("master.cf", "milter").replace("127.0.0.1:10026", f"127.0.0.1:{inner}")
         master = master.replace("smtp      inet", f"127.0.0.1:{outer} inet")
         master += f"127.0.0.1:{local} inet n - n - - smtpd\n    -o smtpd_milters=unix:gatepost/milter\n"
@@ -232,6 +254,87 @@ def test_the_milter_recipe_delivers_holds_and_releases(milter: MilterChain, kind
     assert code == 0, fault
     # By the listener without milters.
     assert b"X-Gatepost-Released:" in arrived(sink, virus)
+
+
+class House(NamedTuple):
+    """A Postfix whose users log in, by the ports of a listener before guard and of one that asks guard as a milter."""
+
+    ports: dict[str, int]
+    sink: Sink
+    gateway: Gateway
+    log: Path
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[House]:
+    if missing := dovecot_missing():
+        pytest.skip(f"not run: {missing}")
+    before, milter, inner, port = free_ports(4)
+    dns = NameServer({"house.example": "v=spf1 ip4:203.0.113.250 -all", "_dmarc.house.example": "v=DMARC1; p=reject"})
+    with tempfile.TemporaryDirectory(prefix="gatepost-postfix-") as name, contextlib.ExitStack() as stack:
+        folder, sink = Path(name), Sink()
+        stack.callback(sink.close)
+        stack.callback(dns.close)
+        (folder / "gate").mkdir()
+        gateway = Gateway(
+            folder / "gate",
+            inner,
+            smtp=", xclientHosts: ['127.0.0.1'], hostname: gate.example",
+            sources=f"  milter: {{listen: '127.0.0.1:{port}', hostname: gate.example}}\n",
+            more="ownNetworks: ['203.0.113.0/24']\n",
+            nameserver=dns.address,
+            dns_timeout=20_000,
+        )
+        stack.enter_context(gateway)
+        stack.enter_context(password_service(folder / "postfix" / "queue" / "dovecot"))
+        main = deliver_to(sink) + (
+            "smtpd_sasl_auth_enable = yes\nsmtpd_sasl_type = dovecot\nsmtpd_sasl_path = dovecot/auth\n"
+            "smtpd_tls_auth_only = no\n"
+        )
+        master = recipe("master.cf", "before").replace("10025", str(gateway.port))
+        master = master.replace("127.0.0.1:10026", f"127.0.0.1:{inner}")
+        master = master.replace("smtp      inet", f"127.0.0.1:{before} inet")
+        master += f"127.0.0.1:{milter} inet n - n - - smtpd\n"
+        for line in recipe("main.cf", "milter").replace("8894", str(port)).splitlines():
+            master += f"    -o {line.replace(' = ', '=')}\n"
+        log = stack.enter_context(postfix(folder / "postfix", main, master, before))
+        yield House({"before": before, "milter": milter}, sink, gateway, log)
+
+
+def own_mail(identity: str) -> bytes:
+    """Unsigned mail of a domain whose DMARC policy is p=reject. Each is another one, so that none is a copy."""
+    return message(identity, f"Here are the minutes, {identity}", identity).replace(b"example.org", b"house.example")
+
+
+@pytest.mark.parametrize("kind", ["before", "milter"])
+@pytest.mark.parametrize(
+    ("address", "login", "reason"),
+    [
+        (STRANGER, "ann@house.example", "the sender had logged in"),
+        (OWN, "", "the message comes from an own network"),
+    ],
+    ids=["login", "own-network"],
+)
+def test_mail_of_own_users_is_delivered(house: House, kind: str, address: str, login: str, reason: str) -> None:
+    identity = f"{kind}-{'login' if login else 'office'}@x"
+    with client_at(address, house.ports[kind]) as client:
+        if login:
+            client.login(login, PASSWORD)
+        client.sendmail("ann@house.example", ["bob@example.com"], own_mail(identity))
+    raw = arrived(house.sink, identity)
+    assert f'dmarc=none reason="not evaluated, {reason}"'.encode() in raw, house.log.read_text()
+
+
+# Behind a proxy on this machine Postfix tells SOURCE=LOCAL of everybody.
+@pytest.mark.parametrize("source", [ELSEWHERE, HERE], ids=["client", "proxied"])
+@pytest.mark.parametrize("kind", ["before", "milter"])
+def test_mail_of_strangers_in_the_same_name_is_held(house: House, kind: str, source: str) -> None:
+    identity = f"{kind}-stranger-{source}@x"
+    with client_at(STRANGER, house.ports[kind], source) as client:
+        client.sendmail("ann@house.example", ["bob@example.com"], own_mail(identity))
+    # The client has its answer, so it is on disk.
+    assert _held(house.gateway, f"<{identity}>".encode()), house.log.read_text()
+    assert house.sink.taken[identity] == 0
 
 
 @pytest.mark.variant

@@ -12,13 +12,14 @@ import pytest
 import uvloop
 
 from gatepost.analysis.report import Report
+from gatepost.auth.origin import parse_networks
 from gatepost.policy.rules import MessageAction
 from gatepost.scanning.held_mail import ReportObserver
 from gatepost.scanning.request import Edit, Full, Load, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.service.certificates import sign_certificate
 from gatepost.service.plan import bind, port_of
-from gatepost.smtp.client import Tenancy, parse_networks
+from gatepost.smtp.client import Tenancy
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.intake import Intake
 from gatepost.smtp.next_hop import NextHopTimeouts
@@ -341,7 +342,8 @@ async def housed(
     )
     sockets = bind(("127.0.0.1",), 0, "test")
     deployment.port = port_of(sockets)
-    deployment.intake = Intake(deployment.services, sockets, max_connections, parse_networks(listed), reserved=reserved)
+    known = parse_networks(tuple(listed))
+    deployment.intake = Intake(deployment.services, sockets, max_connections, known, reserved=reserved)
     try:
         async with deployment.serving(deployment.intake):
             yield deployment

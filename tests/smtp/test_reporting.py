@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from gatepost.analysis.report import Line, Report
+from gatepost.auth.origin import parse_networks
 from gatepost.auth.results import Authentication, Dmarc
 from gatepost.scanning.request import Full, Load, ScanRequest
 from gatepost.scanning.spool import MessageBody
-from gatepost.smtp.client import Tenancy, parse_networks
+from gatepost.smtp.client import Tenancy
 from gatepost.smtp.services import ReportIntake, ReportReading
 from gatepost.store.errors import StorageError
 from gatepost.store.feedback import MailReport, ReportedMessage
@@ -50,7 +51,7 @@ def intake(gate: Any, reports: Reports, hosts: tuple[str, ...] = ()) -> None:
     gate.services.tenancy = tenancy
     addresses = {SPAM: True, HAM: False, "spam@nobody.example": True}
     gate.services.reports = ReportIntake(
-        addresses, parse_networks(hosts), reports.read_report, reports.report_mail, tenancy
+        addresses, parse_networks(tuple(hosts)), reports.read_report, reports.report_mail, tenancy
     )
 
 

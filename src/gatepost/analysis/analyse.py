@@ -6,7 +6,7 @@ died can start again in another one. `stages` holds each step.
 """
 
 from gatepost.analysis.report import FileSeen, Outcome, Report, undecided
-from gatepost.analysis.stages import Context, Stages, make_outbound
+from gatepost.analysis.stages import Context, Stages
 from gatepost.analysis.verdict import judge
 from gatepost.checks.known_names import is_company_host
 from gatepost.checks.reading import Reading
@@ -23,8 +23,9 @@ MAX_SENDER_NAMES = 5
 
 def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report]:
     """Analyse one message and return the report on it."""
-    stages = Stages(make_outbound(context) if envelope.outbound else context)
+    stages = Stages(context)
     message = stages.read_message(raw)
+    stages.find_origin(message, envelope)
     facets = stages.collect_facets(message, envelope)
     words, signature = stages.sign_text(message)
     sender = yield from stages.ask_about_sender(message, envelope, facets, signature)
@@ -45,7 +46,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         envelope=envelope,
         authentication=authentication,
         files=files,
-        protected=stages.find_protected(authentication, envelope),
+        protected=stages.find_protected(authentication),
         now=context.now,
         antivirus=antivirus,
         sender_history=history,

@@ -11,7 +11,7 @@ nothing. Own domains are never asked about. guard builds the names that DNS is a
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -19,11 +19,12 @@ import msgspec
 
 from gatepost.analysis.report import Outcome
 from gatepost.auth.dmarc import authenticate
+from gatepost.auth.origin import parse_networks
 from gatepost.auth.results import Authentication
-from gatepost.auth.sending_host import AddressSet, find_posting_host, find_sending_host, parse_address
+from gatepost.auth.sending_host import SendingHost, find_posting_host, find_sending_host, parse_address
 from gatepost.checks.composites import apply_rules, find_composites, ignore_stage, leave_out_rules, may_combine
 from gatepost.checks.reading import Check, Protected, Reading
-from gatepost.checks.registry import CHECKS
+from gatepost.checks.registry import CHECKS, IDENTITY_CHECKS
 from gatepost.checks.triggers import EVERYTHING, Row, compile_triggers, find_signs
 from gatepost.files.documents.document_text import collect_texts
 from gatepost.files.qr_codes import find_qr_codes
@@ -84,15 +85,14 @@ def collect_values(
     message: Message,
     envelope: Envelope,
     wanted: Collection[str],
-    trusted: tuple[AddressSet, ...],
+    sending: SendingHost,
     own_domains: frozenset[str],
 ) -> tuple[ReputationValue, ...]:
     """Return the values of a message's envelope, header and text, each once, the host first."""
     found: list[ReputationValue] = []
     if "host" in wanted:
-        fields = message.headers.fields
         # What a list sends on came from the host of its author.
-        hosts = (find_sending_host(envelope, fields, trusted).address, find_posting_host(fields))
+        hosts = (sending.address, find_posting_host(message.headers.fields))
         found += [ReputationValue("host", str(address)) for address in dict.fromkeys(hosts) if address]
     if "sender" in wanted:
         domains = [*(sender.domain for sender in message.senders), envelope.sender.strip("<>").rpartition("@")[2]]
@@ -185,10 +185,19 @@ CHECK_STAGES = name_stages(CHECKS)
 TRIGGERS = "triggers"
 
 
+IDENTITY_STAGES = frozenset(stage for stage, check in CHECK_STAGES if check in IDENTITY_CHECKS)
+
+
+def _list_checks(extra: tuple[Check, ...], *, own: bool) -> Iterator[tuple[str, Check]]:
+    """Yield the registered checks and others; of mail of own people, none that asks who the sender is."""
+    shipped = (each for each in CHECK_STAGES if not own or each[0] not in IDENTITY_STAGES)
+    yield from (*shipped, *name_stages(extra))
+
+
 @lru_cache(64)
-def compile_checks(extra: tuple[Check, ...] = ()) -> tuple[Row, ...]:
+def compile_checks(extra: tuple[Check, ...] = (), *, own: bool = False) -> tuple[Row, ...]:
     """One table of the triggers of all registered checks, and of others."""
-    return compile_triggers((*CHECK_STAGES, *name_stages(extra)))
+    return compile_triggers(list(_list_checks(extra, own=own)))
 
 
 RULES = "rules"
@@ -212,7 +221,8 @@ class Context(msgspec.Struct, frozen=True):
     checks that run; `extra` are those of plug-ins, which run after the registered ones. `rules` are the operator's YARA
     rules. `antivirus`, `sender_history` and `campaigns` say which of these guard can be asked about, and `reputation`
     what the operator's reputation zones list. `models` are the text models of the deployment, `learnt` those that
-    reports of the tenant and of the deployment have taught.
+    reports of the tenant and of the deployment have taught. `own_networks` are those of the tenant and of the
+    deployment.
     """
 
     now: float
@@ -229,19 +239,22 @@ class Context(msgspec.Struct, frozen=True):
     campaigns: bool = False
     reputation: tuple[str, ...] = ()
     learnt: LearntModels = NO_MODELS
+    own_networks: tuple[str, ...] = ()
 
 
-def make_outbound(context: Context) -> Context:
-    """The context of an outbound message: sender and host are known, so that nobody is asked about them."""
+def make_own(context: Context) -> Context:
+    """The context of a message of own people: sender and host are known, so that nobody is asked about them."""
     wanted = tuple(each for each in context.reputation if each not in ("host", "sender"))
     return msgspec.structs.replace(context, sender_history=False, reputation=wanted)
 
 
 class Stages:
-    """The stages of one analysis. `outcomes` are the stages that failed or were skipped so far."""
+    """The stages of one analysis. `outcomes` are the stages that failed or were skipped so far, `sending` is where the
+    message came from, once it is known."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        self.sending = SendingHost()
         self.outcomes: list[Outcome] = []
         self._asked_about: tuple[ReputationValue, ...] = ()
 
@@ -249,6 +262,15 @@ class Stages:
         """Parse the message. `mail.reader.read` is total: it raises for no input."""
         self.context.mark("parse")
         return read(raw)
+
+    def find_origin(self, message: Message, envelope: Envelope) -> None:
+        """Find the sending host, and judge mail of own people as such from here on."""
+        fields, relays = message.headers.fields, (self.context.lists.relays,)
+        own = parse_networks(self.context.own_networks)
+        find = partial(find_sending_host, envelope, fields, relays, own)
+        self.sending = self._run("authenticate", find, self.sending)
+        if self.sending.is_own:
+            self.context = make_own(self.context)
 
     def collect_facets(self, message: Message, envelope: Envelope) -> Facets | None:
         """The facets of the message that sender history remembers; None where guard keeps no sender history."""
@@ -273,7 +295,7 @@ class Stages:
         askings: tuple[Any, ...] = (
             self._authenticate(message, envelope),
             _ask_history(facets),
-            _ask_campaign(() if envelope.outbound else signature),
+            _ask_campaign(() if self.sending.is_own else signature),
             self._ask_reputation(self._collect_values(message, envelope)),
         )
         authentication, history, campaign, reputation = yield from together(*askings)
@@ -283,8 +305,8 @@ class Stages:
         """What zones are asked about; nothing where there is no zone."""
         if not (wanted := self.context.reputation):
             return ()
-        relays, own = (self.context.lists.relays,), self.context.lists.own_domains
-        self._asked_about = self._run("reputation", lambda: collect_values(message, envelope, wanted, relays, own), ())
+        sending, own = self.sending, self.context.lists.own_domains
+        self._asked_about = self._run("reputation", lambda: collect_values(message, envelope, wanted, sending, own), ())
         return self._asked_about
 
     def _ask_reputation(self, values: tuple[ReputationValue, ...]) -> Analysis[Reputation]:
@@ -295,11 +317,10 @@ class Stages:
         return answer if isinstance(answer, Reputation) else Reputation()
 
     def _authenticate(self, message: Message, envelope: Envelope) -> Asking[Authentication]:
-        # The sender of an outbound mail is not proven to the world before it has left.
-        if envelope.outbound or not self._enter("authenticate"):
+        if not self._enter("authenticate"):
             return Authentication()
         try:
-            return (yield from authenticate(message, envelope, self.context.now, (self.context.lists.relays,)))
+            return (yield from authenticate(message, envelope, self.context.now, self.sending))
         except MemoryError:
             raise
         except Exception as fault:  # noqa: BLE001  a stage that crashes is an outcome, not an end
@@ -373,10 +394,10 @@ class Stages:
         own, known = self.context.lists.own_domains, self._asked_about
         return self._run("reputation", lambda: collect_file_values(files, wanted, own, known), ())
 
-    def find_protected(self, authentication: Authentication, envelope: Envelope) -> Protected:
-        """Who may not be imitated, and whether the sending host is an own relay. Own people write outbound mail."""
+    def find_protected(self, authentication: Authentication) -> Protected:
+        """Who may not be imitated, and whether the sending host is an own relay."""
         lists = self.context.lists
-        if envelope.outbound:
+        if self.sending.is_own:
             return Protected(partner_domains=lists.partner_domains, host_trusted=True)
         trusted = bool(authentication.host) and parse_address(authentication.host) in lists.relays
         return Protected(lists.own_domains, lists.partner_domains, lists.people, trusted, lists.names)
@@ -423,11 +444,11 @@ class Stages:
         """The table of the checks, without those that are skipped or not wanted."""
         context = self.context
         if not (context.checks or context.skip):
-            return compile_checks(context.extra)
+            return compile_checks(context.extra, own=self.sending.is_own)
         only, skip = context.checks, context.skip
         wanted = [
             (stage, check)
-            for stage, check in (*CHECK_STAGES, *name_stages(context.extra))
+            for stage, check in _list_checks(context.extra, own=self.sending.is_own)
             if not only or check.name in only
         ]
         self.outcomes += [Outcome(stage, "skipped", skip[stage]) for stage, _ in wanted if stage in skip]

@@ -19,10 +19,11 @@ _CREATED, _COMPLETED = "2026-11-15T09:12:00.000Z", "2026-11-15T09:12:00.087Z"
 _TAG = URL_TEXT_MISMATCH.id
 
 PARAMETERS = scanning.MessageAnalysisRequest(
-    scanning.BorderMtaData("ann@example.org", ("bob@example.com",), "192.0.2.17", "mx.example.org"), _TENANT
+    scanning.BorderMtaData("ann@company.example", ("bob@example.com",), "192.0.2.17", "mx.example.org"), _TENANT
 )
 EMAIL = (
-    "From: ann@example.org\r\nTo: bob@example.com\r\nSubject: Minutes\r\n\r\nThe minutes are on the shared drive.\r\n"
+    "From: ann@company.example\r\nTo: bob@example.com\r\nSubject: Minutes\r\n\r\n"
+    "The minutes are on the shared drive.\r\n"
 )
 RESULT = scanning.MessageAnalysisResult(_GGRID, _CREATED, _COMPLETED, "quarantine", "phishing", (_TAG,))
 STATUS = scanning.SystemStatus("GREEN")
@@ -45,12 +46,14 @@ MESSAGE = scanning.AnalysedMessage(
     decision="quarantine",
     verdict="phishing",
     tags=(_TAG,),
-    border_mta_data=scanning.RecordedEnvelope("ann@example.org", ("bob@example.com",), "192.0.2.17", "mx.example.org"),
+    border_mta_data=scanning.RecordedEnvelope(
+        "ann@company.example", ("bob@example.com",), "192.0.2.17", "mx.example.org"
+    ),
     tenant_uid=_TENANT,
     size=2_048,
     sha256="e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
     subject="Your account",
-    senders=("ann@example.org",),
+    senders=("ann@company.example",),
     ledger=scanning.Ledger(Decimal("5.00"), "phishing: 5.00 of 5.00 points", (_LINE,), ()),
     authentication=scanning.AuthenticationOutcome(
         host="192.0.2.17",
@@ -60,6 +63,7 @@ MESSAGE = scanning.AnalysedMessage(
         dmarc=scanning.DmarcOutcome("pass", "example.org", "reject", True, False, ""),
         arc=scanning.ArcOutcome("none", 0, (), ""),
         iprev=scanning.IprevOutcome("pass", "mx.example.org", ""),
+        origin="outside",
     ),
     files=(),
 )
@@ -77,7 +81,7 @@ FOUND = messages.FoundMessages(
             tags=(_TAG,),
             score=Decimal("5.00"),
             tenant_uid=_TENANT,
-            envelope_from="ann@example.org",
+            envelope_from="ann@company.example",
             envelope_recipients=("bob@example.com",),
             subject="Your account",
             size=2_048,
@@ -92,7 +96,7 @@ SEARCH_HELD = messages.SearchHeldMessagesRequest(recipient="bob@example.com", te
 FOUND_HELD = messages.FoundHeldMessages((messages.FoundHeldMessage(held_since=_COMPLETED, state="held", **_SHARED),))
 TEXT = messages.MessageText(
     ggrid=_GGRID,
-    headers=(messages.TextHeader("From", "ann@example.org"), messages.TextHeader("Subject", "Your account")),
+    headers=(messages.TextHeader("From", "ann@company.example"), messages.TextHeader("Subject", "Your account")),
     passages=(messages.TextPassage("1", "Sign in at bank.example", "", False, 0),),
     links=(messages.TextLink("bank.example", "https://evil.example/login", "evil.example", False),),
     parts=(messages.TextPart("1", "text/html", 1_024, ()),),
@@ -102,7 +106,7 @@ TIMELINE = messages.Timeline(
     ggrid=_GGRID,
     message_id="<1@example.org>",
     tenant_uid=None,
-    envelope_from="ann@example.org",
+    envelope_from="ann@company.example",
     envelope_recipients=("bob@example.com",),
     subject="Your account",
     steps=(

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from gatepost.auth.results import Origin
 from gatepost.policy.rules import ActionName, Decision, Verdict
 
 MAX_BODY = 52_428_800
@@ -223,6 +224,13 @@ class AuthenticationOutcome(_Wire, frozen=True):
     dmarc: DmarcOutcome
     arc: ArcOutcome
     iprev: IprevOutcome
+    origin: Annotated[
+        Origin,
+        msgspec.Meta(
+            description="Where the message comes from: outside, an own network, a client that had logged in, or unknown"
+            " where nobody told; empty for messages of older versions"
+        ),
+    ] = ""
 
 
 class AnalysedFile(_Wire, frozen=True):

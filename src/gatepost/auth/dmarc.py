@@ -19,7 +19,14 @@ from gatepost.auth import dkim
 from gatepost.auth.dkim import verify as verify_dkim
 from gatepost.auth.dmarc_record import DmarcRecord, Policy, is_dmarc, parse_record
 from gatepost.auth.results import Authentication, Dkim, Dmarc, Spf
-from gatepost.auth.sending_host import AddressSet, find_sending_host, is_domain, is_queryable, verify_iprev
+from gatepost.auth.sending_host import (
+    HOST_NOT_KNOWN,
+    SendingHost,
+    find_sending_host,
+    is_domain,
+    is_queryable,
+    verify_iprev,
+)
 from gatepost.auth.signature import SignedMessage
 from gatepost.auth.spf import verify as verify_spf
 from gatepost.mail.message import Envelope, Message
@@ -232,24 +239,38 @@ def _walk_tree(domain: str, records: DmarcRecords) -> Asking[_TreeWalk]:
 SHORT_WALK = 3
 
 
+OWN_MAIL = {
+    "own network": "not evaluated, the message comes from an own network",
+    "logged in": "not evaluated, the sender had logged in",
+}
+
+
 def authenticate(
-    message: Message, envelope: Envelope, now: float, trusted_relays: tuple[AddressSet, ...] = ()
+    message: Message, envelope: Envelope, now: float, sending: SendingHost | None = None
 ) -> Asking[Authentication]:
-    """Check the border data and the message against what its domains publish."""
+    """Check the border data and the message against what its domains publish; `sending` is the sending host where the
+    operator's networks are known. Without a host that SPF can be asked about, DMARC stays open unless DKIM proves the
+    author. Mail of own people is proven to nobody before it has left."""
     fields = message.headers.fields
+    sending = sending or find_sending_host(envelope, fields)
+    if sending.is_own:
+        reason = OWN_MAIL[sending.origin]
+        spf, dmarc, host = Spf(reason=reason), Dmarc(reason=reason), str(sending.address or "")
+        return Authentication(host, sending.source, spf, dmarc=dmarc, origin=sending.origin)
     signed = SignedMessage(message.raw, message.header_end, fields)  # one for both, so that the body is hashed once
-    sending = find_sending_host(envelope, fields, trusted_relays)
     authors = list_author_domains(sender.domain for sender in message.senders)
     askings: tuple[Asking[Any], ...] = (
-        verify_spf(sending.address, envelope.sender, sending.helo),
+        verify_spf(sending.asked, envelope.sender, sending.helo),
         verify_dkim(signed, now),
         dkim.validate(signed, now),
-        verify_iprev(sending.address),
+        verify_iprev(sending.asked),
         discover(authors),
         _ask_ahead(sending.helo, authors),
     )
     (spf_mail, spf_helo), signatures, chain, reverse, records, _ = yield from together(*askings)
     alignment = yield from evaluate(authors, spf_mail, signatures, records)
+    if sending.asked is None and alignment.result == "fail":
+        alignment = msgspec.structs.replace(alignment, result="none", reason=HOST_NOT_KNOWN)
     return Authentication(
         host=str(sending.address or ""),
         host_source=sending.source,
@@ -259,6 +280,7 @@ def authenticate(
         arc=chain,
         iprev=reverse,
         helo=spf_helo,
+        origin=sending.origin,
     )
 
 

@@ -16,6 +16,8 @@ import msgspec
 from gatepost.mail.message import Field
 
 Result = Literal["none", "neutral", "pass", "fail", "softfail", "policy", "temperror", "permerror"]
+# Where a message comes from (see `sending_host`); "" in records of older versions.
+Origin = Literal["", "outside", "own network", "logged in", "unknown"]
 
 
 class Spf(msgspec.Struct, frozen=True):
@@ -84,7 +86,7 @@ class Authentication(msgspec.Struct, frozen=True):
     """Everything about who sent a message. `host` is the sending host's address, `host_source` how it is known:
     told by the border MTA, or found in Received past the trusted relays. `spf` is the result for MAIL FROM (for a
     bounce, which has none, that of the HELO name, as its scope says); `helo` is the one for the HELO name, checked
-    where MAIL FROM gave `none`."""
+    where MAIL FROM gave `none`. `origin` says where the message comes from."""
 
     host: str = ""
     host_source: Literal["border", "received", "unknown"] = "unknown"
@@ -94,6 +96,7 @@ class Authentication(msgspec.Struct, frozen=True):
     arc: Arc = Arc()
     iprev: Iprev = Iprev()
     helo: Spf = Spf(scope="helo")
+    origin: Origin = ""
 
     @property
     def aligned(self) -> bool:

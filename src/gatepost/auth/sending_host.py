@@ -1,4 +1,4 @@
-"""Which host sent the message to us, and whether its name leads back to it.
+"""Which host sent the message to us, where the message comes from, and whether the host's name leads back to it.
 
 Where the border MTA did not say, or was a relay of our own, the Received fields tell. Every MTA puts one on top (RFC
 5321 section 4.4) with the address it saw in the comment after `from`: `Received: from what-it-said.example
@@ -21,13 +21,14 @@ records), so `is_queryable` and the functions beside it raise nothing.
 import re
 from collections.abc import Container, Iterable, Iterator
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv6Address, ip_address
 from itertools import islice
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from gatepost.auth.results import Iprev
+from gatepost.auth.origin import MAX_TEXT, IpAddress, is_login, is_private
+from gatepost.auth.results import Iprev, Origin
 from gatepost.mail.message import Envelope, Field
 from gatepost.names import org_domain
 from gatepost.questions import Asking, Dns, DnsAnswer
@@ -37,8 +38,6 @@ MAX_LABEL = 63
 # Addresses that are looked at in one answer: a reply over TCP can carry thousands.
 MAX_ADDRESSES = 500
 _LONGEST = 45
-
-IpAddress: TypeAlias = IPv4Address | IPv6Address
 
 
 def is_queryable(name: str) -> bool:
@@ -84,8 +83,8 @@ def reverse_name(host: IpAddress) -> str:
 
 AddressSet: TypeAlias = Container[Any]  # of addresses: one network of `ipaddress`, or a set of many
 
+HOST_NOT_KNOWN = "not evaluated, the sending host is not known"
 MAX_HOPS = 50
-MAX_TEXT = 2_000
 
 _CLAUSES = frozenset({"from", "by", "via", "with", "id", "for"})
 # Mail that a program of ours handed on or fetched from a mailbox of ours: no host sent it to us there.
@@ -97,46 +96,77 @@ _HELO = re.compile(r"\b(?:helo|ehlo)[= ](\S*)", re.IGNORECASE)
 
 
 class SendingHost(msgspec.Struct, frozen=True):
-    """The host's address, what it said in HELO, and how both are known."""
+    """The host's address, what it said in HELO, how both are known, and where the message comes from."""
 
     address: IpAddress | None = None
     helo: str = ""
     source: Literal["border", "received", "unknown"] = "unknown"
+    origin: Origin = "unknown"
+
+    @property
+    def asked(self) -> IpAddress | None:
+        """The address that DNS is asked about; None where it says nothing of the sender."""
+        return self.address if self.origin == "outside" else None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether people of the house sent the message: nobody is asked whether they may use their own names."""
+        return self.origin in ("own network", "logged in")
 
 
 class _Hop(msgspec.Struct, frozen=True):
-    """One Received field: `local` is a hop that crossed no network."""
+    """One Received field: `local` is a hop that crossed no network, `logged_in` one whose client had logged in."""
 
     address: IpAddress | None
     helo: str
     local: bool
+    logged_in: bool = False
 
 
-def find_sending_host(envelope: Envelope, fields: Iterable[Field], trusted: tuple[AddressSet, ...] = ()) -> SendingHost:
-    """Return the first host past the trusted relays, the border MTA's peer first."""
+def find_sending_host(
+    envelope: Envelope,
+    fields: Iterable[Field],
+    trusted: tuple[AddressSet, ...] = (),
+    own_networks: tuple[AddressSet, ...] = (),
+) -> SendingHost:
+    """Return the first host past the trusted relays, the border MTA's peer first, and where the message comes from."""
+    found = _follow_relays(envelope, fields, trusted, own_networks)
+    if envelope.logged_in:
+        return msgspec.structs.replace(found, origin="logged in")
+    if envelope.local or envelope.outbound:
+        return msgspec.structs.replace(found, origin="own network")
+    return found
+
+
+def _follow_relays(
+    envelope: Envelope, fields: Iterable[Field], trusted: tuple[AddressSet, ...], own: tuple[AddressSet, ...]
+) -> SendingHost:
     peer = parse_address(envelope.remote_address or "")
-    if peer is not None and not _is_trusted(peer, trusted):
-        return SendingHost(peer, envelope.helo or "", "border")
+    if peer is not None and not _is_among(peer, trusted):
+        return SendingHost(peer, envelope.helo or "", "border", _place(peer, own))
     received = (field for field in fields if field.name == "received")
     for field in islice(received, MAX_HOPS):
         hop = _read_hop(field.value[:MAX_TEXT])
-        if hop.local or (hop.address and (hop.address.is_loopback or _is_trusted(hop.address, trusted))):
+        if hop.local or (hop.address and (hop.address.is_loopback or _is_among(hop.address, trusted))):
             continue
         if hop.address is None:
             break
-        return SendingHost(hop.address, hop.helo, "received")
+        origin: Origin = "logged in" if hop.logged_in else _place(hop.address, own)
+        if peer is None and origin != "outside":
+            origin = "unknown"
+        return SendingHost(hop.address, hop.helo, "received", origin)
     # Nothing past our own relays is known: then the nearest of them sent it.
     return SendingHost(peer, envelope.helo or "", "border") if peer else SendingHost(helo=envelope.helo or "")
 
 
+def _place(host: IpAddress, own_networks: tuple[AddressSet, ...]) -> Origin:
+    """Return what the address of a client says of where it is."""
+    if _is_among(host, own_networks):
+        return "own network"
+    return "unknown" if is_private(host) else "outside"
+
+
 MAX_LIST_HOPS = 15
-# Hops within one network (RFC 1918, RFC 3927, RFC 4193).
-_INSIDE_NETWORKS = tuple(
-    map(
-        ip_network,
-        "10.0.0.0/8 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.168.0.0/16 ::1/128 fc00::/7 fe80::/10".split(),
-    )
-)
 _LIST_DOMAIN = re.compile(r"[@<.]([\w-]{1,63}(?:\.[\w-]{1,63}){1,8})>")
 _BY = re.compile(r"\sby\s+([\w.-]{1,255})")
 _FOR = re.compile(r"\sfor\s+<?[^<>\s;@]{1,100}@([\w.-]{1,255})")
@@ -162,7 +192,7 @@ def _is_posting(value: str, lists: set[str]) -> bool:
     if by not in lists and not (reader and org_domain(reader[1].lower()) in lists):
         return False
     hop = _read_hop(value)
-    if hop.local or hop.address is None or any(hop.address in network for network in _INSIDE_NETWORKS):
+    if hop.local or hop.address is None or is_private(hop.address):
         return False
     return org_domain(hop.helo.lower()) not in {*lists, by}
 
@@ -173,8 +203,8 @@ def find_posting_host(fields: Iterable[Field]) -> IpAddress | None:
     return _read_hop(value).address if value else None
 
 
-def _is_trusted(host: IpAddress, trusted: tuple[AddressSet, ...]) -> bool:
-    return any(host in network for network in trusted)
+def _is_among(host: IpAddress, networks: tuple[AddressSet, ...]) -> bool:
+    return any(host in network for network in networks)
 
 
 def _read_hop(value: str) -> _Hop:
@@ -183,7 +213,7 @@ def _read_hop(value: str) -> _Hop:
         return _Hop(None, "", local=True)
     helo = _HELO.search(comment)
     found = _find_recorded_address(_HELO.sub(" ", comment)) or _find_recorded_address(" ".join(words))
-    return _Hop(found, helo[1].strip("[],;") if helo else words[0], local=False)
+    return _Hop(found, helo[1].strip("[],;") if helo else words[0], local=False, logged_in=is_login(value))
 
 
 def _split_clauses(value: str) -> tuple[list[str], str, str]:
@@ -221,7 +251,7 @@ MAX_REVERSE_NAMES = 10
 def verify_iprev(host: IpAddress | None) -> Asking[Iprev]:
     """Follow the host's names back to its address."""
     if host is None:
-        return Iprev(reason="sending host unknown")
+        return Iprev(reason=HOST_NOT_KNOWN)
     (answer,) = yield (Dns(reverse_name(host), "PTR"),)
     if answer.status == "failed":
         return Iprev("temperror", reason="DNS failed for the host's name")

@@ -23,8 +23,16 @@ from urllib.parse import quote
 
 import msgspec
 
+from gatepost.auth.origin import IpAddress
 from gatepost.auth.results import Result, Spf
-from gatepost.auth.sending_host import MAX_NAME, IpAddress, is_domain, is_queryable, parse_addresses, reverse_name
+from gatepost.auth.sending_host import (
+    HOST_NOT_KNOWN,
+    MAX_NAME,
+    is_domain,
+    is_queryable,
+    parse_addresses,
+    reverse_name,
+)
 from gatepost.names import normal_domain
 from gatepost.questions import Asking, Dns, DnsAnswer
 
@@ -326,7 +334,7 @@ class _Check:
 def verify(host: IpAddress | None, mail_from: str, helo: str) -> Asking[tuple[Spf, Spf]]:
     """Check MAIL FROM, and HELO where that gave `none`; the results for both names."""
     if host is None:
-        return Spf(reason="sending host unknown"), Spf(scope="helo", reason="sending host unknown")
+        return Spf(reason=HOST_NOT_KNOWN), Spf(scope="helo", reason=HOST_NOT_KNOWN)
     sender = parse_sender(host, mail_from, helo)
     outcome = yield from check_host(sender)
     named = Spf(outcome.result, sender.domain, "mfrom" if _strip_path(mail_from) else "helo", outcome.reason)

@@ -12,8 +12,9 @@ from gatepost.checks.reading import Check
 from gatepost.checks.sender import authentication, envelope, history, lookalikes, mailboxes, sending_host
 from gatepost.checks.text import advertising, fraud, learned, lures
 
+_IDENTITY = (mailboxes, authentication, envelope, history, lookalikes, sending_host)
 _MODULES = (
-    *(mailboxes, authentication, envelope, history, lookalikes, sending_host),
+    *_IDENTITY,
     *(fields, replies, bulk_mail),
     *(hosts, urls),
     *(lures, fraud, advertising, learned),
@@ -22,3 +23,5 @@ _MODULES = (
 CHECKS: tuple[Check, ...] = tuple(
     each for module in _MODULES for each in vars(module).values() if isinstance(each, Check)
 )
+# Checks that ask who the sender is, which is known of mail of own people.
+IDENTITY_CHECKS = frozenset(each for module in _IDENTITY for each in vars(module).values() if isinstance(each, Check))

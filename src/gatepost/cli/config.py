@@ -46,15 +46,26 @@ def check(*, place: Deployment, output: Output) -> None:
         output.show_table(found, ("file", "line", "key", "fault"), lines)
         print_text(*(f"Note: {line}." for line in running if not output.json))
         raise SystemExit(1) from None
-    warnings = find_warnings(folder)
+    warnings, own_users = find_warnings(folder), _warn_of_own_users(place)
     if output.json:
-        print_json({"ok": True, "values": values, "warnings": warnings, "running": running})
+        found = {"ok": True, "values": values, "warnings": warnings, "ownUsers": own_users, "running": running}
+        print_json(found)
         return
-    print_text(*(f"Warning: {warning}." for warning in warnings), *(f"Note: {line}." for line in running))
+    print_text(*(f"Warning: {warning}." for warning in (*warnings, *own_users)))
+    print_text(*(f"Note: {line}." for line in running))
     fine = "Both files are valid." if len(values) > 1 else f"{next(iter(values))} is valid; the other file is not here."
     print_text(f"{fine} Values that differ from the defaults:")
     every = [(file, key, str(value)) for file, settings in values.items() for key, value in settings.items()]
     print_table(("file", "key", "value"), every)
+
+
+def _warn_of_own_users(place: Deployment) -> list[str]:
+    """Return what mail of own users would meet, as the doctor says it."""
+    from gatepost.service.doctor.own_users import check_own_users
+    from gatepost.service.doctor.rows import read_files
+
+    rows = check_own_users(read_files(place.config_folder), place.data_folder)
+    return [f"{row.what}: {row.found}; {row.advice}" for row in rows if row.state != "ok"]
 
 
 @group.command("publish")

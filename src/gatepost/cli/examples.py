@@ -63,7 +63,7 @@ def zip_file(name: str, content: bytes) -> bytes:
 
 def _make_clean() -> EmailMessage:
     text = "Hello Bob,\n\nthe minutes of Tuesday's meeting are on the shared drive as usual.\n\nRegards\nAnn\n"
-    return _new(1, "Ann Example <ann@example.org>", "Minutes of Tuesday", text)
+    return _new(1, "Ann Example <ann@company.example>", "Minutes of Tuesday", text)
 
 
 def _make_phish() -> EmailMessage:

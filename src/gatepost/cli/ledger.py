@@ -81,6 +81,8 @@ def _render_finding(line: LedgerLine) -> tuple[str, ...]:
 
 
 def _render_authentication(found: AuthenticationOutcome) -> Iterator[tuple[str, ...]]:
+    if found.origin:
+        yield "origin", found.origin, found.host, ""
     yield "spf", found.spf.result, found.spf.domain, found.spf.reason
     for signature in found.dkim:
         yield "dkim", signature.result, signature.domain, signature.reason

@@ -14,7 +14,10 @@ from gatepost.cli.deployment import Deployment
 if TYPE_CHECKING:
     from gatepost.service.commands import Started
 
-_PARAMETERS = '{"borderMtaData":{"envelopeFrom":"ann@example.org","envelopeRecipients":["bob@example.com"]}}'
+_PARAMETERS = (
+    '{"borderMtaData":{"envelopeFrom":"ann@company.example","envelopeRecipients":["bob@example.com"],'
+    '"remoteAddress":"192.0.2.17"}}'
+)
 
 
 def serve(

@@ -320,6 +320,7 @@ def _read_request(head: Head, form: str) -> Asked | Refusal:
         address=None if is_known else parse_address(head.first("ip")),
         helo=None if is_known else head.first("helo")[:MAX_HELO] or None,
         queue_id=head.first("queue-id"),
+        logged_in=is_known,
     )
 
 

@@ -84,6 +84,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     address: str | None = None
     helo: str | None = None
     queue_id: str = ""
+    logged_in: bool = False
 
 
 class Received(msgspec.Struct, frozen=True):

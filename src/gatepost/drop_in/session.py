@@ -145,7 +145,7 @@ class DropInSession(AskerSession[DropInPart]):
             return self._put_off(replies.TRY_LATER)
         # There is one verdict for all recipients: where they are of several tenants, it is by the rules of none.
         tenant = None if len(tenants) > 1 else next(iter(tenants), None) or self._part.tenant
-        return Envelope(sender, recipients, asked.address, asked.helo, tenant)
+        return Envelope(sender, recipients, asked.address, asked.helo, tenant, logged_in=asked.logged_in)
 
     async def _answer(self, answered: Answered) -> None:
         part, report = self._part, answered.result.report

@@ -14,7 +14,7 @@ from gatepost.names import Address
 class Envelope(msgspec.Struct, frozen=True):
     """What the border MTA saw (RFC 5321), as far as it told. An `outbound` message is one that own servers send to the
     world; its tenant is that of its sender, and `may_sign` says whether its client was proven to send for that
-    tenant."""
+    tenant. `logged_in` says that the client had logged in, `local` that it was a program on the MTA's own machine."""
 
     sender: str = ""
     recipients: tuple[str, ...] = ()
@@ -23,6 +23,8 @@ class Envelope(msgspec.Struct, frozen=True):
     tenant: str | None = None
     outbound: bool = False
     may_sign: bool = False
+    logged_in: bool = False
+    local: bool = False
 
 
 class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -270,8 +270,9 @@ class MilterMessage:
     """From MAIL to the answer. `refusal` is the reply to a message that is refused whatever is in it; `claims` are the
     fields to remove. `tenant` is that of all recipients, `report` the reporting address that the message is for."""
 
-    def __init__(self, sender: str, client: SmtpClient, helo: str, services: Services) -> None:
+    def __init__(self, sender: str, client: SmtpClient, helo: str, services: Services, *, logged_in: bool) -> None:
         self._sender, self._client, self._helo, self._services = sender, client, helo, services
+        self._logged_in = logged_in
         self._recipients: list[str] = []
         self._fields = self._results = 0
         # How often each name came that fields of ours have; only as many as a header may have fields.
@@ -337,6 +338,8 @@ class MilterMessage:
             remote_address=self._client.remote_address() or None,
             helo=self._client.helo(self._helo) or None,
             tenant=self.tenant,
+            logged_in=self._logged_in,
+            local=self._client.here,
         )
 
     def digest(self) -> str:
@@ -543,11 +546,11 @@ class MilterSession(AskerSession[MilterPart]):
             return self._refuse(replies.BAD_SENDER)
         if shortage := services.find_shortage():
             return self._refuse(shortage)
-        client = self._client
-        if self._macros.get(USER):
+        client, is_user = self._client, bool(self._macros.get(USER))
+        if is_user:
             # A user's own machine is no mail server: neither SPF nor lists of hosts have to do with it.
             client = msgspec.structs.replace(client, listed=True)
-        self._message = MilterMessage(sender, client, self._helo, services)
+        self._message = MilterMessage(sender, client, self._helo, services, logged_in=is_user)
         self.idle.clear()
         return CONTINUE
 

@@ -96,7 +96,7 @@ storage: {{url: "{storage}"}}
 # else: a configuration is copied, sent to colleagues and put under version control.
 TOKEN_REFERENCE = "${file:../../token}"  # noqa: S105  no token, but where it is
 EXAMPLE = """\
-From: Ann Example <ann@example.org>\r
+From: Ann Example <ann@company.example>\r
 To: Bob Example <bob@example.com>\r
 Subject: Minutes of Tuesday\r
 Date: Tue, 10 Nov 2026 09:12:00 +0000\r

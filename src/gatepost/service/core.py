@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from gatepost.abby.authenticator import Caller, Guesses, address_of, guessing_address
+from gatepost.auth.origin import parse_networks
 from gatepost.drop_in.session import DropInPart, DropInSession, build_protocol
 from gatepost.events.schema import RuleStopped
 from gatepost.events.sources import describe_limited_sender, describe_scan
@@ -44,7 +45,7 @@ from gatepost.service.routes import hostname, open_outbound_routing, open_routin
 from gatepost.service.signing import build_signer
 from gatepost.settings.keys import GuardSettings
 from gatepost.settings.scan_sources import AskerSettings, DropInSettings, MilterSettings, RspamdSettings, SmtpSettings
-from gatepost.smtp.client import OutboundTenants, Tenancy, parse_networks
+from gatepost.smtp.client import OutboundTenants, Tenancy
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.hop_answers import DeliveryLog
 from gatepost.smtp.intake import AskerPart
@@ -226,6 +227,7 @@ def _build_pool_settings(plan: Plan, settings: GuardSettings, reputation: tuple[
         antivirus=settings.clamd is not None,
         reputation=reputation,
         slots=settings.maximum,
+        own_networks={tenant: tuple(networks) for tenant, networks in settings.networks_of_tenants.items()},
         plugins=tuple(settings.plugins),
     )
 
@@ -351,7 +353,7 @@ def _build_report_intake(core: CoreParts, shared: SharedParts) -> ReportIntake |
     if not learning.report_addresses:
         return None
     addresses = {each.address: each.says == "unwanted" for each in learning.report_addresses}
-    hosts, keep = parse_networks(learning.report_hosts), shared.store.feedback.report_mail
+    hosts, keep = parse_networks(tuple(learning.report_hosts)), shared.store.feedback.report_mail
     return ReportIntake(addresses, hosts, core.guard.read_report, keep, core.tenancy)
 
 
@@ -456,7 +458,7 @@ def _build_asker_source(name: str, source: AskerSettings, core: CoreParts, share
         limits=build_asker_limits(source),
         reports=_build_report_intake(core, shared),
     )
-    common = (services, source.max_connections, parse_networks(source.allowed_hosts))
+    common = (services, source.max_connections, parse_networks(tuple(source.allowed_hosts)))
     if isinstance(source, MilterSettings):
         return MilterPart(*common, quarantine=core.quarantine, in_queue=source.quarantine == "queue")
     assert isinstance(source, DropInSettings)

@@ -317,7 +317,7 @@ class Listeners:
 
     def intake(self, part: "SmtpPart") -> "Intake":
         """Return the SMTP server; the first generation builds it."""
-        from gatepost.smtp.client import parse_networks
+        from gatepost.auth.origin import parse_networks
         from gatepost.smtp.intake import Intake
 
         if self._smtp is None:
@@ -326,7 +326,7 @@ class Listeners:
                 part.services,
                 (*self._bound["smtp"], *self._bound.get("outbound smtp", ())),
                 source.max_connections,
-                parse_networks(source.xclient_hosts),
+                parse_networks(tuple(source.xclient_hosts)),
                 reserved=source.reserved_connections,
             )
         return self._smtp
@@ -363,10 +363,10 @@ class Listeners:
         for name, server in self._http.items():
             server.limit_connections(_limits_of(plan, name))
         if smtp and self._smtp:
-            from gatepost.smtp.client import parse_networks
+            from gatepost.auth.origin import parse_networks
 
             source = smtp.settings
-            listed = parse_networks(source.xclient_hosts)
+            listed = parse_networks(tuple(source.xclient_hosts))
             waits.append(self._smtp.use(smtp.services, source.max_connections, listed, source.reserved_connections))
 
         waits += [self._askers[name].use_part(part) for name, part in askers.items() if name in self._askers]

@@ -38,6 +38,7 @@ from gatepost.settings.scan_sources import (
     ListeningSection,
     RecipientVerificationSettings,
     ScanSourcesSettings,
+    TenantHosts,
     TlsSettings,
 )
 from gatepost.settings.values import Section, at_start, group, live, require
@@ -553,6 +554,13 @@ class GuardSettings(Section):
     dkim: DkimSettings = group(DkimSettings(), description="DKIM signatures of mail that leaves; none without a key")
     arc: ArcSettings | None = group(None, description="ARC sets on inbound mail; off if not set")
     tenants: dict[values.Domain, values.TenantUid] = live({}, description="recipient domain to tenant uid")
+    own_networks: TenantHosts = live(
+        [],
+        description="addresses and networks from which own people and own servers send: what they send is not asked who"
+        " it is from. A list counts for all mail; a map of tenant uid to addresses for the mail of each tenant, with"
+        " `*` for all",
+        form=values.FormGroup.OTHER_MAIL,
+    )
     plugins: values.PluginNames = live(
         [], description="names of installed packages whose checks run besides the shipped ones; none by default"
     )
@@ -565,6 +573,12 @@ class GuardSettings(Section):
         EventsSettings(), description="event stream for a SIEM and for people; off by default", restart=True
     )
     log: LogSettings = group(LogSettings(), description="logging", form=values.FormGroup.ANALYSIS)
+
+    @property
+    def networks_of_tenants(self) -> Mapping[str, list[str]]:
+        """The value of `ownNetworks` by tenant; under `*` those for all mail."""
+        own = self.own_networks
+        return own if isinstance(own, dict) else {"*": own}
 
     @property
     def maximum(self) -> int:

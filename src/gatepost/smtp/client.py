@@ -1,9 +1,10 @@
 """Who the client is, on whose behalf it speaks, and which tenant a recipient belongs to.
 
 The sending host is the address of the connection, or what a known host says of its client. A host that is listed may
-tell with XFORWARD (for one message) or XCLIENT (from now on) where it got a message from; from other clients both are
-refused. A listed host, or this machine itself, that says nothing is no sending host: then the sending host is not known
-here, and the analysis looks for it in the Received fields.
+tell with XFORWARD (for one message) or XCLIENT (from now on) where it got a message from, and whether the client had
+logged in; from other clients both are refused. A host that says nothing and is listed, or has a private address, is a
+relay in front and no sending host: then the sending host is not known here, and the analysis looks for it in the
+Received fields.
 
 A recipient's domain leads to a tenant, by the configuration first, then by the store's map. A transaction has one
 tenant, since it has one decision. Mail to a domain of no tenant has no tenant, and that counts as one, too.
@@ -18,10 +19,11 @@ signed for a tenant's domain then.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv6Address, ip_address, ip_network
 
 import msgspec
 
+from gatepost.auth.origin import Networks, is_private
 from gatepost.names import normal_domain
 from gatepost.scanning.request import is_queue_id
 from gatepost.smtp.commands import Attributes
@@ -29,13 +31,6 @@ from gatepost.smtp.commands import Attributes
 XFORWARD = "NAME ADDR PORT PROTO HELO IDENT SOURCE"
 XCLIENT = "NAME REVERSE_NAME ADDR PORT PROTO HELO LOGIN DESTADDR DESTPORT"
 _NAMES = {"XFORWARD": frozenset(XFORWARD.split()), "XCLIENT": frozenset(XCLIENT.split())}
-
-Networks = tuple[IPv4Network | IPv6Network, ...]
-
-
-def parse_networks(texts: Sequence[str]) -> Networks:
-    """Return the addresses and networks of the settings."""
-    return tuple(ip_network(text, strict=False) for text in texts)
 
 
 def is_among(address: str, networks: Networks) -> bool:
@@ -48,12 +43,13 @@ def is_among(address: str, networks: Networks) -> bool:
 
 
 class SmtpClient(msgspec.Struct, frozen=True):
-    """`address` is the peer's; `listed` whether it is believed; `xclient` and `xforward` are what it said of the client
-    behind it."""
+    """`address` is the peer's; `listed` whether it is believed, `here` whether it is this machine, `inside` whether its
+    address is a private one; `xclient` and `xforward` are what it said of the client behind it."""
 
     address: str
     listed: bool = False
     here: bool = False
+    inside: bool = False
     xclient: dict[str, str | None] = {}
     xforward: dict[str, str | None] = {}
 
@@ -67,14 +63,27 @@ class SmtpClient(msgspec.Struct, frozen=True):
         stated = self.xclient | self.xforward
         if "ADDR" in stated:
             return parse_address(stated["ADDR"])
-        return None if self.known else self.address
+        return None if self.known or self.inside else self.address
+
+    @property
+    def local(self) -> bool:
+        """Whether the client behind it was a program on its own machine, such as `sendmail`. Postfix also says LOCAL of
+        clients whose headers it completes, and those may have any address."""
+        address = self.remote_address()
+        is_here = address is None or ip_address(address).is_loopback
+        return is_here and (self.xforward.get("SOURCE") or "").upper() == "LOCAL"
+
+    def logged_in(self, *, by_field: bool) -> bool:
+        """Whether the client behind it had logged in. XFORWARD cannot say so: then the Received field on top does,
+        which a host that forwards has written itself."""
+        return bool(self.xclient.get("LOGIN")) or (by_field and "ADDR" in self.xforward)
 
     def helo(self, own: str | None) -> str | None:
         """What the sending host called itself; `own` is what the peer called itself."""
         stated = self.xclient | self.xforward
         if "HELO" in stated or "ADDR" in stated:
             return stated.get("HELO")
-        return None if self.known else own
+        return None if self.known or self.inside else own
 
     def queue_id(self, received: str) -> str:
         """The queue id that the message has at the client: what XFORWARD says, or what a host of ours wrote into its
@@ -106,7 +115,8 @@ def identify_client(peer: str, listed: Networks) -> SmtpClient:
         return SmtpClient(peer)
     if isinstance(address, IPv6Address) and address.ipv4_mapped:
         address = address.ipv4_mapped
-    return SmtpClient(str(address), any(address in network for network in listed), address.is_loopback)
+    is_listed = any(address in network for network in listed)
+    return SmtpClient(str(address), is_listed, address.is_loopback, is_private(address))
 
 
 def parse_address(text: str | None) -> str | None:

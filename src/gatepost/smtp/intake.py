@@ -16,9 +16,10 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from gatepost.api.connections import ConnectionLimits, accept_connections
+from gatepost.auth.origin import Networks
 from gatepost.process.logs import Logger
 from gatepost.smtp import replies
-from gatepost.smtp.client import Networks, identify_client
+from gatepost.smtp.client import identify_client
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.connection import Connection
 from gatepost.smtp.services import Services

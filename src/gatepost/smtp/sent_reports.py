@@ -21,7 +21,6 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
 from hashlib import sha256
-from ipaddress import ip_address, ip_network
 from typing import Literal, TypeAlias
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -56,12 +55,6 @@ RETRY_MILLISECONDS = 2 * 3_600_000
 SEND_SECONDS = 120.0
 NAMESPACE = "urn:ietf:params:xml:ns:dmarc-2.0"
 
-_INTERNAL = (
-    "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 127.0.0.0/8 169.254.0.0/16 0.0.0.0/8 100.64.0.0/10"
-    " ::1/128 fc00::/7 fe80::/10 ::/128"
-)
-_INTERNAL_NETWORKS = tuple(map(ip_network, _INTERNAL.split()))
-
 Disposition: TypeAlias = Literal["pass", "none", "quarantine", "reject"]
 _SEVERITY = {"none": 0, "quarantine": 1, "reject": 2}
 _DONE: dict[str, Disposition] = {"deliver": "none", "quarantine": "quarantine", "bounce": "reject", "drop": "reject"}
@@ -94,7 +87,7 @@ def describe_mail(report: Report, envelope: Envelope) -> tuple[str, SeenMail] | 
     host, mail of our own, or no decision yet."""
     found = report.authentication
     dmarc = found.dmarc
-    if envelope.outbound or not dmarc.policy_domain or report.decision not in _DONE or not _is_outside(found.host):
+    if found.origin != "outside" or not dmarc.policy_domain or report.decision not in _DONE:
         return None
     passed = dmarc.dkim_aligned or dmarc.spf_aligned
     disposition, override = _judge(report, passed=passed)
@@ -124,14 +117,6 @@ def _judge(report: Report, *, passed: bool) -> tuple[Disposition, str]:
     if _SEVERITY[done] >= _SEVERITY[wanted]:
         return wanted, ""
     return done, _FORWARDED if report.authentication.arc.result == "pass" else _LOCAL_POLICY
-
-
-def _is_outside(host: str) -> bool:
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return False
-    return not any(address in network for network in _INTERNAL_NETWORKS)
 
 
 class ReportGatherer:

@@ -25,6 +25,7 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 
 from gatepost.analysis.report import Report
+from gatepost.auth.origin import Networks
 from gatepost.names import normal_address, normal_domain
 from gatepost.process.logs import Logger
 from gatepost.scanning.held_mail import HoldsMail, ReportObserver, bytes_ahead
@@ -32,7 +33,7 @@ from gatepost.scanning.request import Full, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.settings.scan_sources import RecipientRuleSettings
 from gatepost.smtp import replies
-from gatepost.smtp.client import Networks, SmtpClient, Tenancy, is_among
+from gatepost.smtp.client import SmtpClient, Tenancy, is_among
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.content import SpoolSpace
 from gatepost.smtp.hop_answers import DeliveryLog

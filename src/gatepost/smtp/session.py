@@ -98,7 +98,7 @@ async def answer_message(services: Services, transaction: Transaction, how: Subm
     request = ScanRequest(
         ggrid=new_id(),
         created=int(now * 1_000),
-        envelope=transaction.envelope(),
+        envelope=transaction.envelope(logged_in=how.client.logged_in(by_field=header.logged_in)),
         source="smtp",
         unfit=unfit,
         client=how.client.address,

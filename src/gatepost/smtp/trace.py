@@ -19,6 +19,7 @@ from email.utils import formatdate
 import msgspec
 
 from gatepost.analysis.report import Report
+from gatepost.auth.origin import is_login
 from gatepost.auth.results import find_forged, format_header
 from gatepost.mail.message import Field
 from gatepost.scanning.request import Edit, ScanResult, received_id
@@ -56,12 +57,13 @@ class Header(msgspec.Struct, frozen=True):
     """The header section as it came: `claims` are the stretches to leave out, `hops` the Received fields in it,
     `subjects` where each Subject field begins, with its bytes. One that is longer than what is read of it is not
     `whole`: it may hold more claims, and must not be sent on. `queue_id` is that of the host that wrote the topmost
-    Received field, "" if it names none."""
+    Received field, "" if it names none; `logged_in` says that by this field the client there had logged in."""
 
     claims: tuple[Edit, ...]
     hops: int
     whole: bool = True
     queue_id: str = ""
+    logged_in: bool = False
     subjects: tuple[tuple[int, bytes], ...] = ()
 
 
@@ -103,18 +105,19 @@ def read_header(raw: bytes, hostname: str) -> Header:
     claims: list[Edit] = []
     subjects: list[tuple[int, bytes]] = []
     hops = results = 0
-    queue_id = ""
+    queue_id, logged_in = "", False
     fields, is_whole = _find_relevant(raw[:MAX_HEADER])
     for place, name, field in fields:
         if name == b"received":
-            queue_id = queue_id if hops else received_id(field)
+            if not hops:
+                queue_id, logged_in = received_id(field), is_login(field.partition(b":")[2].decode("latin-1"))
             hops += 1
         results += name == AUTHENTICATION
         if is_claim(name, field, results, hostname):
             claims.append(Edit(place, place + len(field)))
         elif name == b"subject":
             subjects.append((place, field))
-    return Header(tuple(claims), hops, is_whole, queue_id, tuple(subjects))
+    return Header(tuple(claims), hops, is_whole, queue_id, logged_in, tuple(subjects))
 
 
 def _find_relevant(start: bytes) -> tuple[Sequence[tuple[int, bytes, bytes]], bool]:

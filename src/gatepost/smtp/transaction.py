@@ -169,7 +169,7 @@ class Transaction:
         """Whether the connection to the next hop was lost meanwhile."""
         return self._link is not None and self._link.broken
 
-    def envelope(self) -> Envelope:
+    def envelope(self, *, logged_in: bool = False) -> Envelope:
         """Return the envelope for the analysis."""
         client = self._client
         return Envelope(
@@ -180,6 +180,8 @@ class Transaction:
             tenant=self.tenant,
             outbound=self.account is not None,
             may_sign=self.account is not None and self.account.claim.may_sign(self.tenant),
+            logged_in=logged_in,
+            local=client.local,
         )
 
     def describe_arrival(self, now: float, *, extended: bool, encrypted: bool) -> Arrival:

@@ -52,8 +52,8 @@ _log = Logger("gatepost.workers")
 class PoolSettings(msgspec.Struct, frozen=True):
     """Times in seconds, memory in bytes over what an idle worker holds. `rules` is a folder of YARA rules, `models` one
     of text models, `antivirus` whether there is one to ask, `reputation` what zones are asked about, `slots` how many
-    messages are analysed at once, `plugins` whose checks run besides. `fault_injection` is for tests only: a Python
-    file that makes workers misbehave."""
+    messages are analysed at once, `plugins` whose checks run besides, `own_networks` those of tenants, and under `*`
+    those of all. `fault_injection` is for tests only: a Python file that makes workers misbehave."""
 
     processes: int
     analysis_timeout: float
@@ -65,8 +65,14 @@ class PoolSettings(msgspec.Struct, frozen=True):
     models: str = ""
     antivirus: bool = False
     reputation: tuple[str, ...] = ()
+    own_networks: Mapping[str, tuple[str, ...]] = {}
     slots: int = 0
     plugins: tuple[str, ...] = ()
+
+    def own_networks_of(self, tenant: str | None) -> tuple[str, ...]:
+        """Return the networks from which own people send mail of a tenant."""
+        own = self.own_networks
+        return (*own.get("*", ()), *own.get(tenant or "", ())) if own else ()
 
     @property
     def stage_seconds(self) -> float:
@@ -79,12 +85,10 @@ class JobFrames:
     message. All three are snapshots: packed once for each version, then sent to each worker as the same bytes,
     uncopied. guard notes which version each worker holds, within the bounds of `RecentSnapshots`.
 
-    `antivirus` says whether there is one to ask, `reputation` what zones list."""
+    `settings` say what can be asked, and from where own people send."""
 
-    def __init__(
-        self, policy: Policy, tenants: Mapping[str, Policy], *, antivirus: bool, reputation: tuple[str, ...]
-    ) -> None:
-        self._antivirus, self._reputation = antivirus, reputation
+    def __init__(self, policy: Policy, tenants: Mapping[str, Policy], settings: PoolSettings) -> None:
+        self._settings = settings
         self._policies: dict[str | None, Snapshot] = {}
         for tenant, each in ((None, policy), *tenants.items()):
             self.publish(tenant, each)
@@ -123,13 +127,14 @@ class JobFrames:
             lists=lists.key if lists.data else "",
             skip=job.skip,
             known=job.known,
-            antivirus=self._antivirus,
+            antivirus=self._settings.antivirus,
             policy=policy.key,
             purpose=job.purpose.name,
             index=job.index,
-            reputation=self._reputation,
+            reputation=self._settings.reputation,
             learnt=learnt.key if learnt.data else "",
             parts=job.parts,
+            own_networks=self._settings.own_networks_of(job.tenant),
         )
         frames += (protocol.pack_frame(Frame.JOB, job.number, header), protocol.raw_header(job.number, len(raw)), raw)
         return frames
@@ -158,7 +163,7 @@ class WorkerPool:
         self._settings = settings
         self._answer = answer
         self._judge = protocol.judge_with(collect_titles(policy))
-        self._frames = JobFrames(policy, tenants, antivirus=settings.antivirus, reputation=settings.reputation)
+        self._frames = JobFrames(policy, tenants, settings)
         self._poison = PoisonMemory()
         self._max_growth = min(_MAX_GROWTH, settings.memory // 2)
         self._tick = max(0.01, min(0.1, settings.stage_seconds / 5))

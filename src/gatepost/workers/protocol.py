@@ -208,7 +208,8 @@ class JobHeader(msgspec.Struct, frozen=True, array_like=True):
     `lists`, `policy` and `learnt` name the snapshots to use; `skip` are stages that broke a worker; `known` are answers
     that an attempt before this one was given; `antivirus` says whether there is one to ask, `reputation` what zones are
     asked about. With another `purpose` the message is not judged but shown, or the picture with that `index` in it, or
-    read for the training of a model, or the places are found of `parts` that are to go.
+    read for the training of a model, or the places are found of `parts` that are to go. `own_networks` are those of
+    the tenant of the message and of all.
     """
 
     envelope: Envelope
@@ -223,6 +224,7 @@ class JobHeader(msgspec.Struct, frozen=True, array_like=True):
     reputation: tuple[str, ...] = ()
     learnt: str = ""
     parts: tuple[str, ...] = ()
+    own_networks: tuple[str, ...] = ()
 
 
 class StepAnswers(msgspec.Struct, frozen=True, array_like=True):

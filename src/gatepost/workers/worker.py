@@ -161,6 +161,7 @@ class Worker:
             learnt=(self._learnt.get(job.learnt) if job.learnt else None) or NO_MODELS,
             campaigns=True,
             extra=self._data.checks,
+            own_networks=job.own_networks,
         )
         if inject := self._data.inject:
             context = inject(raw, context)

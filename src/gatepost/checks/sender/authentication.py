@@ -107,7 +107,7 @@ def own_domain(reading: Reading) -> Iterator[Finding]:
 
     An own domain is the one that recipients trust most. Such mail is forged if nothing proves it (no aligned SPF or
     DKIM, no chain of those whom we believe) and it does not come from a host that the operator trusts. Where DNS failed
-    nothing is claimed.
+    or nobody knows the sending host nothing is claimed.
     """
     own = reading.protected.own_domains
     if not own or reading.protected.host_trusted or is_vouched_for(reading):
@@ -125,7 +125,7 @@ def own_domain(reading: Reading) -> Iterator[Finding]:
 
 
 def _fails_authentication(seen: Authentication) -> bool:
-    if seen.aligned or seen.dmarc.result in ("pass", "temperror"):
+    if seen.aligned or seen.dmarc.result in ("pass", "temperror") or seen.origin == "unknown":
         return False
     if seen.dmarc.result == "fail" or seen.spf.result == "fail":
         return True

@@ -135,7 +135,7 @@ def _is_unauthenticated(reading: Reading) -> bool:
     if seen.aligned or is_vouched_for(reading):
         return False
     results = (seen.dmarc.result, seen.spf.result, *(each.result for each in seen.dkim))
-    return bool(seen.host) and "temperror" not in results
+    return seen.origin in ("", "outside") and bool(seen.host) and "temperror" not in results
 
 
 _KINDS: Mapping[tuple[str, str], Kind] = {

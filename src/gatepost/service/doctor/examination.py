@@ -40,6 +40,7 @@ from gatepost.process.sandbox import SealReport
 from gatepost.questions import Dns, DnsAnswer, ReputationValue
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.mail_path import check_certificates, check_domain_reports, check_mail_path
+from gatepost.service.doctor.own_users import check_own_users
 from gatepost.service.doctor.rows import (
     DoctorRow,
     DoctorState,
@@ -510,7 +511,7 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
         now = datetime.now(UTC)
         rows += [check_secret_files(read, config, data), check_storage(read, data), *check_sealed_secrets(read, data)]
         rows += [*check_mail_path(read, data, now), *check_certificates(read, data, now)]
-        rows += check_sender_history(read, data, now)
+        rows += [*check_sender_history(read, data, now), *check_own_users(read, data)]
         rows += [*check_known_recipients(read, data), *check_domain_reports(read, data, now)]
         rows += [*check_feeds(read, data, now), *check_nodes(read, data, now), *check_ports(read, data)]
     return tuple(rows)
