@@ -15,9 +15,9 @@ from tests.asking import run_asking, run_in_steps
 from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Outcome, Report
 from gatepost.analysis.stages import Context
-from gatepost.auth.results import Authentication
 from gatepost.checks.files.malware import EICAR_SIGNATURE
 from gatepost.checks.reading import Check, Reading
+from gatepost.cli.examples import MAILS
 from gatepost.findings.kinds import Finding
 from gatepost.lists import entries
 from gatepost.lists.catalogue import KINDS
@@ -180,10 +180,39 @@ def test_a_check_that_crashes_is_named_and_the_mail_is_not_clean() -> None:
     assert "secret" not in report.reason
 
 
-def test_the_sender_of_outbound_mail_is_not_looked_up() -> None:
-    envelope = msgspec.structs.replace(ENVELOPE, outbound=True)
-    report = run_asking(analyse(PLAIN, envelope, Context(now=NOW)), lambda question: pytest.fail(f"asked {question}"))
-    assert (report.authentication, report.outcomes) == (Authentication(), ())
+OWN_MAIL = pytest.mark.parametrize(
+    ("told", "own_networks", "origin"),
+    [
+        ({"outbound": True}, (), "own network"),
+        ({"local": True}, (), "own network"),
+        ({"logged_in": True}, (), "logged in"),
+        ({}, ("192.0.2.0/24",), "own network"),
+    ],
+)
+
+
+@OWN_MAIL
+def test_the_sender_of_own_mail_is_not_looked_up(
+    told: dict[str, bool], own_networks: tuple[str, ...], origin: str
+) -> None:
+    envelope, context = msgspec.structs.replace(ENVELOPE, **told), Context(now=NOW, own_networks=own_networks)
+    report = run_asking(analyse(PLAIN, envelope, context), lambda question: pytest.fail(f"asked {question}"))
+    assert (report.authentication.origin, report.authentication.dmarc.result, report.outcomes) == (origin, "none", ())
+    assert report.authentication.dmarc.reason.startswith("not evaluated, the ")
+
+
+@OWN_MAIL
+def test_own_mail_is_judged_by_its_content_alone(
+    told: dict[str, bool], own_networks: tuple[str, ...], origin: str
+) -> None:
+    phish = bytes(MAILS["phish"].make())
+    of_stranger = report_on(phish)
+    envelope, context = msgspec.structs.replace(ENVELOPE, **told), Context(now=NOW, own_networks=own_networks)
+    of_own = run_asking(analyse(phish, envelope, context), lambda question: pytest.fail(f"asked {question}"))
+    areas, of_strangers = ({tag.partition(":")[0] for tag in each.tags} for each in (of_own, of_stranger))
+    assert of_strangers >= {"sender", "text", "url"}
+    assert areas.isdisjoint({"sender", "auth", "helo", "host"}), (origin, of_own.tags)
+    assert (of_own.verdict, of_own.decision) == ("phishing", "quarantine")
 
 
 def test_a_skipped_stage_says_why() -> None:
