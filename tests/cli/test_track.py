@@ -46,7 +46,7 @@ def test_a_message_is_tracked_by_what_is_known(client: Client) -> None:
     assert client.asked == [{"anywhere": "4XyZ", "recipient": "bob@example.com"}]
     lines = out.splitlines()
     assert lines[0] == f"{examples.TIMELINE.ggrid}  Your account"
-    assert lines[1] == "  from ann@example.org to bob@example.com"
+    assert lines[1] == "  from ann@company.example to bob@example.com"
     assert lines[2].startswith("  2026-11-15T10:00:00.000Z  Received over SMTP by the node mx1")
     code, out, _ = run_command("messages", "track", "--next-hop-id", "4AbC", "--json")
     assert json.loads(out)[0]["steps"][1]["queueId"] == "4AbC"
