@@ -3,7 +3,7 @@
 import pytest
 from tests.checks.readings import find_kinds
 
-from gatepost.auth.results import Authentication, Iprev, Spf
+from gatepost.auth.results import Authentication, Dmarc, Iprev, Spf
 from gatepost.checks.reading import Protected, Reading
 from gatepost.checks.sender.sending_host import carries_address, host_names
 from gatepost.mail.message import Envelope
@@ -118,6 +118,13 @@ def test_reports_on_delivery_are_believed_more(sender: str, kind: str, strength:
 def test_reverse_name(iprev: Iprev, kinds: list[str]) -> None:
     reading = Reading(authentication=Authentication("203.0.113.65", "border", iprev=iprev))
     assert find_kinds(host_names, reading) == kinds
+
+
+def test_a_host_that_the_senders_domain_names_needs_no_name() -> None:
+    for aligned, kinds in ((False, ["host:false-name"]), (True, [])):
+        dmarc = Dmarc("pass", "shop.example", spf_aligned=aligned, dkim_aligned=not aligned)
+        found = Authentication("203.0.113.65", "border", dmarc=dmarc, iprev=Iprev("fail", "mail.service.example"))
+        assert find_kinds(host_names, Reading(authentication=found)) == kinds
 
 
 def test_a_host_from_received_is_not_judged() -> None:

@@ -106,6 +106,50 @@ def test_a_picture_that_links() -> None:
     assert (found.kind, found.strength) == ("text:image-only", 1.0)
 
 
+# What a page says of the sizes of its pictures.
+@pytest.mark.parametrize(
+    ("sizes", "found"),
+    [
+        (["width=600 height=400"], True),
+        (["height='200'"], True),
+        (["style='width: 600px; height:90px'"], True),
+        (["width='100%' height=60"], False),
+        ([""], True),
+        (["width=140"], False),
+        (["width='140' height='140'"], False),
+        (["height=48"], False),
+        (['style="display:block;width:157px;height:40px"'], False),
+        (["width=1 height=1"], False),
+        (["width=44", "width=1 height=1"], False),
+        (["width=44", "width=640"], True),
+        # Several small ones can be the letters of a message.
+        (["width=44"] * 5, True),
+    ],
+)
+def test_a_logo_is_no_picture_of_a_message(sizes: list[str], found: bool) -> None:
+    shown = "".join(f"<img src='https://pictures.example/{number}.png' {size}>" for number, size in enumerate(sizes))
+    page = f"<a href={AWAY}>{shown}</a><p>You can confirm your order of Monday here.</p>"
+    reading = Reading(read(f"From: a@b.example\nContent-Type: text/html\n\n{page}\n".encode()))
+    assert (find_kinds(image_only, reading) == ["text:image-only"]) is found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Your order has been shipped. " * 12, False),
+        ("ご注文の商品を発送いたしました。お届けまで今しばらくお待ちください。" * 4, False),
+        ("您的订单已经发货，请耐心等待。感谢您在本店购物。如有问题请与我们联系。" * 4, False),
+        ("주문하신 상품이 발송되었습니다. 조금만 기다려 주세요. " * 6, False),
+        ("คำสั่งซื้อของคุณถูกจัดส่งแล้ว โปรดรอสักครู่ " * 4, False),
+        ("您的订单已经发货。", True),
+        ("Shipped.", True),
+    ],
+)
+def test_letters_say_as_much_as_their_script_does(text: str, found: bool) -> None:
+    reading = letter(text, "Order", link=AWAY, picture=True)
+    assert ("text:image-only" in find_kinds(image_only, reading)) is found
+
+
 UNSUBSCRIBE, LIST = "List-Unsubscribe: <https://x.example/u>\n", "List-Post: <mailto:l@lists.example>\n"
 
 

@@ -1,9 +1,11 @@
 """The checks of `text/lures`: the tricks, and what looks like them."""
 
+import msgspec
 import pytest
 from tests.checks.readings import find_kinds, find_strengths, letter, list_rows, open_letter
 from tests.known_senders import SELDOM, know_member, know_sender
 
+from gatepost.auth.results import Authentication, Dmarc
 from gatepost.checks.reading import Check, Reading
 from gatepost.checks.text.lures import brand_mention, credential_lure, lures, planted_link, planted_name, urgency
 from gatepost.mail.message import Field, Headers, Message
@@ -238,6 +240,33 @@ def test_a_lure_that_leads_home_needs_a_known_sender(check: Check, text: str, su
     for stranger in (home, know_sender(home, SELDOM), know_sender(home, aligned=False)):
         assert find_strengths(check, stranger) == away
     assert all(finding.strength < 0.2 for finding in check(know_sender(home)))
+
+
+# What services ask of those who use them, and what they have no reason to say.
+@pytest.mark.parametrize(
+    ("check", "text", "subject", "is_usual"),
+    [
+        (credential_lure, "Please verify your account within 24 hours. Click the link below.", "Confirm", True),
+        (lures, "Your parcel is waiting. Pay the customs fee for your package within 24 hours.", "Parcel", True),
+        (brand_mention, "Your Google account: verify your account to sign in.", "Sign-in", True),
+        (credential_lure, "Your account has been limited. Please verify your account.", "Limited", False),
+        (lures, "Your mailbox is full. Upgrade your mailbox, verify your password.", "Mailbox full", False),
+    ],
+)
+def test_who_proves_to_lead_home_asks_what_services_ask(check: Check, text: str, subject: str, is_usual: bool) -> None:
+    home = letter(text, subject, link=HOME)
+    plain = find_strengths(check, home)
+    assert max(plain) >= 0.3
+    proven = prove(home, "sender.example")
+    assert find_strengths(check, proven) == ([round(each / 2, 2) for each in plain] if is_usual else plain)
+    away = letter(f"{text} https://elsewhere.example/", subject, link=HOME)
+    for other in (prove(home, "other.example"), prove(away, "sender.example")):
+        assert find_strengths(check, other) == plain
+
+
+def prove(reading: Reading, domain: str) -> Reading:
+    dmarc = Dmarc("pass", domain, dkim_aligned=True)
+    return msgspec.structs.replace(reading, authentication=Authentication(dmarc=dmarc))
 
 
 @pytest.mark.parametrize(

@@ -217,16 +217,25 @@ def picture_host(reading: Reading) -> Iterator[Finding]:
         yield kinds.URL_PICTURE_HOST.at(found.where, strength=strength, about=found.url, host=found.host)
 
 
-_KNOWN_LINKS_HOME, _LINKS_IN_DISCUSSION, _COMPANY_LINKS = coefficients(
-    "link-away", "known_home", "discussion", "company"
+_KNOWN_LINKS_HOME, PROVEN_LINKS_HOME, _LINKS_IN_DISCUSSION, _COMPANY_LINKS = coefficients(
+    "link-away", "known_home", "proven_home", "discussion", "company"
 )
 
 
+def _leads_home(reading: Reading) -> bool:
+    """Return whether DMARC proves the sender, and every link leads to its own organisation."""
+    dmarc = reading.authentication.dmarc
+    home = org_domain(dmarc.domain) if dmarc.result == "pass" else ""
+    return bool(home) and all(org_domain(link.host) == home for link in reading.web_links)
+
+
 class LinkAway(msgspec.Struct, frozen=True):
-    """The link that a reader is told to follow, and how surely it leads away from the sender: 1 is surely."""
+    """The link that a reader is told to follow, and how surely it leads away from the sender: 1 is surely. `usual` is a
+    factor for what services ask of those who use them, as long as they prove who they are and link to nobody else."""
 
     link: Link
     distance: float
+    usual: float = 1.0
 
 
 def find_link_away(reading: Reading) -> LinkAway | None:
@@ -245,10 +254,12 @@ def _find_link_away(reading: Reading) -> LinkAway | None:
     if not links:
         return None
     foreign = [link for link in links if org_domain(link.host) not in reading.sender_domains]
-    distance = _KNOWN_LINKS_HOME if reading.is_known_sender and len(foreign) < len(links) else 1.0
+    is_known = reading.is_known_sender and len(foreign) < len(links)
+    distance = _KNOWN_LINKS_HOME if is_known else 1.0
     if reading.is_known_post:
         distance *= _LINKS_IN_DISCUSSION
     # On the own site of a company no stranger has a page, unless the link leads further.
     if all(is_company_host(link.host) and "http" not in link.url[8:].lower() for link in links):
         distance *= _COMPANY_LINKS
-    return LinkAway(foreign[0] if foreign else links[0], distance)
+    is_usual = not is_known and _leads_home(reading)
+    return LinkAway(foreign[0] if foreign else links[0], distance, PROVEN_LINKS_HOME if is_usual else 1.0)

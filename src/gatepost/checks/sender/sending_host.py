@@ -152,7 +152,8 @@ def _join_octets(address: str) -> tuple[str, ...]:
 
 def _check_reverse_name(reading: Reading) -> Iterator[Finding]:
     seen = reading.authentication
-    if not seen.host or seen.host_source != "border":
+    # A host that the sender's domain names by SPF needs no name of its own: services share one among many senders.
+    if not seen.host or seen.host_source != "border" or seen.dmarc.spf_aligned:
         return
     if seen.iprev.result == "permerror":
         yield kinds.HOST_NO_NAME.at("DNS", host=seen.host)

@@ -12,6 +12,7 @@ from gatepost.checks.reading import Reading, check
 from gatepost.findings import kinds
 from gatepost.findings.kinds import Finding
 from gatepost.findings.strengths import coefficients
+from gatepost.mail.message import Message
 from gatepost.names import skeleton
 from gatepost.speedups import native
 
@@ -281,6 +282,13 @@ _ENOUGH_BEGINNING = 600
 _ONE_LINE = 200
 # With written-out links, which are long.
 _MUCH_TEXT = 3_000
+# Letters of Chinese, Japanese and Korean and of Thai, which writes no blanks: each says what three say elsewhere.
+_SYLLABLES, _MORE_LETTERS = re.compile("[\u0e00-\u0e7f\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"), 2
+_MAX_PAGE, MAX_PICTURES, _SEVERAL = 100_000, 100, 5
+_PICTURE = re.compile(rb"<img\b[^>]{0,2000}", re.IGNORECASE)
+# Percentages are of the width of the window.
+_SIZE = re.compile(rb"(?<![\w-])(width|height)\s{0,5}[=:]\s{0,5}[\"']?\s{0,5}(\d{1,5})(?![\d%])", re.IGNORECASE)
+_LOGO_WIDTH, _LOGO_HEIGHT, _ANY_SIZE = 160, 120, 100_000
 (_PICTURE_WITH_TEXT,) = coefficients(kinds.TEXT_IMAGE_ONLY, "some_text")
 (_CAN_UNSUBSCRIBE,) = coefficients("single-link", "unsubscribe")
 
@@ -291,7 +299,8 @@ def image_only(reading: Reading) -> Iterator[Finding]:
 
     The text of an advertisement or of a lure is drawn, and the picture is the link. People send pictures, too, but
     those do not link anywhere; newsletters made of pictures have at least an address and a way to unsubscribe in their
-    header.
+    header. Nearly every notice of a service has a logo, and a picture of one dot that tells that it was opened: what
+    its page shows so small that no message can be read in it is no such picture.
     """
     message = reading.message
     if not reading.web_links or reading.is_known_post:
@@ -300,8 +309,8 @@ def image_only(reading: Reading) -> Iterator[Finding]:
     if any(len(text) > _MUCH_TEXT for text in texts) or any(map(_is_letter, texts)):
         return
     size = max(map(_count_letters, texts), default=0)
-    pictures = (part for part in message.parts if part.content_type.startswith("image/"))
-    if size <= _LITTLE_TEXT and (any(link.source == "image" for link in message.links) or any(pictures)):
+    syllables = max((len(_SYLLABLES.findall(text)) for text in texts if not text.isascii()), default=0)
+    if size + _MORE_LETTERS * syllables <= _LITTLE_TEXT and _has_readable_picture(message):
         strength = 1.0 if size <= _LITTLE_TEXT / 2 else _PICTURE_WITH_TEXT
         yield kinds.TEXT_IMAGE_ONLY.at(
             "text", strength=strength * _weigh_newsletter(reading), letters=size, link=reading.web_links[0].host
@@ -332,6 +341,27 @@ def _count_letters(text: str) -> int:
     if "://" in text:
         words = " ".join(_WRITTEN_ADDRESS.sub(" ", word) if "://" in word else word for word in words).split()
     return len(" ".join(words))
+
+
+def _has_readable_picture(message: Message) -> bool:
+    """Return whether a picture is large enough for a message, or there are several. A size that is not stated could be
+    any."""
+    if any(part.content_type.startswith("image/") for part in message.parts):
+        return True
+    if not any(link.source == "image" for link in message.links):
+        return False
+    pages = (part.content[:_MAX_PAGE] for part in message.parts if part.content_type == "text/html")
+    shown = [tag for page in pages for tag in _PICTURE.findall(page)[:MAX_PICTURES]]
+    small = sum(map(_is_small, shown))
+    return not shown or small < len(shown) or small >= _SEVERAL
+
+
+def _is_small(picture: bytes) -> bool:
+    """Return whether the page shows a picture as small as a logo, by its attributes or its style."""
+    stated = dict.fromkeys((b"width", b"height"), _ANY_SIZE)
+    stated |= {name.lower(): int(size) for name, size in _SIZE.findall(picture)}
+    width, height = stated[b"width"], stated[b"height"]
+    return width <= _LOGO_WIDTH or (height <= _LOGO_HEIGHT and (width <= 2 * _LOGO_WIDTH or width == _ANY_SIZE))
 
 
 MAX_BEFORE_PICTURE = 20_000
