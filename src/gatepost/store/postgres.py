@@ -212,7 +212,7 @@ class PostgresEngine(Engine):
                     if day is None or attempt == ATTEMPTS - 1:
                         raise
                     await postgres_days.make_days(connection, (day,))
-                    continue
+            # Of a partition that another process has made, connections learn a moment after it can be seen.
             await asyncio.sleep(0.01 * 2**attempt)
         raise AssertionError("not reached")
 
