@@ -23,6 +23,7 @@ from tests.service.running_service import RunningCommand, connect
 from gatepost.client import Client
 from gatepost.client.calls import ApiError, Retries, UnreachableError
 from gatepost.service.commands import EXAMPLE
+from gatepost.service.running import REPEATED_SECONDS
 from gatepost.settings.files import ABBY_FILE
 
 FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")
@@ -209,6 +210,9 @@ def _stop_twice_at_once(service: Service, token: str) -> None:
     _until_in_processing(service)
     service.process.popen.send_signal(signal.SIGTERM)
     service.process.until('"service stopping"')
+    # A person presses the keys again when nothing seems to happen; what follows at once is no second signal.
+    with pytest.raises(subprocess.TimeoutExpired):
+        service.process.popen.wait(2 * REPEATED_SECONDS)
     assert service.process.stop(signal.SIGTERM) == 128 + signal.SIGTERM
     thread.join()
 

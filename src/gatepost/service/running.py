@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
@@ -52,7 +53,7 @@ from gatepost.store.store import Store
 log = Logger("gatepost")
 
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS, REPEATED_SECONDS = (signal.SIGINT, signal.SIGTERM), 0.05
 
 # Called once everything serves, with abby's or guard's port.
 OnStart = Callable[[int, Store], Awaitable[None]]
@@ -205,13 +206,22 @@ async def _wait_for_first(tasks: Sequence[asyncio.Task[None]], awaited: Coroutin
     return False
 
 
-def _handle_signal(stop: asyncio.Event, number: int) -> None:
-    if stop.is_set():
-        log.warning("service stopped at once", signal=signal.Signals(number).name)
-        os._exit(128 + number)
-    log.info("service stopping", signal=signal.Signals(number).name)
-    systemd.notify_stopping()
-    stop.set()
+class _StopSignals:
+    """Handles SIGINT and SIGTERM. A signal that comes while uvloop reads another one, such as those of the watchdog, is
+    told twice; what follows at once is therefore no second signal."""
+
+    def __init__(self, stop: asyncio.Event) -> None:
+        self._stop, self._first = stop, 0.0
+
+    def handle(self, number: int) -> None:
+        if not self._stop.is_set():
+            self._first = time.monotonic()
+            log.info("service stopping", signal=signal.Signals(number).name)
+            systemd.notify_stopping()
+            self._stop.set()
+        elif time.monotonic() - self._first > REPEATED_SECONDS:
+            log.warning("service stopped at once", signal=signal.Signals(number).name)
+            os._exit(128 + number)
 
 
 class ServiceControl:
@@ -264,9 +274,10 @@ def run_service(plan: Plan, bound: Bound, started: OnStart) -> bool:
 
 async def _serve_until_signal(plan: Plan, bound: Bound, started: OnStart) -> bool:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    stop_signals = _StopSignals(stop)
     SealedProcess.mail_comes = staticmethod(lambda: background.must_rest)
     for number in SIGNALS:
-        loop.add_signal_handler(number, partial(_handle_signal, stop, number))
+        loop.add_signal_handler(number, stop_signals.handle, number)
     # Until there is something to reload: the default would end the process.
     loop.add_signal_handler(signal.SIGHUP, lambda: None)
     control = ServiceControl(stop)
