@@ -150,11 +150,10 @@ def test_each_place_is_logged_once_a_minute_and_counted(logged: Iterator[list[di
 def test_a_signal_that_is_told_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """One comes while uvloop reads another, as those of the watchdog do, and the loop tells it a second time."""
     exits, told = list[int](), list[int]()
-    monkeypatch.setattr("os._exit", exits.append)
 
     async def main() -> bool:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        signals = running._StopSignals(stop)
+        signals = running._StopSignals(stop, exits.append)
 
         def handle(number: int) -> None:
             told.append(number)

@@ -210,8 +210,8 @@ class _StopSignals:
     """Handles SIGINT and SIGTERM. A signal that comes while uvloop reads another one, such as those of the watchdog, is
     told twice; what follows at once is therefore no second signal."""
 
-    def __init__(self, stop: asyncio.Event) -> None:
-        self._stop, self._first = stop, 0.0
+    def __init__(self, stop: asyncio.Event, end: Callable[[int], object] = os._exit) -> None:
+        self._stop, self._end, self._first = stop, end, 0.0
 
     def handle(self, number: int) -> None:
         if not self._stop.is_set():
@@ -221,7 +221,7 @@ class _StopSignals:
             self._stop.set()
         elif time.monotonic() - self._first > REPEATED_SECONDS:
             log.warning("service stopped at once", signal=signal.Signals(number).name)
-            os._exit(128 + number)
+            self._end(128 + number)
 
 
 class ServiceControl:
