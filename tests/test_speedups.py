@@ -49,7 +49,7 @@ from gatepost.textmodel.features import (
     extract_features,
     name_themes,
     normalise_word,
-    see_as_foreign,
+    see_as_letter,
 )
 from gatepost.textmodel.model import MARK_SCALE, MAX_SHOWN, WINDOW, RowTable, load_shipped_model
 from gatepost.textmodel.words import MAX_CHARS
@@ -779,7 +779,7 @@ def test_the_same_for_real_mail(twin_book: phrases.Phrasebook, twin_concepts: wo
         written = words.read_words(message)
         assert model.read(written, seen.marks) == by_lists
         if model.foreign:
-            as_foreign = see_as_foreign(seen)
+            as_foreign = see_as_letter(seen)
             assert model.foreign.read(written, name_themes(seen.marks), STEM_SIZE) == model.foreign.hits(as_foreign)
         text = phrases.fold(" ".join(each.visible for each in message.texts)[: phrases.MAX_CHARS])
         assert _cues(phrases.SHIPPED, text) == _cues(twin_book, text)

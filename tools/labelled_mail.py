@@ -22,6 +22,7 @@ from email.utils import parseaddr
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
+from zlib import crc32
 
 import msgspec
 
@@ -86,16 +87,24 @@ def _count_corpus(folder: Path) -> int:
 def _read_indexed(folder: Path) -> Iterator[LabelledMail]:
     with (folder / INDEX).open(encoding="utf-8", newline="") as index:
         rows = csv.DictReader(index, delimiter="\t", quoting=csv.QUOTE_NONE)
-        if not {"path", "corpus", "label"} <= set(rows.fieldnames or ()):
+        if not {"path", "label"} <= set(rows.fieldnames or ()) or not {"corpus", "product"} & set(
+            rows.fieldnames or ()
+        ):
             raise SystemExit(f"{folder / INDEX} needs the columns path, corpus and label.")
         for row in rows:
-            # "ham_template" is a kind of ham.
-            label = row["label"].partition("_")[0]
+            # "ham_template" is a kind of ham, and what products for phishing simulations send is phishing.
+            label = row["label"].partition("_")[0].replace("bad", "phish")
             if label not in LABELS:
                 raise SystemExit(f"{folder / INDEX}: there is no label {row['label']!r}; use {', '.join(LABELS)}.")
             raw = (folder / row["path"]).read_bytes()
             envelope = _read_envelope(row, raw, label)
-            yield LabelledMail(raw, row["path"], row["corpus"], label, row.get("year") or "", envelope)
+            corpus = row.get("corpus") or _name_product(row["product"])
+            yield LabelledMail(raw, row["path"], corpus, label, row.get("year") or "", envelope)
+
+
+def _name_product(product: str) -> str:
+    """Return the collection of a product's notices: one of four, chosen so that each has good mail and lures."""
+    return f"services-{'abcd'[(crc32(product.encode()) >> 10) % 4]}_{product}"
 
 
 def _read_envelope(row: dict[str, str], raw: bytes, label: str) -> Envelope:

@@ -13,12 +13,16 @@ With `--as-mail`, letters come as mail does: each gets the way of one real messa
 by a digest of its text. A lure takes from an unwanted message the sending host and its name, the envelope, the Received
 and other fields, the sender's address and the site of the first link; it keeps its words and the name that it shows. An
 honest letter takes host and Received fields from wanted mail, and keeps its own sender and links.
+
+Books of notices (`de-notices.toml`) come as services send them, with HTML and a host of their own (`tools.layouts`).
+`zone.json` has the DNS records that prove their senders; `python -m tools.wanted_mail OUT` judges them with it.
 """
 
 import argparse
 import csv
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from email import message_from_bytes
 from email.header import Header
 from email.mime.application import MIMEApplication
@@ -33,9 +37,12 @@ from zlib import crc32
 import msgspec
 
 from tools.labelled_mail import LabelledMail, read_labelled
+from tools.layouts import lay_out
 
 LETTERS = Path(__file__).parents[1] / "letters"
 COLLECTIONS = "abcd"
+# How the names of books of notices end.
+NOTICES = "-notices"
 READER = "reader@recipient.example"
 DATE = "Tue, 14 Oct 2025 09:12:00 +0000"
 _LINK = re.compile(r"\[([^\]\n]{1,300})\]\((https?://[^)\s]{1,500})\)")
@@ -193,30 +200,39 @@ def _write_anchor(link: re.Match[str]) -> str:
     return f'<a href="{link[2]}">{link[1]}</a>'
 
 
+COLUMNS = ("path", "corpus", "label", "year", "mail_from", "client_ip", "helo", "class", "language")
+
+
 def write_corpus(folder: Path, corpora: Sequence[Path] = ()) -> int:
     """Write all letters with their index; return how many there are. With corpora of real mail, they come as it did."""
     ways = read_ways(corpora) if corpora else None
-    rows = []
-    for path, corpus, letter in _name_letters():
-        way = choose_way(letter, *ways) if ways else None
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(write_message(letter, way))
-        sender = letter.split_sender()[1] if way is None or letter.label == "ham" else way.mail_from
-        client, helo = (way.client, way.helo) if way else ("", "")
-        rows.append((path, corpus, letter.label, "2025", sender, client, helo))
+    rows: list[tuple[str, ...]] = []
+    zone: dict[str, dict[str, list[str]]] = {}
+    for book in list_books():
+        (folder / book).mkdir(parents=True, exist_ok=True)
+        for number, letter in enumerate(read_letters(book)):
+            path = f"{book}/{number:03}-{letter.label}.eml"
+            language = book.partition("-")[0]
+            if book.endswith(NOTICES):
+                notice = lay_out(*letter.split_sender(), letter.subject, letter.text)
+                for name, records in notice.records.items():
+                    known = zone.setdefault(name, {})
+                    known |= {kind: sorted({*texts, *known.get(kind, ())}) for kind, texts in records.items()}
+                raw, corpus = notice.raw, f"letters-notices-{letter.collection}_{language}"
+                sender, client, helo = notice.mail_from, notice.client, notice.helo
+            else:
+                way = choose_way(letter, *ways) if ways else None
+                raw, corpus = write_message(letter, way), f"letters-{letter.collection}_{language}"
+                sender = letter.split_sender()[1] if way is None or letter.label == "ham" else way.mail_from
+                client, helo = (way.client, way.helo) if way else ("", "")
+            (folder / path).write_bytes(raw)
+            rows.append((path, corpus, letter.label, "2025", sender, client, helo, letter.theme, language))
     with (folder / "INDEX.tsv").open("w", encoding="utf-8", newline="") as index:
         table = csv.writer(index, delimiter="\t", quoting=csv.QUOTE_NONE, lineterminator="\n")
-        table.writerow(("path", "corpus", "label", "year", "mail_from", "client_ip", "helo"))
+        table.writerow(COLUMNS)
         table.writerows(rows)
+    (folder / "zone.json").write_text(json.dumps(zone))
     return len(rows)
-
-
-def _name_letters() -> Iterator[tuple[str, str, Letter]]:
-    for book in list_books():
-        language = book.partition("-")[0]
-        for number, letter in enumerate(read_letters(book)):
-            yield f"{book}/{number:03}-{letter.label}.eml", f"letters-{letter.collection}_{language}", letter
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gatepost.textmodel.features import MARK, NAME, SUBJECT, Features, normalise_word, see_as_foreign
+from gatepost.textmodel.features import MARK, NAME, SUBJECT, Features, normalise_word, see_as_letter
 from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
 from gatepost.textmodel.model import MARK_SCALE, Model, find_rows, make_pair_keys, silence_assurances
 
@@ -163,11 +163,14 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 STRENGTH = 10.0
 KIND_STRENGTH = 3.0
 # Of features whose values are larger by what rarity multiplies them with.
-FOREIGN_STRENGTH = 20 / 36
+SECOND_STRENGTH = 20 / 36
 MIN_OF_LETTERS = 100
 # What the corpora of our own letters begin with. They are shorter than mail and were never sent, so they weigh half,
 # and the scale of the log-odds is that of real mail.
 LETTERS = "letters-"
+# The same of notices, which come as services send them: our own, and those of products.
+NOTICES = ("letters-notices-", "services-")
+MADE = (LETTERS, *NOTICES)
 LETTERS_WEIGHT = 0.5
 MIN_OF_KIND = 20
 REPORTS_SHARE = 0.25
@@ -222,17 +225,17 @@ def learn(examples: Sequence[Example], seed: int = 1, progress: Progress = _igno
         bias=np.array([bias, *(start for _, start in heads)], np.float32),
         slope=slope,
         offset=offset,
-        foreign=learn_foreign(examples, seed),
+        letters=learn_letters(examples, seed),
     )
     return silence_assurances(learnt)
 
 
-def learn_foreign(examples: Sequence[Example], seed: int = 1) -> Model | None:
+def learn_letters(examples: Sequence[Example], seed: int = 1) -> Model | None:
     """Return the second reader that the letters among these examples teach; None where there are too few."""
     letters = [
-        msgspec.structs.replace(each, seen=see_as_foreign(each.seen))
+        msgspec.structs.replace(each, seen=see_as_letter(each.seen))
         for each in examples
-        if each.corpus.startswith(LETTERS)
+        if each.corpus.startswith(MADE)
     ]
     truth = np.array([each.label in UNWANTED for each in letters], bool)
     if min(truth.sum(), (~truth).sum()) < MIN_OF_LETTERS:
@@ -241,7 +244,8 @@ def learn_foreign(examples: Sequence[Example], seed: int = 1) -> Model | None:
     matrix = build_matrix(known, letters, even=True)
     rarity = np.log((1 + len(letters)) / (1 + matrix.getnnz(axis=0))) + 1
     scaled = matrix.multiply(rarity).tocsr()
-    weights, bias = fit_regression(scaled, truth, np.ones(len(truth)), FOREIGN_STRENGTH, seed)
+    weighed = np.array([1.0 if each.corpus.startswith(NOTICES) else LETTERS_WEIGHT for each in letters])
+    weights, bias = fit_regression(scaled, truth, weighed, SECOND_STRENGTH, seed)
     columns = np.zeros((len(weights), 3), np.float32)
     columns[:, 0] = weights * rarity
     return silence_assurances(msgspec.structs.replace(known, weights=columns, bias=np.array([bias, 0, 0], np.float32)))
@@ -272,7 +276,7 @@ def _weigh_examples(examples: Sequence[Example], truth: Flags) -> NDArray[np.flo
     groups = [(example.family, bool(bad)) for example, bad in zip(examples, truth, strict=True)]
     sizes = Counter(groups)
     weights = np.array([each.weight / math.sqrt(sizes[group]) for each, group in zip(examples, groups, strict=True)])
-    weights[[each.corpus.startswith(LETTERS) for each in examples]] *= LETTERS_WEIGHT
+    weights[[each.corpus.startswith(MADE) for each in examples]] *= LETTERS_WEIGHT
     return _limit_reports(weights, [family for family, _ in groups])
 
 
@@ -336,7 +340,7 @@ class _Trainer:
         Reports are no collection: there may be one side of them only, and they may be lies. Nor are our own letters.
         """
         scores = np.zeros(len(self._truth))
-        told = np.array([family == REPORTS or family.startswith(LETTERS) for family in self._families.tolist()])
+        told = np.array([family == REPORTS or family.startswith(MADE) for family in self._families.tolist()])
         names = np.unique(self._families[~told])
         for number, name in enumerate(names):
             progress("calibration", number, len(names))

@@ -3,7 +3,7 @@
     python -m tools.wanted_mail mail-dev-3
 
 The folder has `INDEX.tsv` (path, product, label, class, language, origin, client, helo, mail_from, rcpt_to) and
-`zone.json`, the records of its senders by name and type. The shipped policy and models judge every message as that of
+`zone.json`, the records of its senders by name and type; the letters that `tools.letters` writes have both. The shipped policy and models judge every message as that of
 a stranger: without lists, sender history and near-copies.
 """
 
@@ -21,6 +21,7 @@ from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
 from gatepost.mail.message import Envelope
 from gatepost.questions import Answer, Dns, DnsAnswer, Lookup, LookupAnswer, Question
+from tools.layouts import RECIPIENT
 
 # A moment after the newest message, so that signatures have neither ended nor begun too late.
 NOW = 1_795_000_000.0
@@ -61,15 +62,16 @@ def judge_folder(folder: Path) -> Iterator[WantedMail]:
     }
     with (folder / "INDEX.tsv").open(encoding="utf-8", newline="") as index:
         for row in csv.DictReader(index, delimiter="\t"):
-            envelope = Envelope(row["mail_from"], (row["rcpt_to"],), row["client"] or None, row["helo"] or None)
+            client = row.get("client") or row.get("client_ip") or None
+            envelope = Envelope(row["mail_from"], (row.get("rcpt_to") or RECIPIENT,), client, row["helo"] or None)
             report = _judge((folder / row["path"]).read_bytes(), envelope, zone)
             yield WantedMail(
                 path=row["path"],
-                product=row["product"],
+                product=row.get("product") or row["corpus"],
                 is_good=row["label"] == "ham",
                 form=row["class"],
                 language=row["language"],
-                is_made=row["origin"] == "made",
+                is_made=row.get("origin", "made") == "made",
                 is_held=report.decision != "deliver",
                 score=report.score / 100,
                 kinds=tuple({line.kind for line in report.lines if line.counted > 0}),

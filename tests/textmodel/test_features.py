@@ -9,7 +9,7 @@ from gatepost.files.values import File
 from gatepost.mail.message import Field, Headers, Link, Message, Text
 from gatepost.mail.reader import read
 from gatepost.names import Address
-from gatepost.textmodel.features import Features, find_marks, is_foreign, see_as_foreign
+from gatepost.textmodel.features import Features, find_marks, is_foreign, see_as_letter
 from gatepost.textmodel.words import (
     MAX_NAME_WORDS,
     MAX_WORDS,
@@ -212,7 +212,7 @@ def test_english_prose_beside_a_text_does_not_make_it_english(place: str) -> Non
 
 
 def test_the_second_reader_sees_themes_concepts_and_stems_and_nothing_of_the_build() -> None:
-    seen = see_as_foreign(Features(["konto", "kontonummer"], ["s:konto"], ["#links 2", "#theme credential"], ["c:a"]))
+    seen = see_as_letter(Features(["konto", "kontonummer"], ["s:konto"], ["#links 2", "#theme credential"], ["c:a"]))
     assert seen == Features(["konto", "kontonummer"], ["s:konto"], ["c:#theme credential", "c:a", "t:kont"])
 
 

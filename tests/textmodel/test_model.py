@@ -178,13 +178,13 @@ def test_a_second_reader_is_asked_about_texts_that_are_not_english() -> None:
     model = msgspec.structs.replace(toy(), foreign=second)
     written, marks = make_words([], [], split_words(fold(GERMAN))), ["#links 0", "#theme credential"]
     # Three words are one block, a theme and a stem are the other; marks of the build are none of its business.
-    assert model.ask_foreign(written, marks) == pytest.approx(3 / math.sqrt(3) + 2 / math.sqrt(2))
+    assert model.ask_letters(written, marks) == pytest.approx(3 / math.sqrt(3) + 2 / math.sqrt(2))
     text = Features(split_words(fold(GERMAN)), [], marks)
     assert model.score(text) == toy().score(text), "the first reader says what it said"
-    assert toy().ask_foreign(written, marks) == 0
-    alone = model.ask_foreign(written, marks)
-    assert ModelBlend((toy(), model)).ask_foreign(written, marks) == alone, "of those who have one"
-    assert ModelBlend((toy(),)).ask_foreign(written, marks) == 0
+    assert toy().ask_letters(written, marks) == 0
+    alone = model.ask_letters(written, marks)
+    assert ModelBlend((toy(), model)).ask_letters(written, marks) == alone, "of those who have one"
+    assert ModelBlend((toy(),)).ask_letters(written, marks) == 0
 
 
 def test_a_second_reader_is_in_the_file_of_its_model() -> None:
@@ -202,5 +202,5 @@ def test_the_shipped_model_has_a_second_reader() -> None:
     lure = "ihr konto wurde gesperrt bitte bestätigen sie umgehend ihre daten über den link sonst wird es gelöscht"
     letter = "liebe eltern am freitag ist das sommerfest der schule wir freuen uns auf euch und bringt bitte kuchen mit"
     written = [make_words([], [], split_words(fold(text))) for text in (lure, letter)]
-    found = [load_shipped_model().ask_foreign(each, []) for each in written]
+    found = [load_shipped_model().ask_letters(each, []) for each in written]
     assert found[0] > 1 > -1 > found[1]

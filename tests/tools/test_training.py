@@ -16,12 +16,12 @@ from tools.training import (
     find_kind,
     fit_collections,
     learn,
-    learn_foreign,
+    learn_letters,
     select_spread,
     write_model_card,
 )
 
-from gatepost.textmodel.features import Features, see_as_foreign
+from gatepost.textmodel.features import Features, see_as_letter
 from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
 from gatepost.textmodel.model import parse_model
 
@@ -185,8 +185,8 @@ def test_letters_alone_teach_the_second_reader() -> None:
     second = learn([*world(), *letters]).foreign
     assert second is not None
     assert "#links 1" not in second.words
-    seen = (see_as_foreign(Features([word, f"{word}e"], [], [])) for word in ("gesperrt", "sommerfest"))
+    seen = (see_as_letter(Features([word, f"{word}e"], [], [])) for word in ("gesperrt", "sommerfest"))
     lure, letter = (second.weigh(hits, hits.even_scale).logit for hits in map(second.hits, seen))
     assert lure > 1 > -1 > letter
     assert learn(world()).foreign is None
-    assert learn_foreign([each for each in letters if each.label == "ham"]) is None
+    assert learn_letters([each for each in letters if each.label == "ham"]) is None

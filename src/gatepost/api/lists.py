@@ -33,7 +33,12 @@ ListName = Annotated[str, msgspec.Meta(description="Name of the list", examples=
 Entry = Annotated[str, msgspec.Meta(max_length=MAX_ENTRY, examples=["ann@example.com", "*.example.org"])]
 _HAS_NUL = "has the character NUL (U+0000) in it, which no comment may have"
 Comment = Annotated[
-    str, msgspec.Meta(max_length=MAX_COMMENT, extra={"check": lambda text: "\0" not in text, "fault": _HAS_NUL})
+    str,
+    msgspec.Meta(
+        max_length=MAX_COMMENT,
+        extra_json_schema={"pattern": r"^[^\x00]*$"},
+        extra={"check": lambda text: "\0" not in text, "fault": _HAS_NUL},
+    ),
 ]
 _COUNT = {"maxItems": MAX_ENTRIES}
 DryRunFlag = Annotated[

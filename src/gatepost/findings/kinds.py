@@ -251,6 +251,7 @@ TEXT_LEARNT_WANTED = Kind("text:learnt-wanted", "Reads like mail that was report
 TEXT_MODEL_FRAUD = Kind("text:model-fraud", "Text classifier: fraud")
 TEXT_MODEL_PHISHING = Kind("text:model-phishing", "Text classifier: phishing")
 TEXT_MODEL_SPAM = Kind("text:model-spam", "Text classifier: spam")
+TEXT_NOTICE_LURE = Kind("text:notice-lure", "Text classifier: a lure in the form of a notice, very high confidence")
 TEXT_MODEL_SURE = Kind("text:model-sure", "Text classifier: spam, very high confidence")
 TEXT_MODEL_WANTED = Kind("text:model-wanted", "Text classifier: reads like wanted mail")
 TEXT_PARCEL_LURE = Kind("text:parcel-lure", "Says that a parcel is waiting; links lead away from the sender")

@@ -219,7 +219,7 @@ def _is_not_english(looked_at: Sequence[str], share: int) -> bool:
     return not "".join(looked_at).isascii() and _SCRIPT_SHARE * sum(map(_OTHER_SCRIPT.__le__, looked_at)) > count
 
 
-def see_as_foreign(seen: Features) -> Features:
+def see_as_letter(seen: Features) -> Features:
     """Return a message as the second reader sees it: its marks are themes, concepts and stems."""
     return Features(seen.text, seen.rest, [*name_themes(seen.marks), *seen.concepts, *find_stems(seen.text)])
 

@@ -12,9 +12,10 @@ read as wanted, every part of a text has to: there is no allowance then.
 The probability is that score put through the sigmoid that was fitted on collections which the model had not seen
 (Platt, 1999), for a mailbox where half of the mail is unwanted.
 
-A text that is surely not English has a second reader, `foreign`: another set of weights beside the first, which was
-learnt from letters in many languages alone. It has two blocks, words with pairs, and concepts with stems; the weights
-of each are divided by the root of how many there are. Its log-odds stand beside those of the model, not among them.
+A second reader, `letters`, is another set of weights beside the first, which was learnt from letters and notices in many
+languages alone. It is asked about texts that are surely not English, and about mail whose sender is proven and that
+leads nowhere else. It has two blocks, words with pairs, and concepts with stems; the weights of each are divided by the
+root of how many there are. Its log-odds stand beside those of the model, not among them.
 
 A deployment may have several: the shipped one, the operator's own, and those of tenants. Their log-odds are averaged,
 each model weighing the same: a model of few messages is unsure by itself, because it was regularised, so it moves the
@@ -79,7 +80,7 @@ _LEAST = 1e-9
 NOWHERE = -1
 ROW_SIZE = 4
 # What the names of the second reader's parts begin with in a file.
-FOREIGN = "not_english_"
+LETTERS = "letters_"
 
 
 class ModelError(ValueError):
@@ -206,7 +207,7 @@ def make_pair_keys(sequence: list[int], base: int) -> list[int]:
 class Model(msgspec.Struct, frozen=True, dict=True):
     """A linear model. `words` are words and marks in the order of their rows, `pairs` the sorted keys of the rows that
     follow; `weights` and `bias` have a column each for unwanted, phishing and fraud; `slope` and `offset` calibrate.
-    `foreign` is the second reader of texts that are not English, where there is one."""
+    `letters` is the second reader, where there is one."""
 
     words: tuple[str, ...]
     pairs: "Numbers"
@@ -215,7 +216,7 @@ class Model(msgspec.Struct, frozen=True, dict=True):
     slope: float = 1.0
     offset: float = 0.0
     about: dict[str, Any] = {}
-    foreign: "Model | None" = None
+    letters: "Model | None" = None
 
     @cached_property
     def _table(self) -> RowTable:
@@ -246,12 +247,12 @@ class Model(msgspec.Struct, frozen=True, dict=True):
         """Return what the model thinks of a message."""
         return self.weigh(self.hits(seen))
 
-    def ask_foreign(self, words: MessageWords, marks: list[str]) -> float:
-        """Return the log-odds that the second reader gives a text that `is_foreign`; 0 where there is none."""
-        if not self.foreign:
+    def ask_letters(self, words: MessageWords, marks: list[str]) -> float:
+        """Return the log-odds that the second reader gives a text; 0 where there is none."""
+        if not self.letters:
             return 0.0
-        hits = self.foreign.read(words, name_themes(marks), STEM_SIZE)
-        return self.foreign.weigh(hits, hits.even_scale).logit
+        hits = self.letters.read(words, name_themes(marks), STEM_SIZE)
+        return self.letters.weigh(hits, hits.even_scale).logit
 
     def weigh(self, hits: Hits, scale: float = MARK_SCALE) -> ModelScore:
         """Return what the model thinks of these rows; `scale` is that of marks."""
@@ -294,8 +295,8 @@ class Model(msgspec.Struct, frozen=True, dict=True):
 
         packed = BytesIO()
         parts = self.list_parts()
-        if self.foreign:
-            parts |= {FOREIGN + name: part for name, part in self.foreign.list_parts().items()}
+        if self.letters:
+            parts |= {LETTERS + name: part for name, part in self.letters.list_parts().items()}
         np.savez_compressed(packed, **parts)
         return packed.getvalue()
 
@@ -371,15 +372,15 @@ def parse_model(content: bytes) -> Model:
     try:
         with np.load(BytesIO(content), allow_pickle=False) as packed:
             parts = dict(packed)
-        foreign = {name.removeprefix(FOREIGN): part for name, part in parts.items() if name.startswith(FOREIGN)}
-        return _join_parts(parts, _join_parts(foreign) if foreign else None)
+        letters = {name.removeprefix(LETTERS): part for name, part in parts.items() if name.startswith(LETTERS)}
+        return _join_parts(parts, _join_parts(letters) if letters else None)
     except ModelError:
         raise
     except (ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error) as fault:
         raise ModelError(f"it is not a model ({type(fault).__name__})") from None
 
 
-def _join_parts(parts: "Mapping[str, NDArray[Any]]", foreign: Model | None = None) -> Model:
+def _join_parts(parts: "Mapping[str, NDArray[Any]]", letters: Model | None = None) -> Model:
     """Return the model of a file's arrays."""
     about = json.loads(parts["about"].tobytes())
     words = tuple(parts["words"].tobytes().decode().split("\n"))
@@ -389,7 +390,7 @@ def _join_parts(parts: "Mapping[str, NDArray[Any]]", foreign: Model | None = Non
     if weights.shape != (len(words) + len(pairs), 3) or bias.shape != (3,):
         raise ModelError("its parts do not fit together")
     slope, offset = about.pop("slope"), about.pop("offset")
-    return silence_assurances(Model(words, pairs, weights, bias, slope, offset, about, foreign))
+    return silence_assurances(Model(words, pairs, weights, bias, slope, offset, about, letters))
 
 
 def load_model(path: Path) -> Model:
@@ -422,7 +423,7 @@ class KeptModel(msgspec.Struct, frozen=True):
     slope: float
     offset: float
     about: dict[str, Any]
-    foreign: "KeptModel | None" = None
+    letters: "KeptModel | None" = None
 
     def open(self) -> Model:
         """Return the model over these bytes, without numpy."""
@@ -430,8 +431,8 @@ class KeptModel(msgspec.Struct, frozen=True):
         pairs: Any = memoryview(self.pairs).cast("q")
         weights: Any = memoryview(self.weights).cast("f", (len(words) + len(pairs), 3))
         bias: Any = memoryview(self.bias).cast("f")
-        foreign = self.foreign.open() if self.foreign else None
-        return Model(words, pairs, weights, bias, self.slope, self.offset, self.about, foreign)
+        letters = self.letters.open() if self.letters else None
+        return Model(words, pairs, weights, bias, self.slope, self.offset, self.about, letters)
 
 
 def keep_model(content: bytes) -> KeptModel:
@@ -444,8 +445,8 @@ def _keep_parts(model: Model) -> KeptModel:
 
     pairs, weights = np.asarray(model.pairs, np.int64).tobytes(), np.asarray(model.weights, np.float32).tobytes()
     bias = np.asarray(model.bias, np.float32).tobytes()
-    words, foreign = "\n".join(model.words), _keep_parts(model.foreign) if model.foreign else None
-    return KeptModel(words, pairs, weights, bias, model.slope, model.offset, model.about, foreign)
+    words, letters = "\n".join(model.words), _keep_parts(model.letters) if model.letters else None
+    return KeptModel(words, pairs, weights, bias, model.slope, model.offset, model.about, letters)
 
 
 OWN = "own.npz"
@@ -477,10 +478,10 @@ class ModelBlend(msgspec.Struct, frozen=True):
             sum(score.worst for score in scores) / count,
         )
 
-    def ask_foreign(self, words: MessageWords, marks: list[str]) -> float:
-        """Return the average of what second readers think of a text that `is_foreign`; 0 where there is none."""
-        readers = [model for model in self.models if model.foreign]
-        return sum(model.ask_foreign(words, marks) for model in readers) / len(readers) if readers else 0.0
+    def ask_letters(self, words: MessageWords, marks: list[str]) -> float:
+        """Return the average of what second readers think of a text; 0 where there is none."""
+        readers = [model for model in self.models if model.letters]
+        return sum(model.ask_letters(words, marks) for model in readers) / len(readers) if readers else 0.0
 
     def reasons(self, hits: tuple[Hits, ...]) -> tuple[str, ...]:
         """Return what weighed most, a few from each model."""

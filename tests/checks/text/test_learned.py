@@ -128,10 +128,10 @@ def test_a_second_reader_adds_to_texts_that_are_not_english() -> None:
     first, without = (
         next(iter(text_model(each))) for each in (reading, msgspec.structs.replace(reading, models=alone))
     )
-    assert float(first.facts.pop("non_english_classifier")) > 0.5
+    assert float(first.facts.pop("letters_classifier")) > 0.5
     assert first.facts == without.facts
     assert without.strength < first.strength <= 1
-    assert "non_english_classifier" not in next(iter(text_model(model_reading(BANK)))).facts
+    assert "letters_classifier" not in next(iter(text_model(model_reading(BANK)))).facts
 
 
 @pytest.mark.parametrize("sender", ["MAILER-DAEMON@b.example", "postmaster@b.example"])

@@ -217,12 +217,12 @@ def picture_host(reading: Reading) -> Iterator[Finding]:
         yield kinds.URL_PICTURE_HOST.at(found.where, strength=strength, about=found.url, host=found.host)
 
 
-_KNOWN_LINKS_HOME, PROVEN_LINKS_HOME, _LINKS_IN_DISCUSSION, _COMPANY_LINKS = coefficients(
+_KNOWN_LINKS_HOME, _PROVEN_LINKS_HOME, _LINKS_IN_DISCUSSION, _COMPANY_LINKS = coefficients(
     "link-away", "known_home", "proven_home", "discussion", "company"
 )
 
 
-def _leads_home(reading: Reading) -> bool:
+def leads_home(reading: Reading) -> bool:
     """Return whether DMARC proves the sender, and every link leads to its own organisation."""
     dmarc = reading.authentication.dmarc
     home = org_domain(dmarc.domain) if dmarc.result == "pass" else ""
@@ -230,19 +230,18 @@ def _leads_home(reading: Reading) -> bool:
 
 
 class LinkAway(msgspec.Struct, frozen=True):
-    """The link that a reader is told to follow, and how surely it leads away from the sender: 1 is surely. `usual` is a
-    factor for what services ask of those who use them, as long as they prove who they are and link to nobody else."""
+    """The link that a reader is told to follow, and how surely it leads away from the sender: 1 is surely."""
 
     link: Link
     distance: float
-    usual: float = 1.0
 
 
 def find_link_away(reading: Reading) -> LinkAway | None:
     """Return the first link that leads away from the sender, else the first link; None where there is none.
 
     All lures have such a link. A company that asks its customers to sign in links to its own site, most often beside
-    others. That speaks for a known sender alone: whoever buys a domain can lead to it. Where every link leads to the
+    others. That speaks most for a known sender: others can buy a domain and lead to it, so where DMARC proves no more
+    than that, part of a lure's strength stays, and the text classifier tells notices from lures. Where every link leads to the
     own site of a company that we know, a lure catches nothing, whoever wrote it. Posts on known discussion lists quote
     and link all sorts of things.
     """
@@ -261,5 +260,6 @@ def _find_link_away(reading: Reading) -> LinkAway | None:
     # On the own site of a company no stranger has a page, unless the link leads further.
     if all(is_company_host(link.host) and "http" not in link.url[8:].lower() for link in links):
         distance *= _COMPANY_LINKS
-    is_usual = not is_known and _leads_home(reading)
-    return LinkAway(foreign[0] if foreign else links[0], distance, PROVEN_LINKS_HOME if is_usual else 1.0)
+    if not is_known and leads_home(reading):
+        distance *= _PROVEN_LINKS_HOME
+    return LinkAway(foreign[0] if foreign else links[0], distance)

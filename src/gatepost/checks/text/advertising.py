@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from string import ascii_lowercase, digits
 
+from gatepost.checks.links.hosts import leads_home
 from gatepost.checks.phrases import MAX_TEXTS, WARES, Phrases, find_phrases, quote
 from gatepost.checks.reading import Reading, check
 from gatepost.findings import kinds
@@ -287,9 +288,11 @@ _SYLLABLES, _MORE_LETTERS = re.compile("[\u0e00-\u0e7f\u1100-\u11ff\u3040-\u30ff
 _MAX_PAGE, MAX_PICTURES, _SEVERAL = 100_000, 100, 5
 _PICTURE = re.compile(rb"<img\b[^>]{0,2000}", re.IGNORECASE)
 # Percentages are of the width of the window.
-_SIZE = re.compile(rb"(?<![\w-])(width|height)\s{0,5}[=:]\s{0,5}[\"']?\s{0,5}(\d{1,5})(?![\d%])", re.IGNORECASE)
-_LOGO_WIDTH, _LOGO_HEIGHT, _ANY_SIZE = 160, 120, 100_000
-(_PICTURE_WITH_TEXT,) = coefficients(kinds.TEXT_IMAGE_ONLY, "some_text")
+_SIZE = re.compile(
+    rb"(?<![\w-])(?:max-)?(width|height)\s{0,5}[=:]\s{0,5}[\"']?\s{0,5}(\d{1,5})(?![\d%])", re.IGNORECASE
+)
+_LOGO_WIDTH, _LOGO_HEIGHT, _ANY_SIZE = 300, 120, 100_000
+_PICTURE_WITH_TEXT, _PICTURE_HOME = coefficients(kinds.TEXT_IMAGE_ONLY, "some_text", "proven_home")
 (_CAN_UNSUBSCRIBE,) = coefficients("single-link", "unsubscribe")
 
 
@@ -299,7 +302,8 @@ def image_only(reading: Reading) -> Iterator[Finding]:
 
     The text of an advertisement or of a lure is drawn, and the picture is the link. People send pictures, too, but
     those do not link anywhere; newsletters made of pictures have at least an address and a way to unsubscribe in their
-    header. Nearly every notice of a service has a logo, and a picture of one dot that tells that it was opened: what
+    header, and notices of a sentence and a picture come from senders who prove who they are and link to nobody else.
+    Nearly every notice of a service has a logo, and a picture of one dot that tells that it was opened: what
     its page shows so small that no message can be read in it is no such picture.
     """
     message = reading.message
@@ -312,6 +316,8 @@ def image_only(reading: Reading) -> Iterator[Finding]:
     syllables = max((len(_SYLLABLES.findall(text)) for text in texts if not text.isascii()), default=0)
     if size + _MORE_LETTERS * syllables <= _LITTLE_TEXT and _has_readable_picture(message):
         strength = 1.0 if size <= _LITTLE_TEXT / 2 else _PICTURE_WITH_TEXT
+        if leads_home(reading):
+            strength *= _PICTURE_HOME
         yield kinds.TEXT_IMAGE_ONLY.at(
             "text", strength=strength * _weigh_newsletter(reading), letters=size, link=reading.web_links[0].host
         )
@@ -361,7 +367,7 @@ def _is_small(picture: bytes) -> bool:
     stated = dict.fromkeys((b"width", b"height"), _ANY_SIZE)
     stated |= {name.lower(): int(size) for name, size in _SIZE.findall(picture)}
     width, height = stated[b"width"], stated[b"height"]
-    return width <= _LOGO_WIDTH or (height <= _LOGO_HEIGHT and (width <= 2 * _LOGO_WIDTH or width == _ANY_SIZE))
+    return width <= _LOGO_WIDTH or (height <= _LOGO_HEIGHT and width == _ANY_SIZE)
 
 
 MAX_BEFORE_PICTURE = 20_000

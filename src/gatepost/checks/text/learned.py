@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import lru_cache
 
+from gatepost.checks.links.hosts import leads_home
 from gatepost.checks.phrases import find_phrases, mark_themes
 from gatepost.checks.reading import Reading, check
 from gatepost.findings import kinds
@@ -14,8 +15,33 @@ from gatepost.textmodel.learnt import LearntModel
 from gatepost.textmodel.model import Hits, ModelScore, lower_score, sigmoid
 from gatepost.textmodel.words import MAX_WORDS, MessageWords, list_body_words, make_words
 
-BEGINS, SAYS_ALL, LEAST, KNOWN, ENOUGH_WORDS, AGREES, BOTH_SAY_ALL = coefficients(
-    "text-model", "begins", "says_all", "least", "known", "enough_words", "agrees", "both_say_all"
+(
+    BEGINS,
+    SAYS_ALL,
+    LEAST,
+    KNOWN,
+    ENOUGH_WORDS,
+    AGREES,
+    BOTH_SAY_ALL,
+    HOME_BEGINS,
+    HOME_SAYS_ALL,
+    HOME_SHARE,
+    HOME_KEPT,
+    HOME_SURE,
+) = coefficients(
+    "text-model",
+    "begins",
+    "says_all",
+    "least",
+    "known",
+    "enough_words",
+    "agrees",
+    "both_say_all",
+    "home_begins",
+    "home_says_all",
+    "home_share",
+    "home_kept",
+    "home_sure",
 )
 (PROVEN,) = coefficients(kinds.TEXT_MODEL_SURE, "proven")
 LEARNT_SPEAKS, LEARNT_SAYS_ALL, LEARNT_LEAST = coefficients(kinds.TEXT_LEARNT_UNWANTED, "speaks", "says_all", "least")
@@ -28,6 +54,7 @@ WANTED_BEGINS, WANTED_SAYS_ALL, WANTED_LEAST = coefficients(kinds.TEXT_MODEL_WAN
     kinds.TEXT_MODEL_PHISHING,
     kinds.TEXT_MODEL_FRAUD,
     kinds.TEXT_MODEL_SURE,
+    kinds.TEXT_NOTICE_LURE,
     kinds.TEXT_MODEL_WANTED,
 )
 def text_model(reading: Reading) -> Iterator[Finding]:
@@ -42,8 +69,10 @@ def text_model(reading: Reading) -> Iterator[Finding]:
     does not help it. Of a sender whom the tenant knows, of a company that is proven, and of a few words, it speaks more
     softly, and of a few words it is never sure.
 
-    Texts that are not English have a second reader. It is asked where the first takes them for unwanted, and only adds
-    to what that says: where both agree, the line is steeper. The cap is the same.
+    A second reader knows letters and notices in many languages. Of texts that are not English it is asked where the
+    first takes them for unwanted, and only adds to what that says: where both agree, the line is steeper. Of mail that
+    its sender's domain proves by DMARC and that leads nowhere else, it is the one that is believed: such notices are
+    what the first has hardly read. The cap is the same.
 
     Mail whose letter is a document is weighed a second time with the words of the document, and the stronger result
     counts. The model has learned from mail, not from documents, so it is never sure by those.
@@ -57,17 +86,26 @@ def text_model(reading: Reading) -> Iterator[Finding]:
         whole = _weigh(reading, make_words(written.names, written.subject, letter))
         score, hits = max((score, hits), whole, key=lambda each: each[0].logit)
     enough = min(1.0, words / ENOUGH_WORDS)
+    said: dict[str, str] = {}
+    lure = 0.0
+    is_proven_sender = reading.authentication.dmarc.result == "pass"
+    if is_proven_sender or (score.logit >= AGREES and is_foreign(written.body)):
+        second = _ask_letters(reading)
+        said["letters_classifier"] = f"{sigmoid(second):.2f}"
+        lure = second + HOME_SHARE * score.logit
     probability = f"{score.unwanted:.2f}"
-    if score.logit < 0:
+    if score.logit < 0 and not (is_proven_sender and lure > 0):
         strength = _scale(-score.worst, WANTED_BEGINS, WANTED_SAYS_ALL, enough)
         if written and strength >= WANTED_LEAST:
             yield kinds.TEXT_MODEL_WANTED.at("text", strength=strength, probability=probability)
         return
     strength = _scale(score.logit, BEGINS, SAYS_ALL, enough)
-    said: dict[str, str] = {}
-    if score.logit >= AGREES and (second := _ask_foreign(reading)) > 0:
+    if is_proven_sender:
+        kept = HOME_KEPT if leads_home(reading) else 1.0
+        strength = max(kept * strength, _scale(lure, HOME_BEGINS, HOME_SAYS_ALL, enough))
+    elif said and second > 0:
         strength = max(strength, _scale(score.logit + second, BEGINS, BOTH_SAY_ALL, enough))
-        said["non_english_classifier"] = f"{sigmoid(second):.2f}"
+    is_lure = is_proven_sender and lure >= HOME_SURE and words >= ENOUGH_WORDS
     if strength < LEAST:
         return
     strength = round(strength * (KNOWN if reading.is_known_sender or reading.is_proven_company else 1.0), 3)
@@ -78,6 +116,8 @@ def text_model(reading: Reading) -> Iterator[Finding]:
             yield kind.at("text", strength=strength, probability=f"{share:.2f}")
     if is_proven:
         yield kinds.TEXT_MODEL_SURE.at("text", probability=probability)
+    if is_lure:
+        yield kinds.TEXT_NOTICE_LURE.at("text", probability=said["letters_classifier"])
 
 
 def _scale(logit: float, begins: float, says_all: float, enough: float) -> float:
@@ -92,12 +132,10 @@ def _weigh(reading: Reading, words: MessageWords) -> tuple[ModelScore, tuple[Hit
     return lower_score(models.weigh(hits), find_lowering(reading)), hits
 
 
-def _ask_foreign(reading: Reading) -> float:
-    """Return the log-odds that the second reader gives a text that is not English; 0 for other texts."""
-    if not is_foreign(reading.written.body):
-        return 0.0
+def _ask_letters(reading: Reading) -> float:
+    """Return the log-odds that the second reader gives the text."""
     models = reading.models.for_tenant(reading.envelope.tenant)
-    return models.ask_foreign(reading.written, mark_themes(find_phrases(reading)))
+    return models.ask_letters(reading.written, mark_themes(find_phrases(reading)))
 
 
 @check(kinds.TEXT_LEARNT_UNWANTED, kinds.TEXT_LEARNT_WANTED, needs={"learnt"})

@@ -26,7 +26,6 @@ class Lure(msgspec.Struct, frozen=True):
 
     It is told by one phrase of the theme together with a phrase of a theme in `beside` (in a text shorter than
     `beside_within`), by two phrases alone where `two_phrases` is set, and by one in the subject where `in_subject` is.
-    One that `is_usual` is told by honest services every day.
     `numbers` are what each phrase adds, the number of characters from which on strength falls, and what each of
     `raised_by` adds: a set of themes of which one is there, or `_SUBJECT` where the subject tells the story.
     """
@@ -39,7 +38,6 @@ class Lure(msgspec.Struct, frozen=True):
     beside_within: float = float("inf")
     two_phrases: bool = True
     in_subject: bool = False
-    is_usual: bool = False
 
     def is_told(self, phrases: Phrases) -> bool:
         """Return whether a text with these phrases tells this story."""
@@ -86,11 +84,10 @@ def _make_lure(kind: Kind, theme: str, raised_by: str, beside: str = "", **told:
 
 _ASKS = "follow urgency credential document limitation"
 LURES = (
-    _make_lure(kinds.TEXT_PARCEL_LURE, "parcel", "urgency", "follow urgency", is_usual=True),
+    _make_lure(kinds.TEXT_PARCEL_LURE, "parcel", "urgency", "follow urgency"),
     _make_lure(
         *(kinds.TEXT_REFUND_LURE, "refund", "urgency", "follow urgency credential limitation"),
         two_phrases=False,
-        is_usual=True,
     ),
     _make_lure(kinds.TEXT_PRIZE_LURE, "prize", "in_subject urgency", in_subject=True),
     _make_lure(
@@ -121,7 +118,7 @@ def lures(reading: Reading) -> Iterator[Finding]:
         away = find_link_away(reading)
         if away is None:
             return
-        strength = lure.measure_strength(phrases, away.distance * (away.usual if lure.is_usual else 1.0))
+        strength = lure.measure_strength(phrases, away.distance)
         if strength >= _LEAST_LURE:
             words = quote(phrases.of(lure.theme))
             yield lure.kind.at(away.link.where, strength=strength, about=away.link.url, words=words)
@@ -141,8 +138,7 @@ def credential_lure(reading: Reading) -> Iterator[Finding]:
     `Your mailbox has been limited. Verify your account within 24 hours: Sign in`. Three things come together: a request
     to confirm an identity or a secret, a reason to be afraid or in haste, and a link that leads away from the sender. A
     real password-reset mail has the first one only, and its link leads home; a bank that warns of such mail has no such
-    link. Services ask to confirm an address or an account with some haste, so without a threat that counts less where
-    they prove who they are.
+    link.
     """
     phrases = find_phrases(reading)
     asks, fears = phrases.of("credential"), phrases.of("limitation")
@@ -160,7 +156,7 @@ def credential_lure(reading: Reading) -> Iterator[Finding]:
         phrases.count_of("warning") > 1 or phrases.length_of("credential", "limitation") > _LONG_REQUEST
     ):
         degree *= _REQUEST_EXPLAINED
-    strength = round(degree * away.distance * (1.0 if fears else away.usual), 2)
+    strength = round(degree * away.distance, 2)
     if strength >= _LEAST_REQUEST:
         yield kinds.TEXT_CREDENTIAL_LURE.at(
             away.link.where, strength=strength, about=away.link.url, words=quote((*asks, *fears))
@@ -353,7 +349,7 @@ def brand_mention(reading: Reading) -> Iterator[Finding]:
         return
     for brand in _find_companies(reading):
         if not _is_company_involved(brand, reading):
-            strength = min(1.0, _BRAND_BASE + _PER_BRAND_PHRASE * len(words)) * away.distance * away.usual
+            strength = min(1.0, _BRAND_BASE + _PER_BRAND_PHRASE * len(words)) * away.distance
             yield kinds.TEXT_BRAND_WITHOUT_LINK.at(
                 away.link.where,
                 strength=round(strength, 2),
