@@ -778,9 +778,9 @@ def test_the_same_for_real_mail(twin_book: phrases.Phrasebook, twin_concepts: wo
         by_lists = model.hits(seen)
         written = words.read_words(message)
         assert model.read(written, seen.marks) == by_lists
-        if model.foreign:
+        if model.letters:
             as_foreign = see_as_letter(seen)
-            assert model.foreign.read(written, name_themes(seen.marks), STEM_SIZE) == model.foreign.hits(as_foreign)
+            assert model.letters.read(written, name_themes(seen.marks), STEM_SIZE) == model.letters.hits(as_foreign)
         text = phrases.fold(" ".join(each.visible for each in message.texts)[: phrases.MAX_CHARS])
         assert _cues(phrases.SHIPPED, text) == _cues(twin_book, text)
         for part in message.parts:

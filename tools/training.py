@@ -16,9 +16,10 @@ Collections are labelled spam or phishing by where they came from, and a third o
 spam. So the kind is derived from what the text asks for: money by a story or a threat is fraud, credentials are
 phishing. These are cues, not truth; the kind never decides whether a mail is held, only what it is called.
 
-Texts that are not English get a second reader, which is trained from the letters that the authors wrote and from
-nothing else: of other languages, no collection of real mail has wanted and unwanted mail of the same people. Rare words
-may weigh more there than in the first model, as in weighting by inverse document frequency (Spärck Jones, 1972).
+Texts that are not English and notices of services get a second reader, which is trained from letters and notices and
+from nothing else: no collection of real mail has wanted and unwanted mail of other languages, or notices, of the same
+people. Rare words may weigh more there than in the first model, as in weighting by inverse document frequency (Spärck
+Jones, 1972).
 
 What a mail says to reassure its reader is left without a weight for wanted mail: every lure can say it.
 
@@ -168,7 +169,7 @@ MIN_OF_LETTERS = 100
 # What the corpora of our own letters begin with. They are shorter than mail and were never sent, so they weigh half,
 # and the scale of the log-odds is that of real mail.
 LETTERS = "letters-"
-# The same of notices, which come as services send them: our own, and those of products.
+# The same of notices, which come as services send them: our own, and those that products send.
 NOTICES = ("letters-notices-", "services-")
 MADE = (LETTERS, *NOTICES)
 LETTERS_WEIGHT = 0.5
@@ -203,8 +204,10 @@ def _ignore_progress(_what: str, _done: int, _of: int) -> None:
     """Report no progress."""
 
 
-def learn(examples: Sequence[Example], seed: int = 1, progress: Progress = _ignore_progress) -> Model:
-    """Train a calibrated model from these examples."""
+def learn(every: Sequence[Example], seed: int = 1, progress: Progress = _ignore_progress) -> Model:
+    """Train a calibrated model from these examples. Notices are for the second reader alone: with them the first one
+    gets worse at real mail."""
+    examples = [each for each in every if not each.corpus.startswith(NOTICES)]
     truth = np.array([example.label in UNWANTED for example in examples])
     if truth.all() or not truth.any():
         raise TrainingError("both wanted and unwanted mail is needed")
@@ -225,7 +228,7 @@ def learn(examples: Sequence[Example], seed: int = 1, progress: Progress = _igno
         bias=np.array([bias, *(start for _, start in heads)], np.float32),
         slope=slope,
         offset=offset,
-        letters=learn_letters(examples, seed),
+        letters=learn_letters(every, seed),
     )
     return silence_assurances(learnt)
 
@@ -276,7 +279,7 @@ def _weigh_examples(examples: Sequence[Example], truth: Flags) -> NDArray[np.flo
     groups = [(example.family, bool(bad)) for example, bad in zip(examples, truth, strict=True)]
     sizes = Counter(groups)
     weights = np.array([each.weight / math.sqrt(sizes[group]) for each, group in zip(examples, groups, strict=True)])
-    weights[[each.corpus.startswith(MADE) for each in examples]] *= LETTERS_WEIGHT
+    weights[[each.corpus.startswith(LETTERS) for each in examples]] *= LETTERS_WEIGHT
     return _limit_reports(weights, [family for family, _ in groups])
 
 
@@ -340,7 +343,7 @@ class _Trainer:
         Reports are no collection: there may be one side of them only, and they may be lies. Nor are our own letters.
         """
         scores = np.zeros(len(self._truth))
-        told = np.array([family == REPORTS or family.startswith(MADE) for family in self._families.tolist()])
+        told = np.array([family == REPORTS or family.startswith(LETTERS) for family in self._families.tolist()])
         names = np.unique(self._families[~told])
         for number, name in enumerate(names):
             progress("calibration", number, len(names))
@@ -435,6 +438,9 @@ LICENCES = {
     "discourse": "templates of Discourse, GPL-2.0",
     "agency": "templates of newsletters",
     "letters": "letters that the authors of Gatepost wrote, under its licence",
+    "letters-notices": "notices that the authors of Gatepost wrote, under its licence",
+    "services": "notices rendered from templates and translations of 16 public products, mostly GPL and AGPL, and "
+    "templates of phishing simulations",
     "feedback": "the operator's own mail",
 }
 NON_COMMERCIAL = "phishing"
@@ -458,10 +464,10 @@ def write_model_card(model: Model, without: Sequence[str], folders: Sequence[str
 
 
 def _join_letters(sources: Mapping[str, Mapping[str, int]]) -> dict[str, Counter[str]]:
-    """Return the sources with the letters that the authors wrote, which are many small corpora, as one."""
+    """Return the sources with letters and notices, which are many small corpora, as one each."""
     found: dict[str, Counter[str]] = {}
     for corpus, labels in sources.items():
-        name = LETTERS.rstrip("-") if corpus.startswith(LETTERS) else corpus
+        name = next((each.rstrip("-") for each in (*NOTICES, LETTERS) if corpus.startswith(each)), corpus)
         found.setdefault(name, Counter()).update(labels)
     return found
 

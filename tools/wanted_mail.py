@@ -3,8 +3,8 @@
     python -m tools.wanted_mail mail-dev-3
 
 The folder has `INDEX.tsv` (path, product, label, class, language, origin, client, helo, mail_from, rcpt_to) and
-`zone.json`, the records of its senders by name and type; the letters that `tools.letters` writes have both. The shipped policy and models judge every message as that of
-a stranger: without lists, sender history and near-copies.
+`zone.json`, the records of its senders by name and type; `tools.letters` writes both as well. The shipped policy and
+models judge every message as that of a stranger: without lists, sender history and near-copies.
 """
 
 import argparse

@@ -35,7 +35,7 @@ ATTACKS = sorted((HERE / "attacks").glob("*.eml"))
 TWINS = sorted((HERE / "twins").glob("*.eml"))
 CASES: dict[str, dict[str, Any]] = tomllib.loads((HERE / "cases.toml").read_text("utf-8"))
 ZONE: dict[str, dict[str, list[str]]] = tomllib.loads((HERE / "zone.toml").read_text("utf-8"))
-ELSEWHERE = frozenset({"scanners", "campaign", "bulk_mail", "reputation", "learnt_model"})
+ELSEWHERE = frozenset({"scanners", "campaign", "bulk_mail", "reputation", "learnt_model", "plain_notice"})
 # Ten minutes after the messages were written.
 NOW = 1_794_302_520.0
 

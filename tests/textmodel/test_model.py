@@ -175,7 +175,7 @@ def test_a_second_reader_is_asked_about_texts_that_are_not_english() -> None:
     known = ("#links 0", "bank", "bestatigung", "c:#theme credential", "konto", "t:best", "t:konto")
     weights = np.ones((len(known), 3), np.float32)
     second = Model(known, np.array([], np.int64), weights, np.zeros(3, np.float32))
-    model = msgspec.structs.replace(toy(), foreign=second)
+    model = msgspec.structs.replace(toy(), letters=second)
     written, marks = make_words([], [], split_words(fold(GERMAN))), ["#links 0", "#theme credential"]
     # Three words are one block, a theme and a stem are the other; marks of the build are none of its business.
     assert model.ask_letters(written, marks) == pytest.approx(3 / math.sqrt(3) + 2 / math.sqrt(2))
@@ -188,12 +188,12 @@ def test_a_second_reader_is_asked_about_texts_that_are_not_english() -> None:
 
 
 def test_a_second_reader_is_in_the_file_of_its_model() -> None:
-    model = msgspec.structs.replace(toy(), foreign=toy(free=3.0))
+    model = msgspec.structs.replace(toy(), letters=toy(free=3.0))
     for read_again in (parse_model(model.to_bytes()), textmodel.keep_model(model.to_bytes()).open()):
-        assert read_again.foreign is not None
-        assert read_again.foreign.score(seen("free")).logit == pytest.approx(3.5)
-    assert parse_model(toy().to_bytes()).foreign is None
-    broken = msgspec.structs.replace(model, foreign=msgspec.structs.replace(toy(), words=("free",)))
+        assert read_again.letters is not None
+        assert read_again.letters.score(seen("free")).logit == pytest.approx(3.5)
+    assert parse_model(toy().to_bytes()).letters is None
+    broken = msgspec.structs.replace(model, letters=msgspec.structs.replace(toy(), words=("free",)))
     with pytest.raises(textmodel.ModelError, match="do not fit together"):
         parse_model(broken.to_bytes())
 

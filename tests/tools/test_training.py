@@ -182,11 +182,11 @@ def test_letters_alone_teach_the_second_reader() -> None:
         for part in "ab"
         for word, label in (("gesperrt", "phish"), ("sommerfest", "ham"))
     ]
-    second = learn([*world(), *letters]).foreign
+    second = learn([*world(), *letters]).letters
     assert second is not None
     assert "#links 1" not in second.words
     seen = (see_as_letter(Features([word, f"{word}e"], [], [])) for word in ("gesperrt", "sommerfest"))
     lure, letter = (second.weigh(hits, hits.even_scale).logit for hits in map(second.hits, seen))
     assert lure > 1 > -1 > letter
-    assert learn(world()).foreign is None
+    assert learn(world()).letters is None
     assert learn_letters([each for each in letters if each.label == "ham"]) is None

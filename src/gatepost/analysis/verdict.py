@@ -12,6 +12,7 @@ findings on just that one; an allow for the sender or its host lifts spam, bulk,
 attack.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -52,6 +53,27 @@ NEVER_EXCUSED = frozenset(
         kinds.TEXT_PAYROLL_CHANGE.id,
     }
 )
+# What honest notices say as well: requests that lead somewhere, haste, and what the text model makes of their words.
+WORDS = frozenset(
+    {
+        kinds.HEADER_MONEY_SUBJECT.id,
+        kinds.TEXT_AUTHORITY_LURE.id,
+        kinds.TEXT_BARE_LINK.id,
+        kinds.TEXT_CREDENTIAL_LURE.id,
+        kinds.TEXT_DOCUMENT_LURE.id,
+        kinds.TEXT_IMAGE_ONLY.id,
+        kinds.TEXT_MAILBOX_LURE.id,
+        kinds.TEXT_MODEL_FRAUD.id,
+        kinds.TEXT_MODEL_PHISHING.id,
+        kinds.TEXT_MODEL_SPAM.id,
+        kinds.TEXT_PARCEL_LURE.id,
+        kinds.TEXT_REFUND_LURE.id,
+        kinds.TEXT_SALARY_LURE.id,
+        kinds.TEXT_URGENCY.id,
+    }
+)
+# What they may count together in mail of a proven sender that leads nowhere else, unless the text is surely a lure.
+MOST_OF_WORDS = 450
 FILES = "files"
 # What a reader wants to know first: what a mail asks for, and in whose name.
 LURES = "lures"
@@ -95,9 +117,11 @@ def judge(
 def _judge_by(findings: Sequence[Finding], outcomes: Sequence[Outcome], policy: Policy, ruling: Ruling) -> Judgement:
     blocks = [_make_block_finding(match) for match in ruling.blocks]
     weighed = _clear_allowed(_weigh([*findings, *blocks], policy), ruling)
-    lines = _bound_excuses(_apply_caps(weighed, policy))
+    named = {line.kind for line in weighed}
+    is_plain = kinds.AUTH_LEADS_HOME.id in named and kinds.TEXT_NOTICE_LURE.id not in named
+    lines = _bound_excuses(_apply_caps(weighed, policy, is_plain=is_plain))
     score = sum(line.counted for line in lines)
-    verdict, reason = _reach_verdict(weighed, score, policy)
+    verdict, reason = _reach_verdict(weighed, score, policy, is_plain=is_plain)
     failed = outcomes[0] if outcomes else None
     if failed and VERDICTS.index("unscannable") < VERDICTS.index(verdict):
         verdict, reason = "unscannable", f"{failed.stage} did not complete: {failed.reason}"
@@ -211,10 +235,12 @@ def _is_never_excused(line: Line) -> bool:
     return line.kind in NEVER_EXCUSED or line.group == FILES or (line.conclusive and line.verdict in ATTACKS)
 
 
-def _apply_caps(lines: Sequence[Line], policy: Policy) -> tuple[Line, ...]:
-    """A kind counts once, however often it was found; a group counts up to its cap."""
+def _apply_caps(lines: Sequence[Line], policy: Policy, *, is_plain: bool) -> tuple[Line, ...]:
+    """A kind counts once, however often it was found; a group counts up to its cap, and so do words where they are
+    bounded."""
     named = {line.group for line in lines if line.group}
     room = {name: round(policy.groups[name].cap * 100) for name in named}
+    room_of_words = MOST_OF_WORDS if is_plain else sys.maxsize
     seen: set[str] = set()
     result = []
     for line in lines:
@@ -226,6 +252,10 @@ def _apply_caps(lines: Sequence[Line], policy: Policy) -> tuple[Line, ...]:
             counted, note = 0, "counted once for its kind"
         elif line.group and line.weight > room[line.group]:
             counted, note = room[line.group], f"capped with its group, {line.group}"
+        if line.kind in WORDS:
+            if counted > room_of_words:
+                counted, note = room_of_words, "capped with all words of a proven sender that lead nowhere else"
+            room_of_words -= counted
         seen.add(line.kind)
         if line.group and counted > 0:
             room[line.group] -= counted
@@ -233,7 +263,7 @@ def _apply_caps(lines: Sequence[Line], policy: Policy) -> tuple[Line, ...]:
     return tuple(result)
 
 
-def _reach_verdict(weighed: Sequence[Line], score: int, policy: Policy) -> tuple[Verdict, str]:
+def _reach_verdict(weighed: Sequence[Line], score: int, policy: Policy, *, is_plain: bool) -> tuple[Verdict, str]:
     """The most severe verdict that is reached, with the sentence that says how.
 
     What points to a verdict is capped among itself: a heavier finding of the same group that names another verdict
@@ -254,7 +284,7 @@ def _reach_verdict(weighed: Sequence[Line], score: int, policy: Policy) -> tuple
         rule = policy.verdicts[verdict]
         if rule.threshold is None or score < round(rule.threshold * 100):
             continue
-        if sum(line.counted for line in _apply_caps(speaking, policy)) >= round(rule.own * 100):
+        if sum(line.counted for line in _apply_caps(speaking, policy, is_plain=is_plain)) >= round(rule.own * 100):
             return verdict, _describe_score(verdict, score, rule.threshold, speaking or weighed, policy)
     return "clean", f"The findings add up to {score / 100:g}, too little for a verdict" if weighed else "No findings"
 

@@ -38,6 +38,7 @@ class Kind(msgspec.Struct, frozen=True):
 
 # Authentication: what SPF, DKIM and DMARC say of the sender (RFC 7208, RFC 6376, RFC 9989).
 AUTH_DMARC_REJECT = Kind("auth:dmarc-reject", "Not authenticated, and the From domain asks to reject such mail (DMARC)")
+AUTH_LEADS_HOME = Kind("auth:leads-home", "DMARC proves the sender, and no link leads elsewhere")
 AUTH_DMARC_FAIL = Kind("auth:dmarc-fail", "Not authenticated by the domain of the From address (DMARC)")
 AUTH_DMARC_PASS = Kind("auth:dmarc-pass", "Authenticated by the domain of the From address (DMARC)")
 AUTH_SPF_FAIL = Kind("auth:spf-fail", "The sending host is not authorised by the envelope sender's domain (SPF fail)")

@@ -12,10 +12,10 @@ read as wanted, every part of a text has to: there is no allowance then.
 The probability is that score put through the sigmoid that was fitted on collections which the model had not seen
 (Platt, 1999), for a mailbox where half of the mail is unwanted.
 
-A second reader, `letters`, is another set of weights beside the first, which was learnt from letters and notices in many
-languages alone. It is asked about texts that are surely not English, and about mail whose sender is proven and that
-leads nowhere else. It has two blocks, words with pairs, and concepts with stems; the weights of each are divided by the
-root of how many there are. Its log-odds stand beside those of the model, not among them.
+A second reader, `letters`, is another set of weights beside the first, learnt from letters and notices in many
+languages alone. It is asked about texts that are surely not English, and about mail whose sender DMARC proves. It has
+two blocks, words with pairs, and concepts with stems; the weights of each are divided by the root of how many there
+are. Its log-odds stand beside those of the model, not among them.
 
 A deployment may have several: the shipped one, the operator's own, and those of tenants. Their log-odds are averaged,
 each model weighing the same: a model of few messages is unsure by itself, because it was regularised, so it moves the

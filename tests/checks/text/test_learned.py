@@ -98,10 +98,48 @@ def test_links_to_the_sender_s_own_site_change_nothing() -> None:
     assert list(text_model(here)) == list(text_model(there))
 
 
-def test_it_never_decides_alone() -> None:
+def test_it_decides_alone_only_where_it_is_sure_of_a_lure_of_a_proven_sender() -> None:
     policy = shipped_policy()
     most = policy.groups["model"].cap + policy.kinds["text:model-sure"].weight
-    assert most < min(rule.threshold for rule in policy.verdicts.values() if rule.threshold)
+    least = min(rule.threshold for rule in policy.verdicts.values() if rule.threshold)
+    assert most < least <= most + policy.kinds["text:notice-lure"].weight
+    assert "text:notice-lure" not in kinds_of(notice(LURE, result="fail"))
+
+
+RECEIPT = (
+    "Hi Dana, thank you for your order 20418. We received your payment of 24.90 and will send the parcel tomorrow."
+    " You can follow it here: https://{site}/orders/20418 If you have questions, just answer this mail. Your Lamp Shop"
+)
+CONFIRM = (
+    "Welcome to the Lamp Shop! Please confirm your e-mail address to activate your account. Click the link below:"
+    " https://{site}/confirm/8f2 The link works for 24 hours. You get this mail because somebody signed up with it."
+)
+LURE = (
+    "Dear customer, we could not process your last payment and your account will be closed today. Confirm your card"
+    " number and your password within 24 hours to avoid the loss of all data: https://{site}/confirm Support team"
+)
+
+
+def notice(text: str, site: str = "lamps.example", result: Result = "pass") -> Reading:
+    """A notice whose sender DMARC proves or not, with a link to a site."""
+    raw = f"From: Lamp Shop <shop@lamps.example>\r\nSubject: Your order\r\n\r\n{text.format(site=site)}\r\n"
+    authentication = Authentication(dmarc=Dmarc(result, "lamps.example"))
+    return msgspec.structs.replace(
+        Reading(read(raw.encode()), Envelope("shop@lamps.example")), authentication=authentication
+    )
+
+
+def kinds_of(reading: Reading) -> set[str]:
+    return {finding.kind for finding in text_model(reading)}
+
+
+def test_the_second_reader_is_believed_where_dmarc_proves_the_sender() -> None:
+    """It adds to what reads like a lure; an honest notice is believed only where all links lead to the sender."""
+    assert "text:notice-lure" in kinds_of(notice(LURE))
+    assert model_strength(notice(LURE)) > model_strength(notice(LURE, result="fail"))
+    home, away, forged = notice(CONFIRM), notice(CONFIRM, "x.example"), notice(CONFIRM, result="fail")
+    assert model_strength(home) < model_strength(away) == model_strength(forged) > 0
+    assert kinds_of(notice(RECEIPT)) <= {"text:model-wanted"}
 
 
 def test_it_says_less_on_a_few_words() -> None:
@@ -124,7 +162,7 @@ GERMAN_BANK = (
 def test_a_second_reader_adds_to_texts_that_are_not_english() -> None:
     reading = model_reading(GERMAN_BANK)
     (blend,) = reading.models.all_tenants.models
-    alone = DeployedModels(ModelBlend((msgspec.structs.replace(blend, foreign=None),)))
+    alone = DeployedModels(ModelBlend((msgspec.structs.replace(blend, letters=None),)))
     first, without = (
         next(iter(text_model(each))) for each in (reading, msgspec.structs.replace(reading, models=alone))
     )

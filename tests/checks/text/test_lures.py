@@ -8,6 +8,7 @@ from tests.known_senders import SELDOM, know_member, know_sender
 from gatepost.auth.results import Authentication, Dmarc
 from gatepost.checks.reading import Check, Reading
 from gatepost.checks.text.lures import brand_mention, credential_lure, lures, planted_link, planted_name, urgency
+from gatepost.findings.strengths import calculations
 from gatepost.mail.message import Field, Headers, Message
 from gatepost.names import Address
 
@@ -242,23 +243,26 @@ def test_a_lure_that_leads_home_needs_a_known_sender(check: Check, text: str, su
     assert all(finding.strength < 0.2 for finding in check(know_sender(home)))
 
 
-# What services ask of those who use them, and what they have no reason to say.
 @pytest.mark.parametrize(
-    ("check", "text", "subject", "is_usual"),
+    ("check", "text", "subject"),
     [
-        (credential_lure, "Please verify your account within 24 hours. Click the link below.", "Confirm", True),
-        (lures, "Your parcel is waiting. Pay the customs fee for your package within 24 hours.", "Parcel", True),
-        (brand_mention, "Your Google account: verify your account to sign in.", "Sign-in", True),
-        (credential_lure, "Your account has been limited. Please verify your account.", "Limited", False),
-        (lures, "Your mailbox is full. Upgrade your mailbox, verify your password.", "Mailbox full", False),
+        (credential_lure, "Please verify your account within 24 hours. Click the link below.", "Confirm"),
+        (credential_lure, "Your account has been limited. Please verify your account.", "Limited"),
+        (lures, "Your parcel is waiting. Pay the customs fee for your package within 24 hours.", "Parcel"),
+        (lures, "Your mailbox is full. Upgrade your mailbox, verify your password.", "Mailbox full"),
+        (brand_mention, "Your Google account: verify your account to sign in.", "Sign-in"),
     ],
 )
-def test_who_proves_to_lead_home_asks_what_services_ask(check: Check, text: str, subject: str, is_usual: bool) -> None:
+def test_a_lure_says_less_where_dmarc_proves_the_sender_and_all_links_lead_there(
+    check: Check, text: str, subject: str
+) -> None:
     home = letter(text, subject, link=HOME)
     plain = find_strengths(check, home)
     assert max(plain) >= 0.3
-    proven = prove(home, "sender.example")
-    assert find_strengths(check, proven) == ([round(each / 2, 2) for each in plain] if is_usual else plain)
+    factor = calculations()["link-away"].coefficients["proven_home"].value
+    assert find_strengths(check, prove(home, "sender.example")) == pytest.approx(
+        [each * factor for each in plain], abs=0.01
+    )
     away = letter(f"{text} https://elsewhere.example/", subject, link=HOME)
     for other in (prove(home, "other.example"), prove(away, "sender.example")):
         assert find_strengths(check, other) == plain

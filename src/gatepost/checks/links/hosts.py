@@ -222,6 +222,14 @@ _KNOWN_LINKS_HOME, _PROVEN_LINKS_HOME, _LINKS_IN_DISCUSSION, _COMPANY_LINKS = co
 )
 
 
+@check(kinds.AUTH_LEADS_HOME, needs={"authentication"})
+def plain_notice(reading: Reading) -> Iterator[Finding]:
+    """Mail of a proven sender that leads nowhere else: notices and receipts, newsletters, and lures of whoever bought a
+    domain. What its words alone may count against it is bounded, since honest services use the words of lures."""
+    if leads_home(reading):
+        yield kinds.AUTH_LEADS_HOME.at("From", domain=reading.authentication.dmarc.domain)
+
+
 def leads_home(reading: Reading) -> bool:
     """Return whether DMARC proves the sender, and every link leads to its own organisation."""
     dmarc = reading.authentication.dmarc
@@ -240,10 +248,10 @@ def find_link_away(reading: Reading) -> LinkAway | None:
     """Return the first link that leads away from the sender, else the first link; None where there is none.
 
     All lures have such a link. A company that asks its customers to sign in links to its own site, most often beside
-    others. That speaks most for a known sender: others can buy a domain and lead to it, so where DMARC proves no more
-    than that, part of a lure's strength stays, and the text classifier tells notices from lures. Where every link leads to the
-    own site of a company that we know, a lure catches nothing, whoever wrote it. Posts on known discussion lists quote
-    and link all sorts of things.
+    others. That speaks for a known sender; of others it takes off only a part where DMARC proves them, since whoever
+    buys a domain can lead to it: there the text classifier tells notices from lures. Where every link leads to the own
+    site of a company that we know, a lure catches nothing, whoever wrote it. Posts on known discussion lists quote and
+    link all sorts of things.
     """
     return reading.once(_find_link_away)
 
