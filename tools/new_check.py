@@ -296,8 +296,8 @@ def describe(check: NewCheck, planned: Iterable[Path]) -> str:
 Next:
   1. Teach the trick in the docstring of {check.trick} in {check.module}, and find it there.
   2. Fill the table of test_{check.trick} in {check.test}: at least as many innocent rows as guilty ones.
-  3. Give it a trigger, where it needs one of the signs in checks/reading.py: @check(…, needs={{"link"}}). Without one
-     it is called for every message.
+  3. Give it a trigger, where it needs one of the signs in checks/data/signs.toml: @check(…, needs={{"link"}}). Without
+     one it is called for every message.
   4. Write the attack and its innocent twin in tests/golden (cases.toml has what the border says of them).
   5. Weigh it in {POLICY}{f" and describe its numbers in {STRENGTHS}" if check.strength else ""}.
   6. .venv/bin/python -m pytest {check.test} tests/checks tests/findings tests/policy

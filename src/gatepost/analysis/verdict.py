@@ -20,7 +20,7 @@ import msgspec
 
 from gatepost.analysis.report import Line, ListNote, Outcome
 from gatepost.findings import kinds
-from gatepost.findings.kinds import FILE_ENCRYPTED_ARCHIVE, LIMIT_ENCRYPTED, Finding
+from gatepost.findings.kinds import BY_ID, FILE_ENCRYPTED_ARCHIVE, LIMIT_ENCRYPTED, Finding
 from gatepost.lists.rulings import CLEARED_OF_ATTACKS, NO_RULING, Match, Ruling
 from gatepost.policy.rules import (
     DECISIONS,
@@ -39,38 +39,13 @@ LIFTABLE: frozenset[Verdict] = frozenset({"suspicious", "spam", "bulk"})
 ENCRYPTED = frozenset({FILE_ENCRYPTED_ARCHIVE.id, LIMIT_ENCRYPTED.id})
 
 # What no other finding makes up for: a demand, a secret or money that is asked for by deceit; and whatever a file does.
-NEVER_EXCUSED = frozenset(
-    {
-        kinds.TEXT_ADVANCE_FEE.id,
-        kinds.TEXT_CALL_BACK.id,
-        kinds.TEXT_CREDENTIAL_LURE.id,
-        kinds.TEXT_DEVICE_CODE.id,
-        kinds.TEXT_EXTORTION.id,
-        kinds.TEXT_GIFT_CARDS.id,
-        kinds.TEXT_MAILBOX_LURE.id,
-        kinds.TEXT_PASTED_COMMAND.id,
-        kinds.TEXT_PAYMENT_CHANGE.id,
-        kinds.TEXT_PAYROLL_CHANGE.id,
-    }
-)
+_DECEITS = "advance-fee call-back credential-lure device-code extortion gift-cards mailbox-lure pasted-command"
+NEVER_EXCUSED = frozenset(BY_ID[f"text:{name}"].id for name in f"{_DECEITS} payment-change payroll-change".split())
 # What honest notices say as well: requests that lead somewhere, haste, and what the text model makes of their words.
+_REQUESTS = "authority-lure credential-lure document-lure mailbox-lure parcel-lure refund-lure salary-lure urgency"
+_LOOKS = "bare-link image-only model-fraud model-phishing model-spam"
 WORDS = frozenset(
-    {
-        kinds.HEADER_MONEY_SUBJECT.id,
-        kinds.TEXT_AUTHORITY_LURE.id,
-        kinds.TEXT_BARE_LINK.id,
-        kinds.TEXT_CREDENTIAL_LURE.id,
-        kinds.TEXT_DOCUMENT_LURE.id,
-        kinds.TEXT_IMAGE_ONLY.id,
-        kinds.TEXT_MAILBOX_LURE.id,
-        kinds.TEXT_MODEL_FRAUD.id,
-        kinds.TEXT_MODEL_PHISHING.id,
-        kinds.TEXT_MODEL_SPAM.id,
-        kinds.TEXT_PARCEL_LURE.id,
-        kinds.TEXT_REFUND_LURE.id,
-        kinds.TEXT_SALARY_LURE.id,
-        kinds.TEXT_URGENCY.id,
-    }
+    (kinds.HEADER_MONEY_SUBJECT.id, *(BY_ID[f"text:{name}"].id for name in f"{_REQUESTS} {_LOOKS}".split()))
 )
 # What they may count together in mail of a proven sender that leads nowhere else, unless the text is surely a lure.
 MOST_OF_WORDS = 450

@@ -5,6 +5,7 @@ A finding states a fact, and what was seen there. It knows no weight and no acti
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import lru_cache
+from importlib.resources import files
 from typing import Any, Generic, TypeVar, overload
 
 import msgspec
@@ -16,6 +17,7 @@ from gatepost.lists.addresses import ProtectedName
 from gatepost.mail.message import Envelope, Link, Message, Text
 from gatepost.mail.sender_history import KNOWN_DAYS, NO_HISTORY, SenderHistory
 from gatepost.names import Address, normal_domain, org_domain
+from gatepost.process.kept_results import read_toml
 from gatepost.questions import Antivirus, Campaign, Reputation
 from gatepost.textmodel.features import find_marks
 from gatepost.textmodel.learnt import NO_MODELS, LearntModels, make_message_row
@@ -24,71 +26,8 @@ from gatepost.textmodel.words import MessageWords, read_words
 
 T = TypeVar("T")
 
-# What a check can wait for, each with what has to be there. `checks.triggers` looks for all of them at once. A sign may
-# be set where the check then finds nothing; where it is not set, the check could find nothing.
-SIGNS: Mapping[str, str] = {
-    "link": "a link, in the text or in a file",
-    "attachment": "a file that is not a body of text",
-    "link-in-file": "a link in a file",
-    "trait": "a trait that a reader of files noted",
-    "unread": "a file that was not read, or not wholly",
-    "defect": "a defect of the message",
-    "signature": "a DKIM signature",
-    "reply-to": "an address for answers",
-    "protected": "what the operator protects: people, own domains, domains of partners, names",
-    "remembered": "what the tenant remembers of senders and sites",
-    "reputation": "an answer of a reputation zone, or its silence",
-    "antivirus": "an antivirus that was asked",
-    "learnt": "a model that reports have taught",
-    "campaign": "near-copies of mail that was marked, or that many others got",
-    "authentication": "a result of SPF, DKIM or DMARC that says something",
-    "odd-sender": "no sender, several, one without an address, or one whose domain cannot exist",
-    "free-sender": "a first sender with a free mailbox, or several senders",
-    "provider-sender": "a first sender with a mailbox at a provider whose hosts are known",
-    "brand-sender": "a sender who is named like a well-known company",
-    "name-address": "a sender's name with an @ or with letters that are not ASCII",
-    "name-dot": "a sender's name with a dot",
-    "name-frame": "a sender's name that begins with a sign, or has letters that are not ASCII",
-    "random-name": "a name that a machine made up: of a sender, a sender's mailbox or a site",
-    "imitating-name": "a sender's domain or a site that looks like a well-known one",
-    "cheap-name": "a sender's domain or a site under a cheap ending, or with a service that hosts pages or forms",
-    "address-name": "a sender's domain or a site that is an IP address, or made from one",
-    "punycode": "a sender's domain or a host of a link in A-labels (RFC 5891)",
-    "envelope-differs": "an envelope sender of another organisation than From",
-    "envelope-empty": "no envelope sender, and a site",
-    "odd-envelope": "an envelope address that is none",
-    "hop": "a Received field",
-    "odd-date": "no Date, or one of another day than the newest Received field",
-    "odd-clock": "a Date without an ordinary zone, or an identifier with a clock in it",
-    "odd-identifier": "no Message-ID, one of no common form, or an unsigned one of a large provider",
-    "odd-field": "a field that is written as few programs write it, or that few mails have",
-    "program": "the name of the program that wrote the mail",
-    "placeholder": "a sign of templates in a field that machines write",
-    "foreign-charset": "a character set of another alphabet in the header",
-    "bulk-field": "a field of lists, newsletters or mailing services",
-    "unnamed-recipient": "a To field that names nobody, or the sender",
-    "long-recipient": "a long name of a recipient",
-    "odd-subject": "capitals, money, marks or letters that are not ASCII in the subject",
-    "advertising-subject": "the label of advertising in the subject",
-    "sum-subject": "a plus sign or a currency in the subject",
-    "reply-subject": "the mark of an answer in the subject",
-    "odd-url": "a URL with a port or a user name, or a host that is deep or has many hyphens",
-    "redirect": "a shortener, or a link that was wrapped",
-    "shortener": "a shortener",
-    "picture-host": "a picture on a host where anybody can put one",
-    "foreign-site": "links to one organisation besides the sender's",
-    "shown-name": "a link whose text has a dot",
-    "download-url": "a URL that ends like a program or an archive, or like a page after a document",
-    "lure-path": "a word of lures, or a domain, in the path of a URL",
-    "planted-sum": "a sum of money where a text begins, and a link",
-    "opening": "words or a sum of letters by which strangers begin, from a free mailbox or with an address for answers",
-    "odd-number": "a telephone number that may be written for people only",
-    "evasive-text": "words with marks or gaps inside, letters of another alphabet, or a long run of small letters",
-    "wallet": "the word wallet",
-    "test-text": "the GTUBE string",
-    "test-file": "the EICAR signature where it counts",
-    "smime": "a part of a type of S/MIME",
-}
+# What a check can wait for, each with what has to be there.
+SIGNS: Mapping[str, str] = read_toml(files("gatepost.checks") / "data" / "signs.toml", __file__)
 # A theme of the phrasebooks as a sign, for a check that waits for it or for something else.
 THEME_SIGN = "theme:"
 

@@ -1,7 +1,7 @@
 """Triggers: which checks have something to look at, told for all of them at once.
 
 Of some sixty checks four find something in a message. Each one states what must be there for it to find anything
-(`needs` and `themes` of the decorator `check`), in words that `findings.SIGNS` lists. Here the words are bits.
+(`needs` and `themes` of the decorator `check`), in words that `data/signs.toml` lists. Here the words are bits.
 `find_signs` sets those of a message in one pass over what the reading knows; `compile_triggers` makes one row of each
 check, so that a check whose bits are not set costs one test of two numbers.
 

@@ -464,3 +464,8 @@ LIMIT_TEXT_FILE = Kind("limit:text-file", "Text files are longer, or more, than 
 
 BY_ID: dict[str, Kind] = {kind.id: kind for kind in tuple(vars().values()) if isinstance(kind, Kind)}
 TITLES: dict[str, str] = {kind.id: kind.title for kind in BY_ID.values()}
+
+
+def list_kinds(*beginnings: str) -> tuple[Kind, ...]:
+    """Return the kinds whose ids begin so."""
+    return tuple(kind for kind in BY_ID.values() if kind.id.startswith(beginnings))

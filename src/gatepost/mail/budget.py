@@ -119,25 +119,12 @@ class ReadBudget:
         return True
 
 
+_OTHER_DEFECTS = (
+    "text:bidi-override text:hidden text:invisible-characters limit:addresses limit:alternatives limit:boundaries "
+    "limit:decoded-size limit:defects limit:depth limit:encoded-words limit:header-fields limit:header-size "
+    "limit:html-attributes limit:html-depth limit:html-parts limit:html-size limit:links limit:parts limit:text-size"
+)
 DEFECTS: tuple[Kind, ...] = (
-    *(kind for kind in BY_ID.values() if kind.id.startswith(("mime:", "html:"))),
-    kinds.TEXT_BIDI_OVERRIDE,
-    kinds.TEXT_HIDDEN,
-    kinds.TEXT_INVISIBLE_CHARACTERS,
-    kinds.LIMIT_ADDRESSES,
-    kinds.LIMIT_ALTERNATIVES,
-    kinds.LIMIT_BOUNDARIES,
-    kinds.LIMIT_DECODED_SIZE,
-    kinds.LIMIT_DEFECTS,
-    kinds.LIMIT_DEPTH,
-    kinds.LIMIT_ENCODED_WORDS,
-    kinds.LIMIT_HEADER_FIELDS,
-    kinds.LIMIT_HEADER_SIZE,
-    kinds.LIMIT_HTML_ATTRIBUTES,
-    kinds.LIMIT_HTML_DEPTH,
-    kinds.LIMIT_HTML_PARTS,
-    kinds.LIMIT_HTML_SIZE,
-    kinds.LIMIT_LINKS,
-    kinds.LIMIT_PARTS,
-    kinds.LIMIT_TEXT_SIZE,
+    *kinds.list_kinds("mime:", "html:"),
+    *map(BY_ID.__getitem__, _OTHER_DEFECTS.split()),
 )

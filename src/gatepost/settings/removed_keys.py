@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from gatepost.settings.document import Key
 
 REMOVED: dict[str, str] = {
-    "storage.databases": "was removed: all tenants are in the database of storage.url. Bring each one back with"
-    " `gatepost tenant move UID first` of version 0.1.0 before you upgrade",
-    "storage.tenants": "was removed: all tenants are in the database of storage.url. Bring each one back with"
-    " `gatepost tenant move UID first` of version 0.1.0 before you upgrade",
+    **dict.fromkeys(
+        ("storage.databases", "storage.tenants"),
+        "was removed: all tenants are in the database of storage.url. Bring each one back with"
+        " `gatepost tenant move UID first` of version 0.1.0 before you upgrade",
+    ),
     "delivery.nextHop: mx:": "was removed: name a mail server that delivers by MX itself, such as smtp://127.0.0.1:25",
-    "delivery.privateNetwork": "was removed with delivery by MX: a next hop that is named may have a private address",
-    "delivery.routes.privateNetwork": "was removed with delivery by MX: a next hop that is named may have a private"
-    " address",
-    "scanSources.smtp.outbound.privateNetwork": "was removed with delivery by MX: a next hop that is named may have a"
-    " private address",
-    "domainReports.addresses": "was removed: deliver reports to a mailbox, and read them with parsedmarc",
-    "domainReports.domains": "was removed: deliver reports to a mailbox, and read them with parsedmarc",
-    "domainReports.acceptUnproven": "was removed: deliver reports to a mailbox, and read them with parsedmarc",
-    "domainReports.retention": "was removed: deliver reports to a mailbox, and read them with parsedmarc",
+    **dict.fromkeys(
+        ("delivery.privateNetwork", "delivery.routes.privateNetwork", "scanSources.smtp.outbound.privateNetwork"),
+        "was removed with delivery by MX: a next hop that is named may have a private address",
+    ),
+    **dict.fromkeys(
+        [f"domainReports.{key}" for key in ("addresses", "domains", "acceptUnproven", "retention")],
+        "was removed: deliver reports to a mailbox, and read them with parsedmarc",
+    ),
     "domainReports.send.dmarc": "was removed: DMARC reports are sent where domainReports.send is set",
     "domainReports.send.tls": "was removed: the mail server that delivers by MX sends TLS reports",
     "flowControl": "was removed: use postscreen and smtpd_client_message_rate_limit of Postfix, or the like of your"

@@ -21,7 +21,7 @@ from gatepost.files.file_types import (
 )
 from gatepost.files.values import UnreadReason
 from gatepost.findings import kinds
-from gatepost.findings.kinds import Finding, Kind
+from gatepost.findings.kinds import BY_ID, Finding, Kind
 from gatepost.findings.strengths import coefficients
 from gatepost.mail.message import Part
 from gatepost.mail.reader import SMIME_TYPES
@@ -233,17 +233,7 @@ _KIND_BY_REASON: dict[UnreadReason, Kind] = {
 
 
 @check(
-    kinds.FILE_ENCRYPTED_ARCHIVE,
-    kinds.LIMIT_ARCHIVE_DEPTH,
-    kinds.LIMIT_ARCHIVE_FILES,
-    kinds.LIMIT_ARCHIVE_SIZE,
-    kinds.LIMIT_ARCHIVE_RATIO,
-    kinds.FILE_DAMAGED_ARCHIVE,
-    kinds.FILE_DAMAGED_DOCUMENT,
-    kinds.LIMIT_ARCHIVE_METHOD,
-    kinds.LIMIT_IMAGE_SIZE,
-    kinds.LIMIT_TEXT_FILE,
-    kinds.FILE_ENCRYPTED_ARCHIVE_OPENED,
+    *(*_KIND_BY_REASON.values(), kinds.FILE_DAMAGED_DOCUMENT, kinds.FILE_ENCRYPTED_ARCHIVE_OPENED),
     needs={"trait", "unread"},
 )
 def archives(reading: Reading) -> Iterator[Finding]:
@@ -272,15 +262,8 @@ def archives(reading: Reading) -> Iterator[Finding]:
                 )
 
 
-_BROKEN_ENCODINGS = frozenset(
-    kind.id
-    for kind in (
-        kinds.MIME_BROKEN_BASE64,
-        kinds.MIME_BROKEN_BINHEX,
-        kinds.MIME_BROKEN_QUOTED_PRINTABLE,
-        kinds.MIME_BROKEN_UUENCODE,
-        kinds.MIME_BROKEN_YENC,
-    )
+_BROKEN_ENCODINGS = frozenset(BY_ID).intersection(
+    f"mime:broken-{encoding}" for encoding in "base64 binhex quoted-printable uuencode yenc".split()
 )
 
 

@@ -29,14 +29,7 @@ _FAREWELLS = tuple(
 )
 
 
-@check(
-    kinds.BULK_UNSUBSCRIBE,
-    kinds.BULK_DISCUSSION_LIST,
-    kinds.BULK_PRECEDENCE,
-    kinds.BULK_MAILING_SERVICE,
-    kinds.BULK_UNSUBSCRIBE_LINK,
-    needs={"bulk-field", "link"},
-)
+@check(*kinds.list_kinds("bulk:"), needs={"bulk-field", "link"})
 def bulk_mail(reading: Reading) -> Iterator[Finding]:
     """Mail that says itself it went to many: lists and newsletters (RFC 2369, RFC 2919, RFC 8058).
 

@@ -20,20 +20,7 @@ BAD_SPF = {
 _DKIM = {"fail": kinds.AUTH_DKIM_FAIL, "permerror": kinds.AUTH_PERMERROR, "temperror": kinds.AUTH_TEMPERROR}
 
 
-@check(
-    kinds.AUTH_SPF_FAIL,
-    kinds.AUTH_SPF_SOFTFAIL,
-    kinds.AUTH_DKIM_FAIL,
-    kinds.AUTH_PERMERROR,
-    kinds.AUTH_TEMPERROR,
-    kinds.AUTH_DMARC_REJECT,
-    kinds.AUTH_DMARC_FAIL,
-    kinds.AUTH_DMARC_PASS,
-    kinds.AUTH_DKIM_PARTIAL,
-    kinds.AUTH_DKIM_TESTING,
-    kinds.AUTH_DKIM_WEAK_KEY,
-    needs={"authentication"},
-)
+@check(*kinds.list_kinds("auth:"), needs={"authentication"})
 def authentication(reading: Reading) -> Iterator[Finding]:
     """What SPF, DKIM and DMARC say, where it is bad (RFC 7208, RFC 6376, RFC 9989), and that DMARC passed.
 

@@ -44,13 +44,7 @@ DOCUMENTED = "example"
 
 
 @check(
-    kinds.HELO_BARE_IP,
-    kinds.HELO_NO_DOT,
-    kinds.HELO_FREEMAIL,
-    kinds.HELO_UNKNOWN_ENDING,
-    kinds.HELO_DYNAMIC_NAME,
-    kinds.HELO_OWN_DOMAIN,
-    kinds.HELO_LOCAL_NAME,
+    *kinds.list_kinds("helo:"),
     kinds.HOST_NO_NAME,
     kinds.HOST_FALSE_NAME,
     kinds.HOST_DYNAMIC_NAME,
@@ -335,13 +329,7 @@ def _read_head(head: str) -> _NamedHost | None:
     return _NamedHost(helo, named, address, is_inside, True, is_unknown, comment.startswith("["))
 
 
-@check(
-    kinds.HOST_RECORDED_LINE,
-    kinds.HOST_RECORDED_HELO,
-    kinds.HOST_RECORDED_NO_NAME,
-    kinds.HOST_RECORDED_FALSE_NAME,
-    needs={"hop"},
-)
+@check(*kinds.list_kinds("host:recorded-"), needs={"hop"})
 def received_host(reading: Reading) -> Iterator[Finding]:
     """Mail that the recipient's own side took from a home line, as its Received fields say (RFC 5321 section 4.4).
 

@@ -437,18 +437,10 @@ def sudden_sum(reading: Reading) -> Iterator[Finding]:
 
 MAX_OPENING_TEXT = 8_000
 _OPENING_LETTER = 4_000
-(
-    _PER_OPENING_PHRASE,
-    _OPENING_SUM,
-    _OPENING_ELSEWHERE,
-    _OPENING_UNNAMED,
-    _OPENING_FREE,
-    _PER_OPENING_SITE,
-    _OPENING_FULL_LENGTH,
-    _LEAST_OPENING,
-) = coefficients(
+_PER_OPENING_PHRASE, _OPENING_SUM, _OPENING_ELSEWHERE, _OPENING_UNNAMED, *_OPENING = coefficients(
     kinds.TEXT_OPENING_LETTER, "per_phrase", "sum", "elsewhere", "unnamed", "freemail", "site", "full_length", "least"
 )
+_OPENING_FREE, _PER_OPENING_SITE, _OPENING_FULL_LENGTH, _LEAST_OPENING = _OPENING
 # A hundred thousand and more: $1,300,000 and 850.000 EUR; 10.5 million dollars; USD 2.4M.
 _COIN = r"(?:[$€£¥]|us\$|usd|eur|gbp|euros?|dollars?|dolares|pounds?|us-dollar|dollari|долларов|евро)"
 _LARGE = r"(?:\d{3}[., ]\d{3}|\d{1,3}[., ]\d{3}[., ]\d{3}(?:[., ]\d{3})?)(?:[.,]\d{2})?"

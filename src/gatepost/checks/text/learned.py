@@ -49,14 +49,7 @@ WANTED_SPEAKS, WANTED_MOST = coefficients(kinds.TEXT_LEARNT_WANTED, "speaks", "m
 WANTED_BEGINS, WANTED_SAYS_ALL, WANTED_LEAST = coefficients(kinds.TEXT_MODEL_WANTED, "begins", "says_all", "least")
 
 
-@check(
-    kinds.TEXT_MODEL_SPAM,
-    kinds.TEXT_MODEL_PHISHING,
-    kinds.TEXT_MODEL_FRAUD,
-    kinds.TEXT_MODEL_SURE,
-    kinds.TEXT_NOTICE_LURE,
-    kinds.TEXT_MODEL_WANTED,
-)
+@check(*kinds.list_kinds("text:model-"), kinds.TEXT_NOTICE_LURE)
 def text_model(reading: Reading) -> Iterator[Finding]:
     """What the text model thinks: mail that reads like unwanted mail, and which kind of it.
 

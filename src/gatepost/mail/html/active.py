@@ -21,7 +21,7 @@ from importlib.resources import files
 import msgspec
 
 from gatepost.findings import kinds
-from gatepost.findings.kinds import Kind
+from gatepost.findings.kinds import BY_ID, Kind
 from gatepost.mail.html.script import ScriptBudget
 from gatepost.mail.html.style import unescape_css
 from gatepost.mail.message import Defect
@@ -137,15 +137,7 @@ def starts_program(scheme: str) -> bool:
 _SAFE_SCRIPTS = frozenset({"application/ld+json", "application/json", "text/x-amp-html", "text/template"})
 
 _RUNNING = frozenset(
-    kind.id
-    for kind in (
-        kinds.HTML_SCRIPT,
-        kinds.HTML_EVENT_HANDLER,
-        kinds.HTML_SCRIPT_LINK,
-        kinds.HTML_SVG_SCRIPT,
-        kinds.HTML_CSS_SCRIPT,
-        kinds.HTML_LATENT_SCRIPT,
-    )
+    BY_ID[f"html:{name}"].id for name in "script event-handler script-link svg-script css-script latent-script".split()
 )
 _LINKS = {"data": kinds.HTML_DATA_LINK, "blob": kinds.HTML_BLOB_LINK, "file": kinds.HTML_FILE_LINK}
 
