@@ -21,6 +21,7 @@ from gatepost.checks.registry import CHECKS
 from gatepost.cli.commands import COMMANDS, Command, Group, list_parameters
 from gatepost.cli.help import VERSION, render_names, split_paragraphs
 from gatepost.events.schema import CUT, EVENTS, MAX_TEXT, SCHEMA
+from gatepost.findings.kinds import BY_ID
 from gatepost.lists.catalogue import KINDS, LISTS, find_usual_list, list_categories
 from gatepost.plugins import find_plugins
 from gatepost.policy.rules import extend_policy, shipped_policy
@@ -214,6 +215,8 @@ def render_findings(plugins: Sequence[str] = ()) -> Iterator[str]:
     yield "[Plug-ins](../internals/extending.md) bring further kinds, which `gatepost plugins list` shows."
     found_by = [(check.name, check.kinds) for check in CHECKS]
     found_by.append(("composites", tuple(kind for kind, _ in load_composites())))
+    by_checks = {kind for _, several in found_by for kind in several}
+    found_by.append(("beside the checks", tuple(kind for kind in BY_ID.values() if kind not in by_checks)))
     found_by += [(f"plug-in {plugin}", tuple(plugin.kinds.values())) for plugin in found]
     for name, kinds in found_by:
         yield from ("", f"## {name.replace('_', ' ').capitalize()}", "")

@@ -78,6 +78,16 @@ def judge_folder(folder: Path) -> Iterator[WantedMail]:
             )
 
 
+def judge_bounces(folder: Path) -> Iterator[tuple[str, Report]]:
+    """Judge the bounces of a folder whose index has corpora (path, label, client_ip, helo), without DNS and, as bounces
+    are, without envelope sender. Yield the path of each with its report."""
+    with (folder / "INDEX.tsv").open(encoding="utf-8", newline="") as index:
+        for row in csv.DictReader(index, delimiter="\t", quoting=csv.QUOTE_NONE):
+            if row["label"] == "bounce":
+                envelope = Envelope("", ("ann@house.example",), row["client_ip"] or None, row["helo"] or None)
+                yield row["path"], _judge((folder / row["path"]).read_bytes(), envelope, {})
+
+
 def _judge(raw: bytes, envelope: Envelope, zone: Zone) -> Report:
     analysis = analyse(raw, envelope, Context(now=NOW))
     try:

@@ -49,6 +49,25 @@ def test_header_defects(raw: bytes, kinds: list[str]) -> None:
     assert [defect.kind for defect in read(raw).defects] == kinds
 
 
+@pytest.mark.parametrize("end", [b"", b"\r", b"\n", b"\r\n"])
+def test_a_message_whose_lines_end_with_cr_is_read_as_it_is_shown(end: bytes) -> None:
+    mail = b"From: Ann <ann@example.org>\rSubject: Minutes\rContent-Type: multipart/mixed; boundary=b\r\r"
+    mail += (
+        b"--b\r\rSee https://house.example/minutes\r--b\rContent-Disposition: attachment; filename=a.txt\r\rx\r--b--"
+    )
+    message = read(mail + end)
+    assert (message.subject, [str(each) for each in message.senders]) == ("Minutes", ["ann@example.org"])
+    assert [part.path for part in message.parts] == ["1", "1.1", "1.2"]
+    assert [link.host for link in message.links] == ["house.example"]
+    assert [(each.kind, each.where) for each in message.defects] == [("mime:bare-cr", "1")]
+
+
+def test_cr_is_no_line_end_where_others_are() -> None:
+    """Who takes LF for a line end would read another message."""
+    mixed = b"From: a@b\rSubject: x\r\r\nhttps://evil.example/\r\n"
+    assert read(mixed).raw == mixed
+
+
 def test_all_senders_of_all_from_fields() -> None:
     assert [str(sender) for sender in read(b"From: a@b\r\nFrom: c@d\r\n\r\n").senders] == ["a@b", "c@d"]
 

@@ -61,14 +61,15 @@ def test_everything_is_written_and_fits_together(root: Path, name: str, kind: st
     program = (
         "from gatepost.checks.registry import CHECKS\n"
         f"from gatepost.checks.{module.replace('/', '.')} import {trick}\n"
-        "from gatepost.findings.kinds import BY_ID, LIMIT_RULE_FAILED\n"
+        "from gatepost.findings.kinds import BY_ID\n"
         "from gatepost.policy.rules import shipped_policy\n"
         "from gatepost.findings.strengths import calculations\n"
         "from gatepost.checks.composites import load_composites\n"
         "found = {kind for check in CHECKS for kind in check.kinds} | {kind for kind, _ in load_composites()}\n"
         f"kind = BY_ID[{kind!r}]\n"
         f"assert {trick} in CHECKS and {trick}.name == {trick!r} and {trick}.kinds == (kind,)\n"
-        "assert found | {LIMIT_RULE_FAILED} == set(BY_ID.values()) and set(shipped_policy().kinds) == set(BY_ID)\n"
+        "found |= {BY_ID[each] for each in ('limit:rule-failed', 'text:carried-message')}\n"
+        "assert found == set(BY_ID.values()) and set(shipped_policy().kinds) == set(BY_ID)\n"
         "assert list(calculations()[kind.id].coefficients) == ['weak']\n"
         "print(kind.title)\n"
     )

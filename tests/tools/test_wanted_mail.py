@@ -10,9 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tools.wanted_mail import WantedMail, count_by, judge_folder, render
+from tools.wanted_mail import WantedMail, count_by, judge_bounces, judge_folder, render
 
 MADE, REAL, LURES = 16, 4, 78
+BOUNCES = 2
 # The classes and languages of which more than one in a hundred is held.
 MOST = {
     "form": "other 6 newsletter 4 shipping 3 confirm 2 refund 1 invoice 1 reminder 1 order 1 security 1".split(),
@@ -41,6 +42,15 @@ def test_no_class_and_no_language_is_held_more_than_others(found: list[WantedMai
     most = dict(zip(MOST[group][::2], map(int, MOST[group][1::2]), strict=True))
     rows = count_by((each for each in found if each.is_good), group)
     assert [row for row in rows if row.share > 0.01 and row.held > most.get(row.name, 0)] == []
+
+
+@pytest.mark.shared
+def test_bounces_arrive(shared: Callable[[str], Path]) -> None:
+    """Of every mail system that an archive has, in their own forms, and with whatever they return."""
+    found = list(judge_bounces(shared("mail-dev")))
+    held = [(path, report.verdict, report.score) for path, report in found if report.decision != "deliver"]
+    assert len(found) == 529
+    assert len(held) <= BOUNCES, held
 
 
 def test_a_folder_is_judged_with_its_dns(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ bytes, envelope, context and answers give the same report, so a message can be r
 died can start again in another one. `stages` holds each step.
 """
 
+from gatepost.analysis.carried import leave_out
 from gatepost.analysis.report import FileSeen, Outcome, Report, undecided
 from gatepost.analysis.stages import Context, Stages
 from gatepost.analysis.verdict import judge
@@ -57,7 +58,9 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         learnt=context.learnt,
         is_company=bool(message.senders) and is_company_host(normal_domain(message.senders[0].domain)),
     )
-    findings = stages.run_checks(reading)
+    # Lists and the operator's rules see the whole message, checks what its sender says.
+    judged = leave_out(reading, stages.carried) if stages.carried else reading
+    findings = stages.run_checks(judged)
     findings = stages.add_composites(findings)
     findings = stages.apply_own_rules(reading, findings)
     context.mark("judge")
@@ -79,7 +82,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         subjects=subjects,
         overrides=judgement.overrides,
         signature=signature,
-        features=stages.make_row(reading),
+        features=stages.make_row(judged),
         sender_names=tuple(sender.name[:MAX_SENDER_NAME] for sender in message.senders[:MAX_SENDER_NAMES]),
         message_id=(message.headers.first("message-id") or "").strip()[:MAX_MESSAGE_ID],
     )

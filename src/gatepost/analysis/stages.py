@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from gatepost.analysis.carried import find_carried
 from gatepost.analysis.report import Outcome
 from gatepost.auth.dmarc import authenticate
 from gatepost.auth.origin import parse_networks
@@ -31,6 +32,7 @@ from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import File, UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.files.yara import RulesTookTooLong, YaraRules, mark_matches
+from gatepost.findings import kinds
 from gatepost.findings.kinds import Finding
 from gatepost.lists.lookup import find_in_texts
 from gatepost.lists.rulings import Ruling, Subject, collect_keys, make_subject, rule_on
@@ -250,12 +252,13 @@ def make_own(context: Context) -> Context:
 
 class Stages:
     """The stages of one analysis. `outcomes` are the stages that failed or were skipped so far, `sending` is where the
-    message came from, once it is known."""
+    message came from, once it is known, `carried` the attached messages whose texts are not the sender's."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.sending = SendingHost()
         self.outcomes: list[Outcome] = []
+        self.carried: tuple[str, ...] = ()
         self._asked_about: tuple[ReputationValue, ...] = ()
 
     def read_message(self, raw: bytes) -> Message:
@@ -319,8 +322,11 @@ class Stages:
     def _authenticate(self, message: Message, envelope: Envelope) -> Asking[Authentication]:
         if not self._enter("authenticate"):
             return Authentication()
+        now, own = self.context.now, self.context.lists.own_domains
         try:
-            return (yield from authenticate(message, envelope, self.context.now, self.sending))
+            found = yield from authenticate(message, envelope, now, self.sending)
+            self.carried = yield from find_carried(message, envelope, found, own, now)
+            return found
         except MemoryError:
             raise
         except Exception as fault:  # noqa: BLE001  a stage that crashes is an outcome, not an end
@@ -406,7 +412,7 @@ class Stages:
         """The findings of every check that has something to look at."""
         # Where that cannot be told, every check is called: it costs time, and loses nothing.
         there = self._run(TRIGGERS, lambda: find_signs(reading), EVERYTHING)
-        findings: list[Finding] = []
+        findings = [kinds.TEXT_CARRIED_MESSAGE.at(path) for path in self.carried]
         mark = self.context.mark
         for needed, themes, stage, run in self._select_checks():
             if not (needed & there and themes & there):

@@ -223,6 +223,7 @@ TEXT_BRAND_WITHOUT_LINK = Kind(
     "text:brand-without-link", "Written as a well-known company, but neither sender nor links are theirs"
 )
 TEXT_CALL_BACK = Kind("text:call-back", "Reports a charge and gives only a telephone number to call")
+TEXT_CARRIED_MESSAGE = Kind("text:carried-message", "The text of an attached message is proven to be somebody else's")
 TEXT_CONSENT_LURE = Kind("text:consent-lure", "Asks to let an application read mail or files")
 TEXT_CREDENTIAL_LURE = Kind(
     "text:credential-lure", "Asks to confirm an account or secret; links lead away from the sender"

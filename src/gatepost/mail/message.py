@@ -95,7 +95,13 @@ class Part(msgspec.Struct, frozen=True):
     children: tuple["Part", ...] = ()
     signs: int = NO_SIGNS
 
+    def is_named(self, *endings: str) -> bool:
+        """Return whether a name of it has one of these endings."""
+        return bool(self.names) and any(name.lower().rstrip(". ").endswith(endings) for name in self.names)
 
+
+# A part of one of these types is a message itself (RFC 2046 section 5.2.1, RFC 6532 section 3.7); so are some files.
+MESSAGE_TYPES = frozenset({"message/rfc822", "message/global", "message/news"})
 _FETCHED = frozenset({"image", "script", "css"})
 
 
@@ -147,6 +153,12 @@ class Message(msgspec.Struct, frozen=True):
     reply_to: tuple[Address, ...] = ()
     recipients: tuple[Address, ...] = ()
     defects: tuple[Defect, ...] = ()
+
+    @property
+    def attached(self) -> tuple[Part, ...]:
+        """The parts that are messages themselves, or files in which mail programs keep one."""
+        parts = [part for part in self.parts if part.content_type in MESSAGE_TYPES or part.is_named(".eml", ".msg")]
+        return tuple(part for part in parts if part.path != "1")
 
     @property
     def files(self) -> tuple[Part, ...]:

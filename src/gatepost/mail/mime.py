@@ -26,7 +26,7 @@ from gatepost.mail import headers
 from gatepost.mail.budget import ReadBudget
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.headers import HeaderSection, read_section, unfold
-from gatepost.mail.message import Headers, Part
+from gatepost.mail.message import MESSAGE_TYPES, Headers, Part
 from gatepost.speedups import native
 
 _MOST_TEXT = 16_384
@@ -240,7 +240,7 @@ class Entity(msgspec.Struct, frozen=True):
 
     @property
     def is_message(self) -> bool:
-        return self.types[0] in {"message/rfc822", "message/global", "message/news"}
+        return self.types[0] in MESSAGE_TYPES
 
 
 def describe_entity(headers: Headers, where: str, budget: ReadBudget, default: str = "text/plain") -> Entity:

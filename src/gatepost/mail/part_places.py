@@ -131,5 +131,4 @@ def _read_message(node: MimeNode, decoded: dict[str, bytes]) -> bytes:
     inner = decoded.get(f"{node.path}.1", b"")
     if node.entity.is_message:
         return inner or node.source[node.start : node.end]
-    names = node.part.names if node.part else ()
-    return inner if any(name.lower().rstrip(". ").endswith(".eml") for name in names) else b""
+    return inner if node.part and node.part.is_named(".eml") else b""

@@ -459,7 +459,7 @@ class MessageParts:
         if part is None or not part.content:
             return None
         inner = b""
-        if any(name.lower().rstrip(". ").endswith(".eml") for name in part.names):
+        if part.is_named(".eml"):
             inner = part.content
         elif part.content_type in SMIME_TYPES or any(name.lower().endswith(".p7m") for name in part.names):
             inner = open_cms(part.content).content
@@ -620,6 +620,9 @@ def read(raw: bytes) -> Message:
 
 def read_within(raw: bytes, budget: ReadBudget) -> Message:
     """Read one message within a budget that the caller can look at afterwards."""
+    if (whole := restore_line_ends(raw)) is not raw:
+        budget.note(kinds.MIME_BARE_CR, "1")
+        raw = whole
     headers, end, parts = read_ordinary(raw, budget) or _read_parts(raw, budget)
     _check_header(headers, budget)
     addressed = [field for field in headers.fields if field.name in _ADDRESSED]
@@ -640,6 +643,14 @@ def read_within(raw: bytes, budget: ReadBudget) -> Message:
         recipients=recipients,
         defects=(*budget.defects, *oddities),
     )
+
+
+def restore_line_ends(raw: bytes) -> bytes:
+    """Return a message with CRLF where its lines end with CR alone, as old programs save it: whoever takes LF for the
+    end of a line sees one line of header, so all who show the message read it in this way."""
+    if raw.find(b"\n", 0, -2) >= 0 or raw.count(b"\r") < 2:
+        return raw
+    return b"\r\n".join(raw.removesuffix(b"\n").split(b"\r"))
 
 
 # The header of a message, where its body begins, and all of its parts.
@@ -674,7 +685,7 @@ def _read_alone(path: str, entity: Entity, headers: Headers, body: bytes) -> Par
     part, *others = read_leaf(path, guess_names(replace(entity, headers=headers)), body, budget)
     if others or budget.defects or part.content_type in SMIME_TYPES:
         return None
-    return None if any(name.lower().rstrip(". ").endswith((".eml", ".p7m")) for name in part.names) else part
+    return None if part.is_named(".eml", ".p7m") else part
 
 
 def _check_header(headers: Headers, budget: ReadBudget) -> None:

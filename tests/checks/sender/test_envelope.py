@@ -4,8 +4,12 @@ import pytest
 from tests.checks.readings import find_kinds, mail_from
 from tests.known_senders import SELDOM, know_list, know_sender
 
+from gatepost.checks.headers.fields import message_id
 from gatepost.checks.reading import Reading
-from gatepost.checks.sender.envelope import envelope, is_delivery_report, malformed_envelope
+from gatepost.checks.sender.envelope import envelope, malformed_envelope, measure_care
+from gatepost.checks.sender.sending_host import host_names
+from gatepost.files.values import UnpackBudget
+from gatepost.files.walk import find_files
 from gatepost.mail.message import Envelope, Message
 from gatepost.mail.reader import read
 
@@ -120,20 +124,33 @@ def test_many_malformed_recipients_are_one_finding() -> None:
     assert len(list(malformed_envelope(reading))) == 1
 
 
-# Reports on delivery, and letters that only look like one.
+# Reports on delivery that bring nothing, and letters that only look like one or bring something.
 RETURNED = "From: MAILER-DAEMON@mx.example\nSubject: Returned\n"
+REPORT = f"{RETURNED}Content-Type: multipart/report; boundary=b\n"
+REFUSED = "<ann@example.org>: host mx.example.org said: 550 5.1.1 User unknown"
 
 
 @pytest.mark.parametrize(
-    ("head", "sender", "expected"),
+    ("head", "text", "sender", "expected"),
     [
-        (f"{RETURNED}Content-Type: multipart/report; boundary=b\n", "", True),
-        (f"{RETURNED}Content-Type: multipart/report; boundary=b\n", "MAILER-DAEMON", True),
-        (f"{RETURNED}Content-Type: multipart/report; boundary=b\n", "ann@example.org", False),
-        (RETURNED, "mailer-daemon", False),
-        ("From: Ann <ann@example.org>\nSubject: Returned\n", "", False),
+        (REPORT, "text", "", 0.5),
+        (REPORT, "text", "MAILER-DAEMON", 0.5),
+        (REPORT, "text", "ann@example.org", 1.0),
+        (RETURNED, "text", "mailer-daemon", 1.0),
+        (RETURNED, REFUSED, "mailer-daemon", 0.5),
+        ("From: Ann <ann@example.org>\nSubject: Returned\n", REFUSED, "", 1.0),
+        # What its reader could be caught by.
+        (f"{REPORT}Reply-To: eve@evil.example\n", "text", "", 1.0),
+        (RETURNED, f"{REFUSED} https://evil.com/", "", 1.0),
+        (RETURNED, f"{REFUSED} www.evil.com/login", "", 1.0),
+        (f"{RETURNED}Content-Type: text/html\n", f'{REFUSED} <a href="http://evil.com/">more</a>', "", 1.0),
+        (RETURNED, f"{REFUSED}. Our bank details have changed", "", 1.0),
+        (f"{RETURNED}Content-Type: text/plain; name=a.pdf\n", REFUSED, "", 1.0),
     ],
 )
-def test_is_report(head: str, sender: str, expected: bool) -> None:
-    reading = Reading(read(f"{head}\ntext\n".encode()), Envelope(sender, ("ann@house.example",)))
-    assert is_delivery_report(reading) is expected
+def test_reports_that_bring_nothing(head: str, text: str, sender: str, expected: float) -> None:
+    message = read(f"{head}\n{text}\n".encode())
+    files = find_files(message, UnpackBudget())
+    reading = Reading(message, Envelope(sender, ("ann@house.example",), "192.0.2.1", "192.0.2.1"), files=files)
+    assert measure_care(reading) == expected
+    assert {finding.strength for finding in (*host_names(reading), *message_id(reading))} == {expected}

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from gatepost.checks.known_names import is_freemail, is_under
 from gatepost.checks.reading import Reading, check
+from gatepost.checks.sender.envelope import measure_care
 from gatepost.checks.sender.mailboxes import is_written_for
 from gatepost.checks.sender.sending_host import MAX_HOPS, find_border_hop, is_from_stranger
 from gatepost.findings import kinds
@@ -107,7 +108,7 @@ def message_id(reading: Reading) -> Iterator[Finding]:
     if value is None:
         # A draft in a file has neither envelope nor Received: nothing was left out, it was never sent.
         if reading.envelope.remote_address or reading.fields.get("received"):
-            yield kinds.HEADER_NO_MESSAGE_ID.at("Message-ID")
+            yield kinds.HEADER_NO_MESSAGE_ID.at("Message-ID", strength=measure_care(reading))
         return
     # Long ones are folded, and some old servers put a comment after.
     if not IDENTIFIER_FORM.match(value[:1000]) and not IDENTIFIER_FORM.match(_SPACES.sub("", value[:1000])):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from gatepost.checks.known_names import is_freemail, list_words
 from gatepost.checks.phrases import find_phrases, quote
 from gatepost.checks.reading import Reading, check
+from gatepost.checks.sender.envelope import SERVER_SAYS, is_from_mail_system
 from gatepost.checks.sender.history import is_first_contact
 from gatepost.findings import kinds
 from gatepost.findings.kinds import Finding
@@ -196,13 +197,6 @@ def _find_brought(reading: Reading, known: set[str] | frozenset[str]) -> str:
 
 
 _REPORT_TYPES = ("multipart/report", "message/")
-_MAIL_SYSTEMS = tuple(
-    "mailer-daemon;postmaster;mail delivery;maildelivery;mdaemon;daemon;mail-daemon;bounce;mailsystem".split(";")
-)
-_SERVER_SAYS = re.compile(
-    r"(?<![\d.])[45][0-9]{2}[ -](?:#?[45]\.\d{1,3}\.\d{1,3}|\w)"
-    r"|(?:final|original)-recipient|x-failed-recipients|diagnostic|smtp|mx "
-)
 
 
 @check(kinds.HEADER_FAKE_BOUNCE, themes={"bounce"})
@@ -223,7 +217,6 @@ def fake_bounce(reading: Reading) -> Iterator[Finding]:
         return
     if any(part.content_type.startswith(_REPORT_TYPES) for part in message.parts):
         return
-    senders = " ".join(f"{sender.name} {sender}" for sender in message.senders[:3]).casefold()
-    if any(system in senders for system in _MAIL_SYSTEMS) or _SERVER_SAYS.search(phrases.text[:5_000]):
+    if is_from_mail_system(reading) or SERVER_SAYS.search(phrases.text[:5_000]):
         return
     yield kinds.HEADER_FAKE_BOUNCE.at("Subject", subject=message.subject, words=quote(phrases.of("bounce")))

@@ -4,9 +4,11 @@ import re
 from collections.abc import Iterator
 
 from gatepost.checks.known_names import is_freemail, is_tenant
+from gatepost.checks.phrases import find_phrases
 from gatepost.checks.reading import Reading, check
 from gatepost.findings import kinds
 from gatepost.findings.kinds import Finding
+from gatepost.findings.strengths import coefficients
 from gatepost.names import normal_domain, org_domain
 
 # Addresses that are made for bounces: VERP, SRS and BATV have = or + in them, the others say so.
@@ -23,13 +25,41 @@ _REPORT_MARKS = tuple(
 
 # How some servers write the empty sender where they file mail: sendmail's `Return-Path: <MAILER-DAEMON>`.
 _EMPTY_SENDERS = frozenset({"", "mailer-daemon"})
+# What notices of mail systems speak of; an undelivered mail sounds like an undelivered parcel.
+_OF_REPORTS = frozenset({"bounce", "mailbox", "parcel"})
+(_BARE_REPORT,) = coefficients("bare-report", "report")
 
 
-def is_delivery_report(reading: Reading) -> bool:
-    """Return whether the mail is a report on delivery (RFC 3464): no envelope sender, and a part that is a report."""
-    if reading.envelope.sender.strip("<> ").lower() not in _EMPTY_SENDERS:
-        return False
-    return any(part.content_type in _STATUS_TYPES for part in reading.message.parts)
+def measure_care(reading: Reading) -> float:
+    """Return the factor for what careless programs do. Servers that are badly set up report that mail could not be
+    delivered (RFC 3464): without envelope sender, in a part of its own type or as mail systems write without one. It is
+    1 unless the mail is such a report and brings nothing by which its reader could be caught: no file, no other
+    address, no story, and no link but the names of hosts."""
+    if reading.envelope.sender.strip("<> ").lower() not in _EMPTY_SENDERS or reading.message.reply_to:
+        return 1.0
+    phrases = find_phrases(reading)
+    links = [link for link in reading.web_links if link.source != "text" or link.url != f"http://{link.host}/"]
+    if links or "://" in phrases.text or reading.has_attachment or not phrases.themes.keys() <= _OF_REPORTS:
+        return 1.0
+    is_report = any(part.content_type in _STATUS_TYPES for part in reading.message.parts)
+    is_report = is_report or (is_from_mail_system(reading) and bool(SERVER_SAYS.search(phrases.text[:5_000])))
+    return _BARE_REPORT if is_report else 1.0
+
+
+_MAIL_SYSTEMS = tuple(
+    "mailer-daemon;postmaster;mail delivery;maildelivery;mdaemon;daemon;mail-daemon;bounce;mailsystem".split(";")
+)
+# In small letters: the reply of a server that refused a message, or a field of a report.
+SERVER_SAYS = re.compile(
+    r"(?<![\d.])[45][0-9]{2}[ -](?:#?[45]\.\d{1,3}\.\d{1,3}|\w)"
+    r"|(?:final|original)-recipient|x-failed-recipients|diagnostic|smtp|mx "
+)
+
+
+def is_from_mail_system(reading: Reading) -> bool:
+    """Return whether a sender has a name of those that mail systems write under."""
+    senders = " ".join(f"{sender.name} {sender}" for sender in reading.message.senders[:3]).casefold()
+    return any(system in senders for system in _MAIL_SYSTEMS)
 
 
 @check(

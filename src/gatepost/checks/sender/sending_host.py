@@ -13,7 +13,7 @@ import msgspec
 from gatepost.auth.sending_host import find_posting_field
 from gatepost.checks.known_names import ending_exists, is_forwarder, is_under
 from gatepost.checks.reading import Reading, check
-from gatepost.checks.sender.envelope import is_delivery_report
+from gatepost.checks.sender.envelope import measure_care
 from gatepost.findings import kinds
 from gatepost.findings.kinds import Finding
 from gatepost.findings.strengths import coefficients
@@ -39,7 +39,6 @@ _BIG = frozenset(
 INTERNAL_ENDINGS = frozenset("local localdomain lan internal intranet corp home localhost test invalid".split())
 # For documentation (RFC 2606 section 2): no host has such a name, so none can be suspected.
 DOCUMENTED = "example"
-(_REPORT,) = coefficients("helo", "report")
 (_HOME_LINE_NAME,) = coefficients(kinds.HELO_DYNAMIC_NAME, "home_line")
 
 
@@ -73,7 +72,7 @@ def _check_helo(reading: Reading) -> Iterator[Finding]:
     if not helo or not host or helo.startswith("[") or _INSIDE.match(host):
         return
     ending = helo.rpartition(".")[2]
-    strength = _REPORT if is_delivery_report(reading) else 1.0
+    strength = measure_care(reading)
     if helo == ending:
         yield kinds.HELO_NO_DOT.at("HELO", strength=strength, helo=helo, host=host)
     elif is_ip(helo):

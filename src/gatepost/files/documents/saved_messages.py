@@ -25,7 +25,7 @@ from gatepost.files.values import File
 from gatepost.mail.encodings import openpgp, outlook
 from gatepost.mail.encodings.cms import open_cms
 from gatepost.mail.encodings.outlook import MAX_TEXT, decompress_rtf, extract_html
-from gatepost.mail.message import Message, Part
+from gatepost.mail.message import MESSAGE_TYPES, Message, Part
 from gatepost.mail.part_places import MAX_MESSAGES, find_attached_messages
 from gatepost.mail.reader import read
 from gatepost.mail.text import detect_form
@@ -42,7 +42,6 @@ _IN_TEXT = re.compile(
     re.IGNORECASE,
 )
 _FROM_LINE = re.compile(rb"^From [^\r\n]{0,300}\r?\n", re.MULTILINE)
-_READ_WITH_THE_MESSAGE = frozenset({"message/rfc822", "message/global", "message/news"})
 
 
 def inspect_message(builder: ContentsBuilder) -> None:
@@ -147,7 +146,7 @@ def _is_read_already(file: File) -> bool:
         return True
     if not _is_part(file):
         return False
-    return file.declared in _READ_WITH_THE_MESSAGE or any(name.lower().endswith(".eml") for name in file.names)
+    return file.declared in MESSAGE_TYPES or any(name.lower().endswith(".eml") for name in file.names)
 
 
 def _is_part(file: File) -> bool:
@@ -238,12 +237,7 @@ def open_saved_message(content: bytes) -> bytes:
 def _list_own_files(message: Message) -> list[Part]:
     """Return the files of a message that stand in no message attached to it, each in its first reading. A winmail.dat
     is the message itself once more; what it carries stands beside it."""
-    messages = (
-        part
-        for part in message.parts
-        if part.content_type.startswith("message/") or any(name.lower().endswith(".eml") for name in part.names)
-    )
-    inside = tuple(f"{part.path}." for part in messages if part.path != "1")
+    inside = tuple(f"{part.path}." for part in message.attached)
     return [
         part
         for part in message.files
@@ -253,8 +247,7 @@ def _list_own_files(message: Message) -> list[Part]:
 
 
 def _read_eml_of_tnef(part: Part) -> bytes:
-    is_eml = _OF_TNEF in part.path and any(name.lower().rstrip(". ").endswith(".eml") for name in part.names)
-    return part.content if is_eml and part.content.strip() else b""
+    return part.content if _OF_TNEF in part.path and part.is_named(".eml") and part.content.strip() else b""
 
 
 def _read_msg(content: bytes) -> SavedMessage | None:
