@@ -36,6 +36,7 @@ pair = {cap = 3, description = "two of a kind"}
 "a:bit" = {weight = 1.5, verdict = "spam"}
 "a:list" = {weight = 0, verdict = "bulk", conclusive = true}
 "a:good" = {weight = -2, verdict = "clean"}
+"recipient:report-mailbox" = {weight = 0, verdict = "clean"}
 """)
 
 
@@ -75,6 +76,21 @@ def test_a_stage_that_did_not_run_is_never_clean() -> None:
     assert judged("a:spam", outcomes=broken).verdict == "unscannable"
     assert judged("a:virus", outcomes=broken).verdict == "malware"
     assert "check:links" in judged(outcomes=broken).reason
+
+
+@pytest.mark.parametrize(
+    ("kinds", "decision"),
+    [(("a:lure", "a:trick", "a:odd"), "deliver"), (("a:virus",), "drop"), (("a:odd",), "deliver")],
+)
+def test_mail_to_those_who_take_reports_is_delivered_unless_it_is_malware(
+    kinds: tuple[str, ...], decision: str
+) -> None:
+    """The verdict, its reason and the score stay as they are."""
+    other, mine = judged(*kinds), judged(*kinds, "recipient:report-mailbox")
+    assert (mine.decision, mine.verdict, mine.score) == (decision, other.verdict, other.score)
+    assert "recipient:report-mailbox" in mine.tags
+    said = "Every recipient is a mailbox that takes reports, so it is delivered. "
+    assert mine.reason == (said if decision != other.decision else "") + other.reason
 
 
 def test_tags_are_sorted_and_each_once() -> None:

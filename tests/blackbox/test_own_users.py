@@ -6,190 +6,42 @@ client. It runs as an operator runs it: one service with all sources, asked over
 """
 
 import asyncio
-import json
-import subprocess
-import sys
-import tempfile
-import threading
 import uuid
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Iterator
 
-import httpx
 import pytest
-from bench.name_server import NameServer
-from bench.ports import free_ports
-from bench.processes import await_output
-from tests.conftest import MailSink
-from tests.milter.conftest import MailServer
+from tests.blackbox.all_sources import SOURCES, Answer, House, Letter, forward, open_house
 
 OWN, PRIVATE, STRANGER = "203.0.113.9", "10.1.2.3", "192.0.2.66"
 TEXTS = {"house.example": "v=spf1 ip4:203.0.113.250 -all", "_dmarc.house.example": "v=DMARC1; p=reject"}
-TOKEN = "5f" * 32
 OUTSIDE = f"from evil.example (evil.example [{STRANGER}]) by mx.house.example (Postfix) with ESMTPS id 4Xy"
 HOME = f"from phone (line.isp.example [{STRANGER}])\r\n\tby mx.house.example (Postfix) with ESMTPSA id 4Xy"
 # What a client says in HELO to look like somebody who had logged in.
 FORGED = f"from x by mx with ESMTPSA (evil [{STRANGER}])\r\n\tby mx.house.example (Postfix) with ESMTP id 4Xy"
 
 
-class House(NamedTuple):
-    """The ports of one service, and what its next hop took."""
-
-    abby: int
-    guard: int
-    smtp: int
-    milter: int
-    spamd: int
-    rspamd: int
-    delivered: list[tuple[str, tuple[str, ...], bytes]]
-
-
 @pytest.fixture(scope="module")
 def house() -> Iterator[House]:
-    dns = NameServer(TEXTS)
-    with MailSink() as hop, tempfile.TemporaryDirectory(prefix="gatepost-own-users-") as name:
-        threading.Thread(target=hop.serve_forever, args=(0.02,), daemon=True).start()
-        folder = Path(name)
-        abby, guard, smtp, milter, spamd, rspamd = free_ports(6)
-        ports = House(abby, guard, smtp, milter, spamd, rspamd, hop.mail)
-        (folder / "guard/core").mkdir(parents=True)
-        (folder / "abby/abby").mkdir(parents=True)
-        (folder / "guard/core/guard.yml").write_text(
-            "scanSources:\n"
-            f"  restApi: {{host: 127.0.0.1, port: {ports.guard}}}\n"
-            f"  smtp: {{host: 127.0.0.1, port: {ports.smtp}, xclientHosts: ['127.0.0.1']}}\n"
-            f"  milter: {{listen: '127.0.0.1:{ports.milter}'}}\n"
-            f"  spamd: {{listen: '127.0.0.1:{ports.spamd}'}}\n"
-            f"  rspamd: {{listen: '127.0.0.1:{ports.rspamd}'}}\n"
-            "ownNetworks: ['203.0.113.0/24', '10.0.0.0/8']\n"
-            f"delivery: {{nextHop: '{hop.url}'}}\n"
-            f"dns: {{nameservers: ['{dns.address}']}}\n"
-        )
-        (folder / "abby/abby/abby.yml").write_text(
-            f"listen: {{host: 127.0.0.1, port: {ports.abby}}}\ntls: 'off'\n"
-            f"serviceProviders: {{core: {{hosts: ['https://127.0.0.1:{ports.guard}']}}}}\n"
-            f"staticApiTokens: [{{name: border, token: '{TOKEN}', permissions: [messages.read]}}]\n"
-        )
-        output = folder / "output"
-        with output.open("wb") as file:
-            arguments = [sys.executable, "-m", "gatepost", "serve", "--config", name, "--data", name]
-            process = subprocess.Popen(arguments, stdout=file, stderr=file)
-        try:
-            await_output(process, output, "service listening")
-            yield ports
-        finally:
-            process.terminate()
-            process.wait(180)
-            dns.close()
-            hop.shutdown()
+    with open_house(TEXTS, "ownNetworks: ['203.0.113.0/24', '10.0.0.0/8']\n") as opened:
+        yield opened
 
 
-def write_mail(received: str) -> bytes:
+def write_mail(received: str) -> Letter:
     """A letter of an own user. Each is another one, so that none is a copy of one that was sent before."""
     mark = uuid.uuid4().hex
     top = f"Received: {received}; Tue, 10 Nov 2026 09:12:00 +0000\r\n" if received else ""
-    return (
+    raw = (
         f"{top}From: Ann <ann@house.example>\r\nTo: bob@house.example\r\nSubject: Minutes of {mark[:6]}\r\n"
         f"Date: Tue, 10 Nov 2026 09:12:00 +0000\r\nMessage-ID: <{mark}@house.example>\r\n\r\n"
         f"Hello Bob,\r\n\r\nhere are the minutes of Monday, number {mark}.\r\n\r\nAnn\r\n"
     ).encode()
-
-
-class Answer(NamedTuple):
-    """Whether a message was held."""
-
-    held: bool
-
-
-async def send_smtp(house: House, told: dict[str, str], received: str) -> Answer:
-    """Over SMTP as a mail server in front does, with the attributes of XCLIENT or XFORWARD."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", house.smtp)
-
-    async def ask(line: str) -> str:
-        writer.write(line.encode() + b"\r\n")
-        while (answer := (await reader.readline()).decode())[3:4] == "-":
-            pass
-        return answer
-
-    assert (await reader.readline()).startswith(b"220")
-    verb = told.get("verb", "")
-    attributes = " ".join(f"{name}={value}" for name, value in told.items() if name != "verb")
-    if verb == "XCLIENT":
-        assert (await ask(f"{verb} {attributes}")).startswith("220")
-    assert (await ask("EHLO mx.house.example")).startswith("250")
-    if verb == "XFORWARD":
-        assert (await ask(f"{verb} {attributes}")).startswith("250")
-    assert (await ask("MAIL FROM:<ann@house.example>")).startswith("250")
-    assert (await ask("RCPT TO:<bob@house.example>")).startswith("250")
-    assert (await ask("DATA")).startswith("354")
-    before = len(house.delivered)
-    answer = await ask(write_mail(received).decode() + ".")
-    writer.close()
-    assert answer.startswith("250"), answer
-    return Answer(len(house.delivered) == before)
-
-
-async def send_milter(house: House, told: dict[str, str], received: str) -> Answer:
-    server = MailServer(*await asyncio.open_connection("127.0.0.1", house.milter))
-    await server.negotiate()
-    await server.greet(told.get("address", "127.0.0.1"), b"client.example")
-    if login := told.get("login"):
-        server.send(b"D", b"M{auth_authen}\0" + login.encode() + b"\0")
-    await server.envelope(b"<ann@house.example>", b"<bob@house.example>")
-    head, _, body = write_mail(received).partition(b"\r\n\r\n")
-    fields = [line.partition(b":")[::2] for line in head.replace(b"\r\n\t", b" ").split(b"\r\n")]
-    await server.content([(name, value) for name, value in fields], body)
-    frames = await server.end()
-    server.writer.close()
-    assert frames[-1][0] in (b"a", b"c", b"d"), frames
-    return Answer(frames[-1][0] == b"d" or any(letter == b"q" for letter, _ in frames))
-
-
-async def send_rspamd(house: House, told: dict[str, str], received: str) -> Answer:
-    headers = {"From": "ann@house.example", "Rcpt": "bob@house.example", **told}
-    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
-        url = f"http://127.0.0.1:{house.rspamd}/checkv2"
-        answer = await client.post(url, content=write_mail(received), headers=headers)
-    return Answer(answer.json()["action"] != "no action")
-
-
-async def send_spamd(house: House, _told: dict[str, str], received: str) -> Answer:
-    reader, writer = await asyncio.open_connection("127.0.0.1", house.spamd)
-    mail = write_mail(received)
-    writer.write(f"CHECK SPAMC/1.5\r\nContent-length: {len(mail)}\r\n\r\n".encode() + mail)
-    answer = await reader.read()
-    writer.close()
-    return Answer(b"Spam: True" in answer)
-
-
-async def send_rest(house: House, told: dict[str, str], received: str) -> Answer:
-    border = {"envelopeFrom": "ann@house.example", "envelopeRecipients": ["bob@house.example"], **told}
-    files: dict[str, tuple[str | None, str | bytes, str]] = {
-        "parameters": (None, json.dumps({"borderMtaData": border}), "application/json"),
-        "email": ("mail.eml", write_mail(received), "message/rfc822"),
-    }
-    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
-        url = f"http://127.0.0.1:{house.abby}/v1/messageQueue/submitEmail"
-        answer = await client.post(url, files=files, headers={"Authorization": f"Bearer {TOKEN}"})
-    return Answer(answer.json()["decision"] != "deliver")
-
-
-def forward(address: str) -> dict[str, str]:
-    return {"verb": "XFORWARD", "ADDR": address, "NAME": "client.example", "HELO": "client.example"}
+    return Letter(raw, "ann@house.example", ("bob@house.example",))
 
 
 def present(address: str, login: str = "") -> dict[str, str]:
     return {"verb": "XCLIENT", "ADDR": address, "NAME": "client.example", **({"LOGIN": login} if login else {})}
 
 
-SOURCES: dict[str, Callable[[House, dict[str, str], str], object]] = {
-    "smtp": send_smtp,
-    "milter": send_milter,
-    "rspamd": send_rspamd,
-    "spamd": send_spamd,
-    "rest": send_rest,
-}
 DELIVERED: list[tuple[str, dict[str, str], str]] = [
     # The source tells that an own user sent it.
     ("smtp", forward(OWN), ""),
@@ -245,13 +97,16 @@ def name_row(row: tuple[str, dict[str, str], str]) -> str:
     return " ".join((source, *told.values(), fields[received])).replace("client.example", "").strip()
 
 
+async def _send(house: House, row: tuple[str, dict[str, str], str]) -> Answer:
+    source, told, received = row
+    return await SOURCES[source](house, told, write_mail(received))
+
+
 @pytest.mark.parametrize("row", DELIVERED, ids=name_row)
 def test_mail_of_own_users_is_delivered(house: House, row: tuple[str, dict[str, str], str]) -> None:
-    source, told, received = row
-    assert asyncio.run(SOURCES[source](house, told, received)) == Answer(held=False)  # type: ignore[arg-type]
+    assert asyncio.run(_send(house, row)) == Answer(held=False)
 
 
 @pytest.mark.parametrize("row", HELD, ids=name_row)
 def test_mail_of_strangers_in_the_same_name_is_held(house: House, row: tuple[str, dict[str, str], str]) -> None:
-    source, told, received = row
-    assert asyncio.run(SOURCES[source](house, told, received)) == Answer(held=True)  # type: ignore[arg-type]
+    assert asyncio.run(_send(house, row)) == Answer(held=True)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self, TypeVar, cast
 
 import pytest
@@ -11,6 +12,7 @@ from tests.waiting_client import WaitingClient
 
 from gatepost.analysis.report import Report
 from gatepost.api.http import ClientLeft
+from gatepost.auth.origin import parse_networks
 from gatepost.guard import service
 from gatepost.guard.answers.answerer import Answerer
 from gatepost.guard.answers.dns import Resolver, TakesAnswer
@@ -21,18 +23,21 @@ from gatepost.mail.message import Envelope, Receipt
 from gatepost.policy.rules import shipped_policy
 from gatepost.process import logs
 from gatepost.questions import Dns, DnsAnswer
-from gatepost.scanning.request import Full, ScanRequest, ScanResult
+from gatepost.scanning.request import Full, ScanRequest, ScanResult, Source
 from gatepost.scanning.spool import BytesBody, Spool
 from gatepost.settings.keys import GuardSettings as Settings
 from gatepost.settings.keys import HistorySettings
 from gatepost.settings.scan_sources import RestApiSettings, ScanSourcesSettings
+from gatepost.smtp.client import Tenancy
+from gatepost.smtp.services import ReportIntake
 from gatepost.store import open_store
 from gatepost.store.errors import StorageError
+from gatepost.store.feedback import MailReport
 from gatepost.store.message_records import MessageRecord
 from gatepost.workers.fair_queue import FairQueue
 from gatepost.workers.jobs import Job
 from gatepost.workers.pool import PoolSettings, WorkerPool
-from gatepost.workers.protocol import JUDGE
+from gatepost.workers.protocol import ATTACHED, JUDGE, Attached, AttachedMessages
 
 T = TypeVar("T")
 
@@ -372,3 +377,46 @@ async def test_with_real_workers_and_no_dns(tmp_path: Path) -> None:
     assert (record.report, record.completed) == (result.report, result.completed)
     await guard.stop()
     await store.close()
+
+
+class MailboxPool(Pool):
+    """Reads one message out of every mail, too."""
+
+    async def run(self, job: Job[T], *, patient: bool = False) -> T:
+        if job.purpose is ATTACHED:
+            return cast("T", AttachedMessages((Attached("ab" * 32, b"row"),)))
+        return await super().run(job, patient=patient)
+
+
+@pytest.mark.parametrize(
+    ("recipient", "source", "for_mailboxes", "reported"),
+    [
+        ("Desk@private.example", "rest", True, 1),
+        ("b@private.example", "rest", False, 0),
+        ("desk@private.example", "page", True, 0),
+    ],
+)
+async def test_mail_to_a_report_mailbox_teaches_as_a_report_alone(
+    deployment: Deployment, recipient: str, source: Source, for_mailboxes: bool, reported: int
+) -> None:
+    """Neither sender history nor the comparison of copies learns from it: what was forwarded is not wanted."""
+    deployment.pool = MailboxPool()
+    kept: list[MailReport] = []
+    learnt: list[str] = []
+
+    async def keep(report: MailReport) -> int:
+        kept.append(report)
+        return 1
+
+    core = deployment.made()
+    tenancy = Tenancy({}, deployment.store.tenants.of_domain)
+    hosts, mailboxes = parse_networks(("192.0.2.0/24",)), {"*": ["desk@private.example"]}
+    core.reports = ReportIntake({}, mailboxes, hosts, core.read_report, keep, tenancy)
+    histories = SimpleNamespace(learn=lambda ggrid, _report: learnt.append(ggrid))
+    core._sender_histories = cast("Any", histories)
+    asked = ScanRequest(new_id(), 999_000, Envelope("a@private.example", (recipient,), "192.0.2.9"), source)
+    assert isinstance(await core.scan(asked, Plain()), ScanResult)
+    (job,) = deployment.pool.jobs
+    assert (job.for_mailboxes, job.is_trial) == (for_mailboxes, for_mailboxes)
+    assert (len(kept), len(learnt)) == (reported, 0 if for_mailboxes else 1)
+    assert [each.messages[0].sha256 for each in kept] == ["ab" * 32] * reported

@@ -18,7 +18,7 @@ from gatepost.service.routes import build_routing
 from gatepost.settings.delivery import list_hops
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import find_warnings, load_guard, settings_in_force
-from gatepost.settings.keys import GuardSettings
+from gatepost.settings.keys import GuardSettings, by_tenant
 from gatepost.settings.scan_sources import MAX_MESSAGE
 from gatepost.settings.values import is_local, needs_restart
 from gatepost.smtp.commands import SmtpLimits
@@ -235,3 +235,20 @@ async def _watch_files(plan: Plan, folder: Path) -> None:
     for _ in range(3):
         await watch.look()
     assert (renewed, shown) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[security@house.example]", {"*": ["security@house.example"]}),
+        (f"{{{UID}: [a@house.example], '*': []}}", {UID: ["a@house.example"], "*": []}),
+        ("[security]", "must be an address"),
+        ("{house.example: [a@house.example]}", "house.example"),
+    ],
+)
+def test_report_mailboxes_are_a_list_or_a_map_of_tenants(write: Load, text: str, found: object) -> None:
+    if isinstance(found, dict):
+        assert by_tenant(write(f"reportMailboxes: {text}\n").report_mailboxes) == found
+        return
+    with pytest.raises(ConfigError, match=str(found)):
+        write(f"reportMailboxes: {text}\n")

@@ -1,5 +1,6 @@
 """Mail to a reporting address: who may report, what is answered, and that it goes nowhere else."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from gatepost.analysis.report import Line, Report
 from gatepost.auth.origin import parse_networks
 from gatepost.auth.results import Authentication, Dmarc
+from gatepost.mail.message import Envelope
 from gatepost.scanning.request import Full, Load, ScanRequest
 from gatepost.scanning.spool import MessageBody
 from gatepost.smtp.client import Tenancy
@@ -50,9 +52,18 @@ def intake(gate: Any, reports: Reports, hosts: tuple[str, ...] = ()) -> None:
     tenancy = Tenancy({"acme.example": ACME, "other.example": OTHER}, gate.domains.tenant_of)
     gate.services.tenancy = tenancy
     addresses = {SPAM: True, HAM: False, "spam@nobody.example": True}
-    gate.services.reports = ReportIntake(
-        addresses, parse_networks(tuple(hosts)), reports.read_report, reports.report_mail, tenancy
-    )
+    gate.services.reports = make_intake(reports, addresses, {}, tenancy, hosts)
+
+
+def make_intake(
+    reports: Reports,
+    addresses: Mapping[str, bool],
+    mailboxes: Mapping[str, Iterable[str]],
+    tenancy: Tenancy,
+    hosts: tuple[str, ...] = (),
+) -> ReportIntake:
+    networks = parse_networks(hosts)
+    return ReportIntake(addresses, mailboxes, networks, reports.read_report, reports.report_mail, tenancy)
 
 
 async def send(client: Any, recipient: str = SPAM) -> str:
@@ -150,3 +161,61 @@ async def test_what_is_answered_where_a_report_cannot_be_taken(deployment: Any) 
         reports.carrier = Report("malware", "quarantine", (), 0, "", lines=(line,), senders=("a@acme.example",))
         await send(client, HAM)
         assert reports.kept[-1].is_certain
+
+
+DESK, LEGAL = "security@acme.example", "legal@acme.example"
+
+
+def mail_to(*recipients: str, tenant: str | None = ACME, client: str = "", **told: Any) -> ScanRequest:
+    envelope = Envelope("ann@acme.example", recipients, client or None, tenant=tenant)
+    return ScanRequest("0198c5a2-7c11-7d3e-9f00-0000000000ff", 1, envelope, "rest", **told)
+
+
+async def no_tenant(_domain: str) -> str | None:
+    return None
+
+
+TENANCY = Tenancy({"acme.example": ACME}, no_tenant)
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (mail_to(DESK), True),
+        (mail_to("<Security@ACME.example>", "abuse@every.example"), True),
+        (mail_to(DESK, "bob@acme.example"), False),
+        (mail_to(DESK, tenant=OTHER), False),
+        (mail_to("abuse@every.example", tenant=OTHER), True),
+        (mail_to("abuse@every.example", tenant=None), True),
+        (mail_to(), False),
+        # A sender can write the header that tells the recipients.
+        (mail_to(DESK, guesses=True), False),
+    ],
+)
+def test_every_recipient_is_a_mailbox_of_the_tenant_or_of_all(request_: ScanRequest, expected: bool) -> None:
+    mailboxes = {ACME: [DESK, LEGAL], "*": ["Abuse@every.example"]}
+    assert make_intake(Reports(), {}, mailboxes, TENANCY).is_for_mailboxes(request_) is expected
+    assert not make_intake(Reports(), {SPAM: True}, {"*": []}, TENANCY).is_for_mailboxes(request_)
+
+
+@pytest.mark.parametrize(
+    ("sender", "client", "taken"),
+    [
+        ("ann@acme.example", "", True),
+        ("eve@evil.example", "", False),
+        ("eve@evil.example", "192.0.2.7", True),
+        ("eve@evil.example", "192.0.2.8", False),
+    ],
+)
+async def test_what_is_attached_to_mail_for_a_mailbox_is_reported_as_unwanted(
+    sender: str, client: str, taken: bool
+) -> None:
+    reports = Reports()
+    reports.prove(sender)
+    found = make_intake(reports, {}, {"*": [DESK]}, TENANCY, hosts=("192.0.2.7",))
+    said = await found.keep(mail_to(DESK, client=client), ReportReading(reports.carrier, READ))
+    assert [(each.by.name, each.unwanted, each.messages) for each in reports.kept] == [(sender, True, READ)] * taken
+    assert said.positive is taken
+    reports.broken = True
+    later = await found.keep(mail_to(DESK, client=client), ReportReading(reports.carrier, READ))
+    assert later.code == (451 if taken else 550)

@@ -68,7 +68,7 @@ def test_everything_is_written_and_fits_together(root: Path, name: str, kind: st
         "found = {kind for check in CHECKS for kind in check.kinds} | {kind for kind, _ in load_composites()}\n"
         f"kind = BY_ID[{kind!r}]\n"
         f"assert {trick} in CHECKS and {trick}.name == {trick!r} and {trick}.kinds == (kind,)\n"
-        "found |= {BY_ID[each] for each in ('limit:rule-failed', 'text:carried-message')}\n"
+        "found |= {BY_ID[each] for each in ('limit:rule-failed', 'text:carried-message', 'recipient:report-mailbox')}\n"
         "assert found == set(BY_ID.values()) and set(shipped_policy().kinds) == set(BY_ID)\n"
         "assert list(calculations()[kind.id].coefficients) == ['weak']\n"
         "print(kind.title)\n"

@@ -224,7 +224,7 @@ class Context(msgspec.Struct, frozen=True):
     rules. `antivirus`, `sender_history` and `campaigns` say which of these guard can be asked about, and `reputation`
     what the operator's reputation zones list. `models` are the text models of the deployment, `learnt` those that
     reports of the tenant and of the deployment have taught. `own_networks` are those of the tenant and of the
-    deployment.
+    deployment; `for_mailboxes` says that every recipient takes reports.
     """
 
     now: float
@@ -242,6 +242,7 @@ class Context(msgspec.Struct, frozen=True):
     reputation: tuple[str, ...] = ()
     learnt: LearntModels = NO_MODELS
     own_networks: tuple[str, ...] = ()
+    for_mailboxes: bool = False
 
 
 def make_own(context: Context) -> Context:
@@ -413,6 +414,7 @@ class Stages:
         # Where that cannot be told, every check is called: it costs time, and loses nothing.
         there = self._run(TRIGGERS, lambda: find_signs(reading), EVERYTHING)
         findings = [kinds.TEXT_CARRIED_MESSAGE.at(path) for path in self.carried]
+        findings += [kinds.RECIPIENT_REPORT_MAILBOX.at("envelope")] if self.context.for_mailboxes else []
         mark = self.context.mark
         for needed, themes, stage, run in self._select_checks():
             if not (needed & there and themes & there):

@@ -107,6 +107,8 @@ def _judge_by(findings: Sequence[Finding], outcomes: Sequence[Outcome], policy: 
     decision: Decision = policy.verdicts[verdict].decision
     if policy.rules and verdict != "clean":
         decision, reason = _apply_rule_decisions(lines, policy, decision, reason)
+    if kinds.RECIPIENT_REPORT_MAILBOX.id in tags and verdict != "malware" and decision != "deliver":
+        decision, reason = "deliver", f"{kinds.RECIPIENT_REPORT_MAILBOX.title}, so it is delivered. {reason}"
     return Judgement(verdict, decision, tuple(sorted(tags)), score, lines, reason, _list_notes(ruling))
 
 

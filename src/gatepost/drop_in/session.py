@@ -111,6 +111,7 @@ class DropInSession(AskerSession[DropInPart]):
             source=asked.source,
             client=asked.address or "",
             queue_id=queue_id,
+            guesses=not asked.recipients,
         )
         try:
             result = await services.guard.scan(request, body, ignore_report)

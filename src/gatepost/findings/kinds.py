@@ -414,6 +414,9 @@ MIME_UNKNOWN_ENCODING = Kind("mime:unknown-encoding", "A transfer encoding has a
 MIME_UUENCODE = Kind("mime:uuencode", "Text contains a uuencoded file")
 MIME_YENC = Kind("mime:yenc", "Text contains a yEnc file")
 
+# Recipients
+RECIPIENT_REPORT_MAILBOX = Kind("recipient:report-mailbox", "Every recipient is a mailbox that takes reports")
+
 # Composites: findings that mean more together than their sum (`composites.toml`).
 COMPOSITE_ADDRESS_CARRIED_AWAY = Kind(
     "composite:address-carried-away", "A link away from the sender carries the recipient's address"

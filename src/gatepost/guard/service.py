@@ -27,7 +27,7 @@ from gatepost.scanning.held_mail import HoldsMail, ReportObserver, bytes_ahead, 
 from gatepost.scanning.request import Condition, Cut, Full, Load, ScanRequest, ScanResult, first_received_id
 from gatepost.scanning.spool import MessageBody
 from gatepost.settings.keys import GuardSettings as Settings
-from gatepost.smtp.services import ReportReading
+from gatepost.smtp.services import ReportIntake, ReportReading
 from gatepost.store.errors import StorageError
 from gatepost.store.feedback import ReportedMessage
 from gatepost.store.message_records import Holding, MessageRecord
@@ -55,7 +55,7 @@ def ignore_scan(_record: MessageRecord, _seconds: float) -> None:
 
 class Guard:
     """One core. Pool and answerer start and end with it; the store is closed by its owner. `node` is in the record of
-    every message."""
+    every message, `reports` takes what is attached to mail for report mailboxes."""
 
     def __init__(
         self,
@@ -86,6 +86,7 @@ class Guard:
         self._learnt = learnt
         self._condition = condition or Condition()
         self._quarantine: HoldsMail | None = None
+        self.reports: ReportIntake | None = None
         self._stop_begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._present = 0
         self._idle = asyncio.Event()
@@ -208,12 +209,15 @@ class Guard:
         try:
             await slot.delay_start()
             # Twenty people who report the same mail are no burst of it.
-            message = (request.ggrid, request.envelope, body, self._clock())
-            carrier = await self.pool.run(Job(JUDGE, *message, is_trial=True))
-            found = await self.pool.run(Job(ATTACHED, *message))
+            job = Job(JUDGE, request.ggrid, request.envelope, body, self._clock(), is_trial=True)
+            return await self._read_attached(request, body, await self.pool.run(job))
         finally:
             self._answerer.forget(request.ggrid)
             self._end(slot)
+
+    async def _read_attached(self, request: ScanRequest, body: MessageBody, carrier: Report) -> ReportReading:
+        """Read what is attached to a mail that was judged."""
+        found = await self.pool.run(Job(ATTACHED, request.ggrid, request.envelope, body, self._clock()))
         if isinstance(found, NotShown):
             return ReportReading(undecided("it could not be read"))
         read = (ReportedMessage(each.sha256, each.row, each.signature, each.sender) for each in found.messages)
@@ -321,6 +325,7 @@ class Guard:
         if lists is None:
             return undecided("the lists could not be read")
         tenant = request.envelope.tenant
+        reports = self.reports if self.reports and self.reports.is_for_mailboxes(request) else None
         learnt = await self._learnt.snapshot(tenant) if self._learnt and self._learnt.versions else EMPTY
         job = Job(
             JUDGE,
@@ -330,16 +335,20 @@ class Guard:
             self._clock(),
             lists=lists,
             learnt=learnt,
-            is_trial=request.is_trial,
+            # What is sent on to be looked into is no mail like others: it teaches only as a report.
+            is_trial=request.is_trial or reports is not None,
+            for_mailboxes=reports is not None,
         )
         try:
             report = await self.pool.run(job)
+            if reports and not request.is_trial:
+                await reports.keep(request, await self._read_attached(request, body, report))
             if request.unfit and report.decision in ("deliver", "bounce"):
                 reason = f"Held: {request.unfit}. {report.reason}"
                 report = msgspec.structs.replace(report, decision="quarantine", reason=reason)
             if report.lists:
                 report = await self._with_comments(request, report)
-            if not request.is_trial:
+            if not job.is_trial:
                 self._learn(request, report)
             return report
         finally:

@@ -40,7 +40,7 @@ from gatepost.smtp.client import SmtpClient, identify_client, parse_address
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError
 from gatepost.smtp.intake import AskerPart, AskerSession, read_path
 from gatepost.smtp.replies import SmtpReply
-from gatepost.smtp.services import MessageHandler, ReportAddress, Services
+from gatepost.smtp.services import MessageHandler, Services
 from gatepost.smtp.trace import AUTHENTICATION, MAX_FIELDS, MAX_HEADER, PREFIX, build_result_fields, is_claim
 from gatepost.smtp.transaction import digest_message
 from gatepost.store.errors import StorageError
@@ -268,7 +268,7 @@ def pack_removal(name: bytes, number: int) -> bytes:
 
 class MilterMessage:
     """From MAIL to the answer. `refusal` is the reply to a message that is refused whatever is in it; `claims` are the
-    fields to remove. `tenant` is that of all recipients, `report` the reporting address that the message is for."""
+    fields to remove. `tenant` is that of all recipients, `is_report` whether it is for a reporting address."""
 
     def __init__(self, sender: str, client: SmtpClient, helo: str, services: Services, *, logged_in: bool) -> None:
         self._sender, self._client, self._helo, self._services = sender, client, helo, services
@@ -281,22 +281,22 @@ class MilterMessage:
         self.body = services.spool.new()
         self.tenants: dict[str, str | None] = {}
         self.tenant: str | None = None
-        self.report: ReportAddress | None = None
+        self.is_report = False
         self.refusal: SmtpReply | None = None
 
     @property
     def recipients(self) -> int:
         return len(self._recipients)
 
-    def fits(self, tenant: str | None, report: ReportAddress | None) -> bool:
+    def fits(self, tenant: str | None, *, is_report: bool) -> bool:
         """Whether a recipient of that tenant can be added; a reporting address has a message of its own."""
         if not self._recipients:
             return True
-        return tenant == self.tenant and report is None and self.report is None
+        return tenant == self.tenant and not (is_report or self.is_report)
 
-    def add_recipient(self, address: str, tenant: str | None, report: ReportAddress | None) -> None:
+    def add_recipient(self, address: str, tenant: str | None, *, is_report: bool) -> None:
         self._recipients.append(address)
-        self.tenant, self.report = tenant, report
+        self.tenant, self.is_report = tenant, is_report
 
     def add_field(self, name: bytes, value: bytes, *, spaced: bool) -> None:
         """Add the next header field; `spaced` says that the value comes with the space behind the colon."""
@@ -570,10 +570,10 @@ class MilterSession(AskerSession[MilterPart]):
         except StorageError:
             return self._refuse(replies.TRY_LATER)
         tenant = message.tenants[domain]
-        report = services.reports.find(address) if services.reports else None
-        if not message.fits(tenant, report):
+        is_report = services.reports is not None and services.reports.is_address(address)
+        if not message.fits(tenant, is_report=is_report):
             return self._refuse(replies.SEPARATELY)
-        message.add_recipient(address, tenant, report)
+        message.add_recipient(address, tenant, is_report=is_report)
         return CONTINUE
 
     async def _header(self, frame: Frame) -> bytes:
@@ -643,8 +643,8 @@ class MilterSession(AskerSession[MilterPart]):
         progress = PeriodicWork(self._show_progress, PROGRESS_SECONDS, failed, log, waits_first=True)
         progress.start()
         try:
-            if message.report and services.reports:
-                answer = await services.reports.take(request, message.body, self._client, message.report)
+            if message.is_report and services.reports:
+                answer = await services.reports.take(request, message.body)
             else:
                 handler = MessageHandler(services.guard, outcome)
                 answer = await handler.handle(request, message.body, message.digest(), outcome.deliver)

@@ -114,7 +114,8 @@ class ScanRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     Unix time in milliseconds; `source` decides whether the message may be released later. `unfit` is why the message
     cannot be sent on as it came, "" if it can: then `deliver` and `bounce` become `quarantine`. `client` is the address
     that it came from over SMTP, and `queue_id` the id that it has in the queue there. `can_act`: the source carries out
-    actions of the policy (see `policy.rules`); for others, the decision is all."""
+    actions of the policy (see `policy.rules`); for others, the decision is all. `guesses`: the recipients are what the
+    header says, where a sender may have written it."""
 
     ggrid: str
     created: int
@@ -124,6 +125,7 @@ class ScanRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     client: str = ""
     queue_id: str = ""
     can_act: bool = False
+    guesses: bool = False
 
     @property
     def is_trial(self) -> bool:

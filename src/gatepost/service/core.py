@@ -43,7 +43,7 @@ from gatepost.service.health import NodeHealth, Probe, probe_core, state_of
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.routes import hostname, open_outbound_routing, open_routing
 from gatepost.service.signing import build_signer
-from gatepost.settings.keys import GuardSettings
+from gatepost.settings.keys import GuardSettings, by_tenant
 from gatepost.settings.scan_sources import AskerSettings, DropInSettings, MilterSettings, RspamdSettings, SmtpSettings
 from gatepost.smtp.client import OutboundTenants, Tenancy
 from gatepost.smtp.commands import SmtpLimits
@@ -227,7 +227,7 @@ def _build_pool_settings(plan: Plan, settings: GuardSettings, reputation: tuple[
         antivirus=settings.clamd is not None,
         reputation=reputation,
         slots=settings.maximum,
-        own_networks={tenant: tuple(networks) for tenant, networks in settings.networks_of_tenants.items()},
+        own_networks={tenant: tuple(networks) for tenant, networks in by_tenant(settings.own_networks).items()},
         plugins=tuple(settings.plugins),
     )
 
@@ -243,6 +243,7 @@ class CoreParts(msgspec.Struct, frozen=True):
     outbound_routing: Routing | None
     deliveries: DeliveryLog
     sender_counts: CountsOfAllNodes | None
+    reports: ReportIntake
 
     @property
     def probe(self) -> Probe:
@@ -283,7 +284,11 @@ async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, s
         guard.keep_with(quarantine)
     counts = _start_sender_counts(settings, shared, stack)
     tenancy = Tenancy(settings.tenants, shared.store.tenants.of_domain)
-    return CoreParts(settings, tenancy, guard, quarantine, routing, outbound_routing, deliveries, counts)
+    mailboxes, hosts = by_tenant(settings.report_mailboxes), parse_networks(tuple(settings.learning.report_hosts))
+    addresses = {each.address: each.says == "unwanted" for each in settings.learning.report_addresses}
+    keep = shared.store.feedback.report_mail
+    guard.reports = reports = ReportIntake(addresses, mailboxes, hosts, guard.read_report, keep, tenancy)
+    return CoreParts(settings, tenancy, guard, quarantine, routing, outbound_routing, deliveries, counts, reports)
 
 
 def _start_gatherer(settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> ReportGatherer | None:
@@ -347,16 +352,6 @@ class SmtpPart(msgspec.Struct, frozen=True):
     settings: SmtpSettings
 
 
-def _build_report_intake(core: CoreParts, shared: SharedParts) -> ReportIntake | None:
-    """Build what takes reports on messages by mail, where there are addresses for them."""
-    learning = core.settings.learning
-    if not learning.report_addresses:
-        return None
-    addresses = {each.address: each.says == "unwanted" for each in learning.report_addresses}
-    hosts, keep = parse_networks(tuple(learning.report_hosts)), shared.store.feedback.report_mail
-    return ReportIntake(addresses, hosts, core.guard.read_report, keep, core.tenancy)
-
-
 def _build_smtp_limits(source: SmtpSettings) -> SmtpLimits:
     return SmtpLimits(
         message=source.max_message_size,
@@ -408,7 +403,7 @@ def build_smtp_source(plan: Plan, core: CoreParts, shared: SharedParts) -> SmtpP
         tenancy=core.tenancy,
         spool=shared.spool,
         hostname=hostname(core.settings),
-        reports=_build_report_intake(core, shared),
+        reports=core.reports,
         deliveries=core.deliveries,
         recipients=RecipientVerifier(rules, shared.store.list_lookup) if rules else None,
         outbound=_build_outbound(core, shared),
@@ -456,7 +451,7 @@ def _build_asker_source(name: str, source: AskerSettings, core: CoreParts, share
         spool=shared.spool,
         hostname=source.hostname or hostname(core.settings),
         limits=build_asker_limits(source),
-        reports=_build_report_intake(core, shared),
+        reports=core.reports,
     )
     common = (services, source.max_connections, parse_networks(tuple(source.allowed_hosts)))
     if isinstance(source, MilterSettings):

@@ -39,6 +39,7 @@ from gatepost.settings.scan_sources import (
     RecipientVerificationSettings,
     ScanSourcesSettings,
     TenantHosts,
+    TenantMailboxes,
     TlsSettings,
 )
 from gatepost.settings.values import Section, at_start, group, live, require
@@ -455,6 +456,11 @@ class MetricsSettings(Section):
     )
 
 
+def by_tenant(value: list[str] | dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return a setting that is a list or a map of tenants by tenant; what holds for all mail is under `*`."""
+    return value if isinstance(value, dict) else {"*": value}
+
+
 class GuardSettings(Section):
     """`guard/core/guard.yml`: the core."""
 
@@ -561,6 +567,12 @@ class GuardSettings(Section):
         " `*` for all",
         form=values.FormGroup.OTHER_MAIL,
     )
+    report_mailboxes: TenantMailboxes = live(
+        [],
+        description="addresses of people who take reports: mail to them alone is delivered unless it is malware, and"
+        " messages attached to it are reported as unwanted. A list counts for all mail; a map of tenant uid to"
+        " addresses for the mail of each tenant, with `*` for all",
+    )
     plugins: values.PluginNames = live(
         [], description="names of installed packages whose checks run besides the shipped ones; none by default"
     )
@@ -573,12 +585,6 @@ class GuardSettings(Section):
         EventsSettings(), description="event stream for a SIEM and for people; off by default", restart=True
     )
     log: LogSettings = group(LogSettings(), description="logging", form=values.FormGroup.ANALYSIS)
-
-    @property
-    def networks_of_tenants(self) -> Mapping[str, list[str]]:
-        """The value of `ownNetworks` by tenant; under `*` those for all mail."""
-        own = self.own_networks
-        return own if isinstance(own, dict) else {"*": own}
 
     @property
     def maximum(self) -> int:

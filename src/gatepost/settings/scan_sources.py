@@ -1,7 +1,7 @@
 """Keys of `guard.yml` on where mail comes from: the HTTPS source of abby, SMTP with outbound mail, milter and the
 protocols of other filters; what all of them have in common; and which recipients are verified."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
@@ -19,12 +19,15 @@ def _normalise_login(text: str) -> str:
 
 
 Login = Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_normalise_login)]
-HostList = Annotated[list[values.Network], Field(max_length=MAX_NAMES)]
-TenantHosts = Annotated[
-    Annotated[HostList, Tag("[list]")]
-    | Annotated[dict[values.TenantOrAny, HostList], Field(max_length=MAX_NAMES), Tag("[by tenant]")],
+Item = TypeVar("Item")
+_List = Annotated[list[Item], Field(max_length=MAX_NAMES)]
+_ByTenant = Annotated[
+    Annotated[_List[Item], Tag("[list]")]
+    | Annotated[dict[values.TenantOrAny, _List[Item]], Field(max_length=MAX_NAMES), Tag("[by tenant]")],
     Discriminator(lambda value: "[by tenant]" if isinstance(value, dict) else "[list]"),
 ]
+TenantHosts = _ByTenant[values.Network]
+TenantMailboxes = _ByTenant[values.MailAddress]
 PerHour = Annotated[int, Field(ge=0, le=10_000_000)]
 
 

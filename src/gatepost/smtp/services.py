@@ -13,7 +13,8 @@ Mail to a reporting address (`spam@…`) with messages attached to it is a repor
 hosts that the operator lists, and from people of the address's tenant whose mail proves that it comes from one of the
 tenant's domains. Everybody else is refused: what is reported teaches. The report itself is judged like any mail, which
 says whom it is from and whether something certain is in it, and the attached messages are read for what models learn
-from them, both in sealed workers. Nothing of it is put on record but the report.
+from them, both in sealed workers. Nothing of it is put on record but the report. Mail to the mailboxes of people who
+look into reports is delivered whatever is reported with it, from every source, and reports in the same way.
 """
 
 import ssl
@@ -33,7 +34,7 @@ from gatepost.scanning.request import Full, ScanRequest, ScanResult
 from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.settings.scan_sources import RecipientRuleSettings
 from gatepost.smtp import replies
-from gatepost.smtp.client import SmtpClient, Tenancy, is_among
+from gatepost.smtp.client import Tenancy, is_among
 from gatepost.smtp.commands import SmtpLimits
 from gatepost.smtp.content import SpoolSpace
 from gatepost.smtp.hop_answers import DeliveryLog
@@ -55,13 +56,6 @@ TOO_MANY_REPORTS = reply(550, "5.7.1 Too many reports for today")
 UNREADABLE = reply(550, "5.6.0 The report cannot be read")
 
 
-class ReportAddress(msgspec.Struct, frozen=True):
-    """An address and what a message that is sent to it says of those attached."""
-
-    address: str
-    unwanted: bool
-
-
 class ReportReading(msgspec.Struct, frozen=True):
     """A report as workers have read it: the judgement of the mail that carries it, and the messages attached to it."""
 
@@ -74,45 +68,57 @@ ReadReport = Callable[[ScanRequest, MessageBody], Awaitable[ReportReading | Full
 
 
 class ReportIntake:
-    """Takes reports by mail. `hosts` are those whose word is taken without proof; `keep` stores a report."""
+    """Takes reports by mail. Mail to one of the `addresses` is a report and nothing else. Mail to `mailboxes` (by
+    tenant, and under `*` of all) is delivered besides, to people who look into it. `hosts` are those whose word is
+    taken without proof; `keep` stores a report."""
 
     def __init__(
         self,
         addresses: Mapping[str, bool],
+        mailboxes: Mapping[str, Iterable[str]],
         hosts: Networks,
         read_report: ReadReport,
         keep: Callable[[MailReport], Awaitable[int | None]],
         tenancy: Tenancy,
     ) -> None:
-        self._addresses = {
-            normal_address(address): ReportAddress(normal_address(address), unwanted)
-            for address, unwanted in addresses.items()
-        }
+        self._addresses = {normal_address(address): unwanted for address, unwanted in addresses.items()}
+        self._mailboxes = {tenant: frozenset(map(normal_address, several)) for tenant, several in mailboxes.items()}
         self._hosts, self._read_report, self._keep, self._tenancy = hosts, read_report, keep, tenancy
 
-    def find(self, recipient: str) -> ReportAddress | None:
-        """Return the reporting address that a recipient is; None for all others."""
-        return self._addresses.get(normal_address(recipient)) if self._addresses else None
+    def is_address(self, recipient: str) -> bool:
+        """Return whether a recipient is a reporting address."""
+        return bool(self._addresses) and normal_address(recipient) in self._addresses
 
-    async def take(self, request: ScanRequest, body: MessageBody, client: SmtpClient, to: ReportAddress) -> SmtpReply:
+    def is_for_mailboxes(self, request: ScanRequest) -> bool:
+        """Return whether every recipient is a mailbox whose people take reports."""
+        tenant, recipients = request.envelope.tenant or "", request.envelope.recipients
+        several = self._mailboxes.get("*", frozenset()) | self._mailboxes.get(tenant, frozenset())
+        is_told = bool(several and recipients) and not request.guesses
+        return is_told and several.issuperset(map(normal_address, recipients))
+
+    async def take(self, request: ScanRequest, body: MessageBody) -> SmtpReply:
         """Read a report and keep it; return the reply to the mail that carries it."""
+        reading = await self._read_report(request, body)
+        return replies.FULL if isinstance(reading, Full) else await self.keep(request, reading)
+
+    async def keep(self, request: ScanRequest, reading: ReportReading) -> SmtpReply:
+        """Keep a report that was read. What is sent to a mailbox is unwanted."""
         try:
-            return await self._take(request, body, client, to)
+            return await self._check(request, reading, normal_address(request.envelope.recipients[0]))
         except StorageError as fault:
-            learning_log.error("report left with its sender", ggrid=request.ggrid, reason=str(fault))
+            learning_log.error("report not kept", ggrid=request.ggrid, reason=str(fault))
             return replies.TRY_LATER
 
-    async def _take(self, request: ScanRequest, body: MessageBody, client: SmtpClient, to: ReportAddress) -> SmtpReply:
-        reading = await self._read_report(request, body)
-        if isinstance(reading, Full):
-            return replies.FULL
+    async def _check(self, request: ScanRequest, reading: ReportReading, address: str) -> SmtpReply:
         carrier = reading.carrier
         if carrier.decision == "undecided":
             return UNREADABLE
         reporter = normal_address(carrier.senders[0] if carrier.senders else request.envelope.sender)
         tenant = request.envelope.tenant
-        if not self._is_inside(client) and not await self._is_of_tenant(carrier, reporter, tenant):
-            learning_log.info("report refused", ggrid=request.ggrid, address=to.address, client=client.address)
+        # A host that says nothing of its client speaks for itself.
+        client = request.envelope.remote_address or request.client
+        if not is_among(client, self._hosts) and not await self._is_of_tenant(carrier, reporter, tenant):
+            learning_log.info("report refused", ggrid=request.ggrid, address=address, client=client)
             return NOT_A_REPORTER
         if not reading.messages:
             return NOTHING_ATTACHED
@@ -120,21 +126,16 @@ class ReportIntake:
             request.ggrid,
             tenant,
             Actor("mail", reporter[:254]),
-            to.unwanted,
+            self._addresses.get(address, True),
             reading.messages,
             is_certain=contradicts(carrier),
         )
         taken = await self._keep(report)
         if taken is None:
             return TOO_MANY_REPORTS
-        learning_log.info(
-            "report taken", ggrid=request.ggrid, address=to.address, messages=len(reading.messages), taught=taken
-        )
+        count = len(reading.messages)
+        learning_log.info("report taken", ggrid=request.ggrid, address=address, messages=count, taught=taken)
         return reply(250, f"2.6.0 Report taken, reference {request.ggrid}")
-
-    def _is_inside(self, client: SmtpClient) -> bool:
-        """Whether the sending host is listed; a host that says nothing of its client speaks for itself."""
-        return is_among(client.remote_address() or client.address, self._hosts)
 
     async def _is_of_tenant(self, carrier: Report, reporter: str, tenant: str | None) -> bool:
         """Whether SPF or DKIM proves the domain in From, and that domain is one of the address's tenant."""

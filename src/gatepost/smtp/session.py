@@ -105,8 +105,8 @@ async def answer_message(services: Services, transaction: Transaction, how: Subm
         queue_id=how.client.queue_id(header.queue_id),
         can_act=True,
     )
-    if transaction.report and services.reports:
-        answer = await services.reports.take(request, body, how.client, transaction.report)
+    if transaction.is_report and services.reports:
+        answer = await services.reports.take(request, body)
         services.count_reply(answer)
         return answer
     arrival = transaction.describe_arrival(now, extended=how.extended, encrypted=how.encrypted)
@@ -497,8 +497,8 @@ class Session:
         if transaction.account and (refusal := transaction.account.refuse(transaction.asked + 1)):
             return refusal
         reports = None if transaction.account else self._services.reports
-        report = reports.find(rcpt.address) if reports else None
-        if transaction.report or (report and transaction.asked):
+        is_report = reports is not None and reports.is_address(rcpt.address)
+        if transaction.is_report or (is_report and transaction.asked):
             return replies.SEPARATELY
         routing = self._services.outbound.routing if returned and self._services.outbound else self._routing
         route = routing.find(rcpt.domain, tenant) if routing else None
@@ -508,11 +508,11 @@ class Session:
         if not fits:
             return replies.SEPARATELY
         recipients = self._services.recipients
-        if recipients and not (report or returned or transaction.account):
+        if recipients and not (is_report or returned or transaction.account):
             refusal = await recipients.check(rcpt.address, rcpt.domain, tenant)
             if refusal is not None:
                 return refusal
-        return await transaction.add(rcpt, route, report)
+        return await transaction.add(rcpt, route, is_report=is_report)
 
     def _find_forwarded(self, transaction: Transaction, rcpt: PathCommand) -> PathCommand | SmtpReply | None:
         """Return whom a bounce to a rewritten sender is for (SRS), or the reply where it is for nobody; None for all

@@ -26,7 +26,6 @@ from gatepost.smtp.next_hop import NextHop, NextHopError
 from gatepost.smtp.outbound import SendingAccount
 from gatepost.smtp.replies import SmtpReply, pass_on
 from gatepost.smtp.routing import Relay, Route, Routing
-from gatepost.smtp.services import ReportAddress
 from gatepost.smtp.trace import Arrival
 from gatepost.store.message_records import Delivery
 
@@ -40,8 +39,8 @@ _NEEDED |= dict.fromkeys(("RET", "ENVID", "NOTIFY", "ORCPT"), "DSN")
 
 class Transaction:
     """From MAIL to the last reply. `routing` has the routes that the message can take; `body` is what BDAT brought so
-    far, `refusal` why a queue's message is to be held; `tenant` is that of all its recipients, `report` the reporting
-    address that it is for. An outbound one has the `account` of its sender, and its tenant is the sender's; it may
+    far, `refusal` why a queue's message is to be held; `tenant` is that of all its recipients, `is_report` whether it
+    is for a reporting address. An outbound one has the `account` of its sender, and its tenant is the sender's; it may
     leave with another sender (`leaves_as`)."""
 
     def __init__(
@@ -69,7 +68,7 @@ class Transaction:
         self._recipients: list[tuple[str, Pending]] = []
         self._tenants: dict[str, str | None] = {}
         self.tenant: str | None = None
-        self.report: ReportAddress | None = None
+        self.is_report = False
         self.body: SpooledBody | None = None
         self.refusal: SmtpReply | None = None
         # Which next hop was sent the message, and what it said; why it said nothing.
@@ -88,11 +87,11 @@ class Transaction:
         same = tenant == self.tenant and (self.routing is None or route is self._route)
         return same and not (self._link is not None and self._link.lmtp)
 
-    async def add(self, recipient: PathCommand, route: Route | None, report: ReportAddress | None = None) -> Pending:
+    async def add(self, recipient: PathCommand, route: Route | None, *, is_report: bool = False) -> Pending:
         """Handle RCPT for a recipient who fits, or who is the first that could be accepted; a reporting address is none
         of the next hop's."""
-        self.report = report
-        answer = replies.RECIPIENT_OK if report else await self._pass_recipient(recipient, route)
+        self.is_report = is_report
+        answer = replies.RECIPIENT_OK if is_report else await self._pass_recipient(recipient, route)
         self._recipients.append((recipient.address, answer))
         return answer
 

@@ -65,7 +65,7 @@ class Job(Generic[T]):
 
     `now` is the time that signatures and dates are judged by. With another `purpose` than `JUDGE` the message, or the
     picture with that `index` in it, is only to be shown, or its `parts` are to be found. A trial leaves nothing behind
-    that the analysis of mail would find. A job runs once.
+    that the analysis of mail would find. `for_mailboxes` says that every recipient takes reports. A job runs once.
 
     The pool keeps here how far it is: `number` names the job within its worker; `result` is what the caller waits for;
     `asked_at` is when it asked what it has no answer to yet; `sent` are the snapshots that went to the worker with it,
@@ -85,10 +85,11 @@ class Job(Generic[T]):
         index: int = 0,
         parts: tuple[str, ...] = (),
         is_trial: bool = False,
+        for_mailboxes: bool = False,
     ) -> None:
         self.purpose, self.ggrid, self.envelope, self.body, self.now = purpose, ggrid, envelope, body, now
         self.lists, self.learnt, self.index, self.parts, self.is_trial = lists, learnt, index, parts, is_trial
-        self.size, self.tenant = body.size, envelope.tenant
+        self.size, self.tenant, self.for_mailboxes = body.size, envelope.tenant, for_mailboxes
         self.alone = self.size > LARGE
         self.result: asyncio.Future[T]
         self.order = 0

@@ -135,6 +135,7 @@ class JobFrames:
             learnt=learnt.key if learnt.data else "",
             parts=job.parts,
             own_networks=self._settings.own_networks_of(job.tenant),
+            for_mailboxes=job.for_mailboxes,
         )
         frames += (protocol.pack_frame(Frame.JOB, job.number, header), protocol.raw_header(job.number, len(raw)), raw)
         return frames

@@ -209,7 +209,7 @@ class JobHeader(msgspec.Struct, frozen=True, array_like=True):
     that an attempt before this one was given; `antivirus` says whether there is one to ask, `reputation` what zones are
     asked about. With another `purpose` the message is not judged but shown, or the picture with that `index` in it, or
     read for the training of a model, or the places are found of `parts` that are to go. `own_networks` are those of
-    the tenant of the message and of all.
+    the tenant of the message and of all; `for_mailboxes` says that every recipient takes reports.
     """
 
     envelope: Envelope
@@ -225,6 +225,7 @@ class JobHeader(msgspec.Struct, frozen=True, array_like=True):
     learnt: str = ""
     parts: tuple[str, ...] = ()
     own_networks: tuple[str, ...] = ()
+    for_mailboxes: bool = False
 
 
 class StepAnswers(msgspec.Struct, frozen=True, array_like=True):

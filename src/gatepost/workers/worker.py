@@ -162,6 +162,7 @@ class Worker:
             campaigns=True,
             extra=self._data.checks,
             own_networks=job.own_networks,
+            for_mailboxes=job.for_mailboxes,
         )
         if inject := self._data.inject:
             context = inject(raw, context)

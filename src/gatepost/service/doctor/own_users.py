@@ -17,7 +17,7 @@ from gatepost.names import org_domain
 from gatepost.questions import Dns
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor.rows import DoctorRow, ExaminedFiles, ask_storage_if_there
-from gatepost.settings.keys import GuardSettings
+from gatepost.settings.keys import GuardSettings, by_tenant
 
 if TYPE_CHECKING:
     from gatepost.store.store import Store
@@ -90,7 +90,7 @@ def check_own_domains(settings: GuardSettings, stored: tuple[str, ...] = ()) -> 
 def _list_ways(settings: GuardSettings) -> Iterator[str]:
     """Yield how own users can be told from strangers."""
     sources = settings.scan_sources
-    if any(settings.networks_of_tenants.values()):
+    if any(by_tenant(settings.own_networks).values()):
         yield "ownNetworks"
     if sources.smtp and sources.smtp.outbound:
         yield "scanSources.smtp.outbound"
