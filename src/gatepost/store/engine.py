@@ -167,10 +167,6 @@ class Engine(ABC):
         """Do work that may read very many rows, and sees one moment throughout. Few searches run at a time, and none of
         them keeps other work from being done: mail must not wait for what people look for."""
 
-    def query_inline(self, work: Callable[[], Work[T]]) -> Coroutine[Any, Any, T]:
-        """Do work that reads a row or two that every message asks for."""
-        return self.query(work)
-
     @abstractmethod
     def stream(
         self, read: Read, convert: Callable[[Sequence[Row]], T], first: int, batch: int
@@ -253,8 +249,6 @@ def _declare(
 
 # An operation that changes something, in one transaction; it returns when the change is durable.
 change = _declare(lambda engine: engine.change)
-# An operation that reads a row or two that every message asks for.
-inline_query = _declare(lambda engine: engine.query_inline)
 # A change that a message waits for.
 mail_change = _declare(lambda engine: engine.change_for_mail)
 # An operation that only reads.

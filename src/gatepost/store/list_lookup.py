@@ -126,9 +126,10 @@ class ListLookup(Operations):
         known = (self._directories.get(name) for name in _scopes(scope))
         return False if any(each and each.by_kind.get(RECIPIENT.name) for each in known) else None
 
-    async def unkeyed_version(self, tenant: str | None) -> str:
+    @query
+    def unkeyed_version(self, tenant: str | None) -> Work[str]:
         """The version of `unkeyed(tenant)` now; cheap."""
-        return await self._engine.query_inline(partial(_read_version, normalize_scope(tenant), now()))
+        return (yield from _read_version(normalize_scope(tenant), now()))
 
     @snapshot
     def unkeyed(self, tenant: str | None) -> Work[UnkeyedLists]:

@@ -70,7 +70,7 @@ class StoredSightings(Operations):
 
     async def find(self, tenant: str | None, keys: Sequence[int]) -> dict[int, Sighting]:
         """Those of the keys that are known to a tenant (None: to the global scope)."""
-        return await self._engine.query_inline(partial(_find, tenant, keys)) if keys else {}
+        return await self._engine.query(partial(_find, tenant, keys)) if keys else {}
 
     @change
     def record(self, batches: Sequence[SightingBatch]) -> Work[None]:

@@ -11,8 +11,9 @@ commit that holds its change, never before. Changes of the same kind are applied
 one statement for each table. Those that are light, which are records of messages, have commits of their own: mail does
 not wait for the changes of lists beside it. They come in groups already (`change_groups`).
 
-The event loop only ever waits, except for single rows that are always in memory (`SqliteEngine.query_inline`). A stream
-has a connection of its own, because it is one statement from its first batch to its last.
+The event loop only ever waits, even for a row that is in memory: a reader notes in the index of the WAL what it has
+seen, and that write waits for as long as a disk does. A stream has a connection of its own, because it is one statement
+from its first batch to its last.
 """
 
 import asyncio
@@ -520,7 +521,6 @@ class SqliteEngine(Engine):
         self._streams = 0
         self._connections: list[apsw.Connection] = []
         self._of_thread = threading.local()
-        self._of_event_loop: apsw.Connection | None = None
 
     async def close(self) -> None:
         self._closed = True
@@ -558,24 +558,6 @@ class SqliteEngine(Engine):
     async def query(self, work: Callable[[], Work[T]]) -> T:
         """Do work in a reader thread."""
         return await self._read(lambda connection: run_work(connection, work()))
-
-    async def query_inline(self, work: Callable[[], Work[T]]) -> T:
-        """Read in the event loop: a row that every message asks for is in memory, and waking a thread costs more.
-
-        Where the file is locked for a moment, which readers of a WAL hardly ever see, a reader thread waits instead.
-        """
-        self._check_open()
-        try:
-            return run_work(self._connect_event_loop(), work())
-        except (apsw.Error, StorageError):
-            return await self.query(work)
-
-    def _connect_event_loop(self) -> apsw.Connection:
-        if self._of_event_loop is None:
-            self._of_event_loop = open_reader(self._path)
-            self._of_event_loop.set_busy_timeout(0)
-            self._connections.append(self._of_event_loop)
-        return self._of_event_loop
 
     async def query_once(self, work: Callable[[], Work[T]]) -> T:
         """Do work in a reader thread, in one transaction."""

@@ -22,7 +22,6 @@ from gatepost.store.engine import (
     Work,
     Write,
     change,
-    inline_query,
     now,
     query,
     snapshot,
@@ -232,7 +231,7 @@ class Tenants(Operations):
         days = {uid: history if kind == "history" else quarantine for uid, history, quarantine in rows}
         return {uid: moment - count * DAY_MILLISECONDS for uid, count in days.items() if count}
 
-    @inline_query
+    @query
     def of_domain(self, domain: str) -> Work[str | None]:
         """The uid of the tenant that has this domain (its normal form). Every recipient of every message asks for
         one."""
