@@ -359,6 +359,9 @@ class _Sink(bytearray):
     def write(self, data: bytes) -> None:
         self.extend(data)
 
+    async def settle(self) -> None:
+        """It keeps everything."""
+
 
 def receive_upload(data: bytes) -> object:
     email = _Sink()

@@ -29,7 +29,7 @@ class Body(BytesBody):
         super().__init__(b"x" * size)
         self.parked = 0
 
-    def to_disk(self) -> None:
+    async def to_disk(self) -> None:
         self.parked += 1
 
 

@@ -77,7 +77,7 @@ class Deployment:
         envelope = Envelope("ann@x.example", ("bob@y.example",), tenant=tenant)
         with Spool(self.folder / "spool").new() as body:
             body.write(raw)
-            body.finish()
+            await body.finish()
             asked = ScanRequest(new_id(), 1_000, envelope)
             await self.quarantine.keep(asked, ScanResult(asked.ggrid, 1_000, 2_000, REPORT), body)
         return asked.ggrid

@@ -62,7 +62,7 @@ class Deployment:
     async def hold(self, report: Report = REPORT) -> str:
         with Spool(self.folder / "spool").new() as body:
             body.write(b"Subject: x\r\n\r\ny\r\n")
-            body.finish()
+            await body.finish()
             asked = ScanRequest(new_id(), 1_000, ENVELOPE)
             record = MessageRecord(asked.ggrid, 1_000, 2_000, ENVELOPE, body.size, body.sha256, report)
             await self.store.messages.record(record)

@@ -28,6 +28,9 @@ class Sink:
         self.content += data
         self.most = max(self.most, len(data))
 
+    async def settle(self) -> None:
+        """It keeps everything."""
+
 
 def upload(boundary: bytes, email: bytes, parameters: bytes = PARAMETERS) -> bytes:
     return b"\r\n".join(

@@ -94,7 +94,7 @@ async def ask(core: RemoteCore, far: Far, content: bytes = b"mail") -> Any:
     try:
         with far.spool.new() as body:
             body.write(content)
-            body.finish()
+            await body.finish()
             return await core.ask_load(), await core.scan(ScanRequest(GGRID, 5, ENVELOPE), body, WaitingClient())
     finally:
         await core.close()

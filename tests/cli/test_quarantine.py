@@ -66,7 +66,7 @@ def hold(data: Path) -> Hold:
             async with open_quarantine(settings, store, place, None) as quarantine:
                 with Spool(place.spool).new() as body:
                     body.write(raw)
-                    body.finish()
+                    await body.finish()
                     asked = ScanRequest(new_id(), 1, Envelope(sender, ("bob@y.example",), tenant=tenant))
                     report = Report(verdict, "quarantine", ("a:b",), 100, "because", subject="S\x1b[31m")
                     await quarantine.keep(asked, ScanResult(asked.ggrid, 1, 2, report), body)

@@ -212,7 +212,7 @@ def test_with_the_client_that_abby_uses(tmp_path: Path) -> None:
         assert await remote.ask_load() == Load(3, 5, 10)
         with Spool(tmp_path / "theirs").new() as body:
             body.write(b"mail")
-            body.finish()
+            await body.finish()
             ggrid, envelope = "0198a000-0000-7000-8000-00000000000b", Envelope("ü@s", ("r",), "192.0.2.1", "h", "t")
             asked, client = ScanRequest(ggrid, 5, envelope), WaitingClient()
             assert await remote.scan(asked, body, client) == ScanResult(ggrid, 5, 6, REPORT)

@@ -93,7 +93,7 @@ class Plain(BytesBody):
         super().__init__(b"plain")
         self.parked = 0
 
-    def to_disk(self) -> None:
+    async def to_disk(self) -> None:
         self.parked += 1
 
 
@@ -137,7 +137,7 @@ def deployment(tmp_path: Path, enter: Enter) -> Deployment:
 async def test_a_message_is_analysed_put_on_record_and_answered(deployment: Deployment, tmp_path: Path) -> None:
     with Spool(tmp_path / "spool").new() as body:
         body.write(b"raw mail")
-        body.finish()
+        await body.finish()
         asked = ScanRequest(new_id(), 999_000, Envelope("a@x.example"), client="192.0.2.9", queue_id="4BoRdEr")
         result = await deployment.guard.scan(asked, body)
         receipt = Receipt("", "192.0.2.9", "4BoRdEr")
@@ -365,7 +365,7 @@ async def test_with_real_workers_and_no_dns(tmp_path: Path) -> None:
     await guard.start()
     with Spool(tmp_path / "spool").new() as body:
         body.write(b"From: a@sender.example\r\nSubject: Hello\r\n\r\nHello\r\n")
-        body.finish()
+        await body.finish()
         envelope = Envelope("a@sender.example", ("b@rcpt.example",), "192.0.2.1", "mx.sender.example")
         result = await guard.scan(ScanRequest(new_id(), 1, envelope), body)
     assert isinstance(result, ScanResult)

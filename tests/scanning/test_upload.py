@@ -1,5 +1,6 @@
 """Any bytes in any pieces: a request or a reason, never an exception."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -32,7 +33,9 @@ def taken(folder: Path, data: bytes, size: int = 1 << 20) -> tuple[ScanRequest |
             fault = upload.feed(data[start : start + size])
             if fault:
                 return fault, b""
-        return upload.finish(), body.read()
+        request = upload.finish()
+        asyncio.run(body.finish())
+        return request, body.read()
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)

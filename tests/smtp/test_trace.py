@@ -1,5 +1,6 @@
 """What is added to relayed mail and what is taken out: forgeries go, every other byte stays."""
 
+import asyncio
 from email import message_from_bytes, policy
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def result(*tags: str) -> ScanResult:
 def stripped(folder: Path, raw: bytes, memory: int) -> bytes:
     with Spool(folder, memory).new() as body:
         body.write(raw)
-        body.finish()
+        asyncio.run(body.finish())
         header = read_header(next(body.chunks(MAX_HEADER), b""), NAME)
         return b"".join(apply_edits(body.chunks(PIECE), header.claims))
 

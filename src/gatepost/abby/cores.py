@@ -403,7 +403,7 @@ class Cores:
                             self._note(state, outcome, request, failures)
                     else:
                         if state.free <= 0:
-                            body.to_disk()
+                            await body.to_disk()
                         outcome = await self._try(state, call, request, client, failures)
                     if not isinstance(outcome, Full | Down):
                         return outcome
@@ -478,20 +478,20 @@ class Cores:
             return _UNAVAILABLE
         if self._waiting_bytes + body.size > self._waiting_limit:
             return _OVERLOADED
-        body.to_disk()
         self._waiting += 1
         self._waiting_bytes += body.size
         self._wanted.set()
         gone = asyncio.ensure_future(client.wait_until_gone())
         try:
+            await body.to_disk()
             while not gone.done():
-                changed = asyncio.ensure_future(self._changed.wait())
-                await asyncio.wait((gone, changed), return_when=asyncio.FIRST_COMPLETED)
-                changed.cancel()
                 if state := self._choose():
                     return state
                 if self._has_given_up():
                     return _UNAVAILABLE
+                changed = asyncio.ensure_future(self._changed.wait())
+                await asyncio.wait((gone, changed), return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
             return ClientLeft()
         finally:
             gone.cancel()

@@ -81,6 +81,8 @@ class MessageSink(Protocol):
 
     def write(self, data: bytes) -> object: ...
 
+    async def settle(self) -> None: ...
+
 
 async def read_parts(request: Request, email: SpooledBody) -> bytes | Failure | ClientLeft:
     """Read the upload of a request; the message goes to the spool, and `parameters` is returned."""
@@ -92,7 +94,7 @@ async def read_parts(request: Request, email: SpooledBody) -> bytes | Failure | 
         return TOO_LARGE
     parameters = await read_upload(request.receive, boundary, email)
     if isinstance(parameters, bytes):
-        email.finish()
+        await email.finish()
     return parameters
 
 
@@ -115,6 +117,7 @@ async def read_upload(receive: Receive, boundary: str, email: MessageSink) -> by
                 failure = TOO_LARGE if received > MAX_BODY else upload.feed(chunk)
                 if failure:
                     return failure
+                await email.settle()
                 if not message["more_body"]:
                     return upload.finish()
                 pace.earn(len(chunk))

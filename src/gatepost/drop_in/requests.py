@@ -149,7 +149,7 @@ async def receive(
             if not body.size and not mailbox_line and (found := _MBOX.match(content)):
                 mailbox_line = found[0]
                 content = content[found.end() :]
-            if not services.space.write(body, content):
+            if not await services.space.write(body, content):
                 return Refusal("later", "there is no room for messages now")
     except _CutOffError as fault:
         return Refusal("malformed", str(fault))
@@ -158,7 +158,7 @@ async def receive(
     if inflate and not inflate.eof:
         return Refusal("malformed", "a compressed message that does not end")
     try:
-        body.finish()
+        await body.finish()
     except StorageError:
         return Refusal("later", "there is no room for messages now")
     return Received(body, mailbox_line) if body.size else Refusal("malformed", "an empty message")

@@ -56,7 +56,7 @@ from gatepost.scanning.request import (
     ScanUpload,
     split_upload,
 )
-from gatepost.scanning.spool import MessageBody, Spool
+from gatepost.scanning.spool import MessageBody, Spool, SpooledBody
 from gatepost.store.errors import StorageError
 
 IDLE_SECONDS = 60.0
@@ -142,10 +142,11 @@ class _Source:
             return refusal
         with self._spool.new() as body:
             upload = ScanUpload(body)
-            fault = await _receive(request, upload)
+            fault = await _receive(request, upload, body)
             scan = fault or upload.finish()
             if isinstance(scan, Failure):
                 return scan
+            await body.finish()
             return await self._work(work, scan, body, ConnectedClient(request.receive))
 
     def begin_scan(self, headers: RawHeaders, host: str) -> DirectCall | None:
@@ -264,13 +265,14 @@ class _LoadHeader:
         await self._app(scope, receive, send_with_load)
 
 
-async def _receive(request: Request, upload: ScanUpload) -> Failure | None:
+async def _receive(request: Request, upload: ScanUpload, body: SpooledBody) -> Failure | None:
     try:
         with BodyPace(IDLE_SECONDS) as pace:
             async for piece in request.stream():
                 fault = upload.feed(piece)
                 if fault:
                     return fault
+                await body.settle()
                 pace.earn(len(piece))
     except TimeoutError:
         return Failure(MALFORMED_REQUEST, "the message stopped arriving, or arrives too slowly")

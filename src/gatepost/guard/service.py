@@ -233,9 +233,11 @@ class Guard:
             return Full(self.load())
         if (free := self._queue.enter_at_once(tenant)) is not None:
             return free
+        if self._queue.has_room(body.size):
+            await body.to_disk()
+        # Others may have come meanwhile.
         if not self._queue.has_room(body.size):
             return Full(self.load(), overloaded=True)
-        body.to_disk()
         gone = asyncio.ensure_future(client.wait_until_gone())
         try:
             slot = await self._queue.wait(tenant, id_order(request.ggrid), body.size, (gone, self._stop_begun))

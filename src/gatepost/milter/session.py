@@ -298,7 +298,7 @@ class MilterMessage:
         self._recipients.append(address)
         self.tenant, self.is_report = tenant, is_report
 
-    def add_field(self, name: bytes, value: bytes, *, spaced: bool) -> None:
+    async def add_field(self, name: bytes, value: bytes, *, spaced: bool) -> None:
         """Add the next header field; `spaced` says that the value comes with the space behind the colon."""
         self._fields += 1
         colon = b":" if spaced or not value else b": "
@@ -306,7 +306,7 @@ class MilterMessage:
         if self._fields > MAX_FIELDS or self.body.size + len(raw) > MAX_HEADER:
             self.refusal = self.refusal or replies.LONG_HEADER
         self._note_claim(name.strip().lower(), raw)
-        self.add(raw)
+        await self.add(raw)
 
     def _note_claim(self, name: bytes, raw: bytes) -> None:
         if self.refusal or not (name == AUTHENTICATION or name.startswith(PREFIX)):
@@ -316,17 +316,17 @@ class MilterMessage:
         if is_claim(name, raw, self._results, self._services.hostname):
             self.claims.append((name, number))
 
-    def add(self, content: bytes) -> None:
+    async def add(self, content: bytes) -> None:
         """Add bytes of the body, or of the header as it goes to the analysis. Nothing is kept of what is refused."""
         services = self._services
         if self.refusal is None and self.body.size + len(content) > services.limits.message:
             self.refusal = replies.TOO_LARGE
-        if self.refusal is None and not services.space.write(self.body, content):
+        if self.refusal is None and not await services.space.write(self.body, content):
             self.refusal = replies.NO_ROOM
 
-    def finish(self) -> None:
+    async def finish(self) -> None:
         try:
-            self.body.finish()
+            await self.body.finish()
         except StorageError:
             self.refusal = self.refusal or replies.NO_ROOM
 
@@ -581,14 +581,14 @@ class MilterSession(AskerSession[MilterPart]):
         if self._in_body:
             raise FrameError("a header field behind the header")
         name, value = parse_field(frame.data)
-        message.add_field(name, value, spaced=self._has(Step.LEADING_SPACE))
+        await message.add_field(name, value, spaced=self._has(Step.LEADING_SPACE))
         return CONTINUE
 
     async def _end_of_header(self, _frame: Frame) -> bytes:
         message = self._content()
         if self._in_body:
             raise FrameError("a second end of the header")
-        message.add(b"\r\n")
+        await message.add(b"\r\n")
         self._in_header, self._in_body = False, True
         return CONTINUE
 
@@ -596,7 +596,7 @@ class MilterSession(AskerSession[MilterPart]):
         message = self._content()
         if not self._in_body:
             raise FrameError("a body before the end of the header")
-        message.add(frame.data)
+        await message.add(frame.data)
         return CONTINUE
 
     async def _end_of_message(self, frame: Frame) -> bytes:
@@ -605,7 +605,7 @@ class MilterSession(AskerSession[MilterPart]):
         assert message is not None
         self.deciding = True
         try:
-            message.finish()
+            await message.finish()
             what, frames = await self._decide(message)
             self._part.services.answers[what] += 1
             return frames

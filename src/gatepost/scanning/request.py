@@ -263,12 +263,11 @@ class ScanUpload:
         return None
 
     def finish(self) -> ScanRequest | Failure:
-        """Return the request, once all has come."""
+        """Return the request, once all has come; the body is still to be finished."""
         if self._request is None:
             return Failure(MALFORMED_REQUEST, "the body ends before the message begins")
         if not self._body.size:
             return Failure(EMPTY_EMAIL, "the message has no bytes")
-        self._body.finish()
         return self._request
 
     def _read_start(self, piece: bytes) -> bytes | Failure:

@@ -3,15 +3,18 @@
 Files on disk have no name (`O_TMPFILE`, or unlinked right after creation where the file system has none), so the
 system frees them when the process ends, however it ends: a kill leaves nothing to clean up. Only where
 that is not supported can a kill between the two calls leave a named file; such ones are removed at the next start.
+
+A thread writes them, since a disk that does not answer would stop the event loop, and with it everybody. What was
+written is in the memory of the system, so it is read where it is needed.
 """
 
+import asyncio
 import hashlib
 import os
 import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +28,11 @@ PREFIX = "message-"
 STALE_SECONDS = 60.0
 _READ_SIZE = 1 << 20
 
-_closing = ThreadPoolExecutor(1, "spool")
+# A disk that takes nothing for so long takes no more.
+PATIENCE_SECONDS = 10.0
+
+# One, so that a file is closed after what was still to be written to it.
+_disk = ThreadPoolExecutor(1, "spool")
 
 
 class MessageBody(Protocol):
@@ -51,7 +58,7 @@ class MessageBody(Protocol):
         """All bytes, in pieces of at most `size`."""
         ...
 
-    def to_disk(self) -> None:
+    async def to_disk(self) -> None:
         """Free the memory, for a message that has to wait; raises `StorageError` where the disk takes no more."""
         ...
 
@@ -79,7 +86,7 @@ class BytesBody:
     def chunks(self, size: int) -> Iterator[bytes]:
         return (self._data[start : start + size] for start in range(0, len(self._data), size))
 
-    def to_disk(self) -> None:
+    async def to_disk(self) -> None:
         """It has an owner, who holds it in memory in any case."""
 
 
@@ -89,13 +96,14 @@ class SpooledBody:
     def __init__(self, folder: Path, memory_limit: int, whole: bytes | None = None) -> None:
         self._folder = folder
         self._limit = memory_limit
-        # The first piece as it came, which most messages consist of; a bytearray from the second one on.
+        # The first piece as it came, which most messages consist of; a bytearray from the second one on. Of a body that
+        # is on disk, what is still to be written.
         self._memory: bytes | bytearray = b""
         self._file: BinaryIO | None = None
         self._hash = hashlib.sha256(whole or b"")
         self.size = len(whole or b"")
         self._whole = whole
-        self._closed = False
+        self._is_spilled = self._closed = False
 
     @property
     def sha256(self) -> str:
@@ -107,17 +115,7 @@ class SpooledBody:
         return self._file is not None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Add bytes. Raises `StorageError` where the disk takes no more; so do `finish` and `to_disk`. What could not
-        be added does not count to `size`."""
-        if self._file:
-            with self._disk_faults():
-                self._file.write(data)
-        else:
-            self._write_to_memory(data)
-        self._hash.update(data)
-        self.size += len(data)
-
-    def _write_to_memory(self, data: bytes | bytearray | memoryview) -> None:
+        """Add bytes, to memory. `settle` is called in between and `finish` at the end; nothing is read before."""
         if not self._memory:
             self._memory = bytes(data)
         elif isinstance(self._memory, bytearray):
@@ -125,26 +123,45 @@ class SpooledBody:
         else:
             self._memory = bytearray(self._memory)
             self._memory += data
-        if len(self._memory) > self._limit:
-            self.to_disk()
+        self._hash.update(data)
+        self.size += len(data)
 
-    def finish(self) -> None:
+    async def settle(self) -> None:
+        """Have that written which does not stay in memory. Raises `StorageError` where the disk takes no more; so do
+        `finish` and `to_disk`."""
+        if len(self._memory) > self._limit:
+            await self._spill()
+
+    async def finish(self) -> None:
         """End writing; from now on the body is only read."""
-        if self._file:
-            with self._disk_faults():
-                self._file.flush()
-        else:
+        if self._memory and (self._is_spilled or len(self._memory) > self._limit):
+            await self._spill()
+        elif not self._is_spilled:
             self._whole, self._memory = bytes(self._memory), b""
 
-    def to_disk(self) -> None:
+    async def to_disk(self) -> None:
         """Free the memory, for a message that has to wait."""
-        if self._file:
-            return
-        with self._disk_faults():
-            file = tempfile.TemporaryFile(prefix=PREFIX, dir=self._folder)  # noqa: SIM115  `close` ends it
-            self._file = cast(BinaryIO, file)
-            self._file.write(self._memory if self._whole is None else self._whole)
-            self._file.flush()
+        if not self._is_spilled:
+            await self._spill()
+
+    async def _spill(self) -> None:
+        self._is_spilled = True
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await asyncio.get_running_loop().run_in_executor(_disk, self._write_out)
+        except OSError as fault:
+            reason = fault.strerror or "its disk does not answer"
+            raise StorageError(f"The spool in {self._folder} cannot be written ({reason}).") from fault
+
+    def _write_out(self) -> None:
+        file = self._file
+        if file is None:
+            file = cast(BinaryIO, tempfile.TemporaryFile(prefix=PREFIX, dir=self._folder))  # noqa: SIM115  `close` ends it
+        try:
+            file.write(self._memory if self._whole is None else self._whole)
+            file.flush()
+        finally:
+            self._file = file
         self._memory, self._whole = b"", None
 
     def read(self) -> bytes:
@@ -152,7 +169,6 @@ class SpooledBody:
         if self._closed:
             self._check_open()
         if self._file:
-            self._file.flush()
             whole = os.pread(self._file.fileno(), self.size, 0)
             # The system may give less than it was asked for; in pieces it takes twice the memory.
             return whole if len(whole) == self.size else b"".join(self.chunks(_READ_SIZE))
@@ -163,7 +179,6 @@ class SpooledBody:
         if self._closed:
             self._check_open()
         if self._file:
-            self._file.flush()
             return os.pread(self._file.fileno(), min(size, self.size), 0)
         return bytes(self._memory[:size]) if self._whole is None else self._whole[:size]
 
@@ -174,24 +189,20 @@ class SpooledBody:
             yield from (whole[start : start + size] for start in range(0, len(whole), size))
             return
         self._check_open()
-        self._file.flush()
         for start in range(0, self.size, size):
             yield os.pread(self._file.fileno(), min(size, self.size - start), start)
 
     def close(self) -> None:
         """Free memory and disk; twice does no harm. The system frees the pages of a file when it is closed, which takes
         milliseconds: that is not done on the event loop."""
-        self._memory = self._whole = b""
-        if self._file and not self._closed:
+        self._memory, self._whole = b"", None
+        if self._is_spilled and not self._closed:
             self._closed = True
-            _closing.submit(self._file.close)
+            _disk.submit(self._close_file)
 
-    @contextmanager
-    def _disk_faults(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as fault:
-            raise StorageError(f"The spool in {self._folder} cannot be written ({fault.strerror}).") from fault
+    def _close_file(self) -> None:
+        if self._file:
+            self._file.close()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -126,15 +126,16 @@ class SpoolSpace:
     def is_full(self) -> bool:
         return self.used >= self._maximum
 
-    def write(self, body: SpooledBody, content: bytes) -> bool:
+    async def write(self, body: SpooledBody, content: bytes) -> bool:
         """Write the next piece of a message; returns False where there is no room for it."""
         if self.used + len(content) > self._maximum:
             return False
+        body.write(content)
+        self.used += len(content)
         try:
-            body.write(content)
+            await body.settle()
         except StorageError:
             return False
-        self.used += len(content)
         return True
 
     def close(self, body: SpooledBody) -> None:
@@ -160,7 +161,7 @@ class MessageReceiver:
             piece = await self._connection.read_piece(_PIECE, pace.deadline())
             pace.count(len(piece))
             content, rest = stream.feed(piece)
-            fault = self._spool(body, content, stream.ends, fault)
+            fault = await self._spool(body, content, stream.ends, fault)
         self._connection.put_back(rest)
         return fault or (None if stream.ends.sound else replies.BARE_IN_MESSAGE)
 
@@ -174,7 +175,7 @@ class MessageReceiver:
             return replies.TOO_LARGE
         async for piece in self._read_pieces(chunk.size):
             ends.check(piece)
-            fault = self._spool(body, piece, ends, fault)
+            fault = await self._spool(body, piece, ends, fault)
         if chunk.last and not ends.sound:
             return fault or replies.BARE_IN_MESSAGE
         return fault
@@ -194,14 +195,16 @@ class MessageReceiver:
             pace.count(len(piece))
             yield piece
 
-    def _spool(self, body: SpooledBody, content: bytes, ends: LineEnds, fault: SmtpReply | None) -> SmtpReply | None:
+    async def _spool(
+        self, body: SpooledBody, content: bytes, ends: LineEnds, fault: SmtpReply | None
+    ) -> SmtpReply | None:
         if fault is None and not ends.clean:
             fault = replies.BARE_IN_MESSAGE
         elif fault is None and body.size + len(content) > self._limits.message:
             fault = replies.TOO_LARGE
         if fault is not None and not self._holds(fault):
             return fault
-        return fault if self._space.write(body, content) else replies.NO_ROOM
+        return fault if await self._space.write(body, content) else replies.NO_ROOM
 
 
 class _ArrivalDeadline:

@@ -587,7 +587,7 @@ class Session:
             if refusal is not None and not self._services.holds(refusal):
                 return refusal
             try:
-                body.finish()
+                await body.finish()
             except StorageError:
                 return replies.NO_ROOM
             self.deciding = True

@@ -28,6 +28,7 @@ from starlette.requests import Request
 from gatepost.api.errors import INVALID_REQUEST, MALFORMED_REQUEST, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, Failure
 from gatepost.api.http import BodyPace, content_length, parse_boundary
 from gatepost.process.background_work import background
+from gatepost.scanning.spool import SpooledBody
 from gatepost.web.time_zones import current_zone, local_time
 
 MAX_FORM = 4 << 20
@@ -132,12 +133,12 @@ def _parse_form(body: bytearray) -> Form | Failure:
     return _build_form(pairs)
 
 
-async def read_upload(request: Request, write: Callable[[bytes], object], limit: int) -> Form | Failure:
-    """Read a form with one file in it, whose bytes `write` gets as they arrive."""
+async def read_upload(request: Request, body: SpooledBody, limit: int) -> Form | Failure:
+    """Read a form with one file in it, whose bytes go to `body` as they arrive."""
     boundary = parse_boundary(request.scope["headers"])
     if isinstance(boundary, Failure):
         return boundary
-    reading = _FormParts(write, limit)
+    reading = _FormParts(body.write, limit)
     try:
         with PushMultipartParser(boundary.encode("ascii"), max_segment_count=100, strict=True) as parser:
             with BodyPace() as pace:
@@ -145,6 +146,7 @@ async def read_upload(request: Request, write: Callable[[bytes], object], limit:
                     pace.earn(len(chunk))
                     if reading.feed(chunk, parser.parse(chunk)).is_too_large:
                         break
+                    await body.settle()
             if not reading.is_too_large and not parser.closed:
                 reading.feed(b"", parser.parse(b""))
     except TimeoutError:

@@ -211,10 +211,10 @@ async def _answer_upload(context: WebContext, page: UploadRoute, request: Reques
             return await _in_frame(context, too_many, signed_in)
         body = stack.enter_context(context.spool.new())
         stack.enter_context(times_in(signed_in.user.zone))
-        form = await read_upload(request, body.write, page.limit)
+        form = await read_upload(request, body, page.limit)
         if isinstance(form, Failure) or not _has_session_token(form, signed_in.session):
             return await _in_frame(context, form if isinstance(form, Failure) else STALE_FORM, signed_in)
-        body.finish()
+        await body.finish()
         signed_in = msgspec.structs.replace(signed_in, form=form)
         answer = await _in_frame(context, await page.handler(context, signed_in, body), signed_in)
         if isinstance(answer, ProgressResponse):

@@ -87,7 +87,7 @@ def environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
 async def hold(quarantine: Quarantine, folder: Path, raw: bytes = RAW) -> str:
     with Spool(folder / "spool").new() as body:
         body.write(raw)
-        body.finish()
+        await body.finish()
         asked = ScanRequest(new_id(), 1_000, Envelope("ann@x.example", ("bob@y.example",)))
         await quarantine.keep(asked, ScanResult(asked.ggrid, 1_000, 2_000, REPORT), body)
     return asked.ggrid
@@ -112,7 +112,7 @@ async def test_every_core_shows_releases_and_deletes_what_another_one_has_held(
     # What a kill left without a record goes, and what has one stays.
     with Spool(tmp_path / "spool").new() as body:
         body.write(b"half way")
-        body.finish()
+        await body.finish()
         await bucket.put(orphan := new_id(), body)
     assert await Cleanup(store, bucket, 30).sweep(age=0) == 1
     assert [await bucket.get(ggrid) for ggrid in (orphan, third)] == [None, RAW]

@@ -35,7 +35,7 @@ async def test_there_and_back(store: RawStore, tmp_path: Path) -> None:
     await store.put(empty, BytesBody(b""))
     with Spool(tmp_path / "spool", memory_limit=10).new() as body:
         body.write(b"x" * (3 << 20))
-        body.finish()
+        await body.finish()
         assert body.on_disk
         await store.put(large, body)
     assert await store.get(small.upper()) == b"\0\xff\r\n.\r\n"
