@@ -175,7 +175,7 @@ class CertificateWatch:
 
     async def _renew(self, what: str, files: set[Path], use: Callable[[], Awaitable[dict[str, str]]]) -> None:
         """Have files used anew if they have changed. The first look only notes what the process has started with."""
-        now, (taken, refused) = _sign(files), _EVENTS[what]
+        now, (taken, refused) = await asyncio.to_thread(_sign, files), _EVENTS[what]
         if self._seen.setdefault(what, now) == now:
             self._faults.pop(what, None)
             return
@@ -195,12 +195,13 @@ class CertificateWatch:
         self._renew_ports(plan, await asyncio.to_thread(load_certificates, plan))
         certificate, _ = plan.smtp_certificate if plan.guard else plan.certificate or plan.own_certificate
         try:
-            return {"file": str(certificate), "expires": f"{read_expiry(certificate.read_bytes()):%Y-%m-%d}"}
+            content = await asyncio.to_thread(certificate.read_bytes)
+            return {"file": str(certificate), "expires": f"{read_expiry(content):%Y-%m-%d}"}
         except (OSError, ValueError):
             return {"file": str(certificate)}
 
     async def _use_delivery_files(self) -> dict[str, str]:
-        self._renew_delivery()
+        await asyncio.to_thread(self._renew_delivery)
         return {}
 
     async def _use_ca(self, ca: Path) -> dict[str, str]:

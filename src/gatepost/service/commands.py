@@ -340,7 +340,7 @@ async def _welcome_operator(
     users = await store.users.all()
     password = None if users else generate_password()
     if password:
-        data.replace(data.first_password, f"{password}\n")
+        await asyncio.to_thread(data.replace, data.first_password, f"{password}\n")
     elif not any(user.first_password for user in users):
         data.first_password.unlink(missing_ok=True)
     started = Started(
@@ -354,7 +354,7 @@ async def _welcome_operator(
         takes_scans=both.guard.scan_sources.rest_api is not None,
         password_file=data.first_password if data.first_password.exists() else None,
     )
-    greet(started)
+    await asyncio.to_thread(greet, started)
     if password:
         await create_administrator(store.users, password)
     await _log_listening("gatepost", both.abby.listen.hosts, port, store)

@@ -78,7 +78,7 @@ async def open_quarantine(
     A service passes what its parts share: then expired mail is deleted and held mail is counted while the service runs.
     A command passes nothing and leaves both to the service.
     """
-    raw = open_raw_store(settings.quarantine.url, data.quarantine)
+    raw = await asyncio.to_thread(open_raw_store, settings.quarantine.url, data.quarantine)
     tenancy = Tenancy(settings.tenants, store.tenants.of_domain)
     metrics = QuarantineMetrics(store.quarantine, settings.quarantine.max_size)
     quarantine = Quarantine(

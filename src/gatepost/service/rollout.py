@@ -102,13 +102,13 @@ class Follower:
 
     async def _put_node(self) -> None:
         try:
-            await self._store.publishing.put_node(self._id, self._name, self._describe())
+            await self._store.publishing.put_node(self._id, self._name, await self._describe())
         except StorageError as fault:
             log.debug(NOT_NOTED, reason=str(fault))
 
-    def _describe(self) -> NodeDetail:
+    async def _describe(self) -> NodeDetail:
         health, plan = self._health(), self._plan
-        loaded = load_state(plan.data, plan.service)
+        loaded = await asyncio.to_thread(load_state, plan.data, plan.service)
         return NodeDetail(
             services=plan.services,
             program=__version__,
@@ -132,7 +132,7 @@ class Follower:
         if self._restart_seen is None:
             # This process has started after every restart that was asked for until now.
             self._restart_seen = rollout.restart
-        if trial := self._files.trial():
+        if trial := await asyncio.to_thread(self._files.trial):
             await self._finish_trial(trial)
         elif rollout.wanted != self._version.number or rollout.restart > self._restart_seen:
             if await self._take_turn():
@@ -166,7 +166,7 @@ class Follower:
             await self._fail(number, outcome.reason)
         elif outcome.restart:
             await self._take_turn()
-            self._files.set_trial(Trial(version, before))
+            await asyncio.to_thread(self._files.set_trial, Trial(version, before))
             log.info("configuration version needs a restart", node=self._name, version=number, keys=outcome.restart)
             self._leave()
         elif await self._is_healthy():
@@ -203,9 +203,9 @@ class Follower:
 
     async def _settle(self, version: NodeVersion) -> None:
         """Note that this node runs a version, and let the next node have its turn."""
-        self._files.set_current(version)
+        await asyncio.to_thread(self._files.set_current, version)
         self._version, self._since, self._error = version, now(), ""
-        await self._store.publishing.put_node(self._id, self._name, self._describe())
+        await self._store.publishing.put_node(self._id, self._name, await self._describe())
         log.info("configuration version taken over", node=self._name, version=version.number)
         await self._store.publishing.end_turn(self._id, self._name, version.number, "took over")
 
@@ -219,7 +219,7 @@ class Follower:
             await self._settle(trial.version)
             return
         fault = f"the node was not healthy with it: {self._health().fault}"
-        self._files.set_trial(msgspec.structs.replace(trial, fault=fault))
+        await asyncio.to_thread(self._files.set_trial, msgspec.structs.replace(trial, fault=fault))
         self._leave()
 
     async def _fail(self, number: int, reason: str, before: NodeVersion | None = None) -> None:
@@ -227,5 +227,5 @@ class Follower:
         before = before or self._version
         self._error = f"version {number}: {reason}"
         await self._store.publishing.fail_rollout(self._id, self._name, number, before.number, reason)
-        self._files.end_trial()
+        await asyncio.to_thread(self._files.end_trial)
         log.error("configuration version failed", node=self._name, version=number, back_to=before.number, reason=reason)

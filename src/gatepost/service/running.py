@@ -257,7 +257,7 @@ class ServiceControl:
                 outcome = read.outcome
             except (ConfigError, StartError, StorageError) as fault:
                 outcome = ReloadOutcome(False, str(fault))
-            report_outcome(plan, read, outcome)
+            await asyncio.to_thread(report_outcome, plan, read, outcome)
             return outcome
 
     def restart(self) -> None:

@@ -32,6 +32,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -103,6 +104,9 @@ MAX_FEATURES, MAX_TEXT, MAX_HOPS = 64, 256, 1_000
 MAX_BYTES = 8 << 20
 
 Features = dict[str, str]
+
+# One, so that none of two changes of the file is lost; mail waits for neither.
+_noting = ThreadPoolExecutor(1, "next-hops")
 
 
 class SeenFeatures:
@@ -343,7 +347,7 @@ class Relay:
                 raise
         if link.features != self._features:
             self._features = link.features
-            self._seen.keep(self.url, link.features)
+            _noting.submit(self._seen.keep, self.url, link.features)
         if self.fault:
             log.info("next hop available again", next_hop=self.url)
         self.fault = ""

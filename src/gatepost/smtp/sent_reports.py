@@ -406,7 +406,8 @@ class ReportSender:
             try:
                 moment = self._clock()
                 raw = build_mail(self._settings, report.domain, built, uri.address, moment)
-                raw = sign_own_mail(self._keys, _submitter(self._settings), raw, int(moment)) + raw
+                signer = self._keys, _submitter(self._settings)
+                raw = await asyncio.to_thread(sign_own_mail, *signer, raw, int(moment)) + raw
             except KeyFileError as fault:
                 return await self._put_off(report, f"the key for signing {fault}")
             if uri.limit and len(raw) > uri.limit:

@@ -8,6 +8,7 @@ unusable stays in force as it was, and the log says so: mail that leaves unsigne
 Keys are read in guard's own process and go nowhere from there.
 """
 
+import asyncio
 import os
 import stat
 import time
@@ -146,7 +147,9 @@ class Signer:
         signs = envelope.outbound or (changed and self._signs_changed)
         try:
             keys = await self._find_keys(report, envelope, claim) if signs else ()
-            seal = self._seal_keys.of(self._seal_domain)[0] if seals and self._seal_keys else None
+            seal = None
+            if seals and self._seal_keys:
+                seal = (await asyncio.to_thread(self._seal_keys.of, self._seal_domain))[0]
         except KeyFileError as fault:
             log.error("a key for signing cannot be used", reason=str(fault))
             raise UnsignedError from None
@@ -168,7 +171,7 @@ class Signer:
         owner = await self._tenancy.tenant_of(author) or await self._tenancy.tenant_of(domain)
         is_bound = claim is not None and claim.may_sign(owner)
         is_proven = is_bound if envelope.outbound else report.authentication.aligned
-        return self._keys.of(domain) if is_proven else ()
+        return await asyncio.to_thread(self._keys.of, domain) if is_proven else ()
 
 
 def sign_own_mail(keys: SigningKeys, domain: str, raw: bytes, moment: int) -> bytes:

@@ -7,6 +7,7 @@ Each change is in the audit trail with what was chosen before and after it, with
 the path of their address, which may be another one. Both are encrypted in storage (see `sealed_secrets`).
 """
 
+import asyncio
 import secrets
 from typing import Literal, TypeAlias
 
@@ -62,7 +63,7 @@ class Alerts(Operations):
 
     async def all(self) -> tuple[AlertDefinition, ...]:
         """All of them by name. One whose secrets cannot be decrypted has no address to call."""
-        return tuple(map(self._open, await self._stored()))
+        return tuple(await asyncio.to_thread(list, map(self._open, await self._stored())))
 
     async def put(self, name: str, alert: WebAlert, seen: int, by: Actor) -> AlertDefinition | AlertRefusal:
         """Define an alert, or change it; `seen` is when the one that the author has seen was changed, 0 for a new one.

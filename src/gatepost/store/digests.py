@@ -13,6 +13,7 @@ may do. The scope None has the preferences for mail without a tenant. Digests go
 tenant; without a tenant the domains are named here, since mail can be addressed to anybody.
 """
 
+import asyncio
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -355,7 +356,7 @@ class Digests(Operations):
         found = []
         for row in await self._stored_keys():
             try:
-                found.append(self._open_key(row))
+                found.append(await asyncio.to_thread(self._open_key, row))
             except StorageError as fault:
                 log.error("a key of digests cannot be used", number=row[0], reason=str(fault))
         return tuple(found)
@@ -365,7 +366,8 @@ class Digests(Operations):
         it signed is valid any more; links live for `lifetime` milliseconds. With `revoke`, all keys before it are
         forgotten now, and with them the links that they signed. Raises `StorageError` where it cannot be decrypted."""
         fresh = await self._secrets.seal(DIGEST_KEY, secrets.token_hex(32))
-        return self._open_key(await self._current_key(lifetime, fresh, renew=renew, revoke=revoke))
+        row = await self._current_key(lifetime, fresh, renew=renew, revoke=revoke)
+        return await asyncio.to_thread(self._open_key, row)
 
     def _open_key(self, row: Row) -> DigestKey:
         number, sealed, created = row

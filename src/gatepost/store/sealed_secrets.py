@@ -14,6 +14,7 @@ encrypted only once `gatepost secrets rotate` was run there, after which every m
 authenticator apps always are. On SQLite everything is encrypted when the service starts.
 """
 
+import asyncio
 import base64
 import hashlib
 import os
@@ -197,7 +198,7 @@ class Secrets(Operations):
         if not secret or not await self.protects():
             return secret
         await self.check_key()
-        return self._key.encrypt(purpose, secret)
+        return await asyncio.to_thread(self._key.encrypt, purpose, secret)
 
     async def protects(self) -> bool:
         """Whether keys of digests and secrets of alerts are encrypted."""
@@ -207,7 +208,7 @@ class Secrets(Operations):
         """Raise `StorageError` on a machine that lacks the key which others have encrypted with: one of its own would
         be worthless to them."""
         if await self._has_sealed() or await self._has_sealed_totp():
-            self._key.check_present()
+            await asyncio.to_thread(self._key.check_present)
 
     async def seal_clear(self, *, every: bool = True) -> int:
         """Encrypt what an older version has stored in clear; returns how many secrets. On PostgreSQL, and not with

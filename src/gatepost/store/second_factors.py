@@ -17,6 +17,7 @@ one replaces it. The signature counter of a credential only ever rises (WebAuthn
 not is that of a copy, and is refused.
 """
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Literal, TypeAlias
@@ -140,7 +141,7 @@ class SecondFactors(Operations):
         stored, uid = found.totp_secret, found.user.uid
         if stored is None:
             return None
-        secret = self._key.decrypt(uid, stored)
+        secret = await asyncio.to_thread(self._key.decrypt, uid, stored)
         if secret == stored:
             await self._engine.change(partial(write_rows, _ENCRYPT, uid, stored, await self._encrypt(uid, stored)))
         return secret
@@ -285,7 +286,7 @@ class SecondFactors(Operations):
         """Encrypt a secret. A key is not made on a machine that lacks the one which other secrets were encrypted
         with."""
         await self._secrets.check_key()
-        return self._key.encrypt(uid, secret)
+        return await asyncio.to_thread(self._key.encrypt, uid, secret)
 
     @change
     def _set_totp(

@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -35,6 +36,8 @@ OBJECT_SECONDS = 30.0
 _OBJECT_SCHEMES = ("s3", "gs", "az")
 # How S3, Azure and Google say that there is no such bucket; the exception is that of an object.
 _NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
+# Of their own: a disk that does not answer takes those that wait for it, and not those of everybody.
+_disk = ThreadPoolExecutor(8, "quarantine")
 _RETRIES: "RetryConfig" = {"max_retries": 4, "retry_timeout": timedelta(seconds=OBJECT_SECONDS)}
 
 
@@ -144,7 +147,7 @@ class RawFolder:
     async def _run(self, work: Callable[..., T], *arguments: object) -> T:
         """Run in a thread, which ends what it has begun even if the caller is cancelled."""
         with _as_storage_error(self._folder):
-            return await asyncio.to_thread(work, *arguments)
+            return await asyncio.get_running_loop().run_in_executor(_disk, work, *arguments)
 
 
 class RawObjects:
