@@ -94,7 +94,7 @@ async def open_quarantine(
         events=shared.events if shared else NO_EVENTS,
         core=name_core(settings, data),
         outbound=outbound,
-        signer=build_signer(settings, tenancy),
+        signer=await asyncio.to_thread(build_signer, settings, tenancy),
         # Where an operator says where held mail is to lie, all of it lies there.
         in_database=settings.quarantine.url is None,
         shows_html=settings.quarantine.html_view,

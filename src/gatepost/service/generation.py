@@ -146,8 +146,8 @@ class Generations(Collector):
             from gatepost.service.core import build_asker_sources, build_rest_source, build_smtp_source, start_core
 
             generation.core = core = await start_core(plan, plan.guard, shared, generation.stack)
-            generation.apps["guard"] = build_rest_source(plan, core, shared)
-            generation.smtp = build_smtp_source(plan, core, shared)
+            generation.apps["guard"] = await asyncio.to_thread(build_rest_source, plan, core, shared)
+            generation.smtp = await asyncio.to_thread(build_smtp_source, plan, core, shared)
             generation.askers = build_asker_sources(core, shared)
             if generation.smtp:
                 intake = self._listeners.intake(generation.smtp)

@@ -1,6 +1,7 @@
 """Build the routes of delivered mail from the settings: for SMTP, for mail that is released, for alerts and
 checks."""
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,7 +24,7 @@ def hostname(settings: GuardSettings) -> str:
 async def open_routing(settings: GuardSettings, data: DataFolder | None = None) -> AsyncIterator[Routing | None]:
     """Build the routes, if there is a next hop, and close their connections in the end. What next hops can do is kept
     in the data folder. Raises `StartError` if a certificate cannot be used."""
-    routing = build_routing(settings, data)
+    routing = await asyncio.to_thread(build_routing, settings, data)
     try:
         yield routing
     finally:
@@ -62,7 +63,7 @@ async def open_outbound_routing(
         yield inbound
         return
     seen = SeenFeatures(data.next_hops if data else None)
-    route = _build_route(OUTBOUND, settings, outbound, outbound.next_hop, seen)
+    route = await asyncio.to_thread(_build_route, OUTBOUND, settings, outbound, outbound.next_hop, seen)
     routing = Routing((), route)
     try:
         yield routing
