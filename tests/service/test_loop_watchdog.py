@@ -26,13 +26,21 @@ def compute(seconds: float) -> None:
         pass
 
 
-def watched(run: Run, work: Callable[[], Coroutine[Any, Any, None]]) -> LoopWatchdog:
+def compute_until_seen(watchdog: LoopWatchdog, seconds: float = watchdogs.LIMIT_SECONDS) -> None:
+    """Compute until the watchdog has counted so much of this callback. The kernel looks at CPU timers at ticks only,
+    and while others want the processor, few of them come while this thread has it."""
+    until = time.thread_time() + 20
+    while watchdog._used < seconds:
+        assert time.thread_time() < until, "it was never counted"
+
+
+def watched(run: Run, work: Callable[[LoopWatchdog], Coroutine[Any, Any, None]]) -> LoopWatchdog:
     async def main() -> LoopWatchdog:
         watchdog = LoopWatchdog()
         assert watchdog.start()
         try:
             await asyncio.sleep(0)
-            await asyncio.create_task(work())
+            await asyncio.create_task(work(watchdog))
             await asyncio.sleep(0.01)
         finally:
             watchdog.stop()
@@ -44,54 +52,55 @@ def watched(run: Run, work: Callable[[], Coroutine[Any, Any, None]]) -> LoopWatc
 
 @LOOPS
 def test_a_callback_that_computes_is_named(run: Run) -> None:
-    async def work() -> None:
-        asyncio.get_running_loop().call_soon(compute, 0.1)
+    used: list[float] = []
+
+    def callback(watchdog: LoopWatchdog) -> None:
+        before = time.thread_time()
+        compute_until_seen(watchdog, 0.03)
+        used.append(time.thread_time() - before)
+
+    async def work(watchdog: LoopWatchdog) -> None:
+        asyncio.get_running_loop().call_soon(callback, watchdog)
         await asyncio.sleep(0)
 
-    stolen = StolenTime()
     watchdog = watched(run, work)
     assert watchdog.blocked == 1
-    assert watchdog.worst > watchdogs.LIMIT_SECONDS
-    assert watchdog.worst_name.startswith("compute, ")
-    stolen.expect(0.03 < watchdog.worst < 0.2, f"100 ms were counted as {watchdog.worst * 1000:.0f} ms")
+    assert 0.03 <= watchdog.worst <= used[0], "a lower bound"
+    assert watchdog.worst_name.partition(", ")[0].endswith("callback")
 
 
 @LOOPS
 def test_a_step_of_a_coroutine_is_named_with_its_place(run: Run) -> None:
-    async def work() -> None:
+    async def work(watchdog: LoopWatchdog) -> None:
         await asyncio.sleep(0)
-        compute(0.1)
+        compute_until_seen(watchdog)
         await asyncio.sleep(0)
 
     watchdog = watched(run, work)
     assert watchdog.blocked == 1
     assert "work, " in watchdog.worst_name
-    assert "compute" in watchdog.worst_name
+    assert "compute_until_seen" in watchdog.worst_name
 
 
 @LOOPS
 def test_native_code_is_counted_with_its_callback(run: Run) -> None:
-    numbers = [-(number * 7919 % 1_000_003) for number in range(300_000)]
+    numbers, native = [-(number * 7919 % 1_000_003) for number in range(300_000)], 0.0
 
-    async def work() -> None:
+    async def work(watchdog: LoopWatchdog) -> None:
+        nonlocal native
         await asyncio.sleep(0)
-        compute(0.02)
-        before = time.thread_time()
+        compute_until_seen(watchdog)
+        before, seen = time.thread_time(), watchdog._used
         for _ in range(3):
             numbers.reverse()
             numbers.sort()
-        native.append(time.thread_time() - before)
-        compute(0.02)
+        native = time.thread_time() - before
+        compute_until_seen(watchdog, seen + native)
         await asyncio.sleep(0)
 
-    # The kernel looks at CPU timers at its ticks only: one of the two short computations may pass unseen.
-    for _ in range(10):
-        native: list[float] = []
-        watchdog = watched(run, work)
-        assert watchdog.blocked <= 1
-        if watchdog.worst > native[0]:
-            return
-    pytest.fail("the native code was never counted")
+    watchdog = watched(run, work)
+    assert watchdog.blocked == 1
+    assert watchdog.worst > native > 0
 
 
 @pytest.mark.variant
@@ -102,7 +111,7 @@ def test_many_short_callbacks_are_not_one_long_one(run: Run) -> None:
             compute(0.0005)
             await asyncio.sleep(0)
 
-    async def many() -> None:
+    async def many(_watchdog: LoopWatchdog) -> None:
         loop = asyncio.get_running_loop()
         for _ in range(500):
             loop.call_soon(compute, 0.0005)
@@ -129,9 +138,9 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
 
 
 def test_each_place_is_logged_once_a_minute_and_counted(logged: Iterator[list[dict[str, Any]]]) -> None:
-    async def work() -> None:
+    async def work(watchdog: LoopWatchdog) -> None:
         for _ in range(3):
-            asyncio.get_running_loop().call_soon(compute, 0.06)
+            asyncio.get_running_loop().call_soon(compute_until_seen, watchdog)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
 
@@ -144,7 +153,7 @@ def test_each_place_is_logged_once_a_minute_and_counted(logged: Iterator[list[di
     registry.register(watchdog)
     text = exposition(registry).decode()
     assert "gatepost_loop_blocked_total 3.0" in text
-    assert "gatepost_loop_blocked_worst_seconds 0.0" in text
+    assert f"gatepost_loop_blocked_worst_seconds {watchdog.worst}" in text
 
 
 def test_a_signal_that_is_told_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
