@@ -15,34 +15,12 @@ from gatepost.textmodel.learnt import LearntModel
 from gatepost.textmodel.model import Hits, ModelScore, lower_score, sigmoid
 from gatepost.textmodel.words import MAX_WORDS, MessageWords, list_body_words, make_words
 
-(
-    BEGINS,
-    SAYS_ALL,
-    LEAST,
-    KNOWN,
-    ENOUGH_WORDS,
-    AGREES,
-    BOTH_SAY_ALL,
-    HOME_BEGINS,
-    HOME_SAYS_ALL,
-    HOME_SHARE,
-    HOME_KEPT,
-    HOME_SURE,
-) = coefficients(
+BEGINS, SAYS_ALL, LEAST, KNOWN, ENOUGH_WORDS, AGREES, BOTH_SAY_ALL, *_OF_PROVEN_SENDERS = coefficients(
     "text-model",
-    "begins",
-    "says_all",
-    "least",
-    "known",
-    "enough_words",
-    "agrees",
-    "both_say_all",
-    "home_begins",
-    "home_says_all",
-    "home_share",
-    "home_kept",
-    "home_sure",
+    *"begins says_all least known enough_words agrees both_say_all".split(),
+    *"home_begins home_says_all home_share home_kept home_sure".split(),
 )
+HOME_BEGINS, HOME_SAYS_ALL, HOME_SHARE, HOME_KEPT, HOME_SURE = _OF_PROVEN_SENDERS
 (PROVEN,) = coefficients(kinds.TEXT_MODEL_SURE, "proven")
 LEARNT_SPEAKS, LEARNT_SAYS_ALL, LEARNT_LEAST = coefficients(kinds.TEXT_LEARNT_UNWANTED, "speaks", "says_all", "least")
 WANTED_SPEAKS, WANTED_MOST = coefficients(kinds.TEXT_LEARNT_WANTED, "speaks", "most")
