@@ -2,12 +2,13 @@
 
 A `ListDefinition` says all that there is to know of a list: which kind of entries it has, which values of a message
 they are matched against, what a match does, and how it is looked up. Storage, look-ups and rulings read it there; so a
-new list is one definition in `LISTS`, and one more `EntryKind` where its entries match in a new way.
+new list is one more table in `catalogue.toml`, and one more `EntryKind` where its entries match in a new way.
 
 A custom list has a kind of entry and a category, and does what the usual list of the same kind and category does.
 """
 
 import re
+from importlib.resources import files
 from typing import Literal, get_args
 
 import msgspec
@@ -28,10 +29,10 @@ from gatepost.lists.entries import (
     limit_key,
 )
 from gatepost.lists.links import URL
+from gatepost.process.kept_results import read_toml
 
 LARGE = 10_000_000
 SMALL = 100_000
-FEW = 10_000
 # Lists that are handed out whole travel to every worker: what those of one scope may have together, in bytes of text,
 # with so many bytes for each entry on top. A full list of 100,000 entries of 50 letters fits.
 MAX_UNKEYED_BYTES = 8 << 20
@@ -68,7 +69,7 @@ Effect = Literal[
 _NOT_STORED: frozenset[Role] = frozenset({"text"})
 
 
-class ListDefinition(msgspec.Struct, frozen=True, kw_only=True):
+class ListDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a list is and does.
 
     `subjects` are the roles of the values that entries are matched against; lists that trust or protect have none,
@@ -131,180 +132,8 @@ class ListDefinition(msgspec.Struct, frozen=True, kw_only=True):
         return limit_key(text if isinstance(normal, ListRefusal) else normal.key)
 
 
-LISTS: tuple[ListDefinition, ...] = (
-    ListDefinition(
-        name="blocked-senders",
-        kind=SENDER.name,
-        category="block",
-        display_name="Blocked senders",
-        description="Mail from these senders is held (verdict policy or worse)",
-        max_size=LARGE,
-        effect="block",
-        subjects=("envelope", "from", "sender"),
-        pair="allowed-senders",
-        tenant_allow_wins=True,
-    ),
-    ListDefinition(
-        name="allowed-senders",
-        kind=SENDER.name,
-        category="allow",
-        display_name="Allowed senders",
-        description="Authenticated mail from these is not held as spam or suspicious",
-        max_size=LARGE,
-        effect="lift",
-        subjects=("from",),
-        needs_proof=True,
-    ),
-    ListDefinition(
-        name="blocked-ips",
-        kind=NETWORK.name,
-        category="block",
-        display_name="Blocked networks",
-        description="Mail from these hosts is held (verdict policy or worse)",
-        max_size=LARGE,
-        effect="block",
-        subjects=("host",),
-        pair="allowed-ips",
-        tenant_allow_wins=True,
-    ),
-    ListDefinition(
-        name="allowed-ips",
-        kind=NETWORK.name,
-        category="allow",
-        display_name="Allowed networks",
-        description="Mail from these hosts is not held as spam or suspicious",
-        max_size=LARGE,
-        effect="lift",
-        subjects=("host",),
-    ),
-    ListDefinition(
-        name="blocked-urls",
-        kind=URL.name,
-        category="block",
-        display_name="Blocked links",
-        description="Mail with a link to one of these is held (verdict policy or worse)",
-        max_size=LARGE,
-        effect="block",
-        subjects=("link",),
-        pair="allowed-urls",
-    ),
-    ListDefinition(
-        name="allowed-urls",
-        kind=URL.name,
-        category="allow",
-        display_name="Allowed links",
-        description="What is found on a link to one of these does not count",
-        max_size=LARGE,
-        effect="clear",
-        subjects=("link",),
-    ),
-    ListDefinition(
-        name="blocked-files",
-        kind=DIGEST.name,
-        category="block",
-        display_name="Blocked files",
-        description="Mail with a file of one of these hashes is held (verdict policy or worse)",
-        max_size=LARGE,
-        effect="block",
-        subjects=("file",),
-        pair="allowed-files",
-    ),
-    ListDefinition(
-        name="allowed-files",
-        kind=DIGEST.name,
-        category="allow",
-        display_name="Allowed files",
-        description="What is found on exactly these files does not count, malware included",
-        max_size=LARGE,
-        effect="clear-attacks",
-        subjects=("file",),
-    ),
-    ListDefinition(
-        name="blocked-file-types",
-        kind=FILETYPE.name,
-        category="policy",
-        display_name="Blocked file types",
-        description="Mail with a file of one of these types is held (verdict policy or worse)",
-        effect="block",
-        subjects=("type",),
-    ),
-    ListDefinition(
-        name="blocked-file-names",
-        kind=FILE_NAME.name,
-        category="policy",
-        display_name="Blocked file names",
-        description="Mail with a file of one of these names is held (verdict policy or worse)",
-        effect="block",
-        subjects=("name",),
-        keyed=False,
-    ),
-    ListDefinition(
-        name="blocked-phrases",
-        kind=PHRASE.name,
-        category="policy",
-        display_name="Blocked phrases",
-        description="Mail with these words in text or subject is held (verdict policy or worse)",
-        effect="block",
-        subjects=("text",),
-        keyed=False,
-    ),
-    ListDefinition(
-        name="trusted-relays",
-        kind=NETWORK.name,
-        category="trust",
-        display_name="Trusted relays",
-        description="Skipped when looking for the host that sent a message",
-        effect="skip-relay",
-        keyed=False,
-    ),
-    ListDefinition(
-        name="own-domains",
-        kind=DOMAIN.name,
-        category="protect",
-        display_name="Own domains",
-        description="Domains that outsiders may not imitate or forge",
-        effect="protect-own-domain",
-        keyed=False,
-        is_model=False,  # who owns a domain is for this list alone to say
-    ),
-    ListDefinition(
-        name="partner-domains",
-        kind=DOMAIN.name,
-        category="protect",
-        display_name="Partner domains",
-        description="Domains of partners, which nobody may imitate",
-        effect="protect-partner-domain",
-        keyed=False,
-    ),
-    ListDefinition(
-        name="protected-people",
-        kind=PERSON.name,
-        category="protect",
-        display_name="Protected people",
-        description="People whose names outsiders may not bear",
-        effect="protect-person",
-        keyed=False,
-    ),
-    ListDefinition(
-        name="protected-names",
-        kind=NAME.name,
-        category="protect",
-        display_name="Protected names",
-        description="Names of companies and products that outsiders may not use",
-        max_size=FEW,
-        effect="protect-name",
-        keyed=False,
-    ),
-    ListDefinition(
-        name="known-recipients",
-        kind=RECIPIENT.name,
-        category="allow",
-        display_name="Known recipients",
-        description="Recipients that exist; SMTP refuses others where recipientVerification asks this list",
-        max_size=LARGE,
-        effect="take-recipient",
-    ),
-)
+_TABLE = read_toml(files("gatepost.lists").joinpath("catalogue.toml"), __file__)["lists"]
+LISTS: tuple[ListDefinition, ...] = msgspec.convert(_TABLE, tuple[ListDefinition, ...])
 
 BY_NAME: dict[str, ListDefinition] = {definition.name: definition for definition in LISTS}
 # The kind of entry that can cover a value of this role.
