@@ -93,7 +93,7 @@ def _judge_by(findings: Sequence[Finding], outcomes: Sequence[Outcome], policy: 
     blocks = [_make_block_finding(match) for match in ruling.blocks]
     weighed = _clear_allowed(_weigh([*findings, *blocks], policy), ruling)
     named = {line.kind for line in weighed}
-    is_plain = kinds.AUTH_LEADS_HOME.id in named and kinds.TEXT_NOTICE_LURE.id not in named
+    is_plain = kinds.URL_LEADS_HOME.id in named and kinds.TEXT_NOTICE_LURE.id not in named
     lines = _bound_excuses(_apply_caps(weighed, policy, is_plain=is_plain))
     score = sum(line.counted for line in lines)
     verdict, reason = _reach_verdict(weighed, score, policy, is_plain=is_plain)

@@ -38,7 +38,6 @@ class Kind(msgspec.Struct, frozen=True):
 
 # Authentication: what SPF, DKIM and DMARC say of the sender (RFC 7208, RFC 6376, RFC 9989).
 AUTH_DMARC_REJECT = Kind("auth:dmarc-reject", "Not authenticated, and the From domain asks to reject such mail (DMARC)")
-AUTH_LEADS_HOME = Kind("auth:leads-home", "DMARC proves the sender, and no link leads elsewhere")
 AUTH_DMARC_FAIL = Kind("auth:dmarc-fail", "Not authenticated by the domain of the From address (DMARC)")
 AUTH_DMARC_PASS = Kind("auth:dmarc-pass", "Authenticated by the domain of the From address (DMARC)")
 AUTH_SPF_FAIL = Kind("auth:spf-fail", "The sending host is not authorised by the envelope sender's domain (SPF fail)")
@@ -199,6 +198,7 @@ URL_MANY_HYPHENS = Kind("url:many-hyphens", "A link leads to a host with many hy
 URL_NEW_HOST = Kind("url:new-host", "A link leads to a site that no earlier message linked to")
 URL_NEW_HOST_ASKS = Kind("url:new-host-asks", "Asks for an account or a secret on a site never linked to before")
 URL_ODD_PORT = Kind("url:odd-port", "A link leads to a port that web sites do not use")
+URL_LEADS_HOME = Kind("url:leads-home", "DMARC proves the sender, and no link leads elsewhere")
 URL_OPEN_REDIRECT = Kind("url:open-redirect", "A link starts at a well-known site and redirects to another")
 URL_PERSONAL_REDIRECT = Kind("url:personal-redirect", "A page redirects to an address that carries the recipient's")
 URL_QR_CODE = Kind("url:qr-code", "A picture contains a QR code that leads to a web page")

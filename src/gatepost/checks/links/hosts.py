@@ -222,12 +222,12 @@ _KNOWN_LINKS_HOME, _PROVEN_LINKS_HOME, _LINKS_IN_DISCUSSION, _COMPANY_LINKS = co
 )
 
 
-@check(kinds.AUTH_LEADS_HOME, needs={"authentication"})
+@check(kinds.URL_LEADS_HOME, needs={"authentication"})
 def plain_notice(reading: Reading) -> Iterator[Finding]:
     """Mail of a proven sender that leads nowhere else: notices and receipts, newsletters, and lures of whoever bought a
     domain. What its words alone may count against it is bounded, since honest services use the words of lures."""
     if leads_home(reading):
-        yield kinds.AUTH_LEADS_HOME.at("From", domain=reading.authentication.dmarc.domain)
+        yield kinds.URL_LEADS_HOME.at("From", domain=reading.authentication.dmarc.domain)
 
 
 def leads_home(reading: Reading) -> bool:

@@ -31,7 +31,8 @@ WANTED_BEGINS, WANTED_SAYS_ALL, WANTED_LEAST = coefficients(kinds.TEXT_MODEL_WAN
 def text_model(reading: Reading) -> Iterator[Finding]:
     """What the text model thinks: mail that reads like unwanted mail, and which kind of it.
 
-    The model has read much mail and knows no single trick, so its points are capped below every threshold. They follow
+    The model has read much mail and knows no single trick, so its points are capped below every threshold; only where
+    the second reader is sure of a lure of a proven sender, `text:notice-lure` adds what is missing. The points follow
     the log-odds slowly and far: for mail of a source that it has not read it errs by one or two log-odds, and honest
     prose around a lure takes off as many, so neither may be worth more than a point or two. It looks at nothing that a
     sender could write to be excused: no fields of lists and answers, no links to the sender's own site. Text that
@@ -41,9 +42,9 @@ def text_model(reading: Reading) -> Iterator[Finding]:
     softly, and of a few words it is never sure.
 
     A second reader knows letters and notices in many languages. Of texts that are not English it is asked where the
-    first takes them for unwanted, and only adds to what that says: where both agree, the line is steeper. Of mail that
-    its sender's domain proves by DMARC and that leads nowhere else, it is the one that is believed: such notices are
-    what the first has hardly read. The cap is the same.
+    first takes them for unwanted, and only adds to what that says: where both agree, the line is steeper. Of mail whose
+    sender DMARC proves it is asked in every language, and where no link leads elsewhere, half of what the first one
+    says is left: it has hardly read such notices. The cap is the same.
 
     Mail whose letter is a document is weighed a second time with the words of the document, and the stronger result
     counts. The model has learned from mail, not from documents, so it is never sure by those.
@@ -60,8 +61,8 @@ def text_model(reading: Reading) -> Iterator[Finding]:
     said: dict[str, str] = {}
     lure = 0.0
     is_proven_sender = reading.authentication.dmarc.result == "pass"
-    if is_proven_sender or (score.logit >= AGREES and is_foreign(written.body)):
-        second = _ask_letters(reading)
+    is_asked = is_proven_sender or (score.logit >= AGREES and is_foreign(written.body))
+    if is_asked and (second := _ask_letters(reading)):
         said["letters_classifier"] = f"{sigmoid(second):.2f}"
         lure = second + HOME_SHARE * score.logit
     probability = f"{score.unwanted:.2f}"
@@ -71,7 +72,7 @@ def text_model(reading: Reading) -> Iterator[Finding]:
             yield kinds.TEXT_MODEL_WANTED.at("text", strength=strength, probability=probability)
         return
     strength = _scale(score.logit, BEGINS, SAYS_ALL, enough)
-    if is_proven_sender:
+    if is_proven_sender and said:
         kept = HOME_KEPT if leads_home(reading) else 1.0
         strength = max(kept * strength, _scale(lure, HOME_BEGINS, HOME_SAYS_ALL, enough))
     elif said and second > 0:
@@ -104,7 +105,7 @@ def _weigh(reading: Reading, words: MessageWords) -> tuple[ModelScore, tuple[Hit
 
 
 def _ask_letters(reading: Reading) -> float:
-    """Return the log-odds that the second reader gives the text."""
+    """Return the log-odds that the second reader gives the text; 0 where there is none."""
     models = reading.models.for_tenant(reading.envelope.tenant)
     return models.ask_letters(reading.written, mark_themes(find_phrases(reading)))
 
