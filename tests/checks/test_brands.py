@@ -14,7 +14,7 @@ from gatepost.names import is_public_suffix, normal_domain, org_domain, public_s
 FILES = known.read_brand_files()
 COUNTRIES = (
     "de at ch fr be nl lu gb ie es pt it pl cz sk hu ro bg gr se no dk fi ee lv lt ua ru tr il sa ae in id my th vn kr "
-    "cn tw hk sg jp au nz us ca mx br ar cl co za ng"
+    "cn tw hk sg jp au nz us ca mx br ar cl co pe za ng hr ir eg ma dz"
 ).split()
 # Owners who have several entries: each line holds the first names of the entries that may state the same domains.
 OWNERS = [
@@ -43,7 +43,7 @@ def measure(name: str, domain: str) -> list[float]:
 
 def test_files_are_those_of_the_countries() -> None:
     assert set(FILES) == {"international", *COUNTRIES}
-    assert len(known.BRANDS) >= 800
+    assert len(known.BRANDS) >= 2_800
 
 
 @pytest.mark.parametrize("country", FILES)
@@ -184,6 +184,30 @@ IMITATED = [
     ("co", "Bancolombia", "bancolombia.com.co"),
     ("za", "Capitec", "capitecbank.co.za"),
     ("ng", "Zenith Bank", "zenithbank.com"),
+    ("hr", "Zagrebačka banka", "zaba.hr"),
+    ("hr", "Hrvatska pošta", "posta.hr"),
+    ("ir", "شرکت ملی پست ایران", "post.ir"),
+    ("ir", "دیجی‌کالا", "digikala.com"),
+    ("ir", "بانک ملی ایران", "bmi.ir"),
+    ("eg", "البريد المصري", "egyptpost.org"),
+    ("ma", "بريد المغرب", "poste.ma"),
+    ("dz", "Algérie Poste", "poste.dz"),
+    ("pe", "SUNAT", "sunat.gob.pe"),
+    ("vn", "VETC", "vetc.com.vn"),
+    ("vn", "Bưu điện Việt Nam", "vnpost.vn"),
+    ("no", "Bring", "bring.com"),
+    ("dk", "GLS Denmark", "gls-group.com"),
+    ("dk", "Penneo", "penneo.com"),
+    ("de", "WEB.DE Postfach", "sicher.web.de"),
+    ("pl", "PGE Obrót", "pge.pl"),
+    ("ru", "Кинопоиск", "kinopoisk.ru"),
+    ("ru", "Контур Диадок", "kontur.ru"),
+    ("sa", "هيئة الزكاة والضريبة والجمارك", "zatca.gov.sa"),
+    ("il", "המוסד לביטוח לאומי", "btl.gov.il"),
+    ("tr", "HGS Bilgilendirme", "ptt.gov.tr"),
+    ("th", "สำนักงานประกันสังคม", "sso.go.th"),
+    ("cn", "菜鸟驿站", "cainiao.com"),
+    ("kr", "가비아 알림", "gabia.com"),
 ]
 
 
@@ -221,6 +245,11 @@ def test_forged_name_is_found_and_the_own_domain_is_not(name: str, own: str) -> 
         ("myGov", ["my.gov.au", "mygov.in"]),
         ("RealMe", ["realme.govt.nz", "realme.com"]),
         ("Post Office", ["postoffice.co.uk", "postoffice.co.za"]),
+        ("Avito", ["avito.ru", "avito.ma"]),
+        ("Banque Populaire", ["banquepopulaire.fr", "gbp.ma"]),
+        ("CNAS", ["cnas.ro", "cnas.dz"]),
+        ("PTT", ["ptt.gov.tr", "pttplc.com"]),
+        ("Agencia Tributaria", ["agenciatributaria.gob.es", "atc.gencat.cat"]),
     ],
 )
 def test_shared_name_is_that_of_every_owner(name: str, domains: list[str]) -> None:
@@ -234,7 +263,7 @@ SHARED = (
     "Swiss, Saturn, Elster, Ricardo, Halifax, Boots, Argos, Currys, Iberia, Aruba, Allegro, Heureka, Speedy, Swish, "
     "Posten, Bitė, Maxima, Ozon, Grab, Jio, IndiGo, Public Bank, Maxis, Coles, Vanguard, Robinhood, Peacock, Vivo, "
     "Tangerine, Ripley, Checkers, Eurobank, Agribank, Generali, Nordstrom, Kroger, Mediolanum, Estafeta, Sahibinden, "
-    "Fineco, Tikkie, An Post"
+    "Fineco, Tikkie, An Post, Bring, Komplett, Seznam, Subito, Privy, Gusto, Zalo, Telemach, Navigo, AT&T"
 )
 
 
@@ -242,6 +271,27 @@ SHARED = (
 def test_shared_or_common_name_does_not_accuse_beside_other_words(name: str) -> None:
     assert measure(f"{name} Gartenfreunde Weiler", "example.org") == []
     assert all(mention.brand.ordinary for mention in known.find_brands(name))
+
+
+# "att" is a word of every second Swedish sentence, and the name of AT&T as it is compared.
+def test_a_word_of_a_sentence_is_no_company() -> None:
+    assert measure("Tack för att du handlar hos oss", "example.se") == []
+    assert all(mention.brand.ordinary for mention in known.find_brands("Tack för att du handlar hos oss"))
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("Royal Bank of Scotland", "rbs.co.uk"),
+        ("Garanti BBVA", "garantibbva.com.tr"),
+        ("Permanent TSB", "permanenttsb.ie"),
+        ("GLS Bank", "gls.de"),
+    ],
+)
+def test_a_name_inside_a_longer_one_is_no_other_company(name: str, own: str) -> None:
+    assert [mention.brand.name for mention in known.find_brands(name)] == [name]
+    assert measure(name, own) == []
+    assert [mention.brand.name for mention in known.find_brands(f"{name} PayPal")] == [name, "PayPal"]
 
 
 # Inside a run of letters of a script without blanks.
@@ -300,7 +350,9 @@ def test_words_of_any_script(text: str, words: tuple[str, ...]) -> None:
 
 # A name of one country is compared with domains more strictly: its letters stand in words of the others.
 @pytest.mark.parametrize(
-    "host", "benefits.com essential.org interactive.net career.com primary.io speedy-delivery.com mainpost.de".split()
+    "host",
+    "benefits.com essential.org interactive.net career.com primary.io speedy-delivery.com mainpost.de easyparking.it "
+    "timber.com strive.com satellite.de flexoffice.com autopassion.fr boconganh.vn".split(),
 )
 def test_ordinary_domains_imitate_nobody(host: str) -> None:
     assert find_known_imitation(host) is None

@@ -323,12 +323,8 @@ def _index_roles() -> dict[str, frozenset[str]]:
 
 
 _PLACES = _index_roles()
-
-
 # So many labels of a host are looked at, from its end.
 MAX_LABELS = 10
-
-
 _OF_STRANGERS = frozenset({"page", "form", "picture", "tenant", "shortener"})
 
 
@@ -429,10 +425,12 @@ def _is_disguised(brand: Brand, text: str) -> bool:
 
 
 def _find_in(words: tuple[str, ...], index: _Phrases, *, disguised: bool) -> Iterator[tuple[Brand, Mention]]:
+    found = 0  # where the last name ends: what it contains ("Bank of Scotland") is no other company
     for start, word in enumerate(words):
-        for end in range(min(len(words), start + index.longest.get(word, 0)), start, -1):
+        for end in range(min(len(words), start + index.longest.get(word, 0)), max(start, found), -1):
             if brand := index.brands.get(" ".join(words[start:end])):
                 yield brand, Mention(brand, (*words[:start], *words[end:]), disguised)
+                found = end
                 break
 
 
