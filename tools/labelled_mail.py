@@ -15,7 +15,7 @@ import math
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from email.parser import HeaderParser
 from email.utils import parseaddr
@@ -98,13 +98,15 @@ def _read_indexed(folder: Path) -> Iterator[LabelledMail]:
                 raise SystemExit(f"{folder / INDEX}: there is no label {row['label']!r}; use {', '.join(LABELS)}.")
             raw = (folder / row["path"]).read_bytes()
             envelope = _read_envelope(row, raw, label)
-            corpus = row.get("corpus") or _name_product(row["product"])
-            yield LabelledMail(raw, row["path"], corpus, label, row.get("year") or "", envelope)
+            yield LabelledMail(raw, row["path"], name_corpus(row), label, row.get("year") or "", envelope)
 
 
-def _name_product(product: str) -> str:
-    """Return the collection of a product's notices: one of four, chosen so that each has good mail and lures."""
-    return f"services-{'abcd'[(crc32(product.encode()) >> 10) % 4]}_{product}"
+def name_corpus(row: Mapping[str, str]) -> str:
+    """Return the collection of a message by its row of the index. Notices of products are one of four, chosen so that
+    each has good mail and lures."""
+    if corpus := row.get("corpus"):
+        return corpus
+    return f"services-{'abcd'[(crc32(row['product'].encode()) >> 10) % 4]}_{row['product']}"
 
 
 def _read_envelope(row: dict[str, str], raw: bytes, label: str) -> Envelope:
@@ -113,7 +115,9 @@ def _read_envelope(row: dict[str, str], raw: bytes, label: str) -> Envelope:
     sender = row.get("mail_from") or ""
     if not sender and label != "bounce":
         sender = _find_author(raw)
-    return Envelope(sender, ("recipient@example.org",), row.get("client_ip") or None, row.get("helo") or None)
+    return Envelope(
+        sender, ("recipient@example.org",), row.get("client_ip") or row.get("client") or None, row.get("helo") or None
+    )
 
 
 def _find_author(raw: bytes) -> str:

@@ -1,6 +1,8 @@
-"""Wanted mail that is held, by class and language: what products send that nothing here has learnt from.
+"""Wanted mail that is held, by class and language: what products send.
 
-These numbers only fall. What holds a receipt today would hold a user's receipt tomorrow.
+These numbers only fall. What holds a receipt today would hold a user's receipt tomorrow. The shipped model has read
+these notices, so the gate for it says that nothing else holds them; the honest figures are those with whole products
+left out, which take longer.
 """
 
 import json
@@ -10,15 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tools.wanted_mail import WantedMail, count_by, judge_bounces, judge_folder, render
+from tools.letters import write_corpus
+from tools.wanted_mail import WantedMail, count_by, judge_bounces, judge_folder, render, train_left_out
 
-MADE, REAL, LURES = 16, 4, 78
+MADE, REAL, LURES = 0, 2, 91
 BOUNCES = 2
-# The classes and languages of which more than one in a hundred is held.
-MOST = {
-    "form": "other 6 newsletter 4 shipping 3 confirm 2 refund 1 invoice 1 reminder 1 order 1 security 1".split(),
-    "language": "ja 6 pt 4 zh 3 pl 2 ko 2 fr 1 uk 1 ar 1".split(),
-}
+# With whole products left out: good mail that was made and that is real, and lures.
+LEFT_OUT = (1, 3, 79)
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +36,22 @@ def test_wanted_mail_arrives(found: list[WantedMail]) -> None:
     assert sum(each.is_held for each in found if not each.is_good) >= LURES
 
 
+@pytest.mark.long
 @pytest.mark.shared
-@pytest.mark.parametrize("group", ["form", "language"])
-def test_no_class_and_no_language_is_held_more_than_others(found: list[WantedMail], group: str) -> None:
-    most = dict(zip(MOST[group][::2], map(int, MOST[group][1::2]), strict=True))
-    rows = count_by((each for each in found if each.is_good), group)
-    assert [row for row in rows if row.share > 0.01 and row.held > most.get(row.name, 0)] == []
+def test_wanted_mail_of_products_that_were_left_out_arrives(shared: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = shared("mail-dev-3")
+    write_corpus(tmp_path)
+    found = list(judge_folder(folder, train_left_out([folder, tmp_path])))
+    assert len(found) == 1_152
+    made, real, lures = LEFT_OUT
+    good = [each for each in found if each.is_good]
+    assert sum(each.is_held and each.is_made for each in good) <= made, "\n".join(render(found))
+    assert sum(each.is_held and not each.is_made for each in good) <= real, "\n".join(render(found))
+    assert sum(each.is_held for each in found if not each.is_good) >= lures
+    made_mail = [each for each in good if each.is_made]
+    # One message of a language of 31 is 3.2 %.
+    for group, most in (("form", 0.02), ("language", 0.03)):
+        assert [row for row in count_by(made_mail, group) if row.held > max(1, most * row.of)] == []
 
 
 @pytest.mark.shared
