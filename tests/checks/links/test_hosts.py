@@ -7,7 +7,7 @@ import pytest
 from tests.checks.readings import find_kinds, find_strengths, letter, link, links_to, mail_from
 from tests.known_senders import SELDOM, know_list, know_member, know_sender
 
-from gatepost.auth.results import Authentication, Dkim
+from gatepost.auth.results import Authentication, Dkim, Dmarc
 from gatepost.checks.links.hosts import (
     MAX_NEW_HOSTS,
     find_link_away,
@@ -17,6 +17,7 @@ from gatepost.checks.links.hosts import (
     measure_mention,
     new_hosts,
     picture_host,
+    plain_notice,
 )
 from gatepost.checks.links.urls import url_form
 from gatepost.checks.reading import Protected, Reading
@@ -196,6 +197,23 @@ def test_a_member_of_a_known_list_leads_to_one_stranger() -> None:
 
 def test_an_address_in_plain_text_says_nothing() -> None:
     assert not find_kinds(foreign_target, mail_from("x@shop.com", links=[link("https://evil.com/", source="text")]))
+
+
+def test_the_click_host_of_the_service_that_signed_the_mail_is_no_stranger() -> None:
+    """Beside proof by DMARC alone, and not where the key only tests (RFC 6376 section 3.6.1)."""
+    reading = mail_from("x@shop.com", links=[link("https://click.mailer.net/x")])
+    proof = Dmarc("pass", "shop.com")
+    for dkim, dmarc, is_home in (
+        (Dkim("pass", "mailer.net"), proof, True),
+        (Dkim("pass", "e.mailer.net"), proof, True),
+        (Dkim("pass", "mailer.net", testing=True), proof, False),
+        (Dkim("fail", "mailer.net"), proof, False),
+        (Dkim("pass", "other.net"), proof, False),
+        (Dkim("pass", "mailer.net"), Dmarc("none", "shop.com"), False),
+    ):
+        seen = msgspec.structs.replace(reading, authentication=Authentication(dkim=(dkim,), dmarc=dmarc))
+        assert find_kinds(foreign_target, seen) == ([] if is_home else ["url:foreign-target"])
+        assert find_kinds(plain_notice, seen) == (["url:leads-home"] if is_home else [])
 
 
 # Where a lure leads.

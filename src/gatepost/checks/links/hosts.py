@@ -181,7 +181,8 @@ def foreign_target(reading: Reading) -> Iterator[Finding]:
     sites = {host: link for host, link in reading.sites.items() if "." in host}
     every = {org_domain(host) for host in sites}
     names = {domain.partition(".")[0] for domain in reading.sender_domains}
-    owners = {owner for owner in every - reading.sender_domains if owner.partition(".")[0] not in names}
+    foreign = every - reading.sender_domains - reading.once(_list_homes)
+    owners = {owner for owner in foreign if owner.partition(".")[0] not in names}
     if len(owners) != 1 or (reading.is_known_sender and owners != every):
         return
     host, link = next((host, link) for host, link in sites.items() if org_domain(host) in owners)
@@ -231,10 +232,19 @@ def plain_notice(reading: Reading) -> Iterator[Finding]:
 
 
 def leads_home(reading: Reading) -> bool:
-    """Return whether DMARC proves the sender, and every link leads to its own organisation."""
-    dmarc = reading.authentication.dmarc
-    home = org_domain(dmarc.domain) if dmarc.result == "pass" else ""
-    return bool(home) and all(org_domain(link.host) == home for link in reading.web_links)
+    """Return whether DMARC proves the sender, and every link leads to its own organisation, or to the service that
+    signed the mail beside it: mailing services count clicks on hosts of their own."""
+    homes = reading.once(_list_homes)
+    return bool(homes) and all(org_domain(link.host) in homes for link in reading.web_links)
+
+
+def _list_homes(reading: Reading) -> frozenset[str]:
+    """Return the organisation that DMARC proves, with those that signed the mail as well; nothing without proof."""
+    seen = reading.authentication
+    if seen.dmarc.result != "pass":
+        return frozenset()
+    signers = (each.domain for each in seen.dkim if each.result == "pass" and not each.testing)
+    return frozenset(org_domain(domain) for domain in (seen.dmarc.domain, *signers))
 
 
 class LinkAway(msgspec.Struct, frozen=True):
