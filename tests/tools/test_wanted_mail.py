@@ -37,6 +37,7 @@ def test_wanted_mail_arrives(found: list[WantedMail]) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.process
 @pytest.mark.shared
 def test_wanted_mail_of_products_that_were_left_out_arrives(shared: Callable[[str], Path], tmp_path: Path) -> None:
     folder = shared("mail-dev-3")

@@ -5,7 +5,6 @@ bytes, envelope, context and answers give the same report, so a message can be r
 died can start again in another one. `stages` holds each step.
 """
 
-from gatepost.analysis.carried import leave_out
 from gatepost.analysis.report import FileSeen, Outcome, Report, undecided
 from gatepost.analysis.stages import Context, Stages
 from gatepost.analysis.verdict import judge
@@ -31,14 +30,11 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
     words, signature = stages.sign_text(message)
     sender = yield from stages.ask_about_sender(message, envelope, facets, signature)
     authentication, history, campaign, reputation = sender
-    files = stages.open_files(message)
-    files = stages.find_qr_codes(files)
-    files = stages.match_yara_rules(files)
+    files = stages.read_files(message)
     message = stages.add_document_texts(message, files)
     context.mark("lists")
     subjects = find_subjects(message, envelope, authentication, files)
-    content = yield from stages.ask_about_content(subjects, files, history, reputation)
-    hits, antivirus, history, reputation = content
+    hits, antivirus, history, reputation = yield from stages.ask_about_content(subjects, files, history, reputation)
     if hits.failed:
         failure = Outcome("lists", "failed", "storage is down")
         return undecided("the lists could not be read", (*stages.outcomes, failure))
@@ -58,8 +54,7 @@ def analyse(raw: bytes, envelope: Envelope, context: Context) -> Analysis[Report
         learnt=context.learnt,
         is_company=bool(message.senders) and is_company_host(normal_domain(message.senders[0].domain)),
     )
-    # Lists and the operator's rules see the whole message, checks what its sender says.
-    judged = leave_out(reading, stages.carried) if stages.carried else reading
+    judged = stages.leave_out_carried(reading)
     findings = stages.run_checks(judged)
     findings = stages.add_composites(findings)
     findings = stages.apply_own_rules(reading, findings)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gatepost.analysis.carried import find_carried
+from gatepost.analysis.carried import find_carried, leave_out
 from gatepost.analysis.report import Outcome
 from gatepost.auth.dmarc import authenticate
 from gatepost.auth.origin import parse_networks
@@ -334,6 +334,10 @@ class Stages:
             self._record_crash("authenticate", fault)
             return Authentication()
 
+    def read_files(self, message: Message) -> tuple[File, ...]:
+        """Every file of the message, with the links of QR codes and the marks of the operator's rules."""
+        return self.match_yara_rules(self.find_qr_codes(self.open_files(message)))
+
     def open_files(self, message: Message) -> tuple[File, ...]:
         """Every file of the message, with what is inside archives and documents."""
         nothing: tuple[File, ...] = ()
@@ -408,6 +412,11 @@ class Stages:
             return Protected(partner_domains=lists.partner_domains, host_trusted=True)
         trusted = bool(authentication.host) and parse_address(authentication.host) in lists.relays
         return Protected(lists.own_domains, lists.partner_domains, lists.people, trusted, lists.names)
+
+    def leave_out_carried(self, reading: Reading) -> Reading:
+        """What checks see: what the sender says, without the texts of others that the message carries. Lists and the
+        operator's rules see the whole message."""
+        return leave_out(reading, self.carried) if self.carried else reading
 
     def run_checks(self, reading: Reading) -> list[Finding]:
         """The findings of every check that has something to look at."""

@@ -220,6 +220,16 @@ def test_the_click_host_of_the_service_that_signed_the_mail_is_no_stranger() -> 
 LIST = "List-Post: <mailto:l@lists.example>\n"
 
 
+@pytest.mark.parametrize("domain", ["gmail.com", "freemail.hu", "company.onmicrosoft.com"])
+def test_proof_of_a_provider_is_none_of_who_writes(domain: str) -> None:
+    """Anybody has a free mailbox: the words of such mail are not bounded, and a lure loses nothing."""
+    reading = mail_from(f"x@{domain}", links=[link(f"https://{domain}/x")])
+    seen = msgspec.structs.replace(reading, authentication=Authentication(dmarc=Dmarc("pass", domain)))
+    away = find_link_away(seen)
+    assert away
+    assert (find_kinds(plain_notice, seen), away.distance) == ([], 1.0)
+
+
 @pytest.mark.parametrize(
     ("link", "fields", "known", "distance"),
     [

@@ -239,9 +239,10 @@ def leads_home(reading: Reading) -> bool:
 
 
 def _list_homes(reading: Reading) -> frozenset[str]:
-    """Return the organisation that DMARC proves, with those that signed the mail as well; nothing without proof."""
+    """Return the organisation that DMARC proves, with those that signed the mail as well; nothing without proof, and
+    nothing for a free mailbox or a tenant of a hosting service: the provider is proven then, and not who writes."""
     seen = reading.authentication
-    if seen.dmarc.result != "pass":
+    if seen.dmarc.result != "pass" or is_freemail(seen.dmarc.domain) or is_tenant(seen.dmarc.domain):
         return frozenset()
     signers = (each.domain for each in seen.dkim if each.result == "pass" and not each.testing)
     return frozenset(org_domain(domain) for domain in (seen.dmarc.domain, *signers))

@@ -58,26 +58,22 @@ def text_model(reading: Reading) -> Iterator[Finding]:
         whole = _weigh(reading, make_words(written.names, written.subject, letter))
         score, hits = max((score, hits), whole, key=lambda each: each[0].logit)
     enough = min(1.0, words / ENOUGH_WORDS)
-    said: dict[str, str] = {}
-    lure = 0.0
-    is_proven_sender = reading.authentication.dmarc.result == "pass"
-    is_asked = is_proven_sender or (score.logit >= AGREES and is_foreign(written.body))
-    if is_asked and (second := _ask_letters(reading)):
-        said["letters_classifier"] = f"{sigmoid(second):.2f}"
-        lure = second + HOME_SHARE * score.logit
+    second = _ask_letters(reading, score)
+    said = {"letters_classifier": f"{sigmoid(second):.2f}"} if second else {}
+    # Of mail of a proven sender alone.
+    lure = second + HOME_SHARE * score.logit if second and _is_proven(reading) else 0.0
     probability = f"{score.unwanted:.2f}"
-    if score.logit < 0 and not (is_proven_sender and lure > 0):
+    if score.logit < 0 and lure <= 0:
         strength = _scale(-score.worst, WANTED_BEGINS, WANTED_SAYS_ALL, enough)
         if written and strength >= WANTED_LEAST:
             yield kinds.TEXT_MODEL_WANTED.at("text", strength=strength, probability=probability)
         return
     strength = _scale(score.logit, BEGINS, SAYS_ALL, enough)
-    if is_proven_sender and said:
+    if lure:
         kept = HOME_KEPT if leads_home(reading) else 1.0
         strength = max(kept * strength, _scale(lure, HOME_BEGINS, HOME_SAYS_ALL, enough))
-    elif said and second > 0:
+    elif second > 0:
         strength = max(strength, _scale(score.logit + second, BEGINS, BOTH_SAY_ALL, enough))
-    is_lure = is_proven_sender and lure >= HOME_SURE and words >= ENOUGH_WORDS
     if strength < LEAST:
         return
     strength = round(strength * (KNOWN if reading.is_known_sender or reading.is_proven_company else 1.0), 3)
@@ -88,7 +84,7 @@ def text_model(reading: Reading) -> Iterator[Finding]:
             yield kind.at("text", strength=strength, probability=f"{share:.2f}")
     if is_proven:
         yield kinds.TEXT_MODEL_SURE.at("text", probability=probability)
-    if is_lure:
+    if lure >= HOME_SURE and words >= ENOUGH_WORDS:
         yield kinds.TEXT_NOTICE_LURE.at("text", probability=said["letters_classifier"])
 
 
@@ -104,8 +100,14 @@ def _weigh(reading: Reading, words: MessageWords) -> tuple[ModelScore, tuple[Hit
     return lower_score(models.weigh(hits), find_lowering(reading)), hits
 
 
-def _ask_letters(reading: Reading) -> float:
-    """Return the log-odds that the second reader gives the text; 0 where there is none."""
+def _is_proven(reading: Reading) -> bool:
+    return reading.authentication.dmarc.result == "pass"
+
+
+def _ask_letters(reading: Reading, first: ModelScore) -> float:
+    """Return the log-odds that the second reader gives the text; 0 where there is none, or where it is not asked."""
+    if not _is_proven(reading) and (first.logit < AGREES or not is_foreign(reading.written.body)):
+        return 0.0
     models = reading.models.for_tenant(reading.envelope.tenant)
     return models.ask_letters(reading.written, mark_themes(find_phrases(reading)))
 
