@@ -193,10 +193,10 @@ def read_samples(folders: Sequence[Path], without: Sequence[str], step: Step) ->
     return found
 
 
-def train_model(chosen: Sequence[Sample], seed: int, step: Step) -> Model:
-    """Train a model from these samples; it records its sources."""
+def train_model(chosen: Sequence[Sample], seed: int, step: Step, gloss: Path | None = None) -> Model:
+    """Train a model from these samples, with the words of a gloss; it records its sources."""
     try:
-        model = learn([sample.example for sample in chosen], seed, step)
+        model = learn([sample.example for sample in chosen], seed, step, gloss)
     except TrainingError as fault:
         raise SystemExit(f"No model can be trained from this mail: {fault}.") from None
     sizes: dict[str, dict[str, int]] = {}

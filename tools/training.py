@@ -16,10 +16,7 @@ Collections are labelled spam or phishing by where they came from, and a third o
 spam. So the kind is derived from what the text asks for: money by a story or a threat is fraud, credentials are
 phishing. These are cues, not truth; the kind never decides whether a mail is held, only what it is called.
 
-Texts that are not English and notices of services get a second reader, which is trained from letters and notices and
-from nothing else: no collection of real mail has wanted and unwanted mail of other languages, or notices, of the same
-people. Rare words may weigh more there than in the first model, as in weighting by inverse document frequency (Spärck
-Jones, 1972).
+Texts that are not English and notices of services get a second reader (`tools.second_reader`).
 
 What a mail says to reassure its reader is left without a weight for wanted mail: every lure can say it.
 
@@ -37,9 +34,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gatepost.textmodel.features import MARK, NAME, SUBJECT, Features, normalise_word, see_as_letter
+from gatepost.textmodel.features import MARK, NAME, SUBJECT, Features, normalise_word
 from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
-from gatepost.textmodel.model import MARK_SCALE, Model, find_rows, make_pair_keys, silence_assurances
+from gatepost.textmodel.gloss import Letters
+from gatepost.textmodel.model import MARK_SCALE, Model, find_rows, load_shipped_model, make_pair_keys, silence_assurances
+from tools import second_reader
 
 CARD = Path(__file__).with_name("model_card.md")
 
@@ -163,8 +162,6 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 
 STRENGTH = 10.0
 KIND_STRENGTH = 3.0
-# Of features whose values are larger by what rarity multiplies them with.
-SECOND_STRENGTH = 20 / 36
 MIN_OF_LETTERS = 100
 # What the corpora of our own letters begin with. They are shorter than mail and were never sent, so they weigh half,
 # and the scale of the log-odds is that of real mail.
@@ -204,7 +201,9 @@ def _ignore_progress(_what: str, _done: int, _of: int) -> None:
     """Report no progress."""
 
 
-def learn(every: Sequence[Example], seed: int = 1, progress: Progress = _ignore_progress) -> Model:
+def learn(
+    every: Sequence[Example], seed: int = 1, progress: Progress = _ignore_progress, gloss: Path | None = None
+) -> Model:
     """Train a calibrated model from these examples. Notices are for the second reader alone: with them the first one
     gets worse at real mail."""
     examples = [each for each in every if not each.corpus.startswith(NOTICES)]
@@ -228,36 +227,27 @@ def learn(every: Sequence[Example], seed: int = 1, progress: Progress = _ignore_
         bias=np.array([bias, *(start for _, start in heads)], np.float32),
         slope=slope,
         offset=offset,
-        letters=learn_letters(every, seed),
+        letters=learn_letters(every, gloss),
     )
     return silence_assurances(learnt)
 
 
-def learn_letters(examples: Sequence[Example], seed: int = 1) -> Model | None:
-    """Return the second reader that the letters among these examples teach; None where there are too few."""
-    letters = [
-        msgspec.structs.replace(each, seen=see_as_letter(each.seen))
-        for each in examples
-        if each.corpus.startswith(MADE)
-    ]
-    truth = np.array([each.label in UNWANTED for each in letters], bool)
-    if min(truth.sum(), (~truth).sum()) < MIN_OF_LETTERS:
+def learn_letters(examples: Sequence[Example], gloss: Path | None = None) -> Letters | None:
+    """Return the second reader that the letters among these examples teach, with the table of a file or else that of
+    the shipped model; None where there are too few."""
+    letters = [each for each in examples if each.corpus.startswith(MADE)]
+    truth = [each.label in UNWANTED for each in letters]
+    shipped = load_shipped_model().letters
+    if min(sum(truth), len(truth) - sum(truth)) < MIN_OF_LETTERS or not (gloss or shipped):
         return None
-    known = build_vocabulary([each.seen for each in letters], [each.family for each in letters])
-    matrix = build_matrix(known, letters, even=True)
-    rarity = np.log((1 + len(letters)) / (1 + matrix.getnnz(axis=0))) + 1
-    scaled = matrix.multiply(rarity).tocsr()
-    weighed = np.array([1.0 if each.corpus.startswith(NOTICES) else LETTERS_WEIGHT for each in letters])
-    weights, bias = fit_regression(scaled, truth, weighed, SECOND_STRENGTH, seed)
-    columns = np.zeros((len(weights), 3), np.float32)
-    columns[:, 0] = weights * rarity
-    return silence_assurances(msgspec.structs.replace(known, weights=columns, bias=np.array([bias, 0, 0], np.float32)))
+    seen = [each.seen for each in letters]
+    table = second_reader.read_gloss(gloss, seen) if gloss else shipped.gloss
+    weights = [1.0 if each.corpus.startswith(NOTICES) else LETTERS_WEIGHT for each in letters]
+    return second_reader.learn(table, seen, truth, [each.family for each in letters], weights)
 
 
-def build_matrix(
-    known: Model, examples: Sequence[Example], progress: Progress = _ignore_progress, even: bool = False
-) -> Matrix:
-    """Return one row for each example, scaled as in scoring; with `even`, marks as the second reader has them."""
+def build_matrix(known: Model, examples: Sequence[Example], progress: Progress = _ignore_progress) -> Matrix:
+    """Return one row for each example, scaled as in scoring."""
     from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
 
     rows, values, ends = [], [], [0]
@@ -265,8 +255,7 @@ def build_matrix(
         hits = known.hits(example.seen)
         text, marks = np.frombuffer(hits.text, np.int32), np.frombuffer(hits.marks, np.int32)
         rows += [text, marks]
-        scale = hits.even_scale if even else MARK_SCALE
-        values += [np.full(len(text), 1 / math.sqrt(hits.count or 1)), np.full(len(marks), scale)]
+        values += [np.full(len(text), 1 / math.sqrt(hits.count or 1)), np.full(len(marks), MARK_SCALE)]
         ends.append(ends[-1] + len(text) + len(marks))
         if number % 500 == 0:
             progress("features", number, len(examples))

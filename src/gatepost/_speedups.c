@@ -29,6 +29,7 @@ typedef struct {
 #include "native/phrases.c"
 #include "native/concepts.c"
 #include "native/text_model.c"
+#include "native/letters.c"
 #include "native/words.c"
 #include "native/reading.c"
 #include "native/html.c"
@@ -60,6 +61,24 @@ static PyType_Slot row_table_slots[] = {
 
 static PyType_Spec row_table_spec = {
     "gatepost._speedups.RowTable", sizeof(RowTable), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, row_table_slots,
+};
+
+static PyMethodDef letters_methods[] = {
+    {"read", (PyCFunction)Letters_read, METH_VARARGS,
+     "read(words, index, most, near, beside): number and sum of the weights of stems and pairs, and of concepts."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot letters_slots[] = {
+    {Py_tp_new, Letters_new},
+    {Py_tp_dealloc, Letters_dealloc},
+    {Py_tp_methods, letters_methods},
+    {Py_tp_doc, "The second reader of the text model: English stems of words, and their weights."},
+    {0, NULL},
+};
+
+static PyType_Spec letters_spec = {
+    "gatepost._speedups.Letters", sizeof(Letters), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, letters_slots,
 };
 
 static PyMethodDef phrase_index_methods[] = {
@@ -142,7 +161,7 @@ static int execute(PyObject *module)
     if (intern_attributes() < 0 || intern_names() < 0 || intern_page_names() < 0 || intern_flat_attributes() < 0
         || intern_text_attributes() < 0)
         return -1;
-    PyType_Spec *specs[] = {&word_array_spec, &row_table_spec, &phrase_index_spec, &concept_index_spec};
+    PyType_Spec *specs[] = {&word_array_spec, &row_table_spec, &letters_spec, &phrase_index_spec, &concept_index_spec};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         PyObject *type = PyType_FromSpec(specs[i]);
         if (!type || PyModule_AddType(module, (PyTypeObject *)type) < 0) {

@@ -559,36 +559,13 @@ static Py_ssize_t read_concepts(RowTable *self, const uint32_t *features, size_t
     return (Py_ssize_t)count;
 }
 
-#define LONGEST_STEM 16
-
-/* The rows of the stems of words, with `t:` before them: the first `size` characters of longer words; -1 for others. */
-static void read_stems(const RowTable *table, const WordArray *array, size_t first, size_t count, size_t size,
-                       int32_t *rows)
-{
-    char stem[2 + LONGEST_STEM * 4] = "t:";
-    for (size_t i = 0; i < count; i++) {
-        const Word *word = &array->words[first + i];
-        const unsigned char *letters = (const unsigned char *)array->letters + word->start;
-        size_t at = 0, characters = 0;
-        /* Bytes that go on with a character begin with the bits 10. */
-        for (; at < word->size; at++)
-            if ((letters[at] & 0xC0) != 0x80 && characters++ == size)
-                break;
-        rows[i] = -1;
-        if (at < word->size && at <= LONGEST_STEM * 4) {
-            memcpy(stem + 2, letters, at);
-            rows[i] = find_word(table, stem, at + 2);
-        }
-    }
-}
-
 static PyObject *RowTable_read(RowTable *self, PyObject *args)
 {
     PyObject *array, *marks, *normalise, *index;
     Py_ssize_t window;
-    int most, near, beside, stem;
-    if (!PyArg_ParseTuple(args, "OO!OOniiii", &array, &PyList_Type, &marks, &normalise, &index, &window, &most, &near,
-                          &beside, &stem))
+    int most, near, beside;
+    if (!PyArg_ParseTuple(args, "OO!OOniii", &array, &PyList_Type, &marks, &normalise, &index, &window, &most, &near,
+                          &beside))
         return NULL;
     if (!is_word_array(array) || !is_concept_index(index)) {
         PyErr_SetString(PyExc_TypeError, "words and index must be a WordArray and a ConceptIndex");
@@ -598,7 +575,7 @@ static PyObject *RowTable_read(RowTable *self, PyObject *args)
     size_t names = words->names, subject = words->subject, length = words->count - names - subject;
     size_t noted = (size_t)PyList_GET_SIZE(marks);
     if (words->count > MAX_ITEMS || noted > MAX_ITEMS || window < 2 || window > MAX_ITEMS || most < 0
-        || most > MOST_TERMS || near < 0 || beside < 0 || beside > MOST_BESIDE || stem < 0 || stem > LONGEST_STEM) {
+        || most > MOST_TERMS || near < 0 || beside < 0 || beside > MOST_BESIDE) {
         PyErr_SetString(PyExc_ValueError, "a number is out of range");
         return NULL;
     }
@@ -608,21 +585,16 @@ static PyObject *RowTable_read(RowTable *self, PyObject *args)
     if (!features)
         return PyErr_NoMemory();
     Py_ssize_t meant = list_feature_numbers((ConceptIndex *)index, words, most, near, beside, features);
-    size_t named = (size_t)(meant < 0 ? 0 : meant), others = subject + names + (stem ? 0 : named);
-    /* The second reader has concepts and stems as its marks. */
-    size_t all_noted = noted + (stem ? named + length : 0);
+    size_t named = (size_t)(meant < 0 ? 0 : meant), others = subject + names + named;
     Work work = {0};
     PyObject *result = NULL;
-    if (meant >= 0 && make_work(&work, length, others, all_noted) == 0
+    if (meant >= 0 && make_work(&work, length, others, noted) == 0
         && read_rows(self, words, names + subject, length, normalise, work.rows) == 0
         && read_prefixed(self, words, names, subject, 's', normalise, work.rest) == 0
         && read_prefixed(self, words, 0, names, 'f', normalise, work.rest + subject) == 0
-        && read_concepts(self, features, named, stem ? work.marks + noted : work.rest + subject + names) >= 0
-        && fill_rows(self, marks, noted, NULL, work.marks) == 0) {
-        if (stem)
-            read_stems(self, words, names + subject, length, (size_t)stem, work.marks + noted + named);
-        result = sum_rows(self, &work, length, others, all_noted, (size_t)window);
-    }
+        && read_concepts(self, features, named, work.rest + subject + names) >= 0
+        && fill_rows(self, marks, noted, NULL, work.marks) == 0)
+        result = sum_rows(self, &work, length, others, noted, (size_t)window);
     PyMem_Free(features);
     free_work(&work);
     return result;

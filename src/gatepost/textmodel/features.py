@@ -28,6 +28,8 @@ MAX_LINKS = 60
 
 _FOLLOWED = frozenset({"text", "html", "form", "file", "qr"})
 # No mail comes from hosts of these endings but that which somebody wrote as an example (RFC 6761 section 6).
+# An ending of so many letters is that of a country.
+COUNTRY = 2
 _RESERVED = frozenset({"example", "test", "invalid", "localhost"})
 
 
@@ -93,13 +95,10 @@ def _mark_host(host: str, owner: str) -> Iterator[str]:
         yield "#host number"
         return
     ending = host.rpartition(".")[2]
-    if ending not in _RESERVED:
+    # Countries, and names that are long or have hyphens, say nothing about who uses them.
+    if ending not in _RESERVED and len(ending) > COUNTRY:
         yield f"#host ending {ending[:12]}"
     name = owner.partition(".")[0]
-    if "-" in name:
-        yield "#host hyphen"
-    if len(name) > 15:
-        yield "#host long"
     if not name.isalpha() and any(map(str.isdigit, name)):
         yield "#host digits"
 
@@ -173,9 +172,6 @@ MAX_LOOKED_AT, MIN_LOOKED_AT, STRETCH = 200, 8, 40
 # Greek, Cyrillic and all scripts after them.
 _OTHER_SCRIPT = "\u0370"
 _SCRIPT_SHARE, _SMALL_SHARE, _STRETCH_SHARE, _ENGLISH_FACTOR = 3, 25, 8, 2
-_THEME = "#theme"
-# What the names of stems begin with, and how many letters they have: forms of a word in Finnish or Turkish share those.
-STEM, STEM_SIZE = "t:", 4
 
 
 def _load_small_words() -> tuple[frozenset[str], frozenset[str]]:
@@ -217,18 +213,3 @@ def _is_not_english(looked_at: Sequence[str], share: int) -> bool:
         return True
     # Most texts are ASCII, which is known at once.
     return not "".join(looked_at).isascii() and _SCRIPT_SHARE * sum(map(_OTHER_SCRIPT.__le__, looked_at)) > count
-
-
-def see_as_letter(seen: Features) -> Features:
-    """Return a message as the second reader sees it: its marks are themes, concepts and stems."""
-    return Features(seen.text, seen.rest, [*name_themes(seen.marks), *seen.concepts, *find_stems(seen.text)])
-
-
-def name_themes(marks: Iterable[str]) -> list[str]:
-    """Return the themes among marks, under the names that they have for the second reader."""
-    return [CONCEPT + mark for mark in marks if mark.startswith(_THEME)]
-
-
-def find_stems(words: Iterable[str]) -> list[str]:
-    """Return the beginnings of longer words, each once."""
-    return list(dict.fromkeys(STEM + word[:STEM_SIZE] for word in words if len(word) > STEM_SIZE))

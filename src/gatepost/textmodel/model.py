@@ -12,10 +12,9 @@ read as wanted, every part of a text has to: there is no allowance then.
 The probability is that score put through the sigmoid that was fitted on collections which the model had not seen
 (Platt, 1999), for a mailbox where half of the mail is unwanted.
 
-A second reader, `letters`, is another set of weights beside the first, learnt from letters and notices in many
-languages alone. It is asked about texts that are surely not English, and about mail whose sender DMARC proves. It has
-two blocks, words with pairs, and concepts with stems; the weights of each are divided by the root of how many there
-are. Its log-odds stand beside those of the model, not among them.
+A second reader, `letters` (`textmodel.gloss`), has learnt from letters and notices in many languages alone. It is asked
+about texts that are surely not English, and about mail whose sender DMARC proves. Its log-odds stand beside those of
+the model, not among them.
 
 A deployment may have several: the shipped one, the operator's own, and those of tenants. Their log-odds are averaged,
 each model weighing the same: a model of few messages is unsure by itself, because it was regularised, so it moves the
@@ -46,13 +45,11 @@ from gatepost.speedups import native
 from gatepost.textmodel.features import (
     MARK,
     SHAPES,
-    STEM_SIZE,
     Features,
-    find_stems,
     make_features,
-    name_themes,
     normalise_word,
 )
+from gatepost.textmodel.gloss import Letters, PackedLetters, names_assurance
 from gatepost.textmodel.words import BESIDE, CONCEPT, MAX_FOUND, NEAR, MessageWords, load_index
 
 # numpy is imported where it is used: a loader that has native code and the shipped model does without, and saves a
@@ -79,8 +76,8 @@ _MAX_LOGIT = 30.0
 _LEAST = 1e-9
 NOWHERE = -1
 ROW_SIZE = 4
-# What the names of the second reader's parts begin with in a file.
-LETTERS = "letters_"
+# The part of a file that is the second reader.
+LETTERS = "letters"
 
 
 class ModelError(ValueError):
@@ -117,11 +114,6 @@ class Hits(msgspec.Struct, frozen=True):
     def count(self) -> int:
         """How many words and pairs are known."""
         return len(self.text) // ROW_SIZE
-
-    @property
-    def even_scale(self) -> float:
-        """The scale of marks where they are a block like the text: one by the root of how many there are."""
-        return 1 / math.sqrt(len(self.marks) // ROW_SIZE or 1)
 
 
 class RowTable:
@@ -162,13 +154,9 @@ class RowTable:
         _most: int,
         _near: int,
         _beside: int,
-        stem: int,
     ) -> tuple[bytes, bytes, Sums, Sums, tuple[tuple[int, float], ...]]:
-        """Return the same of all words of a message, with the concepts of its subject and body; where stems have a
-        size, they and the concepts are marks."""
+        """Return the same of all words of a message, with the concepts of its subject and body."""
         seen = make_features(words, marks)
-        if stem:
-            return self.find(seen.text, seen.rest, [*marks, *seen.concepts, *find_stems(seen.text)], normalise, window)
         return self.find(seen.text, [*seen.rest, *seen.concepts], marks, normalise, window)
 
     def heaviest(self, text: bytes, marks: bytes, text_scale: float, mark_scale: float, most: int) -> list[int]:
@@ -216,7 +204,7 @@ class Model(msgspec.Struct, frozen=True, dict=True):
     slope: float = 1.0
     offset: float = 0.0
     about: dict[str, Any] = {}
-    letters: "Model | None" = None
+    letters: Letters | None = None
 
     @cached_property
     def _table(self) -> RowTable:
@@ -238,27 +226,20 @@ class Model(msgspec.Struct, frozen=True, dict=True):
         rest = [*seen.rest, *seen.concepts]
         return Hits(*self._table.find(seen.text, rest, seen.marks, normalise_word, WINDOW))
 
-    def read(self, words: MessageWords, marks: list[str], stem: int = 0) -> Hits:
+    def read(self, words: MessageWords, marks: list[str]) -> Hits:
         """Return the same of words as they lie in memory, with the concepts that they name."""
         concepts = load_index().index
-        return Hits(*self._table.read(words, marks, normalise_word, concepts, WINDOW, MAX_FOUND, NEAR, BESIDE, stem))
+        return Hits(*self._table.read(words, marks, normalise_word, concepts, WINDOW, MAX_FOUND, NEAR, BESIDE))
 
     def score(self, seen: Features) -> ModelScore:
         """Return what the model thinks of a message."""
         return self.weigh(self.hits(seen))
 
-    def ask_letters(self, words: MessageWords, marks: list[str]) -> float:
-        """Return the log-odds that the second reader gives a text; 0 where there is none."""
-        if not self.letters:
-            return 0.0
-        hits = self.letters.read(words, name_themes(marks), STEM_SIZE)
-        return self.letters.weigh(hits, hits.even_scale).logit
-
-    def weigh(self, hits: Hits, scale: float = MARK_SCALE) -> ModelScore:
-        """Return what the model thinks of these rows; `scale` is that of marks."""
+    def weigh(self, hits: Hits) -> ModelScore:
+        """Return what the model thinks of these rows."""
         root = math.sqrt(hits.count or 1)
         biases, sums, mark_sums = self._biases, hits.sums, hits.mark_sums
-        mark = biases[0] + scale * mark_sums[0]
+        mark = biases[0] + MARK_SCALE * mark_sums[0]
         whole = worst = mark + sums[0] / root
         for rows, total in hits.windows:
             worst = max(worst, mark + total / math.sqrt(rows or 1))
@@ -267,8 +248,8 @@ class Model(msgspec.Struct, frozen=True, dict=True):
             raw = max(whole, worst - DEVIATION * math.sqrt(2 * math.log(len(hits.windows))))
         return share_probability(
             self._calibrate(raw),
-            biases[1] + scale * mark_sums[1] + sums[1] / root,
-            biases[2] + scale * mark_sums[2] + sums[2] / root,
+            biases[1] + MARK_SCALE * mark_sums[1] + sums[1] / root,
+            biases[2] + MARK_SCALE * mark_sums[2] + sums[2] / root,
             self._calibrate(worst),
         )
 
@@ -294,24 +275,19 @@ class Model(msgspec.Struct, frozen=True, dict=True):
         import numpy as np
 
         packed = BytesIO()
-        parts = self.list_parts()
-        if self.letters:
-            parts |= {LETTERS + name: part for name, part in self.letters.list_parts().items()}
-        np.savez_compressed(packed, **parts)
-        return packed.getvalue()
-
-    def list_parts(self) -> dict[str, Any]:
-        """Return the arrays of the file by their names, without those of the second reader."""
-        import numpy as np
-
         about = json.dumps({"format": FORMAT, "slope": self.slope, "offset": self.offset, **self.about}, sort_keys=True)
-        return {
+        parts = {
             "words": np.frombuffer("\n".join(self.words).encode(), np.uint8),
             "pairs": self.pairs,
             "weights": np.asarray(self.weights, np.float16),
             "bias": self.bias,
             "about": np.frombuffer(about.encode(), np.uint8),
         }
+        if self.letters:
+            kept = msgspec.msgpack.encode(self.letters.pack())
+            parts |= {LETTERS: np.frombuffer(kept, np.uint8)}
+        np.savez_compressed(packed, **parts)
+        return packed.getvalue()
 
 
 def _unite_rows(*rows: list[int]) -> "Numbers":
@@ -351,16 +327,11 @@ def lower_score(score: ModelScore, by: float) -> ModelScore:
     return share_probability(score.logit - by, phishing, fraud, score.worst - by)
 
 
-# What honest mail says of itself, and every lure can say as well: how to unsubscribe, that nobody asks for passwords,
-# that the mail may be ignored, that one signs in as usual.
-ASSURANCES = frozenset({"unsubscribe", "never_ask", "ignore_this", "as_usual"})
-
-
 def silence_assurances(model: Model) -> Model:
     """Return a model in which assurances, alone or near another concept, never speak for a mail."""
     weights = model.weights.copy()
     for row, word in enumerate(model.words):
-        if word.startswith(CONCEPT) and not ASSURANCES.isdisjoint(word.removeprefix(CONCEPT).split("+")):
+        if names_assurance(word):
             weights[row, 0] = max(0.0, weights[row, 0])
     return msgspec.structs.replace(model, weights=weights)
 
@@ -372,15 +343,16 @@ def parse_model(content: bytes) -> Model:
     try:
         with np.load(BytesIO(content), allow_pickle=False) as packed:
             parts = dict(packed)
-        letters = {name.removeprefix(LETTERS): part for name, part in parts.items() if name.startswith(LETTERS)}
-        return _join_parts(parts, _join_parts(letters) if letters else None)
+        kept = parts.get(LETTERS)
+        letters = msgspec.msgpack.decode(kept.tobytes(), type=PackedLetters).open() if kept is not None else None
+        return _join_parts(parts, letters)
     except ModelError:
         raise
-    except (ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error) as fault:
+    except (ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error, msgspec.DecodeError) as fault:
         raise ModelError(f"it is not a model ({type(fault).__name__})") from None
 
 
-def _join_parts(parts: "Mapping[str, NDArray[Any]]", letters: Model | None = None) -> Model:
+def _join_parts(parts: "Mapping[str, NDArray[Any]]", letters: Letters | None = None) -> Model:
     """Return the model of a file's arrays."""
     about = json.loads(parts["about"].tobytes())
     words = tuple(parts["words"].tobytes().decode().split("\n"))
@@ -423,7 +395,7 @@ class KeptModel(msgspec.Struct, frozen=True):
     slope: float
     offset: float
     about: dict[str, Any]
-    letters: "KeptModel | None" = None
+    letters: PackedLetters | None = None
 
     def open(self) -> Model:
         """Return the model over these bytes, without numpy."""
@@ -437,15 +409,12 @@ class KeptModel(msgspec.Struct, frozen=True):
 
 def keep_model(content: bytes) -> KeptModel:
     """Return the model of a file's bytes as it is kept."""
-    return _keep_parts(parse_model(content))
-
-
-def _keep_parts(model: Model) -> KeptModel:
     import numpy as np
 
+    model = parse_model(content)
     pairs, weights = np.asarray(model.pairs, np.int64).tobytes(), np.asarray(model.weights, np.float32).tobytes()
     bias = np.asarray(model.bias, np.float32).tobytes()
-    words, letters = "\n".join(model.words), _keep_parts(model.letters) if model.letters else None
+    words, letters = "\n".join(model.words), model.letters.pack() if model.letters else None
     return KeptModel(words, pairs, weights, bias, model.slope, model.offset, model.about, letters)
 
 
@@ -478,10 +447,10 @@ class ModelBlend(msgspec.Struct, frozen=True):
             sum(score.worst for score in scores) / count,
         )
 
-    def ask_letters(self, words: MessageWords, marks: list[str]) -> float:
+    def ask_letters(self, words: MessageWords) -> float:
         """Return the average of what second readers think of a text; 0 where there is none."""
-        readers = [model for model in self.models if model.letters]
-        return sum(model.ask_letters(words, marks) for model in readers) / len(readers) if readers else 0.0
+        readers = [model.letters for model in self.models if model.letters]
+        return sum(letters.ask(words) for letters in readers) / len(readers) if readers else 0.0
 
     def reasons(self, hits: tuple[Hits, ...]) -> tuple[str, ...]:
         """Return what weighed most, a few from each model."""

@@ -109,7 +109,7 @@ def _ask_letters(reading: Reading, first: ModelScore) -> float:
     if not _is_proven(reading) and (first.logit < AGREES or not is_foreign(reading.written.body)):
         return 0.0
     models = reading.models.for_tenant(reading.envelope.tenant)
-    return models.ask_letters(reading.written, mark_themes(find_phrases(reading)))
+    return models.ask_letters(reading.written)
 
 
 @check(kinds.TEXT_LEARNT_UNWANTED, kinds.TEXT_LEARNT_WANTED, needs={"learnt"})
