@@ -43,20 +43,15 @@ from gatepost.mail.message import DRAWS, EMBEDS, IS_HTML, Field, Message, Part
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import RUN, find_smallest_hashes
 from gatepost.textmodel import learnt, words
-from gatepost.textmodel.features import (
-    STEM_SIZE,
-    Features,
-    extract_features,
-    name_themes,
-    normalise_word,
-    see_as_letter,
-)
+from gatepost.textmodel.features import Features, extract_features, normalise_word
+from gatepost.textmodel.gloss import Letters, pack_gloss
 from gatepost.textmodel.model import MARK_SCALE, MAX_SHOWN, WINDOW, RowTable, load_shipped_model
 from gatepost.textmodel.words import MAX_CHARS
 
 native = speedups.native
 pytestmark = pytest.mark.skipif(native is None, reason="not run: the native speedups were not built here")
 
+CONCEPT_BOUNDS = (words.MAX_FOUND, words.NEAR, words.BESIDE)
 WORDS = st.lists(st.text(string.ascii_letters + "äß中0$%.", max_size=8), max_size=60)
 
 
@@ -192,14 +187,55 @@ def test_the_same_of_word_arrays(
     assert ours.smallest_hashes(RUN, 8, 5) == twin.smallest_hashes(RUN, 8, 5)
     assert learnt.make_message_row(Message(), ours, marks) == learnt.make_message_row(Message(), twin, marks)
     known = tuple(sorted({*body[::2], *(f"s:{word}" for word in subject[::2]), *marks[::2], "free", "c:account"}))
-    known = (*known, *(f"t:{word[:STEM_SIZE]}" for word in dict.fromkeys(body[::2])))
     weights = np.ones((len(known), 3), np.float32)
     tables = [made(known, np.array([], np.int64), weights) for made in (native.RowTable, RowTable)]
     read = (marks, normalise_word, words.load_index().index, 20, 600, 60, 4)
-    for stem in (0, STEM_SIZE):
-        found = zip(tables[0].read(ours, *read, stem)[:2], tables[1].read(twin, *read, stem)[:2], strict=True)
-        for mine, other in found:
-            assert sorted(np.frombuffer(mine, np.int32)) == sorted(np.frombuffer(other, np.int32))
+    for mine, other in zip(tables[0].read(ours, *read)[:2], tables[1].read(twin, *read)[:2], strict=True):
+        assert sorted(np.frombuffer(mine, np.int32)) == sorted(np.frombuffer(other, np.int32))
+
+
+SPOKEN = st.lists(
+    st.sampled_from("konto account gesperrt 계정이 정지 пожалуйста חשבון the your verify verification rechnung".split())
+    | st.text("aäß中계ח0", max_size=9),
+    max_size=40,
+)
+
+
+@given(SPOKEN, SPOKEN, st.integers(0, 2**32))
+def test_the_same_of_the_second_reader(subject: list[str], body: list[str], seed: int) -> None:
+    german = {"konto": "account", "gesperr": "locked", "rechnun": "invoic", "verific": "verify", "ä": "a"}
+    tables = {"de": german, "ko": {"계정": "account", "정지": "stop"}, "he": {"חשבון": "account"}}
+    gloss = pack_gloss(tables, ["the", "your", "verify", "a"])
+    dice = np.random.default_rng(seed)
+    stems = len(gloss.stems)
+    pairs = np.array([a << 16 | b for a in range(stems) for b in range(a + 1, stems) if dice.random() < 0.5], np.uint32)
+    concepts = {"c:account": 0.5, "c:verify": -0.25}
+    weights = dice.integers(-64, 64, stems + len(pairs)).astype(np.float32)
+    letters = Letters(gloss, pairs, weights, concepts, 0.5)
+    again = letters.pack().open()
+    given_to: tuple[list[str], ...] = ([], subject, body)
+    expected = letters.add_up(subject, body)
+    for each in (letters, again):
+        found = each._native.read(native.WordArray(*given_to), words.load_index().index, *CONCEPT_BOUNDS)
+        assert found == expected
+
+
+def test_parts_of_a_second_reader_that_do_not_fit_are_refused() -> None:
+    whole = [np.zeros(2, np.uint32), np.zeros(2, np.uint8), np.zeros(2, np.uint16), np.zeros(1, np.uint32)]
+    right = [*whole, np.zeros(4, np.float32), bytes(3), 0, {}]
+    native.Letters(*right)
+    wrong = {
+        0: np.zeros(3, np.uint32),
+        1: np.array([0, 64], np.uint8),
+        2: np.array([0, 3], np.uint16),
+        3: np.zeros(2, np.uint32),
+        4: np.zeros(4, np.float64),
+        5: bytes(2),
+        6: 64,
+    }
+    for place, part in wrong.items():
+        with pytest.raises(ValueError, match="of a reader"):
+            native.Letters(*[part if number == place else each for number, each in enumerate(right)])
 
 
 @given(WORDS, WORDS, WORDS, st.integers(0, 2**32))
@@ -352,8 +388,6 @@ def test_hops_in_ascii_are_read_natively() -> None:
         (lambda: _table().read(native.WordArray([], [], []), [], normalise_word, _table(), 80, 1, 1, 1), TypeError),
         (lambda: _read_rows(most=9999), ValueError),
         (lambda: _read_rows(beside=-1), ValueError),
-        (lambda: _read_rows(stem=-1), ValueError),
-        (lambda: _read_rows(stem=99), ValueError),
         (lambda: _read_rows(normalise=lambda _: 7), TypeError),
         (lambda: native.split_words(b"a"), TypeError),
         (lambda: native.fold_ascii("ä"), ValueError),
@@ -407,9 +441,9 @@ def _table() -> Any:
     return native.RowTable(("a",), np.array([], np.int64), np.zeros((1, 3), np.float32))
 
 
-def _read_rows(normalise: Any = normalise_word, most: int = 9, beside: int = 4, stem: int = 0) -> Any:
+def _read_rows(normalise: Any = normalise_word, most: int = 9, beside: int = 4) -> Any:
     given_to = native.WordArray(["§"], ["§"], ["§"])
-    return _table().read(given_to, [], normalise, words.load_index().index, 80, most, 60, beside, stem)
+    return _table().read(given_to, [], normalise, words.load_index().index, 80, most, 60, beside)
 
 
 def test_a_list_that_changes_while_it_is_read() -> None:
@@ -779,8 +813,8 @@ def test_the_same_for_real_mail(twin_book: phrases.Phrasebook, twin_concepts: wo
         written = words.read_words(message)
         assert model.read(written, seen.marks) == by_lists
         if model.letters:
-            as_foreign = see_as_letter(seen)
-            assert model.letters.read(written, name_themes(seen.marks), STEM_SIZE) == model.letters.hits(as_foreign)
+            found = model.letters._native.read(written, words.load_index().index, *CONCEPT_BOUNDS)
+            assert found == pytest.approx(model.letters.add_up(written.subject, written.body))
         text = phrases.fold(" ".join(each.visible for each in message.texts)[: phrases.MAX_CHARS])
         assert _cues(phrases.SHIPPED, text) == _cues(twin_book, text)
         for part in message.parts:

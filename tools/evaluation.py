@@ -51,9 +51,9 @@ ENOUGH_FOR_CURVE = 100
 
 
 class Measured(Judged, frozen=True):
-    """A message as it was judged, with the language of its text, and the probability that the text model gave it."""
+    """A message as it was judged, with the probability that the text model gave it. The language of its text is guessed
+    where the index does not name it."""
 
-    language: str = ""
     probability: float = 0.0
 
 
@@ -83,11 +83,9 @@ def _is_of(mail: LabelledMail, numbers: dict[tuple[str, str], int], groups: Sequ
 
 
 def _measure(judged: Judged, seen: Features, model: Model) -> Measured:
-    return Measured(
-        **msgspec.structs.asdict(judged),
-        language=guess_language(seen.text),
-        probability=model.score(seen).unwanted,
-    )
+    told = msgspec.structs.asdict(judged)
+    told["language"] = judged.language or guess_language(seen.text)
+    return Measured(**told, probability=model.score(seen).unwanted)
 
 
 def _assign_models(chosen: Sequence[Sample], mode: Mode) -> list[int]:

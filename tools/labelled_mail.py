@@ -49,7 +49,8 @@ MAX_HEADER = 64 << 10
 
 
 class LabelledMail(msgspec.Struct, frozen=True):
-    """One message with its label; `path` is relative to its corpus."""
+    """One message with its label; `path` is relative to its corpus. `form` (the class of notice) and `language` are those
+    of the index, where it has them."""
 
     raw: bytes
     path: str
@@ -57,6 +58,8 @@ class LabelledMail(msgspec.Struct, frozen=True):
     label: str
     year: str = ""
     envelope: Envelope = Envelope()
+    form: str = ""
+    language: str = ""
 
 
 def read_labelled(folders: Iterable[Path]) -> Iterator[LabelledMail]:
@@ -98,7 +101,9 @@ def _read_indexed(folder: Path) -> Iterator[LabelledMail]:
                 raise SystemExit(f"{folder / INDEX}: there is no label {row['label']!r}; use {', '.join(LABELS)}.")
             raw = (folder / row["path"]).read_bytes()
             envelope = _read_envelope(row, raw, label)
-            yield LabelledMail(raw, row["path"], name_corpus(row), label, row.get("year") or "", envelope)
+            named = {"year": row.get("year"), "form": row.get("class"), "language": row.get("language")}
+            known = {name: value for name, value in named.items() if value}
+            yield LabelledMail(raw, row["path"], name_corpus(row), label, envelope=envelope, **known)
 
 
 def name_corpus(row: Mapping[str, str]) -> str:
@@ -258,6 +263,8 @@ class Judged(msgspec.Struct, frozen=True):
     subject: str = ""
     sender: str = ""
     milliseconds: float = 0.0
+    form: str = ""
+    language: str = ""
 
     @property
     def unwanted(self) -> bool:
@@ -313,6 +320,8 @@ def _describe(mail: LabelledMail, report: Report, milliseconds: float) -> Judged
         subject=report.subject[:MAX_SHOWN],
         sender=", ".join(report.senders)[:MAX_SHOWN],
         milliseconds=milliseconds,
+        form=mail.form,
+        language=mail.language,
     )
 
 
@@ -326,6 +335,8 @@ def score_report(report: Report) -> float:
 def group_mail(found: Sequence[Judged]) -> Iterator[tuple[str, list[Row]]]:
     """Yield the tables of an evaluation with their titles."""
     yield "Corpus", [*_count_all(found), *count_by_group(found, lambda each: each.corpus)]
+    if classed := [each for each in found if each.form]:
+        yield "Class", count_by_group(classed, lambda each: each.form)
     yield "Year", count_by_group(found, lambda each: each.year or "unknown")
     yield "Size", count_by_group(found, _size_of)
 

@@ -30,6 +30,7 @@ from gatepost.textmodel.gloss import (
     names_assurance,
     pack_gloss,
 )
+from gatepost.textmodel.model import load_shipped_model
 from gatepost.textmodel.words import fold
 
 T = TypeVar("T", bound=Hashable)
@@ -71,6 +72,14 @@ def read_gloss(path: Path, letters: Iterable[Features]) -> Gloss:
     return pack_gloss(tables, (stem for stem, count in counts.items() if count >= MIN_OF_STEM))
 
 
+def load_shipped_gloss() -> Gloss:
+    """Return the table of the shipped model."""
+    letters = load_shipped_model().letters
+    if letters is None:
+        raise ValueError("the shipped model has no table of words: name one with --gloss")
+    return letters.gloss
+
+
 def read_letter(gloss: Gloss, small: frozenset[int], seen: Features) -> Read:
     """Return a letter as the second reader sees it."""
     subject = [word.removeprefix(SUBJECT) for word in seen.rest if word.startswith(SUBJECT)]
@@ -92,9 +101,7 @@ def learn(
     concepts = _number_used([each.concepts for each in seen], families)
     matrix = _build_matrix(seen, stems, pairs, concepts)
     rarity = np.log((1 + len(seen)) / (1 + matrix.getnnz(axis=0))) + 1
-    fitted, bias = fit_regression(
-        matrix.multiply(rarity).tocsr(), np.array(truth), np.array(weights), STRENGTH, seed=1
-    )
+    fitted, bias = fit_regression(matrix.multiply(rarity).tocsr(), np.array(truth), np.array(weights), STRENGTH, seed=1)
     fitted = (fitted * rarity).astype(np.float32)
     of_stems = np.zeros(len(gloss.stems), np.float32)
     of_stems[list(stems)] = fitted[: len(stems)]

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--without", action="append", default=[], help="leave out this corpus or collection; repeatable"
     )
     parser.add_argument("--seed", type=int, default=1, help="the same seed and mail give the same model")
-    parser.add_argument("--gloss", type=Path, help="English stems of words by language (JSON); the shipped ones by default")
+    parser.add_argument("--gloss", type=Path, help="English stems of words by language; as shipped by default")
     parser.add_argument("--out", type=Path, required=True, help="write the model to this file")
     parser.add_argument("--card", type=Path, help="write the model card to this file; beside the model by default")
     wanted = parser.parse_args(arguments)

@@ -35,9 +35,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gatepost.textmodel.features import MARK, NAME, SUBJECT, Features, normalise_word
-from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
 from gatepost.textmodel.gloss import Letters
-from gatepost.textmodel.model import MARK_SCALE, Model, find_rows, load_shipped_model, make_pair_keys, silence_assurances
+from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
+from gatepost.textmodel.model import (
+    MARK_SCALE,
+    Model,
+    find_rows,
+    make_pair_keys,
+    silence_assurances,
+)
 from tools import second_reader
 
 CARD = Path(__file__).with_name("model_card.md")
@@ -237,11 +243,10 @@ def learn_letters(examples: Sequence[Example], gloss: Path | None = None) -> Let
     the shipped model; None where there are too few."""
     letters = [each for each in examples if each.corpus.startswith(MADE)]
     truth = [each.label in UNWANTED for each in letters]
-    shipped = load_shipped_model().letters
-    if min(sum(truth), len(truth) - sum(truth)) < MIN_OF_LETTERS or not (gloss or shipped):
+    if min(sum(truth), len(truth) - sum(truth)) < MIN_OF_LETTERS:
         return None
     seen = [each.seen for each in letters]
-    table = second_reader.read_gloss(gloss, seen) if gloss else shipped.gloss
+    table = second_reader.read_gloss(gloss, seen) if gloss else second_reader.load_shipped_gloss()
     weights = [1.0 if each.corpus.startswith(NOTICES) else LETTERS_WEIGHT for each in letters]
     return second_reader.learn(table, seen, truth, [each.family for each in letters], weights)
 

@@ -9,7 +9,7 @@ from gatepost.files.values import File
 from gatepost.mail.message import Field, Headers, Link, Message, Text
 from gatepost.mail.reader import read
 from gatepost.names import Address
-from gatepost.textmodel.features import Features, find_marks, is_foreign, see_as_letter
+from gatepost.textmodel.features import find_marks, is_foreign
 from gatepost.textmodel.words import (
     MAX_NAME_WORDS,
     MAX_WORDS,
@@ -132,7 +132,6 @@ def mail(*urls: str, domain: str = "shop.example") -> Message:
     ("urls", "mark"),
     [
         (["https://192.0.2.7/login"], "#host number"),
-        (["https://pay-pal.test/"], "#host hyphen"),
         (["http://a.test/x/y?id=1"], "#insecure"),
         ([], "#links 0"),
     ],
@@ -209,11 +208,6 @@ def test_english_prose_beside_a_text_does_not_make_it_english(place: str) -> Non
     above, below = ENGLISH_PROSE * (place != "below"), ENGLISH_PROSE * (place != "above")
     assert is_foreign(split_words(fold(f"{above} {german} {below}")))
     assert not is_foreign(split_words(fold(ENGLISH_PROSE * 2)))
-
-
-def test_the_second_reader_sees_themes_concepts_and_stems_and_nothing_of_the_build() -> None:
-    seen = see_as_letter(Features(["konto", "kontonummer"], ["s:konto"], ["#links 2", "#theme credential"], ["c:a"]))
-    assert seen == Features(["konto", "kontonummer"], ["s:konto"], ["c:#theme credential", "c:a", "t:kont"])
 
 
 def test_hosts_of_examples_have_no_mark_of_their_ending() -> None:

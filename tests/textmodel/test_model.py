@@ -13,8 +13,9 @@ from gatepost.checks.phrases import mark_themes, search_message
 from gatepost.mail.reader import read
 from gatepost.textmodel import model as textmodel
 from gatepost.textmodel.features import Features, extract_features
+from gatepost.textmodel.gloss import Letters, pack_gloss
 from gatepost.textmodel.model import Model, ModelBlend, load_shipped_model, parse_model
-from gatepost.textmodel.words import fold, make_words, split_words
+from gatepost.textmodel.words import find_concepts, fold, make_words, split_words
 
 WORDS = ("#links 0", "free", "meeting", "pills")
 
@@ -171,30 +172,46 @@ def test_any_words_have_a_score(text: list[str], marks: list[str]) -> None:
 GERMAN = "wir haben ihr konto gesperrt und bitten sie um eine bestätigung bei der bank"
 
 
-def test_a_second_reader_is_asked_about_texts_that_are_not_english() -> None:
-    known = ("#links 0", "bank", "bestatigung", "c:#theme credential", "konto", "t:best", "t:konto")
-    weights = np.ones((len(known), 3), np.float32)
-    second = Model(known, np.array([], np.int64), weights, np.zeros(3, np.float32))
-    model = msgspec.structs.replace(toy(), letters=second)
-    written, marks = make_words([], [], split_words(fold(GERMAN))), ["#links 0", "#theme credential"]
-    # Three words are one block, a theme and a stem are the other; marks of the build are none of its business.
-    assert model.ask_letters(written, marks) == pytest.approx(3 / math.sqrt(3) + 2 / math.sqrt(2))
-    text = Features(split_words(fold(GERMAN)), [], marks)
+def read_german() -> Letters:
+    """A second reader that knows three German words and one English one, and the concept of a bank."""
+    table = {"konto": "account", "bank": "bank", "bestati": "confirm"}
+    gloss = pack_gloss({"de": table}, ["school"])
+    pairs = np.array([gloss.stems.index("accoun") << 16 | gloss.stems.index("confir")], np.uint32)
+    weights = np.array([1.0] * len(gloss.stems) + [2.0], np.float32)
+    return Letters(gloss, pairs, weights, {"c:bank": 0.5}, 0.25)
+
+
+def test_a_second_reader_knows_words_pairs_and_concepts() -> None:
+    letters = read_german()
+    model = msgspec.structs.replace(toy(), letters=letters)
+    written = make_words([], [], split_words(fold(GERMAN)))
+    alone = letters.ask(written)
+    # Three stems and a pair of them are one sum, the concept of a bank is the other.
+    noted = 0.5 if "c:bank" in find_concepts(split_words(fold(GERMAN))) else 0.0
+    assert alone == pytest.approx(0.25 + 5 / math.sqrt(4) + noted)
+    assert letters.ask(make_words([], [], ["zzz"])) == 0, "a text of which nothing is known"
+    text = Features(split_words(fold(GERMAN)), [], [])
     assert model.score(text) == toy().score(text), "the first reader says what it said"
-    assert toy().ask_letters(written, marks) == 0
-    alone = model.ask_letters(written, marks)
-    assert ModelBlend((toy(), model)).ask_letters(written, marks) == alone, "of those who have one"
-    assert ModelBlend((toy(),)).ask_letters(written, marks) == 0
+    assert ModelBlend((toy(), model)).ask_letters(written) == alone, "of those who have one"
+    assert ModelBlend((toy(),)).ask_letters(written) == 0
+
+
+def test_what_an_english_letter_taught_holds_in_german() -> None:
+    letters = read_german()
+    english, german = (make_words([], [], text.split()) for text in ("confirm your account", "konto bestatigung"))
+    assert letters.ask(english) == letters.ask(german) == pytest.approx(0.25 + 4 / math.sqrt(3))
 
 
 def test_a_second_reader_is_in_the_file_of_its_model() -> None:
-    model = msgspec.structs.replace(toy(), letters=toy(free=3.0))
+    model = msgspec.structs.replace(toy(), letters=read_german())
+    written = make_words([], [], split_words(fold(GERMAN)))
     for read_again in (parse_model(model.to_bytes()), textmodel.keep_model(model.to_bytes()).open()):
         assert read_again.letters is not None
-        assert read_again.letters.score(seen("free")).logit == pytest.approx(3.5)
+        assert read_again.letters.ask(written) == read_german().ask(written)
     assert parse_model(toy().to_bytes()).letters is None
-    broken = msgspec.structs.replace(model, letters=msgspec.structs.replace(toy(), words=("free",)))
-    with pytest.raises(textmodel.ModelError, match="do not fit together"):
+    torn = msgspec.structs.replace(read_german(), pairs=np.zeros(2, np.uint32))
+    broken = msgspec.structs.replace(model, letters=torn)
+    with pytest.raises(textmodel.ModelError, match="not a model"):
         parse_model(broken.to_bytes())
 
 
@@ -202,5 +219,7 @@ def test_the_shipped_model_has_a_second_reader() -> None:
     lure = "ihr konto wurde gesperrt bitte bestätigen sie umgehend ihre daten über den link sonst wird es gelöscht"
     letter = "liebe eltern am freitag ist das sommerfest der schule wir freuen uns auf euch und bringt bitte kuchen mit"
     written = [make_words([], [], split_words(fold(text))) for text in (lure, letter)]
-    found = [load_shipped_model().ask_letters(each, []) for each in written]
+    second = load_shipped_model().letters
+    assert second is not None
+    found = [second.ask(each) for each in written]
     assert found[0] > 1 > -1 > found[1]

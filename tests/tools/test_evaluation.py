@@ -67,6 +67,20 @@ def test_a_page_does_not_run_what_strangers_wrote(
     assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in text
 
 
+@pytest.mark.process
+def test_mail_is_counted_by_the_class_and_language_that_its_index_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = ["path\tcorpus\tlabel\tclass\tlanguage"]
+    for number, (form, language) in enumerate([("order", "ja"), ("order", "fi"), ("reset", "fi")]):
+        (tmp_path / f"{number}.eml").write_bytes(b"Subject: Hello\nFrom: a@b.example\n\nHello\n")
+        rows.append(f"{number}.eml\tmine\tham\t{form}\t{language}")
+    (tmp_path / "INDEX.tsv").write_text("\n".join(rows) + "\n")
+    said = evaluate(monkeypatch, capsys, "--corpus", tmp_path, "--mode", "as-is")
+    for row in ("| ham | order | 2 * |", "| ham | reset | 1 * |", "| ham | fi | 2 * |", "| ham | ja | 1 * |"):
+        assert row in said
+
+
 LETTER = "dear friend our shop has new watches for you today at half the price come and see".split()
 
 

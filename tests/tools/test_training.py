@@ -1,7 +1,9 @@
 """Learning on a small made-up world: what carries over is learnt, what names a collection is not."""
 
+import json
 import random
 from importlib.util import find_spec
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -21,9 +23,10 @@ from tools.training import (
     write_model_card,
 )
 
-from gatepost.textmodel.features import Features, see_as_letter
+from gatepost.textmodel.features import Features
 from gatepost.textmodel.model import FEEDBACK_FOLDER as REPORTS
 from gatepost.textmodel.model import parse_model
+from gatepost.textmodel.words import make_words
 
 pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="not run: scikit-learn is not installed")
 
@@ -175,18 +178,27 @@ def test_reports_or_letters_alone_can_teach(corpus: str) -> None:
     assert model.score(Features(["casino", "bonus"], [], [])).unwanted > 0.5
 
 
-def test_letters_alone_teach_the_second_reader() -> None:
+def test_letters_alone_teach_the_second_reader(tmp_path: Path) -> None:
+    """What was learnt from German letters holds in Dutch, whose words the table gives the same stems."""
     letters = [
-        Example(Features(f"{word} {word}e nummer {number % 7}".split(), [], ["#links 1"]), label, f"letters-{part}_de")
+        Example(Features(f"{word} {word} nummer {number % 7}".split(), [], ["#links 1"]), label, f"letters-{part}_de")
         for number in range(60)
         for part in "ab"
         for word, label in (("gesperrt", "phish"), ("sommerfest", "ham"))
     ]
-    second = learn([*world(), *letters]).letters
+    table = {
+        "de": {"gesperrt": [["locked", 0.9]], "sommerfest": [["party", 0.8]], "nummer": [["number", 0.9]]},
+        "nl": {"vergrendeld": [["locked", 0.9]], "zomerfeest": [["party", 0.8]], "doubtful": [["locked", 0.1]]},
+    }
+    path = tmp_path / "gloss.json"
+    path.write_text(json.dumps(table))
+    second = learn([*world(), *letters], gloss=path).letters
     assert second is not None
-    assert "#links 1" not in second.words
-    seen = (see_as_letter(Features([word, f"{word}e"], [], [])) for word in ("gesperrt", "sommerfest"))
-    lure, letter = (second.weigh(hits, hits.even_scale).logit for hits in map(second.hits, seen))
-    assert lure > 1 > -1 > letter
+    for german, dutch in (("gesperrt", "vergrendeld"), ("sommerfest", "zomerfeest")):
+        taught, carried = (second.ask(make_words([], [], [word])) for word in (german, dutch))
+        assert taught == carried
+        assert abs(taught) > 1
+        assert (taught > 0) == (german == "gesperrt")
+    assert second.ask(make_words([], [], ["doubtful"])) == 0, "the table is not sure of it"
     assert learn(world()).letters is None
     assert learn_letters([each for each in letters if each.label == "ham"]) is None

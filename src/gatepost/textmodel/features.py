@@ -4,16 +4,12 @@ Marks state shapes (how many links, which types of files, how much is hidden), n
 recipient would only tell the model which collection it is looking at. Nor do they state what a sender can write to be
 excused: fields of lists, newsletters and answers, or links to the sender's own site.
 
-Nearly all mail that the model was trained with is English, and what it says about a text of another language rests on
-concepts and themes whose weights English mail has set. A second set of weights, learnt from letters in twenty languages
-alone, is asked about texts that are surely not English: most of their letters are of another script, or the small words
-of another language stand in them, and more of these than of English ones. A text of names and numbers is none. This
-second reader sees words, their stems, concepts and themes, and nothing of the build of a mail: those letters were never
-sent.
+A text is surely not English where most of its letters are of another script, or the small words of another language
+stand in it, and more of these than of English ones. A text of names and numbers is not.
 """
 
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.resources import files as package_files
 

@@ -121,8 +121,8 @@ def list_pairs(stems: Sequence[int], small: frozenset[int]) -> set[int]:
 
 
 class Letters(msgspec.Struct, frozen=True, dict=True):
-    """The second reader. `weights` has a number for each stem of the gloss, then one for each of the `pairs`, whose keys
-    are in rising order; `concepts` have weights of their own."""
+    """The second reader. `weights` has a number for each stem of the gloss, then one for each of the `pairs`, and
+    `concepts` have weights of their own. The keys of pairs are in rising order."""
 
     gloss: Gloss
     pairs: "Numbers"
@@ -150,20 +150,29 @@ class Letters(msgspec.Struct, frozen=True, dict=True):
 
     def ask(self, words: MessageWords) -> float:
         """Return the log-odds that a text is unwanted; 0 where nothing of it is known."""
-        if native:
-            count, total, noted, of_concepts = self._native.read(words, load_index().index, MAX_FOUND, NEAR, BESIDE)
-        else:
-            count, total, noted, of_concepts = self.add_up(words.subject, words.body)
-        if not count:
-            return 0.0
-        return self.bias + total / math.sqrt(count) + of_concepts / math.sqrt(noted or 1)
+        concepts = load_index().index
+        found: tuple[int, float, int, float] = (
+            self._native.read(words, concepts, MAX_FOUND, NEAR, BESIDE)
+            if native
+            else self.add_up(words.subject, words.body)
+        )
+        count, total, noted, of_concepts = found
+        return self.bias + total / math.sqrt(count) + of_concepts / math.sqrt(noted or 1) if count else 0.0
 
     def pack(self) -> "PackedLetters":
         """Return the reader with its numbers as bytes."""
         gloss = self.gloss
-        numbers = (gloss.hashes, gloss.language_numbers, gloss.stem_numbers, self.pairs, self.weights)
-        packed = tuple(bytes(each) for each in numbers)
-        return PackedLetters(gloss.languages, gloss.stems, *packed, dict(self.concepts), self.bias)
+        return PackedLetters(
+            gloss.languages,
+            gloss.stems,
+            bytes(gloss.hashes),
+            bytes(gloss.language_numbers),
+            bytes(gloss.stem_numbers),
+            bytes(self.pairs),
+            bytes(self.weights),
+            dict(self.concepts),
+            self.bias,
+        )
 
     def add_up(self, subject: list[str], body: list[str]) -> tuple[int, float, int, float]:
         """Return number and sum of the weights of stems and pairs, and the same of concepts: the Python twin of
@@ -191,10 +200,8 @@ class PackedLetters(msgspec.Struct, frozen=True, array_like=True):
 
     def open(self) -> Letters:
         """Return the reader over these bytes, without numpy; `ValueError` where the parts do not fit together."""
-        hashes, pairs, weights = (
-            memoryview(part).cast(kind)
-            for part, kind in ((self.hashes, "I"), (self.pairs, "I"), (self.weights, "f"))
-        )
+        hashes, pairs = (memoryview(part).cast("I") for part in (self.hashes, self.pairs))
+        weights: Any = memoryview(self.weights).cast("f")
         languages, stems = memoryview(self.language_numbers), memoryview(self.stem_numbers).cast("H")
         gloss = Gloss(self.languages, self.stems, hashes, languages, stems)
         if (
@@ -219,7 +226,9 @@ def pack_gloss(tables: Mapping[str, Mapping[str, str]], english: Iterable[str]) 
     entries = {(hash_word(stem), languages.index(ENGLISH)): numbers[stem] for stem in stems}
     for language, table in sorted(tables.items()):
         place = languages.index(language)
-        entries |= {(hash_word(cut_word(word)), place): numbers[stem] for word, stem in sorted(table.items())}
+        entries |= {
+            (hash_word(cut_word(word)), place): numbers[stem[:ENGLISH_SIZE]] for word, stem in sorted(table.items())
+        }
     rows = np.array([(*key, stem) for key, stem in sorted(entries.items())], np.int64)
     return Gloss(
         languages, stems, rows[:, 0].astype(np.uint32), rows[:, 1].astype(np.uint8), rows[:, 2].astype(np.uint16)

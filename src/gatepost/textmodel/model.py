@@ -42,13 +42,8 @@ import msgspec
 
 from gatepost.process.kept_results import load_kept
 from gatepost.speedups import native
-from gatepost.textmodel.features import (
-    MARK,
-    SHAPES,
-    Features,
-    make_features,
-    normalise_word,
-)
+from gatepost.textmodel import gloss
+from gatepost.textmodel.features import MARK, SHAPES, Features, make_features, normalise_word
 from gatepost.textmodel.gloss import Letters, PackedLetters, names_assurance
 from gatepost.textmodel.words import BESIDE, CONCEPT, MAX_FOUND, NEAR, MessageWords, load_index
 
@@ -276,7 +271,7 @@ class Model(msgspec.Struct, frozen=True, dict=True):
 
         packed = BytesIO()
         about = json.dumps({"format": FORMAT, "slope": self.slope, "offset": self.offset, **self.about}, sort_keys=True)
-        parts = {
+        parts: dict[str, Any] = {
             "words": np.frombuffer("\n".join(self.words).encode(), np.uint8),
             "pairs": self.pairs,
             "weights": np.asarray(self.weights, np.float16),
@@ -285,7 +280,7 @@ class Model(msgspec.Struct, frozen=True, dict=True):
         }
         if self.letters:
             kept = msgspec.msgpack.encode(self.letters.pack())
-            parts |= {LETTERS: np.frombuffer(kept, np.uint8)}
+            parts[LETTERS] = np.frombuffer(kept, np.uint8)
         np.savez_compressed(packed, **parts)
         return packed.getvalue()
 
@@ -379,10 +374,8 @@ def load_shipped_model() -> Model:
     content = (files("gatepost.textmodel") / "shipped.npz").read_bytes()
     if not native:
         return parse_model(content)
-    kept = load_kept(
-        __file__, "kept-model", [content, Path(__file__).read_bytes()], KeptModel, lambda: keep_model(content)
-    )
-    return kept.open()
+    made_of = [content, Path(__file__).read_bytes(), Path(gloss.__file__).read_bytes()]
+    return load_kept(__file__, "kept-model", made_of, KeptModel, lambda: keep_model(content)).open()
 
 
 class KeptModel(msgspec.Struct, frozen=True):
