@@ -215,7 +215,7 @@ TEXT_ADVANCE_FEE = Kind("text:advance-fee", "Offers a fortune in return for help
 TEXT_LARGE_SUM = Kind("text:large-sum", "A letter of unclear origin speaks of a large sum of money")
 TEXT_OPENING_LETTER = Kind("text:opening-letter", "A stranger asks for an answer, and hides something")
 TEXT_AUTHORITY_LURE = Kind(
-    "text:authority-lure", "Poses as a court, tax office or other authority; links lead away from the sender"
+    "text:authority-lure", "Poses as a court, tax office or other authority, and gives a link"
 )
 TEXT_BARE_LINK = Kind("text:bare-link", "The message is hardly more than a link")
 TEXT_BIDI_OVERRIDE = Kind("text:bidi-override", "Text is made to run backwards")
@@ -226,15 +226,15 @@ TEXT_CALL_BACK = Kind("text:call-back", "Reports a charge and gives only a telep
 TEXT_CARRIED_MESSAGE = Kind("text:carried-message", "The text of an attached message is proven to be somebody else's")
 TEXT_CONSENT_LURE = Kind("text:consent-lure", "Asks to let an application read mail or files")
 TEXT_CREDENTIAL_LURE = Kind(
-    "text:credential-lure", "Asks to confirm an account or secret; links lead away from the sender"
+    "text:credential-lure", "Asks to confirm an account or secret, and gives a link"
 )
 TEXT_CRYPTO_LURE = Kind(
-    "text:crypto-lure", "Offers or threatens the reader's cryptocurrency; links lead away from the sender"
+    "text:crypto-lure", "Offers or threatens the reader's cryptocurrency, and gives a link"
 )
 TEXT_DEVICE_CODE = Kind("text:device-code", "Asks to enter a code that signs in somebody else's device")
 TEXT_DISGUISED_NUMBER = Kind("text:disguised-number", "The text disguises a telephone number")
 TEXT_DISGUISED_WORDS = Kind("text:disguised-words", "Advertising words are spelled with digits, signs or gaps")
-TEXT_DOCUMENT_LURE = Kind("text:document-lure", "Announces a document or message; links lead away from the sender")
+TEXT_DOCUMENT_LURE = Kind("text:document-lure", "Announces a document or message, and gives a link")
 TEXT_ERRAND = Kind("text:errand", "Opens like a superior's request: are you there, keep it quiet")
 TEXT_EXTORTION = Kind("text:extortion", "Threatens the reader and demands money")
 TEXT_GIFT_CARDS = Kind("text:gift-cards", "Asks to buy gift cards and to send their codes")
@@ -246,7 +246,7 @@ TEXT_INVENTED_THREAD = Kind(
     "text:invented-thread", "A sender who is not known hands over a document or a link as if it had been talked about"
 )
 TEXT_JOB_OFFER = Kind("text:job-offer", "Offers easy, well-paid work to somebody who did not apply")
-TEXT_MAILBOX_LURE = Kind("text:mailbox-lure", "Says that the mailbox is in trouble; links lead away from the sender")
+TEXT_MAILBOX_LURE = Kind("text:mailbox-lure", "Says that the mailbox is in trouble, and gives a link")
 TEXT_MIXED_SCRIPT_WORDS = Kind("text:mixed-script-words", "Words mix look-alike letters of different alphabets")
 TEXT_LEARNT_UNWANTED = Kind("text:learnt-unwanted", "Reads like mail that was reported as unwanted here")
 TEXT_LEARNT_WANTED = Kind("text:learnt-wanted", "Reads like mail that was reported as wanted here")
@@ -256,17 +256,17 @@ TEXT_MODEL_SPAM = Kind("text:model-spam", "Text classifier: spam")
 TEXT_NOTICE_LURE = Kind("text:notice-lure", "Text classifier: a lure in the form of a notice, very high confidence")
 TEXT_MODEL_SURE = Kind("text:model-sure", "Text classifier: spam, very high confidence")
 TEXT_MODEL_WANTED = Kind("text:model-wanted", "Text classifier: reads like wanted mail")
-TEXT_PARCEL_LURE = Kind("text:parcel-lure", "Says that a parcel is waiting; links lead away from the sender")
+TEXT_PARCEL_LURE = Kind("text:parcel-lure", "Says that a parcel is waiting, and gives a link")
 TEXT_PASTED_COMMAND = Kind("text:pasted-command", "Tells the reader to paste a command and run it")
 TEXT_PAYROLL_CHANGE = Kind("text:payroll-change", "The text asks to pay a salary to another account")
 TEXT_PAYMENT_CHANGE = Kind("text:payment-change", "Gives new bank details or asks for a transfer")
 TEXT_PICTURE_FIRST = Kind("text:picture-first", "A letter without a link begins with a drawn picture")
 TEXT_PLANTED_LINK = Kind("text:planted-link", "A link and a sum of money stand where the reader's name should")
 TEXT_PLANTED_NAME = Kind("text:planted-name", "The name of the recipient is a message with a sum, a link or a number")
-TEXT_PRIZE_LURE = Kind("text:prize-lure", "Promises a prize or reward; links lead away from the sender")
+TEXT_PRIZE_LURE = Kind("text:prize-lure", "Promises a prize or reward, and gives a link")
 TEXT_QR_LURE = Kind("text:qr-lure", "Asks to scan a code with a telephone")
-TEXT_REFUND_LURE = Kind("text:refund-lure", "Promises a refund or threatens a fine; links lead away from the sender")
-TEXT_SALARY_LURE = Kind("text:salary-lure", "Poses as news about pay or benefits; links lead away from the sender")
+TEXT_REFUND_LURE = Kind("text:refund-lure", "Promises a refund or threatens a fine, and gives a link")
+TEXT_SALARY_LURE = Kind("text:salary-lure", "Poses as news about pay or benefits, and gives a link")
 TEXT_SPAM_EXCUSE = Kind("text:spam-excuse", "Contains typical bulk-mail disclaimers")
 TEXT_SPAM_VOCABULARY = Kind("text:spam-vocabulary", "Consists of phrases of unsolicited advertising")
 TEXT_SUDDEN_SUM = Kind("text:sudden-sum", "A short note from a free mailbox reports money that came in")

@@ -141,6 +141,7 @@ def test_members_of_a_known_list_may_show_a_site() -> None:
         ("✅ BONUS", ["sender:decorated-name"]),
         ("➥➥ Vehicle", ["sender:decorated-name"]),
         ("*Thank_You#", ["sender:decorated-name"]),
+        ("Ταμείο Κύματα+", []),
         ("#Consumer_Rewards#", ["sender:decorated-name"]),
         ("#ANN EXAMPLE#", []),  # as some universities write names
         ("ann_example", []),

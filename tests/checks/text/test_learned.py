@@ -114,6 +114,10 @@ CONFIRM = (
     "Welcome to the Lamp Shop! Please confirm your e-mail address to activate your account. Click the link below:"
     " https://{site}/confirm/8f2 The link works for 24 hours. You get this mail because somebody signed up with it."
 )
+QUIET_LURE = (
+    "Dear colleague, the holiday plan of the company was changed. Please open the list below, sign in with your mail"
+    " account and confirm your days until tonight: https://{site}/plan Human resources thanks you for your help"
+)
 LURE = (
     "Dear customer, we could not process your last payment and your account will be closed today. Confirm your card"
     " number and your password within 24 hours to avoid the loss of all data: https://{site}/confirm Support team"
@@ -136,7 +140,8 @@ def kinds_of(reading: Reading) -> set[str]:
 def test_the_second_reader_is_believed_where_dmarc_proves_the_sender() -> None:
     """It adds to what reads like a lure; an honest notice is believed only where all links lead to the sender."""
     assert "text:notice-lure" in kinds_of(notice(LURE))
-    assert model_strength(notice(LURE)) > model_strength(notice(LURE, result="fail"))
+    assert "text:notice-lure" not in kinds_of(notice(LURE, result="fail"))
+    assert model_strength(notice(QUIET_LURE)) > model_strength(notice(QUIET_LURE, result="fail")) > 0
     home, away, forged = notice(CONFIRM), notice(CONFIRM, "x.example"), notice(CONFIRM, result="fail")
     assert model_strength(home) < model_strength(away) == model_strength(forged) > 0
     assert kinds_of(notice(RECEIPT)) <= {"text:model-wanted"}

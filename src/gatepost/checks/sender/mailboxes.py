@@ -372,7 +372,8 @@ def _is_named_after(domain: str, name: str) -> bool:
 
 _INVISIBLE_BETWEEN_LETTERS = re.compile(r"[A-Za-z][\u00ad\u200b-\u200f\u2060\ufeff\U000e0100-\U000e01ef]+[A-Za-z]")
 _MATHEMATICAL_LETTERS = re.compile(r"[\U0001d400-\U0001d7ff]")
-_LETTERLIKE = frozenset("™®©°№")
+# "Café+" and "Ωμέγα | Αθήνα" are names.
+_PLAIN_SIGNS = frozenset("™®©°№+|<>=~")
 NAME_FRAMES = frozenset("#*~=^|`")
 _FRAMED_NAME = re.compile(r"[#*~=^|`][^#*~=^|`].*[#*~=^|`]", re.DOTALL)
 _SHORTEST_MIXED_NAME = 4
@@ -400,7 +401,7 @@ def decorated_name(reading: Reading) -> Iterator[Finding]:
             return
         if _INVISIBLE_BETWEEN_LETTERS.search(name) or _MATHEMATICAL_LETTERS.search(name):
             yield kinds.SENDER_INVISIBLE_CHARACTERS.at("From", name=ascii(name))
-        elif any(unicodedata.category(char) in ("So", "Sm") and char not in _LETTERLIKE for char in name):
+        elif any(unicodedata.category(char) in ("So", "Sm") and char not in _PLAIN_SIGNS for char in name):
             yield kinds.SENDER_DECORATED_NAME.at("From", name=name)
         if is_mixed_script(name) and (word := _find_mixed_word(name)):
             yield kinds.SENDER_MIXED_SCRIPT_NAME.at("From", name=ascii(name), word=ascii(word))

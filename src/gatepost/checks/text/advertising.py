@@ -304,7 +304,8 @@ def image_only(reading: Reading) -> Iterator[Finding]:
     those do not link anywhere; newsletters made of pictures have at least an address and a way to unsubscribe in their
     header, and notices of a sentence and a picture come from senders who prove who they are and link to nobody else.
     Nearly every notice of a service has a logo, and a picture of one dot that tells that it was opened: what
-    its page shows so small that no message can be read in it is no such picture.
+    its page shows so small that no message can be read in it is no such picture. A sentence with a link is what most
+    confirmations are, so it is only found where the link may lead away from a proven sender.
     """
     message = reading.message
     if not reading.web_links or reading.is_known_post:
@@ -316,12 +317,11 @@ def image_only(reading: Reading) -> Iterator[Finding]:
     syllables = max((len(_SYLLABLES.findall(text)) for text in texts if not text.isascii()), default=0)
     if size + _MORE_LETTERS * syllables <= _LITTLE_TEXT and _has_readable_picture(message):
         strength = 1.0 if size <= _LITTLE_TEXT / 2 else _PICTURE_WITH_TEXT
-        if leads_home(reading):
-            strength *= _PICTURE_HOME
+        strength *= _PICTURE_HOME if leads_home(reading) else 1.0
         yield kinds.TEXT_IMAGE_ONLY.at(
             "text", strength=strength * _weigh_newsletter(reading), letters=size, link=reading.web_links[0].host
         )
-    elif size <= _ONE_LINE and len(reading.sites) <= 2 and not reading.is_known_answer:
+    elif size <= _ONE_LINE and len(reading.sites) <= 2 and not (reading.is_known_answer or leads_home(reading)):
         yield kinds.TEXT_BARE_LINK.at(
             "text", strength=_weigh_newsletter(reading), letters=size, link=reading.web_links[0].host
         )
