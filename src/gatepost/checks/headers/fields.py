@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from gatepost.checks.known_names import is_freemail, is_under
+from gatepost.checks.links.hosts import leads_home
 from gatepost.checks.reading import Reading, check
 from gatepost.checks.sender.envelope import measure_care
 from gatepost.checks.sender.mailboxes import is_written_for
@@ -216,7 +217,8 @@ def subject(reading: Reading) -> Iterator[Finding]:
     """Subjects that shout or carry marks: capitals, exclamation marks, money, styled letters, a number far behind.
 
     `!!! YOU WON $1,000,000 !!!` and `𝗗𝗼𝗻'𝘁 𝗺𝗶𝘀𝘀 𝗼𝘂𝘁`. Styled letters exist in Unicode for formulas; in a subject they
-    escape filters and stand out. Shops shout as well, a little: each sign weighs next to nothing. In
+    escape filters and stand out. Shops shout as well, a little: each sign weighs next to nothing. Invoices of proven
+    senders have an amount in their subject. In
     `All channels free !!                     18441` the number makes each subject a different one, and a row of blanks
     pushes it out of sight; mail programs and people write one blank. `Valor bloqueado por segurancaI9c7b9CPfO` does the
     same without blanks; numbers of orders and tickets are capitals and digits, and stand in brackets or behind a word.
@@ -227,7 +229,7 @@ def subject(reading: Reading) -> Iterator[Finding]:
     marks = subject.count("!") + subject.count("！")
     if marks >= _MANY_MARKS or "$$" in subject or _is_capitals(subject):
         yield kinds.HEADER_SHOUTING_SUBJECT.at("Subject", subject=subject)
-    if _DIGIT.search(subject) and (match := _MONEY_AMOUNT.search(subject)):
+    if _DIGIT.search(subject) and (match := _MONEY_AMOUNT.search(subject)) and not leads_home(reading):
         yield kinds.HEADER_MONEY_SUBJECT.at("Subject", amount=match.group())
     if not subject.isascii():
         if len(_STYLED_LETTERS.findall(subject)) > max(_FEW_STYLED, _STYLED_SHARE * len(subject)):
