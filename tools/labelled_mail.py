@@ -49,8 +49,8 @@ MAX_HEADER = 64 << 10
 
 
 class LabelledMail(msgspec.Struct, frozen=True):
-    """One message with its label; `path` is relative to its corpus. `form` (the class of notice) and `language` are those
-    of the index, where it has them."""
+    """One message with its label; `path` is relative to its corpus. `form` (the class of a notice) and `language` are
+    as the index has them."""
 
     raw: bytes
     path: str
