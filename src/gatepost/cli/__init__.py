@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from gatepost import describe_build
+from gatepost.process.hiding import hide_text
 
 if TYPE_CHECKING:
     from gatepost.cli.commands import Group
@@ -36,7 +37,7 @@ def main() -> None:
         sentence = _describe_fault(fault)
         if sentence is None:
             raise
-        print(sentence, file=sys.stderr)
+        print(hide_text(sentence), file=sys.stderr)
         sys.exit(1)
     finally:
         gc.set_threshold(*usual)

@@ -42,8 +42,8 @@ from gatepost.events.output import DeliveryError, OutputCounters, append_whole
 from gatepost.events.schema import EncodedEvent
 from gatepost.ids import new_id
 from gatepost.names import is_public_address
+from gatepost.process.hiding import hide_path
 from gatepost.settings.events import WebhookSettings
-from gatepost.settings.values import hide_path
 
 if TYPE_CHECKING:
     import httpx
