@@ -241,10 +241,10 @@ class Messages(Operations):
         await self._records.finish()
 
     @query
-    def find(self, ggrid: str) -> Work[MessageRecord | None]:
-        """The record of one analysis, with its release where there was one."""
+    def find(self, ggrid: str, tenant: str | None = None) -> Work[MessageRecord | None]:
+        """The record of one analysis, of that tenant if one is named, with its release where there was one."""
         record = yield from find_message(ggrid)
-        if record is None:
+        if record is None or normalize_scope(tenant) not in (None, record.envelope.tenant):
             return None
         rows = yield Read(_SELECT_RELEASE, (record.ggrid,))
         return msgspec.structs.replace(record, release=parse_release(*rows[0])) if rows else record
@@ -290,8 +290,8 @@ class Messages(Operations):
         details: dict[str, Detail] = {}
         for leaf in leaves(found):
             if leaf.field == "campaign" and leaf.value not in details:
-                record = await self.find(leaf.value)
-                if record is None or tenant not in (None, record.envelope.tenant):
+                record = await self.find(leaf.value, tenant)
+                if record is None:
                     return SearchFault(leaf.start, leaf.end, "There is no message of this id on record.")
                 details[leaf.value] = record.detail
         return search_conditions.expand_campaigns(found, details) if details else found
