@@ -1,6 +1,7 @@
 """Alerts of the web interface: built from storage, sent through the next hop, and followed while the process runs."""
 
 import asyncio
+import socket
 import threading
 from datetime import UTC, datetime
 from functools import partial
@@ -125,6 +126,20 @@ def test_hosts_of_a_private_network_are_not_called_whatever_their_name_is(monkey
     assert str(url) == "https://93.184.216.34:8443/x"
     assert (headers["Host"], extensions) == ("hooks.example.com:8443", {"sni_hostname": "hooks.example.com"})
     caller.close()
+
+
+@pytest.mark.parametrize("host", ["xn--0", "xn--ls8h.example", "xn--80ak6aa92e.example"])
+def test_a_name_that_is_no_idna_is_a_failure_like_another(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def resolve(name: str, *_: object, **_more: object) -> list[object]:
+        asked.append(name)
+        raise socket.gaierror(-2, "Name or service not known")
+
+    replace_in(monkeypatch, webhook, "socket", getaddrinfo=resolve)
+    alert = WebAlert(kinds=("message.held",), url=f"https://{host}/x", secret="s" * 32)
+    assert "not known" in try_alert(GuardSettings.model_validate({}), alert)
+    assert asked == [host], "the name goes to DNS as it was written"
 
 
 def test_events_are_made_while_somebody_wants_them(next_hop: Any) -> None:

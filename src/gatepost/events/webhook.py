@@ -272,13 +272,15 @@ class WebhookCaller:
         import httpx
 
         url = httpx.URL(self._url)
-        found = socket.getaddrinfo(url.host, url.port or 443, type=socket.SOCK_STREAM)
+        # As it is written: `host` is decoded from IDNA, which a label that is none does not survive.
+        host = url.raw_host.decode("ascii")
+        found = socket.getaddrinfo(host, url.port or 443, type=socket.SOCK_STREAM)
         addresses = dict.fromkeys(str(each[4][0]).partition("%")[0] for each in found)
         public = [each for each in addresses if is_public_address(ipaddress.ip_address(each))]
         if not public:
             raise DeliveryError("has an address in a private network")
         headers["Host"] = url.netloc.decode("ascii")
-        return url.copy_with(host=public[0]), {"sni_hostname": url.host}
+        return url.copy_with(host=public[0]), {"sni_hostname": host}
 
     def _skip_body(self, answer: "httpx.Response") -> None:
         """Read a short answer, so that the connection can be used again; a long or slow one is cut off with it."""
