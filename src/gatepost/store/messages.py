@@ -98,6 +98,8 @@ MAX_SHOWN_RECIPIENTS = 100
 EXAMINED = 100
 # How many records are compared for what a search finds at a glance, where only they can tell.
 EXAMINED_FOR_VALUES = 1_000
+# Each becomes a dozen conditions, which are compared with every record that is read.
+MAX_CAMPAIGNS = 4
 
 _SELECT_RELEASE = sql("SELECT released, released_by, released_to FROM held WHERE ggrid = $1 AND released IS NOT NULL")
 _SELECT_RECENT = """SELECT ggrid, created, messages.completed, size, sha256, detail
@@ -288,8 +290,10 @@ class Messages(Operations):
         if isinstance(found, SearchFault):
             return found
         details: dict[str, Detail] = {}
-        for leaf in leaves(found):
-            if leaf.field == "campaign" and leaf.value not in details:
+        for number, leaf in enumerate(leaf for leaf in leaves(found) if leaf.field == "campaign"):
+            if number == MAX_CAMPAIGNS:
+                return SearchFault(leaf.start, leaf.end, f"A search has at most {MAX_CAMPAIGNS} campaigns.")
+            if leaf.value not in details:
                 record = await self.find(leaf.value, tenant)
                 if record is None:
                     return SearchFault(leaf.start, leaf.end, "There is no message of this id on record.")
