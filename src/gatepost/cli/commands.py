@@ -201,18 +201,15 @@ def read(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, Any
         if word == "-" or not word.startswith("-"):
             arguments.append(word)
             continue
-        is_short = not word.startswith("--")
-        name, text = (word[:2], word[2:] or None) if is_short else _split(word)
+        name, text = _split(word) if word.startswith("--") else (word[:2], word[2:] or None)
         option = options.get(name)
         if option is None:
             if name == "--help":
                 raise HelpWanted
             raise UsageError(f"There is no option {name}.", name, options)
         if option.kind is bool:
-            if text is not None and not is_short:
-                raise UsageError(f"{name} takes no value.")
             if text is not None:
-                left.append(f"-{text}")
+                raise UsageError(f"{name} takes no value.")
             given[option.name] = True
             continue
         if text is None and not left:
