@@ -18,7 +18,7 @@ from tests.command_line import run_command
 from tests.service.running_service import RunningCommand, connect
 
 from gatepost.process.hiding import SECRET_KEYS
-from gatepost.settings import events, feeds, values
+from gatepost.settings import values
 from gatepost.settings.document import Key, parse_document
 from gatepost.settings.faults import Fault, render_key, validate
 from gatepost.settings.files import differing_settings, settings_in_force
@@ -311,9 +311,3 @@ def look_at_pages(client: httpx.Client, password: str) -> Iterator[int]:
         assert MARK not in answer.text, path
         assert MARK not in str(answer.headers), path
         yield len(answer.content)
-
-
-def test_keys_of_web_definitions_are_keys_of_files() -> None:
-    """Feeds and alerts of the web interface become these sections, whose keys are tried above."""
-    assert set(events.WebAlert.__struct_fields__) & SECRET_KEYS <= {"secret"}
-    assert not set(feeds.WebFeed.__struct_fields__) & SECRET_KEYS
