@@ -23,7 +23,6 @@ import fcntl
 import hashlib
 import hmac
 import ipaddress
-import logging
 import os
 import re
 import socket
@@ -230,9 +229,6 @@ class WebhookCaller:
         self.address = hide_path(target.url)
         self._url, self._secret, self._seconds = target.url, target.secret, target.timeout / 1000
         self._public_only = public_only
-        # They log whole addresses, whose path may be a secret.
-        for library in ("httpx", "httpcore"):
-            logging.getLogger(library).setLevel(logging.WARNING)
         import httpx
 
         tls = ssl.create_default_context(cafile=target.ca)

@@ -240,6 +240,9 @@ def _redirect_standard_logging(level: str) -> None:
     root.handlers[:] = [Bridge()]
     # Libraries log each request at `info`; only their warnings matter, except at level `debug`.
     root.setLevel(logging.DEBUG if level == "debug" else max(LEVELS[level], logging.WARNING))
+    # They log whole addresses, whose path may be a secret.
+    for name in ("httpx", "httpcore"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
         library = logging.getLogger(name)
         library.handlers.clear()
