@@ -142,6 +142,15 @@ def test_a_name_that_is_no_idna_is_a_failure_like_another(host: str, monkeypatch
     assert asked == [host], "the name goes to DNS as it was written"
 
 
+@pytest.mark.parametrize("host", ["0x7f000001", "LOCALHOST", "127.0.0.1", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]"])
+def test_every_way_to_write_this_machine_is_private(host: str) -> None:
+    """Whatever the system makes an address of: it is looked at before the call."""
+    caller = WebhookCaller(WebhookSettings(url=f"https://{host}/x", secret="s"), public_only=True)
+    with pytest.raises(DeliveryError, match="private network"):
+        caller.call([b"{}"])
+    caller.close()
+
+
 def test_events_are_made_while_somebody_wants_them(next_hop: Any) -> None:
     settings = settings_for(next_hop.url)
     alerts = WebAlerts(settings.events, partial(build_mailer, settings))
