@@ -39,7 +39,7 @@ def hide(value: Any, key: Sequence[str | int] = ()) -> Any:
     """Return a value without secrets: maps with their keys, lists, and texts, however deep they stand. What is neither
     stays as it is."""
     if isinstance(value, Mapping):
-        return {_hide_step(step): hide(inner, (*key, step)) for step, inner in value.items()}
+        return {hide(step): hide(inner, (*key, step)) for step, inner in value.items()}
     if isinstance(value, list | tuple):
         return [hide(inner, key) for inner in value]
     names = [step for step in key if isinstance(step, str)]
@@ -65,10 +65,6 @@ def hide_text(text: str) -> str:
     if "=" in text:
         text = _WORD.sub(rf"\1\2{HIDDEN}", _PARAMETER_INSIDE.sub(_hide_parameter, text))
     return text
-
-
-def _hide_step(step: Any) -> Any:
-    return hide(step) if isinstance(step, str) else step
 
 
 def _hide_parameter(found: re.Match[str]) -> str:
