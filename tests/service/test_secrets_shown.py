@@ -241,6 +241,34 @@ def test_no_command_prints_a_secret(database: str, bucket: str, tmp_path: Path) 
             assert MARK not in out + err, f"{command}: {out}{err}"
 
 
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_no_command_repeats_a_secret_of_its_own_words(address: str, tmp_path: Path) -> None:
+    """What is typed stands in the history of a shell; what is printed stands in a log, a ticket or a screenshot."""
+    (tmp_path / "m.eml").write_text("Subject: x\n\ny\n")
+    tried = (
+        ("storage", "copy", address),
+        ("storage", "copy", "--to", address, "--yes"),
+        ("restore", tmp_path / "m.eml", "--to", address),
+        ("lists", "list", "--url", address, "--key", "x"),
+        ("scan", "--url", address, "--token", "x", tmp_path / "m.eml"),
+        ("messages", "search", "--url", address, "--token", "x"),
+        ("config", "history", address),
+        ("config", "show", address),
+        ("audit", "--since", address),
+        ("audit", "--limit", address),
+        ("tenant", "retention", address, "5"),
+        (address,),
+        ("config", address),
+        ("doctor", f"--to={address}"),
+        ("backup", tmp_path / address.replace(" ", ".") / "file"),
+        ("config", "check", "--config", tmp_path / address.replace(" ", ".")),
+    )
+    for words in tried:
+        code, out, err = run_command(*words, *([] if words == (address,) else ["--data", tmp_path]))
+        assert code
+        assert MARK not in out + err, f"{words}: {out}{err}"
+
+
 def test_a_version_with_references_shows_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, data = tmp_path / "files", tmp_path / "data"
     data.mkdir()

@@ -26,7 +26,8 @@ class Fault(msgspec.Struct, frozen=True, order=True):
     sentence: str
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "sentence", hide_text(self.sentence))
+        for name in ("file", "sentence"):
+            msgspec.structs.force_setattr(self, name, hide_text(getattr(self, name)))
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
