@@ -14,6 +14,16 @@ async def list_reports(store: Store) -> list[AuditRecord]:
     return [*reversed(page.rows)]
 
 
+async def list_work(store: Store) -> list[tuple[str, str]]:
+    """Every piece of work that was made of a form, by whomever: whose it is, and what it is about."""
+    return await store.bulk_actions._engine.query(_list_work)
+
+
+def _list_work() -> Work[list[tuple[str, str]]]:
+    rows = yield Read(compose("SELECT user_uid, items FROM bulk_actions ORDER BY id"))
+    return [(user, items) for user, items in rows]
+
+
 async def read_attempts(store: Store, user_uid: str) -> dict[str, tuple[int, int]]:
     """The failures to sign in that are counted for each source of a user, and until when the source is locked."""
     return await store._engine.query(partial(_read_attempts, user_uid))

@@ -45,7 +45,6 @@ MAX_PUMPS = 24
 BOUNDED = {
     "gatepost.files.documents.pdf._MARK": 64,
     "gatepost.names._LOCAL": 64,
-    "gatepost.settings.values._PARAMETER": 500,
     "gatepost.textmodel.words._REPLY": 500,
 }
 MAX_DEPTH = 4

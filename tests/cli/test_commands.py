@@ -85,10 +85,8 @@ def test_the_environment_stands_for_an_option(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("name", "words", "values"),
     [
-        ("events tail", ["-n5"], {"lines": 5}),
-        ("events tail", ["-n", "5", "-f"], {"lines": 5, "follow": True}),
-        ("events tail", ["-fn5"], {"lines": 5, "follow": True}),
-        ("events tail", ["-fn", "5"], {"lines": 5, "follow": True}),
+        ("config publish", ["-mwhy"], {"reason": "why"}),
+        ("config publish", ["-m", "why"], {"reason": "why"}),
         ("audit", ["--limit", "5", "--limit", "6"], {"limit": 6}),  # the last one counts
         ("lists delete", ["mine", "--", "--odd", "-x"], {"entries": ["--odd", "-x"]}),
         ("lists add", ["mine", "-"], {"entries": ["-"]}),
@@ -158,7 +156,8 @@ def test_help_on_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\n  ENTRY...  Entries, or - for standard input.\n" in text
     assert "\n  --comment TEXT   A comment for people.\n" in text
     assert "\n                   [env var: GATEPOST_DATA]\n" in text
-    assert "-n, --lines N  Number of events to begin with. [default: 20]" in run_command("events", "tail", "--help")[1]
+    assert "-m, --reason TEXT" in run_command("config", "publish", "--help")[1]
+    assert "Maximum number of records. [default: 100]" in run_command("audit", "--help")[1]
     assert "[required]" in run_command("dkim", "key", "--help")[1]
     for name in COMMANDS_BY_NAME:
         code, text, err = run_command(*name.split(), "--help")

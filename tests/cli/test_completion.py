@@ -9,7 +9,7 @@ import pytest
 from tests.command_line import run_command
 from tools.man_pages import render_man_pages
 
-from gatepost.cli.commands import COMMANDS, Group
+from gatepost.cli.commands import COMMANDS
 
 ASK = """
 source {script}
@@ -46,22 +46,9 @@ def test_bash(tmp_path: Path, typed: str, expected: set[str]) -> None:
     assert set(found.stdout.split()) == expected
 
 
-def test_fish(tmp_path: Path) -> None:
-    fish = shutil.which("fish")
-    text = script("fish", tmp_path)
-    for name, each in COMMANDS.commands.items():
-        assert f"-a {name} -d " in text.read_text()
-        assert not isinstance(each, Group) or all(f"-a {sub} -d " in text.read_text() for sub in each.commands)
-    if fish is None:
-        pytest.skip("not run: there is no fish")
-    asked = f"source {text}; complete -C 'gatepost lists im'"
-    found = subprocess.run([fish, "-c", asked], capture_output=True, text=True, timeout=60, check=True)
-    assert found.stdout.startswith("import")
-
-
 def test_other_shells_are_refused() -> None:
     code, _, fault = run_command("completion", "csh")
-    assert (code != 0, "must be one of bash, zsh, fish" in fault) == (True, True)
+    assert (code != 0, "must be one of bash, zsh" in fault) == (True, True)
 
 
 def test_every_command_has_a_manual_page_that_can_be_formatted(tmp_path: Path) -> None:

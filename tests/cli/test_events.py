@@ -2,17 +2,12 @@
 
 import json
 import socket
-import subprocess
-import sys
-import threading
 from pathlib import Path
 
 from tests.cli.conftest import Run
 from tests.command_line import run_command
-from tests.events.receivers import listen_on_loopback, make_events
+from tests.events.receivers import listen_on_loopback
 
-from gatepost.events.output import FileOutput
-from gatepost.events.schema import UserSignInFailed, encode_event
 from gatepost.events.webhook import EventSpool, read_segment, spool_name
 from gatepost.settings.files import GUARD_FILE
 
@@ -23,10 +18,9 @@ def configure(data: Path, events: str) -> None:
 
 
 def test_without_an_output_it_says_what_to_do(run: Run) -> None:
-    for command in ("test", "tail"):
-        code, out, err = run("events", command)
-        assert (code, out) == (1, "")
-        assert "events: {file: {}}" in err
+    code, out, err = run("events", "test")
+    assert (code, out) == (1, "")
+    assert "events: {file: {}}" in err
 
 
 def test_changes_by_commands_are_told_to_every_output(run: Run, data: Path) -> None:
@@ -66,45 +60,6 @@ def test_a_test_names_the_output_that_fails(run: Run, data: Path) -> None:
     code, out, _ = run("events", "test", "--json")
     assert code == 1
     assert [each["ok"] for each in json.loads(out)["outputs"]] == [True, False]
-
-
-def test_text_of_strangers_does_not_reach_the_terminal(run: Run, data: Path) -> None:
-    configure(data, "{file: {}}")
-    hostile = UserSignInFailed(user="\x1b[2J\u202eevil\n2030", address="[bold]x[/bold]", reason="locked")
-    path = data / "events/events.jsonl"
-    output = FileOutput(path, 1 << 30, 5)
-    output.write([*make_events(3), encode_event(hostile, "n")])
-    with path.open("ab") as file:
-        file.write(b"no json \x1b[0m\n")
-    code, out, _ = run("events", "tail", "-n", "2")
-    assert code == 0
-    assert len(out.splitlines()) == 2
-    assert out.replace("\n", "").isprintable()
-    assert "user=\\x1b[2J\\u202eevil\\n2030" in out
-    assert "address=[bold]x[/bold]" in out
-    code, out, _ = run("events", "tail", "--kind", "message.", "--json")
-    assert [json.loads(line)["event"] for line in out.splitlines()] == ["message.held"] * 3
-
-
-def test_tail_follows_a_file_that_is_renamed(data: Path, run: Run) -> None:
-    configure(data, "{file: {}}")
-    path, events = data / "events/events.jsonl", make_events(3)
-    output = FileOutput(path, 1 << 30, 5)
-    output.write(events[:1])
-    command = [sys.executable, "-m", "gatepost", "events", "tail", "-f", "--json", "--data", str(data)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        timer = threading.Timer(300, process.kill)
-        timer.start()
-        assert json.loads(process.stdout.readline())["id"] == events[0].id
-        output.write(events[1:2])
-        assert json.loads(process.stdout.readline())["id"] == events[1].id
-        path.rename(data / "moved")
-        output.write(events[2:])
-        assert json.loads(process.stdout.readline())["id"] == events[2].id
-        timer.cancel()
-        process.kill()
-    assert run("events", "tail", "--json", "-n", "1")[1].count("\n") == 1
 
 
 def test_the_schema_is_json_schema() -> None:

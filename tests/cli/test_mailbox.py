@@ -1,6 +1,7 @@
 """Mailboxes are split where they should be, and nowhere else."""
 
 import mailbox
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,16 @@ def test_no_byte_is_lost_but_marks(tmp_path_factory: pytest.TempPathFactory, lin
     mails = split(tmp_path_factory.mktemp("box"), b"".join(lines))
     assert len(mails) >= 1
     assert not any(mail.cut for mail in mails)
+
+
+def test_a_message_of_short_lines_takes_little_more_than_its_size(tmp_path: Path) -> None:
+    """A message of a stranger can have millions of lines; kept one by one, they took twenty times as much."""
+    (tmp_path / "box").write_bytes(FROM + b"a\n" * 500_000)
+    tracemalloc.start()
+    try:
+        (mail,) = messages_in([tmp_path / "box"])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert mail.raw == b"a\n" * 500_000
+    assert peak < 6 * len(mail.raw)

@@ -228,12 +228,18 @@ MICROSOFT = f"""#TYPE x
             {"blocked-senders": ["a@x.example", "y.example"], "blocked-ips": ["192.0.2.1"]},
         ),
         ("broken.json", "[{", {}),
+        ("deep.json", "[" * 100_000, {}),
+        ("half.json", '[{"email": "\\ud800@x.example"}]', {}),
+        ("large.csv", f'Value,Action\n"{"a" * 200_000}",Block\n', {}),
+        ("open.csv", 'Value,Action\nok@x.example,Allow\n"' + "a\n" * 100_000, {}),
     ],
 )
 def test_files_of_senders(tmp_path: Path, name: str, text: str, expected: dict[str, list[str]]) -> None:
     (tmp_path / name).write_text(text)
     plan = read_senders([tmp_path / name], allows=False)
     assert entries(plan) == expected
+    assert plan.notes, "what is not taken is said"
+    assert plan.write(tmp_path / "out")
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "a\0b"])

@@ -192,3 +192,27 @@ def test_every_module_logs_through_this_one() -> None:
         text = file.read_text("utf-8")
         assert "structlog" not in text, file
         assert not re.search(r"^\w+ = logging\.getLogger", text, re.MULTILINE), file
+
+
+@pytest.mark.parametrize("library", ["httpx", "httpcore", "httpcore.connection"])
+def test_libraries_log_no_address_of_a_request(library: str, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("debug", "json")
+    logging.getLogger(library).info("HTTP Request: GET https://feeds.example/T0SECRET")
+    logging.getLogger("another").info("said")
+    printed = capsys.readouterr().err
+    assert "T0SECRET" not in printed
+    assert "said" in printed
+
+
+def test_secrets_in_fields_and_tracebacks_are_hidden(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("debug", "json")
+    fault = OSError("smtp://ann:T0SECRET@relay.example does not answer")
+    url = "postgresql://ann:T0SECRET@db.example/mail"
+    try:
+        raise fault
+    except OSError:
+        fields = {"reason": fault, "urls": [url], "more": {"a": url}, "path": Path(f"/x/{url}"), "n": 1}
+        logs.Logger("x").exception(f"lost {url}", **fields)
+    printed = capsys.readouterr().err
+    assert "T0SECRET" not in printed
+    assert printed.count("(hidden)@") == 6

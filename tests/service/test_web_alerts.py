@@ -1,6 +1,7 @@
 """Alerts of the web interface: built from storage, sent through the next hop, and followed while the process runs."""
 
 import asyncio
+import socket
 import threading
 from datetime import UTC, datetime
 from functools import partial
@@ -124,6 +125,29 @@ def test_hosts_of_a_private_network_are_not_called_whatever_their_name_is(monkey
     url, extensions = caller._pin(headers)
     assert str(url) == "https://93.184.216.34:8443/x"
     assert (headers["Host"], extensions) == ("hooks.example.com:8443", {"sni_hostname": "hooks.example.com"})
+    caller.close()
+
+
+@pytest.mark.parametrize("host", ["xn--0", "xn--ls8h.example", "xn--80ak6aa92e.example"])
+def test_a_name_that_is_no_idna_is_a_failure_like_another(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def resolve(name: str, *_: object, **_more: object) -> list[object]:
+        asked.append(name)
+        raise socket.gaierror(-2, "Name or service not known")
+
+    replace_in(monkeypatch, webhook, "socket", getaddrinfo=resolve)
+    alert = WebAlert(kinds=("message.held",), url=f"https://{host}/x", secret="s" * 32)
+    assert "not known" in try_alert(GuardSettings.model_validate({}), alert)
+    assert asked == [host], "the name goes to DNS as it was written"
+
+
+@pytest.mark.parametrize("host", ["0x7f000001", "LOCALHOST", "127.0.0.1", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]"])
+def test_every_way_to_write_this_machine_is_private(host: str) -> None:
+    """Whatever the system makes an address of: it is looked at before the call."""
+    caller = WebhookCaller(WebhookSettings(url=f"https://{host}/x", secret="s"), public_only=True)
+    with pytest.raises(DeliveryError, match="private network"):
+        caller.call([b"{}"])
     caller.close()
 
 

@@ -55,7 +55,7 @@ def test_faults(stated: dict[str, Any], sentence: str) -> None:
 
 
 def test_http_has_to_be_wanted() -> None:
-    assert make(url="http://feeds.example/", allowHttp=True).source == "http://feeds.example"
+    assert make(url="http://feeds.example/", allowHttp=True).source == "http://feeds.example/"
 
 
 def test_secrets_are_not_shown() -> None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from gatepost.process.hiding import hide
 from gatepost.service.commands import prepare
 from gatepost.service.data_folder import DataFolder
 from gatepost.settings.files import differing_settings, load, settings_in_force
-from gatepost.settings.values import hide_credentials
 
 
 def test_every_setting_is_shown_and_no_secret(tmp_path: Path) -> None:
@@ -48,4 +48,4 @@ def test_addresses_lose_their_passwords(tmp_path: Path) -> None:
     ],
 )
 def test_credentials_are_hidden_wherever_they_stand(url: str, shown: str) -> None:
-    assert hide_credentials(url) == shown
+    assert hide(url) == shown

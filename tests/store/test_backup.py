@@ -172,3 +172,24 @@ def test_a_proof_compares_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(copy, "restore", restore_badly)
     with pytest.raises(StorageError, match="table entries is not the same after restoring it"):
         prove(tmp_path / "b", tmp_path, _quiet)
+
+
+def test_a_link_in_the_place_of_a_backup_is_not_followed(tmp_path: Path) -> None:
+    """Somebody else may have put it into a shared folder, to have a file of theirs, or of ours, written over."""
+    asyncio.run(_make(tmp_path))
+    other = tmp_path / "other"
+    other.write_text("theirs")
+    for name, goal in (("dangling", tmp_path / "nothing"), ("linked", other)):
+        (tmp_path / name).symlink_to(goal)
+        copy.backup("sqlite:g.db", tmp_path, tmp_path / name, lambda *_: None, force=True)
+        assert not (tmp_path / name).is_symlink()
+        assert (tmp_path / name).stat().st_mode & 0o077 == 0
+    assert other.read_text() == "theirs"
+    assert not (tmp_path / "nothing").exists()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")], "nothing half written is left"
+
+
+async def _make(folder: Path) -> None:
+    store = open_store("sqlite:g.db", folder)
+    await store.tenants.create("a")
+    await store.close()

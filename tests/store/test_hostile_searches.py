@@ -18,6 +18,7 @@ from gatepost.store.lists import NewEntry
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.record_packing import Detail
 from gatepost.store.search_conditions import MessageFilter
+from gatepost.store.search_language import SearchFault, SearchPlace
 from gatepost.store.store import Store
 
 BUDGET, MESSAGES = 10, 45
@@ -128,3 +129,17 @@ def test_the_values_of_a_record_are_collected_once_for_all_terms(monkeypatch: py
             assert evidence.has_any_evidence(detail, [("link", f"h{term}.example")])
             assert not evidence.has_any_evidence(detail, [("link", f"x{term}.example")])
     assert [id(each) for each in collected] == [id(each) for each in details]
+
+
+async def test_campaigns_are_few_conditions(store: Store) -> None:
+    """Each has a dozen conditions of its own: forty would be five hundred for each record."""
+    records = [made(number) for number in range(1, 8)]
+    await asyncio.gather(*map(store.messages.record, records))
+    for ids, taken in ((records[:4], True), (records[:5], False), (records[:1] * 40, False)):
+        for word in (" OR ", " ", " NOT "):
+            text = word.join(f"campaign:{each.ggrid}" for each in ids)
+            found = await store.messages.read_search(text, SearchPlace(1), None)
+            assert isinstance(found, SearchFault) is not taken, text
+            if isinstance(found, SearchFault):
+                assert found.message == "A search has at most 4 campaigns."
+                assert text[found.start : found.end].startswith("campaign:")

@@ -10,13 +10,13 @@ import asyncpg
 import pytest
 
 from gatepost.lists.catalogue import BY_NAME
+from gatepost.process.hiding import hide
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.engine import Read, Work, Write
 from gatepost.store.errors import StorageError
 from gatepost.store.lists import NewEntry
 from gatepost.store.postgres import MAX_STREAMS, PostgresEngine
-from gatepost.store.postgres_faults import public_url
 from gatepost.store.sql import compose
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
@@ -122,12 +122,12 @@ def test_not_utf8(postgres_server: str, postgres_url: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        ("postgresql://u:p@h:5432/db?x=p", "postgresql://h:5432/db"),
+        ("postgresql://u:p@h:5432/db?x=p", "postgresql://(hidden)@h:5432/db?x=p"),
         ("postgresql://h/db", "postgresql://h/db"),
-        ("postgres://u:p%40@[::1]/db", "postgres://[::1]/db"),
-        ("postgresql://u:p?p@h/db", "postgresql://h/db"),
-        ("postgresql://h/db?user=a@b&password=p", "postgresql://b"),
+        ("postgres://u:p%40@[::1]/db", "postgres://(hidden)@[::1]/db"),
+        ("postgresql://u:p?p@h/db", "postgresql://(hidden)@h/db"),
+        ("postgresql://h/db?user=a@b&password=p", "postgresql://(hidden)@b&password=(hidden)"),
     ],
 )
 def test_addresses_are_shown_without_secrets(url: str, shown: str) -> None:
-    assert public_url(url) == shown
+    assert hide(url) == shown

@@ -479,6 +479,17 @@ def test_a_token_is_made_and_revoked_as_a_version(node: Any) -> None:
     assert len(node.run(node.store.publishing.history())) == 2
 
 
+def test_a_token_can_be_for_one_tenant(node: Any) -> None:
+    visitor, tenant = node.visitor(), node.new_tenant("Lakeside")
+    for unknown in ("0195fb1e-7c5a-7000-8000-000000000009", "nothing"):
+        assert visitor.post("/tokens", {"name": "theirs", "scope": unknown}).status_code == 404
+    visitor.post("/tokens", {"name": "theirs", "scope": tenant})
+    (version,) = node.run(node.store.publishing.history())
+    stated = node.run(node.store.publishing.find(version.number)).content.documents["abby.yml"]["staticApiTokens"]
+    assert [(each["name"], each.get("tenant")) for each in stated] == [("mta", None), ("theirs", tenant)]
+    assert re.search(r"theirs</strong>.*?Scope[^>]*>Lakeside<", visitor.get("/tokens").text, re.DOTALL)
+
+
 def test_the_last_use_of_a_token_is_shown(node: Any) -> None:
     visitor = node.visitor()
     assert re.search(r"mta</strong>.*?Last used[^>]*>never<", visitor.get("/tokens").text, re.DOTALL)

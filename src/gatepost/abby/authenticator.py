@@ -39,11 +39,13 @@ V = TypeVar("V")
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who calls: the name of the token, what it may do besides scanning, and the digest it is known by."""
+    """Who calls: the name of the token, what it may do besides scanning, the digest it is known by, and the tenant that
+    it is for, None for all."""
 
     name: str
     permissions: frozenset[str]
     digest: bytes
+    tenant: str | None = None
 
     @property
     def actor(self) -> Actor:
@@ -52,8 +54,8 @@ class Caller(msgspec.Struct, frozen=True):
 
     @property
     def party(self) -> CallingParty:
-        """The caller, as costly calls are counted. Tokens act for the deployment, so no limit of a tenant holds."""
-        return CallingParty(f"token:{self.name}")
+        """The caller, as costly calls are counted."""
+        return CallingParty(f"token:{self.name}", self.tenant)
 
     def may(self, permission: TokenPermission) -> Failure | None:
         """Return None if the caller has the permission, else the failure that names it."""
@@ -61,12 +63,21 @@ class Caller(msgspec.Struct, frozen=True):
             return None
         return Failure(FORBIDDEN, f"the token needs the permission {permission}")
 
+    def scope_of(self, stated: str | None) -> str | Failure | None:
+        """Return the tenant that a call is about, which states one or none: for a token of one tenant always that one,
+        else the failure, which is the same whether another tenant exists or not."""
+        if stated is None or self.tenant in (None, stated):
+            return stated or self.tenant
+        return Failure(FORBIDDEN, "tenantUid: the token is made for one tenant, and may act on that one only")
+
 
 class Tokens:
     """The static tokens of the configuration, as digests."""
 
     def __init__(self, tokens: Iterable[StaticApiTokenSettings]) -> None:
-        self._callers = tuple(Caller(token.name, frozenset(token.permissions), token.digest) for token in tokens)
+        self._callers = tuple(
+            Caller(each.name, frozenset(each.permissions), each.digest, each.tenant) for each in tokens
+        )
 
     def find(self, presented: bytes) -> Caller | None:
         """Return the caller that has this token. Every token is compared, whichever matches."""

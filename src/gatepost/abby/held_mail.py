@@ -230,14 +230,14 @@ class HeldMessagesApi:
         if isinstance(caller, Failure):
             return caller
         ggrid = canonical(request.path_params["ggrid"])
-        mail = await self._store.quarantine.find(ggrid) if ggrid else None
+        mail = await self._store.quarantine.find(ggrid, caller.tenant) if ggrid else None
         if ggrid is None or mail is None:
             return NOT_FOUND
         call = self._limits.begin("view", caller.party)
         if isinstance(call, Failure):
             return call
         with call:
-            view = await self._held_mail.carry_out(ViewOrder(ggrid))
+            view = await self._held_mail.carry_out(ViewOrder(ggrid, caller.tenant))
         if isinstance(view, NotShown):
             return Failure(MESSAGE_NOT_SHOWN, f"the message cannot be shown: {view.reason}")
         if not isinstance(view, View):
@@ -265,7 +265,7 @@ class HeldMessagesApi:
         caller = await self._authenticator.enter(request, permission)
         if isinstance(caller, Failure):
             return caller
-        done = await action(request.path_params["ggrid"], None, caller)
+        done = await action(request.path_params["ggrid"], caller.tenant, caller)
         return done if isinstance(done, Failure) else JsonResponse(encode_scanning(done))
 
     async def _act_on_many(

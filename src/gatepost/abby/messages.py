@@ -252,7 +252,7 @@ class MessagesApi:
         if isinstance(caller, Failure):
             return caller
         ggrid = canonical(request.path_params["ggrid"])
-        record = await self._store.messages.find(ggrid) if ggrid else None
+        record = await self._store.messages.find(ggrid, caller.tenant) if ggrid else None
         if record is None:
             return NOT_ON_RECORD
         return JsonResponse(scanning.encode_scanning(describe_message(record)))
@@ -267,7 +267,7 @@ class MessagesApi:
             return call
         with call:
             ggrid = canonical(request.path_params["ggrid"])
-            found = await self._store.messages.timeline(ggrid) if ggrid else None
+            found = await self._store.messages.timeline(ggrid, caller.tenant) if ggrid else None
         if found is None:
             return NOT_ON_RECORD
         return JsonResponse(scanning.encode_scanning(describe_timeline(found)))
@@ -290,20 +290,22 @@ class MessagesApi:
         if isinstance(call, Failure):
             return call
         with call:
-            query = await self._read_query(entered.body)
+            query = await self._read_query(entered.body, entered.caller.tenant)
             if isinstance(query, Failure):
                 return query
             return JsonResponse(scanning.encode_scanning(await find(entered.body, entered.tenant, query)))
 
     async def _read_query(
-        self, body: messages.SearchMessagesRequest | messages.SearchHeldMessagesRequest
+        self, body: messages.SearchMessagesRequest | messages.SearchHeldMessagesRequest, tenant: str | None
     ) -> Expression | Failure:
-        """Return what the text of a search asks for; a fault is told with its place."""
+        """Return what the text of a search asks for; a fault is told with its place. A caller who is of one tenant
+        knows no other."""
         if not body.query:
             return EVERYTHING
-        tenants = by_name_and_id((each.uid, each.name) for each in await self._store.tenants.all())
+        every = await self._store.tenants.all()
+        tenants = by_name_and_id((each.uid, each.name) for each in every if tenant in (None, each.uid))
         place = SearchPlace(now(), tenants=tenants, is_held=isinstance(body, messages.SearchHeldMessagesRequest))
-        found = await self._store.messages.read_search(body.query, place, None)
+        found = await self._store.messages.read_search(body.query, place, tenant)
         if isinstance(found, SearchFault):
             return Failure(INVALID_REQUEST, f"query, characters {found.start + 1} to {found.end}: {found.message}")
         return found
@@ -363,12 +365,13 @@ class MessagesApi:
                 return None
             if isinstance(body, Failure):
                 return body
-            tenant = canonical(body.tenant_uid) if body.tenant_uid is not None else None
-            if refusal := caller.may("messages.report") or await find_tenant_fault(self._store.tenants, tenant):
-                return refusal
+            tenant = await find_scope(self._store.tenants, caller, body.tenant_uid, "messages.report")
+            if isinstance(tenant, Failure):
+                return tenant
             ggrid = canonical(request.path_params["ggrid"])
             if ggrid is None or (
-                await self._store.messages.find(ggrid) is None and await self._store.quarantine.find(ggrid) is None
+                await self._store.messages.find(ggrid, caller.tenant) is None
+                and await self._store.quarantine.find(ggrid, caller.tenant) is None
             ):
                 return NOT_ON_RECORD
             features: TextFeatures | Failure | ClientLeft = NO_FEATURES
@@ -429,9 +432,16 @@ async def enter_with_body(
         return None
     if isinstance(body, Failure):
         return body
-    tenant = canonical(body.tenant_uid) if body.tenant_uid is not None else None
-    refusal = caller.may(permission) or await find_tenant_fault(tenants, tenant)
-    return refusal or Entered(caller, body, tenant)
+    tenant = await find_scope(tenants, caller, body.tenant_uid, permission)
+    return tenant if isinstance(tenant, Failure) else Entered(caller, body, tenant)
+
+
+async def find_scope(
+    tenants: Tenants, caller: Caller, stated: str | None, permission: TokenPermission
+) -> str | Failure | None:
+    """Return the tenant that a call is about, None for all, or the failure where the caller may not make it."""
+    tenant = caller.may(permission) or caller.scope_of(canonical(stated) if stated is not None else None)
+    return tenant if isinstance(tenant, Failure) else await find_tenant_fault(tenants, tenant) or tenant
 
 
 async def find_tenant_fault(store: Tenants, tenant: str | None) -> Failure | None:

@@ -321,6 +321,8 @@ class ScanApi:
         with self._spool.new() as body:
             envelope = await self._read(request, body)
             if isinstance(envelope, Envelope):
+                envelope = _bind(envelope, caller)
+            if isinstance(envelope, Envelope):
                 outcome = await self._scan(envelope, body, ConnectedClient(request.receive), opened)
             else:
                 outcome = envelope
@@ -339,6 +341,8 @@ class ScanApi:
         def take(body: bytes, exchange: DirectExchange) -> bool:
             parts = split_plain(body, boundary)
             envelope = read_parameters(parts[0]) if parts and len(parts[0]) <= LARGE_BODY else None
+            if isinstance(envelope, Envelope):
+                envelope = _bind(envelope, known)
             if parts is None or not isinstance(envelope, Envelope):
                 return False
             exchange.start(self._answer(parts[1], envelope, exchange, known, opened))
@@ -397,6 +401,14 @@ class ScanApi:
         if len(parameters) > LARGE_BODY:
             return await asyncio.to_thread(read_parameters, parameters)
         return read_parameters(parameters)
+
+
+def _bind(envelope: Envelope, caller: Caller) -> Envelope | Failure:
+    """Return an envelope as the caller may send it: mail of a token that is for one tenant is mail of that tenant."""
+    if caller.tenant is None:  # as a rule
+        return envelope
+    tenant = caller.scope_of(envelope.tenant)
+    return tenant if isinstance(tenant, Failure) else msgspec.structs.replace(envelope, tenant=tenant)
 
 
 def _describe_result(result: ScanResult) -> MessageAnalysisResult:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from gatepost import describe_build
+from gatepost.process.hiding import hide, hide_text
 
 if TYPE_CHECKING:
     from gatepost.cli.commands import Group
@@ -36,7 +37,7 @@ def main() -> None:
         sentence = _describe_fault(fault)
         if sentence is None:
             raise
-        print(sentence, file=sys.stderr)
+        print(hide_text(sentence), file=sys.stderr)
         sys.exit(1)
     finally:
         gc.set_threshold(*usual)
@@ -63,7 +64,7 @@ def run(words: Sequence[str]) -> NoReturn:
     except commands.UsageError as fault:
         from gatepost.cli.help import render_fault
 
-        print(render_fault(called, found, fault), file=sys.stderr)
+        print(hide_text(render_fault(called, found, fault)), file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -78,7 +79,7 @@ def _refuse_group(group: "Group", words: Sequence[str]) -> NoReturn:
     if not words or words[0] == "--help":
         raise HelpWanted
     what = "option" if words[0].startswith("-") else "command"
-    raise UsageError(f"There is no {what} {words[0]}.", words[0], group.commands)
+    raise UsageError(f"There is no {what} {hide(words[0])}.", words[0], group.commands)
 
 
 def _describe_fault(fault: Exception) -> str | None:

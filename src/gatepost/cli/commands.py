@@ -21,6 +21,8 @@ from typing import Any, Literal, NoReturn, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
+from gatepost.process.hiding import hide
+
 Command = Callable[..., None]
 F = TypeVar("F", bound=Command)
 REQUIRED: Any = ...
@@ -102,7 +104,7 @@ class Parameter(msgspec.Struct, frozen=True):
         """Return the value that a text stands for; raises `BadParameter` for a text that stands for none."""
         kind = self.value_kind
         if get_origin(kind) is Literal and text not in get_args(kind):
-            raise BadParameter(f"must be one of {', '.join(get_args(kind))}, not {text}", self.label)
+            raise BadParameter(f"must be one of {', '.join(get_args(kind))}, not {hide(text)}", self.label)
         if kind is int:
             return self._parse_number(text)
         return Path(text) if kind is Path else text
@@ -114,7 +116,7 @@ class Parameter(msgspec.Struct, frozen=True):
             if (least is None or number >= least) and (most is None or number <= most):
                 return number
         bounds = "" if least is None else f" of at least {least}" if most is None else f" from {least} to {most}"
-        raise BadParameter(f"must be a whole number{bounds}, not {text}", self.label)
+        raise BadParameter(f"must be a whole number{bounds}, not {hide(text)}", self.label)
 
     @property
     def is_list(self) -> bool:
@@ -201,18 +203,15 @@ def read(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, Any
         if word == "-" or not word.startswith("-"):
             arguments.append(word)
             continue
-        is_short = not word.startswith("--")
-        name, text = (word[:2], word[2:] or None) if is_short else _split(word)
+        name, text = _split(word) if word.startswith("--") else (word[:2], word[2:] or None)
         option = options.get(name)
         if option is None:
             if name == "--help":
                 raise HelpWanted
             raise UsageError(f"There is no option {name}.", name, options)
         if option.kind is bool:
-            if text is not None and not is_short:
-                raise UsageError(f"{name} takes no value.")
             if text is not None:
-                left.append(f"-{text}")
+                raise UsageError(f"{name} takes no value.")
             given[option.name] = True
             continue
         if text is None and not left:
@@ -236,7 +235,7 @@ def _assign_arguments(parameters: Sequence[Parameter], words: list[str]) -> dict
         elif words:
             given[each.name], words = each.parse(words[0]), words[1:]
     if words:
-        raise UsageError(f"There is an argument too many: {words[0]}")
+        raise UsageError(f"There is an argument too many: {hide(words[0])}")
     return given
 
 

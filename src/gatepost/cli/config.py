@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from gatepost.cli.commands import Argument, BadParameter, Group, Option
 from gatepost.cli.deployment import Deployment, YesOption, find_actor, render_time
 from gatepost.cli.printing import Output, print_json, print_table, print_text
+from gatepost.process.hiding import hide
 from gatepost.service.data_folder import StartError
 from gatepost.times import now
 
@@ -143,17 +144,17 @@ def diff(
 
 @group.command("show")
 def show_version(number: NumberArgument, *, place: Deployment, output: Output) -> None:
-    """Show what a version holds; it holds no secrets, only references to them."""
+    """Show what a version holds: references to secrets, but no secrets."""
     found = place.with_store(lambda store: _require_version(store, number), any_node=True)
     sizes = {name: len(raw) for name, raw in found.content.files.items()}
     if output.json:
-        print_json({**_describe_version(found.info), "documents": found.content.documents, "files": sizes})
+        print_json({**_describe_version(found.info), "documents": hide(found.content.documents), "files": sizes})
         return
     info = found.info
     print_text(f"Version {info.number}, {render_time(info.time)}, {info.actor}: {info.reason}")
     for name, document in found.content.documents.items():
         print_text(f"{name}:")
-        print_json(document)
+        print_json(hide(document))
     print_text(*(f"{name}: {size} bytes" for name, size in sizes.items()))
 
 

@@ -102,25 +102,23 @@ def _read_messages(stream: BinaryIO, name: str) -> Iterator[Mail]:
 
 
 def _split_mailbox(stream: BinaryIO, name: str, consumed: int) -> Iterator[Mail]:
-    number, blank = 1, False
-    lines: list[bytes] = []
+    number, blank = 1, b""
+    raw = bytearray()  # not its lines: each would take 40 bytes more, and a message can have millions
     while line := stream.readline(MAX_MESSAGE):
         if blank and FROM_LINE.fullmatch(line):
-            yield _build_mail(f"{name}#{number}", lines, consumed)
-            number, consumed, lines = number + 1, 0, []
+            yield _build_mail(f"{name}#{number}", raw, blank, consumed)
+            number, consumed, raw = number + 1, 0, bytearray()
         elif consumed <= MAX_MESSAGE:
-            lines.append(line[1:] if QUOTED.match(line) else line)
+            raw += line[1:] if QUOTED.match(line) else line
         consumed += len(line)
-        blank = line in {b"\n", b"\r\n"}
-    yield _build_mail(f"{name}#{number}", lines, consumed)
+        blank = line if line in {b"\n", b"\r\n"} else b""
+    yield _build_mail(f"{name}#{number}", raw, blank, consumed)
 
 
-def _build_mail(name: str, lines: list[bytes], consumed: int) -> Mail:
+def _build_mail(name: str, raw: bytearray, blank: bytes, consumed: int) -> Mail:
     # The empty line before the next From_ line belongs to the mailbox, not to the message.
-    if len(lines) > 1 and lines[-1] in {b"\n", b"\r\n"}:
-        lines = lines[:-1]
-    raw = b"".join(lines)
-    return Mail(name, raw[:MAX_MESSAGE], consumed, cut=consumed > MAX_MESSAGE)
+    message = bytes(raw.removesuffix(blank) or raw)
+    return Mail(name, message[:MAX_MESSAGE], consumed, cut=consumed > MAX_MESSAGE)
 
 
 Analysed: TypeAlias = AnalysedMessage | MessageAnalysisResult

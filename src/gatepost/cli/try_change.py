@@ -164,8 +164,8 @@ async def _choose_messages(
 
     since, records = now() - chosen.days * DAY if chosen.days else 0, list(analysed)
     for text in chosen.ggrids or ():
-        record = await store.messages.find(canonical(text) or "")
-        if record is None or uid not in (None, record.envelope.tenant):
+        record = await store.messages.find(canonical(text) or "", uid)
+        if record is None:
             raise StartError(f"There is no message {text} on record{' of this tenant' if uid else ''}.")
         records.append(record)
     if chosen.search:

@@ -23,7 +23,6 @@ import fcntl
 import hashlib
 import hmac
 import ipaddress
-import logging
 import os
 import re
 import socket
@@ -42,8 +41,8 @@ from gatepost.events.output import DeliveryError, OutputCounters, append_whole
 from gatepost.events.schema import EncodedEvent
 from gatepost.ids import new_id
 from gatepost.names import is_public_address
+from gatepost.process.hiding import hide_path
 from gatepost.settings.events import WebhookSettings
-from gatepost.settings.values import hide_path
 
 if TYPE_CHECKING:
     import httpx
@@ -230,9 +229,6 @@ class WebhookCaller:
         self.address = hide_path(target.url)
         self._url, self._secret, self._seconds = target.url, target.secret, target.timeout / 1000
         self._public_only = public_only
-        # They log whole addresses, whose path may be a secret.
-        for library in ("httpx", "httpcore"):
-            logging.getLogger(library).setLevel(logging.WARNING)
         import httpx
 
         tls = ssl.create_default_context(cafile=target.ca)
@@ -272,13 +268,15 @@ class WebhookCaller:
         import httpx
 
         url = httpx.URL(self._url)
-        found = socket.getaddrinfo(url.host, url.port or 443, type=socket.SOCK_STREAM)
+        # As it is written: `host` is decoded from IDNA, which a label that is none does not survive.
+        host = url.raw_host.decode("ascii")
+        found = socket.getaddrinfo(host, url.port or 443, type=socket.SOCK_STREAM)
         addresses = dict.fromkeys(str(each[4][0]).partition("%")[0] for each in found)
         public = [each for each in addresses if is_public_address(ipaddress.ip_address(each))]
         if not public:
             raise DeliveryError("has an address in a private network")
         headers["Host"] = url.netloc.decode("ascii")
-        return url.copy_with(host=public[0]), {"sni_hostname": url.host}
+        return url.copy_with(host=public[0]), {"sni_hostname": host}
 
     def _skip_body(self, answer: "httpx.Response") -> None:
         """Read a short answer, so that the connection can be used again; a long or slow one is cut off with it."""

@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from gatepost.migration.plan import ImportPlan, Place, read_text
 
 MAX_LINES = 1_000_000
@@ -82,7 +84,11 @@ def _is_microsoft(text: str) -> bool:
 
 def _read_microsoft(plan: ImportPlan, text: str, file: str) -> None:
     skipped = 1 if text.startswith("#TYPE") else 0
-    rows = csv.DictReader(io.StringIO("\n".join(text.splitlines()[skipped:])))
+    try:
+        rows = list(csv.DictReader(io.StringIO("\n".join(text.splitlines()[skipped:]))))
+    except csv.Error as fault:
+        plan.note(Place(file), "the file", "not taken", f"is not CSV to its end: {fault}")
+        return
     for number, row in enumerate(rows, 2 + skipped):
         named = {(name or "").strip().lower(): (value or "") for name, value in row.items() if isinstance(value, str)}
         value, action = named.get("value", "").strip(), named.get("action", "").strip().lower()
@@ -100,7 +106,8 @@ def _read_microsoft(plan: ImportPlan, text: str, file: str) -> None:
 
 def _read_proxmox(plan: ImportPlan, text: str, file: str, *, allows: bool) -> None:
     try:
-        objects: Any = json.loads(text)
+        # Python's own parser takes half of a surrogate pair for text, which no file can hold.
+        objects: Any = msgspec.json.decode(text)
     except (ValueError, RecursionError):
         plan.note(Place(file), "the file", "not taken", "is not JSON to its end")
         return

@@ -18,9 +18,12 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
+from pathlib import PurePath
 from typing import Any, BinaryIO, ClassVar, Literal, TextIO
 
 import msgspec
+
+from gatepost.process.hiding import hide, hide_text
 
 BLANKED = frozenset(
     "authorization body envelope headers password raw recipient recipients secret sender senders subject token".split()
@@ -198,12 +201,23 @@ def _complete(name: str, level: str, event: str, fields: dict[str, Any]) -> Even
     fault = fields.pop("exc_info", None)
     seconds, milliseconds = divmod(time.time_ns() // 1_000_000, 1_000)
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    complete: Event = {"time": f"{moment}.{milliseconds:03}Z", "level": level, "event": event, "logger": name}
+    complete: Event = {
+        "time": f"{moment}.{milliseconds:03}Z",
+        "level": level,
+        "event": hide_text(event),
+        "logger": name,
+    }
     for key, value in fields.items():
-        complete[key] = "(not logged)" if key in BLANKED else value
+        complete[key] = "(not logged)" if key in BLANKED else _hide_secrets(value)
     if fault:
-        complete["exception"] = _format_traceback(fault)
+        complete["exception"] = hide_text(_format_traceback(fault))
     return complete
+
+
+def _hide_secrets(value: object) -> object:
+    if isinstance(value, str | BaseException | PurePath):
+        return hide_text(str(value))
+    return hide(value) if isinstance(value, dict | list | tuple) else value
 
 
 def _format_traceback(fault: object) -> str:
@@ -226,6 +240,9 @@ def _redirect_standard_logging(level: str) -> None:
     root.handlers[:] = [Bridge()]
     # Libraries log each request at `info`; only their warnings matter, except at level `debug`.
     root.setLevel(logging.DEBUG if level == "debug" else max(LEVELS[level], logging.WARNING))
+    # They log whole addresses, whose path may be a secret.
+    for name in ("httpx", "httpcore"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
         library = logging.getLogger(name)
         library.handlers.clear()

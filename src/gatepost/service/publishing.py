@@ -26,14 +26,15 @@ import msgspec
 
 from gatepost.ids import new_id
 from gatepost.plugins import PluginError, find_code_fault, pin_plugins
+from gatepost.process.hiding import hide
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings import files
 from gatepost.settings.document import Document, Key, parse_document, rename_keys
 from gatepost.settings.faults import ConfigError, Fault, render_key
-from gatepost.settings.files import SECRET_KEYS, hide, list_values
+from gatepost.settings.files import list_values
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import ASKERS
-from gatepost.settings.values import Section, hide_credentials, is_local
+from gatepost.settings.values import Section, is_local
 from gatepost.store.publishing import VersionContent
 
 MAX_BYTES = 64 << 20
@@ -156,12 +157,9 @@ def find_secrets(file: str, document: Document, shared: dict[str, Any]) -> list[
     """Return a fault for every secret that stands in clear among the keys of a version."""
     faults = []
     for key, value in list_values(shared):
-        names = [step for step in key if isinstance(step, str)]
-        if not names or not isinstance(value, str):
-            continue
-        rest = _REFERENCE.sub("", value)
-        is_hidden = names[-1] in SECRET_KEYS or hide(names, rest) != rest or hide_credentials(rest) != rest
-        if rest.strip() and is_hidden:
+        # Most feeds are public: a path alone is no secret.
+        steps = [step for step in key if step != "feeds"]
+        if hide(value, steps) != value or hide(steps) != steps:
             faults.append(Fault(file, document.line_of(key), render_key(key), _HINT))
     return faults
 

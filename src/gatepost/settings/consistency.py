@@ -17,12 +17,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gatepost.plugins import find_faults as find_plugin_faults
+from gatepost.process.hiding import hide
 from gatepost.settings.delivery import HopSettings, NextHops, list_hops
 from gatepost.settings.document import Key
 from gatepost.settings.events import EventsSettings
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
 from gatepost.settings.scan_sources import ASKERS, TlsSettings
-from gatepost.settings.values import hide_credentials, split_address
+from gatepost.settings.values import split_address
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  compared, not bound
@@ -270,7 +271,7 @@ def find_shared_faults(guard: GuardSettings, abby: AbbySettings) -> Iterator[Dis
     if guard.storage.url != abby.storage.url and "sqlite:" in (guard.storage.url[:7], abby.storage.url[:7]):
         yield (
             ("storage", "url"),
-            f"differs from storage.url in guard.yml, {hide_credentials(guard.storage.url)}: the two share one database",
+            f"differs from storage.url in guard.yml, {hide(guard.storage.url)}: the two share one database",
         )
     if source.secret != core.secret and (source.secret is not None or len(core.hosts) == 1):
         yield ("serviceProviders", "core", "secret"), "differs from scanSources.restApi.secret in guard.yml"

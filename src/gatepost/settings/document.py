@@ -36,6 +36,7 @@ REMEMBERED = 20_000
 
 _REST_API = re.compile(r"^([ \t]*(?:scanSources[ \t]*:[ \t]*\{[ \t]*)?(?:restApi|smtp))[ \t]*(?=\{)", re.MULTILINE)
 _TAG = "tag:yaml.org,2002:"
+_NAMED = re.compile(r"(['\"]).*\1", re.DOTALL)
 
 
 class SettingsMistake(msgspec.Struct, frozen=True):
@@ -74,7 +75,7 @@ def parse_document(raw: bytes) -> Document:
         root = (_compose_again if len(plain) <= REMEMBERED else _compose)(plain)
     except MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
-        return _build_unreadable(mark.line + 1 if mark else 1, f"is not YAML here: {fault.problem or fault.context}")
+        return _build_unreadable(mark.line + 1 if mark else 1, f"is not YAML here: {_describe(fault)}")
     except (_TooDeepError, RecursionError):
         return _build_unreadable(1, "is nested too deeply")
     except (YAMLError, ValueError, AttributeError, LookupError) as fault:
@@ -130,6 +131,14 @@ def _compose(text: str) -> Node | None:
 
 
 _compose_again = lru_cache(maxsize=4)(_compose)
+
+
+def _describe(fault: MarkedYAMLError) -> str:
+    """Return what is wrong, without names: a password that begins with *, & or ! is read as one."""
+    said = str(fault.problem or fault.context)
+    if not any(word in said for word in ("alias", "anchor", "handle")):
+        return said
+    return f"{_NAMED.sub('', said).split(';')[0].strip()}; write a text that begins with *, & or ! in quotes"
 
 
 def _build_unreadable(line: int, sentence: str) -> Document:
@@ -214,7 +223,8 @@ class _NodeWalk:
         line = self.lines[key]
         convert = _SCALARS.get(str(node.tag).removeprefix(_TAG))
         if convert is None:
-            self.mistakes.append(SettingsMistake(line, key, f"has the tag {node.tag}, which is not supported"))
+            sentence = "begins with !, a tag that is not supported; write a text that begins so in quotes"
+            self.mistakes.append(SettingsMistake(line, key, sentence))
             return str(node.value)
         try:
             value = convert(str(node.value))

@@ -11,6 +11,7 @@ import msgspec
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
+from gatepost.process.hiding import hide, hide_text
 from gatepost.settings.document import Document, Key, SettingsMistake
 from gatepost.settings.removed_keys import find_removed
 from gatepost.settings.values import Section, find_section
@@ -23,6 +24,10 @@ class Fault(msgspec.Struct, frozen=True, order=True):
     line: int
     key: str
     sentence: str
+
+    def __post_init__(self) -> None:
+        for name in ("file", "sentence"):
+            msgspec.structs.force_setattr(self, name, hide_text(getattr(self, name)))
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
@@ -38,9 +43,10 @@ class ConfigError(Exception):
 
 
 def render_key(key: Key) -> str:
-    """Return a key as it is written in messages: `staticApiTokens[0].token`."""
+    """Return a key as it is written in messages: `staticApiTokens[0].token`; without secrets, which the key of a map
+    can have as well."""
     text = ""
-    for step in key:
+    for step in hide(key):
         if isinstance(step, int):
             text += f"[{step}]"
         else:
@@ -92,7 +98,7 @@ def _describe_error(model: type[Section], key: Key, error: Any) -> str:
 def _must_be(what: str) -> Callable[[Any, Any], str]:
     def say(_: Any, value: Any) -> str:
         hint = "; write it in quotes" if what == "a text" and isinstance(value, int | float) else ""
-        found = f"{value}" if isinstance(value, float) else _KINDS.get(type(value), "this")
+        found = f"{value}" if isinstance(value, float) and what != "a text" else _KINDS.get(type(value), "this")
         return f"must be {what}, not {found}{hint}"
 
     return say
@@ -106,7 +112,7 @@ def _one_of(context: Any, value: Any) -> str:
         return f"must be {expected}; write it as the word off, in lower case, not {shown}"
     if expected == "'off'":
         return "must be off, or a group with certificate and key"
-    return f"must be {expected}, not {value!r}" if isinstance(value, str) else f"must be {expected}"
+    return f"must be {expected}, not {hide(value)!r}" if isinstance(value, str) else f"must be {expected}"
 
 
 _SENTENCES: dict[str, Callable[[Any, Any], str]] = {

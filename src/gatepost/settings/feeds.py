@@ -23,6 +23,7 @@ import msgspec
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, ValidationInfo, model_validator
 
 from gatepost.names import is_public_address
+from gatepost.process.hiding import hide_path
 from gatepost.settings.removed_keys import find_removed
 from gatepost.settings.values import (
     FilePath,
@@ -167,10 +168,7 @@ class FeedSettings(Section):
     @property
     def source(self) -> str:
         """Where it comes from, for people, without anything secret: a path may hold a key."""
-        if self.url is None:
-            return self.file or "standard input"
-        parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.netloc}"
+        return hide_path(self.url) if self.url else self.file or "standard input"
 
     @property
     def fingerprint(self) -> str:

@@ -1,7 +1,7 @@
 """Read the two configuration files and the policy files that they name: all settings, or all faults at once.
 
 For people, they are shown again: those that differ from their defaults (`gatepost config check`), or all of them (the
-system page of the web interface), without the values of secret keys and the credentials inside of URLs.
+system page of the web interface), without secrets.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,12 +24,13 @@ from gatepost.policy.layers import (
     read_policy_file,
 )
 from gatepost.policy.rules import AddedKinds, PolicyError, PolicyMistake, extend_policy, shipped_policy
+from gatepost.process.hiding import hide
 from gatepost.settings import consistency
 from gatepost.settings.consistency import find_abby_warnings, find_certificate_faults, find_guard_warnings
 from gatepost.settings.document import Document, Key, SettingsMistake, parse_document, rename_keys, resolve_references
 from gatepost.settings.faults import ConfigError, Fault, render_key, validate
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
-from gatepost.settings.values import HIDDEN, Section, hide_credentials, hide_path
+from gatepost.settings.values import Section
 
 GUARD_FILE = Path("guard/core/guard.yml")
 ABBY_FILE = Path("abby/abby/abby.yml")
@@ -231,18 +232,15 @@ def _lay_file_over(base: Effective, level: Level, file: str, found: list[Fault])
     return base
 
 
-SECRET_KEYS = frozenset({"secret", "token", "password", "queryKey", "clientSecret"})
-
-
 def differing_settings(settings: Section) -> dict[str, Any]:
     """Return every key whose value is not the default, as written in the file, with its value."""
-    return {render_key(key): hide(key, value) for key, value in _walk(settings, (), only_differing=True)}
+    return {render_key(key): hide(value, key) for key, value in _walk(settings, (), only_differing=True)}
 
 
 def settings_in_force(file: str, settings: Section) -> tuple[tuple[str, str, str], ...]:
     """Return (file, key, value) for every setting of one file, defaults included, as text."""
     lines = _walk(settings, (), only_differing=False)
-    return tuple((file, render_key(key), _render(hide(key, value))) for key, value in lines)
+    return tuple((file, render_key(key), _render(hide(value, key))) for key, value in lines)
 
 
 def _walk(settings: Section, above: Key, *, only_differing: bool) -> Iterator[tuple[Key, Any]]:
@@ -263,17 +261,6 @@ def _walk(settings: Section, above: Key, *, only_differing: bool) -> Iterator[tu
             yield from (((*key, str(each)), inner) for each, inner in value.items())
         else:
             yield key, value
-
-
-def hide(key: Sequence[str | int], value: Any) -> Any:
-    """Replace a secret, the credentials in URLs and the path of a webhook by `HIDDEN`."""
-    if value is not None and key[-1] in SECRET_KEYS:
-        return HIDDEN
-    if isinstance(value, list):
-        return [hide(key, each) for each in value]
-    if key[-1] == "url" and ("webhook" in key or "webhooks" in key):
-        return hide_path(value)
-    return hide_credentials(value) if isinstance(value, str) else value
 
 
 def _render(value: Any) -> str:

@@ -664,7 +664,12 @@ class StaticApiTokenSettings(Section):
         [],
         description="permissions besides submitting mail: `messages.search`, `messages.read`, `messages.release`,"
         " `messages.releaseDangerous` (with it, malware and phishing too),"
-        " `messages.delete` and `messages.report`, each for the mail of all tenants",
+        " `messages.delete` and `messages.report`, each for the mail of `tenant`",
+    )
+    tenant: values.TenantUid | None = live(
+        None,
+        description="uid of the one tenant that the token is for, as recommended wherever a program serves one tenant:"
+        " it then submits, sees and changes mail of that tenant only; by default all tenants",
     )
 
     @property

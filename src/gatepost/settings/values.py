@@ -26,7 +26,7 @@ from enum import Enum
 from inspect import get_annotations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo
@@ -36,13 +36,9 @@ from pydantic.fields import FieldInfo
 from gatepost.lists.addresses import normalise_tenant_domain
 from gatepost.lists.entries import ListRefusal
 from gatepost.plugins import MAX_PLUGINS, STATED
+from gatepost.process.hiding import hide
 from gatepost.settings.removed_keys import REMOVED
 
-# What is shown instead of a secret.
-HIDDEN = "(hidden)"
-_CREDENTIALS = re.compile(r"^([a-z][a-z0-9+.-]*://).*@", re.IGNORECASE)
-_PARAMETER = re.compile(r"([?&;])([^=&;#]*)=([^&;#]*)")
-_SECRET_NAME = re.compile(r"pass|pwd|secret|token|key|sig|sas|cred", re.IGNORECASE)
 _HOST_NAME = re.compile(
     r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.?\Z",
     re.IGNORECASE,
@@ -84,23 +80,10 @@ def split_address(text: str, default_port: int) -> tuple[str, int]:
     return host, _parse_port(port) if port else default_port
 
 
-def hide_credentials(text: str) -> str:
-    """Return a text that may be a URL without the user and password in it, and without secret query parameters.
-
-    Everything up to the last `@` is hidden: a password may hold characters that end the host part of a URL. Names of
-    parameters are read as databases and object stores read them, percent-decoded.
-    """
-    return _PARAMETER.sub(_hide_parameter, _CREDENTIALS.sub(rf"\1{HIDDEN}@", text))
-
-
-def _hide_parameter(found: re.Match[str]) -> str:
-    is_secret = _SECRET_NAME.search(unquote(found[2])) is not None
-    return f"{found[1]}{found[2]}={HIDDEN if is_secret else found[3]}"
-
-
 def _parse_port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text[:9]) <= 65535):
-        raise ValueError(f"must have a port between 0 and 65535, not {text!r}")
+        found = f", not {text}" if text.isdigit() else ""  # anything else may be a piece of a password
+        raise ValueError(f"must have a port between 0 and 65535{found}")
     return int(text)
 
 
@@ -209,7 +192,7 @@ def _check_clamd(text: str) -> str:
 
 def _split_url(text: str, no_user: str = "") -> SplitResult:
     """Return the parts of a URL. One with a user or a password is refused with `no_user`, if that is given."""
-    if placeholder := _PLACEHOLDER.search(text):
+    if placeholder := _PLACEHOLDER.search(hide(text)):
         raise ValueError(f"still has the placeholder {placeholder.group()} in it; write the name of your host")
     try:
         parts = urlsplit(text)
@@ -266,12 +249,6 @@ def _check_public_url(text: str) -> str:
     return text.rstrip("/")
 
 
-def hide_path(url: str) -> str:
-    """Return the address of a webhook without its path and query, which may be its only secret."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}/{HIDDEN if parts.path.strip('/') or parts.query else ''}"
-
-
 def _is_mail_address(text: str) -> bool:
     local, _, domain = text.rpartition("@")
     return _is_host(domain) and len(text) <= 254 and _LOCAL_PART.match(local) is not None
@@ -309,14 +286,14 @@ def _normalise_route_domain(text: str) -> str:
 def _check_file(text: str, info: ValidationInfo) -> str:
     path = resolve_path(text, info)
     if info.context and not _exists(path, Path.is_file):
-        raise ValueError(f"names a file that does not exist: {path}")
+        raise ValueError(f"names a file that does not exist: {resolve_path(hide(text), info)}")
     return str(path)
 
 
 def _check_folder(text: str, info: ValidationInfo) -> str:
     path = resolve_path(text, info)
     if info.context and not _exists(path, Path.is_dir):
-        raise ValueError(f"names a folder that does not exist: {path}")
+        raise ValueError(f"names a folder that does not exist: {resolve_path(hide(text), info)}")
     return str(path)
 
 

@@ -13,9 +13,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from gatepost.process.hiding import hide_path
 from gatepost.process.logs import Logger
 from gatepost.settings.events import MAX_ALERTS, MAX_ALL_ALERTS, MAX_TENANT_ALERTS, WebAlert
-from gatepost.settings.values import hide_path
 from gatepost.store.audit import SYSTEM, Actor, ChangedValue, write_audit
 from gatepost.store.engine import Engine, Operations, Read, Work, Write, change, now, query, storable
 from gatepost.store.errors import StorageError

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from gatepost.lists.catalogue import ListDefinition
+from gatepost.process.hiding import hide
 from gatepost.settings.feeds import MAX_FEEDS, WebFeed
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.engine import (
@@ -249,4 +250,5 @@ def _definition(row: Row) -> FeedDefinition:
 def _describe(definition: FeedDefinition | None) -> str:
     if definition is None:
         return "nothing"
-    return msgspec.json.encode(definition.feed).decode() + (", paused" if definition.paused else "")
+    shown = hide(msgspec.to_builtins(definition.feed), ("feeds",))
+    return msgspec.json.encode(shown).decode() + (", paused" if definition.paused else "")

@@ -98,6 +98,8 @@ MAX_SHOWN_RECIPIENTS = 100
 EXAMINED = 100
 # How many records are compared for what a search finds at a glance, where only they can tell.
 EXAMINED_FOR_VALUES = 1_000
+# Each becomes a dozen conditions, which are compared with every record that is read.
+MAX_CAMPAIGNS = 4
 
 _SELECT_RELEASE = sql("SELECT released, released_by, released_to FROM held WHERE ggrid = $1 AND released IS NOT NULL")
 _SELECT_RECENT = """SELECT ggrid, created, messages.completed, size, sha256, detail
@@ -241,10 +243,10 @@ class Messages(Operations):
         await self._records.finish()
 
     @query
-    def find(self, ggrid: str) -> Work[MessageRecord | None]:
-        """The record of one analysis, with its release where there was one."""
+    def find(self, ggrid: str, tenant: str | None = None) -> Work[MessageRecord | None]:
+        """The record of one analysis, of that tenant if one is named, with its release where there was one."""
         record = yield from find_message(ggrid)
-        if record is None:
+        if record is None or normalize_scope(tenant) not in (None, record.envelope.tenant):
             return None
         rows = yield Read(_SELECT_RELEASE, (record.ggrid,))
         return msgspec.structs.replace(record, release=parse_release(*rows[0])) if rows else record
@@ -288,10 +290,12 @@ class Messages(Operations):
         if isinstance(found, SearchFault):
             return found
         details: dict[str, Detail] = {}
-        for leaf in leaves(found):
-            if leaf.field == "campaign" and leaf.value not in details:
-                record = await self.find(leaf.value)
-                if record is None or tenant not in (None, record.envelope.tenant):
+        for number, leaf in enumerate(leaf for leaf in leaves(found) if leaf.field == "campaign"):
+            if number == MAX_CAMPAIGNS:
+                return SearchFault(leaf.start, leaf.end, f"A search has at most {MAX_CAMPAIGNS} campaigns.")
+            if leaf.value not in details:
+                record = await self.find(leaf.value, tenant)
+                if record is None:
                     return SearchFault(leaf.start, leaf.end, "There is no message of this id on record.")
                 details[leaf.value] = record.detail
         return search_conditions.expand_campaigns(found, details) if details else found

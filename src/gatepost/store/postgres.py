@@ -36,6 +36,7 @@ import apsw
 import asyncpg
 
 from gatepost.process.background_work import background
+from gatepost.process.hiding import hide
 from gatepost.store import postgres_days
 from gatepost.store.engine import Engine, Many, Read, Rollback, Script, Step, StoreCounters, Work, cancel_read
 from gatepost.store.errors import StorageError
@@ -45,7 +46,6 @@ from gatepost.store.postgres_faults import (
     check_version,
     explain_errors,
     explain_opening,
-    public_url,
 )
 from gatepost.store.sql import Bulk, Row
 from gatepost.store.upgrading import SchemaState, read_state, upgrade
@@ -400,13 +400,13 @@ async def _upgrade_locked(url: str) -> None:
         check_version(url, connection.get_server_version().major)
         encoding = connection.get_settings().server_encoding
         if encoding != "UTF8":
-            raise StorageError(f"{public_url(url)} has the encoding {encoding}; it must be UTF8.")
+            raise StorageError(f"{hide(url)} has the encoding {encoding}; it must be UTF8.")
         if not split_pooler(url)[1] and await has_pooler(connection):
-            raise StorageError(f"{public_url(url)} {POOLER_NOT_NAMED}.")
+            raise StorageError(f"{hide(url)} {POOLER_NOT_NAMED}.")
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
             is_empty = await _is_empty(connection, url)
-            await _run_work(connection, upgrade("postgres", public_url(url), is_empty=is_empty))
+            await _run_work(connection, upgrade("postgres", hide(url), is_empty=is_empty))
 
 
 async def read_schema_state(url: str) -> SchemaState:
@@ -422,5 +422,5 @@ async def _is_empty(connection: Any, url: str) -> bool:
     if not await connection.fetchval(_TABLES):
         return True
     if await connection.fetchval("SELECT to_regclass('meta')") is None:
-        raise StorageError(f"{public_url(url)} holds tables of another program; name another database in storage.url.")
+        raise StorageError(f"{hide(url)} holds tables of another program; name another database in storage.url.")
     return False

@@ -8,7 +8,6 @@ role that does not exist as well as a host that pg_hba.conf does not allow, so t
 
 import os
 import pwd
-import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import asyncpg
 
+from gatepost.process.hiding import hide, hide_text
 from gatepost.store.errors import StorageError
 
 CONNECT_SECONDS = 10
@@ -62,12 +62,6 @@ _OF_SERVER = (
 )
 
 
-def public_url(url: str) -> str:
-    """A storage address without its user, password and options, however broken it is."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{re.split('[?&]', rest.rpartition('@')[2])[0]}"
-
-
 @contextmanager
 def explain_errors(url: str) -> Iterator[None]:
     """Turn errors of the server or the network into a `StorageError` that says what to do."""
@@ -78,15 +72,15 @@ def explain_errors(url: str) -> Iterator[None]:
     except (OSError, TimeoutError) as fault:
         said = _describe(fault)
         end = "" if said.endswith("?") else "."
-        raise StorageError(f"{public_url(url)} cannot be reached: {said}{end}") from fault
+        raise StorageError(f"{hide(url)} cannot be reached: {said}{end}") from fault
     except asyncpg.exceptions.TargetServerAttributeNotMatched as fault:
         advice = "promote one, or look why the primary is away"
-        raise StorageError(f"{public_url(url)}: no server of the address can be written; {advice}.") from fault
+        raise StorageError(f"{hide(url)}: no server of the address can be written; {advice}.") from fault
     except (asyncpg.InterfaceError, asyncpg.InternalClientError) as fault:
         # The second comes where a connection is cut while its next statement is on the way.
         if isinstance(fault, ValueError):
             raise  # a value that no column takes: a fault of the caller, not of the server
-        raise StorageError(f"{public_url(url)} cannot be used: {fault}.") from fault
+        raise StorageError(f"{hide(url)} cannot be used: {fault}.") from fault
 
 
 @contextmanager
@@ -97,9 +91,11 @@ def explain_opening(url: str) -> Iterator[None]:
         with explain_errors(url):
             yield
     except asyncpg.exceptions.ClientConfigurationError as fault:
-        raise StorageError(f"{public_url(url)}: {str(fault).rstrip('.')}; check storage.url.") from None
-    except ValueError as fault:
-        raise StorageError(f"{public_url(url)} is no address of a database: {fault}.") from None
+        raise StorageError(f"{hide(url)}: {hide_text(str(fault)).rstrip('.')}; check storage.url.") from None
+    except ValueError:
+        # What could not be read is often a piece of a password, so the words of the fault are not shown.
+        advice = "write signs such as / ? # @ and [ in its user and password percent-encoded"
+        raise StorageError(f"{hide(url)} is no address of a database; {advice}, and its ports as numbers.") from None
     except asyncpg.PostgresError as fault:
         raise _explain(url, fault) from fault
 
@@ -108,14 +104,14 @@ def check_version(url: str, major: int) -> None:
     """Raise `StorageError` for a server that is too old."""
     if major < LEAST_VERSION:
         raise StorageError(
-            f"{public_url(url)} is PostgreSQL {major}; Gatepost needs {LEAST_VERSION} or later: upgrade the server."
+            f"{hide(url)} is PostgreSQL {major}; Gatepost needs {LEAST_VERSION} or later: upgrade the server."
         )
 
 
 def _explain(url: str, fault: asyncpg.PostgresError) -> StorageError:
     code, words = fault.sqlstate or "", (fault.message or str(fault)).strip().rstrip(".")
     advice = next((each for start, part, each in _ADVICE if code.startswith(start) and part in words), "")
-    return StorageError(f"{public_url(url)}: {words} ({code}); {advice or 'its log says more'}.")
+    return StorageError(f"{hide(url)}: {words} ({code}); {advice or 'its log says more'}.")
 
 
 def _describe(fault: OSError | TimeoutError) -> str:

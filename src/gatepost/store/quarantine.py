@@ -117,7 +117,7 @@ _OVERDUE_OF_ALL, _OVERDUE_OF_TENANT = sql(_OVERDUE.format("")), sql(_OVERDUE.for
 _OVERDUE_OF_OTHERS = sql(_OVERDUE.format(" AND (tenant IS NULL OR NOT @one_of(tenant, $4))"))
 _SET_DETAIL = sql("UPDATE held SET detail = $2 WHERE ggrid = $1")
 _NEEDED = sql("SELECT ggrid FROM held WHERE @one_of(ggrid, $1) AND state <> 'released'")
-_STATES = sql("SELECT ggrid, state FROM held WHERE @one_of(ggrid, $1)")
+_OWNERS = sql("SELECT ggrid, tenant FROM held WHERE @one_of(ggrid, $1)")
 _TOTALS = sql("SELECT count(size), CAST(coalesce(sum(size), 0) AS BIGINT) FROM held WHERE state <> 'released'")
 _COUNT_UNDECIDED = sql("SELECT count(*) FROM undecided WHERE digest = $1 AND time > $2")
 _INSERT_UNDECIDED = sql("INSERT INTO undecided (digest, time) VALUES ($1, $2)")
@@ -345,10 +345,10 @@ class QuarantineRecords(Operations):
         return frozenset(row[0] for row in rows)
 
     @query
-    def states(self, ggrids: Sequence[str]) -> Work[dict[str, str]]:
-        """The states of those of these messages that are in the quarantine, or were released from it."""
-        rows = (yield Read(_STATES, (Many(tuple(map(storable, ggrids))),))) if ggrids else ()
-        return dict(rows)
+    def owners(self, ggrids: Sequence[str]) -> Work[dict[str, str | None]]:
+        """The tenants of those of these messages that are in the quarantine, or were released or deleted from it."""
+        rows = (yield Read(_OWNERS, (Many(tuple(map(storable, ggrids))),))) if ggrids else ()
+        return {ggrid: tenant or None for ggrid, tenant in rows}
 
     @query
     def totals(self) -> Work[tuple[int, int]]:

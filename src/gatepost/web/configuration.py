@@ -20,11 +20,12 @@ from pydantic.fields import FieldInfo
 from gatepost.plugins import PluginError, find_plugins
 from gatepost.policy.layers import OUTBOUND, Layer, Policies, lay_over, load_values, unchanged_policies
 from gatepost.policy.rules import AddedKinds, PolicyError, PolicyMistake
+from gatepost.process.hiding import hide
 from gatepost.settings.document import Key, parse_document
 from gatepost.settings.faults import Fault, render_key
-from gatepost.settings.files import SECRET_KEYS, hide, list_values
+from gatepost.settings.files import list_values
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.values import FormGroup, Section, hide_credentials, list_form_keys
+from gatepost.settings.values import FormGroup, Section, list_form_keys
 from gatepost.store.publishing import DraftContent, VersionContent
 from gatepost.web.setting_controls import Control, Describing, build_control, list_credentials
 
@@ -315,10 +316,7 @@ def _compare_documents(before: VersionContent, after: VersionContent) -> Iterato
 def _render_value(key: Key, values: dict[Key, Any]) -> str:
     if key not in values:
         return "not set"
-    value, names = values[key], [step for step in key if isinstance(step, str)]
-    if isinstance(value, str) and names:
-        is_reference = names[-1] in SECRET_KEYS and value.startswith("${")
-        return hide_credentials(value) if is_reference else str(hide(names, value))
+    value = hide(values[key], key)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -13,7 +13,6 @@ and allowing it lets anybody in who opens an account.
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -23,6 +22,7 @@ from gatepost.lists.addresses import DOMAIN, SENDER, normalise_tenant_domain
 from gatepost.lists.catalogue import KINDS, ListDefinition
 from gatepost.lists.entries import Category, EntryKind, ListRefusal
 from gatepost.lists.links import URL
+from gatepost.process.hiding import hide_path
 from gatepost.store.bulk_actions import BulkAction
 from gatepost.store.errors import ListFull, NotFound
 from gatepost.store.feeds import FeedDefinition, FeedState
@@ -126,10 +126,8 @@ async def find_all_feeds(context: WebContext) -> tuple[FeedInScope, ...]:
 
 def _describe_definition(definition: FeedDefinition) -> FeedLine:
     feed = definition.feed
-    parts = urlsplit(feed.url)
     every = None if definition.paused else feed.every
-    source = f"{parts.scheme}://{parts.netloc}"
-    return FeedLine(definition.name, feed.tenant, feed.list_name, source, feed.format, every, definition)
+    return FeedLine(definition.name, feed.tenant, feed.list_name, hide_path(feed.url), feed.format, every, definition)
 
 
 class Applied(msgspec.Struct, frozen=True):

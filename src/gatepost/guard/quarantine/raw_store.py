@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from gatepost.ids import canonical
+from gatepost.process.hiding import hide
 from gatepost.scanning.spool import MessageBody
-from gatepost.settings.values import hide_credentials
 from gatepost.store.errors import StorageError
 from gatepost.store.quarantine import QuarantineRecords
 
@@ -209,7 +209,7 @@ class RawObjects:
         not there is a fault: nothing may be taken for lost because of it."""
         from obstore.exceptions import BaseError
 
-        shown = hide_credentials(self._url)
+        shown = hide(self._url)
         try:
             yield
         except TimeoutError as fault:

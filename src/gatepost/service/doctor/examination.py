@@ -36,6 +36,7 @@ import gatepost
 from gatepost import SCHEMA, describe_build
 from gatepost.mail.sender_history import ALL_MAIL
 from gatepost.plugins import PluginError, find_code_fault, find_plugin
+from gatepost.process.hiding import HIDDEN, hide
 from gatepost.process.sandbox import SealReport
 from gatepost.questions import Dns, DnsAnswer, ReputationValue
 from gatepost.service.data_folder import DataFolder, StartError
@@ -57,7 +58,6 @@ from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, find_old_names, find_warnings, settings_in_force
 from gatepost.settings.keys import DnsSettings, SenderHistorySettings, ZoneSettings
 from gatepost.settings.scan_sources import TlsSettings
-from gatepost.settings.values import HIDDEN, hide_credentials
 from gatepost.speedups import native
 from gatepost.store import read_schema_state
 from gatepost.store.errors import StorageError
@@ -342,7 +342,7 @@ def check_storage(read: ExaminedFiles, data: DataFolder) -> DoctorRow:
         tenants = ask_storage(read, data, lambda store: store.tenants.all())
     except StorageError as fault:
         return DoctorRow("storage", "fail", str(fault), "correct storage.url, or restore the file")
-    return DoctorRow("storage", "ok", f"{hide_credentials(read.storage)} opens; {len(tenants)} tenants")
+    return DoctorRow("storage", "ok", f"{hide(read.storage)} opens; {len(tenants)} tenants")
 
 
 def check_sender_history(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
@@ -586,7 +586,7 @@ def _check_old_names(config: Path) -> DoctorRow:
 
 
 def _check_schema(state: SchemaState, url: str) -> DoctorRow:
-    place = hide_credentials(url)
+    place = hide(url)
     if state.is_newer:
         found = f"{place} has schema {state.present}; this version knows {SCHEMA}"
         return DoctorRow("database", "fail", found, "use the newer Gatepost, or restore the backup made before it")

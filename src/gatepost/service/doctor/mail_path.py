@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gatepost.process.hiding import hide
 from gatepost.service import certificates
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles, ask_storage_if_there
 from gatepost.settings.consistency import leads_to
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import TlsSettings
-from gatepost.settings.values import hide_credentials
 from gatepost.times import DAY
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _check_bucket(url: str) -> DoctorRow:
             async for _ in RawObjects(url).older_than(1e11):
                 return
 
-    shown = hide_credentials(url)
+    shown = hide(url)
     try:
         asyncio.run(list_objects())
     except TimeoutError:

@@ -295,6 +295,7 @@ class TokenRow(msgspec.Struct, frozen=True):
     made: str
     form: str
     use: TokenUse | None = None
+    tenant: str | None = None
 
 
 @for_publisher
@@ -302,14 +303,16 @@ async def create_token(context: WebContext, request: SignedInRequest, publisher:
     """Make a token, publish its hash, and show it in this response only."""
     running = await find_running(context, publisher)
     name, allowed = request.form.text("name", MAX_NAME), [each for each in PERMISSIONS if request.form.has(each)]
-    tokens = _tokens(running.content)
+    tokens, scope = _tokens(running.content), request.parse_scope(request.form.text("scope"))
+    if isinstance(scope, Failure) or (scope and not await context.store.tenants.find(scope)):
+        return NOT_VISIBLE
     if not name or not name.isprintable() or "${" in name:
         return await show_tokens(context, request, publisher, fault="enter a name of printable characters")
     if any(each.get("name") == name for each in tokens) or len(tokens) >= MAX_TOKENS:
         return await show_tokens(context, request, publisher, fault="a token has this name, or there are too many")
     token = secrets.token_hex(TOKEN_BYTES)
     made = {"name": name, "tokenHash": hashlib.sha256(token.encode()).hexdigest(), "made": date_time(context.now())}
-    entry = {**made, **({"permissions": allowed} if allowed else {})}
+    entry = {**made, **({"permissions": allowed} if allowed else {}), **({"tenant": scope} if scope else {})}
     fault = await _publish(context, request, publisher, running, [*tokens, entry], f"API token {name} made")
     if fault:
         return await show_tokens(context, request, publisher, fault=fault)
@@ -365,7 +368,8 @@ def _describe(entry: dict[str, Any], uses: dict[str, TokenUse]) -> TokenRow:
     use = uses.get(name)
     # A use from before belongs to another token of the same name, which was revoked.
     is_own = use is not None and (not made or date_time(use.last_used) >= made)
-    return TokenRow(name, permissions, made, form, use if is_own else None)
+    tenant = str(entry["tenant"]) if entry.get("tenant") else None
+    return TokenRow(name, permissions, made, form, use if is_own else None, tenant)
 
 
 async def show_tokens(
@@ -385,6 +389,7 @@ async def show_tokens(
         tokens=[_describe(each, uses) for each in _tokens(running.content)],
         running=running,
         permissions=PERMISSIONS,
+        scopes=await find_scopes(context, request),
         fault=fault,
         created=created,
         base=str(request.http.base_url).rstrip("/"),

@@ -14,9 +14,9 @@ from starlette.responses import Response
 
 from gatepost.api.errors import NOT_FOUND, Failure
 from gatepost.events.schema import EVENTS
+from gatepost.process.hiding import hide_path
 from gatepost.settings.events import ALERT_KINDS, MAX_ALERTS, MAX_TENANT_ALERTS, SEVERITIES, WebAlert, build_alert
 from gatepost.settings.feeds import WebSettingsError
-from gatepost.settings.values import hide_path
 from gatepost.store.alerts import AlertDefinition, key_of
 from gatepost.store.search_language import SearchFault
 from gatepost.web.context import WebContext

@@ -149,11 +149,10 @@ async def preview_blocking(
 
 async def _find_record(context: WebContext, request: SignedInRequest, ggrid: str) -> MessageRecord | None:
     """A message on record or held, if the user may see it."""
-    record = await context.store.messages.find(ggrid)
-    if record is None:
-        mail = await context.store.quarantine.find_or_deleted(ggrid, request.user.tenant)
-        record = mail.record if mail else None
-    return record if record and request.user.tenant in (None, record.envelope.tenant) else None
+    if record := await context.store.messages.find(ggrid, request.user.tenant):
+        return record
+    mail = await context.store.quarantine.find_or_deleted(ggrid, request.user.tenant)
+    return mail.record if mail else None
 
 
 def _list_entries(record: MessageRecord, what: str) -> list[str]:

@@ -235,10 +235,8 @@ async def _find_one(context: WebContext, request: SignedInRequest, written: str)
     if ggrid is None:
         return NOT_VISIBLE
     held = await context.store.quarantine.find_or_deleted(ggrid, request.user.tenant)
-    record = await context.store.messages.find(ggrid) or (held.record if held else None)
-    if record is None or (request.user.tenant and record.envelope.tenant != request.user.tenant):
-        return NOT_VISIBLE
-    return MessageOnRecord(record, held)
+    record = await context.store.messages.find(ggrid, request.user.tenant) or (held.record if held else None)
+    return MessageOnRecord(record, held) if record else NOT_VISIBLE
 
 
 for_message = about(lambda context, request: _find_one(context, request, request.path_part("ggrid")))

@@ -107,7 +107,7 @@ async def _act(context: WebContext, request: SignedInRequest, search: Search, ba
     word, is_all = request.form.text("action", 20), request.form.has("all")
     if word == "none" or (word in REMOVAL and not request.may("messages.remove")):
         return redirect(list_path(back))
-    chosen = await _find_all(context, search) if is_all else _parse_selected(request)
+    chosen = await (_find_all(context, search) if is_all else _find_selected(context, request))
     if word not in (*ACTIONS, *BLOCKED, "note", "compare") or word in UNDOING or not chosen:
         return redirect(list_path(back), notice="none-selected")
     if word == "compare":
@@ -129,10 +129,13 @@ async def _act(context: WebContext, request: SignedInRequest, search: Search, ba
     return await run_work(context, request, work, back)
 
 
-def _parse_selected(request: SignedInRequest) -> list[str]:
-    """The ids of the selected messages; the value of a group has several."""
+async def _find_selected(context: WebContext, request: SignedInRequest) -> list[str]:
+    """The selected messages that the user may see, in the order of the form; the value of a group has several. No work
+    is made of another id, whether or not a message has it."""
     values = (each for value in request.form.all("ggrid")[:MAX_ITEMS] for each in value.split(",")[:SORTED_ROWS])
-    return list(dict.fromkeys(filter(None, map(canonical, values))))[:MAX_ITEMS]
+    chosen = list(dict.fromkeys(filter(None, map(canonical, values))))[:MAX_ITEMS]
+    visible = dict(await _find_visible(context, request, chosen)) if request.user.tenant else chosen
+    return [ggrid for ggrid in chosen if ggrid in visible]
 
 
 async def _find_all(context: WebContext, search: Search) -> list[str]:
@@ -173,10 +176,8 @@ async def _find_visible(
 ) -> list[tuple[str, str | None]]:
     """Those of the messages that the user may see, with their tenants; some are held and no longer on record."""
     own = request.user.tenant
-    found = {each.ggrid: each.tenant for each in await context.store.messages.lines(ggrids)}
-    for ggrid in [each for each in ggrids if each not in found][:MAX_SHOWN]:
-        if mail := await context.store.quarantine.find_or_deleted(ggrid, own):
-            found[ggrid] = mail.record.envelope.tenant
+    found = await context.store.quarantine.owners(ggrids)
+    found |= {each.ggrid: each.tenant for each in await context.store.messages.lines(ggrids)}
     return [(ggrid, tenant) for ggrid, tenant in found.items() if own in (None, tenant)]
 
 
@@ -237,10 +238,7 @@ async def _find_removable(context: WebContext, request: SignedInRequest, ggrid: 
     """The message that the user may take out of mailboxes, or why there is none."""
     if context.remover is None or not request.may("messages.remove"):
         return "mail cannot be taken out of mailboxes here (remediation in abby.yml)"
-    record = await context.store.messages.find(ggrid)
-    if record is None or request.user.tenant not in (None, record.envelope.tenant):
-        return "it is no longer on record"
-    return record
+    return await context.store.messages.find(ggrid, request.user.tenant) or "it is no longer on record"
 
 
 async def _move(context: WebContext, request: SignedInRequest, ggrid: str, word: Literal["moved", "restored"]) -> str:
@@ -475,7 +473,7 @@ async def _count_found(context: WebContext, wanted: HeldFilter, found: FoundValu
 
 
 REQUEST_CHOICES = {"state": ("open", "granted", "denied"), "kind": ("release", "report")}
-NO_REQUEST_SELECTED = "no request is selected"
+NO_REQUEST_SELECTED = "no request is selected that is still there"
 
 
 class RequestLine(msgspec.Struct, frozen=True):
@@ -502,7 +500,9 @@ for_request_filter = about(_find_request_filter)
 async def decide_requests(context: WebContext, request: SignedInRequest, wanted: RequestFilter) -> PageResult:
     """Grant or deny the selected requests, with a note."""
     word, back = request.form.text("action", 20), f"/requests?{request.query.with_field('before', '')}".rstrip("?")
-    chosen = list(dict.fromkeys(filter(None, map(canonical, request.form.all("id")[:ROWS_ON_A_PAGE]))))
+    stated = dict.fromkeys(filter(None, map(canonical, request.form.all("id")[:ROWS_ON_A_PAGE])))
+    find = context.store.recipients.find_request
+    chosen = [uid for uid in stated if await find(uid, request.user.tenant)]
     if word not in ("grant", "deny"):
         return redirect(back)
     if not chosen:
@@ -569,9 +569,8 @@ async def _describe(context: WebContext, request: SignedInRequest, asked: Recipi
     mail: HeldMessage | None = await context.store.quarantine.find(asked.ggrid, request.user.tenant)
     if mail:
         return RequestLine(asked, mail.record, is_held=mail.state in ("held", "releasing"))
-    record = await context.store.messages.find(asked.ggrid)
-    is_visible = record is not None and request.user.tenant in (None, record.envelope.tenant)
-    return RequestLine(asked, record if is_visible else None, is_held=False)
+    record = await context.store.messages.find(asked.ggrid, request.user.tenant)
+    return RequestLine(asked, record, is_held=False)
 
 
 PAGES: tuple[WebRoute, ...] = (

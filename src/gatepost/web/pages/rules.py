@@ -431,8 +431,7 @@ def _change(context: WebContext, scope: str | None, form: RuleForm) -> Change:
 async def _find_message(context: WebContext, request: SignedInRequest, ggrid: str) -> MessageRecord | None:
     """Return the message that a rule is made from, if the user may see it."""
     known = canonical(ggrid) if request.may("messages.read") else None
-    record = await context.store.messages.find(known) if known else None
-    return record if record and request.user.tenant in (None, record.envelope.tenant) else None
+    return await context.store.messages.find(known, request.user.tenant) if known else None
 
 
 class RuleEffect(msgspec.Struct, frozen=True):
