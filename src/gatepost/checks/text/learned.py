@@ -15,9 +15,9 @@ from gatepost.textmodel.learnt import LearntModel
 from gatepost.textmodel.model import Hits, ModelScore, lower_score, sigmoid
 from gatepost.textmodel.words import MAX_WORDS, MessageWords, list_body_words, make_words
 
-BEGINS, SAYS_ALL, LEAST, KNOWN, ENOUGH_WORDS, AGREES, BOTH_SAY_ALL, *_OF_PROVEN_SENDERS = coefficients(
+BEGINS, SAYS_ALL, LEAST, KNOWN, ENOUGH_WORDS, BOTH_SAY_ALL, *_OF_PROVEN_SENDERS = coefficients(
     "text-model",
-    *"begins says_all least known enough_words agrees both_say_all".split(),
+    *"begins says_all least known enough_words both_say_all".split(),
     *"home_begins home_says_all home_share home_kept home_sure".split(),
 )
 HOME_BEGINS, HOME_SAYS_ALL, HOME_SHARE, HOME_KEPT, HOME_SURE = _OF_PROVEN_SENDERS
@@ -41,8 +41,8 @@ def text_model(reading: Reading) -> Iterator[Finding]:
     does not help it. Of a sender whom the tenant knows, of a company that is proven, and of a few words, it speaks more
     softly, and of a few words it is never sure.
 
-    A second reader knows letters and notices in many languages. Of texts that are not English it is asked where the
-    first takes them for unwanted, and only adds to what that says: where both agree, the line is steeper. Of mail whose
+    A second reader knows letters and notices in many languages. It is asked about texts that are not English, which the
+    first has hardly read, and only adds to what that says: the line of both is steeper. Of mail whose
     sender DMARC proves it is asked in every language, and where no link leads elsewhere, half of what the first one
     says is left: it has hardly read such notices. The cap is the same.
 
@@ -58,12 +58,12 @@ def text_model(reading: Reading) -> Iterator[Finding]:
         whole = _weigh(reading, make_words(written.names, written.subject, letter))
         score, hits = max((score, hits), whole, key=lambda each: each[0].logit)
     enough = min(1.0, words / ENOUGH_WORDS)
-    second = _ask_letters(reading, score)
+    second = _ask_letters(reading)
     said = {"letters_classifier": f"{sigmoid(second):.2f}"} if second else {}
     # Of mail of a proven sender alone.
     lure = second + HOME_SHARE * score.logit if second and _is_proven(reading) else 0.0
     probability = f"{score.unwanted:.2f}"
-    if score.logit < 0 and lure <= 0:
+    if score.logit < 0 and (lure or second) <= 0:
         strength = _scale(-score.worst, WANTED_BEGINS, WANTED_SAYS_ALL, enough)
         if written and strength >= WANTED_LEAST:
             yield kinds.TEXT_MODEL_WANTED.at("text", strength=strength, probability=probability)
@@ -104,9 +104,9 @@ def _is_proven(reading: Reading) -> bool:
     return reading.authentication.dmarc.result == "pass"
 
 
-def _ask_letters(reading: Reading, first: ModelScore) -> float:
+def _ask_letters(reading: Reading) -> float:
     """Return the log-odds that the second reader gives the text; 0 where there is none, or where it is not asked."""
-    if not _is_proven(reading) and (first.logit < AGREES or not is_foreign(reading.written.body)):
+    if not _is_proven(reading) and not is_foreign(reading.written.body):
         return 0.0
     models = reading.models.for_tenant(reading.envelope.tenant)
     return models.ask_letters(reading.written)
