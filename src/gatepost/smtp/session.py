@@ -38,6 +38,7 @@ from gatepost.smtp.commands import (
     PathCommand,
     check_recipient,
     check_sender,
+    is_routed,
     parse_command,
 )
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError, LineError
@@ -486,6 +487,8 @@ class Session:
             return refusal
         if transaction.asked >= self._limits.recipients:
             return replies.TOO_MANY_RECIPIENTS
+        if is_routed(rcpt.address) and not (self._client.known or transaction.account):
+            return replies.ROUTED_RECIPIENT
         returned = self._find_forwarded(transaction, rcpt)
         if isinstance(returned, SmtpReply):
             return returned
