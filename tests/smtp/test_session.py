@@ -457,8 +457,8 @@ async def test_whoever_speaks_before_the_greeting_is_sent_away(deployment: Any, 
         assert (await client.say("EHLO c")).startswith("250")
 
 
-# Paths that another server may read as another mailbox: a comment, a quoted pair outside of quotes, a route whose quotes
-# do not end where it does, a second "@", a quoted domain, controls beyond ASCII.
+# Paths that another server may read as another mailbox: a comment, a quoted pair outside of quotes, a route whose
+# quotes do not end where it does, a second "@", a quoted domain, controls beyond ASCII.
 AMBIGUOUS = (
     "t@y.example(c)",
     "t@(c)y.example",

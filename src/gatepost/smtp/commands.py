@@ -189,12 +189,6 @@ def is_address(verb: Literal["MAIL", "RCPT"], address: str) -> bool:
     return isinstance(found, PathCommand) and found.address == address and not found.parameters
 
 
-def is_routed(address: str) -> bool:
-    """Whether the local part of an address names another host: `user%host@here`, `host!user@here`, `"user@host"@here`.
-    A next hop that trusts us would send the message there for whoever asks, as an open relay."""
-    return bool(_ROUTED.search(address.rpartition("@")[0]))
-
-
 def _parse_parameters(rest: bytes) -> dict[str, str] | None:
     """Parameters by name; None where one is no parameter or stands twice."""
     found: dict[str, str] = {}
@@ -262,10 +256,15 @@ def check_sender(mail: PathCommand, theirs: dict[str, str], size_limit: int, *, 
     return replies.TOO_LARGE if int(parameters.get("SIZE", "0")) > size_limit else None
 
 
-def check_recipient(rcpt: PathCommand, theirs: dict[str, str], *, international: bool) -> SmtpReply | None:
-    """Return the reply to a RCPT that is refused."""
+def check_recipient(
+    rcpt: PathCommand, theirs: dict[str, str], *, international: bool, may_route: bool
+) -> SmtpReply | None:
+    """Return the reply to a RCPT that is refused. A next hop that trusts us would send what a stranger has routed to
+    the host that the local part names: it would be an open relay."""
     if not rcpt.parameters.keys() <= (_RCPT_DSN if "DSN" in theirs else frozenset()):
         return replies.UNKNOWN_PARAMETER
+    if not may_route and _ROUTED.search(rcpt.address.rpartition("@")[0]):
+        return replies.ROUTED_RECIPIENT
     return None if rcpt.address.isascii() or international else replies.NEEDS_UTF8
 
 

@@ -38,7 +38,6 @@ from gatepost.smtp.commands import (
     PathCommand,
     check_recipient,
     check_sender,
-    is_routed,
     parse_command,
 )
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError, LineError
@@ -483,12 +482,11 @@ class Session:
         if transaction is None or transaction.body is not None:
             self._errors += not self._mail_refused
             return replies.OUT_OF_ORDER
-        if refusal := check_recipient(rcpt, self._announced, international=transaction.international):
+        may_route, wide = self._client.known or bool(transaction.account), transaction.international
+        if refusal := check_recipient(rcpt, self._announced, international=wide, may_route=may_route):
             return refusal
         if transaction.asked >= self._limits.recipients:
             return replies.TOO_MANY_RECIPIENTS
-        if is_routed(rcpt.address) and not (self._client.known or transaction.account):
-            return replies.ROUTED_RECIPIENT
         returned = self._find_forwarded(transaction, rcpt)
         if isinstance(returned, SmtpReply):
             return returned
