@@ -5,7 +5,6 @@ does with the message what its own settings say. Whatever goes wrong is said in 
 for now, so that the client comes again or delivers unscanned, as it was set up.
 """
 
-import asyncio
 import time
 from functools import partial
 
@@ -94,8 +93,7 @@ class DropInSession(AskerSession[DropInPart]):
         """Take the message and have it analysed."""
         services = self._part.services
         services.attempts += 1
-        ends = asyncio.get_running_loop().time() + services.limits.data_most
-        received = await receive(self._connection, asked, body, services, ends)
+        received = await receive(self._connection, asked, body, services)
         if isinstance(received, Refusal):
             return received
         if shortage := services.find_shortage():

@@ -154,7 +154,7 @@ class MessageReceiver:
 
     async def receive_data(self, body: SpooledBody) -> SmtpReply | None:
         """Read up to the lone dot; return the reply if the message is refused. Raises `ConnectionTimeoutError`."""
-        stream, pace = DotStream(), _ArrivalDeadline(self._limits)
+        stream, pace = DotStream(), ArrivalDeadline(self._limits)
         fault: SmtpReply | None = None
         rest: bytes | None = None
         while rest is None:
@@ -188,7 +188,7 @@ class MessageReceiver:
             pass
 
     async def _read_pieces(self, size: int) -> AsyncIterator[bytes]:
-        pace = _ArrivalDeadline(self._limits)
+        pace = ArrivalDeadline(self._limits)
         while size:
             piece = await self._connection.read_piece(min(size, _PIECE), pace.deadline())
             size -= len(piece)
@@ -207,7 +207,7 @@ class MessageReceiver:
         return fault if await self._space.write(body, content) else replies.NO_ROOM
 
 
-class _ArrivalDeadline:
+class ArrivalDeadline:
     """The time by which the next piece of a message must come."""
 
     def __init__(self, limits: SmtpLimits) -> None:
