@@ -449,8 +449,18 @@ def server_config(app: Any, *, certificate: Path | None = None, key: Path | None
     )
 
 
+def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    """Return what TLS is served with on every port: 1.2 or newer, and no renegotiation, by which a client has us
+    sign again and again (CVE-2011-1473)."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.load_cert_chain(certificate, key)
+    return context
+
+
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """Return what HTTPS is served with: TLS 1.2 or newer, and HTTP/1.1 alone (ALPN, RFC 7301).
+    """Return what HTTPS is served with: HTTP/1.1 alone (ALPN, RFC 7301).
 
     While the files are the same, so is the context: children of a process that has made it have the key of its session
     tickets in common, and each of them resumes the sessions of the others.
@@ -458,9 +468,7 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
     states = tuple((state.st_mtime_ns, state.st_size, state.st_ino) for state in map(os.stat, (certificate, key)))
     seen, context = _contexts.get((certificate, key), (None, None))
     if context is None or seen != states:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(certificate, key)
+        context = server_context(certificate, key)
         context.set_alpn_protocols(["http/1.1"])
         _contexts[certificate, key] = states, context
     return context

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from gatepost.api.server import tls_context
+from gatepost.api.server import server_context, tls_context
 from gatepost.process.logs import Logger
 from gatepost.process.periodic import PeriodicWork
 from gatepost.service.data_folder import DataFolder, StartError
@@ -114,10 +114,7 @@ def load_certificates(plan: Plan) -> dict[str, ssl.SSLContext]:
 def build_smtp_tls(certificate: Path, key: Path) -> ssl.SSLContext:
     """Return the context for STARTTLS; raises `StartError`."""
     check_pair(certificate, key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(certificate, key)
-    return context
+    return server_context(certificate, key)
 
 
 LOOK_SECONDS = 2.0

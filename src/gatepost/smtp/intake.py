@@ -65,7 +65,7 @@ class Intake:
         self._exit = asyncio.Event()
         self.ready = asyncio.Event()
         self.connections = 0
-        # Idle sessions that ended because the port was full.
+        # Idle and stalled sessions that ended because the port was full.
         self.gave_way = 0
         # SMTP sessions by age, when they began, and whether their client is listed or local.
         self._by_age: dict[Connection, tuple[Session, float, bool]] = {}
@@ -172,21 +172,25 @@ class Intake:
         self._begin(connection, session, client.address)
 
     def _make_room(self, *, known: bool) -> None:
-        """End the oldest session without a transaction: one that never had any, else one that waits between two. Only a
-        listed or local client takes the place of another."""
+        """End the oldest session without a transaction: one that never had any, else one that waits between two; else
+        the oldest one whose client has stalled. Only a listed or local client takes the place of another."""
         oldest = asyncio.get_running_loop().time() - GRACE_SECONDS - self.services.limits.greeting_pause
         waiting: Connection | None = None
+        stalled: Connection | None = None
         for connection, (session, began, is_known) in self._by_age.items():
             if began > oldest:
                 break
-            if not session.is_idle or (is_known and not known):
+            if is_known and not known:
+                continue
+            if not session.is_idle:
+                stalled = stalled or (connection if session.is_stalled else None)
                 continue
             waiting = waiting or connection
             if not session.has_begun:
                 waiting = connection
                 break
-        if waiting is not None:
-            self._end_idle(waiting)
+        if found := waiting or stalled:
+            self._end_idle(found)
 
     def _end_idle(self, connection: Connection) -> None:
         session, _, _ = self._by_age.pop(connection)

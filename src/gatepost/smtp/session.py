@@ -18,7 +18,8 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
+from typing import TypeVar
 
 import msgspec
 
@@ -66,6 +67,8 @@ from gatepost.store.errors import StorageError
 SEND_SECONDS = 660.0
 # Recipients that a redirected message names.
 MAX_NAMED = 20
+
+T = TypeVar("T")
 
 log = Logger("gatepost.guard")
 
@@ -232,6 +235,8 @@ _BEFORE_TLS = frozenset({"EHLO", "HELO", "NOOP", "QUIT", "STARTTLS", "RSET", "HE
 _IDLE = frozenset({"NOOP", "RSET", "HELP", "VRFY", "EXPN", "EHLO", "HELO", "XCLIENT", "XFORWARD"})
 
 
+# In a full port a client has so long for each message, and longer where it sends as fast as it must.
+STALL_SECONDS = 60.0
 # Commands, some twenty microseconds each, after which other sessions have the event loop.
 COMMANDS_IN_A_TURN = 50
 
@@ -263,11 +268,22 @@ class Session:
         self.deciding = False
         # Whether a transaction was ever begun.
         self.has_begun = False
+        # Since when the client has had no message answered, and whether more than a command is waited for.
+        self._since, self._receiving = asyncio.get_running_loop().time(), False
 
     @property
     def is_idle(self) -> bool:
         """Whether the client has nothing under way: no transaction is open, and its next command is waited for."""
-        return self.interruptible and not self._closing and self._transaction is None and not self._connection.buffered
+        return self.interruptible and not self._closing and self._transaction is None and not self._connection.has_line
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the client is waited for, and for `STALL_SECONDS` and more has sent less of a message than it must,
+        whatever else it has said: drops of a command, of a message or of a handshake hold a place, too."""
+        body = self._transaction.body if self._transaction else None
+        waited = asyncio.get_running_loop().time() - self._since
+        is_slow = (body.size if body else 0) < waited * self._limits.data_rate
+        return (self.interruptible or self._receiving) and not self._closing and waited >= STALL_SECONDS and is_slow
 
     async def run(self) -> None:
         """Serve the client until one side ends the session."""
@@ -428,7 +444,8 @@ class Session:
         if services.tls is None or self._connection.encrypted or not self._extended:
             return replies.OUT_OF_ORDER if self._connection.encrypted or not self._extended else replies.NOT_IMPLEMENTED
         self._end_transaction()
-        if not await self._connection.start_tls(services.tls, replies.GO_AHEAD_TLS.encode(), self._limits.handshake):
+        handshake = self._connection.start_tls(services.tls, replies.GO_AHEAD_TLS.encode(), self._limits.handshake)
+        if not await self._receive(handshake):
             raise ConnectionGoneError
         # RFC 3207 section 4.2: the client starts anew and says who it is once more.
         self._helo, self._extended = "", False
@@ -561,7 +578,7 @@ class Session:
         assert transaction is not None
         self._write(replies.SEND_DATA.encode())
         transaction.body = self._services.spool.new()
-        refusal = await self._receiver.receive_data(transaction.body)
+        refusal = await self._receive(self._receiver.receive_data(transaction.body))
         return await self._finish_message(transaction, refusal)
 
     async def _bdat(self, chunk: Chunk) -> SmtpReply:
@@ -572,11 +589,20 @@ class Session:
         assert transaction is not None
         if transaction.body is None:
             transaction.body, self._chunk_ends = self._services.spool.new(), LineEnds()
-        refusal = await self._receiver.receive_chunk(transaction.body, chunk, self._chunk_ends, transaction.refusal)
+        chunks = self._receiver.receive_chunk(transaction.body, chunk, self._chunk_ends, transaction.refusal)
+        refusal = await self._receive(chunks)
         if not chunk.last and (refusal is None or self._services.holds(refusal)):
             transaction.refusal = refusal
             return reply(250, f"2.0.0 {chunk.size} octets received")
         return await self._finish_message(transaction, refusal)
+
+    async def _receive(self, work: Awaitable[T]) -> T:
+        """Wait for what the client sends besides commands."""
+        self._receiving = True
+        try:
+            return await work
+        finally:
+            self._receiving = False
 
     async def _finish_message(self, transaction: Transaction, refusal: SmtpReply | None) -> SmtpReply:
         """Answer a message that is whole, or that is refused, and end its transaction."""
@@ -595,7 +621,7 @@ class Session:
             how = Submission(self._client, body, refusal, extended=self._extended, encrypted=self._connection.encrypted)
             return await answer_message(self._services, transaction, how)
         finally:
-            self.deciding = False
+            self.deciding, self._since = False, asyncio.get_running_loop().time()
             self._end_transaction()
             self._client = self._client.after_message()
 
