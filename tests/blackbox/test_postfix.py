@@ -269,8 +269,10 @@ TWO_WAYS = ("bob@example.com(c)", "bob@(c)example.com", 'bob@"example.com"', 'bo
 
 
 @pytest.mark.process
-def test_a_recipient_that_reads_in_two_ways_is_of_no_other_tenant(before: Chain) -> None:
-    outer, sink, _, _ = before
+@pytest.mark.parametrize("kind", ["before", "milter"])
+def test_a_recipient_that_reads_in_two_ways_is_of_no_other_tenant(kind: str, request: pytest.FixtureRequest) -> None:
+    asked = request.getfixturevalue(kind)
+    outer, sink = (asked.ports["inet"], asked.sink) if kind == "milter" else asked[:2]
     with client_at(STRANGER, outer) as client:
         for path in TWO_WAYS:
             client.mail("ann@example.org")

@@ -271,6 +271,14 @@ async def test_a_request_that_reads_in_two_ways_gets_no_verdict(tmp_path: Path, 
         assert house.guard.scanned == []
 
 
+async def test_a_recipient_that_reads_in_two_ways_gets_no_verdict(tmp_path: Path) -> None:
+    async with housed(tmp_path, "rspamd") as house:
+        for path in ("<b@y.example(c)>", 'b@"y.example"', "b@x.example@y.example", "b@y.example\x85"):
+            status, said = await house.ask_rspamd(MESSAGE, ("Rcpt", "<b@y.example>"), ("Rcpt", path))
+            assert (status, "reads in two ways" in said["error"]) == (400, True), path
+        assert (await house.ask_rspamd(MESSAGE, ("Rcpt", '<"b c"@y.example>'), ("Rcpt", "root")))[0] == 200
+
+
 async def test_a_compressed_message_is_all_that_comes(tmp_path: Path) -> None:
     packed = zlib.compress(b"Subject: a\r\n\r\nb\r\n") + b"more"
     async with housed(tmp_path, "spamd") as house:
@@ -352,7 +360,7 @@ async def test_bad_requests_of_rspamd(tmp_path: Path) -> None:
         b"POST /checkv2 HTTP/1.1\r\nContent-Length: 70000\r\n\r\n": (413, "the message is larger than 65536 bytes"),
         b"POST /checkv2 HTTP/1.1\r\nContent-Length: 1\r\nFrom: \xff\r\n\r\nx": (
             400,
-            "an address of the envelope that is too long or not printable",
+            "an address of the envelope that is too long, or reads in two ways",
         ),
     }
     async with housed(tmp_path, "rspamd", limits=SmtpLimits(message=65_536, path=2)) as house:

@@ -119,7 +119,7 @@ async def read_head(connection: Connection, seconds: float) -> Head | Refusal:
             # White space before a name or a colon is read in several ways (RFC 9112 sections 5.1 and 5.2).
             if not (colon and _FIELD_NAME.fullmatch(name)) or len(fields) >= MAX_FIELDS or size > MAX_HEAD:
                 return Refusal("malformed", "a field without a name or a colon, or too many of them")
-            fields.append((_decode(name).lower(), _decode(value).strip()))
+            fields.append((_decode(name).lower(), _decode(value).strip(" \t")))
     except LineError:
         return Refusal("malformed", "a line that is too long, or does not end with CRLF")
     return Head(_decode(line), tuple(fields))

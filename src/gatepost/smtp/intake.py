@@ -20,7 +20,7 @@ from gatepost.auth.origin import Networks
 from gatepost.process.logs import Logger
 from gatepost.smtp import replies
 from gatepost.smtp.client import identify_client
-from gatepost.smtp.commands import SmtpLimits
+from gatepost.smtp.commands import SmtpLimits, is_address
 from gatepost.smtp.connection import Connection
 from gatepost.smtp.services import Services
 from gatepost.smtp.session import Session
@@ -266,6 +266,14 @@ def read_path(text: bytes, limits: SmtpLimits) -> str | None:
     except UnicodeDecodeError:
         return None
     return address if len(path) <= limits.path and address.isprintable() else None
+
+
+def read_recipient(text: bytes, limits: SmtpLimits) -> str | None:
+    """Return the address of RCPT; None for one that two readers may take for mailboxes of two tenants. Mail servers
+    show it as it came, and deliver what they make of it."""
+    address = read_path(text, limits)
+    is_one = address and ("@" not in address or is_address("RCPT", address))
+    return address if is_one else None
 
 
 class AskerSession(OpenSession, Generic[Part]):
