@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from gatepost.api.connections import ConnectionLimits, RateFloor
+from gatepost.api.connections import ArrivalPace, ConnectionLimits
 from gatepost.api.server import server_config
 from gatepost.service import listeners
 from gatepost.service.certificates import sign_certificate
@@ -199,13 +199,15 @@ def test_a_full_port_ends_the_oldest_connection_without_a_request(
 
 
 def test_a_rate_is_judged_by_windows() -> None:
-    floor = RateFloor(0.0, 100, 10.0)
-    assert floor.deadline == 10.0
-    floor.count(1.0, 50_000)
-    assert floor.deadline == 20.0, "the next window begins when this one is over"
-    floor.count(12.0, 1)
-    assert floor.deadline == 22.0, "what came before does not count in it"
-    floor.count(15.0, 998)
-    assert floor.deadline == 22.0
-    floor.count(21.0, 1)
-    assert floor.deadline == 32.0
+    clock = [0.0]
+    pace = ArrivalPace(lambda: clock[0], idle=99.0, first=10.0, rate=1.0, floor=100)
+    assert pace.deadline == 10.0
+    for moment, size, deadline in (
+        (1.0, 50_000, 20.0),  # the next window begins when this one is over
+        (12.0, 1, 22.0),  # what came before does not count in it
+        (15.0, 998, 22.0),
+        (21.0, 1, 32.0),
+    ):
+        clock[0] = moment
+        pace.count(size)
+        assert pace.deadline == deadline

@@ -29,7 +29,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gatepost.api.connections import RateFloor
+from gatepost.api.connections import ArrivalPace
 from gatepost.api.errors import (
     INTERNAL_ERROR,
     MALFORMED_REQUEST,
@@ -109,19 +109,17 @@ class BodyPace:
 
     def __init__(self, idle_seconds: float | None = None, first_seconds: float | None = None) -> None:
         self._loop = loop = asyncio.get_running_loop()
-        self._start, self._received = loop.time(), 0
-        self._idle_seconds, self._first_seconds = idle_seconds or IDLE_SECONDS, first_seconds or FIRST_SECONDS
-        self._deadline = self._start + self._idle_seconds
-        self._floor = RateFloor(self._start, FLOOR, self._first_seconds)
+        self._pace = ArrivalPace(
+            loop.time, idle_seconds or IDLE_SECONDS, first_seconds or FIRST_SECONDS, SLOWEST, FLOOR
+        )
+        self._deadline = self._pace.deadline
         self._timer: asyncio.TimerHandle
         self._expired = False
 
     def earn(self, count: int) -> None:
         """Move the deadline for so many bytes that have arrived."""
-        self._received += count
-        earned, now = self._start + self._first_seconds + self._received / SLOWEST, self._loop.time()
-        self._floor.count(now, count)
-        self._deadline = min(now + self._idle_seconds, earned, self._floor.deadline)
+        self._pace.count(count)
+        self._deadline = self._pace.deadline
         if self._deadline < self._timer.when():
             self._timer.cancel()
             self._timer = self._loop.call_at(self._deadline, self._look)

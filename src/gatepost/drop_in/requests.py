@@ -19,10 +19,11 @@ from typing import Literal
 
 import msgspec
 
+from gatepost.api.connections import ArrivalPace
 from gatepost.scanning.request import ScanResult
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp.connection import Connection, ConnectionGoneError, LineError
-from gatepost.smtp.content import ArrivalDeadline
+from gatepost.smtp.content import start_pace
 from gatepost.smtp.services import Services
 from gatepost.store.errors import StorageError
 
@@ -145,7 +146,7 @@ async def receive(connection: Connection, asked: Asked, body: SpooledBody, servi
     if asked.length is not None and asked.length > most:
         return _too_large(most)
     try:
-        async for piece in _read_pieces(connection, asked, ArrivalDeadline(services.limits)):
+        async for piece in _read_pieces(connection, asked, start_pace(services.limits)):
             content = inflate.decompress(piece, most + 1 - body.size) if inflate else piece
             if body.size + len(content) > most or (inflate and inflate.unconsumed_tail):
                 return _too_large(most)
@@ -173,7 +174,7 @@ class _CutOffError(Exception):
     """A message that does not end as its request said."""
 
 
-async def _read_pieces(connection: Connection, asked: Asked, pace: ArrivalDeadline) -> AsyncIterator[bytes]:
+async def _read_pieces(connection: Connection, asked: Asked, pace: ArrivalPace) -> AsyncIterator[bytes]:
     """Yield the message in pieces, without what frames it."""
     if asked.is_chunked:
         async for piece in _read_chunks(connection, pace):
@@ -182,7 +183,7 @@ async def _read_pieces(connection: Connection, asked: Asked, pace: ArrivalDeadli
     left = asked.length
     while left is None or left > 0:
         try:
-            piece = await connection.read_piece(PIECE if left is None else min(left, PIECE), pace.deadline())
+            piece = await connection.read_piece(PIECE if left is None else min(left, PIECE), pace.deadline)
         except ConnectionGoneError:
             if left is None:
                 return
@@ -192,23 +193,23 @@ async def _read_pieces(connection: Connection, asked: Asked, pace: ArrivalDeadli
         yield piece
 
 
-async def _read_chunks(connection: Connection, pace: ArrivalDeadline) -> AsyncIterator[bytes]:
+async def _read_chunks(connection: Connection, pace: ArrivalPace) -> AsyncIterator[bytes]:
     """Yield a message that comes in chunks (RFC 9112 section 7.1). Small ones are put together, so that many of them
     cost no more than a few."""
     held = bytearray()
     try:
-        while size := await _read_chunk_size(connection, pace.deadline()):
+        while size := await _read_chunk_size(connection, pace.deadline):
             while size > 0:
-                piece = await connection.read_piece(min(size, PIECE), pace.deadline())
+                piece = await connection.read_piece(min(size, PIECE), pace.deadline)
                 size -= len(piece)
                 pace.count(len(piece))
                 held += piece
                 if len(held) >= PIECE:
                     yield bytes(held)
                     held.clear()
-            await connection.read_line(len(b"\r\n"), _seconds_until(pace.deadline()))
+            await connection.read_line(len(b"\r\n"), _seconds_until(pace.deadline))
         trailers = 0
-        while await connection.read_line(MAX_LINE, _seconds_until(pace.deadline())):
+        while await connection.read_line(MAX_LINE, _seconds_until(pace.deadline)):
             trailers += 1
             if trailers > MAX_FIELDS:
                 raise _CutOffError("too many fields behind the chunks")

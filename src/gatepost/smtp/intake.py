@@ -17,6 +17,7 @@ import msgspec
 
 from gatepost.api.connections import ConnectionLimits, accept_connections
 from gatepost.auth.origin import Networks
+from gatepost.names import strip_path
 from gatepost.process.logs import Logger
 from gatepost.smtp import replies
 from gatepost.smtp.client import identify_client
@@ -256,16 +257,11 @@ Part = TypeVar("Part", bound=AskerPart)
 def read_path(text: bytes, limits: SmtpLimits) -> str | None:
     """Return the address of MAIL or RCPT as the SMTP client wrote it, without brackets and source route; None for one
     that no analysis could use. What makes an address valid has been decided by the mail server."""
-    path = text.strip(b" \t")
-    if path.startswith(b"<") and path.endswith(b">"):
-        path = path[1:-1]
-    if path.startswith(b"@") and b":" in path:
-        path = path.partition(b":")[2]
     try:
-        address = path.decode("utf-8")
+        address = strip_path(text.decode("utf-8"))
     except UnicodeDecodeError:
         return None
-    return address if len(path) <= limits.path and address.isprintable() else None
+    return address if len(address.encode()) <= limits.path and address.isprintable() else None
 
 
 def read_recipient(text: bytes, limits: SmtpLimits) -> str | None:

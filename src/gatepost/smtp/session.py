@@ -18,8 +18,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Awaitable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
 
 import msgspec
 
@@ -67,8 +66,6 @@ from gatepost.store.errors import StorageError
 SEND_SECONDS = 660.0
 # Recipients that a redirected message names.
 MAX_NAMED = 20
-
-T = TypeVar("T")
 
 log = Logger("gatepost.guard")
 
@@ -268,8 +265,8 @@ class Session:
         self.deciding = False
         # Whether a transaction was ever begun.
         self.has_begun = False
-        # Since when the client has had no message answered, and whether more than a command is waited for.
-        self._since, self._receiving = asyncio.get_running_loop().time(), False
+        # Since when the client has had no message answered.
+        self._since = asyncio.get_running_loop().time()
 
     @property
     def is_idle(self) -> bool:
@@ -283,7 +280,7 @@ class Session:
         body = self._transaction.body if self._transaction else None
         waited = asyncio.get_running_loop().time() - self._since
         is_slow = (body.size if body else 0) < waited * self._limits.data_rate
-        return (self.interruptible or self._receiving) and not self._closing and waited >= STALL_SECONDS and is_slow
+        return self._connection.is_awaited and not self._closing and waited >= STALL_SECONDS and is_slow
 
     async def run(self) -> None:
         """Serve the client until one side ends the session."""
@@ -444,8 +441,7 @@ class Session:
         if services.tls is None or self._connection.encrypted or not self._extended:
             return replies.OUT_OF_ORDER if self._connection.encrypted or not self._extended else replies.NOT_IMPLEMENTED
         self._end_transaction()
-        handshake = self._connection.start_tls(services.tls, replies.GO_AHEAD_TLS.encode(), self._limits.handshake)
-        if not await self._receive(handshake):
+        if not await self._connection.start_tls(services.tls, replies.GO_AHEAD_TLS.encode(), self._limits.handshake):
             raise ConnectionGoneError
         # RFC 3207 section 4.2: the client starts anew and says who it is once more.
         self._helo, self._extended = "", False
@@ -578,7 +574,7 @@ class Session:
         assert transaction is not None
         self._write(replies.SEND_DATA.encode())
         transaction.body = self._services.spool.new()
-        refusal = await self._receive(self._receiver.receive_data(transaction.body))
+        refusal = await self._receiver.receive_data(transaction.body)
         return await self._finish_message(transaction, refusal)
 
     async def _bdat(self, chunk: Chunk) -> SmtpReply:
@@ -589,20 +585,11 @@ class Session:
         assert transaction is not None
         if transaction.body is None:
             transaction.body, self._chunk_ends = self._services.spool.new(), LineEnds()
-        chunks = self._receiver.receive_chunk(transaction.body, chunk, self._chunk_ends, transaction.refusal)
-        refusal = await self._receive(chunks)
+        refusal = await self._receiver.receive_chunk(transaction.body, chunk, self._chunk_ends, transaction.refusal)
         if not chunk.last and (refusal is None or self._services.holds(refusal)):
             transaction.refusal = refusal
             return reply(250, f"2.0.0 {chunk.size} octets received")
         return await self._finish_message(transaction, refusal)
-
-    async def _receive(self, work: Awaitable[T]) -> T:
-        """Wait for what the client sends besides commands."""
-        self._receiving = True
-        try:
-            return await work
-        finally:
-            self._receiving = False
 
     async def _finish_message(self, transaction: Transaction, refusal: SmtpReply | None) -> SmtpReply:
         """Answer a message that is whole, or that is refused, and end its transaction."""

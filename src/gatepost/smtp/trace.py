@@ -21,8 +21,7 @@ import msgspec
 
 from gatepost.analysis.report import Report
 from gatepost.auth.origin import is_login
-from gatepost.auth.results import find_forged, format_header
-from gatepost.mail.message import Field
+from gatepost.auth.results import format_header, is_forged
 from gatepost.scanning.request import Edit, ScanResult, received_id
 
 PREFIX = b"x-gatepost-"
@@ -160,13 +159,8 @@ def split_header(head: bytes, most: int) -> Iterator[re.Match[bytes]]:
 def is_claim(name: bytes, raw: bytes, results: int, hostname: str) -> bool:
     """Whether a field, with its name in lower case, claims to be ours; `results` is how many results of authentication
     there are up to this field."""
-    is_result = name == AUTHENTICATION and (results > MAX_RESULTS or _is_forged(raw, hostname))
+    is_result = name == AUTHENTICATION and (results > MAX_RESULTS or is_forged(raw, hostname))
     return is_result or name.startswith(PREFIX)
-
-
-def _is_forged(raw: bytes, hostname: str) -> bool:
-    value = raw.partition(b":")[2].replace(b"\r\n", b"").strip().decode("latin-1")
-    return bool(find_forged([Field("authentication-results", value, raw)], hostname))
 
 
 def _received_field(ggrid: str, hostname: str, arrival: Arrival) -> bytes:
