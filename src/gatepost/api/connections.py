@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Any
+from weakref import WeakMethod
 
 from gatepost.process.logs import Logger
 
@@ -157,6 +158,36 @@ class ArrivalPace:
         whole = min(self._first + self.size / self._rate, self._most)
         window = self._first * (1 if self._recent < self._least else 2)
         return min(self._now() + self._idle, self._started + whole, self._window + window)
+
+
+class DeadlineTimer:
+    """Calls back when a deadline has passed that moves with all that is said. A timer that runs out sooner looks again
+    then: to set one for each wait would cost more than the wait."""
+
+    def __init__(self, passed: Callable[[], None]) -> None:
+        # Weak, or whoever owns the timer would be garbage for the collector of cycles, with all that it has buffered.
+        self._passed = WeakMethod(passed)
+        self._handle: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
+
+    def set(self, deadline: float) -> None:
+        """Set or move the deadline, a time of the loop."""
+        self._deadline = deadline
+        if self._handle is None or self._handle.when() > deadline:
+            self.stop()
+            self._handle = asyncio.get_running_loop().call_at(deadline, self._look)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _look(self) -> None:
+        self._handle = None
+        if asyncio.get_running_loop().time() < self._deadline:
+            self.set(self._deadline)
+        elif passed := self._passed():
+            passed()
 
 
 class CountedProtocol(asyncio.Protocol):

@@ -11,8 +11,8 @@ TELL, which teaches, is refused: Gatepost learns from reports of its users.
 rspamd is spoken by rspamc, Haraka, Exim and libraries. Over HTTP, `POST /checkv2` brings the message as the body and
 the envelope in fields: `IP`, `Helo`, `From`, `Rcpt` (one for each recipient), `User` (the client has authenticated
 itself), `Queue-Id`. The answer is JSON with the score, the action and the symbols; `milter` names the header fields
-that a mail server should add and remove. The older path `/check`, and the methods of rspamc's first protocol, which
-Exim speaks (`CHECK RSPAMC/1.3`, `variant=rspamd`), get the same in other words. `GET /ping` answers `pong`.
+that a mail server should add and remove. The methods of rspamc's first protocol, which Exim speaks
+(`CHECK RSPAMC/1.3`, `variant=rspamd`), get the same in other words. `GET /ping` answers `pong`.
 
 What rspamd's controller does besides (learning, statistics, fuzzy hashes) is refused. So is `File`, a path that the
 filter would read instead of the message: nobody who asks chooses files here.
@@ -26,6 +26,7 @@ finding, the symbol `GATEPOST_DECISION` has the difference; the points of all sy
 import re
 from collections.abc import Iterator
 from http import HTTPStatus
+from itertools import count
 from typing import Any, Literal
 
 import msgspec
@@ -196,12 +197,11 @@ def _mark_header(answered: Answered, scores: Scores) -> tuple[bytes, int]:
 
 
 def _without_claims(header: bytes, hostname: str) -> bytes:
-    results = 0
+    numbers = count(1)
 
     def keep(found: re.Match[bytes]) -> bytes:
-        nonlocal results
         name, raw = found[1].lower(), found[0].replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
-        results += name == AUTHENTICATION
+        results = next(numbers) if name == AUTHENTICATION else 0
         if not name.startswith(b"x-spam-") and not is_claim(name, raw, results, hostname):
             return found[0]
         return b"\n" if found.string[found.start() - 1] == 0x0D else b""
@@ -234,8 +234,7 @@ def _spam_fields(answered: Answered, scores: Scores) -> bytes:
 
 Action = Literal["no action", "add header", "reject", "soft reject", "discard"]
 
-V2, V1, LEGACY = "/checkv2", "/check", "RSPAMC"
-PATHS = {"/checkv2": V2, "/check": V1, "/symbols": V1}
+V2, LEGACY = "/checkv2", "RSPAMC"
 METHODS = frozenset({"CHECK", "SYMBOLS", "REPORT", "PROCESS", "REPORT_IFSPAM"})
 # Statuses of HTTP, and the numbers that rspamd's first protocol has for faults.
 STATUSES = {
@@ -271,7 +270,7 @@ class Rspamd:
             path = found[2].partition("?")[0]
             if path == "/ping":
                 return _http(HTTPStatus.OK, b"pong\r\n", "text/plain")
-            form = PATHS.get(path, "")
+            form = V2 if path == V2 else ""
         else:
             return Refusal("malformed", "neither a request of HTTP/1.1 nor one of RSPAMC/1.3")
         if not form:
@@ -293,9 +292,6 @@ class Rspamd:
             yield _write_lines(answered, scores, action)
             return
         said = _describe(answered, scores, action)
-        if form == V1:
-            # The first form of JSON has the result under the name of its metric, and its symbols beside its numbers.
-            said = {"default": {**said, **said.pop("symbols")}, "message-id": said["message-id"]}
         yield _http(HTTPStatus.OK, msgspec.json.encode(said), "application/json")
 
     def _choose_action(self, answered: Answered) -> Action:

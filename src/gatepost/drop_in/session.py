@@ -132,9 +132,8 @@ class DropInSession(AskerSession[DropInPart]):
             stated = stated or written
         if len(stated) > services.limits.recipients:
             return Refusal("later", f"a message may have {services.limits.recipients} recipients")
-        limits = services.limits
-        found = (read_recipient(each.encode(), limits) for each in stated)
-        sender, recipients = read_path(told.encode(), limits), tuple(filter(None, found))
+        found = (read_recipient(each.encode(), services.limits) for each in stated)
+        sender, recipients = read_path(told.encode(), services.limits), tuple(filter(None, found))
         if sender is None or len(recipients) < len(stated):
             return Refusal("malformed", "an address of the envelope that is too long, or reads in two ways")
         domains = dict.fromkeys(normal_domain(each.rpartition("@")[2]) for each in recipients if "@" in each)

@@ -11,39 +11,12 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
+from gatepost.api.connections import DeadlineTimer
+
 READ_AHEAD = 256 << 10
 WRITE_AHEAD = 256 << 10
 # How long a client may take to answer the end of TLS; one that is idle may never do.
 FAREWELL_SECONDS = 0.5
-
-
-class DeadlineTimer:
-    """Calls back when a deadline has passed that moves with all that is said. A timer that runs out sooner looks again
-    then: to set one for each wait would cost more than the wait."""
-
-    def __init__(self, passed: Callable[[], None]) -> None:
-        self._passed = passed
-        self._handle: asyncio.TimerHandle | None = None
-        self._deadline = 0.0
-
-    def set(self, deadline: float) -> None:
-        """Set or move the deadline, a time of the loop."""
-        self._deadline = deadline
-        if self._handle is None or self._handle.when() > deadline:
-            self.stop()
-            self._handle = asyncio.get_running_loop().call_at(deadline, self._look)
-
-    def stop(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
-
-    def _look(self) -> None:
-        self._handle = None
-        if asyncio.get_running_loop().time() >= self._deadline:
-            self._passed()
-        else:
-            self.set(self._deadline)
 
 
 class ConnectionGoneError(Exception):

@@ -212,5 +212,4 @@ class MessageReceiver:
 def start_pace(limits: SmtpLimits) -> ArrivalPace:
     """Return by when a message must come that begins now."""
     now = asyncio.get_running_loop().time
-    wait, grace, rate, floor = limits.data_wait, limits.data_grace, limits.data_rate, limits.data_floor
-    return ArrivalPace(now, wait, grace, rate, floor, limits.data_most)
+    return ArrivalPace(now, limits.data_wait, limits.data_grace, limits.data_rate, limits.data_floor, limits.data_most)

@@ -183,13 +183,13 @@ class Intake:
                 break
             if is_known and not known:
                 continue
-            if not session.is_idle:
-                stalled = stalled or (connection if session.is_stalled else None)
-                continue
-            waiting = waiting or connection
-            if not session.has_begun:
-                waiting = connection
-                break
+            if session.is_idle:
+                waiting = waiting or connection
+                if not session.has_begun:
+                    waiting = connection
+                    break
+            elif session.is_stalled:
+                stalled = stalled or connection
         if found := waiting or stalled:
             self._end_idle(found)
 
@@ -268,8 +268,7 @@ def read_recipient(text: bytes, limits: SmtpLimits) -> str | None:
     """Return the address of RCPT; None for one that two readers may take for mailboxes of two tenants. Mail servers
     show it as it came, and deliver what they make of it."""
     address = read_path(text, limits)
-    is_one = address and ("@" not in address or is_address("RCPT", address))
-    return address if is_one else None
+    return address if address and ("@" not in address or is_address("RCPT", address)) else None
 
 
 class AskerSession(OpenSession, Generic[Part]):

@@ -23,7 +23,7 @@ from typing import cast
 
 import msgspec
 
-from gatepost.smtp.connection import DeadlineTimer
+from gatepost.api.connections import DeadlineTimer
 from gatepost.smtp.content import DotStuffer
 from gatepost.smtp.replies import NEXT_HOP_CONFUSED, ReplyReader, SmtpReply
 

@@ -295,9 +295,7 @@ class Relay:
         return the last reply. Raises `NextHopError`."""
         try:
             # Who is told of something may be whom a client of the scan API has named: nobody writes commands for us.
-            if not is_address("MAIL", sender):
-                return replies.BAD_SENDER
-            if not all(is_address("RCPT", each) for each in recipients):
+            if not (is_address("MAIL", sender) and all(is_address("RCPT", each) for each in recipients)):
                 return replies.BAD_RECIPIENT
             wide = not (sender.isascii() and all(map(str.isascii, recipients)))
             if wide and "SMTPUTF8" not in link.features:

@@ -277,8 +277,7 @@ class Session:
     def is_stalled(self) -> bool:
         """Whether the client is waited for, and for `STALL_SECONDS` and more has sent less of a message than it must,
         whatever else it has said: drops of a command, of a message or of a handshake hold a place, too."""
-        body = self._transaction.body if self._transaction else None
-        waited = asyncio.get_running_loop().time() - self._since
+        body, waited = self._transaction and self._transaction.body, asyncio.get_running_loop().time() - self._since
         is_slow = (body.size if body else 0) < waited * self._limits.data_rate
         return self._connection.is_awaited and not self._closing and waited >= STALL_SECONDS and is_slow
 

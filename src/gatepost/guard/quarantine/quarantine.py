@@ -333,10 +333,8 @@ class Releaser:
         signed = await self._sign(record, content)
         if isinstance(signed, NotSent):
             return signed
-        if not is_address("MAIL", sender):
-            return NotSent("its sender is not an address that SMTP can carry")
-        if not recipients or not all(is_address("RCPT", recipient) for recipient in recipients):
-            return NotSent("a recipient is not an address that SMTP can carry")
+        if not (recipients and is_address("MAIL", sender) and all(is_address("RCPT", each) for each in recipients)):
+            return NotSent("its sender or a recipient is not an address that SMTP can carry")
         try:
             async with asyncio.timeout(SEND_SECONDS):
                 tenants = await self._find_tenants(recipients)
