@@ -18,6 +18,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from gatepost.api.connections import ArrivalPace, ConnectionLimits
+from gatepost.api.http import UnreadBodies
 from gatepost.api.server import server_config
 from gatepost.service import listeners
 from gatepost.service.certificates import sign_certificate
@@ -66,7 +67,8 @@ async def _answer(request: Request) -> Response:
 
 @contextlib.asynccontextmanager
 async def serving(limits: ConnectionLimits, pair: tuple[Path, Path] | None) -> AsyncIterator[int]:
-    app = Starlette(routes=[Route("/", _answer, methods=["GET", "POST"])])
+    refuse = Route("/refuse", lambda _request: PlainTextResponse("no", 401), methods=["POST"])
+    app: Any = UnreadBodies(Starlette(routes=[Route("/", _answer, methods=["GET", "POST"]), refuse]))
     certificate, key = pair or (None, None)
     bound = socket.create_server(("127.0.0.1", 0))
     serving = Server(server_config(app, certificate=certificate, key=key), [bound], limits)
@@ -193,6 +195,34 @@ def test_a_full_port_ends_the_oldest_connection_without_a_request(
                 assert await sending[0].readuntil(b" 5"), "what is under way is not lost"
             for _, writer in (sending, answered, silent, half, *others):
                 writer.close()
+            await until(limits, 0)
+
+    run_as_the_services_do(run())
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("announced", [b"Content-Length: 100000", b"Transfer-Encoding: chunked"])
+def test_clients_that_were_refused_do_not_close_the_port(
+    announced: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They need no token: the answer is there before the body, of which a byte comes now and then."""
+    monkeypatch.setattr(listeners, "GRACE_SECONDS", 0.0)
+    limits = ConnectionLimits(1, 100)
+
+    async def run() -> None:
+        async with serving(limits, None) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"POST /refuse HTTP/1.1\r\nHost: x\r\n" + announced + b"\r\n\r\n1\r\nx\r\n")
+            async with asyncio.timeout(60):
+                assert b" 401 " in await reader.readuntil(b"no")
+                writer.write(b"1\r\nx\r\n")
+                client = await asyncio.open_connection("127.0.0.1", port)
+                client[1].write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                assert b" 200 " in await client[0].read()
+                with contextlib.suppress(ConnectionError):
+                    await reader.read()
+            for each in (writer, client[1]):
+                each.close()
             await until(limits, 0)
 
     run_as_the_services_do(run())

@@ -401,9 +401,10 @@ class JsonHttp(HttpToolsProtocol):
     @property
     def is_waiting(self) -> bool:
         """Whether no request is under way: nothing of one has come but a part of its header section, and all before it
-        are answered."""
+        are answered. One that is refused before its body has come is answered, however slowly the rest drips in."""
         cycle: RequestResponseCycle | None = self.cycle
-        return self._in_head and not self.pipeline and (cycle is None or cycle.response_complete)
+        is_refused = cycle is not None and cycle.response_started and cycle.more_body
+        return not self.pipeline and (is_refused or (self._in_head and (cycle is None or cycle.response_complete)))
 
     def give_way(self) -> None:
         """Close a connection that waits for a request: the port is full."""

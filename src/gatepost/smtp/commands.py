@@ -32,8 +32,7 @@ _ROUTE = re.compile(rb"\A@[A-Za-z0-9.,@_-]++:")
 # Comments, quoted pairs outside of quotes, a second "@" and a quoted domain are legal nowhere (RFC 5321 section 4.1.2),
 # and servers that take them differ on whose mailbox it is: ours and its tenant must be those of the next hop.
 _MAILBOX = re.compile(rb"(?>" + _QUOTED + rb'|[^"()\\@])++@(?>[A-Za-z0-9._\x80-\xff-]++|\[[!-Z^-~]++\])')
-# A local part that names another host: `user%host`, `host!user`, `"user@host"`.
-_ROUTED = re.compile(r"[%!@]")
+_ROUTED = re.compile(r"[%!@]")  # in a local part: user%host, host!user, "user@host"
 _PARAMETER = re.compile(rb"([A-Za-z0-9][A-Za-z0-9-]*+)(?:=([!-<>-~]++))?")
 _CHUNK = re.compile(rb"(\d{1,19})(?:[ \t]+(LAST))?[ \t]*", re.IGNORECASE)
 _NAME = re.compile(rb"[!-~]{1,255}")
