@@ -61,8 +61,8 @@ lock: $(VENV)/uv.ready ## Resolve the dependencies anew into requirements/
 	$(COMPILE) --group fuzz -c requirements/dev.txt -o requirements/fuzz.txt
 	$(COMPILE) --group audit -o requirements/audit.txt
 
-audit: $(VENV)/dev.ready $(VENV)/audit.ready ## Write a bill of materials to build/, check licences and known vulnerabilities of the lock file
-	$(BIN)/python -m tools.audit requirements/run.txt --tools $(AUDIT)/bin --output build/sbom.cdx.json $(ARGS)
+audit: $(VENV)/dev.ready $(VENV)/audit.ready ## Write a bill of materials to build/, check licences and known vulnerabilities of the lock files that an installation uses
+	$(BIN)/python -m tools.audit requirements/run.txt --also requirements/uv.txt --tools $(AUDIT)/bin --output build/sbom.cdx.json $(ARGS)
 
 bench: $(VENV)/dev.ready ## Measure the service beside its peers; writes bench/RESULTS.md
 	$(BIN)/python -m bench

@@ -1,13 +1,15 @@
 """Audit the packages that are installed with the service: bill of materials, licences, known vulnerabilities.
 
-Run it as `make audit`, or `python -m tools.audit requirements/run.txt --tools FOLDER --output build/sbom.cdx.json`,
-where FOLDER has the programs of the lock file `requirements/audit.txt`. Without `--tools` only the bill of materials is
-written and the licences are checked, for which no network is needed: that is what goes with a release.
+Run it as `make audit`, or `python -m tools.audit requirements/run.txt --also requirements/uv.txt --tools FOLDER
+--output build/sbom.cdx.json`, where FOLDER has the programs of the lock file `requirements/audit.txt`. Without
+`--tools` only the bill of materials is written and the licences are checked, for which no network is needed: that is
+what goes with a release. `--also` names lock files of programs that an installation runs and the service does not have.
 
 The bill of materials is CycloneDX 1.6 in JSON, with the version, the hashes and the licence of every package in the
 lock file; the same lock file makes the same bytes. A licence must be in `ALLOWED`. pip-audit looks for known
-vulnerabilities in PyPI's advisory database. Where that cannot be reached, the check is reported as not run; with
-`--strict` that counts as a failure.
+vulnerabilities in PyPI's advisory database, or by `--osv URL` in one that speaks OSV's protocol. It would leave out
+what a lock file pins for other versions of Python than its own, so it is asked for names and versions alone. Where the
+database cannot be reached, the check is reported as not run; with `--strict` that counts as a failure.
 """
 
 import argparse
@@ -17,7 +19,9 @@ import re
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import msgspec
@@ -126,14 +130,36 @@ def write_bill(lock: Path, output: Path) -> int:
     return len(bill["components"])
 
 
-def ask_advisories(lock: Path, tools: Path) -> Advisories:
-    """Ask for the known vulnerabilities of every package in the lock file."""
-    command = [tools / "pip-audit", "-r", lock, "--disable-pip", "--require-hashes", "--format", "json"]
-    try:
-        done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, timeout=TIMEOUT)
-    except (OSError, subprocess.TimeoutExpired) as fault:
-        return Advisories(0, 0, {}, type(fault).__name__)
-    return read_advisories(done.stdout, done.stderr)
+def divide_pins(locks: Iterable[str]) -> list[dict[str, str]]:
+    """Return all packages of these lock files with their versions; one that is pinned twice stands in two parts."""
+    parts: list[dict[str, str]] = []
+    for name, version in sorted({(name, version) for lock in locks for name, version, _ in read_lock(lock)}):
+        part = next((each for each in parts if name not in each), None)
+        if part is None:
+            parts.append(part := {})
+        part[name] = version
+    return parts
+
+
+def ask_advisories(locks: Iterable[Path], tools: Path, osv: str = "") -> Advisories:
+    """Ask for the known vulnerabilities of every package in the lock files."""
+    parts = divide_pins(lock.read_text("utf-8") for lock in locks)
+    whole = Advisories(sum(map(len, parts)), 0, {})
+    command = [str(tools / "pip-audit"), "--disable-pip", "--no-deps", "--format", "json"]
+    command += ["--vulnerability-service", "osv", "--osv-url", osv] if osv else []
+    for part in parts:
+        with NamedTemporaryFile("w", suffix=".txt") as file:
+            file.writelines(f"{name}=={version}\n" for name, version in part.items())
+            file.flush()
+            try:
+                asked = [*command, "-r", file.name]
+                done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+            except (OSError, subprocess.TimeoutExpired) as fault:
+                return msgspec.structs.replace(whole, fault=type(fault).__name__)
+        seen = read_advisories(done.stdout, done.stderr)
+        found, checked = whole.found | seen.found, whole.checked + seen.checked
+        whole = Advisories(whole.count, checked, found, whole.fault or seen.fault)
+    return whole
 
 
 def read_advisories(out: str, error: str = "") -> Advisories:
@@ -143,8 +169,8 @@ def read_advisories(out: str, error: str = "") -> Advisories:
     except (ValueError, KeyError):
         return Advisories(0, 0, {}, " ".join(error.split())[-200:] or "no answer")
     checked = [each for each in packages if "vulns" in each]
-    found = {each["name"]: [one["id"] for one in each["vulns"]] for each in checked if each["vulns"]}
-    return Advisories(len(packages), len(checked), found)
+    found = {f"{each['name']} {each['version']}": [one["id"] for one in each["vulns"]] for each in checked}
+    return Advisories(len(packages), len(checked), {name: ids for name, ids in found.items() if ids})
 
 
 def describe(advisories: Advisories) -> str:
@@ -152,7 +178,7 @@ def describe(advisories: Advisories) -> str:
     if advisories.found:
         listed = "; ".join(f"{name}: {', '.join(ids)}" for name, ids in advisories.found.items())
         return f"advisories: known vulnerabilities in {listed}"
-    if advisories.fault or not advisories.checked:
+    if not advisories.checked:
         return f"advisories: not run, the database could not be reached ({advisories.fault or 'no package was found'})"
     if advisories.checked < advisories.count:
         return f"advisories: {advisories.checked} of {advisories.count} packages looked up, no known vulnerability"
@@ -162,7 +188,11 @@ def describe(advisories: Advisories) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lock", type=Path)
+    parser.add_argument("--also", type=Path, nargs="*", default=[])
     parser.add_argument("--tools", type=Path)
+    parser.add_argument(
+        "--osv", default="", help="a database other than that of PyPI, such as a mirror in your network"
+    )
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--strict", action="store_true", help="fail where the advisories could not all be looked up")
     options = parser.parse_args()
@@ -175,9 +205,9 @@ def main() -> None:
         print("licences: all allowed")
     if options.tools is None:
         sys.exit(1 if refused else 0)
-    advisories = ask_advisories(options.lock, options.tools)
+    advisories = ask_advisories([options.lock, *options.also], options.tools, options.osv)
     print(describe(advisories))
-    is_complete = bool(advisories.checked) and advisories.checked == advisories.count
+    is_complete = bool(advisories.checked) and advisories.checked == advisories.count and not advisories.fault
     sys.exit(1 if refused or advisories.found or (options.strict and not is_complete) else 0)
 
 

@@ -150,14 +150,18 @@ def find_shown_addresses(text: str) -> tuple[Address, ...]:
     return tuple(found)
 
 
-def normal_address(text: str) -> str:
-    """Return the form in which addresses are compared: no angle brackets or route, case-folded, NFC, host as in
-    `normal_domain`. The `+tag` stays. The empty reverse path `<>` is ""."""
+def strip_path(text: str) -> str:
+    """Return a path without angle brackets and source route, which is ignored (RFC 5321 section 4.1.2)."""
     text = text.strip()
     if text.startswith("<"):
         text = text[1:].removesuffix(">").strip()
-    if text.startswith("@") and ":" in text:
-        text = text.partition(":")[2]  # RFC 5321 section 4.1.2: a source route is ignored
+    return text.partition(":")[2] if text.startswith("@") and ":" in text else text
+
+
+def normal_address(text: str) -> str:
+    """Return the form in which addresses are compared: no angle brackets or route, case-folded, NFC, host as in
+    `normal_domain`. The `+tag` stays. The empty reverse path `<>` is ""."""
+    text = strip_path(text)
     local, at, domain = text.rpartition("@")
     if not at:
         return _fold(text)

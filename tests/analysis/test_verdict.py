@@ -1,5 +1,7 @@
 """The judge: what counted adds up, caps hold, and the most severe verdict that is reached is given."""
 
+import tomllib
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -10,10 +12,11 @@ from gatepost.findings import kinds
 from gatepost.findings.kinds import Finding
 from gatepost.lists.rulings import Match, Ruling, Subject
 from gatepost.policy.layers import override
-from gatepost.policy.rules import VERDICTS, parse_shipped, shipped_policy
+from gatepost.policy.rules import VERDICTS, convert_policy, shipped_policy
 from gatepost.questions import Hit
 
-POLICY = parse_shipped("""
+POLICY = convert_policy(
+    tomllib.loads("""
 [verdicts]
 malware = {decision = "drop"}
 phishing = {decision = "quarantine", threshold = 5, own = 3}
@@ -38,6 +41,7 @@ pair = {cap = 3, description = "two of a kind"}
 "a:good" = {weight = -2, verdict = "clean"}
 "recipient:report-mailbox" = {weight = 0, verdict = "clean"}
 """)
+)
 
 
 def judged(*kinds: str, outcomes: tuple[Outcome, ...] = ()) -> Judgement:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from gatepost.api.connections import ResumingContext, client_context
 from gatepost.api.server import tls_context
 from gatepost.client import Client
 from gatepost.scanning.request import Load
+from gatepost.service.certificates import build_smtp_tls
 
 pytestmark = pytest.mark.process
 LOAD = b'{"in_processing":0,"threshold":1,"maximum":1}'
@@ -175,3 +177,38 @@ def test_it_verifies_as_the_default_does(pair: Pair) -> None:
     for name in ("verify_mode", "check_hostname", "verify_flags", "minimum_version", "options"):
         assert getattr(ours, name) == getattr(default, name), name
     assert remote_core._tls_context(default) is default
+
+
+async def _talk(port: int, *options: str) -> bytes:
+    """Say "R" to openssl, which then asks for renegotiation; return all that it prints."""
+    command = ("openssl", "s_client", "-connect", f"127.0.0.1:{port}", *options)
+    pipe = asyncio.subprocess.PIPE
+    talking = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.STDOUT)
+    assert talking.stdin
+    assert talking.stdout
+    said = b""
+    if "-tls1_2" in options:
+        said = await talking.stdout.readuntil(b"Verify return code")
+        talking.stdin.write(b"R\n")
+    else:
+        talking.stdin.close()
+    async with asyncio.timeout(180):
+        said += await talking.stdout.read()
+        await talking.wait()
+    return said
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="not run: openssl is not installed")
+@pytest.mark.parametrize("make", [tls_context, build_smtp_tls])
+async def test_every_port_refuses_renegotiation_and_old_versions(
+    make: Callable[[Path, Path], ssl.SSLContext], pair: Pair
+) -> None:
+    context = make(*pair)
+    assert context.options & ssl.OP_NO_RENEGOTIATION, "also where the library would allow it"
+    async with ClosingServer(context).listening() as server:
+        said = await _talk(server.port, "-tls1_2")
+        assert b"RENEGOTIATING" in said
+        assert b"no renegotiation" in said.replace(b"_", b" ").lower()
+        for version in ("-tls1", "-tls1_1"):
+            said = await _talk(server.port, version, "-cipher", "ALL:@SECLEVEL=0")
+            assert b"Cipher is (NONE)" in said

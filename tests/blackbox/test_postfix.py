@@ -8,6 +8,8 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from email.parser import Parser
+from email.policy import compat32
 from pathlib import Path
 from typing import NamedTuple
 
@@ -172,6 +174,114 @@ def test_while_guard_is_away_the_queue_keeps_the_mail(after: Chain) -> None:
     gateway.start()
     arrived(sink, "away@x")
     assert sink.taken["away@x"] == 1
+
+
+SMUGGLED = b"MAIL FROM:<s@x.example>\r\nRCPT TO:<t@example.com>\r\nDATA\r\nMessage-ID: <smuggled@x>\r\n\r\nx\r\n.\r\n"
+# Ends of messages for who counts the bytes of a line in another way: in front of a second message.
+ENDS = (
+    b"\r\n..\r\n",
+    b"\r\n.\t\r\n",
+    b"\r\n. \r\n",
+    b"\r\n.\x0b\r\n",
+    b"\r\n.\x1a\r\n",
+    b"\x85.\x85",
+    "\u2028.\u2028".encode(),
+    *(b"\r\n" + b"y" * length + b".\r\n" for length in (997, 998, 999, 2_045, 2_046, 2_047, 2_048, 2_049, 4_096)),
+)
+BARE = (
+    b"\n.\n",
+    b"\n.\r\n",
+    b"\r\n.\n",
+    b"\r.\r",
+    b"\r.\r\n",
+    b"\r\n.\r",
+    b"\r\n\0.\r\n",
+    b"\r\n.\0\r\n",
+    b"\r\r\n.\r\r\n",
+)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("chunked", [False, True])
+def test_postfix_behind_us_reads_the_one_message_that_was_judged(before: Chain, chunked: bool) -> None:
+    """Straight to guard, which believes this host; what the next hop has got is at the sink."""
+    _, sink, gateway, log = before
+    with smtplib.SMTP("127.0.0.1", gateway.port, timeout=180) as client:
+        for number, end in enumerate((*ENDS, *BARE)):
+            identity = f"end-{number}-{chunked}@x"
+            raw = message(identity).removesuffix(b"\r\n") + end + SMUGGLED
+            # After DATA, dots are stuffed: but for a bare end, what goes over the wire is what was meant.
+            code, said = _send_raw(client, raw, chunked=chunked, is_bare=end in BARE)
+            assert (code, end) == (550 if end in BARE else 250, end), said
+            if end in ENDS:
+                body = raw.partition(b"\r\n\r\n")[2]
+                # Postfix folds lines of more than 998 octets when it sends them on.
+                got = arrived(sink, identity).partition(b"\r\n\r\n")[2].replace(b"\r\n ", b"")
+                assert got.replace(b"\r\n..", b"\r\n.") == body.replace(b"\r\n ", b""), end
+    assert "smuggled@x" not in sink.taken, log.read_text()
+    assert not [line for line in sink.lines if "s@x.example" in line or "t@example.com" in line]
+
+
+def _send_raw(client: smtplib.SMTP, raw: bytes, *, chunked: bool, is_bare: bool) -> tuple[int, bytes]:
+    client.ehlo_or_helo_if_needed()
+    assert client.mail("ann@example.org")[0] == client.rcpt("bob@example.com")[0] == 250
+    if not chunked:
+        assert client.docmd("DATA")[0] == 354
+        stuffed = raw if is_bare else b"\r\n".join(b"." * line.startswith(b".") + line for line in raw.split(b"\r\n"))
+        # A bare end is followed by a whole second message, dot and all.
+        client.send(stuffed + (b"" if is_bare else b".\r\n"))
+        return client.getreply()
+    half = raw.rindex(b".") - 1
+    client.send(b"BDAT %d\r\n" % half + raw[:half] + b"BDAT %d LAST\r\n" % (len(raw) - half) + raw[half:])
+    first = client.getreply()
+    return client.getreply() if first[0] == 250 else (client.getreply(), first)[1]
+
+
+# What a stranger may write of a result: in front of our fields, in one of ours, in our name.
+CLAIMS = (
+    b" X-Gatepost-Verdict: folded\r\n",
+    b" \r\nX-Gatepost-Verdict: blank\r\n",
+    b"\tx\r\n\tX-Gatepost-Verdict: tabs\r\n",
+    b"X-Gatepost-Verdict : space\r\n",
+    b"x-gatepost-VERDICT:\r\n case\r\n",
+    b"Authentication-Results: gate.example; dkim=pass (claim)\r\n",
+    b'Authentication-Results: (c) "gate.example" 1;\r\n dkim=pass (claim)\r\n',
+    b"Subject: a\r\nno field\r\nX-Gatepost-Verdict: behind\r\n",
+)
+
+
+@pytest.mark.process
+def test_no_claim_in_our_name_reaches_postfix_behind_us(before: Chain) -> None:
+    _, sink, gateway, _ = before
+    with smtplib.SMTP("127.0.0.1", gateway.port, timeout=180) as client:
+        for number, claim in enumerate(CLAIMS):
+            code, said = _send_raw(client, claim + message(f"claim-{number}@x"), chunked=False, is_bare=False)
+            assert code == 250, said
+            fields = Parser(policy=compat32).parsestr(arrived(sink, f"claim-{number}@x").decode("latin-1"))
+            assert fields.get_all("X-Gatepost-Verdict") == ["clean"], claim
+            assert "claim" not in str(fields.get_all("Authentication-Results"))
+            ours = [value for name, value in fields.items() if "gate.example" in value or name.startswith("X-Gatepost")]
+            assert not [value for value in ours if "folded" in value or "blank" in value or "tabs" in value], claim
+
+
+# A Postfix in front hands RCPT on as it came, and takes comments and quotes out of what it looks at itself.
+TWO_WAYS = ("bob@example.com(c)", "bob@(c)example.com", 'bob@"example.com"', 'bob\\"@example.com')
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("kind", ["before", "milter"])
+def test_a_recipient_that_reads_in_two_ways_is_of_no_other_tenant(kind: str, request: pytest.FixtureRequest) -> None:
+    asked = request.getfixturevalue(kind)
+    outer, sink = (asked.ports["inet"], asked.sink) if kind == "milter" else asked[:2]
+    with client_at(STRANGER, outer) as client:
+        for path in TWO_WAYS:
+            client.mail("ann@example.org")
+            # It answers RCPT itself, and what guard says behind DATA.
+            code, said = client.docmd("RCPT", f"TO:<{path}>")
+            said = client.data(message("two@x"))[1] if code == 250 else said
+            assert said == b"5.1.3 Bad recipient address syntax", path
+            client.rset()
+    assert "two@x" not in sink.taken
 
 
 def _held(gateway: Gateway, identity: bytes) -> bool:

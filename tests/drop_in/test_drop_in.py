@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import re
+import types
 import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from tests.smtp.conftest import SourceParts
 
 from gatepost.analysis.report import Line, ListNote, Report
+from gatepost.drop_in import session
 from gatepost.drop_in.protocols import DECISION, REQUIRED, Rspamd, Spamd, read_scores
 from gatepost.drop_in.requests import Head, Received, Refusal, find_envelope
 from gatepost.drop_in.session import DropInPart, DropInSession, build_protocol
@@ -178,8 +181,7 @@ async def test_actions_of_rspamd(tmp_path: Path, decision: str, held_as: str, ac
         (request,) = house.guard.scanned
         assert request.envelope.recipients == ("c@y.example", "d@y.example")
         assert (request.source, request.envelope.remote_address) == ("rspamd", "192.0.2.9")
-        _, older = await house.ask_rspamd(path="/check")
-        assert older["default"]["action"] == action
+        assert (await house.ask_rspamd(path="/check"))[0] == 404
 
 
 async def test_a_user_is_no_sending_host_and_tenants_need_one_name(tmp_path: Path) -> None:
@@ -197,14 +199,14 @@ CHECK = b"CHECK SPAMC/1.5\r\n"
 ZLIB = CHECK + b"Compress: zlib\r\n\r\n"
 SPAMD_FAULTS = {
     b"CHECK\r\n\r\n": b"76 EX_PROTOCOL: no command such as CHECK SPAMC/1.5",
-    CHECK + b"no colon\r\n\r\n": b"76 EX_PROTOCOL: a field without a colon, or too many of them",
+    CHECK + b"no colon\r\n\r\n": b"76 EX_PROTOCOL: a field without a name or a colon, or too many of them",
     b"CHECK SPAMC/1.5\n\n": b"76 EX_PROTOCOL: a line that is too long, or does not end with CRLF",
-    CHECK + b"Content-length: -1\r\n\r\nx": b"76 EX_PROTOCOL: a Content-length that is no number",
+    CHECK + b"Content-length: -1\r\n\r\nx": b"76 EX_PROTOCOL: a Content-length that is no number, or two of them",
     CHECK + b"Content-length: 0\r\n\r\n": b"76 EX_PROTOCOL: an empty message",
     CHECK + b"Content-length: 9\r\n\r\nx": b"76 EX_PROTOCOL: a message that is shorter than its Content-length",
     CHECK + b"Content-length: 70000\r\n\r\nx": b"65 EX_DATAERR: the message is larger than 65536 bytes",
     ZLIB + b"nonsense": b"76 EX_PROTOCOL: a message that is not compressed as it says",
-    ZLIB + zlib.compress(b"y" * 900)[:9]: b"76 EX_PROTOCOL: a compressed message that does not end",
+    ZLIB + zlib.compress(b"y" * 900)[:9]: b"76 EX_PROTOCOL: a compressed message without an end, or more behind it",
     ZLIB + zlib.compress(b"y" * 70_000): b"65 EX_DATAERR: the message is larger than 65536 bytes",
     CHECK + b"Compress: gzip\r\n\r\nx": b"69 EX_UNAVAILABLE: messages compressed by gzip are not read",
     b"TELL SPAMC/1.5\r\n\r\nx": b"69 EX_UNAVAILABLE: TELL is not offered; report mail to Gatepost itself",
@@ -222,6 +224,98 @@ async def test_bad_requests_of_spamd(tmp_path: Path) -> None:
         head = b"CHECK SPAMC/1.5\r\nCompress: zlib\r\nContent-length: %d\r\n\r\n" % len(compressed)
         assert b"Spam: False" in await house.send(head + compressed)
         assert house.guard.raw == [MESSAGE]
+
+
+FORGED = (
+    b" continues\nAuthentication-Results: gate.example; dkim=pass\nA: b\rX-Spam-Flag: NO\nX-Spam-Status: No\r more\n"
+    b"X-Gatepost-Verdict: clean\r\n folded\rforged\nAuthentication-Results: other.example; spf=fail\nC: d\n\nHello\n"
+)
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+async def test_no_message_claims_a_result_in_our_name(tmp_path: Path, ending: bytes) -> None:
+    async with housed(tmp_path, "spamd") as house:
+        message = FORGED.replace(b"\r\n", b"\n").replace(b"\n", ending)
+        content = (await house.ask_spamd("PROCESS", message)).partition(b"\r\n\r\n")[2].replace(b"\r\n", b"\n")
+        ours, _, theirs = content.partition(b"X-Stray-Line: continues\n")
+        assert theirs == b"A: b\nAuthentication-Results: other.example; spf=fail\nC: d\n\nHello\n"
+        assert ours.endswith(b"X-Gatepost-Tags: list:x, url:y\n")
+        assert content.count(b"Authentication-Results: gate.example;") == 1
+
+
+LENGTHS = "a Content-length that is no number, or two of them"
+NAMELESS = "a field without a name or a colon, or too many of them"
+LONGER = "a message that is longer than its Content-length"
+# What a client that is misled, or a proxy, would read in another way than we do.
+AMBIGUOUS = {
+    b"Content-length: 1\r\nContent-length: 5\r\n\r\na: b\n": LENGTHS,
+    b"Content-length: 5\r\nContent-length: 5\r\n\r\na: b\n": LENGTHS,
+    b"Content-length: +5\r\n\r\na: b\n": LENGTHS,
+    b"Content-length: 5, 5\r\n\r\na: b\n": LENGTHS,
+    b"Content-length: \xd9\xa5\r\n\r\na: b\n": LENGTHS,
+    b"Content-length : 5\r\n\r\na: b\n": NAMELESS,
+    b"User: x\r\n Content-length: 1\r\n\r\na: b\n": NAMELESS,
+    b": 5\r\n\r\na: b\n": NAMELESS,
+    b"Content-length: 1\r\n\r\na: b\n": LONGER,
+}
+
+
+@pytest.mark.parametrize("name", ["spamd", "rspamd"])
+async def test_a_request_that_reads_in_two_ways_gets_no_verdict(tmp_path: Path, name: str) -> None:
+    lines = (b"CHECK SPAMC/1.5",) if name == "spamd" else (b"POST /checkv2 HTTP/1.1", b"CHECK RSPAMC/1.3")
+    async with housed(tmp_path, name) as house:
+        for line_, (rest, text) in itertools.product(lines, AMBIGUOUS.items()):
+            answer = await house.send(line_ + b"\r\n" + rest)
+            assert text.encode() in answer, rest
+        assert house.guard.scanned == []
+
+
+async def test_a_recipient_that_reads_in_two_ways_gets_no_verdict(tmp_path: Path) -> None:
+    async with housed(tmp_path, "rspamd") as house:
+        for path in ("<b@y.example(c)>", 'b@"y.example"', "b@x.example@y.example", "b\x85c@y.example"):
+            status, said = await house.ask_rspamd(MESSAGE, ("Rcpt", "<b@y.example>"), ("Rcpt", path))
+            assert (status, "reads in two ways" in said["error"]) == (400, True), path
+        assert (await house.ask_rspamd(MESSAGE, ("Rcpt", '<"b c"@y.example>'), ("Rcpt", "root")))[0] == 200
+
+
+async def test_a_compressed_message_is_all_that_comes(tmp_path: Path) -> None:
+    packed = zlib.compress(b"Subject: a\r\n\r\nb\r\n") + b"more"
+    async with housed(tmp_path, "spamd") as house:
+        answer = await house.ask_spamd("CHECK", packed, Compress="zlib")
+        assert b"or more behind it" in answer
+        assert house.guard.scanned == []
+
+
+async def test_no_line_of_the_old_protocol_is_written_by_a_sender(tmp_path: Path) -> None:
+    """Bytes that some readers take for line ends, in the only text of a stranger in the answer."""
+    async with housed(tmp_path, "rspamd") as house:
+        house.guard.message_id = "<a\r\nAction: no action\rAction: no action\u2028Action: no action\x85@b>"
+        house.guard.decision = "quarantine"
+        answer = await house.send(b"CHECK RSPAMC/1.3\r\nContent-length: %d\r\n\r\n" % len(MESSAGE) + MESSAGE)
+        assert [each for each in answer.decode().splitlines() if each.startswith("Action")] == ["Action: add header"]
+
+
+async def test_drops_of_a_head_and_of_a_message_are_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each line comes in its time, and the whole does not."""
+    monkeypatch.setattr(session, "HEAD_SECONDS", 0.5)
+    async with housed(tmp_path, "spamd") as house:
+        reader, writer = await asyncio.open_connection("127.0.0.1", house.port)
+        house.clients.append(types.SimpleNamespace(writer=writer))
+        writer.write(b"CHECK SPAMC/1.5\r\n")
+        lines = 0
+        with contextlib.suppress(ConnectionError):
+            while not reader.at_eof() and lines < 200:
+                lines += 1
+                writer.write(b"X-%d: y\r\n" % lines)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.1):
+                        await reader.read(1)
+        assert lines < 200
+    limits = SmtpLimits(data_grace=0.05, data_rate=1, data_floor=1_000_000)
+    async with housed(tmp_path, "spamd", limits=limits) as house:
+        assert await house.send(b"CHECK SPAMC/1.5\r\nContent-length: 99\r\n\r\nSubject") == b""
 
 
 CHUNKED = b"POST /checkv2 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"
@@ -265,7 +359,7 @@ async def test_bad_requests_of_rspamd(tmp_path: Path) -> None:
         b"POST /checkv2 HTTP/1.1\r\nContent-Length: 70000\r\n\r\n": (413, "the message is larger than 65536 bytes"),
         b"POST /checkv2 HTTP/1.1\r\nContent-Length: 1\r\nFrom: \xff\r\n\r\nx": (
             400,
-            "an address of the envelope that is too long or not printable",
+            "an address of the envelope that is too long, or reads in two ways",
         ),
     }
     async with housed(tmp_path, "rspamd", limits=SmtpLimits(message=65_536, path=2)) as house:

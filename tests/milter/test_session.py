@@ -237,6 +237,23 @@ async def test_a_message_has_one_tenant(house: House) -> None:
         assert milter.guard.scanned[0].envelope.recipients == ("b@Y.example", "d@y.example")
 
 
+async def test_a_recipient_that_reads_in_two_ways_is_refused(house: House) -> None:
+    """Postfix shows RCPT as it came, and delivers to what is left of it without comments and quotes."""
+    async with house() as milter:
+        server = await milter.connect()
+        await server.envelope(b"<a@x.example>", b"<b@y.example>")
+        for path in (
+            b"<b@y.example(c)>",
+            b"<b@(c)y.example>",
+            b'<b@"y.example">',
+            b'<b\\"@y.example>',
+            b"<b@x@y.example>",
+        ):
+            assert (await server.ask(b"R", path + b"\0"))[1].startswith(b"501 5.1.3"), path
+        for path in (b'<"b c"@y.example>', b"<@x.example:d@y.example>", b"<root>", b"<b@[192.0.2.1]>"):
+            assert (await server.ask(b"R", path + b"\0"))[0] == b"c", path
+
+
 @pytest.mark.parametrize(
     ("address", "macros", "expected"),
     [

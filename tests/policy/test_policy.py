@@ -5,7 +5,7 @@ import pytest
 from gatepost.checks.registry import CHECKS
 from gatepost.findings.kinds import TITLES
 from gatepost.policy.layers import override
-from gatepost.policy.rules import VERDICTS, PolicyError, parse_shipped, shipped_policy
+from gatepost.policy.rules import VERDICTS, PolicyError, convert_policy, shipped_policy
 
 
 def test_kinds_and_policy_agree() -> None:
@@ -51,4 +51,4 @@ def test_a_faulty_file_says_what_is_wrong(text: str, complaint: str) -> None:
 
 def test_a_policy_without_a_verdict_is_refused() -> None:
     with pytest.raises(PolicyError, match="malware"):
-        parse_shipped("verdicts = {}\ngroups = {}\nkinds = {}")
+        convert_policy({"verdicts": {}, "groups": {}, "kinds": {}})

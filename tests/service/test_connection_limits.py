@@ -17,7 +17,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from gatepost.api.connections import ConnectionLimits, RateFloor
+from gatepost.api.connections import ArrivalPace, ConnectionLimits
+from gatepost.api.http import UnreadBodies
 from gatepost.api.server import server_config
 from gatepost.service import listeners
 from gatepost.service.certificates import sign_certificate
@@ -66,7 +67,8 @@ async def _answer(request: Request) -> Response:
 
 @contextlib.asynccontextmanager
 async def serving(limits: ConnectionLimits, pair: tuple[Path, Path] | None) -> AsyncIterator[int]:
-    app = Starlette(routes=[Route("/", _answer, methods=["GET", "POST"])])
+    refuse = Route("/refuse", lambda _request: PlainTextResponse("no", 401), methods=["POST"])
+    app: Any = UnreadBodies(Starlette(routes=[Route("/", _answer, methods=["GET", "POST"]), refuse]))
     certificate, key = pair or (None, None)
     bound = socket.create_server(("127.0.0.1", 0))
     serving = Server(server_config(app, certificate=certificate, key=key), [bound], limits)
@@ -198,14 +200,44 @@ def test_a_full_port_ends_the_oldest_connection_without_a_request(
     run_as_the_services_do(run())
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("announced", [b"Content-Length: 100000", b"Transfer-Encoding: chunked"])
+def test_clients_that_were_refused_do_not_close_the_port(
+    announced: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They need no token: the answer is there before the body, of which a byte comes now and then."""
+    monkeypatch.setattr(listeners, "GRACE_SECONDS", 0.0)
+    limits = ConnectionLimits(1, 100)
+
+    async def run() -> None:
+        async with serving(limits, None) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"POST /refuse HTTP/1.1\r\nHost: x\r\n" + announced + b"\r\n\r\n1\r\nx\r\n")
+            async with asyncio.timeout(60):
+                assert b" 401 " in await reader.readuntil(b"no")
+                writer.write(b"1\r\nx\r\n")
+                client = await asyncio.open_connection("127.0.0.1", port)
+                client[1].write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                assert b" 200 " in await client[0].read()
+                with contextlib.suppress(ConnectionError):
+                    await reader.read()
+            for each in (writer, client[1]):
+                each.close()
+            await until(limits, 0)
+
+    run_as_the_services_do(run())
+
+
 def test_a_rate_is_judged_by_windows() -> None:
-    floor = RateFloor(0.0, 100, 10.0)
-    assert floor.deadline == 10.0
-    floor.count(1.0, 50_000)
-    assert floor.deadline == 20.0, "the next window begins when this one is over"
-    floor.count(12.0, 1)
-    assert floor.deadline == 22.0, "what came before does not count in it"
-    floor.count(15.0, 998)
-    assert floor.deadline == 22.0
-    floor.count(21.0, 1)
-    assert floor.deadline == 32.0
+    clock = [0.0]
+    pace = ArrivalPace(lambda: clock[0], idle=99.0, first=10.0, rate=1.0, floor=100)
+    assert pace.deadline == 10.0
+    for moment, size, deadline in (
+        (1.0, 50_000, 20.0),  # the next window begins when this one is over
+        (12.0, 1, 22.0),  # what came before does not count in it
+        (15.0, 998, 22.0),
+        (21.0, 1, 32.0),
+    ):
+        clock[0] = moment
+        pace.count(size)
+        assert pace.deadline == deadline

@@ -48,6 +48,7 @@ class StrawGuard:
         self.action: MessageAction | None = None
         self.edits: tuple[Edit, ...] = ()
         self.senders: tuple[str, ...] = ()
+        self.message_id = ""
         self.full_at_mail = self.full_at_dot = False
         self.fault: Exception | None = None
         self.may_end = asyncio.Event()
@@ -66,7 +67,8 @@ class StrawGuard:
         await self.may_end.wait()
         if self.fault:
             raise self.fault
-        report = Report("clean", self.decision, ("list:x", "url:y"), 0, "why", senders=self.senders, action=self.action)  # type: ignore[arg-type]
+        seen = {"senders": self.senders, "message_id": self.message_id}
+        report = Report("clean", self.decision, ("list:x", "url:y"), 0, "why", action=self.action, **seen)  # type: ignore[arg-type]
         judged(report)
         return ScanResult(request.ggrid, request.created, request.created, report, edits=self.edits)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.smtp import intake
+from gatepost.smtp import intake, session
 
 
 async def test_a_full_port_ends_the_oldest_session_without_a_transaction(
@@ -50,3 +50,50 @@ async def test_silent_connections_do_not_close_the_port(
         assert (await client.say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("250")
         assert gate.intake.gave_way == 151
         await gate.until(lambda: gate.intake.open == 50)
+
+
+STALLED: dict[str, tuple[str | bytes, ...]] = {
+    "half a command": (b"EHL",),
+    "half a command in a transaction": ("EHLO c", "MAIL FROM:<a@x.example>", b"RCP"),
+    "a transaction": ("EHLO c", "MAIL FROM:<a@x.example>", "NOOP"),
+    "one transaction after another": ("EHLO c", *("MAIL FROM:<a@x.example>", "RSET") * 3, "MAIL FROM:<a@x.example>"),
+    "recipients": ("EHLO c", "MAIL FROM:<a@x.example>", *("RCPT TO:<b@y.example>",) * 5),
+    "a message": ("EHLO c", "MAIL FROM:<a@x.example>", "RCPT TO:<b@y.example>", "DATA", b"Subject: x\r\n"),
+    "a chunk": ("EHLO c", "MAIL FROM:<a@x.example>", "RCPT TO:<b@y.example>", b"BDAT 9999\r\nSubject: x\r\n"),
+    "a handshake": ("EHLO c", "STARTTLS"),
+}
+
+
+@pytest.mark.parametrize("said", STALLED.values(), ids=list(STALLED))
+async def test_clients_that_send_drops_do_not_close_the_port(
+    said: tuple[str | bytes, ...], deployment: Any, hop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(session, "STALL_SECONDS", 0.0)
+    async with deployment(hop(), max_connections=1) as gate:
+        slow = await gate.connect()
+        for each in said:
+            slow.send(each)
+            if isinstance(each, str):
+                assert await slow.reply()
+        await asyncio.sleep(0.05)
+        guest = await gate.connect()
+        assert gate.intake.gave_way == 1
+        await guest.up_to_data()
+        assert (await guest.say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("250")
+        await gate.until(lambda: gate.intake.services.space.used == 0)
+
+
+async def test_a_client_that_sends_as_fast_as_it_must_is_kept(
+    deployment: Any, hop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(session, "STALL_SECONDS", 0.0)
+    async with deployment(hop(), max_connections=1) as gate:
+        client = await gate.connect()
+        await client.up_to_data()
+        client.send(b"Subject: x\r\n\r\n" + b"y\r\n" * 200_000)
+        await gate.until(lambda: gate.intake.services.space.used > 500_000)
+        late = await gate.connect(greeted=False)
+        assert (await late.reply(), gate.intake.gave_way) == ("421 4.7.0 Too many connections", 0)
+        assert (await client.say(b".\r\n")).startswith("250")

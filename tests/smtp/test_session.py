@@ -457,6 +457,66 @@ async def test_whoever_speaks_before_the_greeting_is_sent_away(deployment: Any, 
         assert (await client.say("EHLO c")).startswith("250")
 
 
+# Paths that another server may read as another mailbox: a comment, a quoted pair outside of quotes, a route whose
+# quotes do not end where it does, a second "@", a quoted domain, controls beyond ASCII.
+AMBIGUOUS = (
+    "t@y.example(c)",
+    "t@(c)y.example",
+    "t(c)@y.example",
+    't\\"t@other.example>"@y.example',
+    '@"x:t@other.example>"@y.example',
+    '@"x:t@other.example> NOTIFY=NEVER"@y.example',
+    "@x.example,t@y.example",
+    "t@other.example@y.example",
+    't@"y.example"',
+    "t@y.example;x",
+    "t@y.example,x",
+    "t\u0085@y.example",
+    "t\u2028@y.example",
+)
+
+
+@pytest.mark.parametrize("path", AMBIGUOUS)
+async def test_a_path_names_one_mailbox_for_every_reader(path: str, deployment: Any, hop: Any) -> None:
+    next_hop = hop()
+    async with deployment(next_hop) as gate:
+        client = await gate.connect()
+        await client.say("EHLO c")
+        assert (await client.say(f"MAIL FROM:<{path}> SMTPUTF8")).startswith("501 5.1.7")
+        assert (await client.say("MAIL FROM:<a@x.example> SMTPUTF8")).startswith("250")
+        assert (await client.say(f"RCPT TO:<{path}>")).startswith("501 5.1.3")
+        assert not [line for line in next_hop.lines if "t@" in line or "other" in line]
+
+
+@pytest.mark.usefixtures("strangers")
+@pytest.mark.parametrize("local", ["u%other.example", "other.example!u", '"u@other.example"', '"u%other.example"'])
+async def test_no_stranger_routes_mail_by_way_of_us(local: str, deployment: Any, hop: Any) -> None:
+    next_hop = hop()
+    async with deployment(next_hop) as gate:
+        client = await gate.connect()
+        await client.say("EHLO c")
+        await client.say(f"MAIL FROM:<{local}@x.example>")
+        assert await client.say(f"RCPT TO:<{local}@y.example>") == "550 5.7.1 Mail is not routed by way of this host"
+        assert (await client.say("DATA")).startswith("554 5.5.1")
+        assert not [line for line in next_hop.lines if line.startswith("RCPT")]
+
+
+async def test_hosts_of_ours_may_route_mail(deployment: Any, hop: Any) -> None:
+    async with deployment(hop(), **LISTED) as gate:
+        client = await gate.connect()
+        for line in ("EHLO c", "MAIL FROM:<a@x.example>", "RCPT TO:<u%other.example@y.example>"):
+            assert (await client.say(line)).startswith("250")
+
+
+async def test_long_attributes_are_refused(deployment: Any, hop: Any) -> None:
+    """What XFORWARD says goes on to the next hop, in a line of all attributes."""
+    async with deployment(hop(), **LISTED) as gate:
+        client = await gate.connect()
+        await client.say("EHLO c")
+        assert (await client.say("XFORWARD HELO=" + "x" * 255)).startswith("250")
+        assert (await client.say("XFORWARD HELO=" + "x" * 766)).startswith("501")
+
+
 @pytest.mark.usefixtures("strangers")
 async def test_connections_of_one_address_have_a_limit(deployment: Any, hop: Any) -> None:
     async with deployment(hop(), limits=msgspec.structs.replace(QUICK, per_address=1)) as gate:

@@ -51,7 +51,9 @@ def stripped(folder: Path, raw: bytes, memory: int) -> bytes:
         (b"Authentication-Results: other.example; spf=pass\r\n\r\n", None),
         (b"Authentication-Results: ; spf=pass\r\n\r\n", b"\r\n"),
         (b"A: b\r\njunk\r\nX-Gatepost-Id: 1\r\nC: d\r\n\r\n", b"A: b\r\njunk\r\nC: d\r\n\r\n"),
-        (b" begins with folding\r\nX-Gatepost-Id: 1\r\n\r\n", b" begins with folding\r\n\r\n"),
+        (b" folds\r\nX-Gatepost-Id: 1\r\n\r\n", b"X-Stray-Line: folds\r\n\r\n"),
+        (b"\tfolds\r\n\tagain\r\nA: b\r\n\r\n", b"X-Stray-Line:\tfolds\r\n\tagain\r\nA: b\r\n\r\n"),
+        (b" \r\nA: b\r\n\r\n", b"X-Stray-Line: \r\nA: b\r\n\r\n"),
         (b"\r\nX-Gatepost-Id: body\r\n", None),
         (b"", None),
         (b"X-Gatepost-Id: no line end", None),
@@ -76,9 +78,15 @@ def test_without_claims_no_byte_changes(lines: list[bytes]) -> None:
     header = read_header(raw, NAME)
     kept = b"".join(apply_edits([raw], header.claims))
     cut = sum(claim.end - claim.start for claim in header.claims)
-    assert len(kept) == len(raw) - cut
+    assert len(kept) == len(raw) - cut + len(b"X-Stray-Line:") * raw.startswith(b" ")
+    stray = b"X-Stray-Line:" if raw.startswith(b" ") else b""
     assert header.claims or kept == raw
-    assert all(raw[claim.start : claim.end].lower().startswith(b"x-gatepost-") for claim in header.claims)
+    assert all(
+        raw[claim.start : claim.end].lower().startswith(b"x-gatepost-") or claim.text == stray
+        for claim in header.claims
+    )
+    fields = message_from_bytes(b"Ours: x\r\n" + kept, policy=policy.compat32)
+    assert fields["Ours"] == "x", "nothing is said in a field of ours"
 
 
 def test_what_is_added_reads_as_header_fields() -> None:

@@ -14,6 +14,7 @@ that it began with. It belongs to one context, so that a context with other auth
 """
 
 import asyncio
+import math
 import socket
 import ssl
 import sys
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Any
+from weakref import WeakMethod
 
 from gatepost.process.logs import Logger
 
@@ -129,24 +131,63 @@ def _parse(peer: str) -> tuple[IPv4Address | IPv6Address | None, str]:
     return address, str(address)
 
 
-class RateFloor:
-    """Whether a sender is slower than a floor, by windows of time: one that sends much at first and a byte now and then
-    is found by the first window that is nearly empty. Times are those of the event loop."""
+class ArrivalPace:
+    """By when more of a body must come. Something must come in `idle` seconds; the whole has `first` seconds, more at
+    `rate` bytes a second, and `most` at most; and each window of `first` seconds must bring `floor` bytes a second: one
+    that sends much at first and a byte now and then is found by the first window that is nearly empty."""
 
-    def __init__(self, moment: float, bytes_a_second: int, window: float) -> None:
-        self._began, self._window, self._least = moment, window, bytes_a_second * window
-        self._size = 0
+    def __init__(
+        self, now: Callable[[], float], idle: float, first: float, rate: float, floor: float, most: float = math.inf
+    ) -> None:
+        self._now, self._idle, self._first, self._rate, self._most = now, idle, first, rate, most
+        self._least = floor * first
+        self._started = self._window = now()
+        self.size = self._recent = 0
 
-    def count(self, moment: float, size: int) -> None:
+    def count(self, size: int) -> None:
         """Count bytes that have come."""
-        if moment >= self._began + self._window and self._size >= self._least:
-            self._began, self._size = moment, 0
-        self._size += size
+        moment = self._now()
+        if moment >= self._window + self._first and self._recent >= self._least:
+            self._window, self._recent = moment, 0
+        self.size += size
+        self._recent += size
 
     @property
     def deadline(self) -> float:
         """When the sender is too slow, unless more comes before."""
-        return self._began + self._window * (1 if self._size < self._least else 2)
+        whole = min(self._first + self.size / self._rate, self._most)
+        window = self._first * (1 if self._recent < self._least else 2)
+        return min(self._now() + self._idle, self._started + whole, self._window + window)
+
+
+class DeadlineTimer:
+    """Calls back when a deadline has passed that moves with all that is said. A timer that runs out sooner looks again
+    then: to set one for each wait would cost more than the wait."""
+
+    def __init__(self, passed: Callable[[], None]) -> None:
+        # Weak, or whoever owns the timer would be garbage for the collector of cycles, with all that it has buffered.
+        self._passed = WeakMethod(passed)
+        self._handle: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
+
+    def set(self, deadline: float) -> None:
+        """Set or move the deadline, a time of the loop."""
+        self._deadline = deadline
+        if self._handle is None or self._handle.when() > deadline:
+            self.stop()
+            self._handle = asyncio.get_running_loop().call_at(deadline, self._look)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _look(self) -> None:
+        self._handle = None
+        if asyncio.get_running_loop().time() < self._deadline:
+            self.set(self._deadline)
+        elif passed := self._passed():
+            passed()
 
 
 class CountedProtocol(asyncio.Protocol):

@@ -29,7 +29,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gatepost.api.connections import RateFloor
+from gatepost.api.connections import ArrivalPace, DeadlineTimer
 from gatepost.api.errors import (
     INTERNAL_ERROR,
     MALFORMED_REQUEST,
@@ -103,49 +103,39 @@ class BodyPace:
     """The deadline of a body that is being read, `with BodyPace() as pace:`; raises `TimeoutError` where the body stops
     arriving or is too slow.
 
-    Every upload has one, and hardly any gets near it. So bytes that arrive only move the deadline; the timer looks at
-    it when it fires, and is set again if there is time left.
+    Every upload has one, and hardly any gets near it, so bytes that arrive only move it.
     """
 
     def __init__(self, idle_seconds: float | None = None, first_seconds: float | None = None) -> None:
-        self._loop = loop = asyncio.get_running_loop()
-        self._start, self._received = loop.time(), 0
-        self._idle_seconds, self._first_seconds = idle_seconds or IDLE_SECONDS, first_seconds or FIRST_SECONDS
-        self._deadline = self._start + self._idle_seconds
-        self._floor = RateFloor(self._start, FLOOR, self._first_seconds)
-        self._timer: asyncio.TimerHandle
-        self._expired = False
+        loop = asyncio.get_running_loop()
+        self._pace = ArrivalPace(
+            loop.time, idle_seconds or IDLE_SECONDS, first_seconds or FIRST_SECONDS, SLOWEST, FLOOR
+        )
+        self._timer, self._expired = DeadlineTimer(self._expire), False
 
     def earn(self, count: int) -> None:
         """Move the deadline for so many bytes that have arrived."""
-        self._received += count
-        earned, now = self._start + self._first_seconds + self._received / SLOWEST, self._loop.time()
-        self._floor.count(now, count)
-        self._deadline = min(now + self._idle_seconds, earned, self._floor.deadline)
-        if self._deadline < self._timer.when():
-            self._timer.cancel()
-            self._timer = self._loop.call_at(self._deadline, self._look)
+        self._pace.count(count)
+        self._timer.set(self._pace.deadline)
 
     def __enter__(self) -> Self:
-        self._task = asyncio.current_task(self._loop)
+        self._task = asyncio.current_task()
         self._cancelling = self._task.cancelling() if self._task else 0
-        self._timer = self._loop.call_at(self._deadline, self._look)
+        self._timer.set(self._pace.deadline)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._timer.cancel()
+        self._timer.stop()
         if not self._expired or self._task is None:
             return
         # As asyncio.timeout has it: a cancellation that came from elsewhere as well goes on as one.
         if self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from fault
 
-    def _look(self) -> None:
-        if self._loop.time() < self._deadline:
-            self._timer = self._loop.call_at(self._deadline, self._look)
-        elif self._task:
+    def _expire(self) -> None:
+        if self._task:
             self._expired = True
             self._task.cancel()
 

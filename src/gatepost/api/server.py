@@ -401,9 +401,10 @@ class JsonHttp(HttpToolsProtocol):
     @property
     def is_waiting(self) -> bool:
         """Whether no request is under way: nothing of one has come but a part of its header section, and all before it
-        are answered."""
+        are answered. One that is refused before its body has come is answered, however slowly the rest drips in."""
         cycle: RequestResponseCycle | None = self.cycle
-        return self._in_head and not self.pipeline and (cycle is None or cycle.response_complete)
+        is_refused = cycle is not None and cycle.response_started and cycle.more_body
+        return not self.pipeline and (is_refused or (self._in_head and (cycle is None or cycle.response_complete)))
 
     def give_way(self) -> None:
         """Close a connection that waits for a request: the port is full."""
@@ -449,8 +450,18 @@ def server_config(app: Any, *, certificate: Path | None = None, key: Path | None
     )
 
 
+def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    """Return what TLS is served with on every port: 1.2 or newer, and no renegotiation, by which a client has us
+    sign again and again (CVE-2011-1473)."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.load_cert_chain(certificate, key)
+    return context
+
+
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """Return what HTTPS is served with: TLS 1.2 or newer, and HTTP/1.1 alone (ALPN, RFC 7301).
+    """Return what HTTPS is served with: HTTP/1.1 alone (ALPN, RFC 7301).
 
     While the files are the same, so is the context: children of a process that has made it have the key of its session
     tickets in common, and each of them resumes the sessions of the others.
@@ -458,9 +469,7 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
     states = tuple((state.st_mtime_ns, state.st_size, state.st_ino) for state in map(os.stat, (certificate, key)))
     seen, context = _contexts.get((certificate, key), (None, None))
     if context is None or seen != states:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(certificate, key)
+        context = server_context(certificate, key)
         context.set_alpn_protocols(["http/1.1"])
         _contexts[certificate, key] = states, context
     return context

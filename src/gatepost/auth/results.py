@@ -8,12 +8,10 @@ field that claims to be ours is a forgery and is removed (section 5).
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
-
-from gatepost.mail.message import Field
 
 Result = Literal["none", "neutral", "pass", "fail", "softfail", "policy", "temperror", "permerror"]
 # Where a message comes from (see `sending_host`); "" in records of older versions.
@@ -104,7 +102,6 @@ class Authentication(msgspec.Struct, frozen=True):
         return self.dmarc.dkim_aligned or self.dmarc.spf_aligned
 
 
-NAME = "authentication-results"
 MAX_VALUE = 255
 MAX_SIGNATURES = 20
 MAX_CLAIM = 500
@@ -131,20 +128,12 @@ def format_header(authserv_id: str, found: Authentication) -> bytes:
     return "\r\n".join([*lines, ""]).encode("ascii")
 
 
-def find_forged(fields: Iterable[Field], authserv_id: str) -> tuple[int, ...]:
-    """Return the places of the incoming fields to strip: those that claim our authserv-id, those whose claim cannot be
-    read, and those that a reader who forgives more than we do could take for ours."""
-    ours = authserv_id.lower()
-    return tuple(
-        index
-        for index, field in enumerate(fields)
-        if field.name.strip() == NAME
-        and (_claims(field.value, ours) or _claims(field.raw.partition(b":")[2].decode("utf-8", "replace"), ours))
-    )
-
-
-def _claims(value: str, ours: str) -> bool:
-    return read_authserv_id(value) in ("", ours) or _may_be_read_as(value[:MAX_CLAIM], ours)
+def is_forged(field: bytes, authserv_id: str) -> bool:
+    """Whether an incoming field must go: one that claims our authserv-id, one whose claim cannot be read, and one that
+    a reader who forgives more than we do could take for ours."""
+    ours, value = authserv_id.lower(), field.partition(b":")[2]
+    readings = value.replace(b"\r\n", b"").strip().decode("latin-1"), value.decode("utf-8", "replace")
+    return any(read_authserv_id(each) in ("", ours) or _may_be_read_as(each[:MAX_CLAIM], ours) for each in readings)
 
 
 def _may_be_read_as(value: str, ours: str) -> bool:

@@ -33,7 +33,7 @@ from gatepost.auth.sending_host import (
     parse_addresses,
     reverse_name,
 )
-from gatepost.names import normal_domain
+from gatepost.names import normal_domain, strip_path
 from gatepost.questions import Asking, Dns, DnsAnswer
 
 NAME_LETTERS = "slodiphv"
@@ -337,7 +337,7 @@ def verify(host: IpAddress | None, mail_from: str, helo: str) -> Asking[tuple[Sp
         return Spf(reason=HOST_NOT_KNOWN), Spf(scope="helo", reason=HOST_NOT_KNOWN)
     sender = parse_sender(host, mail_from, helo)
     outcome = yield from check_host(sender)
-    named = Spf(outcome.result, sender.domain, "mfrom" if _strip_path(mail_from) else "helo", outcome.reason)
+    named = Spf(outcome.result, sender.domain, "mfrom" if strip_path(mail_from) else "helo", outcome.reason)
     if named.scope == "helo":
         return named, named
     if named.result != "none":
@@ -349,7 +349,7 @@ def verify(host: IpAddress | None, mail_from: str, helo: str) -> Asking[tuple[Sp
 
 def parse_sender(host: IpAddress, mail_from: str, helo: str) -> SpfSender:
     """Take MAIL FROM apart (RFC 7208 sections 2.4 and 4.3)."""
-    path = _strip_path(mail_from)
+    path = strip_path(mail_from)
     helo = helo.strip()[:MAX_LOCAL]
     if not path:
         return SpfSender(host, "postmaster", normal_domain(helo), helo)
@@ -383,12 +383,6 @@ def explain(sender: SpfSender, outcome: SpfCheck, now: float = 0, receiver: str 
         return ""
     values = yield from _find_macro_values(check, outcome.domain, find_letters(text))
     return expand_macro(text, {**values, "c": str(sender.host), "r": receiver, "t": str(int(now))})
-
-
-def _strip_path(mail_from: str) -> str:
-    """Return MAIL FROM without brackets and without an obsolete source route (RFC 5321 section 4.1.2)."""
-    path = mail_from.strip().removeprefix("<").removesuffix(">")
-    return path.partition(":")[2] if path.startswith("@") and ":" in path else path
 
 
 def _evaluate_record(check: _Check, domain: str) -> Asking[SpfCheck]:

@@ -11,8 +11,8 @@ TELL, which teaches, is refused: Gatepost learns from reports of its users.
 rspamd is spoken by rspamc, Haraka, Exim and libraries. Over HTTP, `POST /checkv2` brings the message as the body and
 the envelope in fields: `IP`, `Helo`, `From`, `Rcpt` (one for each recipient), `User` (the client has authenticated
 itself), `Queue-Id`. The answer is JSON with the score, the action and the symbols; `milter` names the header fields
-that a mail server should add and remove. The older path `/check`, and the methods of rspamc's first protocol, which
-Exim speaks (`CHECK RSPAMC/1.3`, `variant=rspamd`), get the same in other words. `GET /ping` answers `pong`.
+that a mail server should add and remove. The methods of rspamc's first protocol, which Exim speaks
+(`CHECK RSPAMC/1.3`, `variant=rspamd`), get the same in other words. `GET /ping` answers `pong`.
 
 What rspamd's controller does besides (learning, statistics, fuzzy hashes) is refused. So is `File`, a path that the
 filter would read instead of the message: nobody who asks chooses files here.
@@ -26,6 +26,7 @@ finding, the symbol `GATEPOST_DECISION` has the difference; the points of all sy
 import re
 from collections.abc import Iterator
 from http import HTTPStatus
+from itertools import count
 from typing import Any, Literal
 
 import msgspec
@@ -34,7 +35,8 @@ from gatepost.analysis.report import Report
 from gatepost.drop_in.requests import PIECE, Answered, Asked, Head, Refusal, read_length
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp.client import parse_address
-from gatepost.smtp.trace import MAX_HEADER, build_result_fields, format_field
+from gatepost.smtp.trace import AUTHENTICATION, BLANKS, MAX_HEADER, STRAY, build_result_fields, format_field, is_claim
+from gatepost.view.values import escape_line
 
 # Where the verdict `suspicious` begins in the policy as it is shipped, and SpamAssassin's own default.
 REQUIRED = 5.0
@@ -93,9 +95,10 @@ CODES = {
 MAX_STARS = 50
 
 _REQUEST = re.compile(r"([A-Z_]{1,20}) SPAMC/(\d)\.(\d)")
-# Fields of a message that claim to tell a result, ours or that of a filter before.
-_CLAIM = re.compile(
-    rb"(?<=\n)(?:x-spam-|x-gatepost-)[!-9;-~]*+[ \t]*+:[^\r\n]*+(?>\r?\n[ \t][^\r\n]*+)*+\r?\n", re.IGNORECASE
+# Fields of a message that tell a result, ours or that of a filter before; some readers take a lone CR for a line end.
+_TELLING = re.compile(
+    rb"(?<=[\r\n])((?:x-spam-|x-gatepost-)[!-9;-~]*+|authentication-results)[ \t]*+:[^\n]*+(?>\n[ \t][^\n]*+)*+\n",
+    re.IGNORECASE,
 )
 _HEADER_END = re.compile(rb"(?:\A|\n)\r?\n")
 
@@ -117,7 +120,7 @@ class Spamd:
             return b""
         if command not in COMMANDS:
             return Refusal("unavailable", f"{command} is not offered; report mail to Gatepost itself")
-        length = read_length(head.first("content-length"))
+        length = read_length(head.all("content-length"))
         if isinstance(length, Refusal):
             return length
         user, compression = head.first("user"), head.first("compress")
@@ -138,7 +141,7 @@ class Spamd:
         """Return the answer to a request without a verdict. It is one line: with the empty line behind it, spamc would
         take it for a result."""
         code, name = CODES[refusal.why]
-        return f"SPAMD/1.5 {code} {name}: {refusal.text}\r\n".encode()
+        return f"SPAMD/1.5 {code} {name}: {escape_line(refusal.text)}\r\n".encode()
 
     def answer(self, answered: Answered) -> Iterator[bytes]:
         report = answered.result.report
@@ -188,9 +191,22 @@ def _mark_header(answered: Answered, scores: Scores) -> tuple[bytes, int]:
     )
     end = _HEADER_END.search(start)
     header = start[: end.end()] if end else start
-    kept = _CLAIM.sub(b"", b"\n" + header)[1:]
-    added = fields.replace(b"\r\n", b"\n") if is_lf else fields
+    kept = _without_claims(header, answered.hostname)
+    added = (fields.replace(b"\r\n", b"\n") if is_lf else fields) + STRAY * kept.startswith(BLANKS)
     return answered.received.mailbox_line + added + kept, len(header)
+
+
+def _without_claims(header: bytes, hostname: str) -> bytes:
+    numbers = count(1)
+
+    def keep(found: re.Match[bytes]) -> bytes:
+        name, raw = found[1].lower(), found[0].replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+        results = next(numbers) if name == AUTHENTICATION else 0
+        if not name.startswith(b"x-spam-") and not is_claim(name, raw, results, hostname):
+            return found[0]
+        return b"\n" if found.string[found.start() - 1] == 0x0D else b""
+
+    return _TELLING.sub(keep, b"\n" + header)[1:]
 
 
 def _bytes_from(body: SpooledBody, start: int) -> Iterator[bytes]:
@@ -218,8 +234,7 @@ def _spam_fields(answered: Answered, scores: Scores) -> bytes:
 
 Action = Literal["no action", "add header", "reject", "soft reject", "discard"]
 
-V2, V1, LEGACY = "/checkv2", "/check", "RSPAMC"
-PATHS = {"/checkv2": V2, "/check": V1, "/symbols": V1}
+V2, LEGACY = "/checkv2", "RSPAMC"
 METHODS = frozenset({"CHECK", "SYMBOLS", "REPORT", "PROCESS", "REPORT_IFSPAM"})
 # Statuses of HTTP, and the numbers that rspamd's first protocol has for faults.
 STATUSES = {
@@ -255,7 +270,7 @@ class Rspamd:
             path = found[2].partition("?")[0]
             if path == "/ping":
                 return _http(HTTPStatus.OK, b"pong\r\n", "text/plain")
-            form = PATHS.get(path, "")
+            form = V2 if path == V2 else ""
         else:
             return Refusal("malformed", "neither a request of HTTP/1.1 nor one of RSPAMC/1.3")
         if not form:
@@ -265,7 +280,7 @@ class Rspamd:
     def refuse(self, refusal: Refusal, asked: Asked | None = None) -> bytes:
         """Return the answer to a request without a verdict."""
         if asked and asked.form == LEGACY:
-            return f"RSPAMD/1.3 1 {refusal.text}\r\n\r\n".encode()
+            return f"RSPAMD/1.3 1 {escape_line(refusal.text)}\r\n\r\n".encode()
         body = msgspec.json.encode({"error": refusal.text})
         return _http(STATUSES[refusal.why], body, "application/json")
 
@@ -277,9 +292,6 @@ class Rspamd:
             yield _write_lines(answered, scores, action)
             return
         said = _describe(answered, scores, action)
-        if form == V1:
-            # The first form of JSON has the result under the name of its metric, and its symbols beside its numbers.
-            said = {"default": {**said, **said.pop("symbols")}, "message-id": said["message-id"]}
         yield _http(HTTPStatus.OK, msgspec.json.encode(said), "application/json")
 
     def _choose_action(self, answered: Answered) -> Action:
@@ -303,7 +315,7 @@ def _read_request(head: Head, form: str) -> Asked | Refusal:
     if head.first("transfer-encoding") and (not is_chunked or form == LEGACY or head.all("content-length")):
         # Both lengths at once, or codings inside of each other, are read in several ways (RFC 9112 section 6.3).
         return Refusal("malformed", "a Transfer-Encoding other than chunked, or one beside a Content-Length")
-    length = read_length(head.first("content-length"))
+    length = read_length(head.all("content-length"))
     if isinstance(length, Refusal):
         return length
     if length is None and not is_chunked and form != LEGACY:
@@ -373,7 +385,7 @@ def _write_lines(answered: Answered, scores: Scores, action: Action) -> bytes:
         f"Log-Tag: {answered.result.ggrid}",
     ]
     # Exim takes the answer apart from its first byte on: the metric and the action must be its next lines.
-    return "\r\n".join(["RSPAMD/1.3 0 EX_OK", *lines]).encode() + b"\r\n"
+    return "\r\n".join(["RSPAMD/1.3 0 EX_OK", *map(escape_line, lines)]).encode() + b"\r\n"
 
 
 def _http(status: HTTPStatus, body: bytes, kind: str) -> bytes:

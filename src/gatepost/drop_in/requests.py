@@ -19,9 +19,11 @@ from typing import Literal
 
 import msgspec
 
+from gatepost.api.connections import ArrivalPace
 from gatepost.scanning.request import ScanResult
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp.connection import Connection, ConnectionGoneError, LineError
+from gatepost.smtp.content import start_pace
 from gatepost.smtp.services import Services
 from gatepost.store.errors import StorageError
 
@@ -35,6 +37,7 @@ MAX_LOOK = 64 << 10
 
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,10})[ \t]*+(?:;.*+)?", re.DOTALL)
 _LENGTH = re.compile(r"\d{1,12}", re.ASCII)
+_FIELD_NAME = re.compile(rb"[!-9;-~]{1,100}")
 _MBOX = re.compile(rb">?From ([^\s]{1,512})[^\n]{0,1000}\n")
 _TRACE = re.compile(
     rb"^(?:return-path|envelope-sender|x-envelope-(?:from|sender))[ \t]*+:[ \t]*+<?([^\s<>]{0,512})>?[ \t]*+\r?$",
@@ -107,15 +110,17 @@ class Answered(msgspec.Struct, frozen=True):
 async def read_head(connection: Connection, seconds: float) -> Head | Refusal:
     """Read the line and the fields of a request."""
     fields: list[tuple[str, str]] = []
+    ends = asyncio.get_running_loop().time() + seconds
     try:
         line = await connection.read_line(MAX_LINE, seconds)
         size = len(line)
-        while text := await connection.read_line(MAX_LINE, seconds):
+        while text := await connection.read_line(MAX_LINE, _seconds_until(ends)):
             size += len(text)
             name, colon, value = text.partition(b":")
-            if not colon or len(fields) >= MAX_FIELDS or size > MAX_HEAD:
-                return Refusal("malformed", "a field without a colon, or too many of them")
-            fields.append((_decode(name).strip().lower(), _decode(value).strip()))
+            # White space before a name or a colon is read in several ways (RFC 9112 sections 5.1 and 5.2).
+            if not (colon and _FIELD_NAME.fullmatch(name)) or len(fields) >= MAX_FIELDS or size > MAX_HEAD:
+                return Refusal("malformed", "a field without a name or a colon, or too many of them")
+            fields.append((_decode(name).lower(), _decode(value).strip(" \t")))
     except LineError:
         return Refusal("malformed", "a line that is too long, or does not end with CRLF")
     return Head(_decode(line), tuple(fields))
@@ -125,16 +130,15 @@ def _decode(text: bytes) -> str:
     return text.decode("utf-8", "replace")
 
 
-def read_length(text: str) -> int | Refusal | None:
+def read_length(texts: list[str]) -> int | Refusal | None:
     """Return what the field Content-length says; None where there is none."""
-    if not text:
+    if not texts:
         return None
-    return int(text) if _LENGTH.fullmatch(text) else Refusal("malformed", "a Content-length that is no number")
+    plain = len(texts) == 1 and _LENGTH.fullmatch(texts[0])
+    return int(texts[0]) if plain else Refusal("malformed", "a Content-length that is no number, or two of them")
 
 
-async def receive(
-    connection: Connection, asked: Asked, body: SpooledBody, services: Services, deadline: float
-) -> Received | Refusal:
+async def receive(connection: Connection, asked: Asked, body: SpooledBody, services: Services) -> Received | Refusal:
     """Read the message behind the fields into a body."""
     mailbox_line = b""
     most = services.limits.message
@@ -142,7 +146,7 @@ async def receive(
     if asked.length is not None and asked.length > most:
         return _too_large(most)
     try:
-        async for piece in _read_pieces(connection, asked, deadline):
+        async for piece in _read_pieces(connection, asked, start_pace(services.limits)):
             content = inflate.decompress(piece, most + 1 - body.size) if inflate else piece
             if body.size + len(content) > most or (inflate and inflate.unconsumed_tail):
                 return _too_large(most)
@@ -155,8 +159,10 @@ async def receive(
         return Refusal("malformed", str(fault))
     except zlib.error:
         return Refusal("malformed", "a message that is not compressed as it says")
-    if inflate and not inflate.eof:
-        return Refusal("malformed", "a compressed message that does not end")
+    if inflate and (not inflate.eof or inflate.unused_data):
+        return Refusal("malformed", "a compressed message without an end, or more behind it")
+    if asked.length is not None and connection.buffered:
+        return Refusal("malformed", "a message that is longer than its Content-length")
     try:
         await body.finish()
     except StorageError:
@@ -168,40 +174,42 @@ class _CutOffError(Exception):
     """A message that does not end as its request said."""
 
 
-async def _read_pieces(connection: Connection, asked: Asked, deadline: float) -> AsyncIterator[bytes]:
+async def _read_pieces(connection: Connection, asked: Asked, pace: ArrivalPace) -> AsyncIterator[bytes]:
     """Yield the message in pieces, without what frames it."""
     if asked.is_chunked:
-        async for piece in _read_chunks(connection, deadline):
+        async for piece in _read_chunks(connection, pace):
             yield piece
         return
     left = asked.length
     while left is None or left > 0:
         try:
-            piece = await connection.read_piece(PIECE if left is None else min(left, PIECE), deadline)
+            piece = await connection.read_piece(PIECE if left is None else min(left, PIECE), pace.deadline)
         except ConnectionGoneError:
             if left is None:
                 return
             raise _CutOffError("a message that is shorter than its Content-length") from None
+        pace.count(len(piece))
         left = None if left is None else left - len(piece)
         yield piece
 
 
-async def _read_chunks(connection: Connection, deadline: float) -> AsyncIterator[bytes]:
+async def _read_chunks(connection: Connection, pace: ArrivalPace) -> AsyncIterator[bytes]:
     """Yield a message that comes in chunks (RFC 9112 section 7.1). Small ones are put together, so that many of them
     cost no more than a few."""
     held = bytearray()
     try:
-        while size := await _read_chunk_size(connection, deadline):
+        while size := await _read_chunk_size(connection, pace.deadline):
             while size > 0:
-                piece = await connection.read_piece(min(size, PIECE), deadline)
+                piece = await connection.read_piece(min(size, PIECE), pace.deadline)
                 size -= len(piece)
+                pace.count(len(piece))
                 held += piece
                 if len(held) >= PIECE:
                     yield bytes(held)
                     held.clear()
-            await connection.read_line(len(b"\r\n"), _seconds_until(deadline))
+            await connection.read_line(len(b"\r\n"), _seconds_until(pace.deadline))
         trailers = 0
-        while await connection.read_line(MAX_LINE, _seconds_until(deadline)):
+        while await connection.read_line(MAX_LINE, _seconds_until(pace.deadline)):
             trailers += 1
             if trailers > MAX_FIELDS:
                 raise _CutOffError("too many fields behind the chunks")

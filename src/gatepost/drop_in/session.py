@@ -5,9 +5,7 @@ does with the message what its own settings say. Whatever goes wrong is said in 
 for now, so that the client comes again or delivers unscanned, as it was set up.
 """
 
-import asyncio
 import time
-from functools import partial
 
 import gatepost
 from gatepost.drop_in.protocols import Rspamd, Spamd
@@ -21,7 +19,7 @@ from gatepost.scanning.request import Full, ScanRequest, is_queue_id
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
 from gatepost.smtp.connection import ConnectionGoneError, ConnectionTimeoutError
-from gatepost.smtp.intake import AskerPart, AskerSession, read_path
+from gatepost.smtp.intake import AskerPart, AskerSession, read_path, read_recipient
 from gatepost.smtp.replies import SmtpReply
 from gatepost.store.errors import StorageError
 
@@ -94,8 +92,7 @@ class DropInSession(AskerSession[DropInPart]):
         """Take the message and have it analysed."""
         services = self._part.services
         services.attempts += 1
-        ends = asyncio.get_running_loop().time() + services.limits.data_most
-        received = await receive(self._connection, asked, body, services, ends)
+        received = await receive(self._connection, asked, body, services)
         if isinstance(received, Refusal):
             return received
         if shortage := services.find_shortage():
@@ -129,16 +126,16 @@ class DropInSession(AskerSession[DropInPart]):
 
     async def _build_envelope(self, asked: Asked, received: Received) -> Envelope | Refusal:
         services = self._part.services
-        read = partial(read_path, limits=services.limits)
         told, stated = asked.sender, asked.recipients
         if told is None:
             told, written = find_envelope(received)
             stated = stated or written
         if len(stated) > services.limits.recipients:
             return Refusal("later", f"a message may have {services.limits.recipients} recipients")
-        sender, recipients = read(told.encode()), tuple(filter(None, (read(each.encode()) for each in stated)))
+        found = (read_recipient(each.encode(), services.limits) for each in stated)
+        sender, recipients = read_path(told.encode(), services.limits), tuple(filter(None, found))
         if sender is None or len(recipients) < len(stated):
-            return Refusal("malformed", "an address of the envelope that is too long or not printable")
+            return Refusal("malformed", "an address of the envelope that is too long, or reads in two ways")
         domains = dict.fromkeys(normal_domain(each.rpartition("@")[2]) for each in recipients if "@" in each)
         try:
             tenants = {await services.tenancy.tenant_of(domain) for domain in domains}

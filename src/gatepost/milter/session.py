@@ -38,7 +38,7 @@ from gatepost.scanning.spool import MessageBody
 from gatepost.smtp import replies
 from gatepost.smtp.client import SmtpClient, identify_client, parse_address
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError
-from gatepost.smtp.intake import AskerPart, AskerSession, read_path
+from gatepost.smtp.intake import AskerPart, AskerSession, read_path, read_recipient
 from gatepost.smtp.replies import SmtpReply
 from gatepost.smtp.services import MessageHandler, Services
 from gatepost.smtp.trace import AUTHENTICATION, MAX_FIELDS, MAX_HEADER, PREFIX, build_result_fields, is_claim
@@ -556,7 +556,7 @@ class MilterSession(AskerSession[MilterPart]):
 
     async def _rcpt(self, frame: Frame) -> bytes:
         message, services = self._message, self._part.services
-        address = read_path(parse_texts(frame.data)[0], services.limits)
+        address = read_recipient(parse_texts(frame.data)[0], services.limits)
         if message is None or self._in_header or self._in_body:
             raise FrameError("RCPT out of order")
         if not address:

@@ -10,7 +10,6 @@ Where the decision on a message is another one, its action does not count.
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
@@ -270,7 +269,7 @@ def title_of_list(name: str) -> str:
 @cache
 def shipped_policy() -> Policy:
     """Return the policy that comes with the package."""
-    return _convert(read_toml(files("gatepost.policy") / "shipped.toml", __file__))
+    return convert_policy(read_toml(files("gatepost.policy") / "shipped.toml", __file__))
 
 
 def unchanged_policy(policy: Policy) -> Policy:
@@ -278,16 +277,8 @@ def unchanged_policy(policy: Policy) -> Policy:
     return extend_policy(shipped_policy(), policy.added) if policy.added else shipped_policy()
 
 
-def parse_shipped(text: str) -> Policy:
-    """Parse a whole policy from TOML; raises `PolicyError`."""
-    try:
-        stated = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as fault:
-        raise PolicyError("shipped.toml", [PolicyMistake(1, (), str(fault))]) from None
-    return _convert(stated)
-
-
-def _convert(stated: dict[str, Any]) -> Policy:
+def convert_policy(stated: dict[str, Any]) -> Policy:
+    """Return a whole policy; raises `PolicyError`."""
     try:
         return _check(msgspec.convert(stated, Policy))
     except msgspec.ValidationError as fault:

@@ -23,11 +23,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from gatepost.api.server import tls_context
+from gatepost.api.server import server_context, tls_context
 from gatepost.process.logs import Logger
 from gatepost.process.periodic import PeriodicWork
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.plan import Plan
+from gatepost.settings.consistency import find_pair_fault
 
 VALIDITY = timedelta(days=3650)
 # Clocks of clients may be behind.
@@ -87,11 +88,8 @@ def _general_name(host: str) -> x509.GeneralName:
 
 def check_pair(certificate: Path, key: Path) -> None:
     """Raise `StartError` unless the certificate can be used with the key."""
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: b"")
-    except (OSError, ValueError) as fault:
-        reason = getattr(fault, "reason", None) or getattr(fault, "strerror", None) or str(fault)
-        raise StartError(f"The certificate {certificate} cannot be used with the key {key}: {reason}.") from None
+    if fault := find_pair_fault(certificate, key):
+        raise StartError(f"The certificate {certificate} cannot be used with the key {key}: {fault}.")
 
 
 def find_pair(plan: Plan, name: str) -> tuple[Path, Path] | None:
@@ -114,10 +112,7 @@ def load_certificates(plan: Plan) -> dict[str, ssl.SSLContext]:
 def build_smtp_tls(certificate: Path, key: Path) -> ssl.SSLContext:
     """Return the context for STARTTLS; raises `StartError`."""
     check_pair(certificate, key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(certificate, key)
-    return context
+    return server_context(certificate, key)
 
 
 LOOK_SECONDS = 2.0

@@ -416,16 +416,16 @@ def _find_pair_faults(above: Key, certificate: Path, key: Path) -> Iterator[Disa
     if shown and private:
         if shown != private:
             yield key_key, f"does not belong to the first certificate in {certificate}"
-        elif fault := _find_server_fault(certificate, key):
-            yield certificate_key, fault
+        elif fault := find_pair_fault(certificate, key):
+            yield certificate_key, f"cannot be used: {fault}"
 
 
-def _find_server_fault(certificate: Path, key: Path) -> str:
+def find_pair_fault(certificate: Path, key: Path) -> str:
     """Return why a TLS server cannot use the pair, such as for a key that is too short."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: b"")
     except (OSError, ValueError) as fault:
-        return f"cannot be used: {getattr(fault, 'reason', None) or fault}"
+        return str(getattr(fault, "reason", None) or getattr(fault, "strerror", None) or fault)
     return ""
 
 

@@ -26,15 +26,23 @@ Verb = Literal[
 ]  # fmt: skip
 
 # One quoted or unquoted piece of a path at a time; possessive, so that no text is read twice.
-_PATH = re.compile(rb'<((?>"(?>[^"\\\x00-\x1f\x7f]|\\[ -~])*+"|[^"<>\s\x00-\x1f\x7f])*+)>(?:[ \t]+(.*))?', re.DOTALL)
-_ROUTE = re.compile(rb"\A@[^:<>]*+:")
+_QUOTED = rb'"(?>[^"\\\x00-\x1f\x7f]|\\[ -~])*+"'
+_PATH = re.compile(rb"<((?>" + _QUOTED + rb'|[^"<>\s\x00-\x1f\x7f])*+)>(?:[ \t]+(.*))?', re.DOTALL)
+_ROUTE = re.compile(rb"\A@[A-Za-z0-9.,@_-]++:")
+# Comments, quoted pairs outside of quotes, a second "@" and a quoted domain are legal nowhere (RFC 5321 section 4.1.2),
+# and servers that take them differ on whose mailbox it is: ours and its tenant must be those of the next hop.
+_MAILBOX = re.compile(rb"(?>" + _QUOTED + rb'|[^"()\\@])++@(?>[A-Za-z0-9._\x80-\xff-]++|\[[!-Z^-~]++\])')
+_ROUTED = re.compile(r"[%!@]")  # in a local part: user%host, host!user, "user@host"
 _PARAMETER = re.compile(rb"([A-Za-z0-9][A-Za-z0-9-]*+)(?:=([!-<>-~]++))?")
 _CHUNK = re.compile(rb"(\d{1,19})(?:[ \t]+(LAST))?[ \t]*", re.IGNORECASE)
 _NAME = re.compile(rb"[!-~]{1,255}")
-_ATTRIBUTE = re.compile(rb"([A-Za-z_]+)=([!-~]*)")
+# A value has at most 255 octets, of which xtext makes three each.
+_ATTRIBUTE = re.compile(rb"([A-Za-z_]{1,32})=([!-~]{0,765})")
 _XTEXT = re.compile(rb"\+([0-9A-F]{2})")
 
 PATH_COMMANDS = {b"MAIL": b"FROM:", b"RCPT": b"TO:"}
+# What may stand without a domain: the sender of a bounce, and whom every host has.
+_ALONE = {b"MAIL": b"", b"RCPT": b"postmaster"}
 HTTP_VERBS = frozenset({b"CONNECT", b"GET", b"HEAD", b"OPTIONS", b"POST", b"PUT"})
 
 
@@ -154,8 +162,9 @@ def _parse_path(verb: bytes, rest: bytes, limits: SmtpLimits) -> ParsedCommand:
     if not match:
         return bad
     # RFC 5321 section 4.1.1.3: a source route is accepted and ignored.
-    address = _decode(_ROUTE.sub(b"", match[1], count=1) if match[1].startswith(b"@") else match[1])
-    if address is None or len(match[1]) > limits.path or not _is_plausible(address, verb):
+    path = _ROUTE.sub(b"", match[1], count=1)
+    address = _decode(path) if _MAILBOX.fullmatch(path) or path.lower() == _ALONE[verb] else None
+    if address is None or len(match[1]) > limits.path:
         return bad
     parameters = _parse_parameters(match[2] or b"")
     if parameters is None:
@@ -163,19 +172,20 @@ def _parse_path(verb: bytes, rest: bytes, limits: SmtpLimits) -> ParsedCommand:
     return PathCommand("MAIL" if verb == b"MAIL" else "RCPT", address, parameters)
 
 
-def _is_plausible(address: str, verb: bytes) -> bool:
-    """A bounce has no sender; every recipient has a name, and only postmaster may stand without a domain."""
-    local, at, domain = address.rpartition("@")
-    if not at:
-        return address == "" if verb == b"MAIL" else address.lower() == "postmaster"
-    return bool(local and domain)
-
-
 def _decode(raw: bytes) -> str | None:
+    """Return an address; None for one that is no UTF-8, or has control characters beyond those of ASCII in it."""
     try:
-        return raw.decode("utf-8")
+        address = raw.decode("utf-8")
     except UnicodeDecodeError:
         return None
+    return address if address.isprintable() else None
+
+
+def is_address(verb: Literal["MAIL", "RCPT"], address: str) -> bool:
+    """Whether this is one address, and nothing besides, once it stands in a command."""
+    line = f"{verb} {PATH_COMMANDS[verb.encode()].decode()}<{address}>"
+    found = parse_command(line.encode("utf-8", "replace"), SmtpLimits())
+    return isinstance(found, PathCommand) and found.address == address and not found.parameters
 
 
 def _parse_parameters(rest: bytes) -> dict[str, str] | None:
@@ -245,10 +255,15 @@ def check_sender(mail: PathCommand, theirs: dict[str, str], size_limit: int, *, 
     return replies.TOO_LARGE if int(parameters.get("SIZE", "0")) > size_limit else None
 
 
-def check_recipient(rcpt: PathCommand, theirs: dict[str, str], *, international: bool) -> SmtpReply | None:
-    """Return the reply to a RCPT that is refused."""
+def check_recipient(
+    rcpt: PathCommand, theirs: dict[str, str], *, international: bool, may_route: bool
+) -> SmtpReply | None:
+    """Return the reply to a RCPT that is refused. A next hop that trusts us would send what a stranger has routed to
+    the host that the local part names: it would be an open relay."""
     if not rcpt.parameters.keys() <= (_RCPT_DSN if "DSN" in theirs else frozenset()):
         return replies.UNKNOWN_PARAMETER
+    if not may_route and _ROUTED.search(rcpt.address.rpartition("@")[0]):
+        return replies.ROUTED_RECIPIENT
     return None if rcpt.address.isascii() or international else replies.NEEDS_UTF8
 
 

@@ -11,6 +11,8 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
+from gatepost.api.connections import DeadlineTimer
+
 READ_AHEAD = 256 << 10
 WRITE_AHEAD = 256 << 10
 # How long a client may take to answer the end of TLS; one that is idle may never do.
@@ -49,8 +51,7 @@ class Connection(asyncio.Protocol):
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
         self._blocked = self._paused = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._deadline = 0.0
+        self._timer = DeadlineTimer(self._be_late)
         self._ended = False
         # Whether TLS was begun; `encrypted` says that it stands.
         self._secured = False
@@ -89,6 +90,11 @@ class Connection(asyncio.Protocol):
     def has_line(self) -> bool:
         return b"\n" in self._buffer
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the client is waited for: for bytes, or for its part of a handshake."""
+        return self._reader is not None or (self._secured and not self.encrypted)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not of this class; they only behave like it.
         self._transport = cast(asyncio.Transport, transport)
@@ -113,7 +119,7 @@ class Connection(asyncio.Protocol):
         self._ended = True
         _wake(self._reader)
         _wake(self._writer)
-        self._stop_timer()
+        self._timer.stop()
         self._on_lost(self)
 
     def pause_writing(self) -> None:
@@ -226,31 +232,16 @@ class Connection(asyncio.Protocol):
         if self._ended:
             raise ConnectionGoneError
         self._resume()
-        loop = asyncio.get_running_loop()
-        self._reader, self._deadline = loop.create_future(), deadline
-        # A timer that runs out sooner looks again then: to set one for each wait would cost more than the wait.
-        if self._timer is None or self._timer.when() > deadline:
-            self._stop_timer()
-            self._timer = loop.call_at(deadline, self._look_at_time)
+        self._reader = asyncio.get_running_loop().create_future()
+        self._timer.set(deadline)
         try:
             await self._reader
         finally:
             self._reader = None
 
-    def _look_at_time(self) -> None:
-        self._timer = None
-        if self._reader is None or self._reader.done():
-            return
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._deadline:
+    def _be_late(self) -> None:
+        if self._reader is not None and not self._reader.done():
             self._reader.set_exception(ConnectionTimeoutError())
-        else:
-            self._timer = loop.call_at(self._deadline, self._look_at_time)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     def _resume(self) -> None:
         if self._paused and not self._transport.is_closing():

@@ -15,7 +15,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 
-from gatepost.api.connections import RateFloor
+from gatepost.api.connections import ArrivalPace
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
 from gatepost.smtp.commands import Chunk, SmtpLimits
@@ -154,12 +154,14 @@ class MessageReceiver:
 
     async def receive_data(self, body: SpooledBody) -> SmtpReply | None:
         """Read up to the lone dot; return the reply if the message is refused. Raises `ConnectionTimeoutError`."""
-        stream, pace = DotStream(), _ArrivalDeadline(self._limits)
+        stream, pace = DotStream(), start_pace(self._limits)
         fault: SmtpReply | None = None
         rest: bytes | None = None
         while rest is None:
-            piece = await self._connection.read_piece(_PIECE, pace.deadline())
+            piece = await self._connection.read_piece(_PIECE, pace.deadline)
             pace.count(len(piece))
+            if pace.size > self._limits.message * 2:
+                raise ConnectionTimeoutError
             content, rest = stream.feed(piece)
             fault = await self._spool(body, content, stream.ends, fault)
         self._connection.put_back(rest)
@@ -188,9 +190,9 @@ class MessageReceiver:
             pass
 
     async def _read_pieces(self, size: int) -> AsyncIterator[bytes]:
-        pace = _ArrivalDeadline(self._limits)
+        pace = start_pace(self._limits)
         while size:
-            piece = await self._connection.read_piece(min(size, _PIECE), pace.deadline())
+            piece = await self._connection.read_piece(min(size, _PIECE), pace.deadline)
             size -= len(piece)
             pace.count(len(piece))
             yield piece
@@ -207,23 +209,7 @@ class MessageReceiver:
         return fault if await self._space.write(body, content) else replies.NO_ROOM
 
 
-class _ArrivalDeadline:
-    """The time by which the next piece of a message must come."""
-
-    def __init__(self, limits: SmtpLimits) -> None:
-        self._limits = limits
-        self._now = asyncio.get_running_loop().time
-        self._started = self._now()
-        self._size = 0
-        self._floor = RateFloor(self._started, limits.data_floor, limits.data_grace)
-
-    def count(self, size: int) -> None:
-        self._size += size
-        self._floor.count(self._now(), size)
-        if self._size > self._limits.message * 2:
-            raise ConnectionTimeoutError
-
-    def deadline(self) -> float:
-        limits = self._limits
-        whole = min(limits.data_grace + self._size / limits.data_rate, limits.data_most)
-        return min(self._now() + limits.data_wait, self._started + whole, self._floor.deadline)
+def start_pace(limits: SmtpLimits) -> ArrivalPace:
+    """Return by when a message must come that begins now."""
+    now = asyncio.get_running_loop().time
+    return ArrivalPace(now, limits.data_wait, limits.data_grace, limits.data_rate, limits.data_floor, limits.data_most)

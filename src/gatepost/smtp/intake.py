@@ -17,10 +17,11 @@ import msgspec
 
 from gatepost.api.connections import ConnectionLimits, accept_connections
 from gatepost.auth.origin import Networks
+from gatepost.names import strip_path
 from gatepost.process.logs import Logger
 from gatepost.smtp import replies
 from gatepost.smtp.client import identify_client
-from gatepost.smtp.commands import SmtpLimits
+from gatepost.smtp.commands import SmtpLimits, is_address
 from gatepost.smtp.connection import Connection
 from gatepost.smtp.services import Services
 from gatepost.smtp.session import Session
@@ -65,7 +66,7 @@ class Intake:
         self._exit = asyncio.Event()
         self.ready = asyncio.Event()
         self.connections = 0
-        # Idle sessions that ended because the port was full.
+        # Idle and stalled sessions that ended because the port was full.
         self.gave_way = 0
         # SMTP sessions by age, when they began, and whether their client is listed or local.
         self._by_age: dict[Connection, tuple[Session, float, bool]] = {}
@@ -172,21 +173,25 @@ class Intake:
         self._begin(connection, session, client.address)
 
     def _make_room(self, *, known: bool) -> None:
-        """End the oldest session without a transaction: one that never had any, else one that waits between two. Only a
-        listed or local client takes the place of another."""
+        """End the oldest session without a transaction: one that never had any, else one that waits between two; else
+        the oldest one whose client has stalled. Only a listed or local client takes the place of another."""
         oldest = asyncio.get_running_loop().time() - GRACE_SECONDS - self.services.limits.greeting_pause
         waiting: Connection | None = None
+        stalled: Connection | None = None
         for connection, (session, began, is_known) in self._by_age.items():
             if began > oldest:
                 break
-            if not session.is_idle or (is_known and not known):
+            if is_known and not known:
                 continue
-            waiting = waiting or connection
-            if not session.has_begun:
-                waiting = connection
-                break
-        if waiting is not None:
-            self._end_idle(waiting)
+            if session.is_idle:
+                waiting = waiting or connection
+                if not session.has_begun:
+                    waiting = connection
+                    break
+            elif session.is_stalled:
+                stalled = stalled or connection
+        if found := waiting or stalled:
+            self._end_idle(found)
 
     def _end_idle(self, connection: Connection) -> None:
         session, _, _ = self._by_age.pop(connection)
@@ -252,16 +257,18 @@ Part = TypeVar("Part", bound=AskerPart)
 def read_path(text: bytes, limits: SmtpLimits) -> str | None:
     """Return the address of MAIL or RCPT as the SMTP client wrote it, without brackets and source route; None for one
     that no analysis could use. What makes an address valid has been decided by the mail server."""
-    path = text.strip(b" \t")
-    if path.startswith(b"<") and path.endswith(b">"):
-        path = path[1:-1]
-    if path.startswith(b"@") and b":" in path:
-        path = path.partition(b":")[2]
     try:
-        address = path.decode("utf-8")
+        address = strip_path(text.decode("utf-8"))
     except UnicodeDecodeError:
         return None
-    return address if len(path) <= limits.path and address.isprintable() else None
+    return address if len(address.encode()) <= limits.path and address.isprintable() else None
+
+
+def read_recipient(text: bytes, limits: SmtpLimits) -> str | None:
+    """Return the address of RCPT; None for one that two readers may take for mailboxes of two tenants. Mail servers
+    show it as it came, and deliver what they make of it."""
+    address = read_path(text, limits)
+    return address if address and ("@" not in address or is_address("RCPT", address)) else None
 
 
 class AskerSession(OpenSession, Generic[Part]):

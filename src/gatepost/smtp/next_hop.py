@@ -23,6 +23,7 @@ from typing import cast
 
 import msgspec
 
+from gatepost.api.connections import DeadlineTimer
 from gatepost.smtp.content import DotStuffer
 from gatepost.smtp.replies import NEXT_HOP_CONFUSED, ReplyReader, SmtpReply
 
@@ -66,8 +67,7 @@ class NextHop(asyncio.Protocol):
         self._expected: deque[tuple[asyncio.Future[SmtpReply], float]] = deque()
         self._unsent: deque[bytes] = deque()
         self._reset: asyncio.Future[SmtpReply] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._due = 0.0
+        self._timer = DeadlineTimer(self._be_late)
         self._loop = asyncio.get_running_loop()
         self._drained = asyncio.Event()
         self._drained.set()
@@ -230,7 +230,7 @@ class NextHop(asyncio.Protocol):
             if self._transport is not None:
                 self._transport.abort()
         self._drained.set()
-        self._stop_timer()
+        self._timer.stop()
         for promise, _ in self._expected:
             if not promise.done():
                 promise.set_exception(NextHopError(self._fault))
@@ -280,24 +280,12 @@ class NextHop(asyncio.Protocol):
             self._send()
 
     def _start_timer(self) -> None:
-        """The reply that is due next has its time from now on. A timer that runs out sooner looks again then: setting
-        one for each of five replies of a message would cost more than the replies."""
-        self._due = self._loop.time() + self._expected[0][1]
-        if self._timer is None or self._timer.when() > self._due:
-            self._stop_timer()
-            self._timer = self._loop.call_at(self._due, self._look_at_time)
+        """The reply that is due next has its time from now on."""
+        self._timer.set(self._loop.time() + self._expected[0][1])
 
-    def _look_at_time(self) -> None:
-        self._timer = None
-        if self._expected and self._loop.time() >= self._due:
+    def _be_late(self) -> None:
+        if self._expected:
             self.fail("did not answer in time")
-        elif self._expected:
-            self._timer = self._loop.call_at(self._due, self._look_at_time)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     async def _write(self, data: bytes, final: asyncio.Future[SmtpReply]) -> None:
         if final.done() or self._transport is None:

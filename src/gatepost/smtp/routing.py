@@ -43,6 +43,7 @@ from gatepost.names import normal_domain
 from gatepost.process.logs import Logger
 from gatepost.process.periodic import PeriodicWork
 from gatepost.smtp import replies
+from gatepost.smtp.commands import is_address
 from gatepost.smtp.hop_answers import HopAnswers
 from gatepost.smtp.next_hop import Credentials, NextHop, NextHopError, NextHopTimeouts, authenticate
 from gatepost.smtp.replies import NEXT_HOP_LOST, SmtpReply
@@ -293,6 +294,9 @@ class Relay:
         """Send a whole message over a borrowed connection, to all recipients or to none, and take the connection back;
         return the last reply. Raises `NextHopError`."""
         try:
+            # Who is told of something may be whom a client of the scan API has named: nobody writes commands for us.
+            if not (is_address("MAIL", sender) and all(is_address("RCPT", each) for each in recipients)):
+                return replies.BAD_RECIPIENT
             wide = not (sender.isascii() and all(map(str.isascii, recipients)))
             if wide and "SMTPUTF8" not in link.features:
                 return replies.NEEDS_UTF8

@@ -232,6 +232,8 @@ _BEFORE_TLS = frozenset({"EHLO", "HELO", "NOOP", "QUIT", "STARTTLS", "RSET", "HE
 _IDLE = frozenset({"NOOP", "RSET", "HELP", "VRFY", "EXPN", "EHLO", "HELO", "XCLIENT", "XFORWARD"})
 
 
+# In a full port a client has so long for each message, and longer where it sends as fast as it must.
+STALL_SECONDS = 60.0
 # Commands, some twenty microseconds each, after which other sessions have the event loop.
 COMMANDS_IN_A_TURN = 50
 
@@ -263,11 +265,21 @@ class Session:
         self.deciding = False
         # Whether a transaction was ever begun.
         self.has_begun = False
+        # Since when the client has had no message answered.
+        self._since = asyncio.get_running_loop().time()
 
     @property
     def is_idle(self) -> bool:
         """Whether the client has nothing under way: no transaction is open, and its next command is waited for."""
-        return self.interruptible and not self._closing and self._transaction is None and not self._connection.buffered
+        return self.interruptible and not self._closing and self._transaction is None and not self._connection.has_line
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the client is waited for, and for `STALL_SECONDS` and more has sent less of a message than it must,
+        whatever else it has said: drops of a command, of a message or of a handshake hold a place, too."""
+        body, waited = self._transaction and self._transaction.body, asyncio.get_running_loop().time() - self._since
+        is_slow = (body.size if body else 0) < waited * self._limits.data_rate
+        return self._connection.is_awaited and not self._closing and waited >= STALL_SECONDS and is_slow
 
     async def run(self) -> None:
         """Serve the client until one side ends the session."""
@@ -482,7 +494,8 @@ class Session:
         if transaction is None or transaction.body is not None:
             self._errors += not self._mail_refused
             return replies.OUT_OF_ORDER
-        if refusal := check_recipient(rcpt, self._announced, international=transaction.international):
+        may_route, wide = self._client.known or bool(transaction.account), transaction.international
+        if refusal := check_recipient(rcpt, self._announced, international=wide, may_route=may_route):
             return refusal
         if transaction.asked >= self._limits.recipients:
             return replies.TOO_MANY_RECIPIENTS
@@ -594,7 +607,7 @@ class Session:
             how = Submission(self._client, body, refusal, extended=self._extended, encrypted=self._connection.encrypted)
             return await answer_message(self._services, transaction, how)
         finally:
-            self.deciding = False
+            self.deciding, self._since = False, asyncio.get_running_loop().time()
             self._end_transaction()
             self._client = self._client.after_message()
 

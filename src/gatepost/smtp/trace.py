@@ -1,9 +1,10 @@
 """What is added on top of relayed mail, and what is taken out of it; every other byte stays as it came.
 
 Added: Authentication-Results (RFC 8601), the X-Gatepost fields and a Received field (RFC 5321 section 4.4). Taken out:
-fields that claim to be ours. Intake has refused every message with line ends other than CRLF, so fields are found by
-simple means, and no other reading of the header has fields that this one has not. Mail that is released from the
-quarantine leaves through the same functions.
+fields that claim to be ours. A message whose first line begins with white space would continue the last of our fields
+in its own words: that line becomes a field of its own. Intake has refused every message with line ends other than CRLF,
+so fields are found by simple means, and no other reading of the header has fields that this one has not. Mail that is
+released from the quarantine leaves through the same functions.
 
 A message that is delivered with a warning gets a mark before its subject, such as `[SPAM] `. The mark goes before what
 stands there, which stays as it came, encoded words included. A mark of other letters than ASCII is an encoded word
@@ -20,12 +21,13 @@ import msgspec
 
 from gatepost.analysis.report import Report
 from gatepost.auth.origin import is_login
-from gatepost.auth.results import find_forged, format_header
-from gatepost.mail.message import Field
+from gatepost.auth.results import format_header, is_forged
 from gatepost.scanning.request import Edit, ScanResult, received_id
 
 PREFIX = b"x-gatepost-"
 AUTHENTICATION = b"authentication-results"
+BLANKS = (b" ", b"\t")
+STRAY = b"X-Stray-Line:"
 MAX_HEADER = 1 << 20
 # Fields and other lines that are read of a header, which is done on the event loop, and results of authentication whose
 # claims are read; further ones are left out.
@@ -54,10 +56,10 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """The header section as it came: `claims` are the stretches to leave out, `hops` the Received fields in it,
-    `subjects` where each Subject field begins, with its bytes. One that is longer than what is read of it is not
-    `whole`: it may hold more claims, and must not be sent on. `queue_id` is that of the host that wrote the topmost
-    Received field, "" if it names none; `logged_in` says that by this field the client there had logged in."""
+    """The header section as it came: `claims` are the changes after which nothing in it claims to be ours, `hops` the
+    Received fields, `subjects` where each Subject field begins, with its bytes. One that is longer than what is read of
+    it is not `whole`: it may hold more claims, and must not be sent on. `queue_id` is that of the host that wrote the
+    topmost Received field, "" if it names none; `logged_in` says that by this field the client there had logged in."""
 
     claims: tuple[Edit, ...]
     hops: int
@@ -102,7 +104,7 @@ def build_result_fields(ggrid: str, report: Report, hostname: str) -> tuple[byte
 def read_header(raw: bytes, hostname: str) -> Header:
     """Read the header section of a message, or as much of it as a header may have: its first `MAX_HEADER` bytes
     suffice."""
-    claims: list[Edit] = []
+    claims = [Edit(0, 0, STRAY)] if raw.startswith(BLANKS) else []
     subjects: list[tuple[int, bytes]] = []
     hops = results = 0
     queue_id, logged_in = "", False
@@ -157,13 +159,8 @@ def split_header(head: bytes, most: int) -> Iterator[re.Match[bytes]]:
 def is_claim(name: bytes, raw: bytes, results: int, hostname: str) -> bool:
     """Whether a field, with its name in lower case, claims to be ours; `results` is how many results of authentication
     there are up to this field."""
-    is_result = name == AUTHENTICATION and (results > MAX_RESULTS or _is_forged(raw, hostname))
+    is_result = name == AUTHENTICATION and (results > MAX_RESULTS or is_forged(raw, hostname))
     return is_result or name.startswith(PREFIX)
-
-
-def _is_forged(raw: bytes, hostname: str) -> bool:
-    value = raw.partition(b":")[2].replace(b"\r\n", b"").strip().decode("latin-1")
-    return bool(find_forged([Field("authentication-results", value, raw)], hostname))
 
 
 def _received_field(ggrid: str, hostname: str, arrival: Arrival) -> bytes:

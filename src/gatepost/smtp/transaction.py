@@ -16,6 +16,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from gatepost.api.connections import DeadlineTimer
 from gatepost.mail.message import Envelope
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
@@ -61,7 +62,7 @@ class Transaction:
         self._refusals: dict[Route, SmtpReply] = {}
         self._relay: Relay | None = None
         self._link: NextHop | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = DeadlineTimer(self._keep_alive)
         self._sender: Pending = replies.SENDER_OK
         # What the next hop in use has answered to MAIL.
         self._mail_answer: Pending = replies.SENDER_OK
@@ -118,7 +119,7 @@ class Transaction:
         except NextHopError:
             return replies.NEXT_HOP_DOWN
         self._route = route
-        self._timer = asyncio.get_running_loop().call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
+        self._timer.set(asyncio.get_running_loop().time() + KEEP_ALIVE_SECONDS)
         if self._client.xforward and "XFORWARD" in self._link.features:
             self._link.ask(_xforward(self._client.xforward, self._link.features["XFORWARD"]))
         self._mail_answer = answer = self._ask(self._passed, "MAIL", b"MAIL FROM")
@@ -127,7 +128,7 @@ class Transaction:
     def _leave(self) -> None:
         """End the transaction at the next hop, if there is one."""
         link, self._link, self._route = self._link, None, None
-        self._stop_timer()
+        self._timer.stop()
         if link is not None and self._relay is not None:
             self._relay.abandon(link)
 
@@ -201,15 +202,10 @@ class Transaction:
         link = self._link
         if link is None or link.broken:
             return
-        loop = asyncio.get_running_loop()
-        if link.usable and loop.time() - link.last_used >= KEEP_ALIVE_SECONDS:
+        now = asyncio.get_running_loop().time()
+        if link.usable and now - link.last_used >= KEEP_ALIVE_SECONDS:
             link.ask(b"NOOP")
-        self._timer = loop.call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.set(now + KEEP_ALIVE_SECONDS)
 
     async def add_copy(self, mailbox: str, route: Route | None) -> SmtpReply | None:
         """Add a mailbox to the recipients at the next hop, who bounces nothing to the sender for it (RFC 3461 section
@@ -228,7 +224,7 @@ class Transaction:
         if self.routing is None:
             return replies.NO_NEXT_HOP
         link, self._link = self._link, None
-        self._stop_timer()
+        self._timer.stop()
         assert link is not None
         assert self._relay is not None
         assert self._route is not None

@@ -49,7 +49,7 @@ from gatepost.scanning.held_mail import (
 from gatepost.scanning.request import ScanRequest, ScanResult, apply_edits
 from gatepost.scanning.spool import BytesBody, MessageBody
 from gatepost.smtp.client import SenderClaim, Tenancy
-from gatepost.smtp.commands import PathCommand, SmtpLimits, parse_command
+from gatepost.smtp.commands import SmtpLimits, is_address
 from gatepost.smtp.content import is_sound, normalise_line_ends
 from gatepost.smtp.hop_answers import find_queue_id, render_reply
 from gatepost.smtp.next_hop import NextHopError
@@ -333,10 +333,8 @@ class Releaser:
         signed = await self._sign(record, content)
         if isinstance(signed, NotSent):
             return signed
-        if not _is_smtp_address("MAIL FROM", sender):
-            return NotSent("its sender is not an address that SMTP can carry")
-        if not recipients or not all(_is_smtp_address("RCPT TO", recipient) for recipient in recipients):
-            return NotSent("a recipient is not an address that SMTP can carry")
+        if not (recipients and is_address("MAIL", sender) and all(is_address("RCPT", each) for each in recipients)):
+            return NotSent("its sender or a recipient is not an address that SMTP can carry")
         try:
             async with asyncio.timeout(SEND_SECONDS):
                 tenants = await self._find_tenants(recipients)
@@ -392,12 +390,6 @@ def _describe_reply(reply: SmtpReply) -> str:
     """Return the code of a reply with its enhanced status code; its text is not for clients, who may be strangers."""
     status = ENHANCED_STATUS.match(reply.lines[0])
     return f"{reply.code} {status.group().decode().strip()}" if status else str(reply.code)
-
-
-def _is_smtp_address(command: str, address: str) -> bool:
-    """Whether this is one address, and nothing besides, once it stands in a command."""
-    found = parse_command(f"{command}:<{address}>".encode("utf-8", "replace"), SmtpLimits())
-    return isinstance(found, PathCommand) and found.address == address and not found.parameters
 
 
 def _as_released(mail: HeldMessage, release: Release) -> Released:
