@@ -76,7 +76,7 @@ async def test_copies_cost_no_further_worker() -> None:
     assert curable == [later] * 12
     assert (later.decision, [outcome.state for outcome in later.outcomes]) == ("quarantine", ["skipped"])
     assert honest.verdict == "clean"
-    assert counters.kills["crash"] <= 4, "as many as there are workers, for each of the two"
+    assert counters.kills["crash"] <= 6, "as many as there are workers, for each of three attempts"
     assert counters.recalled >= 20
 
 
@@ -84,7 +84,7 @@ async def test_copies_cost_no_further_worker() -> None:
 async def test_slow_messages_do_not_hold_up_others() -> None:
     """As many messages that never end as there are slots but one, then ordinary ones: those are answered while all the
     others still compute."""
-    async with running(changed(analysis_timeout=360.0, stage_limit=120.0, slots=20)) as pool:
+    async with running(changed(analysis_timeout=360.0, stage_limit=120.0)) as pool:
         slow = [
             asyncio.create_task(pool.run(job(b"X-Gatepost-Fault: parse:spin\r\nX: %d\r\n" % n + PLAIN, str(n))))
             for n in range(19)

@@ -94,6 +94,7 @@ async def start_pool(
         processes=processes,
         analysis_timeout=settings.analysis_timeout / 1000,
         stage_limit=settings.stage_limit / 1000,
+        message_cpu=settings.message_cpu / 1000,
         memory=settings.worker_memory,
         unsealed=settings.unsealed,
         models=models,

@@ -219,6 +219,7 @@ def _build_pool_settings(plan: Plan, settings: GuardSettings, reputation: tuple[
         processes=settings.worker_processes,
         analysis_timeout=settings.analysis_timeout / 1000,
         stage_limit=settings.stage_limit / 1000,
+        message_cpu=settings.message_cpu / 1000,
         memory=settings.worker_memory,
         unsealed=settings.unsealed,
         fault_injection=plan.fault_injection,
@@ -226,7 +227,6 @@ def _build_pool_settings(plan: Plan, settings: GuardSettings, reputation: tuple[
         models=str(plan.models),
         antivirus=settings.clamd is not None,
         reputation=reputation,
-        slots=settings.maximum,
         own_networks={tenant: tuple(networks) for tenant, networks in by_tenant(settings.own_networks).items()},
         plugins=tuple(settings.plugins),
     )

@@ -33,6 +33,7 @@ from gatepost.analysis.report import Line, Outcome, PreparedRecord, Report, unde
 from gatepost.findings.kinds import TITLES
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import title_of_list
+from gatepost.process.cpu_account import UNLIMITED
 from gatepost.questions import MAX_SIGNATURE, Answer, Question
 from gatepost.scanning.request import Cuts, first_received_id, is_queue_id
 from gatepost.store.evidence import are_digests, index_evidence
@@ -209,7 +210,8 @@ class JobHeader(msgspec.Struct, frozen=True, array_like=True):
     that an attempt before this one was given; `antivirus` says whether there is one to ask, `reputation` what zones are
     asked about. With another `purpose` the message is not judged but shown, or the picture with that `index` in it, or
     read for the training of a model, or the places are found of `parts` that are to go. `own_networks` are those of
-    the tenant of the message and of all; `for_mailboxes` says that every recipient takes reports.
+    the tenant of the message and of all; `for_mailboxes` says that every recipient takes reports. `cpu` is how many
+    seconds of it this attempt may take.
     """
 
     envelope: Envelope
@@ -226,6 +228,7 @@ class JobHeader(msgspec.Struct, frozen=True, array_like=True):
     parts: tuple[str, ...] = ()
     own_networks: tuple[str, ...] = ()
     for_mailboxes: bool = False
+    cpu: float = UNLIMITED
 
 
 class StepAnswers(msgspec.Struct, frozen=True, array_like=True):

@@ -172,9 +172,9 @@ class LoaderClient:
 _START_SECONDS = 30.0
 _PAUSE_SECONDS = (0.05, 5.0)
 _MAX_FAILED_STARTS = 5
-# Workers beyond those of the settings: so many slow messages hold up no others. A service has as many as it has slots,
-# since no more messages are analysed at once, up to the second number: each takes some ten megabytes.
-MAX_RELIEVED, MOST_RELIEVED = 12, 40
+# Workers beyond those of the settings: so many slow messages hold up no others. Each takes some ten megabytes, for as
+# long as the account of a message lasts.
+MAX_RELIEVED = 20
 
 _log = Logger("gatepost.workers")
 
@@ -200,7 +200,6 @@ class Supervisor:
         on_frame: Callable[[WorkerProcess, Frame, int, bytes], None],
         on_lost: Callable[[WorkerProcess], None],
         on_ready: Callable[[], None],
-        slots: int = 0,
         turns: Turns | None = None,
     ) -> None:
         self.must_be_sealed = False
@@ -213,7 +212,6 @@ class Supervisor:
         self._memory = memory
         self._files = files
         self._turns = turns or Turns()
-        self._max_relieved = max(MAX_RELIEVED, min(slots, MOST_RELIEVED))
         self._loop = asyncio.get_running_loop()
         self._loader = LoaderClient(self._on_started, self._on_loader_lost, files)
         self._numbers = itertools.count(1)
@@ -265,7 +263,7 @@ class Supervisor:
     def relieve(self, worker: WorkerProcess) -> bool:
         """Start another worker beside one that computes for long, which goes on at a lower priority and ends when the
         jobs inside are done. Return False where there are too many of those."""
-        if self._stopped or sum(each.retiring for each in self.workers.values()) >= self._max_relieved:
+        if self._stopped or sum(each.retiring for each in self.workers.values()) >= MAX_RELIEVED:
             return False
         worker.retiring = True
         worker.be_nice()
