@@ -228,6 +228,7 @@ async def test_a_tenant_that_sends_few_costly_messages_leaves_a_processor_to_tho
         assert slot
         slot.leave()
         queue.note_cpu("many", 0.005)
+    assert [bool(queue.enter_at_once("many")) for _ in range(2)] == [True] * 2
     assert queue.enter_at_once("few")
     assert queue.enter_at_once("few"), "nobody knows yet what they cost"
     queue.note_cpu("few", 0.5)

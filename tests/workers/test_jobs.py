@@ -39,16 +39,13 @@ def test_without_these_there_is_nothing_to_judge(stage: str) -> None:
 
 def test_another_attempt_has_what_the_first_has_left_of_the_account() -> None:
     one = job()
-    assert one.draw(1.0, 5.0) == 1.0
+    assert one.draw(1.0) == 1.0
     assert one.most_cpu == 1.5
     one.cpu = 0.2
-    assert one.draw(1.0, 5.0) == 0.8
+    assert one.draw(1.0) == 0.8
     one.cpu = 1.5
-    assert one.draw(1.0, 5.0) == LEAST_ACCOUNT, "which is more than most mail needs"
+    assert one.draw(1.0) == LEAST_ACCOUNT, "which is more than most mail needs"
     assert one.most_cpu == 1.5 + LEAST_ACCOUNT + GRACE * (1 + LEAST_ACCOUNT)
-    one.sent["load lists"] = ("lists", "1")
-    one.draw(1.0, 5.0)
-    assert one.most_cpu > 5.0, "what the worker loads is not the message's"
 
 
 def test_a_bystander_starts_again_uncounted_but_not_for_ever() -> None:

@@ -16,7 +16,7 @@ import msgspec
 import psutil
 import pytest
 import uvloop
-from tests.workers.pools import SETTINGS, Answer, changed, from_zone, running, until
+from tests.workers.pools import FAULT_INJECTION, SETTINGS, Answer, changed, from_zone, running, until
 
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import CHECKS_MISSED
@@ -463,6 +463,7 @@ async def test_stopping_leaves_no_process_and_no_question(
     monkeypatch: pytest.MonkeyPatch, own: Callable[[], list[psutil.Process]]
 ) -> None:
     monkeypatch.setattr(pool_module, "_STOP_SECONDS", 1.5)
+    monkeypatch.setenv("GATEPOST_FAULT_INJECTION", FAULT_INJECTION)
     pool = WorkerPool(SETTINGS, from_zone, shipped_policy())
     await pool.start()
     spinning = asyncio.create_task(pool.run(faulty("check:spin")))

@@ -97,7 +97,7 @@ def test_what_uses_more_than_its_account_is_ended_in_any_stage(
 ) -> None:
     clock, job = Clock(worker, monkeypatch), suspended(worker, "a")
     job.cpu = 0.5
-    job.draw(1.0, 5.0)
+    job.draw(1.0)
     assert job.most_cpu == 1.375 == 0.5 + 0.5 + 0.375
     worker.begin_turn(job, 100.0)
     for number in range(8):
@@ -108,6 +108,21 @@ def test_what_uses_more_than_its_account_is_ended_in_any_stage(
     assert worker.is_stalled(108.0, 5.0)
     assert worker.take_cpu() == pytest.approx(0.9)
     assert worker.take_cpu() == 0.0
+
+
+def test_what_a_worker_loads_is_not_the_message_s(worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, job = Clock(worker, monkeypatch), suspended(worker, "a")
+    job.sent["load lists"] = ("lists", "1")
+    job.draw(1.0)
+    worker.begin_turn(job, 100.0)
+    worker.status_page = SimpleNamespace(word=1, state=SimpleNamespace(stage="load lists"))  # type: ignore[assignment]
+    clock.cpu += 3.0
+    assert not worker.is_stalled(103.0, 5.0)
+    worker.status_page = SimpleNamespace(word=2, state=SimpleNamespace(stage="parse"))  # type: ignore[assignment]
+    clock.cpu += 1.4
+    assert not worker.is_stalled(104.0, 5.0)
+    clock.cpu += 0.1
+    assert worker.is_stalled(104.0, 5.0)
 
 
 def test_the_message_that_executes_pays(worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +138,7 @@ def test_the_message_that_executes_pays(worker: WorkerProcess, monkeypatch: pyte
     clock.cpu += 0.2
     worker.end_turn(second.number)
     assert worker.take_cpu() == pytest.approx(0.2)
-    assert worker.turn is None
+    assert not worker.turns
     clock.cpu += 2.0
     assert worker.idle_cpu() == pytest.approx(2.0)
 

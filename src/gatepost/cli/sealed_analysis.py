@@ -40,9 +40,6 @@ from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.protocol import FEATURES, JUDGE, Extracted
 from gatepost.workers.supervisor import LoaderError, SealError
 
-# For tests only, as in the service: a Python file that makes workers misbehave.
-FAULT_INJECTION = "GATEPOST_FAULT_INJECTION"
-
 FAILED = DnsAnswer("failed")
 
 AnswerQuestions: TypeAlias = Callable[[Job[Any], Questions], Awaitable[Answers]]
@@ -99,7 +96,6 @@ async def start_pool(
         unsealed=settings.unsealed,
         models=models,
         plugins=tuple(settings.plugins),
-        fault_injection=os.environ.get(FAULT_INJECTION, ""),
     )
     pool = WorkerPool(limits, answer, policy)
     try:

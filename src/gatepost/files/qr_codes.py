@@ -534,16 +534,11 @@ def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -
         if is_image and not found.traits and not found.unread:
             pieces.append(len(seen))
         seen.append(_add_findings(file, found))
-    found_together: list[tuple[int, Contents]] = budget.cpu.attempt(FILES, [], _find_together, seen, pieces)
-    for place, found in found_together:
+    for place, found in list(find_codes_in_sheets(seen)) if any(file.within for file in seen) else ():
+        seen[place] = _add_findings(seen[place], found)
+    for place, found in _join_pieces(seen, pieces[:MAX_PIECES]) if len(pieces) > 1 else ():
         seen[place] = _add_findings(seen[place], found)
     return tuple(seen)
-
-
-def _find_together(files: list[File], pieces: list[int]) -> list[tuple[int, Contents]]:
-    """Return what is found in files only together, each with the place of one: in sheets, and in pieces of pictures."""
-    found = list(find_codes_in_sheets(files)) if any(file.within for file in files) else []
-    return [*found, *(_join_pieces(files, pieces[:MAX_PIECES]) if len(pieces) > 1 else ())]
 
 
 def _find_in_svg(file: File, budget: UnpackBudget) -> Contents:

@@ -30,14 +30,14 @@ class CpuSpentError(BaseException):
 
 class CpuAccount:
     """The CPU seconds that one message may take. Time counts between `resume` and `pause`, since the process has other
-    messages to look after. `missed` is set when an attempt came to nothing."""
+    messages to look after. `missed` is set when an attempt came to nothing; what runs is interrupted at `stop`."""
 
-    __slots__ = ("_end", "_left", "_seconds", "_stop", "missed")
+    __slots__ = ("_end", "_left", "_seconds", "missed", "stop")
 
     def __init__(self, seconds: float = UNLIMITED) -> None:
         self._seconds = self._left = seconds
         self._end = time.process_time() + seconds
-        self._stop = UNLIMITED
+        self.stop = UNLIMITED
         self.missed = False
 
     def resume(self) -> None:
@@ -62,12 +62,12 @@ class CpuAccount:
         """Return what `work` returns; raise `CpuSpentError` as soon as this share of the account is spent."""
         if self.left(share) <= 0:
             raise CpuSpentError(SPENT)
-        stop = self._stop
+        stop = self.stop
         try:
-            self._stop = min(stop, self._end - (1 - share) * self._seconds)
+            self.stop = min(stop, self._end - (1 - share) * self._seconds)
             return work(*args, **kwargs)
         finally:
-            self._stop = stop  # nothing may be called before: a signal would raise where nobody expects it
+            self.stop = stop  # nothing may be called before: a signal would raise where nobody expects it
 
     def attempt(self, share: float, otherwise: T, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return what `work` returns, or `otherwise` where there is not the time."""
@@ -77,18 +77,18 @@ class CpuAccount:
             self.missed = True
             return otherwise
 
-    def look(self) -> None:
-        """Raise `CpuSpentError` if what runs has no time left."""
-        if time.process_time() >= self._stop:
-            raise CpuSpentError(SPENT)
-
 
 # For what is read by itself and not for the analysis of a message.
 NO_ACCOUNT = CpuAccount()
 _running = NO_ACCOUNT
 
 
+def _look(_signal: int, _frame: object) -> None:
+    if time.process_time() >= _running.stop:
+        raise CpuSpentError(SPENT)
+
+
 def start_timer() -> None:
     """Interrupt, in this process and for good, what spends more than its account."""
-    signal.signal(signal.SIGPROF, lambda _signal, _frame: _running.look())
+    signal.signal(signal.SIGPROF, _look)
     signal.setitimer(signal.ITIMER_PROF, _TICK, _TICK)

@@ -132,8 +132,6 @@ def build_guard(
     plan: Plan, settings: GuardSettings, shared: SharedParts, gatherer: ReportGatherer | None = None
 ) -> Guard:
     """Build a core with its workers, resolver and queue; `gatherer` counts for reports to others."""
-    if plan.fault_injection:
-        log.warning("faults are injected into workers", file=plan.fault_injection)
     store, policies = shared.store, shared.policies
     resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1000)
     lists = ListAnswers(store)
@@ -222,7 +220,6 @@ def _build_pool_settings(plan: Plan, settings: GuardSettings, reputation: tuple[
         message_cpu=settings.message_cpu / 1000,
         memory=settings.worker_memory,
         unsealed=settings.unsealed,
-        fault_injection=plan.fault_injection,
         rules=settings.yara.folder if settings.yara else None,
         models=str(plan.models),
         antivirus=settings.clamd is not None,

@@ -111,8 +111,6 @@ SHARE = 3
 IDLE_SECONDS = 0.02
 # Of so many tenants it is known what they asked for while they had no message here.
 MAX_DEMANDS = 1_024
-# What a tenant asks for is a mean over about so many seconds.
-DEMAND_SECONDS = 3.0
 # CPU seconds that most messages take less of.
 USUAL_CPU = 0.01
 # Messages of a tenant that cost more than so many usual ones are costly.
@@ -312,25 +310,10 @@ class _Waiter:
 
 
 class Demand:
-    """What a tenant asks for: how many messages it has here, waiting or in processing, as a mean over the last seconds,
-    and what one of them usually costs."""
+    """What a tenant asks for: how many messages it has here, waiting or in processing, and what one usually costs."""
 
-    __slots__ = ("_at", "_mean", "cost", "messages")
-
-    def __init__(self, now: float) -> None:
+    def __init__(self) -> None:
         self.messages, self.cost = 0, 1.0
-        self._mean, self._at = 0.0, now
-
-    def change(self, now: float, change: int) -> None:
-        """Count so many more messages from now on."""
-        messages = self.messages
-        self._mean = messages + (self._mean - messages) * math.exp((self._at - now) / DEMAND_SECONDS)
-        self._at, self.messages = now, messages + change
-
-    def measure(self, now: float) -> float:
-        """What it asks for, in messages that cost what most cost."""
-        self.change(now, 0)
-        return self._mean * self.cost
 
     def note_cost(self, cost: float) -> None:
         """Count what one message has cost. More is believed sooner than less: cheap ones in between hide nothing."""
@@ -481,17 +464,16 @@ class FairQueue:
 
     def _count_demand(self, tenant: Tenant, change: int, cost: float | None = None) -> None:
         """Count so many more messages of a tenant, or what one has cost, and look who asks for most."""
-        now, demands = time.monotonic(), self._demands
+        demands = self._demands
         demand = demands.get(tenant)
         if demand is None:
-            demand = demands[tenant] = Demand(now)
-        if change:
-            demand.change(now, change)
+            demand = demands[tenant] = Demand()
+        demand.messages += change
         if cost is not None:
             demand.note_cost(cost)
         if tenant != self._asks_most:
             most = demands.get(self._asks_most)
-            if most is None or demand.measure(now) > most.measure(now):
+            if most is None or demand.messages * demand.cost > most.messages * most.cost:
                 self._asks_most = tenant
         if not demand.messages and len(demands) > MAX_DEMANDS:
             del demands[tenant]

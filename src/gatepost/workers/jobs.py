@@ -74,7 +74,7 @@ class Job(Generic[T]):
     The pool keeps here how far it is: `number` names the job within its worker; `result` is what the caller waits for;
     `asked_at` is when it asked what it has no answer to yet; `sent` are the snapshots that went to the worker with it,
     by the stage in which the worker loads them; `answers` is the frame that waits for its turn in the worker; `cpu` is
-    what its attempts have used, `most_cpu` where guard ends this one.
+    what its attempts have used, `most_cpu` where guard ends this one, which is `allowed` so much.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Job(Generic[T]):
         self.task: asyncio.Future[Any] | None = None
         self.answers = b""
         self.asked_at: float | None = None
-        self.cpu, self.most_cpu = 0.0, math.inf
+        self.cpu, self.most_cpu, self.allowed = 0.0, math.inf, math.inf
         self._restarts = 0
 
     def arrive(self, order: int, loop: asyncio.AbstractEventLoop) -> None:
@@ -136,11 +136,12 @@ class Job(Generic[T]):
             self.task.cancel()
             self.task = None
 
-    def draw(self, seconds: float, loading: float) -> float:
+    def draw(self, seconds: float) -> float:
         """Return what a new attempt may take of an account of so many seconds: what is left of it, or as much as most
-        mail needs. Snapshots that the worker loads before take up to `loading` seconds beside it."""
+        mail needs."""
         left = max(seconds - self.cpu, LEAST_ACCOUNT * seconds)
-        self.most_cpu = self.cpu + left + GRACE * (1 + left) + (loading if self.sent else 0)
+        self.allowed = left + GRACE * (1 + left)
+        self.most_cpu = self.cpu + self.allowed
         return left
 
     def end(self, reason: str) -> T:

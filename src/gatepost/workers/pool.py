@@ -53,15 +53,13 @@ class PoolSettings(msgspec.Struct, frozen=True):
     """Times in seconds, memory in bytes over what an idle worker holds. A message has `message_cpu` seconds of CPU, a
     larger one for each MiB. `rules` is a folder of YARA rules, `models` one of text models, `antivirus` whether there
     is one to ask, `reputation` what zones are asked about, `plugins` whose checks run besides, `own_networks` those of
-    tenants, and under `*` those of all. `fault_injection` is for tests only: a Python file that makes workers
-    misbehave."""
+    tenants, and under `*` those of all."""
 
     processes: int
     analysis_timeout: float
     stage_limit: float
     memory: int
     unsealed: bool = False
-    fault_injection: str = ""
     rules: str | None = None
     models: str = ""
     antivirus: bool = False
@@ -141,7 +139,7 @@ class JobFrames:
             parts=job.parts,
             own_networks=self._settings.own_networks_of(job.tenant),
             for_mailboxes=job.for_mailboxes,
-            cpu=job.draw(self._settings.cpu_for(job.size), self._settings.stage_seconds),
+            cpu=job.draw(self._settings.cpu_for(job.size)),
         )
         frames += (protocol.pack_frame(Frame.JOB, job.number, header), protocol.raw_header(job.number, len(raw)), raw)
         return frames
@@ -189,7 +187,7 @@ class WorkerPool:
     async def start(self) -> None:
         """Start the workers and wait until each has been sealed and has failed to break out."""
         self._loop, settings = asyncio.get_running_loop(), self._settings
-        files = WorkerFiles(settings.rules or "", settings.models, settings.fault_injection, settings.plugins)
+        files = WorkerFiles(settings.rules or "", settings.models, settings.plugins)
         self._supervisor = supervisor = Supervisor(
             settings.memory,
             files,

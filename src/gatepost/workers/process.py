@@ -184,7 +184,10 @@ class WorkerProcess:
             self._seen, self._since = word, now
         if job is None or self.kill_reason is not None:
             return False
-        return now - self._since >= limit or job.cpu + self._cpu_seconds() - self._cpu_taken >= job.most_cpu
+        used = job.cpu + self._cpu_seconds() - self._cpu_taken
+        if self.status_page.state.stage in job.sent:
+            job.most_cpu = used + job.allowed  # what it loads is not the message's
+        return now - self._since >= limit or used >= job.most_cpu
 
     def is_overdue(self, now: float) -> bool:
         """Whether a deadline has passed in a job that it is the worker's turn in, whatever the status page says."""
@@ -263,29 +266,13 @@ class Channel:
             return
         if len(buffers) > 1 and sum(map(len, buffers)) <= _MAX_JOINED:
             buffers = (b"".join(buffers),)
-        if self._waiting:
-            self._waiting += filter(None, buffers)
-            return
-        if len(buffers) == 1 and self._send_whole(buffers[0]):
-            return  # as a rule
+        is_busy = bool(self._waiting)
         self._waiting += filter(None, buffers)
+        if is_busy:
+            return
         self._write()
         if self._waiting:
             self._loop.add_writer(self._sock.fileno(), self._continue_writing)
-
-    def _send_whole(self, buffer: bytes) -> bool:
-        """Give this to a socket for which nothing waits; what it does not take of it waits. False if it takes nothing
-        now, and true if it is gone."""
-        try:
-            sent = self._sock.send(buffer)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-        if sent < len(buffer):
-            self._waiting.append(memoryview(buffer)[sent:])
-            self._loop.add_writer(self._sock.fileno(), self._continue_writing)
-        return True
 
     def close(self) -> None:
         """Close the socket: the worker sees its end and stops."""
@@ -296,7 +283,7 @@ class Channel:
             self._loop.remove_writer(self._sock.fileno())
             self._sock.close()
             # They hold the worker, which holds this channel: without them nothing waits for the collector of cycles.
-            self._on_frame, self._on_end = _ignore_frame, _ignore_end
+            self._on_frame = self._on_end = _ignore
 
     def _continue_writing(self) -> None:
         self._write()
@@ -341,7 +328,4 @@ class Channel:
         on_end()
 
 
-def _ignore_frame(_kind: Frame, _number: int, _body: bytes) -> None: ...
-
-
-def _ignore_end() -> None: ...
+def _ignore(*_given: object) -> None: ...

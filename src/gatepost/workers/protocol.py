@@ -461,31 +461,20 @@ class FrameReader:
 
     def feed(self, data: bytes) -> list[tuple[Frame, int, bytes]]:
         """The frames that are complete with these bytes; `FrameError` if one may not be."""
-        if self._buffer:
-            self._buffer += data
-            data = bytes(self._buffer) if self._complete() else b""
+        self._buffer += data
         found = []
-        start, size = 0, len(data)
+        start, size = 0, len(self._buffer)
         while size - start >= _HEADER_SIZE:
-            length, kind, job = HEADER.unpack_from(data, start)
+            length, kind, job = HEADER.unpack_from(self._buffer, start)
             if length > FROM_WORKER.get(kind, -1):
                 raise FrameError(f"a frame of kind {kind} and {length} bytes")
             body = start + _HEADER_SIZE
-            end = body + length
-            if end > size:
+            if body + length > size:
                 break
-            found.append((_FRAMES[kind], job, data[body:end]))
-            start = end
-        if size and (self._buffer or start < size):
-            self._buffer[:] = data[start:]
+            start = body + length
+            found.append((_FRAMES[kind], job, bytes(self._buffer[body:start])))
+        del self._buffer[:start]
         return found
-
-    def _complete(self) -> bool:
-        """Is at least one frame whole, or too large to be waited for?"""
-        if len(self._buffer) < HEADER.size:
-            return False
-        length, kind, _job = HEADER.unpack_from(self._buffer)
-        return bool(len(self._buffer) >= HEADER.size + length or length > FROM_WORKER.get(kind, -1))
 
 
 class Spawn(msgspec.Struct, frozen=True, tag=True):

@@ -50,11 +50,10 @@ class LoaderError(RuntimeError):
 
 
 class WorkerFiles(msgspec.Struct, frozen=True):
-    """What the loader reads: folders of YARA rules and text models, injected faults of tests, plug-ins."""
+    """What the loader reads: folders of YARA rules and text models, and plug-ins."""
 
     rules: str = ""
     models: str = ""
-    fault_injection: str = ""
     plugins: tuple[str, ...] = ()
 
 
@@ -79,7 +78,7 @@ class LoaderClient:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-P", "-m", "gatepost.workers.loader", str(theirs.fileno()), str(os.getpid())]
-            command += [self._files.rules, self._files.models, self._files.fault_injection, *self._files.plugins]
+            command += [self._files.rules, self._files.models, *self._files.plugins]
             # In this thread, not another: the loader ends with the thread that started it.
             self._process = subprocess.Popen(  # noqa: ASYNC220
                 command,
