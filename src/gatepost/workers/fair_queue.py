@@ -459,7 +459,6 @@ class FairQueue:
     def note_cpu(self, tenant: Tenant, seconds: float) -> None:
         """Count the CPU time that a worker took for a message: one that takes as much as a hundred others counts as a
         hundred. Else whoever sends few and costly ones would leave nothing to those who send many."""
-        self._waiters.turns.charge(tenant, seconds)
         self._count_demand(tenant, 0, 1 + seconds / USUAL_CPU)
 
     def _count_demand(self, tenant: Tenant, change: int, cost: float | None = None) -> None:
