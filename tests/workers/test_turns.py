@@ -84,10 +84,13 @@ def test_the_limit_of_a_stage_holds_whatever_else_the_machine_does(
     """It waits for a processor nearly all of the time. That was not counted, up to twice the limit, so that a stage had
     three times its limit on the busy machine where it matters."""
     clock = Clock(worker, monkeypatch)
-    worker._pid = 1  # the first process waits, and has no account here
+    waited = [40.0]
+    # As `/proc/PID/schedstat` has it.
+    monkeypatch.setattr(WorkerProcess, "_waited_seconds", lambda _: waited[0], raising=False)
     worker.begin_turn(suspended(worker, "a"), 100.0)
     assert not worker.is_stalled(100.0, 5.0)
     clock.cpu += 0.1
+    waited[0] += 4.9
     assert not worker.is_stalled(104.9, 5.0)
     assert worker.is_stalled(105.0, 5.0)
 

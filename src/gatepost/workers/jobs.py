@@ -165,10 +165,11 @@ class Job(Generic[T]):
         return None
 
     def restart(self) -> T | None:
-        """Another message killed the worker, or holds it up: return None for another attempt, or the result after too
-        many. From the second restart on it has a worker to itself, so that messages that never end cannot displace it
-        at each of its questions."""
+        """Another message killed the worker, or holds it up: return None for another attempt, with an account anew, or
+        the result after too many. From the second restart on it has a worker to itself, so that messages that never end
+        cannot displace it at each of its questions."""
         self._restarts += 1
+        self.cpu = 0.0
         self.alone = self.alone or self._restarts > 1
         return self.end("its workers were lost again and again") if self._restarts > MAX_RESTARTS else None
 
