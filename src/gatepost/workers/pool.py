@@ -508,10 +508,12 @@ class WorkerPool:
         """Blame the job that executed in a worker that has ended; the others start again."""
         reason: Reason = worker.kill_reason or ("memory" if worker.status_page.out_of_memory else "crash")
         state = worker.state
-        if worker.turn:
-            self._count_turn(worker, worker.turn)
-        # At a deadline the late job has its report already; the one that executes is not late itself.
-        blamed = None if reason in ("deadline", "cpu") else worker.jobs.get(state.job)
+        if turn := worker.turn:
+            self._count_turn(worker, turn)
+        # At a deadline the late job has its report already; the one that executes is not late itself. Of one that has
+        # spent its account the page need not say so.
+        executing = turn if turn and turn.cpu >= turn.most_cpu else worker.jobs.get(state.job)
+        blamed = None if reason in ("deadline", "cpu") else executing
         for job in list(worker.jobs.values()):
             self._jobs[job] = None
             job.reset()
