@@ -1,15 +1,17 @@
 """Hostile giants through the whole analysis: CPU time and memory of each, in a process of its own.
 
-    python -m bench.giants [NAME …]
+    python -m bench.giants [NAME … | account]
 
 A giant may take 2 s of CPU and 300 MB above the idle process, the message itself included. Machines are shared: a loop
-of fixed work is timed before and after each giant, and the time is scaled to the fastest loop of the run.
+of fixed work is timed before and after each giant, and the time is scaled to the fastest loop of the run. `account`
+measures mail that reads in several ways, each with scripts to run, without and with the account of CPU of a message.
 """
 
 import base64
 import gzip
 import io
 import os
+import signal
 import struct
 import sys
 import time
@@ -25,6 +27,7 @@ from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
 from gatepost.analysis.stages import Context
 from gatepost.mail.message import Envelope
+from gatepost.process.cpu_account import CpuAccount, start_timer
 from gatepost.questions import Dns, DnsAnswer, LookupAnswer
 
 MOST_SECONDS, MOST_MEMORY = 2.0, 300
@@ -154,9 +157,18 @@ def _of_part(name: str) -> Callable[[], bytes]:
 ALL: dict[str, Callable[[], bytes]] = GIANTS | {name: _of_part(name) for name in HOSTILE} | FILES
 
 
-def judge(raw: bytes) -> Report:
+def make_readings(kilobytes: int) -> bytes:
+    """Quoted-printable that is broken in every line, around scripts."""
+    head = HEAD.partition(b"\r\n")[0] + b"\r\nMIME-Version: 1.0\r\nContent-Type: text/html\r\n"
+    line = b"<script>a=1</script>=ZZ text =\r\n"
+    return head + b"Content-Transfer-Encoding: quoted-printable\r\n\r\n" + line * (kilobytes * 1024 // len(line))
+
+
+def judge(raw: bytes, cpu: CpuAccount | None = None) -> Report:
     """Analyse one message, without anything that DNS or lists could say."""
-    asking = analyse(raw, Envelope("a@example.org", ("b@example.net",)), Context(now=1_794_302_520.0))
+    context = Context(now=1_794_302_520.0, cpu=cpu or CpuAccount())
+    context.cpu.resume()
+    asking = analyse(raw, Envelope("a@example.org", ("b@example.net",)), context)
     try:
         questions = next(asking)
         while True:
@@ -231,5 +243,22 @@ def run(names: tuple[str, ...] = ()) -> str:
     return "\n".join(lines)
 
 
+def run_account() -> str:
+    """The table of the account, each size without and with it, in one process."""
+    start_timer()
+    judge(make_readings(1))
+    lines = ["| KB | CPU s without | with an account | verdict without | with it |", "|---|---:|---:|---|---|"]
+    for kilobytes in (120, 240, 480, 960):
+        raw = make_readings(kilobytes)
+        runs = []
+        for cpu in (CpuAccount(), CpuAccount(max(1.0, len(raw) / MIB))):
+            start = time.process_time()
+            runs.append((judge(raw, cpu).verdict, time.process_time() - start))
+        (plain, without), (bounded, within) = runs
+        lines.append(f"| {kilobytes} | {without:.2f} | {within:.2f} | {plain} | {bounded} |")
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
-    print(run(tuple(sys.argv[1:])))
+    print(run_account() if sys.argv[1:] == ["account"] else run(tuple(sys.argv[1:])))

@@ -3,12 +3,15 @@
 The loader of a test's workers loads this file by its path (`PoolSettings.fault_injection`, or the environment variable
 GATEPOST_FAULT_INJECTION of a whole service). A message with `X-Gatepost-Fault: check:spin` then makes its worker spin
 for ever in a check named `fault`; `parse:` does the same while the message is parsed, `rule:` in the second rule of the
-policy, `rules:` in each of them, `every:` at the start of each stage. The rest of the analysis is the real one. `lie`,
-`burn` and `share` do what code that has taken a worker over could do: write on the status page that nothing executes,
-compute once the job is answered, and take shared memory.
+policy, `rules:` in each of them, `every:` at the start of each stage. `hang` spins in native code, where the account of
+the message interrupts nothing. The rest of the analysis is the real one. `lie`, `burn` and `share` do what code that
+has taken a worker over could do: write on the status page that nothing executes, compute once the job is answered, and
+take shared memory.
 """
 
+import collections
 import ctypes
+import itertools
 import mmap
 import os
 import re
@@ -69,6 +72,11 @@ def _faulty_check(act: Callable[[], object]) -> Callable[[Reading], Iterable[Fin
 def _spin(_amount: int) -> None:
     while True:
         pass
+
+
+def _hang(_amount: int) -> None:
+    """Compute for ever in native code, which sees no signal."""
+    collections.deque(itertools.repeat(0), 0)
 
 
 def _lie(context: Context) -> Callable[[int], None]:
@@ -138,6 +146,7 @@ def _sleep(milliseconds: int) -> None:
 
 _ACTS: dict[str, Callable[[int], None]] = {
     "spin": _spin,
+    "hang": _hang,
     "grow": _grow,
     "die": _die,
     "crash": _crash,

@@ -2,11 +2,13 @@
 
 import asyncio
 import io
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from PIL import Image
@@ -127,7 +129,8 @@ def deploy(request: pytest.FixtureRequest, tmp_path: Path, next_hop: Any) -> Dep
             stack.push_async_callback(store.close)
             pool = None
             if workers:
-                settings = PoolSettings(1, 60.0, 20.0, 192 << 20, fault_injection=FAULT_INJECTION)
+                stack.enter_context(mock.patch.dict(os.environ, GATEPOST_FAULT_INJECTION=FAULT_INJECTION))
+                settings = PoolSettings(1, 60.0, 20.0, 192 << 20)
                 pool = WorkerPool(settings, from_zone, shipped_policy())
                 await pool.start()
                 stack.push_async_callback(pool.stop)

@@ -59,7 +59,7 @@ class Pool(WorkerPool):
 
     async def stop(self) -> None: ...
 
-    async def run(self, job: Job[T], *, patient: bool = False) -> T:
+    async def run(self, job: Job[T]) -> T:
         assert job.purpose is JUDGE
         kind = job.envelope.sender.partition("@")[0]
         self.running.append(kind)

@@ -176,7 +176,9 @@ def test_a_check_that_breaks_its_worker_is_named(service: Service, deed: str) ->
         answer = service.scan(f"X-Gatepost-Fault: check:{deed}\r\n".encode() + SMALL)
     assert (answer.status_code, answer.json()["verdict"]) == (200, "unscannable")
     assert answer.json()["decision"] == "quarantine"
-    assert [stage["stage"] for stage in service.ledger(answer)["outcomes"]] == ["check:fault"]
+    # What is slow in Python is interrupted, and its worker goes on; on a busy machine the stage has its limit first.
+    (named,) = [stage["stage"] for stage in service.ledger(answer)["outcomes"]]
+    assert named in ({"checks", "check:fault"} if deed == "spin" else {"check:fault"})
     assert set(answers) == {200}
     assert service.status() == "GREEN"
 

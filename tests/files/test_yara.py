@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from gatepost.analysis.report import Outcome
 from gatepost.analysis.stages import Context, Stages
-from gatepost.files import yara
 from gatepost.files.values import File, Trait
-from gatepost.files.yara import RulesTookTooLong, YaraRulesError, compile_rules, find_rule_faults, mark_matches
+from gatepost.files.yara import YaraRulesError, compile_rules, find_rule_faults, mark_matches
+from gatepost.process.cpu_account import SPENT, CpuAccount
 
 RULE = 'rule Payload { strings: $a = "payload" nocase condition: $a }'
 
@@ -74,14 +75,10 @@ def test_files_are_marked_and_keep_what_they_had(tmp_path: Path) -> None:
     assert again.traits == (Trait("yara", "a.yar: Payload"),)
 
 
-def test_files_beyond_the_time_are_not_scanned_and_the_ledger_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_beyond_the_account_are_not_scanned_and_the_ledger_says_so(tmp_path: Path) -> None:
     rules = compile_rules(folder(tmp_path, a=RULE))
-    monkeypatch.setattr(yara, "MAX_SECONDS", -1.0)
-    with pytest.raises(RulesTookTooLong) as raised:
-        mark_matches((file(b"payload"),), rules)
-    assert raised.value.files == (file(b"payload"),)
-    stages = Stages(Context(now=0.0, rules=rules))
+    cpu = CpuAccount(10.0)
+    cpu.charge(9.0)  # which leaves something to what comes after the files
+    stages = Stages(Context(now=0.0, rules=rules, cpu=cpu))
     assert stages.match_yara_rules((file(b"payload"),)) == (file(b"payload"),)
-    assert [(each.stage, each.state) for each in stages.outcomes] == [("yara", "failed")]
+    assert stages.outcomes == [Outcome("yara", "failed", SPENT)]

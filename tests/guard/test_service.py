@@ -64,7 +64,7 @@ class Pool(WorkerPool):
     async def show(self, job: Job[T]) -> T:
         raise AssertionError(f"{job.ggrid} was to be shown")
 
-    async def run(self, job: Job[T], *, patient: bool = False) -> T:
+    async def run(self, job: Job[T]) -> T:
         assert job.purpose is JUDGE
         self.jobs.append(job)
         await self.may_end.wait()
@@ -382,10 +382,10 @@ async def test_with_real_workers_and_no_dns(tmp_path: Path) -> None:
 class MailboxPool(Pool):
     """Reads one message out of every mail, too."""
 
-    async def run(self, job: Job[T], *, patient: bool = False) -> T:
+    async def run(self, job: Job[T]) -> T:
         if job.purpose is ATTACHED:
             return cast("T", AttachedMessages((Attached("ab" * 32, b"row"),)))
-        return await super().run(job, patient=patient)
+        return await super().run(job)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """Worker pools of a test's own, with answers from made-up zones."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgspec
 
@@ -18,9 +20,7 @@ Answer = Callable[[Job[Any], Questions], Answers | Awaitable[Answers]]
 
 FAULT_INJECTION = str(Path(__file__).parents[1] / "fault_injection.py")
 # Limits that no honest message reaches on a busy machine.
-SETTINGS = PoolSettings(
-    processes=2, analysis_timeout=60.0, stage_limit=20.0, memory=192 << 20, fault_injection=FAULT_INJECTION
-)
+SETTINGS = PoolSettings(processes=2, analysis_timeout=60.0, stage_limit=20.0, memory=192 << 20)
 
 
 async def from_zone(_job: Job[Any], questions: Questions) -> Answers:
@@ -35,11 +35,12 @@ async def running(
     tenants: Mapping[str, Policy] | None = None,
 ) -> AsyncIterator[WorkerPool]:
     pool = WorkerPool(settings, answer, policy or shipped_policy(), tenants or {})
-    await pool.start()
-    try:
-        yield pool
-    finally:
-        await pool.stop()
+    with mock.patch.dict(os.environ, GATEPOST_FAULT_INJECTION=FAULT_INJECTION):
+        await pool.start()
+        try:
+            yield pool
+        finally:
+            await pool.stop()
 
 
 def changed(**settings: Any) -> PoolSettings:

@@ -76,7 +76,7 @@ async def test_copies_cost_no_further_worker() -> None:
     assert curable == [later] * 12
     assert (later.decision, [outcome.state for outcome in later.outcomes]) == ("quarantine", ["skipped"])
     assert honest.verdict == "clean"
-    assert counters.kills["crash"] <= 4, "as many as there are workers, for each of the two"
+    assert counters.kills["crash"] <= 6, "as many as there are workers, for each of three attempts"
     assert counters.recalled >= 20
 
 
@@ -84,7 +84,7 @@ async def test_copies_cost_no_further_worker() -> None:
 async def test_slow_messages_do_not_hold_up_others() -> None:
     """As many messages that never end as there are slots but one, then ordinary ones: those are answered while all the
     others still compute."""
-    async with running(changed(analysis_timeout=360.0, stage_limit=120.0, slots=20)) as pool:
+    async with running(changed(analysis_timeout=360.0, stage_limit=120.0, message_cpu=360.0)) as pool:
         slow = [
             asyncio.create_task(pool.run(job(b"X-Gatepost-Fault: parse:spin\r\nX: %d\r\n" % n + PLAIN, str(n))))
             for n in range(19)
@@ -111,8 +111,8 @@ async def test_slow_workers_have_a_most(monkeypatch: pytest.MonkeyPatch) -> None
         await until(lambda: pool.counters().workers == 1)
         counters = pool.counters()
     assert [report.decision for report in reports] == ["undecided"] * 3
-    assert sum(counters.kills.values()) == 3, "by the limit of the stage, or by the deadline on a busy machine"
-    assert 1 <= counters.relieved <= 3
+    assert 3 <= sum(counters.kills.values()) <= 6, "in each of two attempts, or by the deadline on a busy machine"
+    assert 1 <= counters.relieved <= 6
 
 
 @pytest.mark.variant
@@ -136,7 +136,7 @@ async def test_more_endless_messages_than_stand_ins_do_not_starve_another_tenant
     assert honest.verdict == "clean"
     assert finished <= 10, "one of the round before it, and three for each time that it needs a worker"
     assert {report.decision for report in reports} == {"undecided"}
-    assert sum(counters.kills.values()) == 14
+    assert sum(counters.kills.values()) == 28, "the second attempt reads the beginning alone, and does not end either"
     assert counters.queued == 0
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from gatepost.workers.fair_queue import (
     MAX_SUSPENDED,
     MAX_SUSPENDED_BYTES,
-    PATIENCE,
     RECENT_SECONDS,
+    USUAL_CPU,
     ReadyJobs,
     RecentTenants,
     TenantQueue,
@@ -79,12 +79,12 @@ def test_tenants_take_turns() -> None:
     assert order(waiting) == ["b0", "c0", "none", "a1", "b1", *(f"a{number}" for number in range(2, 50))]
 
 
-def test_tenants_take_turns_among_large_messages_and_among_looks() -> None:
+def test_tenants_take_turns_among_large_messages_and_among_small() -> None:
     waiting = queue(*(Job(f"a{number}", LARGE + 1, alone=True, tenant="a") for number in range(3)))
     waiting.put(Job("b0", LARGE + 1, alone=True, tenant="b"))
     assert order(waiting) == ["a0", "b0", "a1", "a2"]
     for name in ("a0", "a1", "b0"):
-        waiting.put(Job(name, tenant=name[0]), patient=True)
+        waiting.put(Job(name, tenant=name[0]))
     assert order(waiting) == ["b0", "a0", "a1"], "the turns of large messages count, too"
 
 
@@ -92,6 +92,18 @@ def test_one_that_waited_before_goes_first_and_its_tenant_next() -> None:
     waiting = queue(Job("a0", tenant="a"), Job("b0", tenant="b"), Job("b1", tenant="b"))
     waiting.put(Job("b again", tenant="b"), again=True)
     assert order(waiting) == ["b again", "a0", "b0", "b1"]
+
+
+def test_what_a_turn_has_cost_puts_off_the_next_ones() -> None:
+    waiting = queue(*(Job(f"a{number}", tenant="a") for number in range(4)))
+    waiting.turns.charge("a", 3.5 * USUAL_CPU)
+    for number in range(5):
+        waiting.put(Job(f"b{number}", tenant="b"))
+    assert order(waiting) == ["b0", "b1", "b2", "a0", "b3", "a1", "b4", "a2", "a3"]
+    waiting.turns.charge("b", 0.9 * USUAL_CPU)
+    waiting.put(Job("b", tenant="b"))
+    waiting.put(Job("a", tenant="a"))
+    assert order(waiting) == ["b", "a"], "what costs as little as most does is one turn"
 
 
 def test_nobody_saves_up_turns() -> None:
@@ -219,38 +231,6 @@ def test_one_that_left_is_not_started() -> None:
     waiting.remove(BIG)
     waiting.remove(small)
     waiting.remove(small)
-    assert started(waiting, Worker()) is None
-
-
-def test_who_looks_waits_for_small_mail() -> None:
-    waiting = queue(Job("a"), Job("b"))
-    waiting.put(Job("look"), patient=True)
-    assert len(waiting) == 3
-    assert [started(waiting, Worker()) for _ in range(4)] == [("a", 0), ("b", 0), ("look", 0), None]
-
-
-def test_who_looks_does_not_wait_for_ever() -> None:
-    waiting = queue(*(Job(str(number)) for number in range(200)))
-    waiting.put(Job("look"), patient=True)
-    waiting.put(Job("second"), patient=True)
-    order = [found[0] for _ in range(150) if (found := started(waiting, Worker()))]
-    assert (order.index("look"), order.index("second")) == (PATIENCE, 2 * PATIENCE + 1)
-
-
-def test_who_looks_and_finds_no_room_lets_mail_pass() -> None:
-    waiting = queue(*(Job(str(number)) for number in range(PATIENCE + 2)))
-    waiting.put(Job("look", 1_000), patient=True)
-    full = Worker(suspended=1, suspended_bytes=MAX_SUSPENDED_BYTES - 200)
-    order = [found[0] for _ in range(PATIENCE + 5) if (found := started(waiting, full))]
-    assert len(order) == PATIENCE + 2
-    assert started(waiting, Worker()) == ("look", 0)
-
-
-def test_a_look_can_be_given_up() -> None:
-    waiting = queue()
-    look = Job("look")
-    waiting.put(look, patient=True)
-    waiting.remove(look)
     assert started(waiting, Worker()) is None
 
 

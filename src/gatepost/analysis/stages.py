@@ -31,14 +31,15 @@ from gatepost.files.documents.document_text import collect_texts
 from gatepost.files.qr_codes import find_qr_codes
 from gatepost.files.values import File, UnpackBudget
 from gatepost.files.walk import find_files
-from gatepost.files.yara import RulesTookTooLong, YaraRules, mark_matches
+from gatepost.files.yara import YaraRules, mark_matches
 from gatepost.findings import kinds
 from gatepost.findings.kinds import Finding
-from gatepost.lists.lookup import find_in_texts
+from gatepost.lists.lookup import TextMatches, find_in_texts
 from gatepost.lists.rulings import Ruling, Subject, collect_keys, make_subject, rule_on
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists
+from gatepost.mail.budget import ReadBudget
 from gatepost.mail.message import Envelope, Link, Message
-from gatepost.mail.reader import read
+from gatepost.mail.reader import read_within
 from gatepost.mail.sender_history import (
     NO_HISTORY,
     Facets,
@@ -52,6 +53,7 @@ from gatepost.mail.sender_history import (
 from gatepost.names import normal_address, normal_domain, org_domain
 from gatepost.near_duplicates import Signature, sign_words
 from gatepost.policy.rules import MAX_RULES, RULE_STAGE, Policy, shipped_policy
+from gatepost.process.cpu_account import ALL, MOST_CHECKS, READING, SPENT, UNLIMITED, CpuAccount, CpuSpentError
 from gatepost.questions import (
     MAX_REPUTATION_VALUES,
     Analysis,
@@ -80,6 +82,8 @@ MAX_SENDERS = 5
 MAX_ADDRESSES = 10
 MAX_FILES = 20
 MAX_TEXT = 300
+# What is read of a message that cannot be read whole: its header, as a rule, and the beginning of its text.
+SHORT = 32 << 10
 _MAILTO = "mailto:"
 
 
@@ -203,6 +207,8 @@ def compile_checks(extra: tuple[Check, ...] = (), *, own: bool = False) -> tuple
 
 
 RULES = "rules"
+# In the ledger, the checks for which there was no time.
+CHECKS_MISSED = "checks"
 STAGES: tuple[str, ...] = (
     *"parse sender-history campaign reputation authenticate files pages pictures yara lists".split(),
     TRIGGERS,
@@ -213,7 +219,7 @@ STAGES: tuple[str, ...] = (
     "judge",
 )
 # Without these there is nothing to judge: a message that breaks them is undecided.
-INDISPENSABLE = frozenset({"parse", "lists", "judge"})
+INDISPENSABLE = frozenset({"lists", "judge"})
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -224,7 +230,7 @@ class Context(msgspec.Struct, frozen=True):
     rules. `antivirus`, `sender_history` and `campaigns` say which of these guard can be asked about, and `reputation`
     what the operator's reputation zones list. `models` are the text models of the deployment, `learnt` those that
     reports of the tenant and of the deployment have taught. `own_networks` are those of the tenant and of the
-    deployment; `for_mailboxes` says that every recipient takes reports.
+    deployment; `for_mailboxes` says that every recipient takes reports. `cpu` is what the analysis may take.
     """
 
     now: float
@@ -243,6 +249,7 @@ class Context(msgspec.Struct, frozen=True):
     learnt: LearntModels = NO_MODELS
     own_networks: tuple[str, ...] = ()
     for_mailboxes: bool = False
+    cpu: CpuAccount = msgspec.field(default_factory=CpuAccount)
 
 
 def make_own(context: Context) -> Context:
@@ -263,9 +270,15 @@ class Stages:
         self._asked_about: tuple[ReputationValue, ...] = ()
 
     def read_message(self, raw: bytes) -> Message:
-        """Parse the message. `mail.reader.read` is total: it raises for no input."""
-        self.context.mark("parse")
-        return read(raw)
+        """Parse the message, or its beginning alone where that takes too long. The reader raises for no input."""
+        cpu = self.context.cpu
+        if self._enter("parse"):
+            try:
+                return cpu.run(READING, read_within, raw, ReadBudget(cpu=cpu))
+            except CpuSpentError as reached:
+                self._fail("parse", reached)
+        # Signatures are over the whole of it.
+        return msgspec.structs.replace(read_within(raw[:SHORT], ReadBudget(cpu=cpu)), raw=raw)
 
     def find_origin(self, message: Message, envelope: Envelope) -> None:
         """Find the sending host, and judge mail of own people as such from here on."""
@@ -323,15 +336,15 @@ class Stages:
     def _authenticate(self, message: Message, envelope: Envelope) -> Asking[Authentication]:
         if not self._enter("authenticate"):
             return Authentication()
-        now, own = self.context.now, self.context.lists.own_domains
+        now, own, cpu = self.context.now, self.context.lists.own_domains, self.context.cpu
         try:
-            found = yield from authenticate(message, envelope, now, self.sending)
-            self.carried = yield from find_carried(message, envelope, found, own, now)
+            found = yield from _draw(cpu, authenticate(message, envelope, now, self.sending))
+            self.carried = yield from _draw(cpu, find_carried(message, envelope, found, own, now))
             return found
         except MemoryError:
             raise
-        except Exception as fault:  # noqa: BLE001  a stage that crashes is an outcome, not an end
-            self._record_crash("authenticate", fault)
+        except (Exception, CpuSpentError) as fault:  # noqa: BLE001  a stage that crashes is an outcome, not an end
+            self._fail("authenticate", fault)
             return Authentication()
 
     def read_files(self, message: Message) -> tuple[File, ...]:
@@ -343,7 +356,8 @@ class Stages:
         nothing: tuple[File, ...] = ()
         context = self.context
         # Pages run while files are opened, since they make further files; an interpreter that hangs is blamed alone.
-        budget = UnpackBudget(now=context.now, mark=context.mark, runs_pages="pages" not in context.skip)
+        runs_pages = "pages" not in context.skip
+        budget = UnpackBudget(now=context.now, mark=context.mark, runs_pages=runs_pages, cpu=context.cpu)
         found = self._run("files", lambda: find_files(message, budget), nothing)
         if budget.unrun_pages:
             self.outcomes.append(Outcome("pages", "skipped", context.skip["pages"]))
@@ -351,7 +365,7 @@ class Stages:
 
     def find_qr_codes(self, files: tuple[File, ...]) -> tuple[File, ...]:
         """The files, with the links of QR codes in pictures. Image decoders are large: this is a stage of its own."""
-        return self._run("pictures", lambda: find_qr_codes(files), files)
+        return self._run("pictures", lambda: find_qr_codes(files, UnpackBudget(cpu=self.context.cpu)), files)
 
     def add_document_texts(self, message: Message, files: tuple[File, ...]) -> Message:
         """The message, with the texts of documents among its files."""
@@ -361,18 +375,8 @@ class Stages:
 
     def match_yara_rules(self, files: tuple[File, ...]) -> tuple[File, ...]:
         """The files, marked where a YARA rule of the operator matches."""
-        rules = self.context.rules
-        if rules is None:
-            return files
-
-        def match() -> tuple[File, ...]:
-            try:
-                return mark_matches(files, rules)
-            except RulesTookTooLong as reached:
-                self.outcomes.append(Outcome("yara", "failed", str(reached)))
-                return reached.files
-
-        return self._run("yara", match, files)
+        rules, cpu = self.context.rules, self.context.cpu
+        return files if rules is None else self._run("yara", lambda: mark_matches(files, rules, cpu), files)
 
     def ask_about_content(
         self, subjects: tuple[Subject, ...], files: Sequence[File], history: SenderHistory, reputation: Reputation
@@ -424,17 +428,22 @@ class Stages:
         there = self._run(TRIGGERS, lambda: find_signs(reading), EVERYTHING)
         findings = [kinds.TEXT_CARRIED_MESSAGE.at(path) for path in self.carried]
         findings += [kinds.RECIPIENT_REPORT_MAILBOX.at("envelope")] if self.context.for_mailboxes else []
-        mark = self.context.mark
+        mark, draw = self.context.mark, self.context.cpu.run
+        missed: list[str] = []
         for needed, themes, stage, run in self._select_checks():
             if not (needed & there and themes & there):
                 continue
             mark(stage)
             try:
-                findings += run(reading)
+                draw(MOST_CHECKS, _add_findings, findings, run, reading)
             except MemoryError:
                 raise
+            except CpuSpentError:
+                missed.append(stage)
             except Exception as fault:  # noqa: BLE001  a check that crashes is an outcome, not an end
-                self._record_crash(stage, fault)
+                self._fail(stage, fault)
+        if missed:
+            self._fail(CHECKS_MISSED, CpuSpentError(f"{SPENT}: {', '.join(missed)}"))
         return findings
 
     def make_row(self, reading: Reading) -> bytes:
@@ -455,7 +464,8 @@ class Stages:
         if RULES in skip:
             # A message is not called unscannable because of what its recipient has written.
             return [*findings, *leave_out_rules(rules, skip[RULES])]
-        return self._run(RULES, lambda: [*findings, *apply_rules(reading, findings, rules, skip, mark)], findings)
+        run = partial(apply_rules, reading, findings, rules, skip, mark)
+        return self._run(RULES, lambda: [*findings, *run()], findings, share=UNLIMITED)
 
     def _select_checks(self) -> Sequence[Row]:
         """The table of the checks, without those that are skipped or not wanted."""
@@ -474,7 +484,8 @@ class Stages:
     def apply_lists(self, answer: LookupAnswer, subjects: tuple[Subject, ...], reading: Reading) -> Ruling:
         """What all lists together say: the entries that guard found, and those in texts and names of files."""
         lists = self.context.lists
-        in_texts = find_in_texts(lists, reading.message, reading.files)
+        spent, cpu = TextMatches(limit=SPENT), self.context.cpu
+        in_texts = cpu.attempt(ALL, spent, find_in_texts, lists, reading.message, reading.files)
         if answer.cut:
             self.outcomes.append(Outcome("lists", "failed", "lists and values of the message are too many to compare"))
         if in_texts.limit:
@@ -482,17 +493,21 @@ class Stages:
         authenticated, custom = reading.authentication.aligned, lists.source.custom
         return rule_on(answer.hits, subjects, authenticated=authenticated, custom=custom, found=in_texts.found)
 
-    def _run(self, stage: str, run: Callable[[], T], otherwise: T) -> T:
+    def _run(self, stage: str, run: Callable[[], T], otherwise: T, share: float = ALL) -> T:
         """Run one stage; where it is skipped or crashes, record that and return `otherwise`."""
         if not self._enter(stage):
             return otherwise
+        found = otherwise
         try:
-            return run()
+            found = self.context.cpu.run(share, run)
         except MemoryError:
             raise
-        except Exception as fault:  # noqa: BLE001  a stage that crashes is an outcome, not an end
-            self._record_crash(stage, fault)
-            return otherwise
+        except (Exception, CpuSpentError) as fault:  # noqa: BLE001  a stage that crashes is an outcome, not an end
+            self._fail(stage, fault)
+        if self.context.cpu.missed:
+            self.context.cpu.missed = False
+            self._fail(stage, CpuSpentError(SPENT))
+        return found
 
     def _enter(self, stage: str) -> bool:
         self.context.mark(stage)
@@ -501,8 +516,29 @@ class Stages:
             return False
         return True
 
-    def _record_crash(self, stage: str, fault: Exception) -> None:
-        self.outcomes.append(Outcome(stage, "failed", f"it crashed ({type(fault).__name__})"))
+    def _fail(self, stage: str, fault: BaseException) -> None:
+        self.outcomes.append(Outcome(stage, "failed", describe_fault(fault)))
+
+
+def describe_fault(fault: BaseException) -> str:
+    """Return what the ledger says of an exception."""
+    return str(fault) if isinstance(fault, CpuSpentError) else f"it crashed ({type(fault).__name__})"
+
+
+def _add_findings(findings: list[Finding], check: Callable[[Reading], Iterable[Finding]], reading: Reading) -> None:
+    findings += check(reading)
+
+
+def _draw(cpu: CpuAccount, asking: Asking[T]) -> Asking[T]:
+    """The same asking, each of whose steps draws on the account."""
+    answers: Any = None
+    while True:
+        try:
+            questions = cpu.run(ALL, asking.send, answers)
+        except StopIteration as stop:
+            found: T = stop.value
+            return found
+        answers = yield questions
 
 
 def _ask_history(facets: Facets | None) -> Analysis[SenderHistory]:

@@ -40,9 +40,6 @@ from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.protocol import FEATURES, JUDGE, Extracted
 from gatepost.workers.supervisor import LoaderError, SealError
 
-# For tests only, as in the service: a Python file that makes workers misbehave.
-FAULT_INJECTION = "GATEPOST_FAULT_INJECTION"
-
 FAILED = DnsAnswer("failed")
 
 AnswerQuestions: TypeAlias = Callable[[Job[Any], Questions], Awaitable[Answers]]
@@ -94,11 +91,11 @@ async def start_pool(
         processes=processes,
         analysis_timeout=settings.analysis_timeout / 1000,
         stage_limit=settings.stage_limit / 1000,
+        message_cpu=settings.message_cpu / 1000,
         memory=settings.worker_memory,
         unsealed=settings.unsealed,
         models=models,
         plugins=tuple(settings.plugins),
-        fault_injection=os.environ.get(FAULT_INJECTION, ""),
     )
     pool = WorkerPool(limits, answer, policy)
     try:

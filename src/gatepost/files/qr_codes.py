@@ -41,6 +41,7 @@ from gatepost.mail.encodings.transfer import decode_base64
 from gatepost.mail.html.limits import limit_html
 from gatepost.mail.html.style import parse_colour
 from gatepost.mail.message import DRAWS
+from gatepost.process.cpu_account import FILES
 from gatepost.speedups import native
 
 MAX_SOURCE = 2_000_000
@@ -520,18 +521,15 @@ def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -
             seen.append(file)
             continue
         if found is None:
-            if is_image:
-                found = find_codes_in_image(file, budget)
-            elif file.type == "pdf":
-                found = find_codes_in_pages(file, budget)
-            elif file.type == "svg":
-                found = _find_in_svg(file, budget)
-            elif may_draw_code(file):
-                texts += 1
-                found = _find_in_text(file) if texts <= MAX_TEXTS else Contents(unread=("pixels",))
-            else:
+            find = find_codes_in_image if is_image else _READERS.get(file.type)
+            if find is None and not may_draw_code(file):
                 seen.append(file)
                 continue
+            texts += find is None
+            if find is None and texts > MAX_TEXTS:
+                found = Contents(unread=("pixels",))
+            else:
+                found = budget.cpu.attempt(FILES, Contents(), find or _find_in_text, file, budget)
             known[file.sha256] = found
         if is_image and not found.traits and not found.unread:
             pieces.append(len(seen))
@@ -546,10 +544,13 @@ def find_qr_codes(files: tuple[File, ...], budget: UnpackBudget | None = None) -
 def _find_in_svg(file: File, budget: UnpackBudget) -> Contents:
     """Return the codes of a drawing: those that it draws, and those in the text or the tables of pages within it."""
     found = find_codes_in_drawing(file, budget)
-    return _find_in_text(file) if not found.traits and not found.unread and _has_cells(file.content) else found
+    return _find_in_text(file, budget) if not found.traits and not found.unread and _has_cells(file.content) else found
 
 
-def _find_in_text(file: File) -> Contents:
+_READERS = {"pdf": find_codes_in_pages, "svg": _find_in_svg}
+
+
+def _find_in_text(file: File, _budget: UnpackBudget) -> Contents:
     codes, drawn = find_drawn_codes(file)
     return make_code_contents(codes, file.path, drawn="cells or characters" if drawn else "")
 

@@ -15,7 +15,8 @@ from typing import Literal
 import msgspec
 
 from gatepost.mail.message import NO_SIGNS, Link
-from gatepost.pages.runner import ScriptTime
+from gatepost.pages.runner import MESSAGE_SECONDS, ScriptTime
+from gatepost.process.cpu_account import FILES, CpuAccount
 
 # Why the inside of a file was not read, or not wholly.
 UnreadReason = Literal["encrypted", "depth", "count", "size", "ratio", "damaged", "unsupported", "pixels", "text"]
@@ -120,8 +121,9 @@ class UnpackBudget:
     """The budget of one message; `read`, `spent`, `files`, `plain_files`, `attempts`, `slow`, `images`, `pixels`,
     `text` and `text_source` are what was used of it; `untried` is how many passwords the file that is being opened
     could not try for want of attempts. Without `native`, libraries that are not memory-safe are not called: for
-    processes that are not sealed. `script_time` is for pages that run; where `runs_pages` is false, none does, and
-    `unrun_pages` counts them. `mark` is told when a page begins to run and when it ends."""
+    processes that are not sealed. `cpu` is the account of the message; `script_time` is what pages that run may take
+    of it; where `runs_pages` is false, none does, and `unrun_pages` counts them. `mark` is told when a page begins to
+    run and when it ends."""
 
     def __init__(
         self,
@@ -132,6 +134,7 @@ class UnpackBudget:
         runs_pages: bool = True,
         now: float | None = None,
         mark: Callable[[str], None] | None = None,
+        cpu: CpuAccount | None = None,
     ) -> None:
         self.max_bytes = max_bytes
         self.max_files = max_files
@@ -148,7 +151,8 @@ class UnpackBudget:
         self.pixels = 0
         self.text = 0
         self.text_source = 0
-        self.script_time = ScriptTime() if now is None else ScriptTime(now)
+        self.cpu = cpu or CpuAccount()
+        self.script_time = ScriptTime() if now is None else ScriptTime(now, min(MESSAGE_SECONDS, self.cpu.left(FILES)))
         self.runs_pages = runs_pages
         self.unrun_pages = 0
         self._mark = mark

@@ -17,6 +17,7 @@ from gatepost.files.file_types import has_mark, identify, is_plain_picture, is_p
 from gatepost.files.values import MAX_DEPTH, Contents, File, Member, Trait, UnpackBudget, UnreadReason
 from gatepost.mail.message import IS_HTML, IS_TEXT, OPENS, Message, Part
 from gatepost.mail.text import detect_form
+from gatepost.process.cpu_account import FILES
 
 MIN_LONG_TEXT = 1 << 20
 _NOTHING = Contents()
@@ -25,17 +26,21 @@ _NOTHING = Contents()
 def find_files(message: Message, budget: UnpackBudget | None = None) -> tuple[File, ...]:
     """Return every file of the message and every file inside those, outermost first, within the budget."""
     budget = budget or UnpackBudget()
+    open_one = budget.cpu.attempt
     passwords = PasswordCandidates(message)
     found: list[File] = []
     known: dict[str, Contents] = {}
     noted = _collect_page_traits(message)
     queue = deque((_make_attached_file(part, noted), 0) for part in message.files)
+    nothing: tuple[Contents, tuple[File, ...]] = (_NOTHING, ())
     while queue:
         file, depth = queue.popleft()
         opened = known.get(file.sha256)
         if opened is None:  # the same bytes under two names are opened once
             is_plain = file.signs & (IS_TEXT | IS_HTML) and not file.signs & OPENS
-            opened, inside = (_NOTHING, ()) if is_plain else _unpack_file(file, depth, budget, passwords)
+            opened, inside = (
+                nothing if is_plain else open_one(FILES, nothing, _unpack_file, file, depth, budget, passwords)
+            )
             known[file.sha256] = opened
             queue.extend((child, depth + 1) for child in inside)
         if opened != _NOTHING:

@@ -2,12 +2,10 @@
 
 All `.yar` and `.yara` files of one folder count; each is a name space of its own, so that two authors may use the same
 name. Rules are compiled before a worker is sealed, since that takes executable memory. No time limit is set on a scan:
-it would take a thread, and the supervisor of the worker's stages ends it anyway. All files of a message have
-`MAX_SECONDS` together, which is looked at between two of them: a rule whose pattern begins everywhere takes a second
-for a megabyte that is made for it.
+it would take a thread. The account of the message is looked at between two files, and guard ends a worker that does
+not return: a rule whose pattern begins everywhere takes a second for a megabyte that is made for it.
 """
 
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,12 +13,11 @@ import msgspec
 import yara_x
 
 from gatepost.files.values import File, Trait
+from gatepost.process.cpu_account import FILES, NO_ACCOUNT, CpuAccount
 
 ENDINGS = frozenset({".yar", ".yara"})
 MAX_MATCHES = 50
 MAX_FAULTS = 20
-# CPU seconds that the rules have for the files of a message.
-MAX_SECONDS = 0.4
 
 
 class YaraRulesError(ValueError):
@@ -71,25 +68,15 @@ def find_rule_faults(folder: Path) -> tuple[str, ...]:
     return ()
 
 
-class RulesTookTooLong(Exception):  # noqa: N818  a limit that was reached, not a fault of the program
-    """Some files were not scanned; `files` has those that were with their traits, and the others as they came."""
-
-    def __init__(self, files: tuple[File, ...]) -> None:
-        self.files = files
-        super().__init__("the rules took all the time there is before every file was scanned")
-
-
-def mark_matches(files: tuple[File, ...], rules: YaraRules) -> tuple[File, ...]:
-    """Return the files with a trait for each matching rule; same bytes are scanned once. Raises `RulesTookTooLong`."""
+def mark_matches(files: tuple[File, ...], rules: YaraRules, cpu: CpuAccount = NO_ACCOUNT) -> tuple[File, ...]:
+    """Return the files with a trait for each matching rule; the same bytes are scanned once."""
     known: dict[str, tuple[Trait, ...]] = {}
     seen: list[File] = []
-    end = time.thread_time() + MAX_SECONDS
     for file in files:
         traits = known.get(file.sha256)
         if traits is None:
-            if time.thread_time() > end:
-                raise RulesTookTooLong((*seen, *files[len(seen) :]))
-            traits = known[file.sha256] = tuple(Trait("yara", rule) for rule in rules.match(file.content))
+            matching = cpu.attempt(FILES, (), rules.match, file.content)
+            traits = known[file.sha256] = tuple(Trait("yara", rule) for rule in matching)
         seen.append(msgspec.structs.replace(file, traits=(*file.traits, *traits)) if traits else file)
     return tuple(seen)
 

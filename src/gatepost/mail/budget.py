@@ -13,6 +13,7 @@ import msgspec
 from gatepost.findings import kinds
 from gatepost.findings.kinds import BY_ID, Kind
 from gatepost.mail.message import Defect
+from gatepost.process.cpu_account import NO_ACCOUNT, REREADING, SPENT, CpuAccount
 
 _MIB = 1 << 20
 
@@ -54,12 +55,13 @@ class ReadWork(msgspec.Struct):
 
 
 class ReadBudget:
-    """The mutable account of one reading: limits, work done, and the defects found on the way."""
+    """The mutable account of one reading: limits, work done, CPU of the message, and the defects found on the way."""
 
-    __slots__ = ("_noted", "defects", "limits", "work")
+    __slots__ = ("_noted", "cpu", "defects", "limits", "work")
 
-    def __init__(self, limits: ReadLimits | None = None) -> None:
+    def __init__(self, limits: ReadLimits | None = None, cpu: CpuAccount | None = None) -> None:
         self.limits = limits or DEFAULT_LIMITS
+        self.cpu = cpu or NO_ACCOUNT
         self.work = ReadWork()
         self.defects: list[Defect] = []
         self._noted: set[tuple[str, str]] = set()
@@ -103,6 +105,9 @@ class ReadBudget:
     def take_alternative(self, size: int, where: str) -> bool:
         """Take one more reading of bytes that were read already; return False when the budget has none left."""
         work, limits = self.work, self.limits
+        if self.cpu.left(REREADING) <= 0:
+            self.note(kinds.LIMIT_ALTERNATIVES, where, SPENT)
+            return False
         if work.alternatives >= limits.alternatives or work.alternative_bytes + size > limits.alternative_bytes:
             self.note(kinds.LIMIT_ALTERNATIVES, where)
             return False

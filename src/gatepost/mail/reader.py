@@ -60,7 +60,6 @@ from gatepost.speedups import native
 _START = re.compile(
     rb"(?:\A|(?<=[\r\n\0]))[ \t]*+(--[^\r\n\0]*+)(?=(?:[\r\n\0]++[ \t]*+){1,3}[^\r\n]{0,40}?(?i:content-))"
 )
-_CANDIDATE = re.compile(rb"[\r\n\0][ \t]*+--")
 _FIELD = re.compile(
     rb"[\r\n\0 \t]*+(?:[!-9;-~]++[ \t]*+:|[^\r\n]{0,40}?(?i:content-))[^\r\n]*+(?:(?:\r\n|\r|\n)[ \t]++[^\r\n]*+)*"
 )
@@ -74,9 +73,6 @@ _ESCAPES_TO_OTHERS = 4
 _MOST_CLOSINGS, _LONGEST_CLOSING = 20, 1_024
 _LONGEST_HEADER = 32_768
 _MOST_SEGMENTS = 500
-_MOST_CANDIDATES = 200_000
-# The fewest bytes of such a line: its end and two dashes.
-_CANDIDATE_SIZE = 3
 _MOST_BYTES = 16 << 20
 _HINTS = (
     (b"gzip", "gzip64"),
@@ -103,11 +99,8 @@ def reread(source: bytes, budget: ReadBudget, closings: Container[bytes] = ()) -
     """Yield all that the suspicious reading finds in a source; `closings` are boundaries that have ended in it."""
     starts: list[int] = [0]
     ends: list[int] = []
-    end = _find_reread_end(source)
-    if len(source) > end:
-        budget.note(kinds.LIMIT_ALTERNATIVES, "message")
-    found = _find_segments(source, end, _MOST_SEGMENTS + 1)
-    if len(found) > _MOST_SEGMENTS:
+    found = _find_segments(source, _MOST_BYTES, _MOST_SEGMENTS + 1)
+    if len(found) > _MOST_SEGMENTS or len(source) > _MOST_BYTES:
         budget.note(kinds.LIMIT_ALTERNATIVES, "message")
     for dashes, line_end in found[:_MOST_SEGMENTS]:
         starts.append(line_end)
@@ -124,14 +117,6 @@ def find_segments(source: bytes, limit: int, most: int) -> list[tuple[int, int]]
 
 
 _find_segments = native.find_segments if native else find_segments
-
-
-def _find_reread_end(source: bytes) -> int:
-    """Return up to where starts are looked for: each line that could be one costs several looks at what follows it."""
-    if len(source) < _MOST_CANDIDATES * _CANDIDATE_SIZE:
-        return _MOST_BYTES
-    beyond = next(islice(_CANDIDATE.finditer(source, 0, _MOST_BYTES), _MOST_CANDIDATES, None), None)
-    return beyond.start() if beyond else _MOST_BYTES
 
 
 def _reads_one_way(body: bytes, encoding: str) -> bool:

@@ -321,8 +321,11 @@ def ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+# A Python file that lets messages make workers misbehave: for tests of what surrounds the analysis, never for mail.
+FAULT_INJECTION = "GATEPOST_FAULT_INJECTION"
 # What a process that reads hostile bytes gets of the environment: nothing that could be secret.
-INHERITED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONHASHSEED", "GATEPOST_PURE_PYTHON")
+_OF_PYTHON = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONHASHSEED")
+INHERITED = (*_OF_PYTHON, "GATEPOST_PURE_PYTHON", FAULT_INJECTION)
 _SINGLE_THREADED = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",

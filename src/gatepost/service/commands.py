@@ -186,8 +186,6 @@ async def create_administrator(store: "Users", password: str) -> None:
 
 PRIVATE = 0o077
 T = TypeVar("T")
-# A Python file that lets messages make workers misbehave: for tests of what surrounds the analysis, never for mail.
-FAULT_INJECTION = "GATEPOST_FAULT_INJECTION"
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -285,7 +283,6 @@ def _run(
         data,
         guard,
         abby,
-        fault_injection=os.environ.get(FAULT_INJECTION, ""),
         examine=lambda: examine_in_child(folder, data.path),
         config=folder,
         local=local,
@@ -381,8 +378,8 @@ def _write_notes(settings: GuardSettings) -> Iterator[str]:
         yield "scanSources.smtp is set without delivery.nextHop: mail that is to be delivered is answered with 451."
     if settings.unsealed:
         yield "unsealed is set: workers that parse hostile mail may reach files and network."
-    if os.environ.get(FAULT_INJECTION):
-        yield f"{FAULT_INJECTION} is set: messages can make workers misbehave. For tests only."
+    if "GATEPOST_FAULT_INJECTION" in os.environ:
+        yield "GATEPOST_FAULT_INJECTION is set: messages can make workers misbehave. For tests only."
 
 
 async def _log_listening(what: str, hosts: tuple[str, ...], port: int, _store: "Store") -> None:

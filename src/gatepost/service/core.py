@@ -132,8 +132,6 @@ def build_guard(
     plan: Plan, settings: GuardSettings, shared: SharedParts, gatherer: ReportGatherer | None = None
 ) -> Guard:
     """Build a core with its workers, resolver and queue; `gatherer` counts for reports to others."""
-    if plan.fault_injection:
-        log.warning("faults are injected into workers", file=plan.fault_injection)
     store, policies = shared.store, shared.policies
     resolver = Resolver(settings.dns.nameservers, settings.dns.timeout / 1000)
     lists = ListAnswers(store)
@@ -219,14 +217,13 @@ def _build_pool_settings(plan: Plan, settings: GuardSettings, reputation: tuple[
         processes=settings.worker_processes,
         analysis_timeout=settings.analysis_timeout / 1000,
         stage_limit=settings.stage_limit / 1000,
+        message_cpu=settings.message_cpu / 1000,
         memory=settings.worker_memory,
         unsealed=settings.unsealed,
-        fault_injection=plan.fault_injection,
         rules=settings.yara.folder if settings.yara else None,
         models=str(plan.models),
         antivirus=settings.clamd is not None,
         reputation=reputation,
-        slots=settings.maximum,
         own_networks={tenant: tuple(networks) for tenant, networks in by_tenant(settings.own_networks).items()},
         plugins=tuple(settings.plugins),
     )

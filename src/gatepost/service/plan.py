@@ -187,14 +187,12 @@ class Plan(msgspec.Struct, frozen=True):
     """What this process runs: a core, the API service, or both.
 
     `config` is the folder of the files, for child processes that read them again, and `local` that of the node's own:
-    they differ where a published version is in force. `examine` returns what
-    `gatepost doctor` finds; `fault_injection` is for tests only: a Python file that makes workers misbehave.
+    they differ where a published version is in force. `examine` returns what `gatepost doctor` finds.
     """
 
     data: DataFolder
     guard: GuardSettings | None = None
     abby: AbbySettings | None = None
-    fault_injection: str = ""
     examine: Callable[[], tuple[DoctorRow, ...]] = tuple
     config: Path | None = None
     local: Path | None = None

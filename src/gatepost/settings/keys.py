@@ -505,7 +505,14 @@ class GuardSettings(Section):
         5_000,
         label="Time for one stage",
         form=values.FormGroup.ANALYSIS,
-        description="milliseconds that one stage of an analysis may take",
+        description="milliseconds that one stage of an analysis may take, by the clock",
+    )
+    message_cpu: values.Milliseconds = live(
+        1_000,
+        label="CPU time for a message",
+        form=values.FormGroup.ANALYSIS,
+        description="milliseconds of CPU that all that is done about a message may take, and a larger one for each MiB;"
+        " what was not done then is named in the ledger, and the message is `unscannable`",
     )
     worker_memory: values.Bytes = live(1 << 30, description="maximum memory of one worker process in bytes", local=True)
     unsealed: bool = at_start(

@@ -9,15 +9,15 @@ before anything is refused:
 
 The second is a **worker**: `ReadyJobs` gives it one new job while nothing executes in it, and keeps few others
 suspended. A large message, or one that has broken a worker, has a worker alone; one is reserved for the first of those,
-and large messages never hold all workers, so that neither they nor small mail can starve the other. Jobs that only show
-a message to a person wait until no mail does, or until `PATIENCE` jobs have gone before them.
+and large messages never hold all workers, so that neither they nor small mail can starve the other.
 
 Turns are those of start-time fair queueing (Goyal, Vin and Cheng, 1996), see `Turns`; within a tenant it is
-first come, first served. While several tenants send mail, a tenant also waits for a slot once it has `SHARE` times as
-many as are free (the dynamic threshold of Choudhury and Hahne, 1998), and no tenant has jobs in all workers. The tenant
-that asks for most (`Demand`) leaves a processor free as well, and makes short pauses between its messages: it has one
-message less at work than there are workers, with a piece of `background_work` counted as one. A tenant whose messages
-are costly leaves that processor also while nobody else sends mail, for those who have done so within ten minutes.
+first come, first served. A message that took as much CPU as many others is charged as so many turns. While several
+tenants send mail, a tenant also waits for a slot once it has `SHARE` times as many as are free (the dynamic threshold
+of Choudhury and Hahne, 1998), and no tenant has jobs in all workers. The tenant that asks for most (`Demand`) leaves a
+processor free as well: it has one message less at work than there are workers, with a piece of `background_work`
+counted as one. A tenant whose messages are costly leaves that processor also while nobody else sends mail, for those
+who have done so within ten minutes.
 """
 
 import asyncio
@@ -72,6 +72,11 @@ class Turns:
             self._ends = {each: end for each, end in self._ends.items() if end > self._now}
             self._most_ends = max(64, 2 * len(self._ends))
 
+    def charge(self, tenant: Tenant, seconds: float) -> None:
+        """Put off the next turns of this tenant for what a turn has cost: as many as usual messages take so long."""
+        if turns := int(seconds / USUAL_CPU):
+            self._ends[tenant] = self.start_of(tenant) + turns
+
 
 class RecentTenants:
     """Who has sent mail just now. Rules that leave something to others hold only while there are others. Of those the
@@ -104,12 +109,8 @@ WAITING_LIMIT = 1 << 30
 SHARE = 3
 # A message that has waited for so long, for DNS or for its delay, is not at work.
 IDLE_SECONDS = 0.02
-# Of the time that a message of the tenant that sends most has taken: how long its next one waits, while others send.
-PAUSE = 0.25
 # Of so many tenants it is known what they asked for while they had no message here.
 MAX_DEMANDS = 1_024
-# What a tenant asks for is a mean over about so many seconds.
-DEMAND_SECONDS = 3.0
 # CPU seconds that most messages take less of.
 USUAL_CPU = 0.01
 # Messages of a tenant that cost more than so many usual ones are costly.
@@ -117,7 +118,6 @@ COSTLY = 5.0
 
 MAX_SUSPENDED = 8
 MAX_SUSPENDED_BYTES = 16 << 20
-PATIENCE = 50
 
 
 class HasTurn(Protocol):
@@ -273,7 +273,6 @@ class Slot:
 
     def __init__(self, queue: "FairQueue", tenant: Tenant, delay: float) -> None:
         self.delay, self._tenant = delay, tenant
-        self._begun = time.monotonic()
         self._queue: FairQueue | None = queue
 
     async def delay_start(self) -> None:
@@ -285,7 +284,7 @@ class Slot:
         """Give the slot back; a second call does nothing."""
         queue, self._queue = self._queue, None
         if queue:
-            queue.give_back(self._tenant, time.monotonic() - self._begun)
+            queue.give_back(self._tenant)
 
     def __enter__(self) -> Self:
         return self
@@ -311,25 +310,10 @@ class _Waiter:
 
 
 class Demand:
-    """What a tenant asks for: how many messages it has here, waiting or in processing, as a mean over the last seconds,
-    and what one of them usually costs."""
+    """What a tenant asks for: how many messages it has here, waiting or in processing, and what one usually costs."""
 
-    __slots__ = ("_at", "_mean", "cost", "messages")
-
-    def __init__(self, now: float) -> None:
+    def __init__(self) -> None:
         self.messages, self.cost = 0, 1.0
-        self._mean, self._at = 0.0, now
-
-    def change(self, now: float, change: int) -> None:
-        """Count so many more messages from now on."""
-        messages = self.messages
-        self._mean = messages + (self._mean - messages) * math.exp((self._at - now) / DEMAND_SECONDS)
-        self._at, self.messages = now, messages + change
-
-    def measure(self, now: float) -> float:
-        """What it asks for, in messages that cost what most cost."""
-        self.change(now, 0)
-        return self._mean * self.cost
 
     def note_cost(self, cost: float) -> None:
         """Count what one message has cost. More is believed sooner than less: cheap ones in between hide nothing."""
@@ -361,7 +345,6 @@ class FairQueue:
         self._late, self._late_since, self._waited = 0, 0.0, 0.0
         self._demands: dict[Tenant, Demand] = {}
         self._asks_most: Tenant = None
-        self._resume_at = 0.0
         self._at_work: Counter[Tenant] = Counter()
         self._most_at_work = maximum
         self._count_idle: Callable[[Tenant], int] = lambda _tenant: 0
@@ -452,13 +435,8 @@ class FairQueue:
             if self._waiters.discard(waiter):
                 self._serve()
 
-    def give_back(self, tenant: Tenant, seconds: float) -> None:
-        """Give back a slot, which this tenant has had for so many seconds, to whoever is next."""
-        if tenant == self._asks_most and self.tenants.are_several:
-            pause = min(seconds * PAUSE / self._most_at_work, IDLE_SECONDS)
-            self._resume_at = time.monotonic() + pause
-            if self._waiters.count:
-                asyncio.get_running_loop().call_later(pause, self._serve)
+    def give_back(self, tenant: Tenant) -> None:
+        """Give back a slot of this tenant to whoever is next."""
         self._count_at_work(tenant, -1)
         self._count_demand(tenant, -1)
         self._in_processing -= 1
@@ -485,17 +463,16 @@ class FairQueue:
 
     def _count_demand(self, tenant: Tenant, change: int, cost: float | None = None) -> None:
         """Count so many more messages of a tenant, or what one has cost, and look who asks for most."""
-        now, demands = time.monotonic(), self._demands
+        demands = self._demands
         demand = demands.get(tenant)
         if demand is None:
-            demand = demands[tenant] = Demand(now)
-        if change:
-            demand.change(now, change)
+            demand = demands[tenant] = Demand()
+        demand.messages += change
         if cost is not None:
             demand.note_cost(cost)
         if tenant != self._asks_most:
             most = demands.get(self._asks_most)
-            if most is None or demand.measure(now) > most.measure(now):
+            if most is None or demand.messages * demand.cost > most.messages * most.cost:
                 self._asks_most = tenant
         if not demand.messages and len(demands) > MAX_DEMANDS:
             del demands[tenant]
@@ -528,8 +505,6 @@ class FairQueue:
             return False
         if tenant != self._asks_most:
             return True
-        if time.monotonic() < self._resume_at:
-            return False
         at_work = self._at_work[tenant] + background.is_running
         return at_work < self._most_at_work or at_work - self._count_idle(tenant) < self._most_at_work
 
@@ -610,22 +585,20 @@ class ReadyJobs(Generic[J]):
         self.turns, self._tenants = turns or Turns(), tenants or RecentTenants()
         self._alone: TenantQueue[J] = TenantQueue(self.turns)
         self._shared: TenantQueue[J] = TenantQueue(self.turns)
-        self._patient: TenantQueue[J] = TenantQueue(self.turns)
-        self._passed = 0
 
     def __len__(self) -> int:
-        return self._alone.count + self._shared.count + self._patient.count
+        return self._alone.count + self._shared.count
 
-    def put(self, job: J, *, again: bool = False, patient: bool = False) -> None:
-        """Add a job at the end, or at the front if it has been waiting before; `patient` jobs let others go first."""
-        queue = self._alone if job.alone else self._patient if patient else self._shared
+    def put(self, job: J, *, again: bool = False) -> None:
+        """Add a job at the end, or at the front if it has been waiting before."""
+        queue = self._alone if job.alone else self._shared
         if again:
             queue.add_again(job)
         else:
             queue.add(job)
 
     def remove(self, job: J) -> None:
-        for queue in (self._alone, self._shared, self._patient):
+        for queue in (self._alone, self._shared):
             queue.discard(job)
 
     def goes_before(self, tenant: Tenant) -> bool:
@@ -637,7 +610,7 @@ class ReadyJobs(Generic[J]):
 
     def next(self, workers: Collection[W]) -> tuple[J, W] | None:
         """Take out the next job that can start now; return it with its worker."""
-        if not (self._shared.count or self._alone.count or self._patient.count):
+        if not (self._shared.count or self._alone.count):
             return None
         for worker in workers:
             if worker.free:
@@ -654,15 +627,8 @@ class ReadyJobs(Generic[J]):
             )
             if reserved is not None and reserved.free and not reserved.suspended:
                 return self._alone.take(alone), reserved
-        if self._patient.count and (not self._shared.count or self._passed >= PATIENCE):
-            patient = self._patient.first()
-            room = _find_room(workers, patient.size, reserved) if patient is not None else None
-            if patient is not None and room is not None:
-                self._passed = 0
-                return self._patient.take(patient), room
         found = self._find_shared(workers, reserved)
         if found is not None:
-            self._passed += bool(self._patient.count)
             self._shared.take(found[0])
         return found
 

@@ -14,6 +14,7 @@ messages that need it are undecided. Both memories are bounded in number; the ol
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
@@ -38,6 +39,9 @@ WHAT_HAPPENED: dict[Reason, str] = {
     "cpu": "its worker computed without a job",
 }
 MAX_RESTARTS = 5
+# Of its account, what another attempt has in any case; and the seconds, and the part of it besides, after which guard
+# ends a worker that does not end by itself what has spent its account.
+LEAST_ACCOUNT, GRACE = 0.25, 0.25
 _RULES = RULE_STAGE.removesuffix(":")
 
 # Key and version of a snapshot.
@@ -69,7 +73,8 @@ class Job(Generic[T]):
 
     The pool keeps here how far it is: `number` names the job within its worker; `result` is what the caller waits for;
     `asked_at` is when it asked what it has no answer to yet; `sent` are the snapshots that went to the worker with it,
-    by the stage in which the worker loads them; `answers` is the frame that waits for its turn in the worker.
+    by the stage in which the worker loads them; `answers` is the frame that waits for its turn in the worker; `cpu` is
+    what its attempts have used, `most_cpu` where guard ends this one, which is `allowed` so much.
     """
 
     def __init__(
@@ -103,6 +108,7 @@ class Job(Generic[T]):
         self.task: asyncio.Future[Any] | None = None
         self.answers = b""
         self.asked_at: float | None = None
+        self.cpu, self.most_cpu, self.allowed = 0.0, math.inf, math.inf
         self._restarts = 0
 
     def arrive(self, order: int, loop: asyncio.AbstractEventLoop) -> None:
@@ -130,6 +136,14 @@ class Job(Generic[T]):
             self.task.cancel()
             self.task = None
 
+    def draw(self, seconds: float) -> float:
+        """Return what a new attempt may take of an account of so many seconds: what is left of it, or as much as most
+        mail needs."""
+        left = max(seconds - self.cpu, LEAST_ACCOUNT * seconds)
+        self.allowed = left + GRACE * (1 + left)
+        self.most_cpu = self.cpu + self.allowed
+        return left
+
     def end(self, reason: str) -> T:
         """Return the result of a job that comes to no end."""
         return self.purpose.fail(reason, [Outcome(stage, "failed", why) for stage, why in self.skip.items()])
@@ -151,10 +165,11 @@ class Job(Generic[T]):
         return None
 
     def restart(self) -> T | None:
-        """Another message killed the worker, or holds it up: return None for another attempt, or the result after too
-        many. From the second restart on it has a worker to itself, so that messages that never end cannot displace it
-        at each of its questions."""
+        """Another message killed the worker, or holds it up: return None for another attempt, with an account anew, or
+        the result after too many. From the second restart on it has a worker to itself, so that messages that never end
+        cannot displace it at each of its questions."""
         self._restarts += 1
+        self.cpu = 0.0
         self.alone = self.alone or self._restarts > 1
         return self.end("its workers were lost again and again") if self._restarts > MAX_RESTARTS else None
 

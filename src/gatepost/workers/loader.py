@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gatepost.process.kept_results import keep_expressions
-from gatepost.process.sandbox import die_with_parent, give_back_memory, ignore_signals
+from gatepost.process.sandbox import FAULT_INJECTION, die_with_parent, give_back_memory, ignore_signals
 from gatepost.workers.protocol import MAX_REASON, Loaded, NotLoaded, Spawn, StageNames, StatusPage, WorkerStarted
 
 if TYPE_CHECKING:
@@ -103,18 +103,17 @@ class Loader:
 
 
 def main() -> None:
-    """`python -m gatepost.workers.loader SOCKET PID RULES MODELS FAULTS PLUGIN…`: the control socket, guard's process
-    id, the folders of YARA rules and of text models, the Python file that injects faults in tests (empty in service),
-    and the plug-ins."""
+    """`python -m gatepost.workers.loader SOCKET PID RULES MODELS PLUGIN…`: the control socket, guard's process id, the
+    folders of YARA rules and of text models, and the plug-ins. In tests, a Python file injects faults."""
     descriptor, guard = (int(argument) for argument in sys.argv[1:3])
-    rules, models, faults, *plugins = sys.argv[3:]
+    rules, models, *plugins = sys.argv[3:]
     ignore_signals()
     die_with_parent(guard, signal.SIGKILL)
     gc.disable()
     control = socket.socket(fileno=descriptor)
     with keep_expressions(__file__):
         data, stages = _load_all(control, rules, models, plugins)
-    if faults:
+    if faults := os.environ.get(FAULT_INJECTION):
         data, stages = _load_faults(faults, data, stages)
     # To collect before would take a tenth of the start, and find next to nothing.
     gc.freeze()

@@ -50,24 +50,27 @@ _log = Logger("gatepost.workers")
 
 
 class PoolSettings(msgspec.Struct, frozen=True):
-    """Times in seconds, memory in bytes over what an idle worker holds. `rules` is a folder of YARA rules, `models` one
-    of text models, `antivirus` whether there is one to ask, `reputation` what zones are asked about, `slots` how many
-    messages are analysed at once, `plugins` whose checks run besides, `own_networks` those of tenants, and under `*`
-    those of all. `fault_injection` is for tests only: a Python file that makes workers misbehave."""
+    """Times in seconds, memory in bytes over what an idle worker holds. A message has `message_cpu` seconds of CPU, a
+    larger one for each MiB. `rules` is a folder of YARA rules, `models` one of text models, `antivirus` whether there
+    is one to ask, `reputation` what zones are asked about, `plugins` whose checks run besides, `own_networks` those of
+    tenants, and under `*` those of all."""
 
     processes: int
     analysis_timeout: float
     stage_limit: float
     memory: int
     unsealed: bool = False
-    fault_injection: str = ""
     rules: str | None = None
     models: str = ""
     antivirus: bool = False
     reputation: tuple[str, ...] = ()
     own_networks: Mapping[str, tuple[str, ...]] = {}
-    slots: int = 0
     plugins: tuple[str, ...] = ()
+    message_cpu: float = 1.0
+
+    def cpu_for(self, size: int) -> float:
+        """Return how many seconds of CPU a message of so many bytes may take."""
+        return self.message_cpu * max(1.0, size / (1 << 20))
 
     def own_networks_of(self, tenant: str | None) -> tuple[str, ...]:
         """Return the networks from which own people send mail of a tenant."""
@@ -136,6 +139,7 @@ class JobFrames:
             parts=job.parts,
             own_networks=self._settings.own_networks_of(job.tenant),
             for_mailboxes=job.for_mailboxes,
+            cpu=job.draw(self._settings.cpu_for(job.size)),
         )
         frames += (protocol.pack_frame(Frame.JOB, job.number, header), protocol.raw_header(job.number, len(raw)), raw)
         return frames
@@ -183,14 +187,13 @@ class WorkerPool:
     async def start(self) -> None:
         """Start the workers and wait until each has been sealed and has failed to break out."""
         self._loop, settings = asyncio.get_running_loop(), self._settings
-        files = WorkerFiles(settings.rules or "", settings.models, settings.fault_injection, settings.plugins)
+        files = WorkerFiles(settings.rules or "", settings.models, settings.plugins)
         self._supervisor = supervisor = Supervisor(
             settings.memory,
             files,
             on_frame=self._on_frame,
             on_lost=self._on_worker_lost,
             on_ready=self._dispatch,
-            slots=settings.slots,
             turns=self._queue.turns,
         )
         self._workers = supervisor.workers.values()
@@ -204,8 +207,8 @@ class WorkerPool:
             await self.stop()
             raise
 
-    async def run(self, job: Job[T], *, patient: bool = False) -> T:
-        """Return the result of a job; there is one whatever the message does. A `patient` job lets others go first."""
+    async def run(self, job: Job[T]) -> T:
+        """Return the result of a job; there is one whatever the message does."""
         if self._stopping:
             return job.end("the service is stopping")
         self._count += 1
@@ -213,7 +216,7 @@ class WorkerPool:
         if not self._poison.is_empty and (known := self._recall(job)) is not None:
             return known
         self._jobs[job] = None
-        self._queue.put(job, patient=patient)
+        self._queue.put(job)
         self._dispatch()
         self._watch_soon()
         try:
@@ -223,10 +226,10 @@ class WorkerPool:
                 self._drop(job)
 
     async def show(self, job: Job[T]) -> T:
-        """Return what a person may see of a message, or a picture in it: few at a time, and mail goes first."""
+        """Return what a person may see of a message, or a picture in it: few at a time."""
         try:
             async with asyncio.timeout(self._settings.analysis_timeout), self._views:
-                return await self.run(job, patient=True)
+                return await self.run(job)
         except TimeoutError:
             return job.end("every worker is busy")
 
@@ -333,14 +336,29 @@ class WorkerPool:
         """Handle one frame of a worker; `FrameError` ends the worker."""
         if number not in worker.turns:
             raise FrameError("not this job's turn")
-        worker.end_turn(number)
-        job = worker.jobs.get(number)
-        if job is not None and kind is Frame.ASK:
+        job = worker.end_turn(number)
+        self._count_turn(worker, job)
+        if worker.jobs.get(number) is not job:
+            pass  # its caller no longer waits
+        elif kind is Frame.ASK:
             self._handle_ask(job, worker, protocol.read_ask(body))
-        elif job is not None:
+        else:
             purpose = self._judge if job.purpose is protocol.JUDGE else job.purpose
             self._finish(job, worker, purpose.read_result(kind, body))
         self._give_turns(worker)
+
+    def _count_turn(self, worker: WorkerProcess, job: Job[Any]) -> None:
+        """Count what a worker has used for a job, which may have been given up since."""
+        used = worker.take_cpu()
+        if self._jobs.get(job) is worker:
+            job.cpu += used
+        else:
+            self._charge(job.tenant, used)
+
+    def _charge(self, tenant: str | None, seconds: float) -> None:
+        """What mail of a tenant has cost puts off its next turns."""
+        self._queue.turns.charge(tenant, seconds)
+        self.note_cpu(tenant, seconds)
 
     def _give_turns(self, worker: WorkerProcess) -> None:
         """Resume jobs that have their answers, unless a new job of another tenant has its turn before them."""
@@ -397,8 +415,7 @@ class WorkerPool:
         self._settle(job, job.end("what it asked for could not be looked up"))
 
     def _finish(self, job: Job[T], worker: WorkerProcess, result: T) -> None:
-        # What another message took meanwhile in the same worker is counted for this one: it comes out even.
-        self.note_cpu(job.tenant, worker.take_cpu())
+        self._charge(job.tenant, job.cpu)
         worker.release(job)
         del self._jobs[job]
         if not job.result.done():
@@ -418,6 +435,9 @@ class WorkerPool:
     def _drop(self, job: Job[Any]) -> None:
         """Forget a job, wherever it is: it has its report, or its caller no longer waits."""
         worker = self._jobs.pop(job)
+        if worker and worker.turn is job:
+            job.cpu += worker.take_cpu()
+        self._charge(job.tenant, job.cpu)
         if worker is None:
             self._queue.remove(job)
             return
@@ -488,8 +508,12 @@ class WorkerPool:
         """Blame the job that executed in a worker that has ended; the others start again."""
         reason: Reason = worker.kill_reason or ("memory" if worker.status_page.out_of_memory else "crash")
         state = worker.state
-        # At a deadline the late job has its report already; the one that executes is not late itself.
-        blamed = None if reason in ("deadline", "cpu") else worker.jobs.get(state.job)
+        if turn := worker.turn:
+            self._count_turn(worker, turn)
+        # At a deadline the late job has its report already; the one that executes is not late itself. Of one that has
+        # spent its account the page need not say so.
+        executing = turn if turn and turn.cpu >= turn.most_cpu else worker.jobs.get(state.job)
+        blamed = None if reason in ("deadline", "cpu") else executing
         for job in list(worker.jobs.values()):
             self._jobs[job] = None
             job.reset()
@@ -498,8 +522,11 @@ class WorkerPool:
                 end = self._refuse_snapshots(job) or job.restart()
             elif job is blamed:
                 end = job.blame(state.stage, reason, can_skip=worker.status_page.stages.can_skip(state.stage))
-                # Rules are of one tenant, and copies of the message may be for others.
-                if not is_rule(state.stage):
+                # Rules are of one tenant, and copies of the message may be for others. They cost the message nothing.
+                if is_rule(state.stage):
+                    self._charge(job.tenant, job.cpu)
+                    job.cpu = 0.0
+                else:
                     self._poison.remember(job, end)
             else:
                 end = job.restart()

@@ -19,10 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from gatepost.workers.fair_queue import TenantQueue, Turns
-from gatepost.workers.jobs import Job, Reason, is_rule
+from gatepost.workers.jobs import Job, Reason
 from gatepost.workers.protocol import (
-    IDLE,
-    RECEIVE,
     Frame,
     FrameError,
     FrameReader,
@@ -34,24 +32,17 @@ from gatepost.workers.protocol import (
 
 # Turns that a worker is given at once: while it is at one, the next has arrived already, so that it need not wait.
 MAX_TURNS = 2
-# Seconds after which a worker that evaluates one rule is ended; a rule that ends by itself has a tenth of that.
-RULE_LIMIT = 1.0
-# The same for one page whose scripts run: the interpreter ends them after a third of a second, save a loop that only
-# compiles.
-PAGE_LIMIT = 3.0
 _READ_SIZE = 64 << 10
 _SCHEDULER_CLOCK = 2
 # Of a worker that computes for long: a third of what others get. With less it would hardly end on a busy machine, since
 # its priority counts beside all processes in the session of the service.
 _NICE = 5
-# Of a stage, times its limit: waiting for a processor that is not counted.
-_MAX_STARVED = 2
 _MAX_JOINED = 64 << 10  # up to here one copy is cheaper than another system call
 
 
 class WorkerProcess:
-    """One worker process. `turns` are the jobs that it is the worker's turn in, each with its deadline by guard's
-    clock; a job whose caller no longer waits is among them until the worker has answered."""
+    """One worker process. `turns` are the jobs that it is the worker's turn in, in their order, by number; a job whose
+    caller no longer waits is among them until the worker has answered."""
 
     def __init__(
         self,
@@ -66,7 +57,7 @@ class WorkerProcess:
         self.number = number
         self.channel = Channel(loop, sock, partial(on_frame, self), partial(on_end, self))
         self.jobs: dict[int, Job[Any]] = {}
-        self.turns: dict[int, float] = {}
+        self.turns: dict[int, Job[Any]] = {}
         self._answered: TenantQueue[Job[Any]] = TenantQueue(turns or Turns())
         self._of_tenants: Counter[str | None] = Counter()
         self.policies: RecentSnapshots[str] = RecentSnapshots()
@@ -84,10 +75,7 @@ class WorkerProcess:
         self._resident = 0
         self._seen = -1
         self._since = 0.0
-        self._waited: float | None = None
-        self._busy_cpu: float | None = None
-        self._cpu_seen = self._cpu_taken = 0.0
-        self._had_turn = False
+        self._cpu = self._cpu_taken = 0.0
 
     @property
     def ready(self) -> bool:
@@ -103,6 +91,11 @@ class WorkerProcess:
     def busy(self) -> bool:
         """Whether it is the worker's turn in some job, also one whose caller no longer waits."""
         return bool(self.turns)
+
+    @property
+    def turn(self) -> Job[Any] | None:
+        """The job that it executes, or that it executes next."""
+        return next(iter(self.turns.values()), None)
 
     @property
     def suspended(self) -> int:
@@ -137,15 +130,13 @@ class WorkerProcess:
     def begin_turn(self, job: Job[Any], now: float) -> None:
         """It is the worker's turn in this job; an idle worker's time starts now."""
         if not self.turns:
-            self._seen, self._since, self._waited = -1, now, None
-            self._busy_cpu = None
-        self.turns[job.number] = job.deadline or now
-        self._had_turn = True
+            self._seen, self._since = -1, now
+            self.take_cpu()
+        self.turns[job.number] = job
 
-    def end_turn(self, number: int) -> None:
+    def end_turn(self, number: int) -> Job[Any]:
         """The worker has sent a frame about this job; `KeyError` if it is not its turn there."""
-        del self.turns[number]
-        self._busy_cpu = None
+        return self.turns.pop(number)
 
     def keep_answers(self, job: Job[Any], answers: bytes) -> None:
         """Keep the answers of a job until its tenant's turn, so that steps need not wait for a busier tenant."""
@@ -166,13 +157,8 @@ class WorkerProcess:
             job.answers = b""
 
     def is_slow(self, seconds: float) -> bool:
-        """Whether it has used so much CPU, as seen from call to call, without sending a frame."""
-        if not self.turns or self.retiring:
-            return False
-        used = self._cpu_seconds()
-        if self._busy_cpu is None:
-            self._busy_cpu = used
-        return used - self._busy_cpu >= seconds
+        """Whether it has used so much CPU without sending a frame."""
+        return bool(self.turns) and not self.retiring and self._cpu_seconds() - self._cpu_taken >= seconds
 
     def be_nice(self) -> None:
         """Let other processes go first from now on."""
@@ -191,35 +177,21 @@ class WorkerProcess:
             self.served += 1
 
     def is_stalled(self, now: float, limit: float) -> bool:
-        """Whether it has been in the same stage for too long. The time that a large message travels is not counted, and
-        of the time in which the worker could run and other processes ran no more than twice the limit: on a busy
-        machine a message that costs much, but not too much, must not cost a worker."""
-        word, stage = self.status_page.word, self.status_page.state.stage
-        receiving = not self.channel.flushed and stage in (IDLE, RECEIVE)
-        limit = min(limit, RULE_LIMIT if is_rule(stage) else PAGE_LIMIT if stage == "pages" else limit)
-        if word != self._seen or receiving:
-            self._seen = word
-            self._since, self._waited = now, None
-        if self._waited is None:
-            # Not at the beginning of a turn, which most messages end before anybody looks: it costs a file.
-            self._waited = self._waited_seconds()
-        if not self.busy or self.kill_reason is not None or now - self._since < limit:
+        """Whether it has been in the same stage for too long, whatever else the machine does, or its job has used more
+        CPU than it may."""
+        word, job = self.status_page.word, self.turn
+        if word != self._seen:
+            self._seen, self._since = word, now
+        if job is None or self.kill_reason is not None:
             return False
-        return now - self._since >= limit + min(self._waited_seconds() - self._waited, _MAX_STARVED * limit)
-
-    def _waited_seconds(self) -> float:
-        """Return for how long it has waited for a processor so far (`/proc/PID/schedstat`, second field)."""
-        try:
-            if not self._pid:
-                return 0.0
-            with open(f"/proc/{self._pid}/schedstat", "rb") as file:  # noqa: PTH123  ten times a second, without a path
-                return int(file.read().split()[1]) / 1e9
-        except (OSError, ValueError, IndexError):
-            return 0.0
+        used = job.cpu + self._cpu_seconds() - self._cpu_taken
+        if self.status_page.state.stage in job.sent:
+            job.most_cpu = used + job.allowed  # what it loads is not the message's
+        return now - self._since >= limit or used >= job.most_cpu
 
     def is_overdue(self, now: float) -> bool:
         """Whether a deadline has passed in a job that it is the worker's turn in, whatever the status page says."""
-        return self.kill_reason is None and any(deadline <= now for deadline in self.turns.values())
+        return self.kill_reason is None and any((job.deadline or now) <= now for job in self.turns.values())
 
     def take_cpu(self) -> float:
         """Return the seconds of CPU that it has used since the last call."""
@@ -227,21 +199,19 @@ class WorkerProcess:
         return max(0.0, self._cpu_taken - before)
 
     def idle_cpu(self) -> float:
-        """Return the seconds of CPU that it has used since the last call, if it was no job's turn meanwhile, else 0."""
-        used, before = self._cpu_seconds(), self._cpu_seen
-        idle = not self.turns and not self._had_turn
-        self._cpu_seen, self._had_turn = used, bool(self.turns)
-        return used - before if idle and before else 0.0
+        """Return the seconds of CPU that it has used since the last turn of a job in it ended, and 0 during one."""
+        return 0.0 if self.turns else self._cpu_seconds() - self._cpu_taken
 
     def _cpu_seconds(self) -> float:
-        try:
+        """Return the seconds of CPU that it has used; once it has ended, what was seen last."""
+        with contextlib.suppress(OSError):
             # The kernel's name for the CPU clock of another process (linux/posix-timers.h, MAKE_PROCESS_CPUCLOCK).
-            return time.clock_gettime(~self._pid << 3 | _SCHEDULER_CLOCK) if self._pid else 0.0
-        except OSError:
-            return 0.0
+            self._cpu = time.clock_gettime(~self._pid << 3 | _SCHEDULER_CLOCK) if self._pid else 0.0
+        return self._cpu
 
     def kill(self, reason: Reason | None = None) -> None:
         """End the process, whatever it is doing; it counts as lost once its socket closes."""
+        self._cpu_seconds()
         self.kill_reason = self.kill_reason or reason
         if self._pidfd >= 0:
             try:
@@ -290,40 +260,19 @@ class Channel:
         sock.setblocking(False)
         loop.add_reader(sock.fileno(), self._read)
 
-    @property
-    def flushed(self) -> bool:
-        """Whether the socket has taken everything."""
-        return not self._waiting
-
     def send(self, *buffers: bytes) -> None:
         """Send in order; never blocks, never raises: a socket that is gone is noticed by reading."""
         if not self._open:
             return
         if len(buffers) > 1 and sum(map(len, buffers)) <= _MAX_JOINED:
             buffers = (b"".join(buffers),)
-        if self._waiting:
-            self._waiting += filter(None, buffers)
-            return
-        if len(buffers) == 1 and self._send_whole(buffers[0]):
-            return  # as a rule
+        is_busy = bool(self._waiting)
         self._waiting += filter(None, buffers)
+        if is_busy:
+            return
         self._write()
         if self._waiting:
             self._loop.add_writer(self._sock.fileno(), self._continue_writing)
-
-    def _send_whole(self, buffer: bytes) -> bool:
-        """Give this to a socket for which nothing waits; what it does not take of it waits. False if it takes nothing
-        now, and true if it is gone."""
-        try:
-            sent = self._sock.send(buffer)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-        if sent < len(buffer):
-            self._waiting.append(memoryview(buffer)[sent:])
-            self._loop.add_writer(self._sock.fileno(), self._continue_writing)
-        return True
 
     def close(self) -> None:
         """Close the socket: the worker sees its end and stops."""
@@ -334,7 +283,7 @@ class Channel:
             self._loop.remove_writer(self._sock.fileno())
             self._sock.close()
             # They hold the worker, which holds this channel: without them nothing waits for the collector of cycles.
-            self._on_frame, self._on_end = _ignore_frame, _ignore_end
+            self._on_frame = self._on_end = _ignore
 
     def _continue_writing(self) -> None:
         self._write()
@@ -379,7 +328,4 @@ class Channel:
         on_end()
 
 
-def _ignore_frame(_kind: Frame, _number: int, _body: bytes) -> None: ...
-
-
-def _ignore_end() -> None: ...
+def _ignore(*_given: object) -> None: ...

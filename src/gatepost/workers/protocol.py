@@ -33,6 +33,7 @@ from gatepost.analysis.report import Line, Outcome, PreparedRecord, Report, unde
 from gatepost.findings.kinds import TITLES
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import title_of_list
+from gatepost.process.cpu_account import UNLIMITED
 from gatepost.questions import MAX_SIGNATURE, Answer, Question
 from gatepost.scanning.request import Cuts, first_received_id, is_queue_id
 from gatepost.store.evidence import are_digests, index_evidence
@@ -209,7 +210,8 @@ class JobHeader(msgspec.Struct, frozen=True, array_like=True):
     that an attempt before this one was given; `antivirus` says whether there is one to ask, `reputation` what zones are
     asked about. With another `purpose` the message is not judged but shown, or the picture with that `index` in it, or
     read for the training of a model, or the places are found of `parts` that are to go. `own_networks` are those of
-    the tenant of the message and of all; `for_mailboxes` says that every recipient takes reports.
+    the tenant of the message and of all; `for_mailboxes` says that every recipient takes reports. `cpu` is how many
+    seconds of it this attempt may take.
     """
 
     envelope: Envelope
@@ -226,6 +228,7 @@ class JobHeader(msgspec.Struct, frozen=True, array_like=True):
     parts: tuple[str, ...] = ()
     own_networks: tuple[str, ...] = ()
     for_mailboxes: bool = False
+    cpu: float = UNLIMITED
 
 
 class StepAnswers(msgspec.Struct, frozen=True, array_like=True):
@@ -458,31 +461,20 @@ class FrameReader:
 
     def feed(self, data: bytes) -> list[tuple[Frame, int, bytes]]:
         """The frames that are complete with these bytes; `FrameError` if one may not be."""
-        if self._buffer:
-            self._buffer += data
-            data = bytes(self._buffer) if self._complete() else b""
+        self._buffer += data
         found = []
-        start, size = 0, len(data)
+        start, size = 0, len(self._buffer)
         while size - start >= _HEADER_SIZE:
-            length, kind, job = HEADER.unpack_from(data, start)
+            length, kind, job = HEADER.unpack_from(self._buffer, start)
             if length > FROM_WORKER.get(kind, -1):
                 raise FrameError(f"a frame of kind {kind} and {length} bytes")
             body = start + _HEADER_SIZE
-            end = body + length
-            if end > size:
+            if body + length > size:
                 break
-            found.append((_FRAMES[kind], job, data[body:end]))
-            start = end
-        if size and (self._buffer or start < size):
-            self._buffer[:] = data[start:]
+            start = body + length
+            found.append((_FRAMES[kind], job, bytes(self._buffer[body:start])))
+        del self._buffer[:start]
         return found
-
-    def _complete(self) -> bool:
-        """Is at least one frame whole, or too large to be waited for?"""
-        if len(self._buffer) < HEADER.size:
-            return False
-        length, kind, _job = HEADER.unpack_from(self._buffer)
-        return bool(len(self._buffer) >= HEADER.size + length or length > FROM_WORKER.get(kind, -1))
 
 
 class Spawn(msgspec.Struct, frozen=True, tag=True):

@@ -50,11 +50,10 @@ class LoaderError(RuntimeError):
 
 
 class WorkerFiles(msgspec.Struct, frozen=True):
-    """What the loader reads: folders of YARA rules and text models, injected faults of tests, plug-ins."""
+    """What the loader reads: folders of YARA rules and text models, and plug-ins."""
 
     rules: str = ""
     models: str = ""
-    fault_injection: str = ""
     plugins: tuple[str, ...] = ()
 
 
@@ -79,7 +78,7 @@ class LoaderClient:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-P", "-m", "gatepost.workers.loader", str(theirs.fileno()), str(os.getpid())]
-            command += [self._files.rules, self._files.models, self._files.fault_injection, *self._files.plugins]
+            command += [self._files.rules, self._files.models, *self._files.plugins]
             # In this thread, not another: the loader ends with the thread that started it.
             self._process = subprocess.Popen(  # noqa: ASYNC220
                 command,
@@ -172,9 +171,9 @@ class LoaderClient:
 _START_SECONDS = 30.0
 _PAUSE_SECONDS = (0.05, 5.0)
 _MAX_FAILED_STARTS = 5
-# Workers beyond those of the settings: so many slow messages hold up no others. A service has as many as it has slots,
-# since no more messages are analysed at once, up to the second number: each takes some ten megabytes.
-MAX_RELIEVED, MOST_RELIEVED = 12, 40
+# Workers beyond those of the settings: so many slow messages hold up no others. Each takes some ten megabytes, for as
+# long as the account of a message lasts.
+MAX_RELIEVED = 20
 
 _log = Logger("gatepost.workers")
 
@@ -200,7 +199,6 @@ class Supervisor:
         on_frame: Callable[[WorkerProcess, Frame, int, bytes], None],
         on_lost: Callable[[WorkerProcess], None],
         on_ready: Callable[[], None],
-        slots: int = 0,
         turns: Turns | None = None,
     ) -> None:
         self.must_be_sealed = False
@@ -213,7 +211,6 @@ class Supervisor:
         self._memory = memory
         self._files = files
         self._turns = turns or Turns()
-        self._max_relieved = max(MAX_RELIEVED, min(slots, MOST_RELIEVED))
         self._loop = asyncio.get_running_loop()
         self._loader = LoaderClient(self._on_started, self._on_loader_lost, files)
         self._numbers = itertools.count(1)
@@ -265,7 +262,7 @@ class Supervisor:
     def relieve(self, worker: WorkerProcess) -> bool:
         """Start another worker beside one that computes for long, which goes on at a lower priority and ends when the
         jobs inside are done. Return False where there are too many of those."""
-        if self._stopped or sum(each.retiring for each in self.workers.values()) >= self._max_relieved:
+        if self._stopped or sum(each.retiring for each in self.workers.values()) >= MAX_RELIEVED:
             return False
         worker.retiring = True
         worker.be_nice()

@@ -17,7 +17,7 @@ import msgspec
 
 from gatepost.analysis.analyse import analyse
 from gatepost.analysis.report import Report
-from gatepost.analysis.stages import Context
+from gatepost.analysis.stages import Context, describe_fault
 from gatepost.checks.phrases import mark_themes, search_message
 from gatepost.checks.reading import Check
 from gatepost.files.documents.saved_messages import find_reported_messages, open_saved_message
@@ -25,13 +25,13 @@ from gatepost.files.values import UnpackBudget
 from gatepost.files.walk import find_files
 from gatepost.files.yara import YaraRules
 from gatepost.lists.unkeyed import NO_LISTS, CompiledLists, compile_lists
-from gatepost.mail.message import Envelope
 from gatepost.mail.part_places import find_parts
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import compute_signature
 from gatepost.policy.rules import Policy
+from gatepost.process.cpu_account import ALL, CpuAccount, CpuSpentError, start_timer
 from gatepost.process.sandbox import SOCKET, give_back_memory, seal
-from gatepost.questions import Analysis, Answer, Question, Questions
+from gatepost.questions import Analysis, Questions
 from gatepost.scanning.request import MAX_CUTS, Cut, Cuts
 from gatepost.store.record_packing import HEAD_BYTES
 from gatepost.textmodel.features import extract_features
@@ -83,16 +83,17 @@ class WorkerData(msgspec.Struct, frozen=True):
 class _Run:
     """One analysis in this worker."""
 
-    def __init__(self, number: int, raw: bytes, envelope: Envelope, known: dict[Question, Answer]) -> None:
+    def __init__(self, number: int, raw: bytes, job: JobHeader) -> None:
         self.number = number
-        self.size, self.envelope = len(raw), envelope
+        self.size, self.envelope = len(raw), job.envelope
+        self.cpu = CpuAccount(job.cpu)
         # Of the message itself the analysis lets go as soon as it ends.
         self.head = bytes(raw[:HEAD_BYTES])
-        self.known = known
+        self.known = dict(job.known)
         self.stage = RECEIVE
         self.step = 0
         self.questions: Questions = ()
-        self.analysis: Analysis[Report]
+        self.analysis: Analysis[Any]
 
 
 class Worker:
@@ -123,9 +124,12 @@ class Worker:
             handlers[kind](number, self._receive(length))
 
     def _receive(self, length: int) -> bytes:
-        """Exactly so many bytes, in one object and never copied; none at the end of the stream."""
+        """Exactly so many bytes, in one object, uncopied unless a signal comes; none at the end of the stream."""
         data = self._sock.recv(length, socket.MSG_WAITALL) if length else b""
-        return data if len(data) == length else b""
+        while data and len(data) < length:
+            more = self._sock.recv(length - len(data), socket.MSG_WAITALL)
+            data = data + more if more else b""
+        return data
 
     def _keep_snapshot(self, number: int, body: bytes) -> None:
         key, data = protocol.read_snapshot(body)
@@ -143,7 +147,7 @@ class Worker:
         job = protocol.read_job(body)
         length, _kind, _number = HEADER.unpack(self._receive(HEADER.size))
         raw = self._receive(length)
-        run = _Run(number, raw, job.envelope, dict(job.known))
+        run = _Run(number, raw, job)
         policy = self._policies.get(job.policy)
         if policy is None:  # guard sends it before the job, and drops what it takes for kept in the same order
             raise KeyError(job.policy)
@@ -163,28 +167,15 @@ class Worker:
             extra=self._data.checks,
             own_networks=job.own_networks,
             for_mailboxes=job.for_mailboxes,
+            cpu=run.cpu,
         )
         if inject := self._data.inject:
             context = inject(raw, context)
         self._runs[number] = run
-        if job.purpose != "judge":
-            self._read(run, raw, job, context.mark)
-            return
-        run.analysis = analyse(raw, job.envelope, context)
+        is_judged = job.purpose == "judge"
+        run.analysis = analyse(raw, job.envelope, context) if is_judged else _read_only(raw, job, context)
         del raw  # the analysis holds it, and lets go of it as soon as it ends
         self._advance(run, lambda: next(run.analysis))
-
-    def _read(self, run: _Run, raw: bytes, job: JobHeader, mark: Callable[[str], None]) -> None:
-        """Read the message for a person or for training, or find its parts: nothing is asked, and nothing judged."""
-        try:
-            mark("parse")
-            found = _READERS[job.purpose](raw, job)
-        except MemoryError:
-            raise
-        except Exception as fault:  # noqa: BLE001  a crash is reported, not silent
-            self._end(run, self._encode_failure(run, f"it crashed ({type(fault).__name__})"))
-        else:
-            self._end(run, self._encode_result(run, found))
 
     def _resume(self, number: int, body: bytes) -> None:
         run = self._runs.get(number)
@@ -202,6 +193,7 @@ class Worker:
 
     def _advance(self, run: _Run, step: Callable[[], Questions]) -> None:
         """Run until something is asked that is not known, or to the end."""
+        run.cpu.resume()
         try:
             run.questions = step()
             while not (missing := self._missing(run)):
@@ -210,8 +202,8 @@ class Worker:
             self._end(run, self._encode_result(run, stop.value))
         except MemoryError:
             raise
-        except Exception as fault:  # noqa: BLE001  a crash is reported, not silent
-            self._end(run, self._encode_failure(run, f"it crashed ({type(fault).__name__})"))
+        except (Exception, CpuSpentError) as fault:  # noqa: BLE001  a crash is reported, not silent
+            self._end(run, self._encode_failure(run, describe_fault(fault)))
         else:
             self._ask(run, missing)
 
@@ -220,6 +212,7 @@ class Worker:
         return tuple(unknown)[:MAX_QUESTIONS]
 
     def _ask(self, run: _Run, missing: Questions) -> None:
+        run.cpu.pause()
         run.step += 1
         run.stage = self._status_page.state.stage
         if run.step > MAX_STEPS:
@@ -231,6 +224,7 @@ class Worker:
         self._sock.sendall(body)
 
     def _end(self, run: _Run, body: bytes) -> None:
+        run.cpu.pause()
         del self._runs[run.number]
         self._status_page.enter(0, IDLE)
         self._sock.sendall(body)
@@ -290,6 +284,13 @@ _READERS: dict[PurposeName, Callable[[bytes, JobHeader], msgspec.Struct]] = {
 }
 
 
+def _read_only(raw: bytes, job: JobHeader, context: Context) -> Analysis[msgspec.Struct]:
+    """Read the message for a person or for training, or find its parts: nothing is asked, and nothing judged."""
+    yield from ()
+    context.mark("parse")
+    return context.cpu.run(ALL, _READERS[job.purpose], raw, job)
+
+
 def _without_surrogates(value: Any) -> Any:
     """Return the value with the replacement character for each lone surrogate, which UTF-8 cannot carry."""
     if isinstance(value, str):
@@ -307,6 +308,7 @@ def run_worker(sock: int, status_page: StatusPage, memory: int, data: WorkerData
     gc.enable()
     gc.set_threshold(_COLLECT_EVERY, 10, 10)
     connection = socket.socket(fileno=SOCKET)
+    start_timer()
     sealed = seal(memory)
     sys.stdin = sys.stdout = sys.stderr = None
     connection.sendall(protocol.pack_frame(Frame.READY, 0, protocol.Ready(sealed.layers, sealed.leaks)))
