@@ -160,7 +160,7 @@ static PyObject *has_invisible(PyObject *self, PyObject *text)
 /* ---------------------------------------------------------------- address lists as they are mostly written */
 
 #define LONGEST_LIST 4000
-#define LONGEST_MAILBOX 900
+#define LONGEST_MAILBOX 253
 
 typedef struct {
     char name[LONGEST_LIST + 1];
