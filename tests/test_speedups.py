@@ -289,6 +289,17 @@ def test_the_same_harmless_pages(html: str, longest: int, most: int) -> None:
     assert native.is_harmless(html, longest, most) == limits.is_harmless(html, longest, most)
 
 
+NESTED = st.sampled_from(
+    "<div> </div> <b> </B> <p/a=1> </p/> <select> </select> <style> </style\f> </STYLE <!-- --> --!> <!---> "
+    "<!x> <?y </a> </> <svg> <LI> <li <td/a='>'> </td> <img/> <hr> <a\u212a> <script> </script> <xmp> < > ' x é".split(" ")
+)
+
+
+@given(st.lists(NESTED, max_size=20).map("".join), st.integers(0, 4), st.integers(0, 4))
+def test_the_same_well_nested_pages(html: str, deepest: int, most: int) -> None:
+    assert native.is_well_nested(html, deepest, most) == limits.is_well_nested(html, deepest, most)
+
+
 def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks: list[str], window: int) -> None:
     mine = ours.find(text, rest, marks, normalise_word, window)
     other = twin.find(text, rest, marks, normalise_word, window)
@@ -337,6 +348,8 @@ def test_hops_in_ascii_are_read_natively() -> None:
         (lambda: native.content_signs("text"), TypeError),
         (lambda: native.has_latent_marks(b"text"), TypeError),
         (lambda: native.is_harmless(b"text", 1, 1), TypeError),
+        (lambda: native.is_well_nested(b"text", 1, 1), TypeError),
+        (lambda: native.is_well_nested("text", 1_001, 1), ValueError),
         (lambda: _table().find(["§"], [], [], lambda _: 7, 80), TypeError),
         (lambda: _table().heaviest(b"\xff\xff\xff\x7f", b"", 1.0, 1.0, 6), ValueError),
         (lambda: _table().heaviest(b"", b"", 1.0, 1.0, 0), ValueError),

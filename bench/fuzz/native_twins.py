@@ -206,6 +206,7 @@ def _pair_page(html: str) -> Iterator[Pair]:
     yield "has_invisible", native.has_invisible(html), document.has_invisible(html)
     yield "page_signs", native.page_signs(html), document.find_page_signs(html)
     yield "has_latent_marks", native.has_latent_marks(html), active.has_latent_marks(html)
+    yield "is_well_nested", native.is_well_nested(html, 9, 9), limits.is_well_nested(html, 9, 9)
     yield "is_harmless", native.is_harmless(html, 40, 50), limits.is_harmless(html, 40, 50)
     limited = limits.limit_html(html).html
     yield "read_page", describe_page(HtmlPage, limited), describe_page(WalkedPage, limited)

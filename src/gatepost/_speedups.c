@@ -40,6 +40,7 @@ typedef struct {
 #include "native/signs.c"
 #include "native/message_phrases.c"
 #include "native/contents.c"
+#include "native/nesting.c"
 #include "native/flat.c"
 #include "native/hops.c"
 
@@ -211,6 +212,8 @@ static PyMethodDef functions[] = {
      "has_latent_marks(text): whether a page may hold what acts once it is read a second time."},
     {"is_harmless", is_harmless, METH_VARARGS,
      "is_harmless(html, longest, most): whether tags of a page stand apart, are short, and few format text."},
+    {"is_well_nested", is_well_nested, METH_VARARGS,
+     "is_well_nested(html, deepest, most): whether no parser has more elements of a harmless page open than so many."},
     {"has_long_run", has_long_run, METH_VARARGS, "has_long_run(text, least): so many small letters and blanks in a row."},
     {"page_signs", page_signs, METH_O,
      "page_signs(source): whether a page has a script, or an element that is not written out as it was read."},

@@ -309,8 +309,11 @@ static int is_formatting(const Page *page, Py_ssize_t start, Py_ssize_t end)
     return 0;
 }
 
+/* Above so many tags the nesting is looked at, and not how many format text. */
+#define SOME_TAGS 6000
+
 /* is_harmless(html, longest, most): whether every start of a tag begins a tag of its own with less than so many
-characters of attributes, and the tags that format text times all tags are at most so many. */
+characters of attributes, and of few tags those that format text times all tags are at most so many. */
 static PyObject *is_harmless(PyObject *self, PyObject *args)
 {
     PyObject *html;
@@ -345,7 +348,7 @@ static PyObject *is_harmless(PyObject *self, PyObject *args)
         if (read - end >= longest)
             Py_RETURN_FALSE;
     }
-    return PyBool_FromLong(tags == starts && (!tags || formatting <= most / tags));
+    return PyBool_FromLong(tags == starts && (tags > SOME_TAGS || !tags || formatting <= most / tags));
 }
 
 enum { NO_CELLS, HAS_CELLS, SHORT_CELLS };

@@ -1,7 +1,7 @@
 /* What an ordinary page is read into: names, pieces of text, and how elements look. Part of `_speedups.c`. */
 
-#define LONGEST_PAGE 400000
-#define MOST_PAGE_TAGS 4000
+#define LONGEST_PAGE 16000000
+#define MOST_PAGE_TAGS 200000
 #define MOST_NESTED 512
 #define MOST_ANCHORS 4
 #define MOST_ATTRIBUTES 32
