@@ -70,7 +70,7 @@ def member(value: bytes) -> Made:
     """A name in an archive."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr(value.decode("latin-1").replace("\0", "0")[:60_000] + ".js", "a")
+        archive.writestr(value.decode("latin-1").replace("\0", "0")[:30_000] + ".js", "a")
     head = b'Content-Type: application/zip; name="a.zip"'
     return carry(head, base64.encodebytes(file.getvalue())), ENVELOPE
 
