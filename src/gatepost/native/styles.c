@@ -13,6 +13,13 @@
 #define TINY_FONT 1.5
 #define NEAR_COLOURS 16
 
+/* The character references that lexbor writes. */
+static const struct {
+    const char *name;
+    Py_ssize_t size;
+    Py_UCS4 character;
+} references[] = {{"lt;", 3, '<'}, {"gt;", 3, '>'}, {"quot;", 5, '"'}, {"nbsp;", 5, 0xA0}, {"amp;", 4, '&'}};
+
 /* Why text cannot be seen: the place in `REASONS` of `mail/html/style.py`. */
 enum { NO_REASON, BY_DISPLAY, BY_ATTRIBUTE = 7, BY_VISIBILITY, BY_FONT_SIZE, BY_COLOUR, REASONS };
 /* Colours beside 0xRRGGBB, and what is not said. */
