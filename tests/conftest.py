@@ -233,6 +233,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
         terminalreporter.section(f"NOT RUN: {reasons.total()}", yellow=True, bold=True)
         for reason, number in reasons.most_common():
             terminalreporter.line(f"{number:>5}  {reason.removeprefix('Skipped: ').removeprefix('not run: ')}")
+    passed = (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed"))
+    for said in (value for report in passed for name, value in report.user_properties if name == "growth"):
+        terminalreporter.section(f"GROWTH {said}", bold=True)
     if left := terminalreporter.config.stash.get(_LEFT, {}):
         words = ", ".join(f"{target}: {left[name]}" for name, target in _LEFT_OUT.items() if name in left)
         terminalreporter.section(f"LEFT TO {words}", yellow=True, bold=True)

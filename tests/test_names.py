@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from publicsuffixlist import PublicSuffixList
 
 from gatepost import names
+from gatepost.mail.headers import parse_addresses
+from gatepost.mail.links import parse_url
 
 
 @pytest.mark.parametrize(
@@ -269,4 +271,22 @@ def test_long_texts_are_not_kept() -> None:
     known = names.KnownAnswers(str.upper)
     assert known["x" * 256] == "X" * 256
     assert not known
-    assert names.org_domain("a." * 200 + "example.com") == "example.com"
+
+
+@pytest.mark.parametrize("name", ["a." * 127 + "example.com", "www." * 60_000 + "example.com", "a" * 254])
+def test_a_name_that_is_too_long_is_no_host(name: str) -> None:
+    """Nothing resolves it, so that no check needs to look at it."""
+    assert (names.normal_domain(name), names.org_domain(name), names.public_suffix(name)) == ("", "", "")
+    assert names._load_suffixes().split(name) == ("", "")
+    assert parse_url(f"https://{name}/x").host == ""
+    (address,), _ = parse_addresses(f"Ann <ann@{name}>", 9)
+    assert (address.name, address.domain) == ("Ann", "")
+    assert address.local.startswith("ann@")
+
+
+def test_the_longest_name_is_a_host() -> None:
+    name = "a." * 121 + "example.com"
+    assert len(name) == names.MAX_HOST
+    assert names.org_domain(name) == "example.com"
+    assert parse_url(f"https://{name}/x").host == name
+    assert str(parse_addresses(f"ann@{name}", 9)[0][0]) == f"ann@{name}"

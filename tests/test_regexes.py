@@ -417,7 +417,6 @@ def test_possessive_repeats_are_of_characters_or_atomic_groups() -> None:
         ("files.documents.office_xml._ELEMENT", '<module"1.x:"\t\t">', None),
         ("files.documents.web_page._SCRIPT", "<a:script>\n</<a:s", 11),
         ("files.svg_drawing._TAG", '</a-a:a">', None),
-        ("mail.html.document._ATTRIBUTES", ' 1="', None),
         ("mail.html.script._TOKEN", "_..a", 1),
         ("mail.html.style._AT_BLOCK", "@{{", 2),
         ("mail.links._LINK", "0a-À.À00.\rm", 8),

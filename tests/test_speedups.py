@@ -17,10 +17,9 @@ import pytest
 import zstandard
 from bench import equal
 from bench.corpus import NotPresentError, mail
-from bench.fuzz.native_twins import WalkedPage
+from bench.fuzz.native_twins import WalkedPage, describe_page
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from selectolax.lexbor import LexborHTMLParser
 from tools import build_speedups
 
 from gatepost import speedups
@@ -35,10 +34,7 @@ from gatepost.files.values import File, UnpackBudget
 from gatepost.mail import headers, links, mime, reader
 from gatepost.mail.budget import ReadBudget
 from gatepost.mail.html import active, document, limits
-from gatepost.mail.html.active import HtmlNotes
-from gatepost.mail.html.document import BREAK
-from gatepost.mail.html.limits import limit_html
-from gatepost.mail.links import Links
+from gatepost.mail.html.document import BREAK, HtmlPage
 from gatepost.mail.message import DRAWS, EMBEDS, IS_HTML, Field, Message, Part
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import RUN, find_smallest_hashes
@@ -76,10 +72,6 @@ def test_the_same_feature_rows_of_a_message(words: list[str], rest: list[str], o
 
 
 SPELLED = st.text(st.sampled_from("aavig1ra@0 .-_*~$|:A\xe4\u0430\U0001d400"), max_size=60)
-SIGNS = st.sampled_from(
-    "<svg>|<svg |<svgx>|<script>|<script |<scripts>|<SCRIPT>|</script>|<iframe |<i>|<listing>|<noframes>|<|"
-    "<noframesets>|<math\t>|<plaintext>|<xmp >|<template>|<p>|text|<span >|é|中|<sv".split("|")
-)
 MARKS = st.sampled_from((*"sSoOpPé中& ", "cript:", "&lt;", "ScRiPt", "nload", "nerror", "xpression(", "nmouse"))
 
 
@@ -87,7 +79,6 @@ MARKS = st.sampled_from((*"sSoOpPé中& ", "cript:", "&lt;", "ScRiPt", "nload", 
     ("name", "twin", "texts"),
     [
         ("spelled_places", advertising.find_spelled_places, SPELLED),
-        ("page_signs", document.find_page_signs, st.lists(SIGNS, max_size=6).map("".join)),
         ("split_words", words._WORD.findall, st.text("aZ9 _$€£%!.-\né\u0301\u0661²中\U0001d400\ud800", max_size=40)),
         ("has_latent_marks", active.has_latent_marks, st.lists(MARKS).map("".join)),
         ("fold_ascii", phrases.fold_plain, st.text(string.printable + "\x1c\x1d\x1e\x1f\x00" + "Ee-MmAaIiLl" * 8)),
@@ -325,6 +316,18 @@ def test_the_same_harmless_pages(html: str, longest: int, most: int) -> None:
     assert native.is_harmless(html, longest, most) == limits.is_harmless(html, longest, most)
 
 
+NESTED = st.sampled_from(
+    "<div> </div> <b> </B> <p/a=1> </p/> <select> </select> <style> </style\f> </STYLE <!-- --> --!> <!---> "
+    "<!x> <?y </a> </> <svg> <LI> <li <td/a='>'> </td> <img/> <hr> <a\u212a> <script> </script> <xmp> < > ' x "
+    "\u00e9".split(" ")
+)
+
+
+@given(st.lists(NESTED, max_size=20).map("".join), st.integers(0, 4), st.integers(0, 4))
+def test_the_same_well_nested_pages(html: str, deepest: int, most: int) -> None:
+    assert native.is_well_nested(html, deepest, most) == limits.is_well_nested(html, deepest, most)
+
+
 def _compare(ours: Any, twin: RowTable, text: list[str], rest: list[str], marks: list[str], window: int) -> None:
     mine = ours.find(text, rest, marks, normalise_word, window)
     other = twin.find(text, rest, marks, normalise_word, window)
@@ -373,6 +376,8 @@ def test_hops_in_ascii_are_read_natively() -> None:
         (lambda: native.content_signs("text"), TypeError),
         (lambda: native.has_latent_marks(b"text"), TypeError),
         (lambda: native.is_harmless(b"text", 1, 1), TypeError),
+        (lambda: native.is_well_nested(b"text", 1, 1), TypeError),
+        (lambda: native.is_well_nested("text", 1_001, 1), ValueError),
         (lambda: _table().find(["§"], [], [], lambda _: 7, 80), TypeError),
         (lambda: _table().heaviest(b"\xff\xff\xff\x7f", b"", 1.0, 1.0, 6), ValueError),
         (lambda: _table().heaviest(b"", b"", 1.0, 1.0, 0), ValueError),
@@ -392,7 +397,6 @@ def test_hops_in_ascii_are_read_natively() -> None:
         (lambda: native.split_words(b"a"), TypeError),
         (lambda: native.fold_ascii("ä"), ValueError),
         (lambda: native.transliterate("ä", "é", ()), ValueError),
-        (lambda: native.parse_tag(b"a"), TypeError),
         (lambda: native.edge_words("a.b"), TypeError),
         (lambda: native.has_invisible(b"a"), TypeError),
         (lambda: native.ordinary_addresses(b"a", None), TypeError),
@@ -427,7 +431,6 @@ def test_hops_in_ascii_are_read_natively() -> None:
         (lambda: native.may_spell_number(b"a"), TypeError),
         (lambda: native.url_signs([]), TypeError),
         (lambda: native.url_signs((1,)), AttributeError),
-        (lambda: native.page_signs(b"a"), TypeError),
         (lambda: native.has_long_run(b"a", 1), TypeError),
         (lambda: native.has_long_run("a", 0), ValueError),
     ],
@@ -544,27 +547,6 @@ def test_the_same_concepts(twin_concepts: words.ConceptIndex, given_words: list[
     assert ours.list_features(given_words) == twin_concepts.list_features(given_words)
 
 
-NAMES = st.sampled_from(["a", "td", "h1", "o:p", "", "A", "-a", "a&"])
-KEYS = st.sampled_from(["href", "style", "data-x", "o:p", "a/b", "a&b", "", "é", "a\x0cb", "a\u2003b"])
-VALUES = st.text('ab&;<>=" \n&lt;&amp;lt;&nbsp;ä', max_size=12)
-
-
-@given(
-    NAMES,
-    st.lists(st.tuples(st.sampled_from([" ", "  ", "\n", ""]), KEYS, VALUES), max_size=4),
-    st.text(' "a=', max_size=2),
-)
-def test_the_same_tags(name: str, attributes: list[tuple[str, str, str]], rest: str) -> None:
-    text = name + "".join(f'{blank}{key}="{value}"' for blank, key, value in attributes) + rest
-    assert native.parse_tag(text) == document.parse_tag(text)
-
-
-@pytest.mark.parametrize("text", ['p s="', 'p s="x" t="', 'p s="x" t=', "p s"])
-def test_a_tag_that_is_not_whole_is_none(text: str) -> None:
-    assert native.parse_tag(text) is None
-    assert document.parse_tag(text) is None
-
-
 @given(st.text("ab.:/ \n\u2003\x1cäw", max_size=30) | st.just(""))
 def test_the_same_words_at_edges(text: str) -> None:
     pieces = [text, text[::-1], text.replace(" ", "")]
@@ -586,68 +568,6 @@ MAILBOXES = st.lists(
 def test_the_same_addresses(pieces: list[str], most: int) -> None:
     text = "".join(pieces)
     assert headers.parse_addresses(text, most) == headers.parse_any_addresses(text, most)
-
-
-def _page(html: str, *, by_tree: bool) -> tuple[Any, ...]:
-    links, notes = Links(), HtmlNotes()
-    with pytest.MonkeyPatch.context() as patch:
-        if by_tree:
-            patch.setattr(document, "native", None)
-        page = WalkedPage(limit_html(html).html, "1", links, notes)
-    said = (page.visible, page.hidden, page.loose)
-    text = ["".join(chunks) for chunks in said]
-    return (*text, page.unseen, page.nested, list(links), list(notes.defects("1")), page.is_whole)
-
-
-TAGS = st.sampled_from(
-    "<p>¦</p>¦<div style='display:none'>¦<div style='color:#fff;padding:1px'>¦</div>¦<br>¦<b>¦</b>¦</a>¦<table>¦"
-    "<a href='https://x.example/?a=1&amp;b=2'>¦<a href=javascript:x>¦<img src=cid:1 alt='&lt;x&gt;'>¦"
-    "<td bgcolor=black>¦<tr>¦</td>¦</table>¦<font color=white>¦</font>¦<title>¦</title>¦"
-    "<style>p{color:red}</style>¦<p class=x>¦<span onclick=x>¦"
-    "<style><!-- .x{display:none} --></style>¦<!-- c -->¦<!--[if mso]><a href=https://o.example>o</a><![endif]-->¦<!x¦<?y>¦"
-    "<!--¦-->¦<!---->¦<script>a<b</script>¦<svg>¦</svg>¦<iframe srcdoc='<p>i'>¦<form action=/f>¦<input type=password>¦"
-    "<a\"b c'd=e>¦<x<y>¦<o:p>¦</o:p>¦<body text=#ffffff>¦<center>¦<pre>\n\n¦<noscript>¦<bdo>¦<textarea>¦</textarea>¦"
-    "<select><option>¦&nbsp;¦&amp;lt;¦&#60;¦\x00¦<base href=//b.example>".split("¦")
-)
-TEXTS = st.sampled_from("word ¦see example.com now¦https://y.example/a¦ä中\u200b¦ ¦a:b¦<¦>¦&".split("¦"))
-
-
-@given(st.lists(st.one_of(TAGS, TEXTS), max_size=40))
-def test_the_same_page_by_source_and_by_tree(pieces: list[str]) -> None:
-    html = "".join(pieces)
-    assert _page(html, by_tree=False) == _page(html, by_tree=True)
-
-
-SCRIPTED = st.sampled_from(
-    "<script>location='https://x.example/a'</script>¦<SCRIPT src=//s.example/a.js type='text/x&gt;y'>¦</script>¦"
-    "<script>¦<script><!--\nvar a='<script>b'\n//--></script>¦<script><!--<script>¦</script>-->¦<!--¦-->¦"
-    "<!--<script></script>-->¦"
-    "<script></script>¦<p>¦<noscript>¦</noscript>¦<title><script></title>¦<textarea><script></textarea>¦"
-    "<style><script>¦"
-    "</style>¦<b title='<script>'>¦<table><script>a</script>¦<select><script>a</script>¦<iframe><script></iframe>¦"
-    "<svg><script>a</script></svg>¦document.write('<iframe src=https://y.example/></iframe>')¦</SCRIPT >¦&lt;script>¦"
-    "<body><p>text¦<script>\x00a</script>¦<script>\r\nb&amp;</script>".split("¦")
-)
-
-
-@given(st.lists(st.one_of(SCRIPTED, TEXTS), max_size=25))
-def test_the_same_page_with_scripts_by_source_and_by_tree(pieces: list[str]) -> None:
-    html = "".join(pieces)
-    assert _page(html, by_tree=False) == _page(html, by_tree=True)
-
-
-def _write_source(html: str) -> tuple[str, list[str]]:
-    parser = LexborHTMLParser(html)
-    return document.write_ordinary_source(parser, parser.html or "")
-
-
-def test_a_page_with_ordinary_scripts_is_read_by_its_source() -> None:
-    html = "<body><p>a</p><script src=a.js></script><b>c</b><script>write('<iframe src=x></iframe><script>')</script>d"
-    source, scripts = _write_source(html)
-    assert scripts == ["", "write('<iframe src=x></iframe><script>')"]
-    assert source.endswith('<script src="a.js"></script><b>c</b><script></script>d</body></html>')
-    for odd in ("<script><!--<script></script>--></script>", "<!--<script>--><script>a</script>", "<svg></svg>"):
-        assert _write_source(html + odd) == ("", [])
 
 
 HEADER_PIECES = st.sampled_from(
@@ -820,7 +740,7 @@ def test_the_same_for_real_mail(twin_book: phrases.Phrasebook, twin_concepts: wo
         for part in message.parts:
             if part.content_type == "text/html" and part.content:
                 html = part.content.decode("latin-1")
-                assert _page(html, by_tree=False) == _page(html, by_tree=True)
+                assert describe_page(HtmlPage, html) == describe_page(WalkedPage, html)
 
 
 def test_without_them_the_twins_are_used() -> None:

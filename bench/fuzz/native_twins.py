@@ -204,26 +204,23 @@ def _pair_words(text: str) -> Iterator[Pair]:
 
 def _pair_page(html: str) -> Iterator[Pair]:
     yield "has_invisible", native.has_invisible(html), document.has_invisible(html)
-    yield "page_signs", native.page_signs(html), document.find_page_signs(html)
     yield "has_latent_marks", native.has_latent_marks(html), active.has_latent_marks(html)
+    yield "is_well_nested", native.is_well_nested(html, 9, 9), limits.is_well_nested(html, 9, 9)
     yield "is_harmless", native.is_harmless(html, 40, 50), limits.is_harmless(html, 40, 50)
     limited = limits.limit_html(html).html
     yield "read_page", describe_page(HtmlPage, limited), describe_page(WalkedPage, limited)
-    for tag in html.split("<")[:MOST_WORDS]:
-        inside = tag.partition(">")[0]
-        yield "parse_tag", native.parse_tag(inside), document.parse_tag(inside)
 
 
 class WalkedPage(HtmlPage):
-    """A page that is walked, as if it were not ordinary: the twin of `read_page`."""
+    """A page of which the tree is walked, as if it were not ordinary: the twin of `read_page`."""
 
     def _read_ordinary(self, _source: str) -> bool:
         return False
 
 
 def describe_page(read: type[HtmlPage], html: str) -> list[object]:
-    """Return all that reading a page gives."""
+    """Return all that reading a page gives; nodes are counted otherwise in what neither of them reads."""
     found, notes = links.Links(), HtmlNotes()
     page = read(html, "1", found, notes)
     texts = [page.join_visible(), page.join_hidden(), page.loose, list(page.unseen.items())]
-    return [*texts, page.nested, list(found), list(notes.defects("1")), page.is_whole, page.nodes]
+    return [*texts, page.nested, list(found), list(notes.defects("1")), page.is_whole]

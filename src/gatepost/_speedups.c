@@ -32,7 +32,6 @@ typedef struct {
 #include "native/letters.c"
 #include "native/words.c"
 #include "native/reading.c"
-#include "native/html.c"
 #include "native/styles.c"
 #include "native/page.c"
 #include "native/mail.c"
@@ -41,6 +40,7 @@ typedef struct {
 #include "native/signs.c"
 #include "native/message_phrases.c"
 #include "native/contents.c"
+#include "native/nesting.c"
 #include "native/flat.c"
 #include "native/hops.c"
 
@@ -158,7 +158,7 @@ static int execute(PyObject *module)
     fill_mark_starts();
     fill_base64_values();
     fill_page_names();
-    if (intern_attributes() < 0 || intern_names() < 0 || intern_page_names() < 0 || intern_flat_attributes() < 0
+    if (intern_attributes() < 0 || intern_page_names() < 0 || intern_flat_attributes() < 0
         || intern_text_attributes() < 0)
         return -1;
     PyType_Spec *specs[] = {&word_array_spec, &row_table_spec, &letters_spec, &phrase_index_spec, &concept_index_spec};
@@ -188,8 +188,6 @@ static PyMethodDef functions[] = {
     {"pack_concepts", pack_concepts, METH_VARARGS,
      "pack_concepts(terms, concepts): an index as bytes; of (words, number of the concept, is_open), the longest first."},
     {"split_words", split_words, METH_O, "split_words(text): runs of letters and digits, and each of five signs."},
-    {"walk_source", walk_source, METH_VARARGS,
-     "walk_source(source, plan, page, visible, hidden, loose, line_break, most): the number of nodes, or -1."},
     {"read_page", read_page, METH_VARARGS,
      "read_page(source, rules, colours, parse, resolve, parse_colour): texts, loose pieces, reasons, events, nodes; or None."},
     {"split_fields", split_fields, METH_VARARGS,
@@ -201,7 +199,6 @@ static PyMethodDef functions[] = {
     {"find_content_field", find_content_field, METH_VARARGS,
      "find_content_field(source, start, end): where `content-t` begins between two places, in any case; or -1."},
     {"squeeze", squeeze, METH_VARARGS, "squeeze(text, with_breaks): the text with runs of blanks as one."},
-    {"parse_tag", parse_tag, METH_O, "parse_tag(text): the name and the attributes of a start tag; or None."},
     {"edge_words", edge_words, METH_O, "edge_words(pieces): words at the edges of pieces that hold a dot or a colon."},
     {"has_invisible", has_invisible, METH_O, "has_invisible(text): whether a character without width is in it."},
     {"ordinary_addresses", ordinary_addresses, METH_VARARGS,
@@ -230,9 +227,9 @@ static PyMethodDef functions[] = {
      "has_latent_marks(text): whether a page may hold what acts once it is read a second time."},
     {"is_harmless", is_harmless, METH_VARARGS,
      "is_harmless(html, longest, most): whether tags of a page stand apart, are short, and few format text."},
+    {"is_well_nested", is_well_nested, METH_VARARGS,
+     "is_well_nested(html, deepest, most): whether no parser has more elements of a harmless page open than so many."},
     {"has_long_run", has_long_run, METH_VARARGS, "has_long_run(text, least): so many small letters and blanks in a row."},
-    {"page_signs", page_signs, METH_O,
-     "page_signs(source): whether a page has a script, or an element that is not written out as it was read."},
     {"url_signs", url_signs, METH_O, "url_signs(links): what of the URLs of links checks may find something in."},
     {"may_spell_number", may_spell_number, METH_O,
      "may_spell_number(text): whether a folded text may hold a telephone number that is written for people only."},

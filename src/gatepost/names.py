@@ -32,8 +32,14 @@ from gatepost.process.kept_results import load_kept
 
 T = TypeVar("T")
 
+# What a name may have, in one place: the readers that make names of text refuse or cut what is longer, so that whoever
+# gets a name need not ask. RFC 1035 section 2.3.4: 255 octets on the wire are 253 characters, 127 labels at most.
+MAX_HOST = 253
+MAX_LABELS = 127
+# RFC 5321 section 4.5.3.1.
 MAX_LOCAL = 64
-MAX_DOMAIN = 255
+# Twice what file systems take.
+MAX_FILE_NAME = 512
 MAX_SHOWN = 100
 MAX_TRIED = 1_000
 
@@ -107,7 +113,7 @@ class KnownAnswers(dict[str, T]):
         self._before: dict[str, T] = {}
 
     def __missing__(self, text: str) -> T:
-        if len(text) > MAX_DOMAIN:
+        if len(text) > MAX_HOST:
             return self.function(text)
         before = self._before
         found = before[text] if text in before else self.function(text)
@@ -143,7 +149,7 @@ def find_shown_addresses(text: str) -> tuple[Address, ...]:
     while at >= 0 and tried < MAX_TRIED and len(found) < MAX_SHOWN:
         tried += 1
         local = _LOCAL.search(text, max(0, at - MAX_LOCAL), at)
-        host = _HOST.match(text, at + 1, at + 1 + MAX_DOMAIN)
+        host = _HOST.match(text, at + 1, at + 1 + MAX_HOST)
         if local and host:
             found[Address("", _fold(local.group()), normal_domain(host.group()))] = None
         at = text.find("@", at + 1)
@@ -174,18 +180,24 @@ def _fold(text: str) -> str:
     return unicodedata.normalize("NFC", text.casefold())
 
 
+def bound_host(name: str) -> str:
+    """Return the name of a host, "" for one that is longer than a name can be: nothing resolves it, and no mail comes
+    from it or goes there. Whoever makes a host of text does so by this."""
+    return name if len(name) <= MAX_HOST and name.count(".") < MAX_LABELS else ""
+
+
 @keep_answers
 def normal_domain(text: str) -> str:
-    """Return a domain in lower case, as A-labels if IDNA takes it, without a trailing dot."""
-    domain = text.strip().rstrip(".").lower()
-    if domain.isascii() or len(domain) > MAX_DOMAIN:
+    """Return a domain in lower case, as A-labels if IDNA takes it, without a trailing dot; "" for what is too long."""
+    domain = bound_host(text.strip().rstrip(".").lower())
+    if domain.isascii():
         return domain
     domain = domain.translate(_DOTS).rstrip(".")
     try:
         encoded: str = can_ada.idna_encode(domain).decode("ascii", "replace")
     except (ValueError, TypeError):  # the latter for lone surrogates
         return domain
-    return encoded or domain
+    return bound_host(encoded or domain)
 
 
 @keep_answers
@@ -225,21 +237,21 @@ class SuffixList:
 
     def split(self, domain: str) -> tuple[str, str]:
         """Return the public suffix of a domain, and the registered name below it, "" where there is none."""
-        rest = domain.lower().removesuffix(".")
+        rest = bound_host(domain.lower().removesuffix("."))
         if not rest or rest[0] == "." or rest[-1] == "." or ".." in rest:
             return "", ""
-        two = one = ""  # the names that are two labels longer than the rest, and one
-        for _ in range(rest.count(".") + 1 - self._most):
-            two, one, rest = one, rest, rest.partition(".")[2]
-        while rest:
-            if rest in self._exceptions:
-                return rest.partition(".")[2], rest
-            if rest in self._wildcards:
-                return (one, two) if one else (rest, "")
-            if rest in self._rules:
-                return rest, one
-            two, one, rest = one, rest, rest.partition(".")[2]
-        return (one, two) if self._accept_unknown else ("", "")
+        # The name of each further label, from the right: no rule has more labels than these.
+        labels = rest.rsplit(".", self._most)[-self._most :]
+        names = [".".join(labels[place:]) for place in range(len(labels))]
+        for place, name in enumerate(names):
+            one = names[place - 1] if place else ""
+            if name in self._exceptions:
+                return name.partition(".")[2], name
+            if name in self._wildcards:
+                return (one, names[place - 2] if place > 1 else "") if one else (name, "")
+            if name in self._rules:
+                return name, one
+        return (names[-1], names[-2] if len(names) > 1 else "") if self._accept_unknown else ("", "")
 
 
 @cache
@@ -328,8 +340,6 @@ def is_ip(host: str) -> bool:
         return False
 
 
-# Twice what file systems take.
-MAX_FILE_NAME = 512
 # Blank in every font, though Unicode does not call them white space: Braille and Hangul fillers.
 _FILLERS = "\u2800\u3164\uffa0\u115f\u1160"
 # What Windows drops at the end of a name, or does not allow there.
@@ -350,9 +360,9 @@ def drop_ends(name: str, ends: str = FILE_NAME_ENDS) -> str:
 
 def plain_file_name(name: str) -> str:
     """Return a name in lower case, with the characters that a person sees, up to a NUL, at which C programs stop."""
-    text = _cut_middle(name).partition("\0")[0]
+    text = bound_file_name(name).partition("\0")[0]
     if not text.isascii():
-        text = _cut_middle(unicodedata.normalize("NFKC", text))
+        text = bound_file_name(unicodedata.normalize("NFKC", text))
     elif text.isprintable():
         return text.lower()
     return "".join(
@@ -362,7 +372,8 @@ def plain_file_name(name: str) -> str:
     ).lower()
 
 
-def _cut_middle(text: str) -> str:
+def bound_file_name(text: str) -> str:
+    """Return a file name without the middle of one that no system could save; its ending says what it opens with."""
     half = MAX_FILE_NAME // 2
     return text if len(text) <= MAX_FILE_NAME else text[:half] + text[-half:]
 

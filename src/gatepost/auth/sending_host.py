@@ -30,10 +30,9 @@ import msgspec
 from gatepost.auth.origin import MAX_TEXT, IpAddress, is_login, is_private
 from gatepost.auth.results import Iprev, Origin
 from gatepost.mail.message import Envelope, Field
-from gatepost.names import org_domain
+from gatepost.names import MAX_HOST, org_domain
 from gatepost.questions import Asking, Dns, DnsAnswer
 
-MAX_NAME = 253
 MAX_LABEL = 63
 # Addresses that are looked at in one answer: a reply over TCP can carry thousands.
 MAX_ADDRESSES = 500
@@ -42,7 +41,7 @@ _LONGEST = 45
 
 def is_queryable(name: str) -> bool:
     """Return whether DNS can be asked for this name. SPF macros make odd but printable names."""
-    if not 0 < len(name) <= MAX_NAME or not (name.isascii() and name.isprintable()):
+    if not 0 < len(name) <= MAX_HOST or not (name.isascii() and name.isprintable()):
         return False
     labels = name.split(".")
     return "" not in labels and max(map(len, labels)) <= MAX_LABEL

@@ -27,13 +27,12 @@ from gatepost.auth.origin import IpAddress
 from gatepost.auth.results import Result, Spf
 from gatepost.auth.sending_host import (
     HOST_NOT_KNOWN,
-    MAX_NAME,
     is_domain,
     is_queryable,
     parse_addresses,
     reverse_name,
 )
-from gatepost.names import normal_domain, strip_path
+from gatepost.names import MAX_HOST, normal_domain, strip_path
 from gatepost.questions import Asking, Dns, DnsAnswer
 
 NAME_LETTERS = "slodiphv"
@@ -104,9 +103,7 @@ def expand_macro(macro: Macro, values: Mapping[str, str]) -> str:
 def expand_macro_domain(macro: Macro, values: Mapping[str, str]) -> str:
     """Return the domain-spec with the values put in, cut from the left to what DNS takes (RFC 7208 section 7.3)."""
     name = expand_macro(macro, values).removesuffix(".").lower()
-    while len(name) > MAX_NAME and "." in name:
-        name = name.partition(".")[2]
-    return name
+    return name if len(name) <= MAX_HOST else name[-MAX_HOST - 1 :].partition(".")[2]
 
 
 def _parse_piece(found: re.Match[str], letters: str) -> str | MacroExpansion | None:

@@ -51,7 +51,7 @@ from gatepost.checks.text.lures import MAX_NAMED, MAX_PLANTED_TEXT, SHORTEST_PLA
 from gatepost.findings.kinds import Finding
 from gatepost.mail.message import Field, Link, Message
 from gatepost.mail.reader import SMIME_TYPES
-from gatepost.names import MAX_DOMAIN, Address, keep_answers, normal_domain, org_domain
+from gatepost.names import Address, keep_answers, normal_domain, org_domain
 from gatepost.speedups import native
 
 # A check, compiled: the bits of which one must be set, those of its themes, and what it does.
@@ -164,8 +164,7 @@ def _look_at_senders(reading: Reading) -> int:
         bits |= _OF_SENDERS | UNNAMED
     else:
         sender = senders[0]
-        is_short = len(sender.name) + len(sender.local) + len(sender.domain) <= 2 * MAX_DOMAIN
-        bits |= _describe_sender(sender) if is_short else _describe_sender.__wrapped__(sender)
+        bits |= _describe_sender(sender)
         # A recipient who is neither the sender nor whoever gets the answers is a person to whom somebody writes.
         named = message.recipients[0] if message.recipients else None
         if named is None or not named.domain:

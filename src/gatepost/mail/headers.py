@@ -27,7 +27,7 @@ from gatepost.mail.budget import ReadBudget
 from gatepost.mail.encodings.charset import decode_charset, encode_charset
 from gatepost.mail.encodings.transfer import decode_base64
 from gatepost.mail.message import Field, Headers
-from gatepost.names import Address
+from gatepost.names import Address, bound_host
 from gatepost.speedups import native
 
 _WORD = re.compile(r"=\?([^?\s]{1,80})\?([bBqQ])\?([^?]*)\?=")
@@ -444,7 +444,10 @@ def _make_address(name: str, address: str) -> Address:
     local, at, domain = address.rpartition("@")
     if not at:
         return Address(name, domain.strip(), "")
+    host = domain.strip(" .\t").lower()
+    if bound_host(host) != host:
+        return Address(name, address, "")
     local = local.strip()
     if local.startswith('"') and (plain := _PLAIN_LOCAL.fullmatch(local)):
         local = plain[1]
-    return Address(name, local, domain.strip(" .\t").lower())
+    return Address(name, local, host)

@@ -28,7 +28,7 @@ import can_ada
 import msgspec
 
 from gatepost.mail.message import Link
-from gatepost.names import MAX_DOMAIN, public_suffix
+from gatepost.names import bound_host, public_suffix
 from gatepost.speedups import native
 
 MAX_URL = 8_192
@@ -82,7 +82,7 @@ def _parse_absolute(text: str) -> Url:
     href = url.href
     if scheme == "blob":
         return Url(href[:MAX_URL], _parse_absolute(href[5:]).host, scheme)
-    return Url(href[:MAX_URL], url.hostname.rstrip("."), scheme)
+    return Url(href[:MAX_URL], bound_host(url.hostname.rstrip(".")), scheme)
 
 
 def _resolve(target: str, base: Url) -> str:
@@ -447,7 +447,7 @@ def _find_wrappers(host: str) -> Iterator[Wrapper]:
 @lru_cache(8192)
 def _is_wrapping(host: str) -> bool:
     """Return whether some rule might apply to this host."""
-    return len(host) <= MAX_DOMAIN and any(True for _ in _find_wrappers(host))
+    return any(True for _ in _find_wrappers(host))
 
 
 def unwrap(url: Url) -> tuple[Url, tuple[str, ...]]:

@@ -27,6 +27,7 @@ from gatepost.mail.budget import ReadBudget
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.headers import HeaderSection, read_section, unfold
 from gatepost.mail.message import MESSAGE_TYPES, Headers, Part
+from gatepost.names import bound_file_name
 from gatepost.speedups import native
 
 _MOST_TEXT = 16_384
@@ -190,7 +191,7 @@ def _cut_value(value: str) -> Iterator[str]:
 
 def decode_names(values: tuple[str, ...]) -> tuple[str, ...]:
     """Return file names with their encoded words decoded, without control bytes, each once."""
-    cleaned = (headers.decode_words(value[:4_000])[:1_000].translate(_CONTROLS).strip() for value in values)
+    cleaned = (bound_file_name(headers.decode_words(value[:4_000]).translate(_CONTROLS)).strip() for value in values)
     return tuple(dict.fromkeys(filter(None, cleaned)))
 
 

@@ -309,8 +309,11 @@ static int is_formatting(const Page *page, Py_ssize_t start, Py_ssize_t end)
     return 0;
 }
 
+/* Above so many tags the nesting is looked at, and not how many format text. */
+#define SOME_TAGS 6000
+
 /* is_harmless(html, longest, most): whether every start of a tag begins a tag of its own with less than so many
-characters of attributes, and the tags that format text times all tags are at most so many. */
+characters of attributes, and of few tags those that format text times all tags are at most so many. */
 static PyObject *is_harmless(PyObject *self, PyObject *args)
 {
     PyObject *html;
@@ -345,7 +348,7 @@ static PyObject *is_harmless(PyObject *self, PyObject *args)
         if (read - end >= longest)
             Py_RETURN_FALSE;
     }
-    return PyBool_FromLong(tags == starts && (!tags || formatting <= most / tags));
+    return PyBool_FromLong(tags == starts && (tags > SOME_TAGS || !tags || formatting <= most / tags));
 }
 
 enum { NO_CELLS, HAS_CELLS, SHORT_CELLS };
@@ -511,45 +514,4 @@ static PyObject *look_for_cells(PyObject *self, PyObject *content)
     if (!found && (tags >= 2 * MIN_CELLS || has_shadow))
         return PyLong_FromLong(look_for_elements(bytes, size < MAX_DRAWN_SOURCE ? size : MAX_DRAWN_SOURCE));
     return PyLong_FromLong(found ? HAS_CELLS : NO_CELLS);
-}
-
-/* ---------------------------------------------------------------- tags of a page as lexbor writes it out */
-
-/* The same numbers as in `mail/html/document.py`. */
-enum { HAS_SCRIPT = 1, HAS_ODD = 2 };
-
-/* page_signs(source): whether a start tag of a script is in a page, and one of an element that is not written out as it
-was read; a name ends with a blank or with the tag. */
-static PyObject *page_signs(PyObject *self, PyObject *source)
-{
-    static const char *const odd[] = {"svg", "math", "template", "plaintext", "xmp", "iframe", "noembed", "noframes",
-                                      "listing"};
-    (void)self;
-    if (!PyUnicode_Check(source)) {
-        PyErr_SetString(PyExc_TypeError, "a text is wanted");
-        return NULL;
-    }
-    Page page = {PyUnicode_KIND(source), PyUnicode_DATA(source), PyUnicode_GET_LENGTH(source)};
-    int signs = 0;
-    for (Py_ssize_t at = 0; at < page.size; at++) {
-        if (letter_at(&page, at) != '<')
-            continue;
-        Py_UCS4 first = letter_at(&page, at + 1);
-        if (first < 'i' || first > 'x')
-            continue;
-        char name[12];
-        int size = 0;
-        for (Py_UCS4 c = first; size < 11 && c >= 'a' && c <= 'z'; c = letter_at(&page, at + 1 + size))
-            name[size++] = (char)c;
-        Py_UCS4 end = letter_at(&page, at + 1 + size);
-        if (end != ' ' && end != '>')
-            continue;
-        name[size] = 0;
-        if (size == 6 && !strcmp(name, "script"))
-            signs |= HAS_SCRIPT;
-        for (size_t i = 0; size > 2 && i < sizeof odd / sizeof *odd; i++)
-            if (name[0] == odd[i][0] && !strcmp(name, odd[i]))
-                signs |= HAS_ODD;
-    }
-    return PyLong_FromLong(signs);
 }

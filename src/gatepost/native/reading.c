@@ -1,95 +1,4 @@
-/* Start tags, pieces of text and address lists as they are mostly written. Part of `_speedups.c`. */
-
-static const struct {
-    const char *name;
-    Py_ssize_t size;
-    Py_UCS4 character;
-} references[] = {{"lt;", 3, '<'}, {"gt;", 3, '>'}, {"quot;", 5, '"'}, {"nbsp;", 5, 0xA0}, {"amp;", 4, '&'}};
-
-/* A piece of text without the five character references that the serialisation uses; a new reference. */
-static PyObject *decode_piece(PyObject *source, Py_ssize_t start, Py_ssize_t end)
-{
-    if (start >= end || PyUnicode_FindChar(source, '&', start, end, 1) < 0)
-        return PyUnicode_Substring(source, start, end);
-    Py_UCS4 *kept = PyMem_Malloc((size_t)(end - start) * sizeof *kept);
-    if (!kept)
-        return PyErr_NoMemory();
-    int kind = PyUnicode_KIND(source);
-    const void *data = PyUnicode_DATA(source);
-    Py_ssize_t size = 0;
-    for (Py_ssize_t at = start; at < end; at++) {
-        Py_UCS4 c = PyUnicode_READ(kind, data, at);
-        for (size_t i = 0; c == '&' && i < sizeof references / sizeof *references; i++) {
-            Py_ssize_t same = 0;
-            while (same < references[i].size && at + 1 + same < end
-                   && PyUnicode_READ(kind, data, at + 1 + same) == (Py_UCS4)references[i].name[same])
-                same++;
-            if (same == references[i].size) {
-                c = references[i].character;
-                at += same;
-                break;
-            }
-        }
-        kept[size++] = c;
-    }
-    PyObject *result = PyUnicode_FromKindAndData(PyUnicode_4BYTE_KIND, kept, size);
-    PyMem_Free(kept);
-    return result;
-}
-
-/* parse_tag(text): name and attributes; None where names could be read in more than one way. */
-static PyObject *parse_tag(PyObject *self, PyObject *text)
-{
-    (void)self;
-    if (!PyUnicode_Check(text)) {
-        PyErr_SetString(PyExc_TypeError, "a tag is text");
-        return NULL;
-    }
-    int kind = PyUnicode_KIND(text);
-    const void *data = PyUnicode_DATA(text);
-    Py_ssize_t length = PyUnicode_GET_LENGTH(text), at = 0;
-    while (at < length) {
-        Py_UCS4 c = PyUnicode_READ(kind, data, at);
-        int is_name = (c >= 'a' && c <= 'z')
-                      || (at && ((c >= '0' && c <= '9') || c == ':' || c == '_' || c == '.' || c == '-'));
-        if (!is_name)
-            break;
-        at++;
-    }
-    if (!at)
-        Py_RETURN_NONE;
-    Py_ssize_t name_end = at;
-    PyObject *attributes = PyDict_New();
-    while (attributes && at < length) {
-        Py_ssize_t key = at + 1;
-        if (PyUnicode_READ(kind, data, at) != ' ')
-            goto odd;
-        for (at = key; at < length; at++) {
-            Py_UCS4 c = PyUnicode_READ(kind, data, at);
-            if (c == '=' || c == '"' || c == '\'' || c == '<' || c == '>' || c == '/' || c == '&'
-                || Py_UNICODE_ISSPACE(c))
-                break;
-        }
-        if (at == key || at + 1 >= length || PyUnicode_READ(kind, data, at) != '='
-            || PyUnicode_READ(kind, data, at + 1) != '"')
-            goto odd;
-        Py_ssize_t end = PyUnicode_FindChar(text, '"', at + 2, length, 1);
-        if (end < 0)
-            goto odd;
-        PyObject *name = PyUnicode_Substring(text, key, at), *value = decode_piece(text, at + 2, end);
-        if (!name || !value || PyDict_SetItem(attributes, name, value) < 0)
-            Py_CLEAR(attributes);
-        Py_XDECREF(name);
-        Py_XDECREF(value);
-        at = end + 1;
-    }
-    if (!attributes)
-        return NULL;
-    return Py_BuildValue("(NN)", PyUnicode_Substring(text, 0, name_end), attributes);
-odd:
-    Py_DECREF(attributes);
-    Py_RETURN_NONE;
-}
+/* Words at the edges of pieces of text, and address lists as they are mostly written. Part of `_speedups.c`. */
 
 /* edge_words(pieces): the first and last word of each piece that has one at its edge and a dot or colon in it. */
 static int add_edge_word(PyObject *found, PyObject *piece, Py_ssize_t start, Py_ssize_t end)
@@ -160,7 +69,7 @@ static PyObject *has_invisible(PyObject *self, PyObject *text)
 /* ---------------------------------------------------------------- address lists as they are mostly written */
 
 #define LONGEST_LIST 4000
-#define LONGEST_MAILBOX 900
+#define LONGEST_MAILBOX 253
 
 typedef struct {
     char name[LONGEST_LIST + 1];

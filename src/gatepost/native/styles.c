@@ -1,7 +1,7 @@
 /* What an ordinary page is read into: names, pieces of text, and how elements look. Part of `_speedups.c`. */
 
-#define LONGEST_PAGE 400000
-#define MOST_PAGE_TAGS 4000
+#define LONGEST_PAGE 16000000
+#define MOST_PAGE_TAGS 200000
 #define MOST_NESTED 512
 #define MOST_ANCHORS 4
 #define MOST_ATTRIBUTES 32
@@ -12,6 +12,13 @@
 #define MOST_CLASSES 12
 #define TINY_FONT 1.5
 #define NEAR_COLOURS 16
+
+/* The character references that lexbor writes. */
+static const struct {
+    const char *name;
+    Py_ssize_t size;
+    Py_UCS4 character;
+} references[] = {{"lt;", 3, '<'}, {"gt;", 3, '>'}, {"quot;", 5, '"'}, {"nbsp;", 5, 0xA0}, {"amp;", 4, '&'}};
 
 /* Why text cannot be seen: the place in `REASONS` of `mail/html/style.py`. */
 enum { NO_REASON, BY_DISPLAY, BY_ATTRIBUTE = 7, BY_VISIBILITY, BY_FONT_SIZE, BY_COLOUR, REASONS };

@@ -6,7 +6,31 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from gatepost.findings.kinds import LIMIT_HTML_SIZE
-from gatepost.mail.html.limits import FEW_TAGS, MAX_ATTRIBUTES, MAX_DEPTH, MAX_HTML, MAX_REBUILT, MAX_TAGS, limit_html
+from gatepost.mail.html.limits import (
+    FEW_TAGS,
+    MAX_ATTRIBUTES,
+    MAX_DEPTH,
+    MAX_HTML,
+    MAX_REBUILT,
+    MAX_TAGS,
+    is_well_nested,
+    limit_html,
+)
+
+# The end tag closes nothing in a browser: a barrier or an element of another kind stands before what it names.
+NEVER_CLOSED = (
+    "<div><table><td></div></table>",
+    "<div><select></div></select>",
+    "<div><object></div></object>",
+    "<div><template></div></template>",
+    "<span><p></span></p>",
+    "<span><li></span></li>",
+    "<font><table><td></font></table>",
+    "<x><div></x></div>",
+    "<table><td><tr></table><div><td></td></div><div>",
+    "<b><b><b><b><div></b></b></b></b></div>",
+    "<b>" + "<div>" * 9 + "</b>" + "</div>" * 9,
+)
 
 
 def size_of(html: str) -> tuple[int, int]:
@@ -61,6 +85,7 @@ def test_large_ordinary_html_keeps_text_tags_and_style() -> None:
         ("<a " + " ".join(f"<{n}" for n in range(50_000)) + ">", {"limit:html-attributes"}),
         ("<script><a '</script><a " + " ".join(f"a{n}" for n in range(50_000)) + ">", {"limit:html-attributes"}),
         ("<p>x" * (MAX_TAGS + 1), {"limit:html-size"}),
+        *((unit * (MAX_TAGS // unit.count("<")), {"limit:html-depth"}) for unit in NEVER_CLOSED),
     ],
 )
 def test_bombs_become_small(html: str, limits: set[str]) -> None:
@@ -71,6 +96,35 @@ def test_bombs_become_small(html: str, limits: set[str]) -> None:
     assert nodes <= 2 * MAX_TAGS + 2 * MAX_REBUILT
     assert depth <= 4 * MAX_DEPTH + 8  # a table brings its body, row and cell
     assert all(len(node.attributes) <= MAX_ATTRIBUTES for node in LexborHTMLParser(tamed.html).css("a")[:5])
+
+
+LINE = '<tr><td class="a"><a href="https://www.example.com/{0}">item {0}</a></td><td><b>{0}</b><br></td></tr>\n'
+
+
+@pytest.mark.parametrize(
+    ("html", "is_whole"),
+    [
+        (f"<style>a{{}}</style><table>{''.join(map(LINE.format, range(3_000)))}</table><!-- a -->", True),
+        ("<p>a<p>b<!--[if mso]><p>c<![endif]-->" * 4_000, True),
+        ("<b>a</b>" * 4_000, True),
+        ("<b><div>" + "<i>a</i><br>" * 4_000 + "</div></b>", True),
+        ("<b><div>" + "<p>a</p>" * 110_000 + "</div></b>", False),  # more than are read
+        *((unit * 3_000, False) for unit in NEVER_CLOSED),
+        ("<div><!--</div>-->" * 4_000, False),
+        ("<div><!--></div>-->" * 4_000, False),
+        ("<div><!--><style></div>--></style>" * 4_000, False),
+        ("<div><!x </div>" * 4_000, False),
+        ("<div><style></div></style>" * 4_000, False),
+        ("<script><!--<script></script>--></script>" * 4_000, False),
+        ("<select><title><template></title></select>" * 4_000, False),
+        ("<svg><title></svg></title>" * 4_000, False),
+    ],
+)
+def test_a_large_page_that_is_sound_is_left_alone(html: str, is_whole: bool) -> None:
+    """Whatever its size: writing a page out anew costs five times what a parser takes. Of no page that is left alone
+    can a parser have more elements open than the limit."""
+    assert (limit_html(html).html is html) is is_whole
+    assert size_of(limit_html(html).html)[1] <= 4 * MAX_DEPTH + 8
 
 
 def test_size() -> None:
@@ -167,3 +221,23 @@ def test_a_bomb_does_not_hide_behind_its_surroundings(start: str) -> None:
     bomb = f"{start}<a {' '.join(f'a{number}' for number in range(20_000))}>'-->"
     found = LexborHTMLParser(limit_html(bomb).html).css("*")
     assert max(len(node.attributes) for node in found) <= MAX_ATTRIBUTES
+
+
+NESTING = st.lists(
+    st.sampled_from(
+        "<div> </div> <b> </b> <span> </span> <p> </p> <li> </li> <ul> </ul> <table> </table> <tr> <td> </td> <select> "
+        "</select> <object> </object> <a> </a> <form> </form> <input> <br> <option> x <!--x--> <h1> </h1> <button> "
+        "</button> <dd> </dd> <i> </i> <nobr> </nobr> <caption> </caption> </tr> <hr> <title> </title> <!--".split()
+    ),
+    max_size=30,
+).map("".join)
+
+
+@given(NESTING, st.integers(1, 4))
+def test_no_parser_nests_deeper_than_is_said(html: str, deepest: int) -> None:
+    """Beside what a parser adds by itself: html, body, and the rows of a table; each counted one is one of those it has
+    or one of those in which formatting is built anew."""
+    unit = html + "<div></div>"
+    if is_well_nested(unit * 40, deepest + 40, 400):
+        assert size_of(unit * 40)[1] <= 4 * (deepest + 40) + 8
+    assert size_of(limit_html(unit * 600, is_strict=True).html)[1] <= 4 * MAX_DEPTH + 8

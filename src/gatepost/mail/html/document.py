@@ -11,16 +11,10 @@ visible text does not, so only words count that are hidden and nowhere visible. 
 that have no width: inside a Latin word they only serve to break it up for filters.
 
 A walk over the tree makes several Python objects for every node, and that was the largest part of reading a newsletter.
-So ordinary pages are walked in the text that lexbor writes out. Its own serialisation of its tree (HTML section 13.3)
-is made in one native call: every element has its end tag, every attribute stands in double quotes, and `<` and `>`
-occur only where a tag or a comment begins and ends. `read_page` in `_speedups.c` reads most pages whole in one pass.
-Pages with what acts (scripts, forms, frames) are walked by `walk_source`, which calls Python only for elements that
-add more than space and style.
-
-The serialisation says the same as the tree only for ordinary elements. Foreign content (SVG, MathML) has style elements
-that are not raw text, and names of tags and attributes may hold quotes. Of such documents the tree itself is walked.
-Scripts are taken out of the serialisation first, where each stands there as the tree has it; one that holds its own end
-tag is left to the tree.
+So ordinary pages are read in the text that lexbor writes out, by one native pass (`read_page` in `_speedups.c`). Its
+own serialisation of its tree (HTML section 13.3) is made in one call: every element has its end tag, every attribute
+stands in double quotes, and `<` and `>` occur only where a tag or a comment begins and ends. Of pages with what acts
+(scripts, forms, frames) the tree is walked, as of those with foreign content (SVG, MathML), whose text says less.
 
 The tables `ELEMENTS` and `ATTRIBUTES` say what single elements and attributes add to a page: links, forms, frames,
 scripts, pictures. An attribute counts on any element: `<x href>` is a link in some program (VML buttons, SVG), and a
@@ -29,7 +23,7 @@ list of pairs would have holes.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from urllib.parse import unquote
 
@@ -42,7 +36,6 @@ from gatepost.mail.html.active import HtmlNotes, has_hidden_handler, has_latent_
 from gatepost.mail.html.script import read_scripts
 from gatepost.mail.html.style import (
     COLOUR_NAMES,
-    MAX_STYLES,
     PLAIN,
     REASONS,
     UNKNOWN,
@@ -53,7 +46,6 @@ from gatepost.mail.html.style import (
     pack_style,
     parse_colour,
     parse_packed_style,
-    parse_style,
 )
 from gatepost.mail.links import MAX_SHOWN, NO_URL, Event, Links, Source, Url, decode_base64_text, parse_url
 from gatepost.speedups import native
@@ -100,8 +92,6 @@ class PageBuilder:
         self.alt = ""
         self.vectors = 0
         self.anchors = 0
-        # Texts of scripts that were taken out of the source, in their order.
-        self.taken_scripts: Iterator[str] = iter(())
         self._nested_chars = 0
         self._links = links
         self._where = where
@@ -234,19 +224,19 @@ def _read_animation(page: PageBuilder, tag: str, value: str, _: Attributes) -> N
                 page.add_link(text, "html")
 
 
-def _read_script(page: PageBuilder, attributes: Attributes, node: LexborNode | None) -> None:
-    inside = node.text() if node else next(page.taken_scripts, "")
+def _read_script(page: PageBuilder, attributes: Attributes, node: LexborNode) -> None:
+    inside = node.text()
     kind = attributes.get("type") or ""
     page.notes.note_script(kind, attributes.get("src") or inside.strip(), in_svg=page.vectors > 0)
     if "json" not in kind.lower():
         page.add_script(inside)
 
 
-def _read_picture(page: PageBuilder, attributes: Attributes, _: LexborNode | None) -> None:
+def _read_picture(page: PageBuilder, attributes: Attributes, _: LexborNode) -> None:
     page.alt = page.alt or attributes.get("alt") or ""
 
 
-def _read_input(page: PageBuilder, attributes: Attributes, _: LexborNode | None) -> None:
+def _read_input(page: PageBuilder, attributes: Attributes, _: LexborNode) -> None:
     kind = (attributes.get("type") or "").strip().lower()
     if kind == "password":
         page.notes.note(kinds.HTML_PASSWORD_FIELD, attributes.get("name") or "")
@@ -254,15 +244,15 @@ def _read_input(page: PageBuilder, attributes: Attributes, _: LexborNode | None)
         page.add_text(attributes.get("value") or "")
 
 
-def _read_frame(page: PageBuilder, attributes: Attributes, _: LexborNode | None) -> None:
+def _read_frame(page: PageBuilder, attributes: Attributes, _: LexborNode) -> None:
     page.notes.note(kinds.HTML_FRAME, attributes.get("src") or "")
 
 
-def _read_object(page: PageBuilder, attributes: Attributes, _: LexborNode | None) -> None:
+def _read_object(page: PageBuilder, attributes: Attributes, _: LexborNode) -> None:
     page.notes.note(kinds.HTML_OBJECT, attributes.get("data") or attributes.get("src") or "")
 
 
-def _enter_svg(page: PageBuilder, _: Attributes, __: LexborNode | None) -> Closing:
+def _enter_svg(page: PageBuilder, _: Attributes, __: LexborNode) -> Closing:
     page.vectors += 1
 
     def closing() -> None:
@@ -271,12 +261,12 @@ def _enter_svg(page: PageBuilder, _: Attributes, __: LexborNode | None) -> Closi
     return closing
 
 
-def _read_template(page: PageBuilder, _: Attributes, node: LexborNode | None) -> None:
-    html = (node.html or "") if node else ""
+def _read_template(page: PageBuilder, _: Attributes, node: LexborNode) -> None:
+    html = node.html or ""
     page.add_document(html[html.find(">") + 1 :].removesuffix("</template>"))
 
 
-Element = Callable[[PageBuilder, Attributes, LexborNode | None], Closing | None]
+Element = Callable[[PageBuilder, Attributes, LexborNode], Closing | None]
 ELEMENTS: dict[str, Element] = {
     "script": _read_script,
     "img": _read_picture,
@@ -298,18 +288,10 @@ ATTRIBUTES: dict[str, Callable[[PageBuilder, str, str, Attributes], Closing | No
 }
 
 
-HAS_SCRIPT, HAS_ODD = 1, 2
-_ODD = re.compile(r"<(?:svg|math|template|plaintext|xmp|iframe|noembed|noframes|listing)[ >]")
-_SCRIPT_TAG = re.compile(r"<script[ >]")
-_SCRIPT_END = "</script>"
-_ATTRIBUTES = re.compile(r"""(?> [^\s"'<>=/&]++="[^"]*+")*+\Z""")
-_ATTRIBUTE = re.compile(r' ([^ =]++)="([^"]*+)"')
-_NAME = re.compile(r"[a-z][a-z0-9:_.-]*+")
 # Elements that the serialisation gives no end tag.
 VOID = frozenset(
     "area base basefont bgsound br col embed frame hr img input keygen link meta param source track wbr".split()
 )
-_CHARACTERS = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&nbsp;", "\xa0"), ("&amp;", "&"))
 
 
 def _is_reliable() -> bool:
@@ -320,65 +302,6 @@ def _is_reliable() -> bool:
 
 
 _IS_RELIABLE = _is_reliable()
-
-
-def write_ordinary_source(parser: LexborHTMLParser, source: str) -> tuple[str, list[str]]:
-    """Return lexbor's output of a document without the texts of its scripts, and these; "" where its tree differs."""
-    if not source:
-        return "", []
-    signs: int = native.page_signs(source)
-    if not signs:
-        return source, []
-    source, scripts = _take_scripts_out(parser, source) if signs & HAS_SCRIPT else (source, [])
-    return ("", []) if find_page_signs(source) & HAS_ODD else (source, scripts)
-
-
-def find_page_signs(source: str) -> int:
-    """Return whether there is a script, and an element written otherwise than read: `page_signs` in `_speedups.c`."""
-    return (HAS_SCRIPT if _SCRIPT_TAG.search(source) else 0) | (HAS_ODD if _ODD.search(source) else 0)
-
-
-def _take_scripts_out(parser: LexborHTMLParser, source: str) -> tuple[str, list[str]]:
-    """Return a source with empty scripts, and their texts; "" where a tag of a script in it may be none.
-
-    Each script of the tree must stand at the next tag of a script, as the tree has it, and no further tag may follow.
-    A tag in a comment is one too many: it cannot be taken for a script without a real one being left over, since no
-    script that is taken holds an end tag and two of them therefore never overlap.
-    """
-    pieces: list[str] = []
-    texts: list[str] = []
-    at = 0
-    for node in parser.tags("script"):
-        html, text = node.html or "", node.text()
-        tag = _SCRIPT_TAG.search(source, at)
-        if not tag or not source.startswith(html, tag.start()) or "</script" in text.lower():
-            return "", []
-        end = tag.start() + len(html) - len(_SCRIPT_END)
-        start = source.find(">", tag.start()) + 1
-        if source[start:end] != text or not source.startswith(_SCRIPT_END, end):
-            return "", []
-        pieces.append(source[at:start])
-        texts.append(text)
-        at = end
-    return ("", []) if _SCRIPT_TAG.search(source, at) else ("".join((*pieces, source[at:])), texts)
-
-
-def decode_characters(text: str) -> str:
-    """Return text or an attribute's value without the five character references that the serialisation uses."""
-    for reference, character in _CHARACTERS:
-        if reference in text:
-            text = text.replace(reference, character)
-    return text
-
-
-def parse_tag(text: str) -> tuple[str, Attributes] | None:
-    """Return the name and the attributes of a start tag; None for one whose names could be read in more than one way.
-    The Python twin of `parse_tag` in `_speedups.c`, which alone is used: without it, the tree is walked."""
-    match = _NAME.match(text)
-    if not match or not _ATTRIBUTES.match(text, match.end()):
-        return None
-    found = _ATTRIBUTE.findall(text, match.end())
-    return match.group(), {key: decode_characters(value) if "&" in value else value for key, value in found}
 
 
 MIN_CHARS = 400
@@ -469,15 +392,6 @@ Opened = tuple[Appearance, Closing | None, bool]
 
 # Attributes that say something, each with its value and with what reads it; None for those of events.
 Takers = tuple[tuple[Callable[[PageBuilder, str, str, Attributes], Closing | None] | None, str, str], ...]
-# A start tag whose element or attributes must be looked at every time: its own style, the space that it makes, what
-# reads the element and the attributes, whether its inside is read, its name and all of its attributes.
-Special = tuple[Style | None, str, Element | None, Takers, bool, str, Attributes]
-# What a start tag means on one page: whether it is special, whether it has an end tag, the space that it makes, whether
-# its inside is read, its own style, and what `enter` takes.
-Plan = tuple[bool, bool, str, bool, Style | None, Special]
-# Longer tags are hardly ever met again.
-LONG_TAG = 1_000
-
 
 _SEEN, _UNSEEN = Appearance(), Appearance(unseen="ordinary")
 
@@ -499,11 +413,8 @@ class HtmlPage(PageBuilder):
             self._sheet.read(text)
             self.add_css(text)
         written = parser.html or "" if native and _IS_RELIABLE else ""
-        if not (written and self._read_ordinary(written)):
-            source, scripts = write_ordinary_source(parser, written)
-            self.taken_scripts = iter(scripts)
-            if not (source and self._walk_source(source)) and parser.root is not None:
-                self._walk_tree(_find_first(parser.root))
+        if not (written and self._read_ordinary(written)) and parser.root is not None:
+            self._walk_tree(_find_first(parser.root))
         if not notes.is_active() and has_latent_script(html, "".join(self.visible)):
             notes.note(kinds.HTML_LATENT_SCRIPT)
             if has_hidden_handler(html):
@@ -551,49 +462,6 @@ class HtmlPage(PageBuilder):
         """Return the text that does not show."""
         return join_chunks(self.hidden) if self._unshown is None else self._unshown
 
-    def _walk_source(self, source: str) -> bool:
-        """Walk the document as lexbor writes it out; False where its tree must be walked instead."""
-        nodes: int = native.walk_source(
-            source, self._plan, self, self.visible, self.hidden, self.loose, BREAK, MAX_NODES
-        )
-        self.nodes = max(nodes, 0)
-        self.is_whole = self.is_whole and nodes <= MAX_NODES
-        return nodes >= 0
-
-    def _plan(self, text: str) -> Plan | None:
-        """Return what a start tag means on this page, once for all that are the same; None for an ambiguous one."""
-        self._planned += 1
-        if self._planned > MAX_STYLES:  # the tree is walked, which counts the styles
-            return None
-        plan = _plan_short(text) if len(text) <= LONG_TAG else _plan_tag(text)
-        rules = self._sheet.rules
-        if plan is None or not rules:
-            return plan
-        name, attributes = plan[5][5:]
-        # Without a sheet that speaks of it, a tag means the same on every page.
-        if not (name in rules or "class" in attributes or "id" in attributes):
-            return plan
-        if not _LOOKS.isdisjoint(attributes) if attributes else name in rules:
-            return _make_plan(name, attributes, _resolve_style(name, attributes, self._sheet))
-        return plan
-
-    def enter(self, special: Special) -> tuple[Opened | None, bool]:
-        """Read one element of a document that is walked as lexbor writes it out."""
-        own, spacing, element, takers, is_read, tag, attributes = special
-        before = appearance = self.appearance
-        if own is not None:
-            appearance = self.appearance = before.with_style(own)
-            if own.active:
-                self.add_css(own.active)
-        if spacing:
-            (self.hidden if appearance.unseen else self.visible).append(spacing)
-        closing = element(self, attributes, None) if element else None
-        if takers:
-            closing = _chain_closings(self._take_attributes(tag, attributes, takers), closing)
-        if closing or spacing is BREAK or appearance is not before:
-            return (before, closing, spacing is BREAK), is_read
-        return None, is_read
-
     def _take_attributes(self, tag: str, attributes: Attributes, takers: Takers) -> Closing | None:
         closing: Closing | None = None
         for take, key, value in takers:
@@ -634,7 +502,7 @@ class HtmlPage(PageBuilder):
                 break
         self.nodes = nodes
 
-    def _enter(self, tag: str, attributes: Attributes, node: LexborNode | None) -> tuple[Opened | None, bool]:
+    def _enter(self, tag: str, attributes: Attributes, node: LexborNode) -> tuple[Opened | None, bool]:
         """Read one element by itself; return what is to be done at its end, and whether what is inside it is read."""
         before = appearance = self.appearance
         closing: Closing | None = None
@@ -672,26 +540,6 @@ class HtmlPage(PageBuilder):
             self.add_document(inner.removesuffix("<![endif]"))
 
 
-def _plan_tag(text: str) -> Plan | None:
-    """Return what a start tag means by itself."""
-    start: tuple[str, Attributes] | None = native.parse_tag(text)
-    return _make_plan(*start, _resolve_style(*start, None)) if start else None
-
-
-@lru_cache(4096)
-def _plan_short(text: str) -> Plan | None:
-    return _plan_tag(text)
-
-
-def _make_plan(name: str, attributes: Attributes, style: Style) -> Plan:
-    spacing, element, is_read = _TAGS.get(name, _OTHER_TAG)
-    own = None if style is PLAIN else style
-    takers = () if _INERT.issuperset(attributes) else _find_takers(attributes)
-    is_special = element is not None or bool(style.active) or bool(takers)
-    special = own, spacing, element, takers, is_read, name, attributes
-    return is_special, name not in VOID, spacing, is_read, own, special
-
-
 def _find_takers(attributes: Attributes) -> Takers:
     return tuple(
         [
@@ -702,12 +550,10 @@ def _find_takers(attributes: Attributes) -> Takers:
     )
 
 
-def _resolve_style(tag: str, attributes: Attributes, sheet: StyleSheets | None) -> Style:
-    """Return the style of an element, without a sheet by itself."""
+def _resolve_style(tag: str, attributes: Attributes, sheet: StyleSheets) -> Style:
+    """Return the style of an element."""
     get = attributes.get
-    if sheet is None:
-        own = parse_style(inline) if (inline := get("style")) else PLAIN
-    elif sheet.rules:
+    if sheet.rules:
         own = sheet.style(tag, get("class") or "", get("id") or "", get("style") or "")
     else:
         own = sheet.style("", "", "", inline) if (inline := get("style")) else PLAIN
