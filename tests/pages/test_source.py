@@ -7,17 +7,9 @@ from importlib.resources import files
 
 import pytest
 
+from gatepost.pages.interpreter import LateFile, list_members, load_browser, read_late_files
 from gatepost.pages.page_nodes import read_html_nodes
-from gatepost.pages.runner import (
-    LateFile,
-    PageEffects,
-    ScriptTime,
-    list_members,
-    load_browser,
-    read_late_files,
-    run_page,
-    sort_effects,
-)
+from gatepost.pages.runner import PageEffects, ScriptTime, run_page, sort_effects
 
 LATE = read_late_files()
 FOLDER = files("gatepost.pages").joinpath("browser")

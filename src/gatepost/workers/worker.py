@@ -30,6 +30,7 @@ from gatepost.mail.part_places import find_parts
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import compute_signature
 from gatepost.policy.rules import Policy
+from gatepost.process.children import adopt_nursery, find_leaks_of_child
 from gatepost.process.sandbox import SOCKET, give_back_memory, seal
 from gatepost.questions import Analysis, Answer, Question, Questions
 from gatepost.scanning.request import MAX_CUTS, Cut, Cuts
@@ -301,15 +302,20 @@ def _without_surrogates(value: Any) -> Any:
     return value
 
 
-def run_worker(sock: int, status_page: StatusPage, memory: int, data: WorkerData) -> NoReturn:
-    """Turn a forked child into a worker: sealed, tested from inside, then at work until guard closes the socket."""
+def run_worker(sock: int, nursery: int, status_page: StatusPage, memory: int, data: WorkerData) -> NoReturn:
+    """Turn a forked child into a worker: sealed, tested from inside, then at work until guard closes the socket. It has
+    a connection to the nursery, and gets one to each of its disposable children; one of these is tested as well."""
+    nursery = os.dup(nursery)  # beyond both numbers
     os.dup2(sock, SOCKET)
+    os.dup2(nursery, SOCKET + 1)
+    adopt_nursery(SOCKET + 1)
     gc.enable()
     gc.set_threshold(_COLLECT_EVERY, 10, 10)
     connection = socket.socket(fileno=SOCKET)
-    sealed = seal(memory)
+    sealed = seal(memory, SOCKET + 2, room=1)
+    leaks = tuple(dict.fromkeys(sealed.leaks + find_leaks_of_child()))
     sys.stdin = sys.stdout = sys.stderr = None
-    connection.sendall(protocol.pack_frame(Frame.READY, 0, protocol.Ready(sealed.layers, sealed.leaks)))
+    connection.sendall(protocol.pack_frame(Frame.READY, 0, protocol.Ready(sealed.layers, leaks)))
     try:
         Worker(connection, status_page, data).loop()
     except MemoryError:

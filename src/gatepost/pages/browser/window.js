@@ -60,7 +60,7 @@ return function lead(order, given, ...texts) {
   }
   if (order === 'gates') { isGated = true; openGates(); return ''; }
   if (order === 'gated') return flatten(compileGates(given));
-  if (order === 'force') { forceGates(+given); effects.length = 0; for (const kind of keysOf(used)) delete used[kind]; noted.clear(); called = 0; return ''; }
+  if (order === 'force') { forceGates(+given); for (const kind of keysOf(used)) delete used[kind]; noted.clear(); called = 0; return ''; }
   if (order === 'begin') { document.currentScript = scriptPlaces.get(+given) || null; return ''; }
   if (order === 'source') { const text = readAddress(given); if (text !== null) addScript(makeElement('script'), text); return ''; }
   if (order === 'library') { takeLibrary(given); return ''; }
@@ -70,10 +70,5 @@ return function lead(order, given, ...texts) {
   if (order === 'next') { document.currentScript = null; if (queuePlace >= queued.length) return ''; const next = queued[queuePlace++]; document.currentScript = next.node; if (next.isModule) { loadModule(next.text); return ' '; } return flatten(next.text) || ' '; }
   if (order === 'loaded') { document.currentScript = null; document.readyState = 'complete'; return ''; }
   if (order === 'turn') { calledBefore = called; if (given === 'user' && hasNewInputs) fillInputs(); return taskPlace < tasks.length && runTasks(given) > 0 ? 'more' : ''; }
-  if (order === 'collect') {
-    if (isCut) effects[effects.length] = '["cut"]';
-    effects[effects.length] = '["tasks","' + (called - calledBefore) + '"]';
-    return flatten('[' + apply(nativeJoin, effects, [',']) + ']');
-  }
   return '';
 };
