@@ -9,7 +9,6 @@ limits of their own, since they cost time rather than memory; so have pictures.
 exception for readers to catch.
 """
 
-from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -120,8 +119,8 @@ class UnpackBudget:
     """The budget of one message; `read`, `spent`, `files`, `plain_files`, `attempts`, `slow`, `images`, `pixels`,
     `text` and `text_source` are what was used of it; `untried` is how many passwords the file that is being opened
     could not try for want of attempts. Without `native`, libraries that are not memory-safe are not called: for
-    processes that are not sealed. `script_time` is for pages that run; where `runs_pages` is false, none does, and
-    `unrun_pages` counts them. `mark` is told when a page begins to run and when it ends."""
+    processes that are not sealed, and no page runs. `script_time` is for pages that run, and `has_stalled` says that
+    one of their scripts had no end."""
 
     def __init__(
         self,
@@ -129,9 +128,7 @@ class UnpackBudget:
         max_files: int = MAX_FILES,
         *,
         native: bool = True,
-        runs_pages: bool = True,
         now: float | None = None,
-        mark: Callable[[str], None] | None = None,
     ) -> None:
         self.max_bytes = max_bytes
         self.max_files = max_files
@@ -149,23 +146,7 @@ class UnpackBudget:
         self.text = 0
         self.text_source = 0
         self.script_time = ScriptTime() if now is None else ScriptTime(now)
-        self.runs_pages = runs_pages
-        self.unrun_pages = 0
-        self._mark = mark
-
-    def begin_page(self) -> bool:
-        """Begin to run a page; return False where pages do not run."""
-        if not self.native or not self.runs_pages:
-            self.unrun_pages += not self.runs_pages
-            return False
-        if self._mark:
-            self._mark("pages")
-        return True
-
-    def end_page(self) -> None:
-        """End the running of a page."""
-        if self._mark:
-            self._mark("files")
+        self.has_stalled = False
 
     def allowance(self, packed: int) -> int:
         """Return the most bytes that `packed` bytes of an archive may unpack to now."""

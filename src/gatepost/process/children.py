@@ -94,6 +94,8 @@ class Nursery:
         answer = b""
         with self._lock:
             try:
+                # Nothing may be raised in the midst of the exchange, whose rest the next one would take for its own.
+                signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGPROF,))
                 self._connection.send(_REQUEST.pack(cpu_seconds, wall) + task.encode())
                 _, descriptors, _, _ = socket.recv_fds(self._connection, 1, 1)
                 for descriptor in descriptors:
@@ -103,6 +105,8 @@ class Nursery:
                 status, spent = _END.unpack(self._connection.recv(_END.size))
             except (OSError, struct.error):
                 return ChildAnswer(answer, "crash", 0.0)
+            finally:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGPROF,))
             if os.waitstatus_to_exitcode(status) == -signal.SIGPROF:
                 # The timer counts whole ticks, and is up to one of them early or late.
                 spent = max(spent, cpu_seconds)

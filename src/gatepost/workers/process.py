@@ -36,9 +36,6 @@ from gatepost.workers.protocol import (
 MAX_TURNS = 2
 # Seconds after which a worker that evaluates one rule is ended; a rule that ends by itself has a tenth of that.
 RULE_LIMIT = 1.0
-# The same for one page whose scripts run: the interpreter ends them after a third of a second, save a loop that only
-# compiles.
-PAGE_LIMIT = 3.0
 _READ_SIZE = 64 << 10
 _SCHEDULER_CLOCK = 2
 # Of a worker that computes for long: a third of what others get. With less it would hardly end on a busy machine, since
@@ -196,7 +193,7 @@ class WorkerProcess:
         machine a message that costs much, but not too much, must not cost a worker."""
         word, stage = self.status_page.word, self.status_page.state.stage
         receiving = not self.channel.flushed and stage in (IDLE, RECEIVE)
-        limit = min(limit, RULE_LIMIT if is_rule(stage) else PAGE_LIMIT if stage == "pages" else limit)
+        limit = min(limit, RULE_LIMIT) if is_rule(stage) else limit
         if word != self._seen or receiving:
             self._seen = word
             self._since, self._waited = now, None
