@@ -33,6 +33,7 @@ from tests.started_processes import ProcessWatch, starts_process
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from gatepost.process import logs
+from gatepost.process.children import end_nursery
 from gatepost.service.certificates import sign_certificate
 from gatepost.store import open_store, sqlite
 from gatepost.store.store import Store
@@ -283,6 +284,7 @@ def lasting_loaders() -> Iterator[None]:
         patch.setattr(supervisor, "LoaderClient", LastingLoader)
         yield
     end_loaders()
+    end_nursery()
 
 
 @pytest.fixture

@@ -47,6 +47,8 @@ LEAKS = "leaks"
 MEMORY = 512 << 20
 MAX_ORDER = 256 << 20
 _MAX_CONNECTIONS = 1_000
+# What nobody gets more of, whoever asks: a worker may be in other hands.
+MAX_SECONDS, MAX_WALL_SECONDS = 10.0, 120.0
 # A child that waits for a processor has so much time by the clock on the wall.
 _WALL_SECONDS, _MAX_STARVED = 1.0, 10
 _OUT_OF_MEMORY = 3
@@ -80,6 +82,10 @@ class Nursery:
     def fileno(self) -> int:
         """The descriptor, which can be read once the nursery is gone."""
         return self._connection.fileno()
+
+    def close(self) -> None:
+        """End the connection; the nursery ends with that of whoever started it."""
+        self._connection.close()
 
     def connect(self) -> socket.socket:
         """Return a further connection, for another process."""
@@ -133,7 +139,7 @@ def _name_end(status: int) -> Ended:
     return "memory" if code == _OUT_OF_MEMORY else "crash" if code else ""
 
 
-_started: list[subprocess.Popen[bytes]] = []
+_started: list[subprocess.Popen[bytes]] = []  # at most one
 _own: list[Nursery] = []
 
 
@@ -155,6 +161,13 @@ def open_nursery() -> Nursery:
 def adopt_nursery(descriptor: int) -> None:
     """Use this connection from now on: that of the process from which this one was forked is not its own."""
     _own[:] = [Nursery(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, descriptor))]
+
+
+def end_nursery() -> None:
+    """End the nursery that this process has started, and wait until it is gone."""
+    while _started:
+        _own.pop().close()
+        _started.pop().wait()
 
 
 def run_in_child(task: str, order: bytes, cpu_seconds: float, most: int) -> ChildAnswer:
@@ -204,12 +217,16 @@ class _Server:
             data, descriptors = b"", []
         for each in descriptors:
             self._connect(each)
-        if not data:
+        if data == _CONNECT:
+            return
+        task = data[_REQUEST.size :].decode("utf-8", "replace")
+        if task not in self._tasks or any(descriptor == each for _, each in self._children.values()):
+            # It was closed, or is in the hands of somebody who would like more than one child.
             self._poll.unregister(descriptor)
             self._connections.pop(descriptor).close()
-        elif data != _CONNECT:
-            cpu, wall = _REQUEST.unpack_from(data)
-            self._fork(descriptor, data[_REQUEST.size :].decode(), cpu, wall)
+            return
+        cpu, wall = _REQUEST.unpack_from(data)
+        self._fork(descriptor, task, min(cpu, MAX_SECONDS), min(wall, MAX_WALL_SECONDS))
 
     def _fork(self, descriptor: int, task: str, cpu: float, wall: float) -> None:
         ours, theirs = socket.socketpair()
