@@ -110,15 +110,16 @@ MAX_SMALL_IMAGES, SMALL_PIXELS = 40, 100_000
 MAX_PIXELS = 24_000_000
 MAX_ATTEMPTS = 2_000  # one is a block of a zip's key, about half a millisecond
 MAX_SLOW = 1 << 20  # about a second
+MAX_LIBRARY_CALLS = 200  # each costs a child, which is some milliseconds
 MAX_TEXT = 1_000_000  # characters of documents in which links are looked for
 MAX_TEXT_SOURCE = 16 << 20  # bytes of documents that are searched for text
 RATIO_FREE = 4 << 20  # small files may be as dense as they like: a megabyte of zeros is an ordinary thing
 
 
 class UnpackBudget:
-    """The budget of one message; `read`, `spent`, `files`, `plain_files`, `attempts`, `slow`, `images`, `pixels`,
-    `text` and `text_source` are what was used of it; `untried` is how many passwords the file that is being opened
-    could not try for want of attempts. Without `native`, libraries that are not memory-safe are not called: for
+    """What one message may use. `read`, `spent`, `files`, `plain_files`, `attempts`, `slow`, `library_calls`, `images`,
+    `pixels`, `text` and `text_source` are what was used of it; `untried` is how many passwords the file that is being
+    opened could not try for want of attempts. Without `native`, libraries that are not memory-safe are not called: for
     processes that are not sealed, and no page runs. `script_time` is for pages that run, and `has_stalled` says that
     one of their scripts had no end."""
 
@@ -141,6 +142,7 @@ class UnpackBudget:
         self.attempts = 0
         self.untried = 0
         self.slow = 0
+        self.library_calls = 0
         self.images = self.small_images = 0
         self.pixels = 0
         self.text = 0
@@ -225,6 +227,11 @@ class UnpackBudget:
             return False
         self.slow += size
         return True
+
+    def take_library_call(self) -> bool:
+        """Take one more call of libarchive; return False when there were too many."""
+        self.library_calls += 1
+        return self.library_calls <= MAX_LIBRARY_CALLS
 
     def take_text_source(self, content: bytes) -> bytes:
         """Return as much of a document as may still be searched for text; once it runs out, nothing."""

@@ -1,10 +1,10 @@
-"""Archives that only libarchive can unpack, where it is installed: rar, and rare methods of 7z.
+"""Archives that only libarchive can unpack, where it is installed: rar, rare methods of 7z, and streams of compress
+and LZ4.
 
 It works in a disposable child (`libarchive_child.py`), so that its faults cost that child, and within limits of time
-and memory of the kernel. Callers give it only what their own reading of the headers found in order. Cabinets are not
-given to it: a crafted one corrupted memory in its reader. Names come from our own readers: libarchive's depend on the
-locale. A failure is reported as unsupported, not as damaged, because libarchive is asked only for what no other reader
-can unpack.
+and memory of the kernel. Cabinets are not given to it: a crafted one corrupted memory in its reader. Where our own
+readers know the names, these count: libarchive's depend on the locale. A failure is reported as unsupported, not as
+damaged, because libarchive is asked only for what no other reader can unpack.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,15 +29,20 @@ def is_usable(budget: UnpackBudget) -> bool:
     return IS_INSTALLED and budget.native
 
 
-def read_members(content: bytes, kind: Format, budget: UnpackBudget, names: Sequence[str]) -> Iterator[Member]:
-    """Yield the files under these names, in the order of the archive; "unsupported" for what is not reached."""
+def read_members(content: bytes, kind: Format, budget: UnpackBudget, names: Sequence[str] = ()) -> Iterator[Member]:
+    """Yield the files, under these names where there are any; "unsupported" for what is not reached."""
     limit = budget.allowance(len(content))
     shortage = budget.shortage(len(content))
     budget.pay(len(content), 0)
-    order = msgspec.msgpack.encode(ArchiveOrder(kind, limit, content))
-    answer = run_in_child("archive", order, SECONDS, limit + _HEADS).answer
-    remaining = iter(names)
+    answer = b""
+    if is_usable(budget) and budget.take_library_call():
+        order = msgspec.msgpack.encode(ArchiveOrder(kind, limit, content))
+        answer = run_in_child("archive", order, SECONDS, limit + _HEADS).answer
+    remaining = iter(names if answer or names else [""])
     for head, data in _read_answer(answer):
+        if data == content:  # a stream that is broken at its beginning is handed on as it is
+            yield Member(("",), b"", "unsupported")
+            continue
         budget.pay(0, len(data))
         unread = shortage if head.unread == "size" else head.unread or None
         own = next(remaining, head.name)

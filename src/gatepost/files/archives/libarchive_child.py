@@ -6,15 +6,21 @@ is one field of a header: all that costs a child. `gatepost.files.archives.libar
 """
 
 import ctypes
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import msgspec
 
-Format = Literal["rar", "7z"]
+Format = Literal["rar", "7z", "compress", "lz4"]
 Unread = Literal["", "encrypted", "unsupported", "size", "count"]
 
-_FORMATS: dict[Format, tuple[str, ...]] = {"rar": ("rar", "rar5"), "7z": ("7zip",)}
+_FORMATS: dict[Format, tuple[str, ...]] = {
+    "rar": ("format_rar", "format_rar5"),
+    "7z": ("format_7zip",),
+    "compress": ("format_raw", "filter_compress"),
+    "lz4": ("format_raw", "filter_lz4"),
+}
 _STEP = 256 << 10
 _OK, _END, _WARN = 0, 1, -20
 _DIRECTORY = 0o040000
@@ -41,8 +47,8 @@ def _load_library() -> Any:
     for name in ("archive_entry_pathname_utf8", "archive_entry_filetype", "archive_entry_is_data_encrypted"):
         getattr(library, name).argtypes = (ctypes.c_void_p,)
     library.archive_read_free.argtypes = (ctypes.c_void_p,)
-    for name in ("rar", "rar5", "7zip"):
-        getattr(library, f"archive_read_support_format_{name}").argtypes = (ctypes.c_void_p,)
+    for name in itertools.chain.from_iterable(_FORMATS.values()):
+        getattr(library, f"archive_read_support_{name}").argtypes = (ctypes.c_void_p,)
     return library
 
 
@@ -75,7 +81,7 @@ def _unpack(order: bytes, answer: Callable[[bytes], None]) -> None:
     given = msgspec.msgpack.decode(order, type=ArchiveOrder)
     archive = ctypes.c_void_p(_LIBRARY.archive_read_new())
     for name in _FORMATS[given.format]:
-        getattr(_LIBRARY, f"archive_read_support_format_{name}")(archive)
+        getattr(_LIBRARY, f"archive_read_support_{name}")(archive)
     if _LIBRARY.archive_read_open_memory(archive, given.content, len(given.content)) != _OK:
         return
     for name, data, unread in _read_entries(archive, given.limit):
