@@ -99,7 +99,7 @@ FORMATS: tuple[Format, ...] = (
     _stream("Zstandard behind a skippable frame", "zst", a.skippable_zstd),
     _stream("compress, with libarchive", "Z", a.compress, by_library="compress"),
     _stream("LZ4, with libarchive", "lz4", a.lz4, by_library="lz4"),
-    _stream("Microsoft compress (SZDD)", "js_", a.szdd),
+    _said("Microsoft compress (SZDD)", "js_", a.szdd, "szdd", "compressed files"),
     _said("Microsoft compress (KWAJ)", "ex_", a.only_head(b"KWAJ\x88\xf0\x27\xd1\x03\0"), "kwaj", "compressed files"),
     _said("lzop", "lzo", a.only_head(b"\x89LZO\0\r\n\x1a\n"), "lzop", "compressed files"),
     _said("Snappy", "sz", a.only_head(b"\xff\x06\0\0sNaPpY"), "snappy", "compressed files"),

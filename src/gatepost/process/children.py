@@ -83,10 +83,6 @@ class Nursery:
         """The descriptor, which can be read once the nursery is gone."""
         return self._connection.fileno()
 
-    def close(self) -> None:
-        """End the connection; the nursery ends with that of whoever started it."""
-        self._connection.close()
-
     def connect(self) -> socket.socket:
         """Return a further connection, for another process."""
         theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -139,8 +135,8 @@ def _name_end(status: int) -> Ended:
     return "memory" if code == _OUT_OF_MEMORY else "crash" if code else ""
 
 
-_started: list[subprocess.Popen[bytes]] = []  # at most one
-_own: list[Nursery] = []
+_started: list[subprocess.Popen[bytes]] = []
+_own: list[Nursery] = []  # at most one
 
 
 def open_nursery() -> Nursery:
@@ -161,13 +157,6 @@ def open_nursery() -> Nursery:
 def adopt_nursery(descriptor: int) -> None:
     """Use this connection from now on: that of the process from which this one was forked is not its own."""
     _own[:] = [Nursery(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, descriptor))]
-
-
-def end_nursery() -> None:
-    """End the nursery that this process has started, and wait until it is gone."""
-    while _started:
-        _own.pop().close()
-        _started.pop().wait()
 
 
 def run_in_child(task: str, order: bytes, cpu_seconds: float, most: int) -> ChildAnswer:

@@ -6,18 +6,16 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.files import archive_formats as formats
 from tests.files.opening import damaged
 
 from gatepost.files.archives import libarchive
-from gatepost.files.archives.decompress import lzip, szdd
+from gatepost.files.archives.decompress import lzip
 from gatepost.files.archives.libarchive_child import Format
 from gatepost.files.values import MAX_LIBRARY_CALLS, UnpackBudget
 
 TEXT = bytes(random.Random(5).choices(b"abcdefgh \n", k=40_000))
 LZ4 = Path("/usr/bin/lz4")
-MAKERS = {"szdd": formats.szdd, "lzip": formats.lzip}
 BY_LIBRARY: dict[Format, formats.Make] = {"compress": formats.compress, "lz4": formats.lz4}
 needs_library = pytest.mark.skipif(not libarchive.is_installed(), reason="not run: libarchive is not installed")
 
@@ -29,7 +27,6 @@ def unpack(packed: bytes, kind: Format, most: int = 1 << 20) -> tuple[bytes, str
 
 @pytest.mark.parametrize("content", [b"a", b"abc" * 900, TEXT, bytes(range(256)) * 40])
 def test_what_was_packed_comes_out(content: bytes) -> None:
-    assert szdd(formats.szdd("", content), 1 << 20) == (content, None)
     assert lzip(formats.lzip("", content), 1 << 20) == (content, None)
 
 
@@ -58,17 +55,14 @@ def test_frames_of_lz4_itself(options: list[str]) -> None:
     assert unpack(packed, "lz4") == (TEXT, None)
 
 
-@pytest.mark.parametrize("name", MAKERS)
-def test_the_limit_holds(name: str) -> None:
-    content, unread = {"szdd": szdd, "lzip": lzip}[name](MAKERS[name]("", TEXT), 1_000)
-    assert (content, unread) == (TEXT[:1_000], "size")
+def test_the_limit_holds() -> None:
+    assert lzip(formats.lzip("", TEXT), 1_000) == (TEXT[:1_000], "size")
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.sampled_from([make("", b"the payload that must be found" * 9) for make in MAKERS.values()]).flatmap(damaged))
+@given(damaged(formats.lzip("", b"the payload that must be found" * 9)))
 def test_no_damage_raises(packed: bytes) -> None:
-    for decode in (szdd, lzip):
-        assert len(decode(packed, 10_000)[0]) <= 10_000
+    assert len(lzip(packed, 10_000)[0]) <= 10_000
 
 
 def test_a_message_has_so_many_calls_of_the_library() -> None:

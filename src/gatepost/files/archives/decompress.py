@@ -1,8 +1,7 @@
 """Decompression that stops in time: never more than `limit` bytes, whatever the input promises.
 
 Each function returns what it decoded and why there is not more. Of streams that Python has no decoder for, libarchive
-has one for LZW of compress (.Z) and LZ4; LZSS of Microsoft's compress (SZDD) is decoded byte by byte in Python, so
-callers charge it to the budget for slow work.
+has one for LZW of compress (.Z) and LZ4.
 """
 
 import bz2
@@ -235,39 +234,3 @@ def copy_run(out: bytearray, start: int, count: int) -> None:
     """Append `count` bytes from `start` on; the run may reach into what it writes."""
     piece = bytes(out[start : start + count])
     out += (piece * (count // len(piece) + 1))[:count] if piece else b""
-
-
-_WINDOW = 4096
-
-
-def szdd(data: bytes, limit: int) -> tuple[bytes, UnreadReason | None]:
-    """Decompress a file of Microsoft's compress.exe: a window of 4 KB of blanks, eight items to a byte of flags."""
-    if data[:4] == b"SZDD":
-        size, place, write = int.from_bytes(data[10:14], "little"), 14, _WINDOW - 16
-    else:
-        size, place, write = int.from_bytes(data[8:12], "little"), 12, _WINDOW - 18
-    window = bytearray(b" " * _WINDOW)
-    out = bytearray()
-    while place < len(data) and len(out) < min(size, limit):
-        flags = data[place]
-        place += 1
-        for bit in range(8):
-            if flags >> bit & 1:
-                run = data[place : place + 1]
-                place += 1
-            elif place + 1 < len(data):
-                start, count = data[place] | (data[place + 1] & 0xF0) << 4, (data[place + 1] & 15) + 3
-                place += 2
-                run = b""
-                for step in range(count):
-                    byte = window[(start + step) % _WINDOW]
-                    window[(write + step) % _WINDOW] = byte
-                    run += bytes([byte])
-            else:
-                break
-            for step, byte in enumerate(run):
-                window[(write + step) % _WINDOW] = byte
-            write = (write + len(run)) % _WINDOW
-            out += run
-    content = bytes(out[: min(size, limit)])
-    return content, "size" if size > limit else "damaged" if len(content) < size else None

@@ -29,7 +29,6 @@ _STREAMS: dict[str, Callable[[bytes, int], tuple[bytes, UnreadReason | None]]] =
     "activemime": decompress.activemime,
     "zstd": decompress.zstd,
     "lzip": decompress.lzip,
-    "szdd": decompress.szdd,
 }
 MAX_COMMENT = 65_536
 MAX_STREAMED = 256 << 20  # bytes of a tar that is larger than is kept: with gzip about a second, with others more
@@ -43,7 +42,6 @@ _SUFFIXES = {
     "lzip": (".lz",),
     "compress": (".Z", ".z"),
     "lz4": (".lz4",),
-    "szdd": ("_",),
     "activemime": (".mso",),
 }
 
@@ -112,9 +110,6 @@ def is_empty(file: File) -> bool:
 
 def _unpack_stream(file: File, budget: UnpackBudget) -> Iterator[Member]:
     """Yield the one nameless file that gzip, bzip2, xz and the like hold, named as the archive without its suffix."""
-    if file.type == "szdd" and not budget.take_slow(len(file.content)):
-        yield Member(("",), b"", "size")
-        return
     if file.type in _LIBRARY_STREAMS:
         names = [_name_stream(name, file.type) for name in file.names] or ["content"]
         for member in libarchive.read_members(file.content, _LIBRARY_STREAMS[file.type], budget):
