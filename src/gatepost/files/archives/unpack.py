@@ -53,8 +53,6 @@ def _refuse_unread(_content: bytes, _budget: UnpackBudget, _passwords: Iterable[
 
 _READERS: dict[str, Reader] = {
     "7z": sevenzip.read_members,
-    "ace": old_archives.read_ace,
-    "arj": old_archives.read_arj,
     "cab": old_archives.read_cab,
     "iso": disc_image.read_members,
     "rar": rar.read_members,
