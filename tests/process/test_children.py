@@ -90,7 +90,7 @@ def test_many_processes_share_a_nursery(nursery: Nursery) -> None:
     others = list(map(Nursery, connections))
     found: dict[int, ChildAnswer] = {}
     threads = [
-        threading.Thread(target=lambda at=at: found.update({at: ask(others[at], "spin" if at == 0 else "echo", 5.0)}))
+        threading.Thread(target=lambda at=at: found.update({at: ask(others[at], "spin" if at == 0 else "echo", 2.0)}))
         for at in range(4)
     ]
     threads[0].start()
