@@ -32,7 +32,7 @@ from tests.prepared_sqlite import PreparedSqlite
 from tests.started_processes import ProcessWatch, starts_process
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-from gatepost.process import logs
+from gatepost.process import children, logs
 from gatepost.service.certificates import sign_certificate
 from gatepost.store import open_store, sqlite
 from gatepost.store.store import Store
@@ -286,6 +286,9 @@ def lasting_loaders() -> Iterator[None]:
         patch.setattr(supervisor, "LoaderClient", LastingLoader)
         yield
     end_loaders()
+    for nursery, process in zip(children._own, children._started, strict=True):
+        nursery._connection.close()
+        process.wait()
 
 
 @pytest.fixture

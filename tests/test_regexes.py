@@ -415,7 +415,6 @@ def test_possessive_repeats_are_of_characters_or_atomic_groups() -> None:
         ("files.documents.calendars._LINE", '":', None),
         ("files.documents.encoded_data._RUN_END", b"B\n", 0),
         ("files.documents.office_xml._ELEMENT", '<module"1.x:"\t\t">', None),
-        ("files.documents.web_page._SCRIPT", "<a:script>\n</<a:s", 11),
         ("files.svg_drawing._TAG", '</a-a:a">', None),
         ("mail.html.script._TOKEN", "_..a", 1),
         ("mail.html.style._AT_BLOCK", "@{{", 2),

@@ -1,6 +1,7 @@
 """Fuzz targets: the readers of files and pictures, and what tells one type of file from another."""
 
 import plistlib
+from functools import partial
 
 from bench.fuzz import readers, seeds
 from bench.fuzz.seeds import Seeds, formats, lines, pictures
@@ -132,8 +133,8 @@ FILES: tuple[Target, ...] = (
         )
     ),
     Target("page-scripts", readers.run_page, seeds.running_pages, most=4_096),
-    Target("page-browser", readers.BrowserTarget(), seeds.page_codes, most=2_048),
-    Target("page-gates", readers.BrowserTarget(is_gated=True), seeds.gated_codes, most=2_048),
+    Target("page-browser", readers.run_script, seeds.page_codes, most=2_048),
+    Target("page-gates", partial(readers.run_script, is_gated=True), seeds.gated_codes, most=2_048),
     Target("large-pages", readers.shorten_page, seeds.large_pages, most=4_096),
     Target("page-xml", readers.read_xml_nodes, seeds.xml_pages),
     Target("page-effects", readers.add_page_effects, seeds.page_effects),

@@ -1,7 +1,6 @@
 """The readers of hostile bytes, each as a function of bytes that returns a value which can be compared."""
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 
@@ -46,8 +45,9 @@ from gatepost.milter.session import (
     parse_options,
     parse_texts,
 )
-from gatepost.pages.page_nodes import PageNodes, read_html_nodes, read_xml_page
-from gatepost.pages.runner import PageRun, PageRunner, ScriptTime, StoppedError, prepare_script, sort_effects
+from gatepost.pages.page_nodes import PageNodes, PageScript, read_html_nodes, read_xml_page
+from gatepost.pages.runner import PageRun, ScriptTime, run_opened, sort_effects
+from gatepost.pages.runner import run_page as run_all_scripts
 from gatepost.questions import Dns, DnsAnswer, LookupAnswer, RecordType
 from gatepost.scanning.request import Edit, apply_edits, first_received_id, order_edits
 from gatepost.settings.document import parse_document
@@ -91,41 +91,13 @@ def run_page(data: bytes) -> object:
     return "stopped" if stopped else contents
 
 
-class BrowserTarget:
-    """Runs any script in a stand-in browser that has run others before, and sorts what was done. Loading one takes ten
-    times as long as most scripts, so each serves for a while; what a script leaves behind is part of the test."""
-
-    LASTS = 60
-
-    def __init__(self, *, is_gated: bool = False) -> None:
-        self._is_gated = is_gated
-        self._runner: PageRunner | None = None
-        self._left = 0
-
-    def __call__(self, data: bytes) -> object:
-        if self._runner is None or self._left <= 0:
-            page = read_html_nodes(
-                "<form id=f><input name=p type=password></form><template id=t>a</template><b class=x>"
-            )
-            left_out = frozenset[int]() if self._is_gated else None
-            self._runner = PageRunner(page, ScriptTime(seconds=1e9), time.process_time(), left_out=left_out)
-            self._left = self.LASTS
-            self._runner.start()
-        self._left -= 1
-        try:
-            self._runner.restart_clock()
-            source = prepare_script(decode_text(data))
-            if self._is_gated:
-                self._runner.run_gated(source)
-            else:
-                self._runner.run_code(source)
-            self._runner.take_turn("load")
-            self._runner.take_turn("user")
-        except StoppedError:
-            self._left = 0
-        if self._left % 10 == 0:
-            sort_effects(PageRun(self._runner.collect()))
-        return None
+def run_script(data: bytes, *, is_gated: bool = False) -> object:
+    """Run any script as it is; or so at first, and then with its conditions opened."""
+    page = read_html_nodes("<form id=f><input name=p type=password></form><template id=t>a</template><b class=x>")
+    page.scripts.append(PageScript(1, decode_text(data)))
+    run = run_opened(page, ScriptTime(), frozenset()) if is_gated else run_all_scripts(page, ScriptTime())
+    sort_effects(run)
+    return None
 
 
 def shorten_page(data: bytes) -> object:

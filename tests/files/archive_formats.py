@@ -256,10 +256,6 @@ def arj(name: str, content: bytes, method: int = 0) -> bytes:
     return header(2, 0, b"a.arj") + header(0, len(content), name.encode("cp437", "replace")) + content + b"\x60\xea\0\0"
 
 
-def packed_arj(name: str, content: bytes) -> bytes:
-    return arj(name, zlib.compress(content), 1)
-
-
 def ace(name: str, content: bytes) -> bytes:
     main = b"\0\0\x90**ACE**" + bytes(20)
     raw = name.encode("cp437", "replace")

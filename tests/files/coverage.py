@@ -20,7 +20,7 @@ Outcome = Literal["opened", "said"]
 class Format(msgspec.Struct, frozen=True):
     """One row: what people call the format, the extension under which it is mailed, how to make one, and what becomes
     of it. `type` is what the ledger calls it where that is not opened; `named` is False where the format keeps no
-    name of the file inside."""
+    name of the file inside, and `needs_library` says that without libarchive it is said instead."""
 
     title: str
     extension: str
@@ -29,14 +29,17 @@ class Format(msgspec.Struct, frozen=True):
     type: str = ""
     named: bool = True
     group: str = "archives"
+    needs_library: bool = False
 
 
 def _said(title: str, extension: str, make: a.Make, kind: str = "", group: str = "archives") -> Format:
     return Format(title, extension, make, "said", kind or extension, group=group)
 
 
-def _stream(title: str, extension: str, make: a.Make) -> Format:
-    return Format(title, extension, make, named=False, group="compressed files")
+def _stream(title: str, extension: str, make: a.Make, *, by_library: str = "") -> Format:
+    """A compressed file; of the type `by_library`, where libarchive opens it."""
+    needed = bool(by_library)
+    return Format(title, extension, make, "opened", by_library, False, "compressed files", needed)
 
 
 def _document(title: str, extension: str, make: a.Make, *, named: bool = True) -> Format:
@@ -63,9 +66,8 @@ FORMATS: tuple[Format, ...] = (
     Format("tar", "tar", a.tarred),
     Format("Microsoft cabinet, MSZIP", "cab", a.cabinet),
     _said("Microsoft cabinet, LZX or Quantum", "cab", a.lzx_cabinet),
-    Format("ARJ, stored", "arj", a.arj),
-    _said("ARJ, packed", "arj", a.packed_arj),
-    Format("ACE, stored", "ace", a.ace),
+    _said("ARJ", "arj", a.arj),
+    _said("ACE", "ace", a.ace),
     Format("Unix archive (ar)", "ar", a.ar),
     Format("Debian package", "deb", a.deb),
     Format("cpio (newc)", "cpio", a.cpio),
@@ -94,9 +96,9 @@ FORMATS: tuple[Format, ...] = (
     _stream("lzip", "lz", a.lzip),
     _stream("Zstandard", "zst", lambda _, content: zstandard.compress(content)),
     _stream("Zstandard behind a skippable frame", "zst", a.skippable_zstd),
-    _stream("compress", "Z", a.compress),
-    _stream("LZ4", "lz4", a.lz4),
-    _stream("Microsoft compress (SZDD)", "js_", a.szdd),
+    _stream("compress, with libarchive", "Z", a.compress, by_library="compress"),
+    _stream("LZ4, with libarchive", "lz4", a.lz4, by_library="lz4"),
+    _said("Microsoft compress (SZDD)", "js_", a.szdd, "szdd", "compressed files"),
     _said("Microsoft compress (KWAJ)", "ex_", a.only_head(b"KWAJ\x88\xf0\x27\xd1\x03\0"), "kwaj", "compressed files"),
     _said("lzop", "lzo", a.only_head(b"\x89LZO\0\r\n\x1a\n"), "lzop", "compressed files"),
     _said("Snappy", "sz", a.only_head(b"\xff\x06\0\0sNaPpY"), "snappy", "compressed files"),

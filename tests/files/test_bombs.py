@@ -213,11 +213,10 @@ def folders_of_nothing() -> bytes:
     [
         b"Rar!\x1a\x07\x00" + b"\0\0\x75\0\0\x07\0" * 500_000,
         b"Rar!\x1a\x07\x01\x00" + b"\0\0\0\0\x02\x01\0" * 500_000,
-        b"\0\0\x1f\0\0\0\0**ACE**" + bytes(21) + b"\0\0\x03\0\x02\0\0" * 500_000,
         folders_of_nothing(),
         b"7z\xbc\xaf\x27\x1c\0\4" + bytes(4) + struct.pack("<QQI", 0, 4 << 20, 0) + b"\x01\x04" + bytes(4 << 20),
     ],
-    ids=["rar4", "rar5", "ace", "iso", "7z"],
+    ids=["rar4", "rar5", "iso", "7z"],
 )
 def test_headers_that_hold_nothing_are_not_all_read(content: bytes) -> None:
     budget = UnpackBudget()

@@ -135,7 +135,8 @@ def test_a_twin_is_delivered(file: Path) -> None:
 def test_a_ledger_adds_up(file: Path) -> None:
     report = report_on(file)
     assert sum(line.counted for line in report.lines) == report.score
-    assert report.outcomes == ()
+    is_stalled = any("no end" in line.facts.get("reason", "") for line in report.lines)
+    assert [outcome.stage for outcome in report.outcomes] == ["pages"] * is_stalled
 
 
 @pytest.mark.parametrize("file", [*ATTACKS, *TWINS], ids=lambda file: f"{file.parent.name}/{file.stem}")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gatepost.process.sandbox import ALLOW, KILL, MACHINES, REFUSE, build_filter
+from gatepost.process.sandbox import ALLOW, KILL, MACHINES, REFUSE, FilterKind, build_filter
 
 INSIDE = """
 import ctypes, hashlib, json, mmap, os, resource, socket, threading, time, zlib
@@ -166,12 +166,14 @@ def run(code: bytes, audit: int, number: int, arguments: tuple[int, ...] = ()) -
 
 
 @pytest.mark.parametrize("name", ["x86_64", "aarch64"])
-def test_the_filter_of_each_machine(name: str) -> None:
+@pytest.mark.parametrize("kind", ["analysis", "parent", "child"])
+def test_the_filter_of_each_machine(name: str, kind: FilterKind) -> None:
     machine = MACHINES[name]
-    code = build_filter(machine)
+    code = build_filter(machine, kind)
+    more = {"analysis": machine.signals, "parent": machine.signals + machine.forking, "child": ()}[kind]
     harmless = (0, 4096, 3, 0x22)
     allowed = {number for number in range(600) if run(code, machine.audit, number, harmless) == ALLOW}
-    assert allowed == {*machine.allowed, machine.mmap, machine.mprotect}  # a limit is not read, but set
+    assert allowed == {*machine.allowed, *more, machine.mmap, machine.mprotect}  # a limit is not read, but set
     assert run(code, 0x40000003, machine.allowed[0]) == KILL  # a 32-bit call
     assert run(code, machine.audit, 0x40000000 | machine.allowed[0]) == REFUSE  # the x32 way
     for call in (machine.mmap, machine.mprotect):

@@ -210,7 +210,7 @@ RULES = "rules"
 # In the ledger, the checks for which there was no time.
 CHECKS_MISSED = "checks"
 STAGES: tuple[str, ...] = (
-    *"parse sender-history campaign reputation authenticate files pages pictures yara lists".split(),
+    *"parse sender-history campaign reputation authenticate files pictures yara lists".split(),
     TRIGGERS,
     *(stage for stage, _ in CHECK_STAGES),
     "composites",
@@ -354,13 +354,10 @@ class Stages:
     def open_files(self, message: Message) -> tuple[File, ...]:
         """Every file of the message, with what is inside archives and documents."""
         nothing: tuple[File, ...] = ()
-        context = self.context
-        # Pages run while files are opened, since they make further files; an interpreter that hangs is blamed alone.
-        runs_pages = "pages" not in context.skip
-        budget = UnpackBudget(now=context.now, mark=context.mark, runs_pages=runs_pages, cpu=context.cpu)
+        budget = UnpackBudget(now=self.context.now, cpu=self.context.cpu)
         found = self._run("files", lambda: find_files(message, budget), nothing)
-        if budget.unrun_pages:
-            self.outcomes.append(Outcome("pages", "skipped", context.skip["pages"]))
+        if budget.has_stalled:
+            self.outcomes.append(Outcome("pages", "failed", "a script of a page had no end"))
         return found
 
     def find_qr_codes(self, files: tuple[File, ...]) -> tuple[File, ...]:

@@ -9,7 +9,6 @@ limits of their own, since they cost time rather than memory; so have pictures.
 exception for readers to catch.
 """
 
-from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -112,18 +111,18 @@ MAX_SMALL_IMAGES, SMALL_PIXELS = 40, 100_000
 MAX_PIXELS = 24_000_000
 MAX_ATTEMPTS = 2_000  # one is a block of a zip's key, about half a millisecond
 MAX_SLOW = 1 << 20  # about a second
+MAX_LIBRARY_CALLS = 200  # each costs a child, which is some milliseconds
 MAX_TEXT = 1_000_000  # characters of documents in which links are looked for
 MAX_TEXT_SOURCE = 16 << 20  # bytes of documents that are searched for text
 RATIO_FREE = 4 << 20  # small files may be as dense as they like: a megabyte of zeros is an ordinary thing
 
 
 class UnpackBudget:
-    """The budget of one message; `read`, `spent`, `files`, `plain_files`, `attempts`, `slow`, `images`, `pixels`,
-    `text` and `text_source` are what was used of it; `untried` is how many passwords the file that is being opened
-    could not try for want of attempts. Without `native`, libraries that are not memory-safe are not called: for
-    processes that are not sealed. `cpu` is the account of the message; `script_time` is what pages that run may take
-    of it; where `runs_pages` is false, none does, and `unrun_pages` counts them. `mark` is told when a page begins to
-    run and when it ends."""
+    """What one message may use. `read`, `spent`, `files`, `plain_files`, `attempts`, `slow`, `library_calls`, `images`,
+    `pixels`, `text` and `text_source` are what was used of it; `untried` is how many passwords the file that is being
+    opened could not try for want of attempts. Without `native`, libraries that are not memory-safe are not called: for
+    processes that are not sealed, and no page runs. `cpu` is the account of the message, `script_time` is what pages
+    that run may take of it, and `has_stalled` says that one of their scripts had no end."""
 
     def __init__(
         self,
@@ -131,9 +130,7 @@ class UnpackBudget:
         max_files: int = MAX_FILES,
         *,
         native: bool = True,
-        runs_pages: bool = True,
         now: float | None = None,
-        mark: Callable[[str], None] | None = None,
         cpu: CpuAccount | None = None,
     ) -> None:
         self.max_bytes = max_bytes
@@ -147,29 +144,14 @@ class UnpackBudget:
         self.attempts = 0
         self.untried = 0
         self.slow = 0
+        self.library_calls = 0
         self.images = self.small_images = 0
         self.pixels = 0
         self.text = 0
         self.text_source = 0
         self.cpu = cpu or CpuAccount()
         self.script_time = ScriptTime() if now is None else ScriptTime(now, min(MESSAGE_SECONDS, self.cpu.left(FILES)))
-        self.runs_pages = runs_pages
-        self.unrun_pages = 0
-        self._mark = mark
-
-    def begin_page(self) -> bool:
-        """Begin to run a page; return False where pages do not run."""
-        if not self.native or not self.runs_pages:
-            self.unrun_pages += not self.runs_pages
-            return False
-        if self._mark:
-            self._mark("pages")
-        return True
-
-    def end_page(self) -> None:
-        """End the running of a page."""
-        if self._mark:
-            self._mark("files")
+        self.has_stalled = False
 
     def allowance(self, packed: int) -> int:
         """Return the most bytes that `packed` bytes of an archive may unpack to now."""
@@ -248,6 +230,11 @@ class UnpackBudget:
             return False
         self.slow += size
         return True
+
+    def take_library_call(self) -> bool:
+        """Take one more call of libarchive; return False when there were too many."""
+        self.library_calls += 1
+        return self.library_calls <= MAX_LIBRARY_CALLS
 
     def take_text_source(self, content: bytes) -> bytes:
         """Return as much of a document as may still be searched for text; once it runs out, nothing."""

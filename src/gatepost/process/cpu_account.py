@@ -1,5 +1,6 @@
 """One account of CPU time for everything that is done about a message: all of its readings, pages, pictures, files and
-checks draw on it, so that costs which are each within their bounds do not add up.
+checks draw on it, and what disposable children do for it, so that costs which are each within their bounds do not add
+up.
 
 What takes too long is interrupted: a timer of the kernel (setitimer(2), ITIMER_PROF) counts the CPU time of the
 process, and its signal raises `CpuSpentError` in the midst of whatever Python does within `run`, regular expressions
@@ -12,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from gatepost.process.children import count_cpu_seconds
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -22,6 +25,11 @@ _TICK = 0.02
 # files, and that of its checks; and all of it.
 REREADING, READING, FILES, MOST_CHECKS, ALL = 0.3, 0.6, 0.85, 0.95, 1.0
 SPENT = "the CPU time of the message was spent"
+
+
+def read_clock() -> float:
+    """Return the CPU seconds of this process and of the children that worked for it."""
+    return time.process_time() + count_cpu_seconds()
 
 
 class CpuSpentError(BaseException):
@@ -36,14 +44,14 @@ class CpuAccount:
 
     def __init__(self, seconds: float = UNLIMITED) -> None:
         self._seconds = self._left = seconds
-        self._end = time.process_time() + seconds
+        self._end = read_clock() + seconds
         self.stop = UNLIMITED
         self.missed = False
 
     def resume(self) -> None:
         """From here on the CPU time of this process is the message's."""
         global _running  # noqa: PLW0603  there is one thread
-        self._end = time.process_time() + self._left
+        self._end = read_clock() + self._left
         _running = self
 
     def pause(self) -> None:
@@ -52,11 +60,7 @@ class CpuAccount:
 
     def left(self, share: float = ALL) -> float:
         """Return how many seconds are left of this share of the account; less than nothing where more is spent."""
-        return self._end - (1 - share) * self._seconds - time.process_time()
-
-    def charge(self, seconds: float) -> None:
-        """Count what another process has taken for the message."""
-        self._end -= seconds
+        return self._end - (1 - share) * self._seconds - read_clock()
 
     def run(self, share: float, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return what `work` returns; raise `CpuSpentError` as soon as this share of the account is spent."""
@@ -84,7 +88,7 @@ _running = NO_ACCOUNT
 
 
 def _look(_signal: int, _frame: object) -> None:
-    if time.process_time() >= _running.stop:
+    if read_clock() >= _running.stop:
         raise CpuSpentError(SPENT)
 
 

@@ -31,7 +31,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, NoReturn
+from typing import ClassVar, Literal, NamedTuple, NoReturn
 
 import msgspec
 
@@ -88,24 +88,29 @@ class Machine(NamedTuple):
     audit: int
     seccomp: int
     allowed: tuple[int, ...]
+    signals: tuple[int, ...]
+    forking: tuple[int, ...]
     mmap: int
     mprotect: int
     prlimit: int
 
 
-# In this order: close fstat lseek munmap brk rt_sigaction rt_sigprocmask rt_sigreturn mremap madvise nanosleep getpid
-# getppid sendto recvfrom exit uname gettimeofday getrlimit getrusage sysinfo sigaltstack gettid futex
-# sched_getaffinity sched_yield restart_syscall clock_gettime clock_getres clock_nanosleep exit_group getrandom getuid
-# geteuid getgid getegid membarrier rseq; x86_64 also has time.
+# In this order: close fstat lseek munmap brk rt_sigreturn mremap madvise nanosleep getpid getppid sendto recvfrom
+# recvmsg exit uname gettimeofday getrlimit getrusage sysinfo sigaltstack gettid futex sched_getaffinity sched_yield
+# restart_syscall clock_gettime clock_getres clock_nanosleep exit_group getrandom getuid geteuid getgid getegid
+# membarrier rseq; x86_64 also has time. Then rt_sigaction rt_sigprocmask; and clone wait4 socketpair sendmsg ppoll
+# setitimer seccomp pidfd_open; x86_64 also has poll and fork.
 _X86_64 = Machine(
     audit=0xC000003E,
     seccomp=317,
     allowed=(
-        *(3, 5, 8, 11, 12, 13, 14, 15, 25, 28, 35, 39),
-        *(110, 44, 45, 60, 63, 96, 97, 98, 99, 131, 186, 202),
+        *(3, 5, 8, 11, 12, 15, 25, 28, 35, 39),
+        *(110, 44, 45, 47, 60, 63, 96, 97, 98, 99, 131, 186, 202),
         *(204, 24, 219, 228, 229, 230, 231, 318, 102),
         *(107, 104, 108, 324, 334, 201),
     ),
+    signals=(13, 14),
+    forking=(56, 61, 53, 46, 271, 38, 317, 434, 7, 57),
     mmap=9,
     mprotect=10,
     prlimit=302,
@@ -114,11 +119,13 @@ _AARCH64 = Machine(
     audit=0xC00000B7,
     seccomp=277,
     allowed=(
-        *(57, 80, 62, 215, 214, 134, 135, 139, 216, 233, 101, 172),
-        *(173, 206, 207, 93, 160, 169, 163, 165, 179, 132, 178, 98),
+        *(57, 80, 62, 215, 214, 139, 216, 233, 101, 172),
+        *(173, 206, 207, 212, 93, 160, 169, 163, 165, 179, 132, 178, 98),
         *(123, 124, 128, 113, 114, 115, 94, 278, 174),
         *(175, 176, 177, 283, 293),
     ),
+    signals=(134, 135),
+    forking=(220, 260, 199, 211, 73, 103, 277, 434),
     mmap=222,
     mprotect=226,
     prlimit=261,
@@ -141,15 +148,20 @@ def instruction(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
     return struct.pack("=HBBI", code, yes, no, value)
 
 
-def build_filter(machine: Machine) -> bytes:
+# An analysis; one that may start children besides; and such a child, which cannot put off the timers that end it.
+FilterKind = Literal["analysis", "parent", "child"]
+
+
+def build_filter(machine: Machine, kind: FilterKind = "analysis") -> bytes:
     """The filter for one processor."""
+    more = {"analysis": machine.signals, "parent": machine.signals + machine.forking, "child": ()}
     code = [
         instruction(_LOAD, _ARCH),
         instruction(_EQUAL, machine.audit, yes=1),
         instruction(_RETURN, KILL),
         instruction(_LOAD, _NUMBER),
     ]
-    for number in machine.allowed:
+    for number in (*machine.allowed, *more[kind]):
         code += [instruction(_EQUAL, number, no=1), instruction(_RETURN, ALLOW)]
     for number, rules in (
         (machine.mmap, (*_refuse_bit(2, _PROT_EXEC), *_allow_private(3))),
@@ -197,15 +209,11 @@ def install_filter(code: bytes) -> None:
     """Put this process under a filter, for good. No-new-privileges must be set before."""
     instructions = ctypes.create_string_buffer(code, len(code))
     header = struct.pack("=HxxxxxxQ", len(code) // 8, ctypes.addressof(instructions))
-    syscall(_this_machine().seccomp, _SET_MODE_FILTER, 0, ctypes.create_string_buffer(header, len(header)))
+    syscall(this_machine().seccomp, _SET_MODE_FILTER, 0, ctypes.create_string_buffer(header, len(header)))
 
 
-def install_analysis_filter() -> None:
-    """Put this process under the filter of this module."""
-    install_filter(build_filter(_this_machine()))
-
-
-def _this_machine() -> Machine:
+def this_machine() -> Machine:
+    """Return the numbers of this processor; raises `OSError` where they are not known."""
     if MACHINE not in MACHINES:
         raise OSError(errno.ENOSYS, f"no system call numbers are known for {MACHINE}")
     return MACHINES[MACHINE]
@@ -227,15 +235,18 @@ class SealReport(msgspec.Struct, frozen=True):
     leaks: tuple[str, ...]
 
 
-def seal(memory: int) -> SealReport:
-    """Seal this process, whose socket is descriptor 0, and try to get out. A layer that the system lacks is missing."""
+def seal(memory: int, descriptors: int = 1, room: int = 0, *, can_fork: bool = False) -> SealReport:
+    """Seal this process and try to get out. It keeps its first descriptors, of which 0 is its socket, and may be given
+    `room` more. With `can_fork` it may start children, which are under its seal and take on a filter of their own. A
+    layer that the system lacks is missing."""
     size, data = _memory_sizes()
+    forks: FilterKind = "parent" if can_fork else "analysis"
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
-        ("descriptors", lambda: os.closerange(SOCKET + 1, _descriptors())),
+        ("descriptors", lambda: os.closerange(descriptors, _descriptors())),
         ("no-new-privileges", lambda: prctl(PR_SET_NO_NEW_PRIVS, 1)),
         ("landlock", enter_landlock),
-        ("limits", lambda: _limit(size + memory + _ADDRESS_SLACK, data + memory)),
-        ("seccomp", install_analysis_filter),
+        ("limits", lambda: _limit(size + memory + _ADDRESS_SLACK, data + memory, descriptors + room, can_fork)),
+        ("seccomp", lambda: install_filter(build_filter(this_machine(), forks))),
     )
     layers = []
     for name, apply in steps:
@@ -292,12 +303,12 @@ _ATTEMPTS: dict[str, Callable[[], None]] = {
 }
 
 
-def _limit(size: int, data: int) -> None:
+def _limit(size: int, data: int, descriptors: int, can_fork: bool) -> None:
     for what, most in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NPROC, 0),
-        (resource.RLIMIT_NOFILE, SOCKET + 1),
+        *([] if can_fork else [(resource.RLIMIT_NPROC, 0)]),
+        (resource.RLIMIT_NOFILE, descriptors),
         (resource.RLIMIT_DATA, data),
         (resource.RLIMIT_AS, size),
     ):

@@ -3,6 +3,7 @@
 guard itself holds keys, sockets and the database; a child of its own would inherit all of that. So guard starts this
 program, which imports the analysis, runs it once on a specimen of everything and then forks a worker on request:
 9 ms instead of half a second. The loader reaps workers that die. Loader and workers end with guard, however it ends.
+Each worker gets a connection to the nursery of the loader (`gatepost.process.children`), without which it ends, too.
 
 The analysis is imported inside functions, after the garbage collector was switched off: nothing of it is ever freed,
 so that to look through it again and again while it grows would be wasted CPU.
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gatepost.process.children import open_nursery
 from gatepost.process.kept_results import keep_expressions
 from gatepost.process.sandbox import FAULT_INJECTION, die_with_parent, give_back_memory, ignore_signals
 from gatepost.workers.protocol import MAX_REASON, Loaded, NotLoaded, Spawn, StageNames, StatusPage, WorkerStarted
@@ -42,6 +44,8 @@ class Loader:
         self._children: dict[int, int] = {}
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
+        self._nursery = open_nursery()
+        self._poll.register(self._nursery, select.POLLIN)
 
     def serve(self) -> None:
         """Take orders until guard is gone, then end every worker."""
@@ -53,11 +57,12 @@ class Loader:
             self._reap(pidfd)
 
     def _serve_ready(self) -> bool:
-        """Wait until a worker has ended or guard has an order; False once guard has closed the socket."""
+        """Wait until a worker has ended or guard has an order; False once guard has closed the socket, or there is no
+        nursery any more."""
         for descriptor, _event in self._poll.poll():
             if descriptor in self._children:
                 self._reap(descriptor)
-            elif not self._take_order():
+            elif descriptor == self._nursery.fileno() or not self._take_order():
                 return False
         return True
 
@@ -86,16 +91,18 @@ class Loader:
         from gatepost.workers.worker import run_worker
 
         parent = os.getpid()
+        nursery = self._nursery.connect()
         pid = os.fork()
         if pid == 0:
             try:
                 die_with_parent(parent, signal.SIGKILL)
-                run_worker(sock, StatusPage(page, self._stages), order.memory, self._data)
+                run_worker(sock, nursery.fileno(), StatusPage(page, self._stages), order.memory, self._data)
             except BaseException:
                 traceback.print_exc()
                 raise
             finally:
                 os._exit(1)
+        nursery.close()
         pidfd = os.pidfd_open(pid)
         self._children[pidfd] = pid
         self._poll.register(pidfd, select.POLLIN)
@@ -111,6 +118,7 @@ def main() -> None:
     die_with_parent(guard, signal.SIGKILL)
     gc.disable()
     control = socket.socket(fileno=descriptor)
+    open_nursery()  # which loads at the same time
     with keep_expressions(__file__):
         data, stages = _load_all(control, rules, models, plugins)
     if faults := os.environ.get(FAULT_INJECTION):

@@ -203,10 +203,11 @@ class WorkerProcess:
         return 0.0 if self.turns else self._cpu_seconds() - self._cpu_taken
 
     def _cpu_seconds(self) -> float:
-        """Return the seconds of CPU that it has used; once it has ended, what was seen last."""
-        with contextlib.suppress(OSError):
+        """Return the seconds of CPU that it and its children have used; once it has ended, what was seen last."""
+        with contextlib.suppress(OSError, ValueError):  # it has ended, or its page was closed
             # The kernel's name for the CPU clock of another process (linux/posix-timers.h, MAKE_PROCESS_CPUCLOCK).
-            self._cpu = time.clock_gettime(~self._pid << 3 | _SCHEDULER_CLOCK) if self._pid else 0.0
+            own = time.clock_gettime(~self._pid << 3 | _SCHEDULER_CLOCK) if self._pid else 0.0
+            self._cpu = own + self.status_page.children_cpu
         return self._cpu
 
     def kill(self, reason: Reason | None = None) -> None:

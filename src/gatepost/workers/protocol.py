@@ -125,6 +125,15 @@ class StatusPage:
         """Say why this worker is about to end; needs no memory itself."""
         self._words[1] = 1
 
+    @property
+    def children_cpu(self) -> float:
+        """The CPU seconds of all children that have worked for the worker."""
+        return self._words[2] / 1e6
+
+    def tell_children_cpu(self, seconds: float) -> None:
+        """Say what CPU time its children have taken, which the clock of its process does not count."""
+        self._words[2] = int(seconds * 1e6)
+
     def close(self) -> None:
         self._words.release()
         self._map.close()

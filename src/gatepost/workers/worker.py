@@ -29,6 +29,7 @@ from gatepost.mail.part_places import find_parts
 from gatepost.mail.reader import read
 from gatepost.near_duplicates import compute_signature
 from gatepost.policy.rules import Policy
+from gatepost.process.children import adopt_nursery, count_cpu_seconds, find_leaks_of_child
 from gatepost.process.cpu_account import ALL, CpuAccount, CpuSpentError, start_timer
 from gatepost.process.sandbox import SOCKET, give_back_memory, seal
 from gatepost.questions import Analysis, Questions
@@ -212,7 +213,7 @@ class Worker:
         return tuple(unknown)[:MAX_QUESTIONS]
 
     def _ask(self, run: _Run, missing: Questions) -> None:
-        run.cpu.pause()
+        self._pause(run)
         run.step += 1
         run.stage = self._status_page.state.stage
         if run.step > MAX_STEPS:
@@ -223,8 +224,12 @@ class Worker:
         self._status_page.enter(0, IDLE)
         self._sock.sendall(body)
 
-    def _end(self, run: _Run, body: bytes) -> None:
+    def _pause(self, run: _Run) -> None:
         run.cpu.pause()
+        self._status_page.tell_children_cpu(count_cpu_seconds())
+
+    def _end(self, run: _Run, body: bytes) -> None:
+        self._pause(run)
         del self._runs[run.number]
         self._status_page.enter(0, IDLE)
         self._sock.sendall(body)
@@ -302,16 +307,21 @@ def _without_surrogates(value: Any) -> Any:
     return value
 
 
-def run_worker(sock: int, status_page: StatusPage, memory: int, data: WorkerData) -> NoReturn:
-    """Turn a forked child into a worker: sealed, tested from inside, then at work until guard closes the socket."""
+def run_worker(sock: int, nursery: int, status_page: StatusPage, memory: int, data: WorkerData) -> NoReturn:
+    """Turn a forked child into a worker: sealed, tested from inside, then at work until guard closes the socket. It has
+    a connection to the nursery, and gets one to each of its disposable children; one of these is tested as well."""
+    nursery = os.dup(nursery)  # beyond both numbers
     os.dup2(sock, SOCKET)
+    os.dup2(nursery, SOCKET + 1)
+    adopt_nursery(SOCKET + 1)
     gc.enable()
     gc.set_threshold(_COLLECT_EVERY, 10, 10)
     connection = socket.socket(fileno=SOCKET)
     start_timer()
-    sealed = seal(memory)
+    sealed = seal(memory, SOCKET + 2, room=1)
+    leaks = tuple(dict.fromkeys(sealed.leaks + find_leaks_of_child()))
     sys.stdin = sys.stdout = sys.stderr = None
-    connection.sendall(protocol.pack_frame(Frame.READY, 0, protocol.Ready(sealed.layers, sealed.leaks)))
+    connection.sendall(protocol.pack_frame(Frame.READY, 0, protocol.Ready(sealed.layers, leaks)))
     try:
         Worker(connection, status_page, data).loop()
     except MemoryError:

@@ -165,8 +165,8 @@ def test_no_headers_raise(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("bits", [11, 15, 31])
-def test_a_dictionary_beyond_the_limit_is_not_given_to_a_decoder(bits: int) -> None:
-    """One field of the header asks for up to 4 GB (or more in later versions); 128 MB are given."""
+def test_a_dictionary_of_any_size_costs_a_child_alone(bits: int) -> None:
+    """One field of the header asks for up to 4 GB (or more in later versions), and the kernel gives half of one."""
     outer, inner = open_file(newer(method=1 | bits << 3))
     assert (outer.unread, inner.names, inner.content) == (("unsupported",), ("in.txt",), b"")
 

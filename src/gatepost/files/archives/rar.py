@@ -27,7 +27,6 @@ RAR4 = b"Rar!\x1a\x07\x00"
 RAR5 = b"Rar!\x1a\x07\x01\x00"
 SFX_SIZE = 1 << 20  # how far into a file WinRAR looks for its mark
 MAX_BLOCKS = 20_000
-MAX_WINDOW = 128 << 20  # a header of a few bytes may ask for 4 GB
 
 _MAIN4, _FILE4, _END4 = 0x73, 0x74, 0x7B
 _STORED4 = 0x30
@@ -35,8 +34,8 @@ _MAIN5, _FILE5, _SERVICE5, _CRYPT5, _END5 = range(1, 6)
 
 
 class RarEntry(msgspec.Struct, frozen=True):
-    """One file: where its data lies, how long it is packed and unpacked, whether it can be read as it stands, and the
-    `window` of memory that unpacking it takes. `crypt` is how it is encrypted, and `header` where its header lies."""
+    """One file: where its data lies, how long it is packed and unpacked, and whether it can be read as it
+    stands. `crypt` is how it is encrypted, and `header` where its header lies."""
 
     name: str
     start: int
@@ -46,7 +45,6 @@ class RarEntry(msgspec.Struct, frozen=True):
     encrypted: bool
     folder: bool = False
     split: bool = False
-    window: int = 0
     crypt: bytes = b""
     crc: int = 0
     header: tuple[int, int] = (0, 0)
@@ -66,8 +64,7 @@ def read_members(content: bytes, budget: UnpackBudget, passwords: Iterable[str] 
             return
     files = [entry for entry in entries if not entry.folder]
     packed = any(not (entry.stored or entry.encrypted or entry.split) for entry in files)
-    fits = all(entry.window <= MAX_WINDOW for entry in entries)
-    if packed and fits and libarchive.is_usable(budget):
+    if packed and libarchive.is_usable(budget):
         unpacked = libarchive.read_members(content, "rar", budget, [entry.name for entry in files])
         for member, entry in zip_longest(unpacked, files):
             short = entry and member and not member.unread and not entry.split and len(member.content) < entry.size
@@ -341,7 +338,7 @@ def _open_file4(entry: RarEntry, header: bytes, packed: bytes, password: str) ->
     made = _write_block4(_FILE4, flags, body) + data
     if entry.stored:
         return made if zlib.crc32(data) == entry.crc else None
-    if libarchive.is_installed() and entry.size <= MAX_ENCRYPTED and entry.window <= MAX_WINDOW:
+    if libarchive.is_installed() and entry.size <= MAX_ENCRYPTED:
         whole = RAR4 + _write_block4(_MAIN4, 0, bytes(6)) + made + _write_block4(_END4, 0x4000, b"")
         members = libarchive.read_members(whole, "rar", UnpackBudget(), [entry.name])
         if any(zlib.crc32(member.content) == entry.crc and member.content for member in members):
@@ -518,7 +515,6 @@ def _read_file5(source: ByteSource, flags: int, extra: bytes, start: int, packed
         encrypted=1 in records,
         folder=bool(kind & 1),
         split=bool(flags & 0x18),
-        window=(128 << 10) << (method >> 10 & 0x1F) if method >> 7 & 7 else 0,
     )
 
 

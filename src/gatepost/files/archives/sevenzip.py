@@ -577,7 +577,7 @@ def read_members(content: bytes, budget: UnpackBudget, passwords: Iterable[str] 
     if header.unread:
         yield Member(("",), b"", header.unread)
     has_rare = not all(is_known(folder) or is_encrypted(folder) for folder in found.folders)
-    if has_rare and all(map(_fits_memory, found.folders)) and libarchive.is_usable(budget):
+    if has_rare and libarchive.is_usable(budget):
         yield from libarchive.read_members(content, "7z", budget, found.names)
         return
     place = 0
@@ -628,21 +628,6 @@ def _unpack_folder(
         return run if _fits(run, streams) else None
 
     return attempts.unlock(attempt) or UnpackedFolder(unread="encrypted")
-
-
-_PPMD = b"\x03\x04\x01"
-_MAX_WINDOW = 128 << 20
-
-
-def _fits_memory(folder: Folder) -> bool:
-    """Return whether the memory that a decoder would take by the folder's own account is within the limit."""
-    for coder in folder.coders:
-        properties = coder.properties
-        if coder.method in (_PPMD, LZMA1) and int.from_bytes(properties[1:5], "little") > _MAX_WINDOW:
-            return False
-        if coder.method == LZMA2 and properties and (2 | properties[0] & 1) << (properties[0] // 2 + 11) > _MAX_WINDOW:
-            return False
-    return True
 
 
 def _fits(run: UnpackedFolder, streams: tuple[Stream, ...]) -> bool:

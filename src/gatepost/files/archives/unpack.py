@@ -7,7 +7,19 @@ far as it goes and is said to be damaged.
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 
-from gatepost.files.archives import appended, decompress, disc_image, old_archives, rar, sevenzip, zip_archive
+import msgspec
+
+from gatepost.files.archives import (
+    appended,
+    decompress,
+    disc_image,
+    libarchive,
+    old_archives,
+    rar,
+    sevenzip,
+    zip_archive,
+)
+from gatepost.files.archives.libarchive_child import Format
 from gatepost.files.archives.old_archives import Reader
 from gatepost.files.archives.passwords import PasswordCandidates
 from gatepost.files.file_types import CONTAINERS, UNOPENED
@@ -17,13 +29,10 @@ _STREAMS: dict[str, Callable[[bytes, int], tuple[bytes, UnreadReason | None]]] =
     "activemime": decompress.activemime,
     "zstd": decompress.zstd,
     "lzip": decompress.lzip,
-    "compress": decompress.uncompress,
-    "lz4": decompress.lz4,
-    "szdd": decompress.szdd,
 }
 MAX_COMMENT = 65_536
 MAX_STREAMED = 256 << 20  # bytes of a tar that is larger than is kept: with gzip about a second, with others more
-_SLOW_STREAMS = frozenset({"compress", "lz4", "szdd"})
+_LIBRARY_STREAMS: dict[str, Format] = {"compress": "compress", "lz4": "lz4"}
 _SUFFIXES = {
     "gzip": (".gz", ".tgz"),
     "bzip2": (".bz2", ".tbz"),
@@ -33,7 +42,6 @@ _SUFFIXES = {
     "lzip": (".lz",),
     "compress": (".Z", ".z"),
     "lz4": (".lz4",),
-    "szdd": ("_",),
     "activemime": (".mso",),
 }
 
@@ -45,8 +53,6 @@ def _refuse_unread(_content: bytes, _budget: UnpackBudget, _passwords: Iterable[
 
 _READERS: dict[str, Reader] = {
     "7z": sevenzip.read_members,
-    "ace": old_archives.read_ace,
-    "arj": old_archives.read_arj,
     "cab": old_archives.read_cab,
     "iso": disc_image.read_members,
     "rar": rar.read_members,
@@ -89,7 +95,7 @@ def is_container(file: File) -> bool:
 
 
 def _is_stream(file: File) -> bool:
-    return file.type in _STREAMS or file.type in decompress.ENDING
+    return file.type in _STREAMS or file.type in decompress.ENDING or file.type in _LIBRARY_STREAMS
 
 
 def is_empty(file: File) -> bool:
@@ -102,8 +108,10 @@ def is_empty(file: File) -> bool:
 
 def _unpack_stream(file: File, budget: UnpackBudget) -> Iterator[Member]:
     """Yield the one nameless file that gzip, bzip2, xz and the like hold, named as the archive without its suffix."""
-    if file.type in _SLOW_STREAMS and not budget.take_slow(len(file.content)):
-        yield Member(("",), b"", "size")
+    if file.type in _LIBRARY_STREAMS:
+        names = [_name_stream(name, file.type) for name in file.names] or ["content"]
+        for member in libarchive.read_members(file.content, _LIBRARY_STREAMS[file.type], budget):
+            yield msgspec.structs.replace(member, names=tuple(names))
         return
     allowance, end = max(0, budget.allowance(len(file.content))), 0
     if file.type in decompress.ENDING:

@@ -106,18 +106,15 @@ def replace_references(text: str) -> str:
 def run_scripts(page: PageNodes, text: str, builder: ContentsBuilder) -> PageEffects | None:
     """Run a page that has scripts or handlers and add what it did; None where it has none or may not run here."""
     budget = builder.budget
-    if not (page.scripts or page.has_handlers or _has_active_parts(page)) or not budget.begin_page():
+    if not (budget.native and (page.scripts or page.has_handlers or _has_active_parts(page))):
         return None
-    try:
-        left = budget.script_time.left
-        effects = sort_effects(run_page(page, budget.script_time))
-        if UNKNOWN_PIXELS in effects.missing and (pixels := _read_pixels(page, builder)):
-            spent = left - budget.script_time.left
-            effects = sort_effects(run_page(page, budget.script_time, pixels, spent))
-        if not (builder.file.is_body or effects.stalls or shows_itself(effects)):
-            _open_conditions(page, effects, text, builder)
-    finally:
-        budget.end_page()
+    left = budget.script_time.left
+    effects = sort_effects(run_page(page, budget.script_time))
+    if UNKNOWN_PIXELS in effects.missing and (pixels := _read_pixels(page, builder)):
+        spent = left - budget.script_time.left
+        effects = sort_effects(run_page(page, budget.script_time, pixels, spent))
+    if not (builder.file.is_body or effects.stalls or shows_itself(effects)):
+        _open_conditions(page, effects, text, builder)
     add_effects(effects, page, text, builder)
     return effects
 
@@ -428,13 +425,17 @@ def _add_rest(effects: PageEffects, builder: ContentsBuilder) -> None:
         builder.add_trait("encrypted", "page")
     if len(effects.blocks) > 1 or (effects.blocks and "webdriver" in effects.looks):
         builder.add_trait("hides-source", ", ".join(["blocks", *effects.blocks, *effects.looks]))
+    builder.budget.has_stalled |= effects.stalls
     if reason := describe_end(effects):
         builder.add_trait("script-unfinished", f"{STALLED if effects.stalls else ''}{reason}")
 
 
+_ENDS = {"crash": "a crash of the interpreter"}
+
+
 def describe_end(effects: PageEffects) -> str:
     """Return why scripts of a page were not followed to their end; "" where they were."""
-    reasons = [f"limit of {effects.ended}"] if effects.ended else []
+    reasons = [_ENDS.get(effects.ended, f"limit of {effects.ended}")] if effects.ended else []
     reasons += ["limit of effects"] if effects.is_cut else []
     reasons += effects.faults[:3]
     if reasons and effects.missing:

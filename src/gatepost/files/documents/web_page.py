@@ -17,7 +17,6 @@ import msgspec
 
 from gatepost.files.documents.contents_builder import ContentsBuilder
 from gatepost.files.documents.page_scripts import (
-    FETCHED,
     FONTS,
     HARMLESS,
     identify_payload,
@@ -31,7 +30,6 @@ from gatepost.files.values import File, Trait
 from gatepost.findings import kinds
 from gatepost.mail.encodings.charset import decode_charset
 from gatepost.mail.html.large_pages import is_large_page, shorten_page
-from gatepost.mail.html.script import TAIL, read_scripts
 from gatepost.mail.links import parse_url
 from gatepost.mail.message import Defect, Part
 from gatepost.mail.text import TextReader
@@ -69,20 +67,9 @@ _SAVES = tuple(
 _MAKES = ("new blob", "new file(", "uint8array", "mssave", "data:application")
 _DECODES = ("atob(", "unescape(", "decodeuricomponent(", "fromcharcode", "charcodeat")
 _WRITES = ("document.write", "innerhtml", "document.open", "srcdoc", "location", "eval(", "new function(")
-_FETCHES = ("fetch(", "xmlhttprequest", "new websocket(")
-# A script asks a server and, in the same breath, makes a page or code of its answer. Expressions that every script is
-# searched for begin with plain letters, from one occurrence of which the search goes to the next.
-_ANSWERS = tuple(map(re.compile, (r"fetch\((?<!\wfetch\()", r"\.responsetext\b", r"new websocket\(")))
-_WRITTEN = re.compile(
-    r"document\.(?:write|open)\(|\beval\(|new function\(|\.(?:documentelement|body)\.(?:inner|outer)html"
-)
-NEARBY = 400
 NEARBY_DATA = 3_000  # characters between data and what saves it
 LEAST_DATA = 256  # bytes of data that may be a file; libraries have tables that are smaller
 _DECRYPTS = ("cryptojs.", "crypto.subtle", "aes.decrypt", ".decrypt(")
-_SCRIPT = re.compile(r"<(?:\w{1,20}:)?script\b[^>]*+>([^<]*+(?><(?!/)[^<]*+){0,9999}+)", re.IGNORECASE)
-MAX_SCRIPTS = 50
-MAX_JOINED, LONG_SCRIPT, HEAD = 100_000, 60_000, 12_000  # characters of scripts
 _HANDLER = re.compile(rb"[\s\"'/]on[a-z]{3,25}\s{0,9}=")
 _XML_NAMES = frozenset({"xml", "svg", "xhtml", "xht", "xsl", "xslt"})
 _PREFIXED_SCRIPT = re.compile(rb"<[\w.-]{1,40}:script[\s>/]", re.IGNORECASE)
@@ -251,63 +238,25 @@ def make_trait(defect: Defect) -> Trait:
 
 
 def _inspect_scripts(text: str, builder: ContentsBuilder, effects: PageEffects | None) -> None:
-    """Inspect what the scripts of a page say, and what they make of strings: further scripts, pages and files. Of
-    scripts that were followed to their end it is known what they write."""
+    """Inspect what the scripts of a page say, and those that they made of strings when they ran."""
     low = text.lower()
     is_followed = was_followed(effects)
-    found = read_scripts("" if is_followed else _join_scripts(text))
-    made = "\n".join((*found.scripts, *found.pages, *found.navigations))
-    if made:
-        text, low = f"{text}\n{made}", f"{low}\n{made.lower()}"
     known = {made.content for made in effects.files} if effects else set()
     is_open = is_followed and not (effects is not None and effects.is_closed)
-    _inspect_payloads(text, low, found.encoded, builder, known, is_followed=is_followed, is_open=is_open)
+    _inspect_payloads(text, low, builder, known, is_followed=is_followed, is_open=is_open)
     if builder.file.is_body:
         return
-    if not is_followed and _writes_what_it_fetches(low, effects):
-        builder.add_trait("written-page", FETCHED)
     if _has_any(low, _WRITES) and _has_any(low, _DECRYPTS):
         builder.add_trait("encrypted", "page")
     if _AUTOMATION.search(text):
         builder.add_trait("program-action", "VBScript")
     if _UNREADABLE.search(text) or sum(1 for _ in islice(_RENAMED.finditer(text), MANY_RENAMED)) == MANY_RENAMED:
         builder.add_trait("obfuscated-script")
-    for target in found.navigations:
-        host = parse_url(target).host
-        if host and host not in replace_references(builder.file.content.decode("latin-1").lower()):
-            builder.add_trait("hidden-redirect", target)
-
-
-def _join_scripts(text: str) -> str:
-    """Return the scripts of a page as one; of much code the ends of long scripts, to leave room for others."""
-    scripts = [match.group(1) for match in islice(_SCRIPT.finditer(text), MAX_SCRIPTS)]
-    if sum(map(len, scripts)) > MAX_JOINED:
-        scripts = [f"{each[:HEAD]}\n{each[-TAIL:]}" if len(each) > LONG_SCRIPT else each for each in scripts]
-    return "\n".join(scripts)
-
-
-def _writes_what_it_fetches(low: str, effects: PageEffects | None) -> bool:
-    """Return whether a page that was not followed to its end may write what a server sends. Large libraries fetch and
-    write as well: of a page with much code, both must stand together."""
-    if len(low) > MUCH_CODE and not (effects is not None and effects.stalls):
-        return any(_is_written_nearby(low, answer) for answer in _ANSWERS)
-    return _has_any(low, _WRITES) and _has_any(low, _FETCHES)
-
-
-def _is_written_nearby(low: str, answer: re.Pattern[str]) -> bool:
-    """Return whether a page or code is made shortly behind the answer of a server; no part is searched twice."""
-    searched = 0
-    for match in answer.finditer(low):
-        start, searched = max(match.end(), searched), match.end() + NEARBY
-        if _WRITTEN.search(low, start, searched):
-            return True
-    return False
 
 
 def _inspect_payloads(
     text: str,
     low: str,
-    encoded: list[str],
     builder: ContentsBuilder,
     known: set[bytes],
     *,
@@ -323,14 +272,14 @@ def _inspect_payloads(
     saves, writes = _has_any(low, _SAVES), _has_any(low, _WRITES)
     if not (makes or decodes or saves):
         return
-    for name, content, place in _decode_literals(text, low, encoded):
+    for name, content, place in _decode_literals(text, low):
         kind = identify_payload(content)
         if kind in HARMLESS or content.startswith(FONTS):
             continue
         is_suspect = not is_followed and makes and kind in ("data", "text", "html", "script", "svg")
         if len(text) > MUCH_CODE and len(content) < MUCH_DATA and kind != "html":
             is_suspect = False
-        if not is_open and kind == "data" and len(content) >= LEAST_DATA and not is_suspect and place >= 0:
+        if not is_open and kind == "data" and len(content) >= LEAST_DATA and not is_suspect:
             is_suspect = _is_saved_nearby(low, place, len(content))
         if saves and (kind in _TYPED or is_suspect):
             builder.add_trait("smuggling", f"{kind}, {len(content)} bytes")
@@ -353,10 +302,9 @@ def _has_any(low: str, words: tuple[str, ...]) -> bool:
     return any(word in low for word in words)
 
 
-def _decode_literals(text: str, low: str, encoded: list[str]) -> Iterator[tuple[str, bytes, int]]:
-    """Yield long literals as bytes with their places, and those that a script joins (`encoded`), without places."""
+def _decode_literals(text: str, low: str) -> Iterator[tuple[str, bytes, int]]:
+    """Yield long literals as bytes with their places."""
     found = chain(
-        ((_decode_literal(literal), -1) for literal in encoded),
         ((_decode_base64(match.group(1)), match.start()) for match in _find_data(text, low)),
         ((_decode_literal(match.group(1)), match.start()) for match in _LITERAL.finditer(text)),
         ((_decode_numbers(match.group(1)), match.start()) for match in _NUMBERS.finditer(text)),

@@ -135,7 +135,6 @@ MAX_VALUES = 2_000_000  # characters of all values together
 MAX_DEPTH = 24
 MAX_FOUND = 200
 MAX_SCRIPTS = 3
-LONG = 100  # characters of a string that may be a file
 
 _INSERTED = re.compile(r"\$\{\s{0,9}([\w$.]{1,80})\s{0,9}\}")
 _ADDRESS = re.compile(r"(?:https?|ftp|wss?):[/\\]{2}[^\s\"'<>`\\]{3,2000}", re.IGNORECASE)
@@ -156,14 +155,11 @@ _ATTRIBUTES = frozenset({"href", "src", "action", "data", "formaction", "srcdoc"
 
 
 class ScriptFindings(msgspec.Struct):
-    """What was found: addresses that the browser goes to by itself, other addresses, pages that are written, scripts
-    that are made of strings, and the long strings that are put together and then decoded."""
+    """What was found: addresses that the browser goes to by itself, other addresses, and pages that are written."""
 
     navigations: list[str]
     addresses: list[str]
     pages: list[str]
-    scripts: list[str]
-    encoded: list[str]
 
 
 class ScriptBudget(msgspec.Struct):
@@ -179,9 +175,9 @@ class ScriptBudget(msgspec.Struct):
 
 
 def read_scripts(source: str, budget: ScriptBudget | None = None) -> ScriptFindings:
-    """Return what a script leads to and writes, with the scripts that it makes of strings."""
+    """Return what a script leads to and writes, and the scripts that it makes of strings."""
     budget = budget or ScriptBudget()
-    found = ScriptFindings([], [], [], [], [])
+    found = ScriptFindings([], [], [])
     waiting = [source]
     for _ in range(MAX_SCRIPTS):
         if not waiting or budget.tokens <= 0:
@@ -191,7 +187,6 @@ def read_scripts(source: str, budget: ScriptBudget | None = None) -> ScriptFindi
         reader = ScriptReader(tokens, found)
         reader.read()
         waiting += reader.scripts[:MAX_SCRIPTS]
-        found.scripts += reader.scripts[:MAX_SCRIPTS]
     return found
 
 
@@ -368,13 +363,10 @@ class ScriptReader:
         is_numbers = low == "fromcharcode" or name.lower().endswith("fromcharcode.apply")
         if low in STRING_DECODERS or is_numbers:
             self._place += 2
-            is_literal = self._peek(1) == ")"
             value = self._read_numbers() if is_numbers else self._read_sum(depth + 1)
             self._pass(")")
             if value is None or is_numbers:
                 return value
-            if len(value) >= LONG and not is_literal:
-                self._keep(self._found.encoded, value)
             return STRING_DECODERS[low](value)
         if head in self._variables and low in STRING_METHODS:
             self._tokens[self._place] = Token("n", "." + method)

@@ -1,8 +1,8 @@
-// The core of the stand-in browser: the list of effects, the clock, events, timers, and guards of slow functions.
+// The core of the stand-in browser: what tells of effects, the clock, events and timers.
 //
-// The files of this folder are joined into one function (see source.py) that runs before any script of a page. What it
+// The files of this folder are joined into one function (see interpreter.py) that runs before any script of a page. What it
 // declares is out of reach of the page, save what it puts on `window`. The page may change every built-in object, so
-// what is needed later is taken here, and effects are kept as strings in a list without a prototype.
+// what is needed later is taken here. An effect is handed over at once (`tell`): the process may be ended at any moment.
 const window = globalThis;
 const { Array, Error, JSON, Math, Object, RangeError, Reflect, RegExp, Set, String, Symbol, TypeError, Uint32Array, Uint8ClampedArray, decodeURIComponent, encodeURIComponent, escape, parseInt, unescape } = globalThis;
 const nativeEval = eval, stringify = JSON.stringify, parseJson = JSON.parse, NativeDate = Date, NativeFunction = Function;
@@ -22,24 +22,26 @@ const MOST = { __proto__: null, blob: [200, 8000000], saved: [60, 12000000], sav
 const BYTES_AT = { __proto__: null, blob: 2, saved: 2, inflate: 1 };
 const OTHER = [150, 300000];
 const PASSWORD = 'Typed-Secret-73', ACCOUNT = 'reader@typed.example', TYPED = 'typed-text-4711', KEY = '\u01c2', ANSWER = 'AnswerOfServer0815', SECRET = 'PlainTextOfSecret0815';
-const effects = setPrototype([], null);
+const nativeTell = window.__tell, tell = line => nativeTell(flatten(line));
+delete window.__tell;
 const used = makeObject(null);
 let isCut = false, trigger = 'load';
+const cut = () => { if (!isCut) tell('["cut"]'); isCut = true; };
 
-// Keep one effect: a kind and strings. What does not fit is left out, and that is said.
+// Tell of one effect: a kind and strings. What does not fit is left out, and that is said.
 function note(kind, ...values) {
   const most = MOST[kind] || OTHER, spent = used[kind] || (used[kind] = [0, 0]);
-  if (spent[0] >= most[0]) { isCut = true; return false; }
+  if (spent[0] >= most[0]) { cut(); return false; }
   let line = stringify(kind), size = 0;
   for (let i = 0; i < values.length; i++) {
     let value;
     try { value = toText(values[i]); } catch (fault) { value = ''; }
     size += value.length;
-    if (spent[1] + size > most[1]) { isCut = true; return false; }
+    if (spent[1] + size > most[1]) { cut(); return false; }
     line += ',' + (i === BYTES_AT[kind] ? '"' + nativeBtoa(value) + '"' : stringify(value));
   }
   spent[0]++; spent[1] += size;
-  effects[effects.length] = '[' + line + ']';
+  tell('[' + line + ']');
   return true;
 }
 const noted = new NativeMap();
@@ -73,7 +75,6 @@ define(NativeFunction.prototype, 'toString', { configurable: true, writable: tru
   const name = nativeNames.get(this);
   if (name !== undefined) return 'function ' + name + '() { [native code] }';
   const text = apply(nativeToString, this, []);
-  if (text.startsWith(LENT)) return 'function () { [native code] }';
   // Built-in functions are written as in other interpreters: codes of a few signs take their letters from there.
   return text.length < 100 && NATIVE.test(text) ? text.replace(NATIVE, '$1 { [native code] }') : text;
 } });
@@ -92,63 +93,12 @@ function give(owner, members) {
 const isBlob = value => Blob !== undefined && value instanceof Blob;
 const tag = (owner, name) => define(owner, Symbol.toStringTag, { value: name, configurable: true });
 
-// The interpreter looks at its clock once in ten thousand jumps. A built-in function that works on much data takes one
-// jump, so those that can take long make it look after they have taken a millisecond of real time.
-const lookAtClock = () => { for (let i = 0; i < 10001; i++); };
-const readRealTime = NativeDate.now;
-const MUCH = 20000, TOO_MUCH = 16000000, MANY_STEPS = 200000000;
-function guardMethods(owner, names) {
-  for (const name of names) {
-    const native = owner[name];
-    if (!native) continue;
-    give(owner, { [name]: function (...given) {
-      let size = this == null ? 0 : +this.length || 0;
-      const first = given[0];
-      if (first != null && typeof first === 'object') size += +first.length || 0;
-      else if (typeof first === 'number' && name === 'repeat') size *= first;
-      else if (typeof first === 'number' && (name === 'padStart' || name === 'padEnd')) size += first;
-      if (size <= MUCH) return apply(native, this, given);
-      // Looking for a long text takes as many steps as both have characters, one times the other.
-      if (size > TOO_MUCH || (typeof first === 'string' && typeof this === 'string' && size * first.length > MANY_STEPS)) throw new RangeError('Invalid array length');
-      return callSlow(native, this, given);
-    } });
-  }
-}
-function callSlow(native, self, given) {
-  const start = readRealTime(), made = apply(native, self, given);
-  if (readRealTime() !== start) lookAtClock();
-  return made;
-}
-function guardFunctions(owner, names) {
-  for (const name of names) {
-    const native = owner[name];
-    if (native) give(owner, { [name]: function (...given) {
-      if (given[0] != null && given[0].length > TOO_MUCH) throw new RangeError('Invalid array length');
-      return callSlow(native, this, given);
-    } });
-  }
-}
-guardMethods(String.prototype, ['repeat', 'padStart', 'padEnd', 'split', 'normalize', 'replaceAll', 'concat', 'indexOf', 'lastIndexOf', 'includes',
-  'replace', 'match', 'search', 'toUpperCase', 'toLowerCase', 'localeCompare', 'slice', 'substring', 'substr', 'trim']);
-guardMethods(Array.prototype, ['join', 'concat', 'fill', 'indexOf', 'lastIndexOf', 'includes', 'reverse', 'sort', 'slice',
-  'splice', 'copyWithin', 'toReversed', 'toSorted', 'toSpliced', 'with', 'shift', 'unshift', 'flat', 'toString']);
-guardMethods(Object.getPrototypeOf(Bytes).prototype, ['join', 'fill', 'sort', 'reverse', 'set', 'indexOf', 'includes',
-  'lastIndexOf', 'slice', 'copyWithin', 'toLocaleString']);
-guardFunctions(Object, ['keys', 'values', 'entries', 'assign', 'getOwnPropertyNames', 'fromEntries', 'freeze']);
-guardFunctions(window, ['encodeURIComponent', 'decodeURIComponent', 'encodeURI', 'decodeURI', 'escape', 'unescape', 'atob', 'btoa']);
-guardFunctions(Array, ['from']);
-guardFunctions(BigInt.prototype, ['toString']);
-
-// Compiling takes no jump at all. A call of `eval` is a direct one where the name gives the function itself, so that the
-// clock is looked at when the name is read, and when a function is made of a string.
-let lastLook = 0;
-const lookNowAndThen = () => { const time = readRealTime(); if (time - lastLook > 1) { lastLook = time; lookAtClock(); } };
-define(window, 'eval', { configurable: true, enumerable: false, get() { lookNowAndThen(); noteOnce('evaluates', ''); return nativeEval; },
+define(window, 'eval', { configurable: true, enumerable: false, get() { noteOnce('evaluates', ''); return nativeEval; },
   set(value) { define(window, 'eval', { value, writable: true, configurable: true, enumerable: false }); } });
 
 // As code it is a name.
 for (const mark of [ANSWER, SECRET]) define(window, mark, { configurable: false, get() { note('code', 'eval', mark); return undefined; } });
-give(JSON, { parse(text, ...given) { return typeof text === 'string' && text.indexOf(ANSWER) >= 0 || text && text[Symbol.toPrimitive] && toText(text) === ANSWER ? makeAnswer() : callSlow(parseJson, JSON, [text, ...given]); }, stringify(...given) { return callSlow(stringify, JSON, given); } });
+give(JSON, { parse(text, ...given) { return typeof text === 'string' && text.indexOf(ANSWER) >= 0 || text && text[Symbol.toPrimitive] && toText(text) === ANSWER ? makeAnswer() : parseJson(text, ...given); } });
 
 // The clock stands still save for timers and for scripts that wait by asking for the time.
 let now = 0, asked = 0;
@@ -170,7 +120,7 @@ const tasks = setPrototype([], null);
 let taskPlace = 0, called = 0, calledBefore = 0;
 function addTask(run, who, at) {
   if (tasks.length < 20000) tasks[tasks.length] = { run, who: who || trigger, at: at === undefined ? now : at };
-  else isCut = true;
+  else cut();
 }
 
 // Code that is made of a string at run time. `import()` has no loader here, so it becomes a call of ours.
@@ -190,7 +140,6 @@ function compileGates(source) {
 function runCode(source, how, self) {
   note('code', how, source);
   source = prepareCode(source);
-  lookNowAndThen();
   if (self !== undefined) return apply(new NativeFunction('event', source), self, [makeEvent('load', self)]);
   return nativeEval(source);
 }
@@ -199,8 +148,7 @@ function makeFunction(constructor) {
     if (given.length) {
       note('code', 'function', given[given.length - 1]);
       given[given.length - 1] = prepareCode(given[given.length - 1]);
-      lookNowAndThen();
-    }
+        }
     return Reflect.construct(constructor, given);
   };
   made.prototype = constructor.prototype;

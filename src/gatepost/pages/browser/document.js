@@ -6,7 +6,7 @@ const RAW = new Set('script style textarea title xmp iframe noembed noframes'.sp
 const BLANK = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=';
 const MAX_NODES = 30000;
 
-// What late files keep: style sheets to read, elements that were filled in, pictures that were loaded, windows of frames, files by address.
+// What other parts keep: style sheets to read, elements that were filled in, pictures that were loaded, windows of frames, files by address.
 const sheets = setPrototype([], null), filled = new Set(), images = new Set(), frameWindows = new WeakMap(), objects = new NativeMap();
 const PAGE = 'file:///C:/Users/Reader/Downloads/page.html';
 let baseAddress = PAGE, pagePixels = makeObject(null);
@@ -34,8 +34,8 @@ function collectText(root) {
   return text;
 }
 addHandlers(Node.prototype, ['touchend', 'touchmove', 'touchstart']);
-lendMembers(Node.prototype, 'NodeMembers');
-lendMembers(Node.prototype, 'NodeBasicMembers');
+lendMembers(Node.prototype, NodeMembers);
+lendMembers(Node.prototype, NodeBasicMembers);
 
 class CharacterData extends Node {
   constructor(type, name, data) { super(type, name); this.data = toText(data); }
@@ -90,8 +90,8 @@ const writeCapitals = name => typeof name === 'string' ? capitals[name] || (capi
 class Element extends Node {
   constructor(name) { super(1, writeCapitals(name)); this.localName = name; this.$marks = makeObject(null); }
 }
-lendMembers(Element.prototype, 'ElementMembers');
-lendMembers(Element.prototype, 'ElementBasicMembers');
+lendMembers(Element.prototype, ElementMembers);
+lendMembers(Element.prototype, ElementBasicMembers);
 for (const each of TEXTS) {
   const place = each.indexOf(':'), key = place < 0 ? each : each.slice(0, place), mark = place < 0 ? each.toLowerCase() : each.slice(place + 1);
   define(Element.prototype, key, { configurable: true, enumerable: true,
@@ -183,7 +183,7 @@ class Document extends Node {
   write(...given) { writePage(given.join('')); }
 }
 hide(Document, 'parseHTMLUnsafe', html => parseDocument(html));
-lendMembers(Document.prototype, 'DocumentMembers');
+lendMembers(Document.prototype, DocumentMembers);
 copyCommon(Document.prototype);
 const document = new Document();
 

@@ -1,14 +1,15 @@
 // The global object of the stand-in browser, and the functions by which Python leads it.
 
-const classes = { EventTarget, Node, Element, Text, Comment, CharacterData, Document, HTMLElement, SVGElement, HTMLUnknownElement, Date: StandInDate,
-  HTMLDocument: Document, XMLDocument: Document, Window: EventTarget };
+// Other names of a class come first: the last one is what it says of itself.
+const classes = { HTMLDocument: Document, XMLDocument: Document, Window: EventTarget, SharedWorker: Worker, IntersectionObserver: MutationObserver,
+  ResizeObserver: MutationObserver, PerformanceObserver: MutationObserver, ShadowRoot: DocumentFragment,
+  EventTarget, Node, Element, Text, Comment, CharacterData, Document, HTMLElement, SVGElement, HTMLUnknownElement, Date: StandInDate,
+  Blob, File, ImageData, Event, FormData, DocumentFragment, BroadcastChannel, ClipboardItem, Range, DecompressionStream, ReadableStream,
+  TextDecoderStream, TextEncoderStream, TransformStream, WritableStream, FileReader, TextDecoder, TextEncoder, Headers, Response, Request,
+  XMLHttpRequest, WebSocket, EventSource, URLSearchParams, URL, MutationObserver, DOMParser, XMLSerializer, Worker, MessageChannel };
 for (const name of keysOf(classes)) { hide(window, name, classes[name]); markNative(classes[name], name); }
 
-// What a page may ask for and few pages do: it is compiled or made when it is first asked for.
-const ALIASES = { __proto__: null, SharedWorker: 'Worker', IntersectionObserver: 'MutationObserver', ResizeObserver: 'MutationObserver', PerformanceObserver: 'MutationObserver', ShadowRoot: 'DocumentFragment' };
-const takeClass = name => { const own = ALIASES[name] || name, made = loadLate(LATE_CLASSES[own])[own]; markNative(made, own); return made; };
-giveLate(keysOf(LATE_CLASSES), takeClass);
-giveLate(keysOf(ALIASES), takeClass);
+// What a page may ask for and few pages do: it is made when it is first asked for.
 giveLate(['MouseEvent', 'KeyboardEvent', 'CustomEvent', 'UIEvent', 'InputEvent', 'PointerEvent', 'TouchEvent', 'MessageEvent', 'ErrorEvent', 'ProgressEvent', 'FocusEvent',
   'SubmitEvent', 'HashChangeEvent', 'PopStateEvent', 'StorageEvent', 'DragEvent', 'ClipboardEvent', 'WheelEvent', 'AnimationEvent'], name => makeEventClass(name));
 giveLate(['WeakRef'], () => makeWeakRef());
@@ -26,8 +27,8 @@ giveLate(['console'], () => makeConsole());
 for (const [name, value] of [['ELEMENT_NODE', 1], ['TEXT_NODE', 3], ['COMMENT_NODE', 8], ['DOCUMENT_NODE', 9], ['DOCUMENT_FRAGMENT_NODE', 11]]) { hide(Node, name, value); hide(Node.prototype, name, value); }
 
 setPrototype(window, EventTarget.prototype);
-lendMembers(String.prototype, 'StringMembers');
-lendMembers(window, 'WindowMembers');
+lendMembers(String.prototype, StringMembers);
+lendMembers(window, WindowMembers);
 give(window, {
   addEventListener(type, listener) { register(window, type, listener); }, removeEventListener() {},
   setTimeout(work, delay, ...given) { return startTimer(work, delay, given, false); }, setInterval(work, delay, ...given) { return startTimer(work, delay, given, true); },
@@ -60,7 +61,7 @@ return function lead(order, given, ...texts) {
   }
   if (order === 'gates') { isGated = true; openGates(); return ''; }
   if (order === 'gated') return flatten(compileGates(given));
-  if (order === 'force') { forceGates(+given); effects.length = 0; for (const kind of keysOf(used)) delete used[kind]; noted.clear(); called = 0; return ''; }
+  if (order === 'force') { forceGates(+given); for (const kind of keysOf(used)) delete used[kind]; noted.clear(); called = 0; return ''; }
   if (order === 'begin') { document.currentScript = scriptPlaces.get(+given) || null; return ''; }
   if (order === 'source') { const text = readAddress(given); if (text !== null) addScript(makeElement('script'), text); return ''; }
   if (order === 'library') { takeLibrary(given); return ''; }
@@ -70,10 +71,5 @@ return function lead(order, given, ...texts) {
   if (order === 'next') { document.currentScript = null; if (queuePlace >= queued.length) return ''; const next = queued[queuePlace++]; document.currentScript = next.node; if (next.isModule) { loadModule(next.text); return ' '; } return flatten(next.text) || ' '; }
   if (order === 'loaded') { document.currentScript = null; document.readyState = 'complete'; return ''; }
   if (order === 'turn') { calledBefore = called; if (given === 'user' && hasNewInputs) fillInputs(); return taskPlace < tasks.length && runTasks(given) > 0 ? 'more' : ''; }
-  if (order === 'collect') {
-    if (isCut) effects[effects.length] = '["cut"]';
-    effects[effects.length] = '["tasks","' + (called - calledBefore) + '"]';
-    return flatten('[' + apply(nativeJoin, effects, [',']) + ']');
-  }
   return '';
 };

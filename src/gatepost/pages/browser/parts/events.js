@@ -82,7 +82,7 @@ function callListener(target, type, listener, isOwn) {
 // `isOwn` says that the listener is a function of the stand-in, whose source tells nothing.
 function register(target, type, listener, isOwn) {
   if (!listener) return;
-  if (registered.length > 4000) { isCut = true; return; }
+  if (registered.length > 4000) { cut(); return; }
   type = toText(type);
   registered[registered.length] = { target, type, listener };
   const lasting = type === 'click' || type === 'mousemove' || type === 'keydown' || type === 'wheel' || type === 'scroll' || type === 'pointermove' || type === 'touchmove' ? 3 : 1;

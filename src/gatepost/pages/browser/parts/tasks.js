@@ -14,11 +14,12 @@ function runTasks(who) {
     tasks[best] = null;
     while (taskPlace < tasks.length && !tasks[taskPlace]) taskPlace++;
     called++; ran++;
+    if (called - calledBefore < 5) tell('["task"]');
     if (task.at > now) now = task.at;
     attempt(task.run, who);
     if (who === 'user' && ran >= 200) break;
   }
-  if (called >= MAX_TASKS) isCut = true;
+  if (called >= MAX_TASKS) cut();
   return ran;
 }
 function attempt(run, who) {

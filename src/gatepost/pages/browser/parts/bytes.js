@@ -2,7 +2,6 @@
 
 // Bytes are strings with one character for each byte, so that native functions work on them.
 function textOfBytes(view) {
-  if (view.byteLength > MUCH) lookAtClock();
   // Two native steps take a fifth of the time of one in pieces.
   if (toBase64 && view.length > 2000) return nativeAtob(apply(toBase64, view, []));
   let text = '';
@@ -18,7 +17,6 @@ function bytesOf(part) {
   return toUtf8(toText(part));
 }
 function viewOf(text) {
-  if (text.length > MUCH) lookAtClock();
   const view = new Bytes(text.length);
   if (view.setFromBase64 && text.length > 2000) { view.setFromBase64(nativeBtoa(text)); return view; }
   for (let i = 0; i < text.length; i++) view[i] = text.charCodeAt(i);

@@ -39,4 +39,16 @@ class URL {
   static parse(text, base) { try { return new URL(text, base); } catch (fault) { return null; } }
 }
 function makeParams(given) { return new URLSearchParams(given); }
-function readParamsPrototype() { return URLSearchParams.prototype; }
+
+// The class FormData, which has the members of URLSearchParams.
+
+class FormData {
+  constructor(form) { hide(this, 'pairs', []); if (form && form.localName === 'form') { fillInputs(); for (const node of selectAll(form, 'input,textarea,select')) if (node.$marks.name || node.$marks.id) this.pairs.push([node.$marks.name || node.$marks.id, node.value]); } }
+  toString() { return this.pairs.map(each => each[0] + '=' + (isBlob(each[1]) ? each[1].bytes : each[1])).join('&'); }
+}
+const params = URLSearchParams.prototype;
+const PARAMS = ['get', 'getAll', 'has', 'set', 'delete', 'forEach', 'keys', 'values', 'entries'];
+for (let i = 0; i < PARAMS.length; i++) hide(FormData.prototype, PARAMS[i], params[PARAMS[i]]);
+hide(FormData.prototype, Symbol.iterator, params[Symbol.iterator]);
+hide(FormData.prototype, 'append', function (key, value) { this.pairs.push([toText(key), isBlob(value) ? value : toText(value)]); });
+function makeFormData(form) { return new FormData(form); }
