@@ -78,7 +78,7 @@ def test_files_are_marked_and_keep_what_they_had(tmp_path: Path) -> None:
 def test_files_beyond_the_account_are_not_scanned_and_the_ledger_says_so(tmp_path: Path) -> None:
     rules = compile_rules(folder(tmp_path, a=RULE))
     cpu = CpuAccount(10.0)
-    cpu.charge(9.0)  # which leaves something to what comes after the files
+    cpu._end -= 9.0  # which leaves something to what comes after the files
     stages = Stages(Context(now=0.0, rules=rules, cpu=cpu))
     assert stages.match_yara_rules((file(b"payload"),)) == (file(b"payload"),)
     assert stages.outcomes == [Outcome("yara", "failed", SPENT)]
