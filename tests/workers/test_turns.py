@@ -13,7 +13,7 @@ from gatepost.scanning.spool import BytesBody
 from gatepost.workers import process
 from gatepost.workers.jobs import Job
 from gatepost.workers.process import MAX_TURNS, WorkerProcess
-from gatepost.workers.protocol import JUDGE
+from gatepost.workers.protocol import JUDGE, StatusPage, new_status_page
 
 
 class Sent:
@@ -30,7 +30,8 @@ class Sent:
 def worker(monkeypatch: pytest.MonkeyPatch) -> WorkerProcess:
     nothing: Any = None
     monkeypatch.setattr(process, "Channel", Sent)
-    return WorkerProcess(1, nothing, nothing, nothing, print, print)
+    page = StatusPage(new_status_page())
+    return WorkerProcess(1, nothing, nothing, page, print, print)
 
 
 def suspended(worker: WorkerProcess, name: str) -> Job[Report]:
