@@ -129,7 +129,7 @@ class FakeCore:
 
 
 class OneMessage:
-    async def find(self, ggrid: str) -> MessageRecord | None:
+    async def find(self, ggrid: str, tenant: str | None = None) -> MessageRecord | None:
         envelope = Envelope("a@example.org", ("b@example.net",), "192.0.2.1", "mx.example.org", TENANT)
         return MessageRecord(RECORD, 1, 8, envelope, 10, "0" * 64, REPORT) if ggrid == RECORD else None
 

@@ -16,6 +16,7 @@ from gatepost.process.cpu_account import ALL, FILES, READING, SPENT, CpuAccount,
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
     monkeypatch.setattr(cpu_account, "time", type("Clock", (), {"process_time": staticmethod(lambda: now[0])}))
+    monkeypatch.setattr(cpu_account, "count_cpu_seconds", lambda: 0.0)
     return now
 
 

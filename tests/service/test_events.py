@@ -252,14 +252,6 @@ def test_people_were_told(used: Deployment) -> None:
     assert told[:2] == ("gatepost@mx1.example", ("ops@example.com",))
 
 
-def test_the_command_shows_the_file(used: Deployment) -> None:
-    shown = used.run("events", "tail", "--kind", "key.")
-    assert "key.created" in shown
-    assert "name=playbook" in shown
-    raw = used.run("events", "tail", "--json", "-n", "1")
-    assert json.loads(raw)["schema"] == 1
-
-
 def test_the_command_tries_every_output(used: Deployment) -> None:
     used.receiver.answer = lambda _number: 200
     tried = json.loads(used.run("events", "test", "--json"))

@@ -299,7 +299,7 @@ def split_pooler(url: str) -> tuple[str, Pooler]:
     if found is None:
         return url, ""
     if found[1] not in ("session", "transaction"):
-        raise ValueError("pooler must be session or transaction")
+        raise asyncpg.exceptions.ClientConfigurationError("pooler must be session or transaction")
     return _POOLER.sub("", url, count=1).rstrip("?&"), cast("Pooler", found[1])
 
 
