@@ -7,7 +7,7 @@ import pytest
 
 from gatepost.service import plan
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.settings.keys import GuardSettings
+from gatepost.settings.keys import AbbySettings, GuardSettings
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
@@ -22,9 +22,9 @@ def test_a_busy_port_is_named_with_its_key(host: str) -> None:
 def test_a_busy_port_of_the_core_is_said_with_the_two_keys_that_name_it() -> None:
     bound = plan.bind(("127.0.0.1",), 0, "x")
     settings = GuardSettings.model_validate({"scanSources": {"restApi": {"port": plan.port_of(bound)}}})
-    ((_, hosts, port, key),) = plan.list_addresses(plan.Plan(DataFolder(Path("data")), settings))
+    (door,) = plan.list_doors(plan.Plan(DataFolder(Path("data")), settings))
     with pytest.raises(StartError) as refused:
-        plan.bind(hosts, port, key)
+        plan.open_door(door)
     plan.close_sockets(bound)
     assert "scanSources.restApi.port in guard.yml" in str(refused.value)
     assert "serviceProviders.core.hosts in abby.yml" in str(refused.value)
@@ -58,6 +58,34 @@ def test_a_port_can_be_had_again_at_once() -> None:
         first.close()
         assert visitor.recv(1) == b""
     plan.close_sockets(plan.bind(("127.0.0.1",), port, "x"))
+
+
+def test_instances_may_share_a_port_if_all_of_them_say_so() -> None:
+    first = plan.bind(("127.0.0.1",), 0, "x", reuse_port=True)
+    port = plan.port_of(first)
+    second = plan.bind(("127.0.0.1",), port, "x", reuse_port=True)
+    with pytest.raises(StartError, match=rf"127\.0\.0\.1:{port} \(x\): another program uses it\.$"):
+        plan.bind(("127.0.0.1",), port, "x")
+    plan.close_sockets((*first, *second))
+    alone = plan.bind(("127.0.0.1",), port, "x")
+    with pytest.raises(StartError, match=r"another program uses it\. All who share a port need reusePort and the same"):
+        plan.bind(("127.0.0.1",), port, "x", reuse_port=True)
+    plan.close_sockets(alone)
+
+
+def test_every_door_but_that_of_metrics_can_be_shared() -> None:
+    names = ("restApi", "smtp", "milter", "spamd", "rspamd")
+    sources: dict[str, dict[str, object]] = {name: {"reusePort": True} for name in names}
+    sources["smtp"]["outbound"] = {"port": 10_587, "hosts": ["192.0.2.1"]}
+    metrics = {"listen": "127.0.0.1:9100"}
+    guard = GuardSettings.model_validate({"scanSources": sources, "metrics": metrics})
+    cores = {"core": {"hosts": ["https://127.0.0.1:9785"]}}
+    listen = {"listen": {"reusePort": True}, "metrics": metrics, "serviceProviders": cores}
+    abby = AbbySettings.model_validate(listen)
+    doors = plan.list_doors(plan.Plan(DataFolder(Path("data")), guard, abby))
+    alone = {door.name for door in doors if not (door.section and door.section.reuse_port)}
+    assert alone == {"metrics", "guard metrics"}
+    assert len(doors) == 9
 
 
 def test_several_addresses_and_both_families() -> None:

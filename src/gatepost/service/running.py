@@ -63,7 +63,10 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: OnStart, bound: Bou
     """Run until asked to stop. `started` is called once everything serves; `control` reloads and restarts the node."""
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(release_ports, bound)
-        registry = build_registry()
+        port = port_of(next(bound[name] for name in ("abby", "guard", "smtp", *ASKERS) if name in bound))
+        # The name of this node for people: its machine, its services and its port.
+        name = f"{node_name(plan.settings.events)} {'+'.join(plan.services)}:{port}"
+        registry = build_registry(name)
         events, alerts = await stack.enter_async_context(open_service_events(plan.settings, plan.data, registry))
         store = open_store(plan.settings.storage.url, plan.data.path)
         stack.push_async_callback(store.close)
@@ -86,10 +89,7 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: OnStart, bound: Bou
             periodic.start()
             stack.callback(periodic.cancel)
         control.attach(generations)
-        port = port_of(next(bound[name] for name in ("abby", "guard", "smtp", *ASKERS) if name in bound))
         if plan.local:
-            # The name of this node for people: its machine, its services and its port.
-            name = f"{node_name(plan.settings.events)} {'+'.join(plan.services)}:{port}"
             follower = Follower(store, plan, name, control, generations.health)
             stack.callback(asyncio.create_task(follower.run()).cancel)
         stack.callback(watch_loop(shared.registry).stop)
