@@ -1,15 +1,18 @@
 """More processors on one machine are more instances: they share ports and a PostgreSQL, and never a SQLite file."""
 
+import contextlib
 import re
 import signal
 import smtplib
+import socket
+import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from bench.ports import free_ports
+from tests.conftest import MailSink
 from tests.data_folders import write_files
 from tests.service.running_service import RunningCommand
 
@@ -18,10 +21,10 @@ from gatepost.service.data_folder import DataFolder, StartError, lock_sqlite_fil
 SMALL = "workerProcesses: 1\nlog: {level: info, format: json}\n"
 
 
-@contextmanager
+@contextlib.contextmanager
 def running(data: Path) -> Iterator[RunningCommand]:
     """A core on this data folder."""
-    core = RunningCommand(data / "output", "guard", "--data", data, GATEPOST_INSTANCE=data.name)
+    core = RunningCommand(data / "output", "guard", "--data", data)
     try:
         yield core
     finally:
@@ -46,15 +49,15 @@ def connect(port: int, times: int) -> None:
 
 
 @pytest.mark.process
-def test_instances_share_a_port_and_metrics_tell_them_apart(tmp_path: Path, postgres_url: str) -> None:
+def test_instances_share_a_port_and_metrics_tell_them_apart(
+    tmp_path: Path, postgres_url: str, next_hop: MailSink
+) -> None:
     smtp, *watched = free_ports(3)
     folders = [tmp_path / "one", tmp_path / "two"]
-    for folder, metrics in zip(folders, watched, strict=True):
-        source = (
-            f'scanSources: {{smtp: {{port: {smtp}, reusePort: true}}}}\nmetrics: {{listen: "127.0.0.1:{metrics}"}}\n'
-        )
-        own = f'storage: {{url: "{postgres_url}"}}\nevents: {{node: "mx1-${{env:GATEPOST_INSTANCE}}"}}\n'
-        write_files(folder, SMALL + source + own)
+    for folder, port in zip(folders, watched, strict=True):
+        source = f'scanSources: {{smtp: {{port: {smtp}, reusePort: true}}}}\nmetrics: {{listen: "127.0.0.1:{port}"}}\n'
+        own = f'storage: {{url: "{postgres_url}"}}\nevents: {{node: "mx1-{folder.name}"}}\n'
+        write_files(folder, SMALL + source + own + f'delivery: {{nextHop: "{next_hop.url}"}}\n')
     with running(folders[0]) as one, running(folders[1]) as two:
         one.until()
         two.until()
@@ -65,10 +68,41 @@ def test_instances_share_a_port_and_metrics_tell_them_apart(tmp_path: Path, post
         assert min(counts) > 0
         for name, port in zip(("one", "two"), watched, strict=True):
             assert f'gatepost_build_info{{node="mx1-{name} guard:{smtp}"' in metrics_of(port)
-        # One ends; the other has all connections from now on.
-        assert two.stop() == 0
-        connect(smtp, 16)
-        assert count_sessions(watched[0]) == counts[0] + 16
+        # One ends after the message that is under way; the other has all connections from that moment on.
+        with contextlib.closing(begin_message_at(smtp, watched[1])) as client:
+            counts = [count_sessions(port) for port in watched]
+            two.popen.send_signal(signal.SIGTERM)
+            two.until('"service stopping"')
+            await_refusal(watched[1])
+            connect(smtp, 16)
+            assert count_sessions(watched[0]) == counts[0] + 16
+            client.send(b"whole\r\n.\r\n")
+            assert client.getreply()[0] == 250
+        assert two.popen.wait(90) == 0
+        assert len(next_hop.mail) == 1
+
+
+def begin_message_at(smtp: int, metrics: int) -> smtplib.SMTP:
+    """A session at the instance with these metrics, in the middle of a message."""
+    while True:
+        before = count_sessions(metrics)
+        client = smtplib.SMTP("127.0.0.1", smtp, timeout=60)
+        if count_sessions(metrics) > before:
+            break
+        client.close()
+    for command in ("EHLO here", "MAIL FROM:<a@company.example>", "RCPT TO:<b@example.com>"):
+        assert client.docmd(command)[0] == 250
+    assert client.docmd("DATA")[0] == 354
+    client.send(b"From: a@company.example\r\nSubject: s\r\n\r\nnot yet ")
+    return client
+
+
+def await_refusal(port: int) -> None:
+    """Wait until nobody listens on a port."""
+    with contextlib.suppress(ConnectionRefusedError):
+        while True:
+            socket.create_connection(("127.0.0.1", port), 60).close()
+            time.sleep(0.05)
 
 
 @pytest.mark.process

@@ -293,10 +293,10 @@ def _run(
     save_loaded(plan, digest_files(folder, guard, abby))
     with lock_sqlite_file(data, settings.storage.url, plan.services):
         bound = bind_ports(plan)
-        # These stay open in a restart, whatever the services close.
+        # These stay open in a restart, whatever the services close; a stop closes them.
         kept = systemd.duplicate(each for several in bound.values() for each in several)
         try:
-            restarts = run_service(plan, bound, started_with_warnings)
+            restarts = run_service(plan, bound, started_with_warnings, kept)
         except StartError as fault:
             if not NodeFiles(data, plan.service).refuse_trial(str(fault)):
                 raise

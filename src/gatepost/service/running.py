@@ -210,14 +210,19 @@ class _StopSignals:
     """Handles SIGINT and SIGTERM. A signal that comes while uvloop reads another one, such as those of the watchdog, is
     told twice; what follows at once is therefore no second signal."""
 
-    def __init__(self, stop: asyncio.Event, end: Callable[[int], object] = os._exit) -> None:
-        self._stop, self._end, self._first = stop, end, 0.0
+    def __init__(
+        self, stop: asyncio.Event, kept: list[int] | None = None, end: Callable[[int], object] = os._exit
+    ) -> None:
+        self._stop, self._kept, self._end, self._first = stop, kept or [], end, 0.0
 
     def handle(self, number: int) -> None:
         if not self._stop.is_set():
             self._first = time.monotonic()
             log.info("service stopping", signal=signal.Signals(number).name)
             systemd.notify_stopping()
+            # No restart needs them now. While one is open its port listens, and connections wait for nobody.
+            while self._kept:
+                os.close(self._kept.pop())
             self._stop.set()
         elif time.monotonic() - self._first > REPEATED_SECONDS:
             log.warning("service stopped at once", signal=signal.Signals(number).name)
@@ -266,15 +271,15 @@ class ServiceControl:
         self._stop.set()
 
 
-def run_service(plan: Plan, bound: Bound, started: OnStart) -> bool:
-    """Serve until asked to stop; returns whether the process is to be started again."""
+def run_service(plan: Plan, bound: Bound, started: OnStart, kept: list[int]) -> bool:
+    """Serve until asked to stop; returns whether the process is to be started again, with the sockets in `kept`."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve_until_signal(plan, bound, started))
+        return runner.run(_serve_until_signal(plan, bound, started, kept))
 
 
-async def _serve_until_signal(plan: Plan, bound: Bound, started: OnStart) -> bool:
+async def _serve_until_signal(plan: Plan, bound: Bound, started: OnStart, kept: list[int]) -> bool:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    stop_signals = _StopSignals(stop)
+    stop_signals = _StopSignals(stop, kept)
     SealedProcess.mail_comes = staticmethod(lambda: background.must_rest)
     for number in SIGNALS:
         loop.add_signal_handler(number, stop_signals.handle, number)
