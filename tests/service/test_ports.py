@@ -73,6 +73,19 @@ def test_instances_may_share_a_port_if_all_of_them_say_so() -> None:
     plan.close_sockets(alone)
 
 
+@pytest.mark.parametrize("wanted", [False, True])
+def test_an_inherited_socket_stays_as_it_is_and_the_log_says_so(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(plan.log, "warning", lambda text, **_: said.append(text))
+    for given in (False, True):
+        (first,) = plan.bind(("127.0.0.1",), 0, "x", reuse_port=given)
+        known: plan.Inherited = {(int(socket.AF_INET), ("127.0.0.1", plan.port_of((first,)))): first}
+        assert plan.bind(("127.0.0.1",), plan.port_of((first,)), "x", known, reuse_port=wanted) == (first,)
+        assert not known
+        first.close()
+    assert said == ["reusePort does not hold for an inherited socket"]
+
+
 def test_every_door_but_that_of_metrics_can_be_shared() -> None:
     names = ("restApi", "smtp", "milter", "spamd", "rspamd")
     sources: dict[str, dict[str, object]] = {name: {"reusePort": True} for name in names}

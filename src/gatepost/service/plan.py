@@ -69,8 +69,8 @@ def bind(
         try:
             for each in _find_addresses(host, port):
                 if each not in bound and not (port == 0 and bound):
-                    is_there = _is_usable(each, inherited)
-                    bound[each] = inherited.pop(each) if is_there else _bind_one(*each, reuse_port=reuse_port)
+                    found = _take_inherited(each, inherited, reuse_port=reuse_port)
+                    bound[each] = found or _bind_one(*each, reuse_port=reuse_port)
         except OSError as fault:
             close_sockets(list(bound.values()))
             known = {} if host.startswith(UNIX) and fault.errno == errno.EACCES else _REASONS
@@ -83,10 +83,18 @@ def bind(
     return tuple(bound.values())
 
 
-def _is_usable(address: tuple[int, tuple[str, int]], inherited: Inherited) -> bool:
-    """Whether a socket was inherited and can be reached: the file of a Unix socket may have been removed."""
-    family, (place, _) = address
-    return address in inherited and (family != socket.AF_UNIX or Path(place).exists())
+def _take_inherited(
+    address: tuple[int, tuple[str, int]], inherited: Inherited, *, reuse_port: bool
+) -> socket.socket | None:
+    """Take a socket that was inherited and can be reached: the file of a Unix socket may have been removed."""
+    family, (place, port) = address
+    if family == socket.AF_UNIX and not Path(place).exists():
+        return None
+    found = inherited.pop(address, None)
+    if found and family != socket.AF_UNIX and found.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT) != reuse_port:
+        hint = "stop and start the service, or set ReusePort in the socket unit"
+        log.warning("reusePort does not hold for an inherited socket", address=render_address(place, port), hint=hint)
+    return found
 
 
 def close_sockets(sockets: Sequence[socket.socket]) -> None:
