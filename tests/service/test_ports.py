@@ -1,10 +1,12 @@
 """Ports that cannot be had are one sentence."""
 
+import asyncio
 import socket
 from pathlib import Path
 
 import pytest
 
+from gatepost.api.connections import accept_from
 from gatepost.service import plan
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings.keys import AbbySettings, GuardSettings
@@ -45,18 +47,17 @@ def test_a_port_is_taken_before_anybody_can_connect() -> None:
     plan.close_sockets(bound)
 
 
-def test_a_port_can_be_had_again_at_once() -> None:
+async def test_a_port_can_be_had_again_at_once() -> None:
     """A connection that this side closed first lingers; a restart gets the port all the same."""
-    (first,) = plan.bind(("127.0.0.1",), 0, "x")
-    port = plan.port_of([first])
-    first.listen()
-    plan.allow_reuse(first)
-    with socket.create_connection(("127.0.0.1", port)) as visitor:
-        first.setblocking(True)
-        accepted, _ = first.accept()
-        accepted.close()
-        first.close()
-        assert visitor.recv(1) == b""
+    first = plan.bind(("127.0.0.1",), 0, "x")
+    port = plan.port_of(first)
+    (accepting,) = accept_from(first, 1, lambda accepted, _address: accepted.close())
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    assert await reader.read() == b""
+    accepting.cancel()
+    await asyncio.gather(accepting, return_exceptions=True)
+    plan.close_sockets(first)
+    writer.close()
     plan.close_sockets(plan.bind(("127.0.0.1",), port, "x"))
 
 

@@ -30,8 +30,22 @@ ACCEPT_PAUSE_SECONDS = 0.1
 log = Logger("gatepost")
 
 
-async def accept_connections(listening: socket.socket, handle: Callable[[socket.socket, Any], None]) -> None:
-    """Accept connections until cancelled; `handle` gets each with the address of its client."""
+def accept_from(
+    sockets: Iterable[socket.socket], backlog: int, handle: Callable[[socket.socket, Any], None]
+) -> list[asyncio.Task[None]]:
+    """Listen on bound sockets, and accept connections until the tasks are cancelled; `handle` gets each with the
+    address of its client. The next start can bind a port while closed connections are in TIME-WAIT (RFC 9293 section
+    3.6.1)."""
+    tasks = []
+    for each in sockets:
+        each.setblocking(False)
+        each.listen(backlog)
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        tasks.append(asyncio.create_task(_accept_connections(each, handle)))
+    return tasks
+
+
+async def _accept_connections(listening: socket.socket, handle: Callable[[socket.socket, Any], None]) -> None:
     loop = asyncio.get_running_loop()
     while True:
         try:

@@ -193,11 +193,6 @@ def _try_bind(family: int, address: tuple[str, int], *options: int) -> socket.so
     return created
 
 
-def allow_reuse(listening: socket.socket) -> None:
-    """Let the next start bind the port while closed connections are in TIME-WAIT (RFC 9293 section 3.6.1)."""
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-
-
 Bound = dict[str, tuple[socket.socket, ...]]
 
 
