@@ -30,9 +30,9 @@ from gatepost.store.flow_counts import MAX_KEYS, FlowCount, FlowCounts
 
 HOUR = 3_600
 EXCHANGE_SECONDS, PURGE_SECONDS = 1.0, 60.0
-# Counts of all nodes in memory, some 200 bytes each; above that, those that were not asked for the longest are
-# forgotten.
-MAX_CELLS = 100_000
+# Counts of all nodes in memory, some 200 bytes each; above that, a tenth of them is forgotten, those that were not asked
+# for the longest. What is left has three counts of two hours for 16,384 senders.
+MAX_CELLS = 110_000
 # How long the sum of all nodes is believed while nothing is counted here.
 BELIEVED_SECONDS = 5.0
 # A sender who sent once in an hour, which most of what strangers make up does, is not written.
