@@ -1,12 +1,14 @@
 """Ports that cannot be had are one sentence."""
 
 import asyncio
+import os
+import resource
 import socket
 from pathlib import Path
 
 import pytest
 
-from gatepost.api.connections import accept_from
+from gatepost.api import connections
 from gatepost.service import plan
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.settings.keys import AbbySettings, GuardSettings
@@ -51,14 +53,35 @@ async def test_a_port_can_be_had_again_at_once() -> None:
     """A connection that this side closed first lingers; a restart gets the port all the same."""
     first = plan.bind(("127.0.0.1",), 0, "x")
     port = plan.port_of(first)
-    (accepting,) = accept_from(first, 1, lambda accepted, _address: accepted.close())
+    accepting = connections.Accepting(first, 1, lambda accepted, _address: accepted.close())
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     assert await reader.read() == b""
-    accepting.cancel()
-    await asyncio.gather(accepting, return_exceptions=True)
-    plan.close_sockets(first)
+    accepting.stop()
     writer.close()
     plan.close_sockets(plan.bind(("127.0.0.1",), port, "x"))
+
+
+async def test_without_a_descriptor_connections_wait_until_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = asyncio.Event()
+    monkeypatch.setattr(connections.log, "warning", lambda *_, **__: said.set())
+    bound = plan.bind(("127.0.0.1",), 0, "x")
+    loop = asyncio.get_running_loop()
+    taken: asyncio.Future[socket.socket] = loop.create_future()
+    accepting = connections.Accepting(bound, 5, lambda accepted, _address: taken.set_result(accepted))
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket() as client:
+        client.setblocking(False)
+        free = os.dup(0)
+        os.close(free)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+            await loop.sock_connect(client, ("127.0.0.1", plan.port_of(bound)))
+            await asyncio.wait_for(said.wait(), 60)
+            assert not taken.done()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        (await asyncio.wait_for(taken, 60)).close()
+    accepting.stop()
 
 
 def test_instances_may_share_a_port_if_all_of_them_say_so() -> None:

@@ -30,32 +30,43 @@ ACCEPT_PAUSE_SECONDS = 0.1
 log = Logger("gatepost")
 
 
-def accept_from(
-    sockets: Iterable[socket.socket], backlog: int, handle: Callable[[socket.socket, Any], None]
-) -> list[asyncio.Task[None]]:
-    """Listen on bound sockets, and accept connections until the tasks are cancelled; `handle` gets each with the
-    address of its client. The next start can bind a port while closed connections are in TIME-WAIT (RFC 9293 section
-    3.6.1)."""
-    tasks = []
-    for each in sockets:
-        each.setblocking(False)
-        each.listen(backlog)
-        each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        tasks.append(asyncio.create_task(_accept_connections(each, handle)))
-    return tasks
+class Accepting:
+    """Accepts connections on bound sockets until `stop`; `handle` gets each with the address of its client. The next
+    start can bind a port while closed connections are in TIME-WAIT (RFC 9293 section 3.6.1)."""
 
+    def __init__(
+        self, sockets: Iterable[socket.socket], backlog: int, handle: Callable[[socket.socket, Any], None]
+    ) -> None:
+        self._loop, self._handle, self._sockets = asyncio.get_running_loop(), handle, tuple(sockets)
+        for each in self._sockets:
+            each.setblocking(False)
+            each.listen(backlog)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._begin(each)
 
-async def _accept_connections(listening: socket.socket, handle: Callable[[socket.socket, Any], None]) -> None:
-    loop = asyncio.get_running_loop()
-    while True:
+    def stop(self) -> None:
+        """Accept no more, and close the sockets."""
+        for each in self._sockets:
+            self._loop.remove_reader(each)
+            each.close()
+
+    def _begin(self, listening: socket.socket) -> None:
+        if listening.fileno() >= 0:  # else it was closed in the pause
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
         try:
-            connection, address = await loop.sock_accept(listening)
+            connection, address = listening.accept()
+        except BlockingIOError:
+            return  # the client has gone already, or another process was quicker
         except OSError as fault:
-            # No descriptor is left, or the client has gone already; either passes.
+            # No descriptor is left; that passes.
             log.warning("a connection could not be accepted", reason=fault.strerror)
-            await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
-            continue
-        handle(connection, address)
+            self._loop.remove_reader(listening)
+            self._loop.call_later(ACCEPT_PAUSE_SECONDS, self._begin, listening)
+            return
+        connection.setblocking(False)
+        self._handle(connection, address)
 
 
 _IPV6_NETWORK = 64

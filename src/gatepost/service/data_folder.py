@@ -158,10 +158,10 @@ def lock_sqlite_file(data: DataFolder, url: str, services: Sequence[str]) -> Ite
     """Lock the folder of a SQLite file that is not in the data folder, if `url` names one; raises `StartError` if an
     instance with another data folder has it."""
     file = sqlite_file_of(url, data.path)
-    folder = file.resolve().parent if file else data.path
+    folder = file.resolve().parent if file else data.path.resolve()
     with contextlib.ExitStack() as held:
         # A folder is not locked twice: closing the second descriptor would end the first lock.
-        if folder != data.path and folder != data.path.resolve():
+        if folder != data.path.resolve():
             DataFolder(folder).make()
             try:
                 held.enter_context(DataFolder(folder).lock(*services))

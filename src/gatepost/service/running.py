@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import uvloop
-from prometheus_client import CollectorRegistry
 
 from gatepost import __version__
 from gatepost.events.schema import NodeState
@@ -75,7 +74,8 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: OnStart, bound: Bou
             await _encrypt_secrets(store)
         spool, policies = Spool(plan.data.spool), PoliciesInForce(unchanged_policies())
         shared = SharedParts(store, spool, policies, registry, events, partial(exposition, registry))
-        listeners = _open_listeners(plan, bound, registry)
+        listeners = Listeners(plan, bound)
+        registry.register(HttpMetrics(listeners.http_servers()))
         generations = Generations(shared, listeners, health)
         stack.push_async_callback(generations.stop)
         generations.take_over(await generations.build(plan))
@@ -104,13 +104,6 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: OnStart, bound: Bou
             await serve(listeners.servers, stop, announce_start)
         finally:
             events.emit(_describe_state, plan, "stopping")
-
-
-def _open_listeners(plan: Plan, bound: Bound, registry: CollectorRegistry) -> Listeners:
-    """Build the servers of all ports, and have those of HTTP counted."""
-    listeners = Listeners(plan, bound)
-    registry.register(HttpMetrics(listeners.http_servers()))
-    return listeners
 
 
 def _end_trials_at(stop: asyncio.Event) -> Callable[[], object]:

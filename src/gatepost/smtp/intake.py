@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from gatepost.api.connections import ConnectionLimits, accept_from
+from gatepost.api.connections import Accepting, ConnectionLimits
 from gatepost.auth.origin import Networks
 from gatepost.process.logs import Logger
 from gatepost.smtp import replies
@@ -109,16 +109,15 @@ class Intake:
         """Serve; returns when the last session has ended."""
         for routing in self.services.routings:
             routing.start()
-        accepting = accept_from(self._sockets, BACKLOG, self._welcome)
+        accepting = Accepting(self._sockets, BACKLOG, self._welcome)
         self.ready.set()
         try:
             await self._exit.wait()
         finally:
-            for task in (*accepting, *self._arriving):
+            accepting.stop()
+            for task in self._arriving:
                 task.cancel()
-            await asyncio.gather(*accepting, *self._arriving, return_exceptions=True)
-            for each in self._sockets:
-                each.close()
+            await asyncio.gather(*self._arriving, return_exceptions=True)
             await self._stop_sessions(self.services)()
             for routing in self.services.routings:
                 await routing.close()

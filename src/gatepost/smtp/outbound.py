@@ -30,8 +30,8 @@ from gatepost.store.flow_counts import MAX_KEYS, FlowCount, FlowCounts
 
 HOUR = 3_600
 EXCHANGE_SECONDS, PURGE_SECONDS = 1.0, 60.0
-# Counts of all nodes in memory, some 200 bytes each; above that, a tenth of them is forgotten, those that were not asked
-# for the longest. What is left has three counts of two hours for 16,384 senders.
+# Counts of all nodes in memory, some 200 bytes each; above that, those that were not asked for the longest are
+# forgotten, a tenth of all. What is left has three counts of two hours for 16,384 senders.
 MAX_CELLS = 110_000
 # How long the sum of all nodes is believed while nothing is counted here.
 BELIEVED_SECONDS = 5.0
@@ -235,10 +235,8 @@ class SenderLimits:
         return found
 
     def count(self, sender: str, *, messages: int = 0, recipients: int = 0, refused: int = 0) -> None:
-        most = self._limits
-        limited = (("messages", messages, most.messages), ("recipients", recipients, most.recipients))
-        for what, number, limit in (*limited, ("refused", refused, most.refused)):
-            if number and limit:
+        for what, number in (("messages", messages), ("recipients", recipients), ("refused", refused)):
+            if number and getattr(self._limits, what):
                 self._counts.add(sender, what, number)
 
     def _find_excess(self, sender: str, recipients: int) -> LimitedSender | None:
