@@ -214,21 +214,11 @@ class CountedProtocol(asyncio.Protocol):
 MAX_NAMES = 64
 
 
-class SessionCounts:
-    """How many handshakes a context has completed, and how many of them were resumed."""
-
-    __slots__ = ("handshakes", "resumed")
-
-    def __init__(self) -> None:
-        self.handshakes = self.resumed = 0
-
-
 class _Resumable:
     """What connections of a `ResumingContext` do besides: they give it their session after the first bytes."""
 
     context: Any
     session: Any
-    session_reused: Any
     server_hostname: Any
     _is_kept = False
 
@@ -237,11 +227,6 @@ class _Resumable:
         if not self._is_kept and isinstance(self.context, ResumingContext):
             self._is_kept = self.context.keep(self.server_hostname, self.session)
         return data
-
-    def do_handshake(self, *arguments: Any, **options: Any) -> None:
-        super().do_handshake(*arguments, **options)  # type: ignore[misc]
-        if isinstance(self.context, ResumingContext):
-            self.context.count(resumed=bool(self.session_reused))
 
 
 class _ResumableObject(_Resumable, ssl.SSLObject):
@@ -259,7 +244,6 @@ class ResumingContext(ssl.SSLContext):
     sslsocket_class = _ResumableSocket
 
     def __init__(self, _protocol: int) -> None:
-        self.counts = SessionCounts()
         self._sessions: OrderedDict[str, ssl.SSLSession] = OrderedDict()
 
     def keep(self, name: str | None, session: ssl.SSLSession | None) -> bool:
@@ -271,11 +255,6 @@ class ResumingContext(ssl.SSLContext):
         while len(self._sessions) > MAX_NAMES:
             self._sessions.popitem(last=False)
         return True
-
-    def count(self, *, resumed: bool) -> None:
-        """Count a handshake."""
-        self.counts.handshakes += 1
-        self.counts.resumed += resumed
 
     def wrap_bio(
         self,
