@@ -57,8 +57,8 @@ class Accepting:
     def _accept(self, listening: socket.socket) -> None:
         try:
             connection, address = listening.accept()
-        except BlockingIOError:
-            return  # the client has gone already, or another process was quicker
+        except (BlockingIOError, ConnectionAbortedError):
+            return  # the client has gone already
         except OSError as fault:
             # No descriptor is left; that passes.
             log.warning("a connection could not be accepted", reason=fault.strerror)
