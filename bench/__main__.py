@@ -35,6 +35,7 @@ BENCHMARKS = (
     "large",
     "noloss",
     "cores",
+    "instances",
     "publish",
     "fairness",
     "web",

@@ -201,7 +201,7 @@ def over_rest(server: scanning.Server) -> Round:
     return Round(found.rate, found.p50, found.p99, found.cpu, beside, found.errors, 0)
 
 
-def send(port: int, messages: list[bytes]) -> tuple[list[float], list[bytes]]:
+def send(port: int, messages: list[bytes], connections: int = CONNECTIONS) -> tuple[list[float], list[bytes]]:
     numbers, lock = iter(range(len(messages))), threading.Lock()
     latencies, codes = [0.0] * len(messages), [b""] * len(messages)
 
@@ -223,7 +223,7 @@ def send(port: int, messages: list[bytes]) -> tuple[list[float], list[bytes]]:
                 codes[number] = transaction(connection, lines, messages[number])
                 latencies[number] = time.perf_counter() - start
 
-    threads = [threading.Thread(target=work) for _ in range(CONNECTIONS)]
+    threads = [threading.Thread(target=work) for _ in range(connections)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -454,7 +454,19 @@ SHOWN: dict[str, dict[str, str]] = {
     "scaling.md": {
         "abby sends its scans to other cores at once, under the same ggrids": (
             "blackbox/test_scanning.py::test_a_core_that_dies_is_not_noticed"
-        )
+        ),
+        "the kernel gives each new connection to one of them": (
+            "service/test_instances.py::test_instances_share_a_port_and_metrics_tell_them_apart"
+        ),
+        "the others get all new connections": (
+            "service/test_instances.py::test_instances_share_a_port_and_metrics_tell_them_apart"
+        ),
+        "a second instance on a SQLite file is refused": (
+            "service/test_instances.py::test_a_sqlite_file_has_one_instance_until_that_ends_however_it_ends"
+        ),
+        "limits of outbound senders count for all": (
+            "store/test_flow_counts.py::test_senders_of_outbound_mail_are_counted_over_all_nodes"
+        ),
     },
     "routing.md": {
         "A server that cannot be reached is asked last until it answers again": (

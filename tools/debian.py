@@ -146,7 +146,8 @@ def _add_files(stage: Path) -> None:
     for unit in sorted(UNITS.glob("*.service")):
         text = unit.read_text("utf-8").replace("/opt/gatepost/.venv/bin/gatepost", "/usr/bin/gatepost")
         _write(stage / "lib/systemd/system" / unit.name, text)
-    _write(stage / "usr/share/doc/gatepost/examples/gatepost.socket", (UNITS / "gatepost.socket").read_text("utf-8"))
+    for unit in sorted(UNITS.glob("*.socket")):
+        _write(stage / "usr/share/doc/gatepost/examples" / unit.name, unit.read_text("utf-8"))
     _write(stage / "etc/gatepost/gatepost.env", (UNITS / "gatepost.env").read_text("utf-8"))
     _write(
         stage / "etc/gatepost/guard/core/guard.yml",

@@ -209,7 +209,7 @@ async def test_a_new_connection_resumes_the_session_of_one_before(certificate: t
         for _ in range(3):
             assert (await post(connections)).status == 200
             await connections.close()
-        assert (connections.opened, connections._context.counts.resumed) == (3, 2)
+        assert (connections.opened, context.session_stats()["hits"]) == (3, 2)
 
 
 async def test_a_certificate_of_a_stranger_is_refused_also_with_a_session(certificate: tuple[Path, Path]) -> None:

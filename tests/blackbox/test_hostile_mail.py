@@ -243,17 +243,16 @@ def walk_pages(service: Service) -> list[tuple[str, int]]:
 
 
 @pytest.mark.variant
-def test_a_core_that_is_killed_in_the_middle_is_not_noticed(tmp_path: Path) -> None:
+def test_a_core_that_is_killed_in_the_middle_is_not_noticed(tmp_path: Path, postgres_url: str) -> None:
     """Two cores and an abby, three processes; the core that has the message is killed while it works on it."""
     port, cores = free_port(), (free_port(), free_port())
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     configure(tmp_path / "one", port, cores[0])
     configure(tmp_path / "two", port, cores[1])
-    two = tmp_path / "two" / "guard" / "core" / "guard.yml"
-    two.write_text(two.read_text() + f'storage: {{url: "sqlite:{tmp_path}/one/gatepost.db"}}\n')
-    for file in tmp_path.glob("*/guard/core/guard.yml"):
-        file.write_text(file.read_text().replace("timeout: 1000", "timeout: 50"))
+    for file in tmp_path.glob("*/*/*/*.yml"):
+        text = file.read_text().replace("timeout: 1000", "timeout: 50")
+        file.write_text(text + f'storage: {{url: "{postgres_url}"}}\n')
     hosts = tmp_path / "one" / "abby" / "abby" / "abby.yml"
     hosts.write_text(hosts.read_text().replace(f"{cores[0]}'", f"{cores[0]}', 'https://127.0.0.1:{cores[1]}'"))
     with running(tmp_path / "one", "guard", cores[0]) as first:

@@ -301,7 +301,7 @@ WITH_ZONES = {"gatepost_reputation_muted": {"zone"}}
 
 def test_dashboard_and_rules_ask_for_metrics_that_exist(used: Deployment) -> None:
     there = {**WITH_ZONES, **metrics(used)}
-    assert there["gatepost_build_info"] == {"version", "python", "speedups"}
+    assert there["gatepost_build_info"] == {"node", "version", "python", "speedups"}
     assert len(expressions()) > 50
     for where, expression in expressions():
         names = set(re.findall(r"\b(?:gatepost|process)_[a-z_]+\b", expression))

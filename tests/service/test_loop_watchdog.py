@@ -162,7 +162,7 @@ def test_a_signal_that_is_told_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> 
 
     async def main() -> bool:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        signals = running._StopSignals(stop, exits.append)
+        signals = running._StopSignals(stop, end=exits.append)
 
         def handle(number: int) -> None:
             told.append(number)

@@ -18,7 +18,7 @@ SOURCES = [path.read_text("utf-8") for path in (ROOT / "src" / "gatepost").rglob
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="not run: systemd is not installed")
 def test_systemd_takes_them(tmp_path: Path) -> None:
-    for unit in UNITS:
+    for unit in (*UNITS, *(ROOT / "contrib" / "systemd").glob("*.socket")):
         text = unit.read_text("utf-8").replace("/opt/gatepost/.venv/bin/gatepost", sys.executable)
         (tmp_path / unit.name).write_text(re.sub(r"(?m)^(User|Group)=gatepost$", r"\1=root", text))
     ended = subprocess.run(
@@ -28,14 +28,25 @@ def test_systemd_takes_them(tmp_path: Path) -> None:
     assert not ours
 
 
+def test_instances_have_what_a_core_has_but_folders_of_their_own() -> None:
+    """The template differs from the unit of one core by its folders and its description alone."""
+    single, template = (
+        (ROOT / "contrib/systemd" / name).read_text("utf-8").split("[Unit]\n", 1)[1]
+        for name in ("gatepost-guard.service", "gatepost@.service")
+    )
+    assert template.replace("/%i", "").replace(" %i", "") == single
+
+
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: str(unit.stem))
 def test_each_runs_its_command_and_may_take_its_time_to_stop(unit: Path) -> None:
     text = unit.read_text("utf-8")
-    command = {"gatepost": "serve", "gatepost-guard": "guard", "gatepost-abby": "abby"}[unit.stem]
+    commands = {"gatepost": "serve", "gatepost-guard": "guard", "gatepost-abby": "abby", "gatepost@": "guard"}
+    command, own = commands[unit.stem], "/%i" if unit.stem.endswith("@") else ""
     assert f"bin/gatepost {command}\n" in text
     # What gatepost-admin uses where the file is not there.
-    assert "Environment=GATEPOST_CONFIG=/etc/gatepost GATEPOST_DATA=/var/lib/gatepost\n" in text
-    assert f"EnvironmentFile=-{FILE}\n" in text
+    assert f"Environment=GATEPOST_CONFIG=/etc/gatepost{own} GATEPOST_DATA=/var/lib/gatepost{own}\n" in text
+    assert f"EnvironmentFile=-{FILE.parent}{own}/{FILE.name}\n" in text
+    assert f"StateDirectory=gatepost{own}\n" in text
     assert {"GATEPOST_CONFIG": "/etc/gatepost", "GATEPOST_DATA": "/var/lib/gatepost"}.items() <= DEFAULTS.items()
     # Longer than sessions, analyses and the throttle may take to end (45 + 45 seconds).
     assert int(re.findall(r"(?m)^TimeoutStopSec=(\d+)$", text)[0]) >= 100

@@ -10,7 +10,7 @@ from gatepost.service.core import build_asker_limits
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor.examination import check_ports
 from gatepost.service.doctor.rows import ExaminedFiles
-from gatepost.service.plan import Plan, bind_ports, list_addresses, release_ports
+from gatepost.service.plan import Plan, bind_ports, list_doors, release_ports
 from gatepost.settings.files import find_warnings, load_guard
 from gatepost.smtp.commands import SmtpLimits
 
@@ -56,7 +56,7 @@ def test_addresses_limits_and_rows_of_the_doctor(tmp_path: Path) -> None:
     assert any("can be exported, but not released" in str(each) for each in find_warnings(tmp_path))
     data = DataFolder(tmp_path)
     plan = Plan(data, guard)
-    assert [(name, port) for name, _, port, _ in list_addresses(plan)] == [("milter", 18894), ("milter", 0)]
+    assert [(door.name, door.port) for door in list_doors(plan)] == [("milter", 18894), ("milter", 0)]
     rows = {row.what: (row.state, row.found) for row in check_ports(ExaminedFiles(guard), data)}
     assert rows == {
         "port of milter": ("ok", "127.0.0.1:18894 is free"),

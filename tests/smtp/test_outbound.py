@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 from tests.clock import Clock
+from tests.smtp.sender_counts import sender_counts
 
+from gatepost.smtp import outbound
 from gatepost.smtp.client import OutboundTenants, SmtpClient, Tenancy
 from gatepost.smtp.outbound import (
     HourlyLimits,
     LimitedSender,
     Outbound,
     SenderLimits,
-    SenderRecords,
     name_sender,
 )
 from gatepost.smtp.replies import SmtpReply
@@ -26,8 +27,8 @@ class Nobody:
         return None
 
 
-def limits(clock: Clock, told: list[LimitedSender], records: Any = None, **most: int) -> SenderLimits:
-    return SenderLimits(HourlyLimits(**most), records or SenderRecords(100), tell=told.append, clock=clock)
+def limits(clock: Clock, told: list[LimitedSender], counts: Any = None, **most: int) -> SenderLimits:
+    return SenderLimits(HourlyLimits(**most), counts or sender_counts(clock), tell=told.append)
 
 
 def test_counts_slide_with_the_hour() -> None:
@@ -65,7 +66,7 @@ def test_each_limit(most: dict[str, int], counts: dict[str, int], asked: int, li
 
 def test_a_sender_is_told_of_once_an_hour_over_a_reload() -> None:
     clock, told = Clock(100 * HOUR), list[LimitedSender]()
-    kept = SenderRecords(64)
+    kept = sender_counts(clock)
     first, second = (limits(clock, told, kept, messages=1) for _ in range(2))
     first.count("a@x.example", messages=1)
     assert second.check("a@x.example")
@@ -74,13 +75,15 @@ def test_a_sender_is_told_of_once_an_hour_over_a_reload() -> None:
     assert (first.limited, second.limited) == (1, 1)
 
 
-def test_the_table_of_senders_is_bounded() -> None:
-    records = SenderRecords(50)
-    counted = limits(Clock(100 * HOUR), [], records, messages=5)
-    for number in range(1_000):
-        counted.count(f"a{number}@x.example", messages=1)
-    assert records.get("a999@x.example") is not None
-    assert sum(records.get(f"a{number}@x.example") is not None for number in range(1_000)) == 50
+def test_a_sender_is_told_of_again_in_the_next_hour_and_few_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbound, "MAX_TOLD", 3)
+    clock = Clock(100 * HOUR)
+    counts = sender_counts(clock)
+    assert [counts.is_first(f"a{number % 3}@x.example") for number in range(6)] == [True] * 3 + [False] * 3
+    assert counts.is_first("a3@x.example")
+    clock.now += HOUR
+    assert counts.is_first("a3@x.example")
+    assert not counts.is_first("a3@x.example")
 
 
 def test_who_the_sender_is() -> None:
@@ -90,16 +93,16 @@ def test_who_the_sender_is() -> None:
 
 
 async def test_which_mail_is_outbound() -> None:
-    outbound = Outbound(OutboundTenants(["192.0.2.0/24"]), 587, None, limits(Clock(100 * HOUR), []))
+    direction = Outbound(OutboundTenants(["192.0.2.0/24"]), 587, None, limits(Clock(100 * HOUR), []))
     tenancy = Tenancy({}, Nobody().of_domain)
 
     async def refuse(client: SmtpClient) -> SmtpReply | None:
-        return (await outbound.open_account(client, "a@x.example", "x.example", tenancy)).refuse()
+        return (await direction.open_account(client, "a@x.example", "x.example", tenancy)).refuse()
 
-    assert outbound.covers(SmtpClient("192.0.2.9"), 25)
-    assert outbound.covers(SmtpClient("198.51.100.1"), 587)
-    assert not outbound.covers(SmtpClient("198.51.100.1"), 25)
-    assert not outbound.covers(SmtpClient("unix"), 25)
+    assert direction.covers(SmtpClient("192.0.2.9"), 25)
+    assert direction.covers(SmtpClient("198.51.100.1"), 587)
+    assert not direction.covers(SmtpClient("198.51.100.1"), 25)
+    assert not direction.covers(SmtpClient("unix"), 25)
     # A stranger who reaches the port may not send: it would be an open relay.
     refusal = await refuse(SmtpClient("198.51.100.1"))
     assert refusal is not None
@@ -147,7 +150,7 @@ async def test_a_captured_account_is_stopped(deployment: Any, hop: Any) -> None:
 async def test_what_is_over_the_limit_can_be_held(deployment: Any, hop: Any) -> None:
     next_hop = hop()
     async with deployment(next_hop) as gate:
-        counted = SenderLimits(HourlyLimits(messages=1), SenderRecords(9), holds=True, clock=Clock(100 * HOUR))
+        counted = SenderLimits(HourlyLimits(messages=1), sender_counts(), holds=True)
         gate.services.outbound = Outbound(OutboundTenants(["127.0.0.0/8"]), None, gate.services.routing, counted)
         await send(gate)
         gate.guard.decision = "quarantine"

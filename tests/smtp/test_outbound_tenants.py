@@ -4,13 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.smtp.sender_counts import sender_counts
 
 from gatepost.service.signing import write_key
 from gatepost.settings.delivery import SigningKeySettings
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import GUARD_FILE, find_warnings, load_guard
 from gatepost.smtp.client import NetworkTenants, OutboundTenants, SmtpClient, Tenancy
-from gatepost.smtp.outbound import HourlyLimits, Outbound, SenderLimits, SenderRecords
+from gatepost.smtp.outbound import HourlyLimits, Outbound, SenderLimits
 from gatepost.smtp.signing import Signer, SigningKeys
 
 TENANTS = {"alpha.test": "alpha", "beta.test": "beta"}
@@ -88,7 +89,7 @@ ROWS = {
 
 
 def outbound(gate: Any, tenants: OutboundTenants, *, refuses: bool = False, most: int = 0) -> None:
-    limits = SenderLimits(HourlyLimits(messages=most), SenderRecords(99))
+    limits = SenderLimits(HourlyLimits(messages=most), sender_counts())
     routing, port = gate.services.routing, gate.port
     gate.services.outbound = Outbound(tenants, port, routing, limits, refuses=refuses)
 

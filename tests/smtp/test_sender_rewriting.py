@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from tests.clock import Clock
+from tests.smtp.sender_counts import sender_counts
 
 from gatepost.settings.scan_sources import SenderRewritingSettings
 from gatepost.smtp.client import OutboundTenants
-from gatepost.smtp.outbound import HourlyLimits, Outbound, SenderLimits, SenderRecords
+from gatepost.smtp.outbound import HourlyLimits, Outbound, SenderLimits
 from gatepost.smtp.routing import Relay, Routing
 from gatepost.smtp.sender_rewriting import MAX_DAYS, SenderRewriting
 
@@ -136,7 +137,7 @@ async def test_over_smtp(deployment: Any, hop: Any) -> None:
     nothing else gets through the address."""
     world, mailboxes, rewriting = hop(), hop(), make(clock=time.time)
     relay = Relay(f"smtp://127.0.0.1:{await world.start()}", "off", "gate.example")
-    routing, limits = Routing.through(relay), SenderLimits(HourlyLimits(), SenderRecords(9))
+    routing, limits = Routing.through(relay), SenderLimits(HourlyLimits(), sender_counts())
 
     def outbound(*hosts: str) -> Outbound:
         return Outbound(OutboundTenants(hosts), None, routing, limits, rewriting=rewriting)

@@ -6,6 +6,7 @@ from typing import Any
 
 import dkim as independent  # type: ignore[import-untyped]
 import pytest
+from tests.smtp.sender_counts import sender_counts
 
 from gatepost.analysis.report import Report
 from gatepost.auth.results import Arc, Authentication, Dmarc
@@ -14,7 +15,7 @@ from gatepost.policy.rules import MessageAction
 from gatepost.service.signing import make_record, write_key
 from gatepost.settings.delivery import SigningKeySettings
 from gatepost.smtp.client import OutboundTenants, SenderClaim, Tenancy
-from gatepost.smtp.outbound import HourlyLimits, Outbound, SenderLimits, SenderRecords
+from gatepost.smtp.outbound import HourlyLimits, Outbound, SenderLimits
 from gatepost.smtp.signing import KeyFileError, Signer, SigningKeys, UnsignedError, read_private_key
 
 MESSAGE = b"From: a@mail.example.com\r\nSubject: s\r\n\r\nhello\r\n"
@@ -161,7 +162,7 @@ async def test_signatures_over_smtp(keys: list[SigningKeySettings], deployment: 
         assert found[0] == b"pass"
         assert b"Subject: [S] s\r\n" in next_hop.messages[0]
         gate.guard.decision, gate.guard.action = "deliver", None
-        limits = SenderLimits(HourlyLimits(), SenderRecords(9))
+        limits = SenderLimits(HourlyLimits(), sender_counts())
         gate.services.outbound = Outbound(OutboundTenants(["127.0.0.0/8"]), None, gate.services.routing, limits)
         client = await gate.connect()
         await client.up_to_data()

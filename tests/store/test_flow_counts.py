@@ -1,9 +1,11 @@
 """Counts over nodes, on both engines: two nodes share them through storage, and what is over goes."""
 
+import asyncio
+
 import pytest
 
 from gatepost.smtp import outbound
-from gatepost.smtp.outbound import CountsOfAllNodes, HourlyLimits, LimitedSender, SenderLimits, SenderRecords
+from gatepost.smtp.outbound import CountsOfAllNodes, HourlyLimits, LimitedSender, SenderLimits
 from gatepost.store.errors import StorageError
 from gatepost.store.flow_counts import FlowCount
 from gatepost.store.store import Store
@@ -85,9 +87,7 @@ async def test_senders_of_outbound_mail_are_counted_over_all_nodes(store: Store)
     clock, told = Clock(), list[LimitedSender]()
     nodes = [CountsOfAllNodes(store.flow_counts, clock=clock) for _ in range(2)]
     most = HourlyLimits(messages=10, recipients=50, refused=5)
-    first, second = (
-        SenderLimits(most, SenderRecords(9), all_nodes=each, tell=told.append, clock=clock) for each in nodes
-    )
+    first, second = (SenderLimits(most, each, tell=told.append) for each in nodes)
     for _ in range(6):
         first.count("a@x.example", messages=1, recipients=2)
         second.count("a@x.example", messages=1, recipients=1)
@@ -112,9 +112,28 @@ async def test_senders_of_outbound_mail_are_counted_over_all_nodes(store: Store)
     assert first.check("a@x.example")
     # A restart of a node forgets nothing that was written.
     again = CountsOfAllNodes(store.flow_counts, clock=clock)
-    third = SenderLimits(most, SenderRecords(9), all_nodes=again, clock=clock)
+    third = SenderLimits(most, again)
     third.check("a@x.example")
     await nodes[0].exchange()
     await again.exchange()
     third.count("a@x.example", messages=1)
     assert third.check("a@x.example")
+
+
+async def test_counts_work_until_the_last_of_those_who_use_them_stops(store: Store) -> None:
+    """Over a reload two generations of settings use them for a while."""
+    counts, other = (CountsOfAllNodes(store.flow_counts, clock=Clock()) for _ in range(2))
+    counts.start()
+    counts.start()
+    await counts.stop()
+    counts.add("a@x.example", "messages", 3)
+    async with asyncio.timeout(60):
+        while other.read("a@x.example", "messages") != (3, 0):
+            await asyncio.sleep(0.05)
+            await other.exchange()
+    counts.add("a@x.example", "messages", 2)
+    await counts.stop()
+    fresh = CountsOfAllNodes(store.flow_counts, clock=Clock())
+    fresh.read("a@x.example", "messages")
+    await fresh.exchange()
+    assert fresh.read("a@x.example", "messages") == (5, 0)

@@ -129,7 +129,8 @@ def test_the_configuration_of_the_package_is_taken(
 def test_units_of_the_package_run_its_program(machine: Machine, packages: tuple[Path, Path]) -> None:
     machine.run("-i", packages[1])
     units = sorted((machine.root / "lib/systemd/system").iterdir())
-    assert [unit.name for unit in units] == ["gatepost-abby.service", "gatepost-guard.service", "gatepost.service"]
+    names = ["gatepost-abby.service", "gatepost-guard.service", "gatepost.service", "gatepost@.service"]
+    assert [unit.name for unit in units] == names
     for unit in units:
         assert "ExecStart=/usr/bin/gatepost " in unit.read_text()
         assert "/opt/" not in unit.read_text()

@@ -32,18 +32,43 @@ ACCEPT_PAUSE_SECONDS = 0.1
 log = Logger("gatepost")
 
 
-async def accept_connections(listening: socket.socket, handle: Callable[[socket.socket, Any], None]) -> None:
-    """Accept connections until cancelled; `handle` gets each with the address of its client."""
-    loop = asyncio.get_running_loop()
-    while True:
+class Accepting:
+    """Accepts connections on bound sockets until `stop`; `handle` gets each with the address of its client. The next
+    start can bind a port while closed connections are in TIME-WAIT (RFC 9293 section 3.6.1)."""
+
+    def __init__(
+        self, sockets: Iterable[socket.socket], backlog: int, handle: Callable[[socket.socket, Any], None]
+    ) -> None:
+        self._loop, self._handle, self._sockets = asyncio.get_running_loop(), handle, tuple(sockets)
+        for each in self._sockets:
+            each.setblocking(False)
+            each.listen(backlog)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._begin(each)
+
+    def stop(self) -> None:
+        """Accept no more, and close the sockets."""
+        for each in self._sockets:
+            self._loop.remove_reader(each)
+            each.close()
+
+    def _begin(self, listening: socket.socket) -> None:
+        if listening.fileno() >= 0:  # else it was closed in the pause
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
         try:
-            connection, address = await loop.sock_accept(listening)
+            connection, address = listening.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return  # the client has gone already
         except OSError as fault:
-            # No descriptor is left, or the client has gone already; either passes.
+            # No descriptor is left; that passes.
             log.warning("a connection could not be accepted", reason=fault.strerror)
-            await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
-            continue
-        handle(connection, address)
+            self._loop.remove_reader(listening)
+            self._loop.call_later(ACCEPT_PAUSE_SECONDS, self._begin, listening)
+            return
+        connection.setblocking(False)
+        self._handle(connection, address)
 
 
 _IPV6_NETWORK = 64
@@ -230,21 +255,11 @@ class CountedProtocol(asyncio.Protocol):
 MAX_NAMES = 64
 
 
-class SessionCounts:
-    """How many handshakes a context has completed, and how many of them were resumed."""
-
-    __slots__ = ("handshakes", "resumed")
-
-    def __init__(self) -> None:
-        self.handshakes = self.resumed = 0
-
-
 class _Resumable:
     """What connections of a `ResumingContext` do besides: they give it their session after the first bytes."""
 
     context: Any
     session: Any
-    session_reused: Any
     server_hostname: Any
     _is_kept = False
 
@@ -253,11 +268,6 @@ class _Resumable:
         if not self._is_kept and isinstance(self.context, ResumingContext):
             self._is_kept = self.context.keep(self.server_hostname, self.session)
         return data
-
-    def do_handshake(self, *arguments: Any, **options: Any) -> None:
-        super().do_handshake(*arguments, **options)  # type: ignore[misc]
-        if isinstance(self.context, ResumingContext):
-            self.context.count(resumed=bool(self.session_reused))
 
 
 class _ResumableObject(_Resumable, ssl.SSLObject):
@@ -275,7 +285,6 @@ class ResumingContext(ssl.SSLContext):
     sslsocket_class = _ResumableSocket
 
     def __init__(self, _protocol: int) -> None:
-        self.counts = SessionCounts()
         self._sessions: OrderedDict[str, ssl.SSLSession] = OrderedDict()
 
     def keep(self, name: str | None, session: ssl.SSLSession | None) -> bool:
@@ -287,11 +296,6 @@ class ResumingContext(ssl.SSLContext):
         while len(self._sessions) > MAX_NAMES:
             self._sessions.popitem(last=False)
         return True
-
-    def count(self, *, resumed: bool) -> None:
-        """Count a handshake."""
-        self.counts.handshakes += 1
-        self.counts.resumed += resumed
 
     def wrap_bio(
         self,

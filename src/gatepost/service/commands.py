@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from gatepost.service import systemd
-from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.service.data_folder import DataFolder, StartError, lock_sqlite_file
 from gatepost.service.publishing import NodeFiles
 from gatepost.settings import files
 from gatepost.settings.consistency import ANY
@@ -288,15 +288,16 @@ def _run(
         local=local,
     )
     save_loaded(plan, digest_files(folder, guard, abby))
-    bound = bind_ports(plan)
-    # These stay open in a restart, whatever the services close.
-    kept = systemd.duplicate(each for several in bound.values() for each in several)
-    try:
-        restarts = run_service(plan, bound, started_with_warnings)
-    except StartError as fault:
-        if not NodeFiles(data, plan.service).refuse_trial(str(fault)):
-            raise
-        restarts = True
+    with lock_sqlite_file(data, settings.storage.url, plan.services):
+        bound = bind_ports(plan)
+        # These stay open in a restart, whatever the services close; a stop closes them.
+        kept = systemd.duplicate(each for several in bound.values() for each in several)
+        try:
+            restarts = run_service(plan, bound, started_with_warnings, kept)
+        except StartError as fault:
+            if not NodeFiles(data, plan.service).refuse_trial(str(fault)):
+                raise
+            restarts = True
     if restarts:
         systemd.replace_process(kept)
 

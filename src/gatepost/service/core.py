@@ -305,7 +305,7 @@ def _start_sender_counts(
     source = settings.scan_sources.smtp
     if source is None or source.outbound is None:
         return None
-    counts = CountsOfAllNodes(shared.store.flow_counts)
+    counts = shared.kept.sender_counts(shared.store.flow_counts)
     counts.start()
     stack.push_async_callback(counts.stop)
     return counts
@@ -365,13 +365,12 @@ def _build_outbound(core: CoreParts, shared: SharedParts) -> Outbound | None:
     """Build the outbound direction of the SMTP source, if there is one."""
     source = core.settings.scan_sources.smtp
     settings = source.outbound if source else None
-    if settings is None:
+    if settings is None or core.sender_counts is None:
         return None
     stated = settings.sender_limits
     limits = SenderLimits(
         HourlyLimits(stated.messages, stated.recipients, stated.refused_recipients),
-        shared.kept.senders,
-        all_nodes=core.sender_counts,
+        core.sender_counts,
         holds=stated.over_limit == "hold",
         tell=lambda found: shared.events.emit(describe_limited_sender, found.sender, found.limit, found.count),
         remark=lambda found: shared.condition.remark(

@@ -1,13 +1,18 @@
-"""The data folder: its files, their permissions, and the locks that keep it to one service at a time."""
+"""The data folder: its files, their permissions, and the locks that keep it and a SQLite file to one instance.
+
+The kernel drops a lock with the process that has it, however that ends (fcntl(2), "Record locking"): none is left over.
+"""
 
 import contextlib
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+
+from gatepost.store import sqlite_file_of
 
 FOLDER_MODE = 0o700
 
@@ -146,6 +151,24 @@ class DataFolder(msgspec.Struct, frozen=True):
             stream.write(str(os.getpid()))
             stream.flush()
             yield
+
+
+@contextlib.contextmanager
+def lock_sqlite_file(data: DataFolder, url: str, services: Sequence[str]) -> Iterator[None]:
+    """Lock the folder of a SQLite file that is not in the data folder, if `url` names one; raises `StartError` if an
+    instance with another data folder has it."""
+    file = sqlite_file_of(url, data.path)
+    folder = file.resolve().parent if file else data.path.resolve()
+    with contextlib.ExitStack() as held:
+        # A folder is not locked twice: closing the second descriptor would end the first lock.
+        if folder != data.path.resolve():
+            DataFolder(folder).make()
+            try:
+                held.enter_context(DataFolder(folder).lock(*services))
+            except StartError as fault:
+                reason = f"{file} is a SQLite file, which belongs to one instance: several need PostgreSQL"
+                raise StartError(f"{fault} {reason}.") from None
+        yield
 
 
 def _describe_owner(text: str) -> str:

@@ -18,13 +18,13 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gatepost.api.connections import ConnectionLimits, CountedProtocol, accept_connections
+from gatepost.api.connections import Accepting, ConnectionLimits, CountedProtocol
 from gatepost.api.server import DirectCall, DirectExchange, FindsDirect, JsonHttp, RawHeaders, server_config
 from gatepost.process.logs import Logger
 from gatepost.process.metrics import counter
 from gatepost.service.certificates import check_pair, find_pair
 from gatepost.service.data_folder import StartError
-from gatepost.service.plan import Bound, Plan, allow_reuse
+from gatepost.service.plan import Bound, Plan
 from gatepost.settings.scan_sources import ConnectionSettings
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Server(uvicorn.Server):
         self.ready = asyncio.Event()
         self._sockets = list(sockets)
         self._limits = limits
-        self._accepting: list[asyncio.Task[None]] = []
+        self._accepting: Accepting | None = None
         self._arriving: set[asyncio.Task[None]] = set()
         # Connections by age, and those that ended while they waited for a request, because the port was full.
         self._by_age: dict[CountedProtocol, _Arrival] = {}
@@ -98,21 +98,19 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002  uvicorn's name
         try:
             await super().startup([])
-            self._accepting = [
-                asyncio.create_task(accept_connections(each, self._welcome)) for each in _listen(self._sockets)
-            ]
+            self._accepting = Accepting(self._sockets, BACKLOG, self._welcome)
         except SystemExit:
             raise StartError("A service could not start; the log says why.") from None
         except OSError as fault:
             raise StartError(f"A service cannot listen on its port: {fault.strerror or fault}.") from None
-        for each in self._sockets:
-            allow_reuse(each)
         self.ready.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for task in (*self._accepting, *self._arriving):
+        if self._accepting:
+            self._accepting.stop()
+        for task in self._arriving:
             task.cancel()
-        await asyncio.gather(*self._accepting, *self._arriving, return_exceptions=True)
+        await asyncio.gather(*self._arriving, return_exceptions=True)
         await super().shutdown(sockets)
 
     def _welcome(self, connection: socket.socket, address: Any) -> None:
@@ -176,13 +174,6 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-
-def _listen(sockets: Sequence[socket.socket]) -> Sequence[socket.socket]:
-    for each in sockets:
-        each.setblocking(False)
-        each.listen(BACKLOG)
-    return sockets
 
 
 METRICS_PORTS = ("metrics", "guard metrics")

@@ -137,18 +137,22 @@ def _describe_next_hops(routings: "Sequence[Routing]") -> Iterator[Metric]:
 
 
 class ProcessInfo(Collector):
-    """Which version runs, on what, and whether its log is complete."""
+    """Which version runs, on what and as which node, and whether its log is complete."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
 
     def collect(self) -> Iterator[Metric]:
-        info = gauge("gatepost_build_info", "Always 1", labels=("version", "python", "speedups"))
-        info.add_metric((__version__, platform.python_version(), "native" if native else "python"), 1)
+        info = gauge("gatepost_build_info", "Always 1", labels=("node", "version", "python", "speedups"))
+        info.add_metric((self._node, __version__, platform.python_version(), "native" if native else "python"), 1)
         yield info
         yield counter("gatepost_log_lines_lost", "Log lines that could not be written", value=LogOutput.lost)
 
 
-def build_registry() -> CollectorRegistry:
-    """Return a registry with what every process tells: its build, lost log lines, memory, CPU time and descriptors."""
+def build_registry(node: str) -> CollectorRegistry:
+    """Return a registry with what every process tells: its build, lost log lines, memory, CPU time and descriptors;
+    `node` is its name for people."""
     registry = CollectorRegistry()
-    registry.register(ProcessInfo())
+    registry.register(ProcessInfo(node))
     ProcessCollector(registry=registry)
     return registry

@@ -4,6 +4,9 @@ A busy port gives one sentence instead of a half-started service. A port is boun
 is ready: until then connections are refused. In between the port must be taken for good: with SO_REUSEADDR two sockets
 can be bound to one port until one of them listens (socket(7)). That option is therefore used only against the remains
 of closed connections, and set for all sockets once the service listens.
+
+`reusePort` has several instances share a port (SO_REUSEPORT, socket(7)): the kernel gives each connection to one that
+listens. All who bind the port have the option, and one user.
 """
 
 import errno
@@ -25,9 +28,10 @@ from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow
 from gatepost.service.systemd import take_inherited_sockets
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.scan_sources import TlsSettings
+from gatepost.settings.scan_sources import Door, TlsSettings
 from gatepost.settings.values import split_address
-from gatepost.smtp.outbound import SenderRecords
+from gatepost.smtp.outbound import CountsOfAllNodes
+from gatepost.store.flow_counts import FlowCounts
 from gatepost.store.store import Store
 from gatepost.workers.fair_queue import FairQueue
 
@@ -54,7 +58,9 @@ UNIX = "unix:"
 Inherited = dict[tuple[int, tuple[str, int]], socket.socket]
 
 
-def bind(hosts: tuple[str, ...], port: int, key: str, inherited: Inherited | None = None) -> tuple[socket.socket, ...]:
+def bind(
+    hosts: tuple[str, ...], port: int, key: str, inherited: Inherited | None = None, *, reuse_port: bool = False
+) -> tuple[socket.socket, ...]:
     """Bind a port on every address of every host, or take it from those that were inherited; `key` is the setting that
     an error names. Raises `StartError`."""
     inherited = {} if inherited is None else inherited
@@ -63,21 +69,32 @@ def bind(hosts: tuple[str, ...], port: int, key: str, inherited: Inherited | Non
         try:
             for each in _find_addresses(host, port):
                 if each not in bound and not (port == 0 and bound):
-                    bound[each] = inherited.pop(each) if _is_usable(each, inherited) else _bind_one(*each)
+                    found = _take_inherited(each, inherited, reuse_port=reuse_port)
+                    bound[each] = found or _bind_one(*each, reuse_port=reuse_port)
         except OSError as fault:
             close_sockets(list(bound.values()))
             known = {} if host.startswith(UNIX) and fault.errno == errno.EACCES else _REASONS
             reason = known.get(fault.errno or 0, (fault.strerror or str(fault)).lower())
             if fault.errno == errno.EADDRINUSE and key in _TAKEN:
                 reason += f"; {_TAKEN[key]}"
+            if fault.errno == errno.EADDRINUSE and reuse_port:
+                reason += ". All who share a port need reusePort and the same user"
             raise StartError(f"Gatepost cannot listen on {render_address(host, port)} ({key}): {reason}.") from None
     return tuple(bound.values())
 
 
-def _is_usable(address: tuple[int, tuple[str, int]], inherited: Inherited) -> bool:
-    """Whether a socket was inherited and can be reached: the file of a Unix socket may have been removed."""
-    family, (place, _) = address
-    return address in inherited and (family != socket.AF_UNIX or Path(place).exists())
+def _take_inherited(
+    address: tuple[int, tuple[str, int]], inherited: Inherited, *, reuse_port: bool
+) -> socket.socket | None:
+    """Take a socket that was inherited and can be reached: the file of a Unix socket may have been removed."""
+    family, (place, port) = address
+    if family == socket.AF_UNIX and not Path(place).exists():
+        return None
+    found = inherited.pop(address, None)
+    if found and family != socket.AF_UNIX and found.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT) != reuse_port:
+        hint = "stop and start the service, or set ReusePort in the socket unit"
+        log.warning("reusePort does not hold for an inherited socket", address=render_address(place, port), hint=hint)
+    return found
 
 
 def close_sockets(sockets: Sequence[socket.socket]) -> None:
@@ -115,15 +132,16 @@ def _find_addresses(host: str, port: int) -> list[tuple[int, tuple[str, int]]]:
     return [(int(family), address) for family, address in several][: 1 if port == 0 else None]
 
 
-def _bind_one(family: int, address: tuple[str, int]) -> socket.socket:
+def _bind_one(family: int, address: tuple[str, int], *, reuse_port: bool) -> socket.socket:
     if family == socket.AF_UNIX:
         return _bind_unix(address[0])
+    options = (socket.SO_REUSEPORT,) if reuse_port else ()
     try:
-        return _try_bind(family, address, reuse=False)
+        return _try_bind(family, address, *options)
     except OSError as fault:
         if fault.errno != errno.EADDRINUSE:
             raise
-        return _try_bind(family, address, reuse=True)
+        return _try_bind(family, address, *options, socket.SO_REUSEADDR)
 
 
 def _bind_unix(path: str) -> socket.socket:
@@ -160,11 +178,11 @@ def is_left_behind(path: str) -> bool:
     return False
 
 
-def _try_bind(family: int, address: tuple[str, int], *, reuse: bool) -> socket.socket:
+def _try_bind(family: int, address: tuple[str, int], *options: int) -> socket.socket:
     created = socket.socket(family, socket.SOCK_STREAM)
     try:
-        if reuse:
-            allow_reuse(created)
+        for option in options:
+            created.setsockopt(socket.SOL_SOCKET, option, 1)
         if family == socket.AF_INET6:
             created.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         created.setblocking(False)
@@ -173,11 +191,6 @@ def _try_bind(family: int, address: tuple[str, int], *, reuse: bool) -> socket.s
         created.close()
         raise
     return created
-
-
-def allow_reuse(listening: socket.socket) -> None:
-    """Let the next start bind the port while closed connections are in TIME-WAIT (RFC 9293 section 3.6.1)."""
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 
 
 Bound = dict[str, tuple[socket.socket, ...]]
@@ -266,8 +279,13 @@ class KeptState:
 
     def __init__(self) -> None:
         self.guesses, self.secret_guesses = ServiceGuesses(), Guesses()
-        self.senders = SenderRecords()
+        self._sender_counts: CountsOfAllNodes | None = None
         self._queue: FairQueue | None = None
+
+    def sender_counts(self, stored: FlowCounts) -> CountsOfAllNodes:
+        """What senders of outbound mail have sent, the same for every generation of settings."""
+        self._sender_counts = self._sender_counts or CountsOfAllNodes(stored)
+        return self._sender_counts
 
     def queue(self, maximum: int, threshold: int, max_delay: float) -> FairQueue:
         """The slots of the core and what waits for one: the same for every generation of settings, of which only the
@@ -296,8 +314,8 @@ def bind_ports(plan: Plan) -> Bound:
     bound: Bound = {}
     inherited: Inherited = {(int(each.family), _address_of(each)): each for each in take_inherited_sockets()}
     try:
-        for name, hosts, port, key in list_addresses(plan):
-            bound[name] = bound.get(name, ()) + bind(hosts, port, key, inherited)
+        for door in list_doors(plan):
+            bound[door.name] = bound.get(door.name, ()) + open_door(door, inherited)
         _open_unix_sockets(plan)
     except StartError:
         release_ports(bound)
@@ -322,26 +340,28 @@ def release_ports(bound: Bound) -> None:
         close_sockets(each)
 
 
-def list_addresses(plan: Plan) -> list[tuple[str, tuple[str, ...], int, str]]:
-    """Return name, hosts, port and key of everything that listens."""
-    wanted = []
+# The names of ports, where they differ from the names of their sources.
+_NAMES = {"restApi": "guard", "smtp.outbound": "outbound smtp"}
+
+
+def list_doors(plan: Plan) -> list[Door]:
+    """Return everything that listens, by the names of ports."""
+    doors = []
     if plan.abby:
-        wanted.append(("abby", plan.abby.listen.hosts, plan.abby.listen.port, "listen in abby.yml"))
-        if plan.abby.metrics.listen:
-            host, port = split_address(plan.abby.metrics.listen, 0)
-            wanted.append(("metrics", (host,), port, "metrics.listen in abby.yml"))
-    if plan.guard and (source := plan.guard.scan_sources.rest_api):
-        wanted.append(("guard", source.hosts, source.port, "scanSources.restApi in guard.yml"))
-    if plan.guard and (smtp := plan.guard.scan_sources.smtp):
-        wanted.append(("smtp", smtp.hosts, smtp.port, "scanSources.smtp in guard.yml"))
-        if smtp.outbound and smtp.outbound.port:
-            key = "scanSources.smtp.outbound in guard.yml"
-            wanted.append(("outbound smtp", smtp.hosts, smtp.outbound.port, key))
-    for name, asker in plan.guard.scan_sources.askers.items() if plan.guard else ():
-        for address in asker.addresses:
-            host, port = (address, 0) if address.startswith(UNIX) else split_address(address, 0)
-            wanted.append((name, (host,), port, f"scanSources.{name}.listen in guard.yml"))
-    if plan.guard and plan.guard.metrics.listen:
-        host, port = split_address(plan.guard.metrics.listen, 0)
-        wanted.append(("guard metrics", (host,), port, "metrics.listen in guard.yml"))
-    return wanted
+        listen = plan.abby.listen
+        doors.append(Door("abby", ("listen", "port"), listen.hosts, listen.port, listen))
+    mail = plan.guard.scan_sources.doors if plan.guard else ()
+    doors += [msgspec.structs.replace(door, name=_NAMES.get(door.name, door.name)) for door in mail]
+    for name, settings in (("metrics", plan.abby), ("guard metrics", plan.guard)):
+        if settings and settings.metrics.listen:
+            host, port = split_address(settings.metrics.listen, 0)
+            doors.append(Door(name, ("metrics", "listen"), (host,), port))
+    return doors
+
+
+def open_door(door: Door, inherited: Inherited | None = None) -> tuple[socket.socket, ...]:
+    """Bind what a door says; raises `StartError`."""
+    steps = ".".join(step for step in door.key if isinstance(step, str)).removesuffix(".port")
+    key = f"{steps} in {'abby' if door.name in {'abby', 'metrics'} else 'guard'}.yml"
+    shared = door.section is not None and door.section.reuse_port
+    return bind(door.hosts, door.port, key, inherited, reuse_port=shared)

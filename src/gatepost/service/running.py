@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import uvloop
-from prometheus_client import CollectorRegistry
 
 from gatepost import __version__
 from gatepost.events.schema import NodeState
@@ -63,7 +62,10 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: OnStart, bound: Bou
     """Run until asked to stop. `started` is called once everything serves; `control` reloads and restarts the node."""
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(release_ports, bound)
-        registry = build_registry()
+        port = port_of(next(bound[name] for name in ("abby", "guard", "smtp", *ASKERS) if name in bound))
+        # The name of this node for people: its machine, its services and its port.
+        name = f"{node_name(plan.settings.events)} {'+'.join(plan.services)}:{port}"
+        registry = build_registry(name)
         events, alerts = await stack.enter_async_context(open_service_events(plan.settings, plan.data, registry))
         store = open_store(plan.settings.storage.url, plan.data.path)
         stack.push_async_callback(store.close)
@@ -72,7 +74,8 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: OnStart, bound: Bou
             await _encrypt_secrets(store)
         spool, policies = Spool(plan.data.spool), PoliciesInForce(unchanged_policies())
         shared = SharedParts(store, spool, policies, registry, events, partial(exposition, registry))
-        listeners = _open_listeners(plan, bound, registry)
+        listeners = Listeners(plan, bound)
+        registry.register(HttpMetrics(listeners.http_servers()))
         generations = Generations(shared, listeners, health)
         stack.push_async_callback(generations.stop)
         generations.take_over(await generations.build(plan))
@@ -86,10 +89,7 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: OnStart, bound: Bou
             periodic.start()
             stack.callback(periodic.cancel)
         control.attach(generations)
-        port = port_of(next(bound[name] for name in ("abby", "guard", "smtp", *ASKERS) if name in bound))
         if plan.local:
-            # The name of this node for people: its machine, its services and its port.
-            name = f"{node_name(plan.settings.events)} {'+'.join(plan.services)}:{port}"
             follower = Follower(store, plan, name, control, generations.health)
             stack.callback(asyncio.create_task(follower.run()).cancel)
         stack.callback(watch_loop(shared.registry).stop)
@@ -104,13 +104,6 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: OnStart, bound: Bou
             await serve(listeners.servers, stop, announce_start)
         finally:
             events.emit(_describe_state, plan, "stopping")
-
-
-def _open_listeners(plan: Plan, bound: Bound, registry: CollectorRegistry) -> Listeners:
-    """Build the servers of all ports, and have those of HTTP counted."""
-    listeners = Listeners(plan, bound)
-    registry.register(HttpMetrics(listeners.http_servers()))
-    return listeners
 
 
 def _end_trials_at(stop: asyncio.Event) -> Callable[[], object]:
@@ -210,14 +203,19 @@ class _StopSignals:
     """Handles SIGINT and SIGTERM. A signal that comes while uvloop reads another one, such as those of the watchdog, is
     told twice; what follows at once is therefore no second signal."""
 
-    def __init__(self, stop: asyncio.Event, end: Callable[[int], object] = os._exit) -> None:
-        self._stop, self._end, self._first = stop, end, 0.0
+    def __init__(
+        self, stop: asyncio.Event, kept: list[int] | None = None, end: Callable[[int], object] = os._exit
+    ) -> None:
+        self._stop, self._kept, self._end, self._first = stop, kept or [], end, 0.0
 
     def handle(self, number: int) -> None:
         if not self._stop.is_set():
             self._first = time.monotonic()
             log.info("service stopping", signal=signal.Signals(number).name)
             systemd.notify_stopping()
+            # No restart needs them now. While one is open its port listens, and connections wait for nobody.
+            while self._kept:
+                os.close(self._kept.pop())
             self._stop.set()
         elif time.monotonic() - self._first > REPEATED_SECONDS:
             log.warning("service stopped at once", signal=signal.Signals(number).name)
@@ -266,15 +264,15 @@ class ServiceControl:
         self._stop.set()
 
 
-def run_service(plan: Plan, bound: Bound, started: OnStart) -> bool:
-    """Serve until asked to stop; returns whether the process is to be started again."""
+def run_service(plan: Plan, bound: Bound, started: OnStart, kept: list[int]) -> bool:
+    """Serve until asked to stop; returns whether the process is to be started again, with the sockets in `kept`."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve_until_signal(plan, bound, started))
+        return runner.run(_serve_until_signal(plan, bound, started, kept))
 
 
-async def _serve_until_signal(plan: Plan, bound: Bound, started: OnStart) -> bool:
+async def _serve_until_signal(plan: Plan, bound: Bound, started: OnStart, kept: list[int]) -> bool:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    stop_signals = _StopSignals(stop)
+    stop_signals = _StopSignals(stop, kept)
     SealedProcess.mail_comes = staticmethod(lambda: background.must_rest)
     for number in SIGNALS:
         loop.add_signal_handler(number, stop_signals.handle, number)

@@ -14,16 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import msgspec
-
 from gatepost.plugins import find_faults as find_plugin_faults
 from gatepost.process.hiding import hide
 from gatepost.settings.delivery import HopSettings, NextHops, list_hops
 from gatepost.settings.document import Key
 from gatepost.settings.events import EventsSettings
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
-from gatepost.settings.scan_sources import ASKERS, TlsSettings
-from gatepost.settings.values import split_address
+from gatepost.settings.scan_sources import ASKERS, Door, TlsSettings
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  compared, not bound
@@ -87,7 +84,7 @@ def find_faults(settings: GuardSettings | AbbySettings) -> Iterator[Disagreement
 def _find_guard_faults(guard: GuardSettings) -> Iterator[Disagreement]:
     yield from _find_delivery_faults(guard)
     yield from _find_recipient_faults(guard)
-    yield from _find_shared_addresses(list(_list_listeners(guard)))
+    yield from _find_shared_addresses(list(guard.scan_sources.doors))
     yield from _find_outbound_faults(guard)
     yield from _find_signing_faults(guard)
     if guard.stage_limit > guard.analysis_timeout:
@@ -98,43 +95,19 @@ def _find_guard_faults(guard: GuardSettings) -> Iterator[Disagreement]:
         yield from ((("yara", "folder"), fault) for fault in find_rule_faults(Path(guard.yara.folder)))
 
 
-class _Listener(msgspec.Struct, frozen=True):
-    """An address that a source of a guard listens on: hosts and a port, or the path of a Unix socket as its host."""
-
-    source: str
-    key: Key
-    hosts: tuple[str, ...]
-    port: int = 0
-
-    def collides(self, hosts: tuple[str, ...], port: int) -> bool:
-        """Would another service that listens there get in the way?"""
-        return port == self.port and (_overlap(hosts, self.hosts) if port else hosts == self.hosts)
+def _collides(door: Door, hosts: tuple[str, ...], port: int) -> bool:
+    """Would another service that listens there get in the way?"""
+    return port == door.port and (_overlap(hosts, door.hosts) if port else hosts == door.hosts)
 
 
-def _list_listeners(guard: GuardSettings) -> Iterator[_Listener]:
-    rest, smtp = guard.scan_sources.rest_api, guard.scan_sources.smtp
-    if rest:
-        yield _Listener("restApi", ("scanSources", "restApi", "port"), rest.hosts, rest.port)
-    if smtp:
-        yield _Listener("smtp", ("scanSources", "smtp", "port"), smtp.hosts, smtp.port)
-    if smtp and smtp.outbound and smtp.outbound.port:
-        key = ("scanSources", "smtp", "outbound", "port")
-        yield _Listener("smtp.outbound", key, smtp.hosts, smtp.outbound.port)
-    for source, asker in guard.scan_sources.askers.items():
-        for index, address in enumerate(asker.addresses):
-            at: Key = ("scanSources", source, "listen")
-            host, port = (address, 0) if address.startswith("unix:") else split_address(address, 0)
-            yield _Listener(source, at if isinstance(asker.listen, str) else (*at, index), (host,), port)
-
-
-def _find_shared_addresses(listeners: Sequence[_Listener]) -> Iterator[Disagreement]:
+def _find_shared_addresses(doors: Sequence[Door]) -> Iterator[Disagreement]:
     """Yield addresses that a source before listens on already."""
-    for index, each in enumerate(listeners):
+    for index, each in enumerate(doors):
         what = "port" if each.port else "socket"
-        for other in listeners[:index]:
-            if other.source != each.source and other.collides(each.hosts, each.port):
-                yield each.key, f"is the {what} of scanSources.{other.source} as well"
-            elif other.source == each.source and (other.hosts, other.port) == (each.hosts, each.port):
+        for other in doors[:index]:
+            if other.name != each.name and _collides(other, each.hosts, each.port):
+                yield each.key, f"is the {what} of scanSources.{other.name} as well"
+            elif other.name == each.name and (other.hosts, other.port) == (each.hosts, each.port):
                 yield each.key, f"names this {what} twice"
 
 
@@ -239,10 +212,10 @@ def _find_circles(guard: GuardSettings, key: Key, next_hop: NextHops | None) -> 
     """Yield next hops that are a source of this guard itself."""
     for url in list_hops(next_hop)[0] if next_hop else ():
         host, port = _host_and_mail_port(url)
-        for each in _list_listeners(guard) if host else ():
+        for each in guard.scan_sources.doors if host else ():
             if port == each.port and any(_is_reached(host, listening.lower()) for listening in each.hosts):
-                what = "mail would go in circles" if each.source.startswith("smtp") else "it takes no SMTP"
-                yield key, f"names {url}, which is scanSources.{each.source} of this guard: {what}"
+                what = "mail would go in circles" if each.name.startswith("smtp") else "it takes no SMTP"
+                yield key, f"names {url}, which is scanSources.{each.name} of this guard: {what}"
                 break
 
 
@@ -298,9 +271,9 @@ def _find_shared_ports(guard: GuardSettings, abby: AbbySettings) -> Iterator[Dis
     at, port = ("listen", "port"), abby.listen.port
     if not port:
         return
-    for each in _list_listeners(guard):
-        if each.collides(abby.listen.hosts, port):
-            yield at, f"is the port of scanSources.{each.source} in guard.yml as well"
+    for each in guard.scan_sources.doors:
+        if _collides(each, abby.listen.hosts, port):
+            yield at, f"is the port of scanSources.{each.name} in guard.yml as well"
     for url in _list_next_hops(guard):
         host, taken = _host_and_mail_port(url)
         if taken == port and any(_is_reached(host, each.lower()) for each in abby.listen.hosts):

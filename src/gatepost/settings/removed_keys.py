@@ -43,8 +43,8 @@ REMOVED: dict[str, str] = {
     "feeds.format: stix": "was removed: run contrib/feeds/indicators.py, which writes through the List API",
     "feeds.format: taxii": "was removed: run contrib/feeds/indicators.py, which writes through the List API",
     "feeds.fullEvery": "was removed with the formats misp and taxii: every run reads the whole feed",
-    "frontProcesses": "was removed: one process takes all connections; run more cores, and name them in"
-    " serviceProviders.core.hosts of abby",
+    "frontProcesses": "was removed: a process is one core. Run more instances (gatepost@.service) with reusePort and"
+    " PostgreSQL, and name them in serviceProviders.core.hosts of abby",
     "notices": "was removed: Gatepost does not write to recipients about mail that was delivered to them",
 }
 

@@ -1,8 +1,10 @@
 """Keys of `guard.yml` on where mail comes from: the HTTPS source of abby, SMTP with outbound mail, milter and the
 protocols of other filters; what all of them have in common; and which recipients are verified."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, Self, TypeVar
 
+import msgspec
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from gatepost.names import normal_domain
@@ -109,11 +111,18 @@ MessageTimeout = Annotated[int, Field(ge=10_000, le=86_400_000), values.IN_MILLI
 
 LISTEN = "address to listen on, or a list of them; `::` is every address, of IPv4 too, `0.0.0.0` every one of IPv4"
 
+REUSE_PORT = (
+    "whether other instances on this machine may listen on the same address and port, each with a part of the"
+    " connections; they run as the same user and set it too"
+)
+
 
 class ListeningSection(Section):
     """A section with an address to listen on."""
 
     host: values.Hosts
+    port: values.Port
+    reuse_port: bool = at_start(False, description=REUSE_PORT, local=True)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -213,6 +222,7 @@ class AskerSettings(Section):
     """A source for mail servers that ask for a verdict and deliver themselves."""
 
     listen: values.ListenAddresses
+    reuse_port: bool = at_start(False, description=f"{REUSE_PORT}. A Unix socket has one instance", local=True)
     socket_mode: values.SocketMode = at_start(
         "660",
         description="mode of Unix sockets, in quotes; the mail server's user must be able to write to them",
@@ -287,6 +297,17 @@ class RspamdSettings(DropInSettings):
     )
 
 
+class Door(msgspec.Struct, frozen=True):
+    """What listens: its name, the key that says where, hosts and a port, or the path of a Unix socket as its host; and
+    the section, which says whether other instances may listen there as well."""
+
+    name: str
+    key: tuple[str | int, ...]
+    hosts: tuple[str, ...]
+    port: int = 0
+    section: ListeningSection | AskerSettings | None = None
+
+
 # The keys of sources for mail servers that deliver themselves.
 ASKERS = ("milter", "spamd", "rspamd")
 
@@ -306,6 +327,23 @@ class ScanSourcesSettings(Section):
     def askers(self) -> dict[str, AskerSettings]:
         """The sources that are on for mail servers that deliver themselves, by name."""
         return {name: each for name in ASKERS if (each := getattr(self, name)) is not None}
+
+    @property
+    def doors(self) -> Iterator[Door]:
+        """Everything that listens for mail, by the names of the sources."""
+        above = "scanSources"
+        if rest := self.rest_api:
+            yield Door("restApi", (above, "restApi", "port"), rest.hosts, rest.port, rest)
+        if smtp := self.smtp:
+            yield Door("smtp", (above, "smtp", "port"), smtp.hosts, smtp.port, smtp)
+        if smtp and smtp.outbound and smtp.outbound.port:
+            key = (above, "smtp", "outbound", "port")
+            yield Door("smtp.outbound", key, smtp.hosts, smtp.outbound.port, smtp)
+        for name, asker in self.askers.items():
+            for index, address in enumerate(asker.addresses):
+                at = (above, name, "listen") if isinstance(asker.listen, str) else (above, name, "listen", index)
+                host, port = (address, 0) if address.startswith("unix:") else split_address(address, 0)
+                yield Door(name, at, (host,), port, asker)
 
     @property
     def any_source(self) -> RestApiSettings | SmtpSettings | AskerSettings | None:

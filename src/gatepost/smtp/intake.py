@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from gatepost.api.connections import ConnectionLimits, accept_connections
+from gatepost.api.connections import Accepting, ConnectionLimits
 from gatepost.auth.origin import Networks
 from gatepost.names import strip_path
 from gatepost.process.logs import Logger
@@ -108,42 +108,20 @@ class Intake:
 
     async def run_here(self) -> None:
         """Serve; returns when the last session has ended."""
-        loop = asyncio.get_running_loop()
         for routing in self.services.routings:
             routing.start()
-        stop_listening = await self._listen(loop)
-        for each in self._sockets:
-            # Connections inherit it: the next start gets the port while remains of this one's are about.
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        accepting = Accepting(self._sockets, BACKLOG, self._welcome)
         self.ready.set()
         try:
             await self._exit.wait()
         finally:
-            await stop_listening()
+            accepting.stop()
+            for task in self._arriving:
+                task.cancel()
+            await asyncio.gather(*self._arriving, return_exceptions=True)
             await self._stop_sessions(self.services)()
             for routing in self.services.routings:
                 await routing.close()
-
-    async def _listen(self, loop: asyncio.AbstractEventLoop) -> Callable[[], Awaitable[None]]:
-        """Accept connections from now on; returns what ends that and closes the sockets."""
-        # The event loop takes a server's socket for one of TCP.
-        served = [each for each in self._sockets if each.family != socket.AF_UNIX]
-        servers = [await loop.create_server(self._new_connection, sock=each, backlog=BACKLOG) for each in served]
-        accepted = [each for each in self._sockets if each not in served]
-        for each in accepted:
-            each.listen(BACKLOG)
-        tasks = [asyncio.create_task(accept_connections(each, self._welcome)) for each in accepted]
-
-        async def end() -> None:
-            for server in servers:
-                server.close()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            for each in accepted:
-                each.close()
-
-        return end
 
     def _welcome(self, accepted: socket.socket, _address: object) -> None:
         task = asyncio.create_task(self._hand_over(accepted))
@@ -153,7 +131,7 @@ class Intake:
     async def _hand_over(self, accepted: socket.socket) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(self._new_connection, accepted)
-        except OSError:
+        except (OSError, asyncio.CancelledError):
             accepted.close()
 
     def _new_connection(self) -> Connection:

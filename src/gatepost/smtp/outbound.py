@@ -5,9 +5,9 @@ do not exist. A sender is the user whom a listed host names with XCLIENT LOGIN, 
 bounce) the host. Mail in the name of a tenant that the client is not bound to counts for the host, so that nobody uses
 up the limit of somebody else. Counts are estimates over a sliding hour: what this hour has, and of the hour before the
 part that the last sixty minutes still cover. They hold over all nodes: each has a table of bounded size, in
-which the sender that was quiet longest is forgotten first, and learns within seconds what all nodes have counted. So a
-limit is passed by at most what other nodes take in these seconds, and while storage is away each node goes by its own
-counts.
+which the count that was not asked for longest is forgotten first, and learns within seconds what all nodes have
+counted. So a limit is passed by at most what other nodes take in these seconds, and while storage is away each node
+goes by its own counts.
 """
 
 import hashlib
@@ -31,35 +31,16 @@ from gatepost.store.flow_counts import MAX_KEYS, FlowCount, FlowCounts
 HOUR = 3_600
 EXCHANGE_SECONDS, PURGE_SECONDS = 1.0, 60.0
 # Counts of all nodes in memory, some 200 bytes each; above that, those that were not asked for the longest are
-# forgotten.
-MAX_CELLS = 50_000
+# forgotten, a tenth of all. What is left has three counts of two hours for 16,384 senders.
+MAX_CELLS = 110_000
 # How long the sum of all nodes is believed while nothing is counted here.
 BELIEVED_SECONDS = 5.0
 # A sender who sent once in an hour, which most of what strangers make up does, is not written.
 WRITTEN_FROM = 2
-# Senders whose counts this node keeps at once.
-MAX_SENDERS = 16_384
+# Senders of whom somebody was told in this hour; of more, somebody is told again.
+MAX_TOLD = 16_384
 
 log = Logger("gatepost.guard")
-
-
-class SenderRecords:
-    """A few numbers for each sender; the one that was quiet longest is forgotten first."""
-
-    def __init__(self, capacity: int = MAX_SENDERS) -> None:
-        self._capacity = capacity
-        self._values: dict[str, list[int]] = {}
-
-    def get(self, name: str) -> list[int] | None:
-        """Return the numbers of a sender; None if there are none."""
-        found = self._values.get(name)
-        return None if found is None else list(found)
-
-    def put(self, name: str, values: Sequence[int]) -> None:
-        self._values.pop(name, None)
-        self._values[name] = list(values)
-        if len(self._values) > self._capacity:
-            del self._values[next(iter(self._values))]
 
 
 class HourlyLimits(msgspec.Struct, frozen=True):
@@ -98,14 +79,16 @@ class _Cell:
 
 
 class CountsOfAllNodes:
-    """What all nodes have counted of senders, as this process knows it. It belongs to one event loop."""
+    """What all nodes have counted of senders, as this process knows it. It belongs to one event loop, and outlasts a
+    reload: it works from the first `start` until each was followed by a `stop`."""
 
     def __init__(self, stored: FlowCounts, *, clock: Callable[[], float] = time.time) -> None:
         self._stored, self._clock = stored, clock
         # By the digest of what is counted, and the beginning of its hour in Unix milliseconds.
         self._cells: dict[tuple[int, int], _Cell] = {}
         self._touched: dict[tuple[int, int], None] = {}
-        self._is_away = False
+        self._told: set[tuple[str, int]] = set()
+        self._is_away, self._users = False, 0
         self._periodic = [
             PeriodicWork(self.exchange, EXCHANGE_SECONDS, "counts of outbound senders could not be written", log),
             PeriodicWork(
@@ -119,11 +102,13 @@ class CountsOfAllNodes:
 
     def start(self) -> None:
         """Write and learn once a second."""
-        for work in self._periodic:
+        self._users += 1
+        for work in self._periodic if self._users == 1 else ():
             work.start()
 
     async def stop(self) -> None:
-        for work in self._periodic:
+        self._users -= 1
+        for work in self._periodic if not self._users else ():
             await work.stop()
         await self.exchange()
 
@@ -136,6 +121,20 @@ class CountsOfAllNodes:
         """Return what was counted of a sender in this hour and in the one before."""
         key, hour = _digest(what, sender), self._this_hour()
         return self._read((key, hour)), self._read((key, hour - HOUR * 1_000))
+
+    def within_an_hour(self, sender: str, what: str) -> int:
+        """Return what a sender had within the last sixty minutes, the hour before taken as even."""
+        this_hour, before = self.read(sender, what)
+        return this_hour + int(before * (1 - (self._clock() % HOUR) / HOUR))
+
+    def is_first(self, sender: str) -> bool:
+        """Note that somebody is told of a sender; returns whether that is the first time in this hour."""
+        hour = self._this_hour()
+        if (sender, hour) in self._told:
+            return False
+        self._told = {each for each in self._told if each[1] == hour} if len(self._told) < MAX_TOLD else set()
+        self._told.add((sender, hour))
+        return True
 
     async def exchange(self) -> None:
         """Write what was counted here, and learn what others have counted."""
@@ -208,84 +207,47 @@ def _digest(what: str, sender: str) -> int:
 
 
 class SenderLimits:
-    """Counts what each sender sends. `all_nodes` has what other nodes count, where there are others. `tell` is called
-    once an hour for a sender over a limit, `remark` each time."""
+    """Judges what each sender sends by what was counted of it. `tell` is called once an hour for a sender over a limit,
+    `remark` each time."""
 
     def __init__(
         self,
         limits: HourlyLimits,
-        records: SenderRecords,
+        counts: CountsOfAllNodes,
         *,
-        all_nodes: CountsOfAllNodes | None = None,
         holds: bool = False,
         tell: Callable[[LimitedSender], None] = _ignore,
         remark: Callable[[LimitedSender], None] = _ignore,
-        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._limits, self._records, self._tell, self._clock = limits, records, tell, clock
-        self.holds, self._remark, self._all_nodes = holds, remark, all_nodes
+        self._limits, self._counts = limits, counts
+        self.holds, self._tell, self._remark = holds, tell, remark
         self.limited = 0
 
     def check(self, sender: str, recipients: int = 0) -> LimitedSender | None:
         """Return why a sender may not send one more message, or to so many more recipients; None if it may."""
-        record = self._read(sender)
-        found = self._find_excess(sender, record, recipients)
+        found = self._find_excess(sender, recipients)
         if found is not None:
             self.limited += 1
             self._remark(found)
-            self._tell_once(found)
+            if self._counts.is_first(sender):
+                log.warning("sender over its limit", sender=sender, limit=found.limit, count=found.count)
+                self._tell(found)
         return found
 
     def count(self, sender: str, *, messages: int = 0, recipients: int = 0, refused: int = 0) -> None:
-        record = self._read(sender)
-        for place, number in enumerate((messages, recipients, refused), 1):
-            record[place] += number
-        self._records.put(sender, record)
-        if self._all_nodes is not None:
-            most = self._limits
-            limited = (("messages", messages, most.messages), ("recipients", recipients, most.recipients))
-            for what, number, limit in (*limited, ("refused", refused, most.refused)):
-                if number and limit:
-                    self._all_nodes.add(sender, what, number)
+        for what, number in (("messages", messages), ("recipients", recipients), ("refused", refused)):
+            if number and getattr(self._limits, what):
+                self._counts.add(sender, what, number)
 
-    def _read(self, sender: str) -> list[int]:
-        """Return the numbers of a sender: the hour, its three counts, those of the hour before, and the hour in which
-        somebody was told of the sender."""
-        hour = int(self._clock()) // HOUR
-        known = self._records.get(sender)
-        if known is None or not hour - 1 <= known[0] <= hour:
-            return [hour, 0, 0, 0, 0, 0, 0, 0]
-        if known[0] == hour:
-            return known
-        return [hour, 0, 0, 0, *known[1:4], known[7]]
-
-    def _find_excess(self, sender: str, record: list[int], recipients: int) -> LimitedSender | None:
-        limits = self._limits
-        if limits.messages and (messages := self._sum(sender, "messages", record, 1)) >= limits.messages:
+    def _find_excess(self, sender: str, recipients: int) -> LimitedSender | None:
+        limits, sent = self._limits, self._counts.within_an_hour
+        if limits.messages and (messages := sent(sender, "messages")) >= limits.messages:
             return LimitedSender(sender, "messages", messages, limits.messages)
-        if limits.recipients and (sent := self._sum(sender, "recipients", record, 2) + recipients) > limits.recipients:
-            return LimitedSender(sender, "recipients", sent, limits.recipients)
-        if limits.refused and (refused := self._sum(sender, "refused", record, 3)) >= limits.refused:
+        if limits.recipients and (whole := sent(sender, "recipients") + recipients) > limits.recipients:
+            return LimitedSender(sender, "recipients", whole, limits.recipients)
+        if limits.refused and (refused := sent(sender, "refused")) >= limits.refused:
             return LimitedSender(sender, "refused recipients", refused, limits.refused)
         return None
-
-    def _sum(self, sender: str, what: str, record: list[int], place: int) -> int:
-        """Return how much of something a sender had within the last sixty minutes: what this node knows at once, or
-        what all nodes had some seconds ago, whichever is more."""
-        left = 1 - (self._clock() % HOUR) / HOUR
-        here = record[place] + int(record[place + 3] * left)
-        if self._all_nodes is None:
-            return here
-        this_hour, before = self._all_nodes.read(sender, what)
-        return max(here, this_hour + int(before * left))
-
-    def _tell_once(self, found: LimitedSender) -> None:
-        record = self._read(found.sender)
-        told, record[7] = record[7] == record[0], record[0]
-        self._records.put(found.sender, record)
-        if not told:
-            log.warning("sender over its limit", sender=found.sender, limit=found.limit, count=found.count)
-            self._tell(found)
 
 
 class SendingAccount:

@@ -208,19 +208,14 @@ MAX_HEAVY_GROUP = 4
 LINGER_SECONDS = 0.003
 
 
-class _Caller(msgspec.Struct, eq=False):
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[None]
-
-
 class PendingChange(msgspec.Struct, eq=False):
     """A change that somebody waits for, and what became of it. `light` are those that every message makes. The last
-    change that a caller asked for has that caller."""
+    change that a caller asked for has the future of that caller."""
 
     change: Change[Any, Any]
     argument: Any
     light: bool = False
-    caller: _Caller | None = None
+    caller: asyncio.Future[None] | None = None
     result: Any = None
     fault: Exception | None = None
 
@@ -302,57 +297,6 @@ def _identify(descriptor: int) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-class GroupCommits:
-    """Commits groups of changes on one connection, and counts."""
-
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._connection = connection
-        self._file = OpenFile(connection)
-        self.changes = self.commits = self.failures = 0
-
-    def commit(self, group: Sequence[PendingChange]) -> None:
-        """Apply all changes in one commit. A change that fails fails alone: its neighbours are applied without it."""
-        try:
-            self._file.check()
-        except StorageError as fault:
-            self.failures += 1
-            for pending in group:
-                pending.fault = fault
-            return
-        try:
-            self._commit(group)
-        except (apsw.BusyError, apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CorruptError) as fault:
-            self.failures += 1
-            error = StorageError(f"The storage could not be written ({type(fault).__name__}).")
-            for pending in group:
-                pending.fault = error
-        except Exception as fault:  # noqa: BLE001  the fault of one change must not end the writer or fail its neighbours
-            if len(group) > 1:
-                for pending in group:
-                    self.commit([pending])
-            else:
-                self.failures += 1
-                group[0].fault = fault
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
-    def _commit(self, group: Sequence[PendingChange]) -> None:
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            for same in _group_by_change(group):
-                results = same[0].change(self._connection, [pending.argument for pending in same])
-                for pending, result in zip(same, results, strict=True):
-                    pending.result = result
-            self._connection.execute("COMMIT")
-        finally:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-        self.commits += 1
-        self.changes += len(group)
-
-
 class CommitTurns:
     """Who shares the next commit. Light changes go first, all of them; then come some of the others, and so on."""
 
@@ -382,7 +326,8 @@ class Writer:
     applied first."""
 
     def __init__(self, connection: apsw.Connection) -> None:
-        self._commits = GroupCommits(connection)
+        self._connection, self._file = connection, OpenFile(connection)
+        self._changes = self._commits = self._failures = 0
         self._queue: SimpleQueue[Sequence[PendingChange] | None] = SimpleQueue()
         self._closed = False
         self._ended, self._was_group = 0.0, False
@@ -408,10 +353,9 @@ class Writer:
         """Hand changes to the thread; returns when all are applied or have failed."""
         if self._closed:
             raise StorageError("The storage is closed.")
-        loop = asyncio.get_running_loop()
-        caller = group[-1].caller = _Caller(loop, loop.create_future())
+        caller = group[-1].caller = asyncio.get_running_loop().create_future()
         self._queue.put(group)
-        await caller.future
+        await caller
 
     async def close(self) -> None:
         """Finish the changes that are queued, then end."""
@@ -422,7 +366,7 @@ class Writer:
 
     def counters(self) -> StoreCounters:
         """How many changes were written, in how many commits, and how many commits failed."""
-        return StoreCounters(self._commits.changes, self._commits.commits, self._commits.failures)
+        return StoreCounters(self._changes, self._commits, self._failures)
 
     def _run(self) -> None:
         # What `top -H` and the benchmarks show; the kernel keeps 15 characters.
@@ -433,12 +377,12 @@ class Writer:
             is_open = self._gather(waiting) and is_open
             if waiting:
                 group, begun = waiting.next_group(), time.monotonic()
-                self._commits.commit(group)
+                self._commit(group)
                 self._ended, self._was_group = time.monotonic(), len(group) > 1
                 if not group[0].light:
                     background.use(self._ended - begun)
                 _answer(group)
-        self._commits.close()
+        self._connection.close()
 
     def _gather(self, waiting: CommitTurns) -> bool:
         """Take all changes that have queued up; wait for one if there is none. Return False after the last.
@@ -467,6 +411,44 @@ class Writer:
             count += len(group)
         return True
 
+    def _commit(self, group: Sequence[PendingChange]) -> None:
+        """Apply all changes in one commit. A change that fails fails alone: its neighbours are applied without it."""
+        try:
+            self._file.check()
+        except StorageError as fault:
+            self._failures += 1
+            for pending in group:
+                pending.fault = fault
+            return
+        try:
+            self._commit_all(group)
+        except (apsw.BusyError, apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CorruptError) as fault:
+            self._failures += 1
+            error = StorageError(f"The storage could not be written ({type(fault).__name__}).")
+            for pending in group:
+                pending.fault = error
+        except Exception as fault:  # noqa: BLE001  the fault of one change must not end the writer or fail its neighbours
+            if len(group) > 1:
+                for pending in group:
+                    self._commit([pending])
+            else:
+                self._failures += 1
+                group[0].fault = fault
+
+    def _commit_all(self, group: Sequence[PendingChange]) -> None:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            for same in _group_by_change(group):
+                results = same[0].change(self._connection, [pending.argument for pending in same])
+                for pending, result in zip(same, results, strict=True):
+                    pending.result = result
+            self._connection.execute("COMMIT")
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        self._commits += 1
+        self._changes += len(group)
+
 
 def _group_by_change(group: Sequence[PendingChange]) -> list[list[PendingChange]]:
     """Neighbours that ask for the same change, together; the order of different changes stays."""
@@ -482,9 +464,9 @@ def _group_by_change(group: Sequence[PendingChange]) -> list[list[PendingChange]
 def _answer(group: Sequence[PendingChange]) -> None:
     """Wake the callers, with one call for each event loop."""
     callers = [pending.caller for pending in group if pending.caller]
-    for loop in {caller.loop for caller in callers}:
+    for loop in {caller.get_loop() for caller in callers}:
         try:
-            loop.call_soon_threadsafe(_wake, [caller.future for caller in callers if caller.loop is loop])
+            loop.call_soon_threadsafe(_wake, [caller for caller in callers if caller.get_loop() is loop])
         except RuntimeError:
             continue  # the loop has ended, and its callers with it
 

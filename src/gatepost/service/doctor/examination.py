@@ -51,7 +51,7 @@ from gatepost.service.doctor.rows import (
     is_storage_there,
     read_files,
 )
-from gatepost.service.plan import UNIX, Plan, bind, close_sockets, is_left_behind, list_addresses, render_address
+from gatepost.service.plan import UNIX, Plan, close_sockets, is_left_behind, list_doors, open_door, render_address
 from gatepost.service.reloading import describe_running
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.feeds import FeedSettings
@@ -290,12 +290,12 @@ def check_antivirus(address: str) -> DoctorRow:
 
 def check_ports(read: ExaminedFiles, data: DataFolder) -> Iterator[DoctorRow]:
     """Check that every port is free or in use by this service."""
-    for service, hosts, port, key in list_addresses(Plan(data, read.guard, read.abby)):
-        if hosts[0].startswith(UNIX):
-            yield check_unix_socket(service, Path(hosts[0].removeprefix(UNIX)), data)
-        elif "metrics" not in service:
-            shown = ", ".join(render_address(host, port) for host in hosts)
-            yield check_port(service, shown, partial(bind, hosts, port, key), data)
+    for door in list_doors(Plan(data, read.guard, read.abby)):
+        if door.hosts[0].startswith(UNIX):
+            yield check_unix_socket(door.name, Path(door.hosts[0].removeprefix(UNIX)), data)
+        elif "metrics" not in door.name:
+            shown = ", ".join(render_address(host, door.port) for host in door.hosts)
+            yield check_port(door.name, shown, partial(open_door, door), data)
 
 
 def check_unix_socket(source: str, path: Path, data: DataFolder) -> DoctorRow:
