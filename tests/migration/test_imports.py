@@ -267,6 +267,28 @@ def test_maps_of_rspamd_are_read_where_they_stand(tmp_path: Path) -> None:
     assert any(f"bring {large}" in note.reason for note in plan.notes)
 
 
+def test_a_configuration_of_rspamd_leads_to_no_file_that_is_no_map(tmp_path: Path) -> None:
+    """One of somebody else could name any file; without the ending of a map it must have been brought along."""
+    secret, link = tmp_path / "secret.confidential", tmp_path / "link.map"
+    secret.write_text("192.0.2.7\n")
+    link.symlink_to(secret)
+    folder = tmp_path / "rspamd"
+    folder.mkdir()
+    path = dumped(
+        folder, multimap={"a": {"type": "ip", "map": [str(secret), f"file://{link}", "../secret"], "score": 9}}
+    )
+    plan = read_rspamd(path, lambda _condition: "")
+    assert not plan.entries
+    assert [note.reason.rpartition(" ")[2] for note in plan.notes if note.statement.startswith("a:")][:2] == [
+        str(secret),
+        str(link),
+    ]
+    brought = folder / str(secret).lstrip("/")
+    brought.parent.mkdir(parents=True)
+    brought.write_text("192.0.2.8\n")
+    assert entries(read_rspamd(path, lambda _condition: "")) == {"blocked-ips": ["192.0.2.8"]}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -35,7 +35,9 @@ MAX_NAME = 255
 
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
 # A map in a file, whose path is whole or has the ending of such files; else it is an entry.
-_PATH = re.compile(r"(?:file://)?(/.+|\S+\.(?:map|inc|txt|list|conf|wl|bl))", re.IGNORECASE)
+_ENDING = r"\.(?:map|inc|txt|list|conf|wl|bl)(?:\.local)?"
+_PATH = re.compile(rf"(?:file://)?(/.+|\S+{_ENDING})", re.IGNORECASE)
+_MAP_FILE = re.compile(rf".+{_ENDING}", re.IGNORECASE)
 _ELSEWHERE = re.compile(r"https?://|redis://|cdb://|sign\+")
 _SHIPPED_MAP = re.compile(r"fallback\+|https?://maps\.rspamd\.com/")
 # `local_addrs` of conf/options.inc. To trust all private networks is too much where a proxy or a container hides the
@@ -58,7 +60,6 @@ TYPES: dict[tuple[str, str], tuple[str, str, str]] = {
 }
 REASONS = {
     "actions": "thresholds are for rspamd's own scores: leave Gatepost's, or change `verdicts` after a trial",
-    "metric": "scores of rspamd's symbols: Gatepost's findings have weights of their own",
     "group": "scores of rspamd's symbols: Gatepost's findings have weights of their own",
     "composites": "combinations of rspamd's symbols; write rules over Gatepost's tags",
     "ratelimit": "leave it to the mail server in front: smtpd_client_message_rate_limit of Postfix",
@@ -170,9 +171,8 @@ class RspamdImport:
             return
         proof = "" if target != "allowed-senders" else "counts only for senders that SPF or DKIM proves"
         held = "" if action not in ("reject", "discard") else f"mail is held, where rspamd had {action}"
-        changed = proof or held
+        said = f"entry of {target}; {proof or held}" if proof or held else ""
         for entry in entries:
-            said = f"entry of {target}; {changed}" if changed else ""
             self.plan.add_entry(target, entry, place, f"{name}: {entry}", changed=said)
 
     def _add_map_rule(self, name: str, entries: list[str], variable: str, score: float, section: _Section) -> None:
@@ -209,8 +209,7 @@ class RspamdImport:
         if plain in self.plan.rules:
             self.plan.note(place, name, "not taken", f"another map became rule {plain}: give this one another name")
             return
-        said = title or f"Map {name} of rspamd"
-        self.plan.add_rule(PlannedRule(plain, condition, said[:200], score), place, name)
+        self.plan.add_rule(PlannedRule(plain, condition, (title or f"Map {name} of rspamd")[:200], score), place, name)
 
     def _read_entries(self, section: _Section, key: str, name: str) -> list[str]:
         """Return the entries of the maps that a key names: those of a file, or the value itself. What cannot be read is
@@ -236,16 +235,16 @@ class RspamdImport:
         return entries
 
     def _read_file(self, name: str) -> str | None:
-        """Read the file of a map: the one that was brought along, or the one that rspamd reads."""
+        """Read the file of a map: one that was brought along, or one that stands where rspamd reads it and has the
+        ending of a map. A configuration of somebody else must not lead to files with secrets."""
         for base in (self._folder, Path("/")) if name.startswith("/") else (self._folder,):
             # A name can be too long for a file, have a NUL in it, or lead in a circle.
             with contextlib.suppress(OSError, ValueError, RuntimeError):
                 path = (base / name.lstrip("/")).resolve()
-                size = path.stat().st_size
-                if path.is_relative_to(base) and path.is_file() and size <= min(MAX_FILE, self._left):
+                size, is_map = path.stat().st_size, base == self._folder or _MAP_FILE.fullmatch(path.name)
+                if is_map and path.is_relative_to(base) and path.is_file() and size <= min(MAX_FILE, self._left):
                     self._left -= size
-                    # To read a file of the kernel, which has no size, could wait for ever.
-                    return read_text(path) if size else ""
+                    return read_text(path)
         return None
 
     def _read_trusted(self, name: str, section: _Section) -> None:
