@@ -23,14 +23,11 @@ from gatepost.migration.spamassassin import read_spamassassin
 # Between the answers to two commands, and what stands for the tag of a command in an answer.
 ANSWERS, TAG = b"\0", b"TAG"
 _WANTED = WantedMessage("<a@example.org>", 5, "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824")
-_RSPAMD_FILES = ("multimap.conf", "actions.conf", "groups.conf", "options.inc", "dkim_signing.conf", "whitelist.map")
 
 
 @cache
 def _folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="gatepost-fuzz-"))
-    (folder / "local.d").mkdir()
-    return folder
+    return Path(tempfile.mkdtemp(prefix="gatepost-fuzz-"))
 
 
 def _write(data: bytes, name: str) -> Path:
@@ -53,10 +50,12 @@ def import_spamassassin(data: bytes) -> dict[str, str]:
 
 
 def import_rspamd(data: bytes) -> dict[str, str]:
-    """Read a folder of rspamd in which all files are the same."""
-    for name in _RSPAMD_FILES:
-        _write(data, f"local.d/{name}")
-    return _describe(read_rspamd(_folder(), lambda _condition: ""))
+    """Read a configuration that rspamd has printed; what is none is refused, and nothing is written."""
+    try:
+        plan = read_rspamd(_write(data, "rspamd.json"), lambda _condition: "")
+    except OSError as fault:
+        return {"refused": str(fault.strerror)}
+    return _describe(plan)
 
 
 def import_senders(data: bytes) -> list[dict[str, str]]:

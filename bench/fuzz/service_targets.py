@@ -137,8 +137,9 @@ SERVICE: tuple[Target, ...] = (
         "imported-rspamd",
         foreign_readers.import_rspamd,
         lines(
-            'a { type = "from"; map = "$CONFDIR/local.d/whitelist.map"; symbol = "A"; score = -3.0; }\nreject = 15;',
-            '.include(try=true) "x"\nrules { b = [1, "two", {c = 3k}]; d <<EOD\ntext\nEOD\n }',
+            '{"options": {}, "multimap": {"a": {"type": "from", "map": ["b@c.example", "/etc/x.map"], "score": -3.0}}}',
+            '{"options": {"local_addrs": "192.0.2.0/24"}, "settings": [{"p": {"ip": "::1", "whitelist": true}}]}',
+            '{"options": {}, "dkim_signing": {"domain": {"e.example": {"path": "/k", "selector": "s"}}}, "a": null}',
         ),
         most=2_000,
     ),

@@ -38,21 +38,21 @@ def import_spamassassin(files: FilesArgument, *, out: OutOption = DEFAULT_OUT, o
 
 @group.command("rspamd")
 def import_rspamd(
-    folder: Annotated[Path, Argument(metavar="FOLDER", help="The folder with local.d, such as /etc/rspamd.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="What `rspamadm configdump --json` prints.")],
     *,
     out: OutOption = DEFAULT_OUT,
     output: Output,
 ) -> None:
-    """Read rspamd's local.d and override.d: maps, trusted domains, own networks, DNS lists and DKIM keys.
+    """Read rspamd's configuration in JSON: maps, trusted domains, own networks, DNS lists and DKIM keys.
 
     Nothing is changed: the folder gets a CSV for each list, a policy file with the rules, lines for guard.yml, and a
-    report of every statement.
+    report of every section.
     """
     from gatepost.migration.rspamd import read_rspamd
     from gatepost.policy.condition_process import condition_work, find_fault
 
     with condition_work():
-        _write(lambda: read_rspamd(folder, find_fault), out, output)
+        _write(lambda: read_rspamd(file, find_fault), out, output)
 
 
 @group.command("senders")
@@ -107,7 +107,7 @@ def _list_next_steps(plan: "ImportPlan", out: Path) -> list[str]:
     if plan.settings:
         steps.append(f"look at {out / 'guard.yml'}, and add its lines to yours")
     if not plan.notes:
-        return ["There is nothing to take. What a filter ships with is not read, only files that people have written."]
+        return ["There is nothing to take."]
     if not steps:
         return ["None of it is an entry, a rule or a setting to put in force."]
     return ["Nothing is in force yet. Next:", *(f"  {each}" for each in steps)]

@@ -29,7 +29,7 @@ _DEFINITIONS = {each.name: each for each in LISTS}
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where something stood."""
+    """Where something stood: a file with the line, or the path of a key."""
 
     file: str
     line: int = 0
@@ -115,8 +115,8 @@ class ImportPlan:
 
     def sort(self) -> None:
         """Put the notes into the order of the files."""
-        files = list(dict.fromkeys(note.place.file for note in self.notes))
-        self.notes.sort(key=lambda note: (files.index(note.place.file), note.place.line))
+        files = {file: index for index, file in enumerate(dict.fromkeys(note.place.file for note in self.notes))}
+        self.notes.sort(key=lambda note: (files[note.place.file], note.place.line))
 
     def count(self) -> Counter[str]:
         """How many statements had each outcome."""
