@@ -26,7 +26,7 @@ from io import BytesIO
 from pathlib import Path
 
 from gatepost import __version__
-from gatepost.cli.completion import render_completion
+from gatepost.cli.help import render_completion
 from gatepost.service.commands import ABBY_YML, API_PORT, GUARD_YML, PORT_BASE, REST_PORT, SMTP_PORT
 from tools.man_pages import render_man_pages
 

@@ -316,6 +316,6 @@ COMMANDS = Group(
         "secrets": f"{_CLI}.maintenance:secrets",
         "backup": f"{_CLI}.maintenance:backup",
         "restore": f"{_CLI}.maintenance:restore",
-        "completion": f"{_CLI}.completion:completion",
+        "completion": f"{_CLI}.help:completion",
     },
 )

@@ -214,9 +214,7 @@ URL_USERINFO = Kind("url:userinfo", "A link shows a false host name before the r
 TEXT_ADVANCE_FEE = Kind("text:advance-fee", "Offers a fortune in return for help or data")
 TEXT_LARGE_SUM = Kind("text:large-sum", "A letter of unclear origin speaks of a large sum of money")
 TEXT_OPENING_LETTER = Kind("text:opening-letter", "A stranger asks for an answer, and hides something")
-TEXT_AUTHORITY_LURE = Kind(
-    "text:authority-lure", "Poses as a court, tax office or other authority, and gives a link"
-)
+TEXT_AUTHORITY_LURE = Kind("text:authority-lure", "Poses as a court, tax office or other authority, and gives a link")
 TEXT_BARE_LINK = Kind("text:bare-link", "The message is hardly more than a link")
 TEXT_BIDI_OVERRIDE = Kind("text:bidi-override", "Text is made to run backwards")
 TEXT_BRAND_WITHOUT_LINK = Kind(
@@ -225,12 +223,8 @@ TEXT_BRAND_WITHOUT_LINK = Kind(
 TEXT_CALL_BACK = Kind("text:call-back", "Reports a charge and gives only a telephone number to call")
 TEXT_CARRIED_MESSAGE = Kind("text:carried-message", "The text of an attached message is proven to be somebody else's")
 TEXT_CONSENT_LURE = Kind("text:consent-lure", "Asks to let an application read mail or files")
-TEXT_CREDENTIAL_LURE = Kind(
-    "text:credential-lure", "Asks to confirm an account or secret, and gives a link"
-)
-TEXT_CRYPTO_LURE = Kind(
-    "text:crypto-lure", "Offers or threatens the reader's cryptocurrency, and gives a link"
-)
+TEXT_CREDENTIAL_LURE = Kind("text:credential-lure", "Asks to confirm an account or secret, and gives a link")
+TEXT_CRYPTO_LURE = Kind("text:crypto-lure", "Offers or threatens the reader's cryptocurrency, and gives a link")
 TEXT_DEVICE_CODE = Kind("text:device-code", "Asks to enter a code that signs in somebody else's device")
 TEXT_DISGUISED_NUMBER = Kind("text:disguised-number", "The text disguises a telephone number")
 TEXT_DISGUISED_WORDS = Kind("text:disguised-words", "Advertising words are spelled with digits, signs or gaps")
