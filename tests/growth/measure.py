@@ -17,17 +17,18 @@ SMALLEST = 200
 
 
 def measure(cell: Cell, counter: Counter) -> tuple[list[int], bool]:
-    """Return the work for next to nothing and for each size, and whether two steps in a row were steep: one alone is
-    that from one way of reading to a dearer one."""
+    """Return the work for next to nothing and for each size, and whether the last two steps were steep: one alone is
+    that from one way of reading to a dearer one. Work that is bounded, by a number of readings for example, may grow
+    steeply until it meets its bound, so a counter that decides goes on to the largest size."""
     works: list[int] = []
     steep = 0
     for size in (SMALLEST, *counter.sizes):
         made = cell.make(size)
         works.append(counter.count(partial(cell.run, made)))
         steep = steep + 1 if len(works) > 2 and is_steep(works, counter) else 0
-        if steep == 2 or (len(works) > 2 and not steep and not counter.is_patient):
+        if not counter.is_patient and (steep == 2 or (len(works) > 2 and not steep)):
             break
-    return works, steep == 2
+    return works, steep >= 2
 
 
 def is_steep(works: list[int], counter: Counter) -> bool:
