@@ -2,8 +2,8 @@
 
 A table gives words of 38 languages the English stem that they mean, so what one letter teaches holds in all of these
 languages. It was made by word alignment (IBM Model 1: Brown et al., 1993) over strings that public programs translate;
-`tools.training` packs it. A foreign word is known by its first seven characters, an English one by its first six, a
-Korean one by its first two syllables: crude stems that suit all languages alike. The table holds hashes of these
+`tools.second_reader` packs it. A foreign word is known by its first seven characters, an English one by its first six,
+a Korean one by its first two syllables: crude stems that suit all languages alike. The table holds hashes of these
 beginnings and not the words: a word that only shares a hash has the effect of one that the sender could have written.
 
 The language of a text is the one that knows most of its words. `Letters` adds the weights of the stems, of the pairs of
