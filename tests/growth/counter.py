@@ -2,8 +2,8 @@
 
 Events of Python do not see what the interpreter's own functions do: taking one label after the other off a name is a
 linear number of calls, each of which copies the rest. Instructions are all there is, and the same in every run. They
-cost fifty times the time, so that two looks at CPU time come first: one at all cells, and a patient one at those that
-it finds steep. The second decides where instructions cannot be counted.
+cost fifty times the time, so that looks at CPU time come first: one at all cells, and two patient ones at those that
+are steep. The last decides where instructions cannot be counted.
 """
 
 import gc
@@ -103,11 +103,13 @@ def make_environment() -> dict[str, str]:
 
 def list_commands(folder: Path) -> list[list[str]]:
     """Return the commands that measure cells, the cheap ones first; each gets those that the one before found steep."""
-    looks = [[sys.executable, "-m", "tests.growth.measure", str(folder), each] for each in (LOOK, AGAIN, EXACT)]
+    *looks, exact = (
+        [sys.executable, "-m", "tests.growth.measure", str(folder), each] for each in (LOOK, AGAIN, AGAIN, EXACT)
+    )
     if not build(folder):
-        return looks[:2]
+        return looks
     options = ("-q", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder / 'counted'}")
-    return [*looks[:2], ["valgrind", *options, *looks[2]]]
+    return [*looks, ["valgrind", *options, *exact]]
 
 
 def find_counter(folder: Path, kind: str) -> Counter:

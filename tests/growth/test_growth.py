@@ -1,7 +1,7 @@
 """No reader and no check does more than a linear amount of work for what a stranger writes, wherever it stands.
 
 `cells.py` makes the matrix, of every reader and check with every unit that can be repeated. All cells of a run are
-looked at by CPU time, and those that seem steep once more, which only chooses: instructions decide about the rest.
+looked at by CPU time, and those that seem steep again, which only chooses: instructions decide about the rest.
 `make test` runs a portion that is another one each day, `make test-long` all of them, and both say how many.
 """
 
@@ -100,8 +100,8 @@ def test_what_is_quadratic_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.process
 def test_instructions_tell_it_as_well(tmp_path: Path) -> None:
-    *_, command = commands = list_commands(tmp_path)
-    if len(commands) < 3:
+    *_, command = list_commands(tmp_path)
+    if command[0] != "valgrind":
         pytest.skip("not run: there is no valgrind, or no compiler")
     measured = run_cells(command, make_environment(), [LONG.name, LINEAR.name])
     assert [each["is_bad"] for each in measured] == [True, False]
