@@ -112,9 +112,12 @@ def test_a_policy_of_nothing_but_endless_conditions_ends(monkeypatch: pytest.Mon
         for number in range(200)
     )
     started: list[SealedProcess] = []
-    monkeypatch.setattr(
-        condition_process, "SealedProcess", lambda name: started.append(SealedProcess(name)) or started[-1]
-    )
+
+    def start(name: str) -> SealedProcess:
+        started.append(SealedProcess(name))
+        return started[-1]
+
+    monkeypatch.setattr(condition_process, "SealedProcess", start)
     with condition_work(3 * condition_process.CONDITION_SECONDS) as work, pytest.raises(PolicyError, match="stopped"):
         lay_over(unchanged_policies().deployment, Layer("tenant", "x", rules))
     assert len(started) == 3, "of the two hundred, so many are tried as there is time for"
