@@ -358,6 +358,7 @@ def _build_smtp_limits(source: SmtpSettings) -> SmtpLimits:
         data_wait=source.data_timeout / 1_000,
         data_most=source.message_timeout / 1_000,
         per_address=source.max_connections_per_address,
+        sessions=source.max_connections,
     )
 
 
@@ -422,7 +423,10 @@ ASKER_SESSIONS: dict[str, type[MilterSession | DropInSession]] = {
 def build_asker_limits(source: AskerSettings) -> SmtpLimits:
     """Return the limits on sessions of such a source."""
     limits = SmtpLimits(
-        message=source.max_message_size, recipients=source.max_recipients, data_most=source.message_timeout / 1_000
+        message=source.max_message_size,
+        recipients=source.max_recipients,
+        data_most=source.message_timeout / 1_000,
+        sessions=source.max_connections,
     )
     if isinstance(source, MilterSettings):
         return msgspec.structs.replace(limits, command_wait=source.command_timeout / 1_000)

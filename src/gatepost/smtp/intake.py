@@ -40,9 +40,14 @@ class OpenSession(Protocol):
 
     deciding: bool
 
+    @property
+    def is_put_off(self) -> bool: ...
+
     async def run(self) -> None: ...
 
     def stop(self) -> None: ...
+
+    def give_way(self) -> None: ...
 
 
 class Intake:
@@ -151,30 +156,31 @@ class Intake:
         self._begin(connection, session, client.address)
 
     def _make_room(self, *, known: bool) -> None:
-        """End the oldest session without a transaction: one that never had any, else one that waits between two; else
-        the oldest one whose client has stalled. Only a listed or local client takes the place of another."""
+        """End a session that was put off; else the oldest one without a transaction: one that never had any, else one
+        that waits between two; else the oldest one whose client has stalled. Only a listed or local client takes the
+        place of another."""
         oldest = asyncio.get_running_loop().time() - GRACE_SECONDS - self.services.limits.greeting_pause
         waiting: Connection | None = None
         stalled: Connection | None = None
         for connection, (session, began, is_known) in self._by_age.items():
-            if began > oldest:
-                break
             if is_known and not known:
                 continue
+            if session.is_put_off:
+                waiting = connection
+                break
+            if began > oldest or (waiting and not self._by_age[waiting][0].has_begun):
+                continue
             if session.is_idle:
-                waiting = waiting or connection
-                if not session.has_begun:
-                    waiting = connection
-                    break
+                waiting = connection if not session.has_begun else waiting or connection
             elif session.is_stalled:
                 stalled = stalled or connection
         if found := waiting or stalled:
             self._end_idle(found)
 
     def _end_idle(self, connection: Connection) -> None:
-        session, _, _ = self._by_age.pop(connection)
+        self._by_age.pop(connection, None)
         # Its place is free at once; the connection itself is lost in one of the loop's next turns.
-        _, _, address = self._sessions.pop(connection)
+        _, session, address = self._sessions.pop(connection)
         self._limits.leave(address)
         self.gave_way += 1
         log.info("idle session ended, because the port is full", client=address)
@@ -253,7 +259,7 @@ class AskerSession(OpenSession, Generic[Part]):
     """One connection of a mail server at `peer`; `current` returns the part that new messages are handled by. `idle` is
     set while no message is under way."""
 
-    deciding = False
+    deciding = is_put_off = False
 
     def __init__(self, connection: Connection, peer: str, current: Callable[[], Part]) -> None:
         self._connection, self._peer, self._current = connection, peer, current
@@ -265,7 +271,7 @@ class AskerSession(OpenSession, Generic[Part]):
         """Whether a message is under way that this part handles."""
         return not self.idle.is_set() and self._part is part
 
-    def cut_off(self) -> None:
+    def give_way(self) -> None:
         """End the connection at once, without an answer: the mail server has a failure for now."""
         self._connection.abort()
 
@@ -299,7 +305,7 @@ class AskerIntake(Intake, Generic[Part]):
             except TimeoutError:
                 for session in busy:
                     if session.has_message_of(before):
-                        session.cut_off()
+                        session.give_way()
 
         return wait
 
@@ -311,6 +317,9 @@ class AskerIntake(Intake, Generic[Part]):
             log.warning("connection refused: the host is not in allowedHosts", source=self.name, client=peer)
             connection.close()
             return
+        if self._limits.is_full(peer, listed=True):
+            for other in [each for each, session in self._asking.items() if session.is_put_off][:1]:
+                self._end_idle(other)
         if not self._limits.admit(peer, listed=True):
             connection.close()
             return

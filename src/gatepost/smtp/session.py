@@ -46,7 +46,7 @@ from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.outbound import SendingAccount
 from gatepost.smtp.replies import SmtpReply, pass_on, reply
 from gatepost.smtp.routing import Route
-from gatepost.smtp.services import Services
+from gatepost.smtp.services import Services, SessionPlace
 from gatepost.smtp.signing import UnsignedError
 from gatepost.smtp.trace import (
     MAX_HEADER,
@@ -258,6 +258,7 @@ class Session:
         self._transaction: Transaction | None = None
         # A MAIL that was refused: what was pipelined behind it is out of order through no fault of the client's.
         self._mail_refused = self._deferred = False
+        self._place, self._lacks_place = SessionPlace(), False
         self._chunk_ends = LineEnds()
         self._commands = self._idle = self._errors = 0
         self._closing = False
@@ -272,6 +273,11 @@ class Session:
     def is_idle(self) -> bool:
         """Whether the client has nothing under way: no transaction is open, and its next command is waited for."""
         return self.interruptible and not self._closing and self._transaction is None and not self._connection.has_line
+
+    @property
+    def is_put_off(self) -> bool:
+        """Whether the client was told to come again for every recipient, and is waited for."""
+        return self.interruptible and not self._closing and self._lacks_place and not self._connection.has_line
 
     @property
     def is_stalled(self) -> bool:
@@ -470,7 +476,6 @@ class Session:
         self._services.attempts += 1
         theirs = self._announced
         refusal = check_sender(mail, theirs, self._services.size_limit(theirs), extended=self._extended)
-        refusal = refusal or self._services.find_shortage()
         account: SendingAccount | None = None
         leaves_as = mail.address
         if refusal is None and self._outbound:
@@ -525,7 +530,9 @@ class Session:
             refusal = await recipients.check(rcpt.address, rcpt.domain, tenant)
             if refusal is not None:
                 return refusal
-        return await transaction.add(rcpt, route, is_report=is_report)
+        shortage = self._place.take(self._services, tenant)
+        self._lacks_place = shortage is not None
+        return shortage or await transaction.add(rcpt, route, is_report=is_report)
 
     def _find_forwarded(self, transaction: Transaction, rcpt: PathCommand) -> PathCommand | SmtpReply | None:
         """Return whom a bounce to a rewritten sender is for (SRS), or the reply where it is for nobody; None for all
@@ -572,7 +579,7 @@ class Session:
             return refusal
         assert transaction is not None
         self._write(replies.SEND_DATA.encode())
-        transaction.body = self._services.spool.new()
+        transaction.body = self._services.spool.new(transaction.tenant)
         refusal = await self._receiver.receive_data(transaction.body)
         return await self._finish_message(transaction, refusal)
 
@@ -583,7 +590,7 @@ class Session:
             return refusal
         assert transaction is not None
         if transaction.body is None:
-            transaction.body, self._chunk_ends = self._services.spool.new(), LineEnds()
+            transaction.body, self._chunk_ends = self._services.spool.new(transaction.tenant), LineEnds()
         refusal = await self._receiver.receive_chunk(transaction.body, chunk, self._chunk_ends, transaction.refusal)
         if not chunk.last and (refusal is None or self._services.holds(refusal)):
             transaction.refusal = refusal
@@ -613,6 +620,8 @@ class Session:
 
     def _end_transaction(self) -> None:
         transaction, self._transaction = self._transaction, None
+        self._lacks_place = False
+        self._place.leave()
         if transaction is not None:
             if transaction.body is not None:
                 self._services.space.close(transaction.body)

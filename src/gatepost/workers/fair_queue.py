@@ -1,23 +1,19 @@
-"""Who goes next at a core: slots, throttling, waiting, the turns of tenants, and which worker is free.
+"""Admission: which message goes next at a core, whatever door it came by.
 
-A message passes two gates, and both give turns to tenants by the same rule. The first is a **slot**: `FairQueue` counts
-the messages in processing over all sources. With n of them, the new one not counted: at `maximum` SMTP is refused and
-a scan of the API waits; from `threshold` on a message is taken, and its analysis starts later, which slows senders down
-before anything is refused:
+1. A message is analysed in a slot, of which there are `maximum`; with n of them taken, and n at least `threshold`, its
+   analysis starts max_delay x (n - threshold + 1) / (maximum - threshold + 1) later, which slows senders down.
+2. Of what all share (slots, bytes that wait, bytes of a spool, sessions), a tenant gets more while it has less than
+   `SHARE` times what is free (`Shares`), and while nobody else sends mail it gets all slots that it asks for.
+3. The tenant that asks for most (`Demand`) also leaves a processor free to others, and one whose messages are costly
+   leaves it to all who have sent mail within ten minutes.
+4. A message that gets no slot waits: tenants take turns, in which costly messages count as several (`Turns`, by
+   start-time fair queueing, Goyal, Vin and Cheng, 1996), and within a tenant the first that came goes first.
+5. Over the scan API it waits as long as its client does, else `PATIENCE` seconds, after which the mail server is told
+   to come again (451).
 
-    delay = max_delay x (n - threshold + 1) / (maximum - threshold + 1)
-
-The second is a **worker**: `ReadyJobs` gives it one new job while nothing executes in it, and keeps few others
-suspended. A large message, or one that has broken a worker, has a worker alone; one is reserved for the first of those,
-and large messages never hold all workers, so that neither they nor small mail can starve the other.
-
-Turns are those of start-time fair queueing (Goyal, Vin and Cheng, 1996), see `Turns`; within a tenant it is
-first come, first served. A message that took as much CPU as many others is charged as so many turns. While several
-tenants send mail, a tenant also waits for a slot once it has `SHARE` times as many as are free (the dynamic threshold
-of Choudhury and Hahne, 1998), and no tenant has jobs in all workers. The tenant that asks for most (`Demand`) leaves a
-processor free as well: it has one message less at work than there are workers, with a piece of `background_work`
-counted as one. A tenant whose messages are costly leaves that processor also while nobody else sends mail, for those
-who have done so within ten minutes.
+A message that has its slot gets a worker by the same turns (`ReadyJobs`), one in which nothing executes. A large
+message, or one that has broken a worker, has a worker alone; one is reserved for the first of those, and large messages
+never hold all workers. While several tenants send mail, none has jobs in all workers.
 """
 
 import asyncio
@@ -33,7 +29,7 @@ from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 import msgspec
 
 from gatepost.process.background_work import background
-from gatepost.scanning.request import Load
+from gatepost.scanning.request import Load, Shares
 from gatepost.workers.protocol import LARGE
 
 # A tenant that has sent no mail for so long is not waited for.
@@ -105,8 +101,8 @@ class RecentTenants:
 
 # What the messages that wait for a slot may hold in all.
 WAITING_LIMIT = 1 << 30
-# How many slots a tenant may have for each that is free, while others send mail, too.
-SHARE = 3
+# How many seconds a message of a mail server waits for a slot.
+PATIENCE = 10.0
 # A message that has waited for so long, for DNS or for its delay, is not at work.
 IDLE_SECONDS = 0.02
 # Of so many tenants it is known what they asked for while they had no message here.
@@ -333,15 +329,14 @@ class FairQueue:
         max_delay: float,
         *,
         waiting_limit: int = WAITING_LIMIT,
+        patience: float = PATIENCE,
     ) -> None:
-        self._maximum, self._threshold, self._max_delay = maximum, threshold, max_delay
+        self._threshold, self._max_delay, self.patience = threshold, max_delay, patience
         self.tenants = RecentTenants()
-        # Messages in processing, by tenant too, and those that wait for a slot, with their bytes.
-        self._in_processing = self._waiting = self._waiting_bytes = 0
-        self._slots: Counter[Tenant] = Counter()
-        self._waiting_limit = waiting_limit
+        # Messages in processing, and the bytes of those that wait for a slot.
+        self._slots, self._waiting_bytes = Shares(maximum), Shares(waiting_limit)
         self._waiters: TenantQueue[_Waiter] = TenantQueue(Turns())
-        self._admitted = self._throttled = self._refused = 0
+        self._waiting = self._admitted = self._throttled = self._refused = 0
         self._late, self._late_since, self._waited = 0, 0.0, 0.0
         self._demands: dict[Tenant, Demand] = {}
         self._asks_most: Tenant = None
@@ -353,7 +348,7 @@ class FairQueue:
     @property
     def waiting(self) -> tuple[int, int]:
         """How many messages wait, and their bytes."""
-        return self._waiting, self._waiting_bytes
+        return self._waiting, self._waiting_bytes.used
 
     def change_delay(self, max_delay: float) -> None:
         """Set another upper bound of the delay, for messages that come from now on."""
@@ -373,29 +368,15 @@ class FairQueue:
             self._count_at_work(tenant, 1)
 
     def load(self) -> Load:
-        return Load(self._in_processing, self._threshold, self._maximum, waiting=self._waiting)
+        return Load(self._slots.used, self._threshold, self._slots.maximum, waiting=self._waiting)
 
     def counters(self) -> QueueCounters:
         """Counts since the start, for metrics."""
         self._count_late(0)
         return QueueCounters(self._admitted, self._throttled, self._refused, self._waited)
 
-    def has_slot(self) -> bool:
-        """Whether a slot is free now. It is not taken; a no counts as a refusal."""
-        free = self._in_processing < self._maximum
-        self._refused += not free
-        return free
-
     def enter(self, tenant: Tenant) -> Slot | None:
-        """Take a slot, for a source that can refuse its message; None where none is free."""
-        self.tenants.note(tenant)
-        background.note_mail()
-        slot = self._take(tenant)
-        self._refused += slot is None
-        return slot
-
-    def enter_at_once(self, tenant: Tenant) -> Slot | None:
-        """Take a slot, for a source whose messages wait: None where others go first, or none is free."""
+        """Take a slot for a message that has come; None where it has to wait, or others go first."""
         self.tenants.note(tenant)
         background.note_mail()
         if not self._may_have_slot(tenant):
@@ -404,25 +385,35 @@ class FairQueue:
             return None
         return self._take(tenant)
 
-    def has_room(self, size: int) -> bool:
+    def has_room(self, tenant: Tenant, size: int) -> bool:
         """Whether a message of this size may wait."""
-        return self._waiting_bytes + size <= self._waiting_limit
+        return self._waiting_bytes.has_room(tenant, size)
 
-    async def wait(self, tenant: Tenant, order: int, size: int, ends: Iterable[asyncio.Future[None]]) -> Slot | None:
-        """Return a slot when it is the turn of this message, which came at `order`; None once one of `ends` is done."""
+    async def wait(
+        self,
+        tenant: Tenant,
+        order: int,
+        size: int,
+        ends: Iterable[asyncio.Future[None]],
+        patience: float | None = None,
+    ) -> Slot | None:
+        """Return a slot when it is the turn of this message, which came at `order`; None once one of `ends` is done, or
+        after so many seconds."""
         waiter = _Waiter(tenant, order)
         # A message can wait for the turn of its tenant, too, while there are slots.
-        late = int(self._in_processing >= self._maximum)
+        late = int(not self._slots.free)
         self._count_late(late)
         self._waiters.add(waiter)
         self._count_demand(tenant, 1)
-        self._count_waiting(1, size)
+        self._waiting += 1
+        self._waiting_bytes.take(tenant, size)
         try:
             self._serve()
             awaited: list[asyncio.Future[Any]] = [waiter.slot, *ends]
-            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(awaited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
             if waiter.slot.done():
                 return waiter.slot.result()
+            self._refused += not done
             waiter.withdraw()
             return None
         except BaseException:
@@ -431,7 +422,8 @@ class FairQueue:
         finally:
             self._count_late(-late)
             self._count_demand(tenant, -1)
-            self._count_waiting(-1, size)
+            self._waiting -= 1
+            self._waiting_bytes.give_back(tenant, size)
             if self._waiters.discard(waiter):
                 self._serve()
 
@@ -439,16 +431,9 @@ class FairQueue:
         """Give back a slot of this tenant to whoever is next."""
         self._count_at_work(tenant, -1)
         self._count_demand(tenant, -1)
-        self._in_processing -= 1
-        self._slots[tenant] -= 1
-        if not self._slots[tenant]:
-            del self._slots[tenant]
+        self._slots.give_back(tenant)
         if self._waiters.count:
             self._serve()
-
-    def _count_waiting(self, change: int, size: int) -> None:
-        self._waiting += change
-        self._waiting_bytes += change * size
 
     def _count_late(self, change: int) -> None:
         """Count the time of the messages that have waited for any slot until now, and so many more or fewer."""
@@ -478,11 +463,10 @@ class FairQueue:
             del demands[tenant]
 
     def _take(self, tenant: Tenant) -> Slot | None:
-        before = self._in_processing
-        if before >= self._maximum:
+        before = self._slots.used
+        if not self._slots.free:
             return None
-        self._in_processing += 1
-        self._slots[tenant] += 1
+        self._slots.take(tenant)
         self._at_work[tenant] = self._at_work.get(tenant, 0) + 1
         self._count_demand(tenant, 1)
         delay = 0.0 if before < self._threshold else self._delay(before)
@@ -491,17 +475,16 @@ class FairQueue:
         return Slot(self, tenant, delay)
 
     def _delay(self, before: int) -> float:
-        over = before - self._threshold + 1
-        if over <= 0 or self._threshold >= self._maximum:
+        over, maximum = before - self._threshold + 1, self._slots.maximum
+        if over <= 0 or self._threshold >= maximum:
             return 0.0
-        return self._max_delay * over / (self._maximum - self._threshold + 1)
+        return self._max_delay * over / (maximum - self._threshold + 1)
 
     def _may_have_slot(self, tenant: Tenant) -> bool:
         """Whether a tenant may have the next slot, or has its share of them, or of the processors, already."""
         if not self.tenants.are_several and not self._must_leave_room(tenant):
             return True
-        has = self._slots[tenant]
-        if has and has >= SHARE * max(1, self._maximum - self._in_processing):
+        if not self._slots.has_room(tenant):
             return False
         if tenant != self._asks_most:
             return True
@@ -521,7 +504,7 @@ class FairQueue:
 
     def _serve(self) -> None:
         """Give free slots to the messages whose turn it is."""
-        while self._waiters.count:
+        while self._waiters.count and self._slots.free:
             waiter = self._waiters.first(self._may_have_slot)
             if waiter is None or (slot := self._take(waiter.tenant)) is None:
                 self._look_again()
@@ -534,7 +517,7 @@ class FairQueue:
 
     def _look_again(self) -> None:
         """Look again in a while, if there are slots: a message may not be at work any more."""
-        if self._timer is None and self._in_processing < self._maximum:
+        if self._timer is None and self._slots.free:
             self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._on_timer)
 
     def _on_timer(self) -> None:
