@@ -358,7 +358,7 @@ class SessionPlace:
             return None
         self.leave()
         if not services.sessions.has_room(tenant):
-            return replies.FULL
+            return replies.TOO_MANY_SESSIONS
         if not services.space.has_room(tenant):
             return replies.NO_ROOM
         self._shares, self._tenant = services.sessions, tenant

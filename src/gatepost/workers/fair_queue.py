@@ -6,14 +6,14 @@
    `SHARE` times what is free (`Shares`), and while nobody else sends mail it gets all slots that it asks for.
 3. The tenant that asks for most (`Demand`) also leaves a processor free to others, and one whose messages are costly
    leaves it to all who have sent mail within ten minutes.
-4. A message that gets no slot waits: tenants take turns, in which costly messages count as several (`Turns`, by
-   start-time fair queueing, Goyal, Vin and Cheng, 1996), and within a tenant the first that came goes first.
+4. A message that gets no slot waits: tenants take turns (`Turns`, the start-time fair queueing of Goyal, Vin and Cheng,
+   1996), and within a tenant the message that came first goes first.
 5. Over the scan API it waits as long as its client does, else `PATIENCE` seconds, after which the mail server is told
    to come again (451).
 
-A message that has its slot gets a worker by the same turns (`ReadyJobs`), one in which nothing executes. A large
-message, or one that has broken a worker, has a worker alone; one is reserved for the first of those, and large messages
-never hold all workers. While several tenants send mail, none has jobs in all workers.
+A message that has its slot gets a worker in which nothing executes by such turns, too (`ReadyJobs`); there a costly
+message counts as several. A large message, or one that has broken a worker, has a worker alone; one is reserved for the
+first of those, and large messages never hold all workers. While several tenants send mail, none has jobs in all.
 """
 
 import asyncio
@@ -23,8 +23,7 @@ from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import heappop, heappush
-from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -265,7 +264,7 @@ class QueueCounters(msgspec.Struct, frozen=True):
 
 
 class Slot:
-    """One message in processing, until `leave` is called or the `with` block ends. `delay` is in seconds."""
+    """One message in processing, until `leave` is called. `delay` is in seconds."""
 
     def __init__(self, queue: "FairQueue", tenant: Tenant, delay: float) -> None:
         self.delay, self._tenant = delay, tenant
@@ -281,14 +280,6 @@ class Slot:
         queue, self._queue = self._queue, None
         if queue:
             queue.give_back(self._tenant)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.leave()
 
 
 class _Waiter:
