@@ -1,7 +1,7 @@
 """One tenant floods by one source, and another sends a little by each: none of that is put off, by any pair of sources.
 
-The service has four slots, and the throttle makes each message hold one for a while, so that a few clients fill the core
-without much of the machine. With times and more mail: `python -m bench sources`.
+The service has four slots, and the throttle makes each message hold one for a while, so that a few clients fill the
+core without much of the machine. With times and more mail: `python -m bench sources`.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ def read_waiting(house: House) -> float:
 
 async def until_messages_wait(house: House) -> None:
     async with asyncio.timeout(120):
-        while not await asyncio.to_thread(read_waiting, house):
+        while not await asyncio.to_thread(read_waiting, house):  # noqa: ASYNC110  the service tells nobody
             await asyncio.sleep(0.05)
 
 

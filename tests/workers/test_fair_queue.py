@@ -325,13 +325,17 @@ async def test_bytes_that_wait_have_a_limit() -> None:
     queue = FairQueue(1, 1, 0.0, waiting_limit=100)
     slot = queue.enter(None)
     assert slot
-    assert queue.has_room(None, 100)
+    assert queue.waiting_bytes.has_room(None, 100)
     waits = asyncio.ensure_future(queue.wait(None, 1, 60, ()))
     await asyncio.sleep(0)
-    assert (queue.has_room(None, 40), queue.has_room(None, 41), queue.waiting) == (True, False, (1, 60))
+    assert (queue.waiting_bytes.has_room(None, 40), queue.waiting_bytes.has_room(None, 41), queue.waiting) == (
+        True,
+        False,
+        (1, 60),
+    )
     slot.leave()
     assert await waits
-    assert queue.has_room(None, 100)
+    assert queue.waiting_bytes.has_room(None, 100)
 
 
 @given(st.integers(1, 300), st.integers(1, 5))
@@ -352,11 +356,11 @@ async def test_the_bytes_of_a_tenant_that_wait_leave_room_to_others() -> None:
     slot = queue.enter("z")
     assert slot
     waiting = []
-    while queue.has_room("flood", 5):
+    while queue.waiting_bytes.has_room("flood", 5):
         waiting.append(asyncio.ensure_future(queue.wait("flood", len(waiting), 5, ())))
         await asyncio.sleep(0)
     assert queue.waiting == (15, 75)
-    assert queue.has_room("quiet", 25)
+    assert queue.waiting_bytes.has_room("quiet", 25)
     for each in waiting:
         each.cancel()
     await asyncio.wait(waiting)

@@ -97,30 +97,26 @@ class DropInSession(AskerSession[DropInPart]):
         services.attempts += 1
         try:
             body.tenant = await self._find_tenant(asked.recipients[: services.limits.recipients])
-        except StorageError:
-            return self._put_off(replies.TRY_LATER)
-        received = await receive(self._connection, asked, body, services)
-        if isinstance(received, Refusal):
-            return received
-        envelope = await self._build_envelope(asked, received)
-        if isinstance(envelope, Refusal):
-            return envelope
-        if shortage := place.take(services, envelope.tenant):
-            return self._put_off(shortage)
-        queue_id = asked.queue_id if is_queue_id(asked.queue_id) else ""
-        request = ScanRequest(
-            ggrid=new_id(),
-            created=int(time.time() * 1_000),
-            envelope=envelope,
-            source=asked.source,
-            client=asked.address or "",
-            queue_id=queue_id,
-            guesses=not asked.recipients,
-        )
-        try:
+            received = await receive(self._connection, asked, body, services)
+            if isinstance(received, Refusal):
+                return received
+            envelope = await self._build_envelope(asked, received)
+            if isinstance(envelope, Refusal):
+                return envelope
+            if shortage := place.take(services, envelope.tenant):
+                return self._put_off(shortage)
+            request = ScanRequest(
+                ggrid=new_id(),
+                created=int(time.time() * 1_000),
+                envelope=envelope,
+                source=asked.source,
+                client=asked.address or "",
+                queue_id=asked.queue_id if is_queue_id(asked.queue_id) else "",
+                guesses=not asked.recipients,
+            )
             result = await services.guard.scan(request, body, ignore_report)
         except StorageError as fault:
-            log.error("message left with its sender", ggrid=request.ggrid, reason=str(fault))
+            log.error("message left with its sender", reason=str(fault))
             return self._put_off(replies.TRY_LATER)
         if isinstance(result, Full):
             return self._put_off(replies.FULL)
@@ -143,10 +139,7 @@ class DropInSession(AskerSession[DropInPart]):
         sender, recipients = read_path(told.encode(), services.limits), tuple(filter(None, found))
         if sender is None or len(recipients) < len(stated):
             return Refusal("malformed", "an address of the envelope that is too long, or reads in two ways")
-        try:
-            tenant = await self._find_tenant(recipients)
-        except StorageError:
-            return self._put_off(replies.TRY_LATER)
+        tenant = await self._find_tenant(recipients)
         return Envelope(sender, recipients, asked.address, asked.helo, tenant, logged_in=asked.logged_in)
 
     async def _find_tenant(self, recipients: Iterable[str]) -> str | None:

@@ -239,8 +239,7 @@ class Shares:
 
     def has_room(self, tenant: str | None, amount: int = 1) -> bool:
         """Whether a tenant may have so much more: it is free, and the tenant has less than its share."""
-        free = self.maximum - self.used
-        return amount <= free and self._of.get(tenant, 0) < SHARE * max(1, free)
+        return amount <= self.free and self._of.get(tenant, 0) < SHARE * max(1, self.free)
 
     def take(self, tenant: str | None, amount: int = 1) -> None:
         self.used += amount

@@ -40,8 +40,9 @@ class OpenSession(Protocol):
 
     deciding: bool
 
-    @property
-    def is_put_off(self) -> bool: ...
+    def rank_to_end(self, *, is_old: bool) -> int | None:
+        """How soon it ends in favour of another client where the port is full, from 0; None where it does not."""
+        ...
 
     async def run(self) -> None: ...
 
@@ -73,8 +74,8 @@ class Intake:
         self.connections = 0
         # Idle and stalled sessions that ended because the port was full.
         self.gave_way = 0
-        # SMTP sessions by age, when they began, and whether their client is listed or local.
-        self._by_age: dict[Connection, tuple[Session, float, bool]] = {}
+        # Sessions by age, when they began, and whether their client is listed or local.
+        self._by_age: dict[Connection, tuple[OpenSession, float, bool]] = {}
 
     @property
     def should_exit(self) -> bool:
@@ -151,34 +152,24 @@ class Intake:
             connection.write(replies.TOO_MANY_CONNECTIONS.encode())
             connection.close()
             return
-        session = Session(connection, client, self.services)
-        self._by_age[connection] = session, asyncio.get_running_loop().time(), client.known
-        self._begin(connection, session, client.address)
+        self._begin(connection, Session(connection, client, self.services), client.address, known=client.known)
 
     def _make_room(self, *, known: bool) -> None:
-        """End a session that was put off; else the oldest one without a transaction: one that never had any, else one
-        that waits between two; else the oldest one whose client has stalled. Only a listed or local client takes the
-        place of another."""
+        """End the first session in the order of `rank_to_end`, of equal ones the oldest. Only a listed or local client
+        takes the place of another."""
         oldest = asyncio.get_running_loop().time() - GRACE_SECONDS - self.services.limits.greeting_pause
-        waiting: Connection | None = None
-        stalled: Connection | None = None
+        best: tuple[int, Connection] | None = None
         for connection, (session, began, is_known) in self._by_age.items():
-            if is_known and not known:
-                continue
-            if session.is_put_off:
-                waiting = connection
-                break
-            if began > oldest or (waiting and not self._by_age[waiting][0].has_begun):
-                continue
-            if session.is_idle:
-                waiting = connection if not session.has_begun else waiting or connection
-            elif session.is_stalled:
-                stalled = stalled or connection
-        if found := waiting or stalled:
-            self._end_idle(found)
+            rank = session.rank_to_end(is_old=began <= oldest) if known or not is_known else None
+            if rank is not None and (best is None or rank < best[0]):
+                best = rank, connection
+                if rank == 0:
+                    break
+        if best:
+            self._end_idle(best[1])
 
     def _end_idle(self, connection: Connection) -> None:
-        self._by_age.pop(connection, None)
+        del self._by_age[connection]
         # Its place is free at once; the connection itself is lost in one of the loop's next turns.
         _, session, address = self._sessions.pop(connection)
         self._limits.leave(address)
@@ -186,8 +177,9 @@ class Intake:
         log.info("idle session ended, because the port is full", client=address)
         session.give_way()
 
-    def _begin(self, connection: Connection, session: OpenSession, address: str) -> None:
+    def _begin(self, connection: Connection, session: OpenSession, address: str, *, known: bool) -> None:
         """Run the session of a client that was admitted."""
+        self._by_age[connection] = session, asyncio.get_running_loop().time(), known
         self._sessions[connection] = (asyncio.create_task(session.run()), session, address)
 
     def _on_end(self, connection: Connection) -> None:
@@ -261,6 +253,9 @@ class AskerSession(OpenSession, Generic[Part]):
 
     deciding = is_put_off = False
 
+    def rank_to_end(self, *, is_old: bool) -> int | None:  # noqa: ARG002
+        return 0 if self.is_put_off else None
+
     def __init__(self, connection: Connection, peer: str, current: Callable[[], Part]) -> None:
         self._connection, self._peer, self._current = connection, peer, current
         self._part = current()
@@ -318,13 +313,12 @@ class AskerIntake(Intake, Generic[Part]):
             connection.close()
             return
         if self._limits.is_full(peer, listed=True):
-            for other in [each for each, session in self._asking.items() if session.is_put_off][:1]:
-                self._end_idle(other)
+            self._make_room(known=True)
         if not self._limits.admit(peer, listed=True):
             connection.close()
             return
         session = self._asking[connection] = self._begin_session(connection, peer, lambda: self._part)
-        self._begin(connection, session, peer)
+        self._begin(connection, session, peer, known=True)
 
     def _may_connect(self, connection: Connection) -> bool:
         is_own = connection.is_local or connection.peer == connection.own

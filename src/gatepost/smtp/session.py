@@ -265,27 +265,20 @@ class Session:
         self.interruptible = True
         self.deciding = False
         # Whether a transaction was ever begun.
-        self.has_begun = False
+        self._has_begun = False
         # Since when the client has had no message answered.
         self._since = asyncio.get_running_loop().time()
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether the client has nothing under way: no transaction is open, and its next command is waited for."""
-        return self.interruptible and not self._closing and self._transaction is None and not self._connection.has_line
-
-    @property
-    def is_put_off(self) -> bool:
-        """Whether the client was told to come again for every recipient, and is waited for."""
-        return self.interruptible and not self._closing and self._lacks_place and not self._connection.has_line
-
-    @property
-    def is_stalled(self) -> bool:
-        """Whether the client is waited for, and for `STALL_SECONDS` and more has sent less of a message than it must,
-        whatever else it has said: drops of a command, of a message or of a handshake hold a place, too."""
+    def rank_to_end(self, *, is_old: bool) -> int | None:
+        """How soon the session ends in favour of another client: one whose client was put off or has never begun a
+        transaction, one that waits between two, then one that for `STALL_SECONDS` has sent less of a message than it
+        must, whatever else it has said: drops of a command, of a message or of a handshake hold a place, too."""
+        waits = self.interruptible and not self._closing and not self._connection.has_line
+        if waits and (self._lacks_place or (is_old and self._transaction is None)):
+            return 0 if self._lacks_place or not self._has_begun else 1
         body, waited = self._transaction and self._transaction.body, asyncio.get_running_loop().time() - self._since
-        is_slow = (body.size if body else 0) < waited * self._limits.data_rate
-        return self._connection.is_awaited and not self._closing and waited >= STALL_SECONDS and is_slow
+        is_stalled = waited >= STALL_SECONDS and (body.size if body else 0) < waited * self._limits.data_rate
+        return 2 if is_old and is_stalled and self._connection.is_awaited and not self._closing else None
 
     async def run(self) -> None:
         """Serve the client until one side ends the session."""
@@ -491,7 +484,7 @@ class Session:
             return refusal
         self._idle = 0
         self._transaction = Transaction(mail, self._client, self._helo, self._routing, account, leaves_as)
-        self.has_begun = True
+        self._has_begun = True
         return await self._transaction.begin()
 
     async def _rcpt(self, rcpt: PathCommand) -> Pending:

@@ -11,9 +11,7 @@
 5. Over the scan API it waits as long as its client does, else `PATIENCE` seconds, after which the mail server is told
    to come again (451).
 
-A message that has its slot gets a worker in which nothing executes by such turns, too (`ReadyJobs`); there a costly
-message counts as several. A large message, or one that has broken a worker, has a worker alone; one is reserved for the
-first of those, and large messages never hold all workers. While several tenants send mail, none has jobs in all.
+A message that has its slot gets a worker by such turns, too (`ReadyJobs`); there a costly message counts as several.
 """
 
 import asyncio
@@ -88,12 +86,7 @@ class RecentTenants:
             self._last, self._other_at = tenant, self._last_at
         self._last_at = self._clock()
 
-    @property
-    def are_several(self) -> bool:
-        """Whether more than one tenant has sent mail within the last seconds."""
-        return self.were_several(RECENT_SECONDS)
-
-    def were_several(self, seconds: float) -> bool:
+    def were_several(self, seconds: float = RECENT_SECONDS) -> bool:
         """Whether more than one tenant has sent mail within so many seconds."""
         return self._other_at >= self._clock() - seconds
 
@@ -135,9 +128,8 @@ def _order(waiting: HasTurn) -> int:
 class TenantQueue(Generic[T]):
     """What waits, by the turns of tenants. Each tenant has its own by arrival.
 
-    Where several tenants wait, a heap has one current entry for each; what is in it besides is out of date, and dropped
-    when it comes up. The beginning of a turn only ever grows, so a turn costs the same whether three tenants wait or
-    three thousand.
+    A heap has one current entry for each tenant; what is in it besides is out of date, and dropped when it comes up.
+    The beginning of a turn only ever grows, so a turn costs the same whether three tenants wait or three thousand.
     """
 
     def __init__(self, turns: Turns) -> None:
@@ -164,10 +156,7 @@ class TenantQueue(Generic[T]):
             insort(waiting, one, key=_order)
         else:
             waiting.append(one)
-        if len(self._by_tenant) > 1:
-            # The first tenant had no place as long as it was alone.
-            for tenant in self._by_tenant if not self._places else (one.tenant,):
-                self._note_place(tenant)
+        self._note_place(one.tenant)
         self.count += 1
 
     def add_again(self, one: T) -> None:
@@ -181,9 +170,6 @@ class TenantQueue(Generic[T]):
             return None
         if self._again:
             return self._again[0]
-        if not self._heap:
-            ((tenant, waiting),) = self._by_tenant.items()
-            return waiting[0] if may_go is None or may_go(tenant) else None
         passed: list[tuple[Place, str]] = []
         found: T | None = None
         while self._heap and found is None:
@@ -228,11 +214,10 @@ class TenantQueue(Generic[T]):
         if not waiting:
             del self._by_tenant[tenant]
             self._places.pop(tenant or "", None)
-        if self._heap and len(self._by_tenant) < 2:  # one alone has no need of a place
-            self._places.clear()
-            self._heap.clear()
-        elif waiting and self._heap:
+        if waiting:
             self._note_place(tenant)
+        elif not self._by_tenant:
+            self._heap.clear()
         return True
 
     def _note_place(self, tenant: Tenant) -> None:
@@ -271,9 +256,13 @@ class Slot:
         self._queue: FairQueue | None = queue
 
     async def delay_start(self) -> None:
-        """Return when the analysis may start."""
+        """Return when the analysis may start; until then the message is not at work."""
         if self.delay and self._queue:
-            await self._queue.delay_start(self._tenant, self.delay)
+            self._queue.count_at_work(self._tenant, -1)
+            try:
+                await asyncio.sleep(self.delay)
+            finally:
+                self._queue.count_at_work(self._tenant, 1)
 
     def leave(self) -> None:
         """Give the slot back; a second call does nothing."""
@@ -324,8 +313,8 @@ class FairQueue:
     ) -> None:
         self._threshold, self._max_delay, self.patience = threshold, max_delay, patience
         self.tenants = RecentTenants()
-        # Messages in processing, and the bytes of those that wait for a slot.
-        self._slots, self._waiting_bytes = Shares(maximum), Shares(waiting_limit)
+        # Messages in processing, and the bytes of those that wait for a slot, which may wait if there is room for them.
+        self._slots, self.waiting_bytes = Shares(maximum), Shares(waiting_limit)
         self._waiters: TenantQueue[_Waiter] = TenantQueue(Turns())
         self._waiting = self._admitted = self._throttled = self._refused = 0
         self._late, self._late_since, self._waited = 0, 0.0, 0.0
@@ -339,7 +328,7 @@ class FairQueue:
     @property
     def waiting(self) -> tuple[int, int]:
         """How many messages wait, and their bytes."""
-        return self._waiting, self._waiting_bytes.used
+        return self._waiting, self.waiting_bytes.used
 
     def change_delay(self, max_delay: float) -> None:
         """Set another upper bound of the delay, for messages that come from now on."""
@@ -349,14 +338,6 @@ class FairQueue:
         """Leave a processor to other tenants, of as many as there are workers in this process; `count_idle` returns how
         many messages of a tenant have been waiting for answers for `IDLE_SECONDS`."""
         self._most_at_work, self._count_idle = max(1, workers - 1), count_idle
-
-    async def delay_start(self, tenant: Tenant, seconds: float) -> None:
-        """Wait for so long; meanwhile this message of a tenant is not at work."""
-        self._count_at_work(tenant, -1)
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            self._count_at_work(tenant, 1)
 
     def load(self) -> Load:
         return Load(self._slots.used, self._threshold, self._slots.maximum, waiting=self._waiting)
@@ -376,10 +357,6 @@ class FairQueue:
             return None
         return self._take(tenant)
 
-    def has_room(self, tenant: Tenant, size: int) -> bool:
-        """Whether a message of this size may wait."""
-        return self._waiting_bytes.has_room(tenant, size)
-
     async def wait(
         self,
         tenant: Tenant,
@@ -397,30 +374,28 @@ class FairQueue:
         self._waiters.add(waiter)
         self._count_demand(tenant, 1)
         self._waiting += 1
-        self._waiting_bytes.take(tenant, size)
+        self.waiting_bytes.take(tenant, size)
+        given: Slot | None = None
         try:
             self._serve()
             awaited: list[asyncio.Future[Any]] = [waiter.slot, *ends]
             done, _ = await asyncio.wait(awaited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-            if waiter.slot.done():
-                return waiter.slot.result()
             self._refused += not done
-            waiter.withdraw()
-            return None
-        except BaseException:
-            waiter.withdraw()
-            raise
+            given = waiter.slot.result() if waiter.slot.done() else None
+            return given
         finally:
+            if given is None:
+                waiter.withdraw()
             self._count_late(-late)
             self._count_demand(tenant, -1)
             self._waiting -= 1
-            self._waiting_bytes.give_back(tenant, size)
+            self.waiting_bytes.give_back(tenant, size)
             if self._waiters.discard(waiter):
                 self._serve()
 
     def give_back(self, tenant: Tenant) -> None:
         """Give back a slot of this tenant to whoever is next."""
-        self._count_at_work(tenant, -1)
+        self.count_at_work(tenant, -1)
         self._count_demand(tenant, -1)
         self._slots.give_back(tenant)
         if self._waiters.count:
@@ -473,7 +448,7 @@ class FairQueue:
 
     def _may_have_slot(self, tenant: Tenant) -> bool:
         """Whether a tenant may have the next slot, or has its share of them, or of the processors, already."""
-        if not self.tenants.are_several and not self._must_leave_room(tenant):
+        if not self.tenants.were_several() and not self._must_leave_room(tenant):
             return True
         if not self._slots.has_room(tenant):
             return False
@@ -488,7 +463,8 @@ class FairQueue:
         demand = self._demands.get(tenant)
         return demand is not None and demand.cost > COSTLY and self.tenants.were_several(REMEMBERED_SECONDS)
 
-    def _count_at_work(self, tenant: Tenant, change: int) -> None:
+    def count_at_work(self, tenant: Tenant, change: int) -> None:
+        """Count so many more messages of a tenant that use a processor."""
         self._at_work[tenant] += change
         if not self._at_work[tenant]:
             del self._at_work[tenant]
@@ -553,7 +529,8 @@ W = TypeVar("W", bound=WorkerCapacity)
 
 
 class ReadyJobs(Generic[J]):
-    """The jobs that wait for a worker of one pool, by turns of their tenants but for `again`, which go first."""
+    """The jobs that wait for a worker of one pool, by turns of their tenants but for `again`, which go first. A large
+    message, or one that broke a worker, has a worker alone, which is reserved for it; large ones never hold all."""
 
     def __init__(self, turns: Turns | None = None, tenants: RecentTenants | None = None) -> None:
         self.turns, self._tenants = turns or Turns(), tenants or RecentTenants()
@@ -612,7 +589,7 @@ class ReadyJobs(Generic[J]):
         first = self._shared.first()
         if first is None:
             return None
-        if len(workers) == 1 or not self._tenants.are_several:
+        if len(workers) == 1 or not self._tenants.were_several():
             worker = _find_room(workers, first.size, reserved)
             return None if worker is None else (first, worker)
         for job in self._shared:
