@@ -355,7 +355,7 @@ async def test_the_bytes_of_a_tenant_that_wait_leave_room_to_others() -> None:
     queue = FairQueue(1, 1, 0.0, waiting_limit=100)
     slot = queue.enter("z")
     assert slot
-    waiting = []
+    waiting: list[asyncio.Future[Slot | None]] = []
     while queue.waiting_bytes.has_room("flood", 5):
         waiting.append(asyncio.ensure_future(queue.wait("flood", len(waiting), 5, ())))
         await asyncio.sleep(0)
