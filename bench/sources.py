@@ -5,7 +5,8 @@ A, over 40 connections (more than there are slots) and from a process of its own
 other machines as a rule. Tenant B sends 20 messages a second over four connections, and each has its time from when it
 was due. "Put off" is any answer but a result: a 4xx reply, a failure for now, a connection that is refused or lost. The
 next hop runs in the process of the benchmark. No message of B is put off, and its p99 beside the flood is at most three
-times that without it: that is the aim. `BENCH_SOURCES_FLOODS=smtp,rest` runs the floods of these sources alone.
+times that without it: that is the aim. `BENCH_SOURCES_FLOODS=smtp,rest` runs the floods of these sources alone, and
+`BENCH_SOURCES_FLOOD=250` floods over more connections than a port takes (`maxConnections`).
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from bench.smtp import wired
 
 MESSAGES = int(os.environ.get("BENCH_SOURCES_MESSAGES", "100"))
 RATE = float(os.environ.get("BENCH_SOURCES_RATE", "20"))
-CONNECTIONS, FLOOD = 4, 40
+CONNECTIONS, FLOOD = 4, int(os.environ.get("BENCH_SOURCES_FLOOD", "40"))
 SETTLE_SECONDS = 2.0
 MOST_RATIO = 3.0
 PARAGRAPHS = 20

@@ -556,7 +556,7 @@ async def test_mail_that_is_put_off_is_told(house: House) -> None:
 
 
 async def test_a_full_port_ends_a_connection_whose_tenant_has_its_share(house: House) -> None:
-    async with house(limits=SmtpLimits(sessions=4), most=4) as milter:
+    async with house(limits=SmtpLimits(sessions=4, place_wait=0.05), most=4) as milter:
         milter.domains.of = {"flood.example": "f", "quiet.example": "q"}
         flood = [await milter.connect() for _ in range(4)]
         for server in flood[:3]:

@@ -40,7 +40,10 @@ async def test_a_full_port_ends_the_oldest_session_without_a_transaction(
 
 
 async def test_a_full_port_ends_a_session_whose_tenant_has_its_share(deployment: Any, hop: Any) -> None:
-    limits, tenants = SmtpLimits(greeting_pause=0.0, sessions=4), {"flood.example": "f", "quiet.example": "q"}
+    limits, tenants = (
+        SmtpLimits(greeting_pause=0.0, sessions=4, place_wait=0.05),
+        {"flood.example": "f", "quiet.example": "q"},
+    )
     async with deployment(hop(), limits=limits, tenants=tenants, max_connections=4) as gate:
         flood = [await gate.connect() for _ in range(4)]
         for client in flood[:3]:

@@ -75,7 +75,9 @@ async def test_a_full_core_says_so_and_keeps_the_connection(deployment: Any, hop
 
 async def test_a_tenant_with_its_share_of_sessions_is_put_off_and_others_are_not(deployment: Any, hop: Any) -> None:
     next_hop, tenants = hop(), {"flood.example": "f", "quiet.example": "q"}
-    async with deployment(next_hop, limits=msgspec.structs.replace(QUICK, sessions=4), tenants=tenants) as gate:
+    async with deployment(
+        next_hop, limits=msgspec.structs.replace(QUICK, sessions=4, place_wait=0.05), tenants=tenants
+    ) as gate:
         flood = [await gate.connect() for _ in range(4)]
         for client in flood[:3]:
             await client.up_to_data(recipient="b@flood.example")
@@ -99,7 +101,9 @@ async def test_a_tenant_with_its_share_of_sessions_is_put_off_and_others_are_not
 
 async def test_the_spool_has_room_for_others_while_one_tenant_fills_it(deployment: Any, hop: Any) -> None:
     next_hop, tenants = hop(), {"flood.example": "f", "quiet.example": "q"}
-    async with deployment(next_hop, limits=msgspec.structs.replace(QUICK, spooled=4_000), tenants=tenants) as gate:
+    async with deployment(
+        next_hop, limits=msgspec.structs.replace(QUICK, spooled=4_000, place_wait=0.05), tenants=tenants
+    ) as gate:
         flood = [await gate.connect() for _ in range(4)]
         for client in flood[:3]:
             await client.up_to_data(recipient="b@flood.example")

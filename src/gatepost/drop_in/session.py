@@ -103,7 +103,7 @@ class DropInSession(AskerSession[DropInPart]):
             envelope = await self._build_envelope(asked, received)
             if isinstance(envelope, Refusal):
                 return envelope
-            if shortage := place.take(services, envelope.tenant):
+            if shortage := await place.take(services, envelope.tenant):
                 return self._put_off(shortage)
             request = ScanRequest(
                 ggrid=new_id(),

@@ -296,8 +296,7 @@ class MilterMessage:
 
     def add_recipient(self, address: str, tenant: str | None, *, is_report: bool) -> None:
         self._recipients.append(address)
-        self.tenant = self.body.tenant = tenant
-        self.is_report = is_report
+        self.tenant, self.body.tenant, self.is_report = tenant, tenant, is_report
 
     async def add_field(self, name: bytes, value: bytes, *, spaced: bool) -> None:
         """Add the next header field; `spaced` says that the value comes with the space behind the colon."""
@@ -573,8 +572,8 @@ class MilterSession(AskerSession[MilterPart]):
         is_report = services.reports is not None and services.reports.is_address(address)
         if not message.fits(tenant, is_report=is_report):
             return self._refuse(replies.SEPARATELY)
-        if shortage := self._place.take(services, tenant):
-            self.is_put_off = not message.recipients
+        self.is_put_off = not message.recipients
+        if shortage := await self._place.take(services, tenant):
             return self._refuse(shortage)
         self.is_put_off = False
         message.add_recipient(address, tenant, is_report=is_report)
@@ -684,7 +683,7 @@ class MilterSession(AskerSession[MilterPart]):
     def _end(self, *, keep_macros: bool = False) -> None:
         """Drop the message, whether it was answered or not."""
         message, self._message = self._message, None
-        self._in_header = self._in_body = self.is_put_off = False
+        self._in_header = self._in_body = False
         self._place.leave()
         if not keep_macros:
             for name in (QUEUE_ID, USER):

@@ -224,10 +224,8 @@ SHARE = 3
 
 class Shares:
     """What each tenant has of a thing that all share, such as slots or the bytes of a spool; None is the deployment.
-
-    The dynamic threshold of Choudhury and Hahne (1998): the more a tenant has, the more must be free for it to get
-    more. So one tenant alone gets three quarters, and others find the rest.
-    """
+    The more one has, the more must be free for it to get more (the dynamic threshold of Choudhury and Hahne, 1998): a
+    tenant that takes all that it can leaves a quarter to others."""
 
     def __init__(self, maximum: int) -> None:
         self.maximum, self.used = maximum, 0

@@ -91,8 +91,7 @@ class BytesBody:
 
 
 class SpooledBody:
-    """The raw bytes of one message: written once, read as often as needed, gone when closed. `tenant` is whose message
-    it is, as far as that is known before it comes."""
+    """The raw bytes of one message: written once, read as often as needed, gone when closed. It may be a tenant's."""
 
     def __init__(self, folder: Path, memory_limit: int, whole: bytes | None = None, tenant: str | None = None) -> None:
         self.tenant = tenant

@@ -423,14 +423,11 @@ ASKER_SESSIONS: dict[str, type[MilterSession | DropInSession]] = {
 def build_asker_limits(source: AskerSettings) -> SmtpLimits:
     """Return the limits on sessions of such a source."""
     limits = SmtpLimits(
-        message=source.max_message_size,
-        recipients=source.max_recipients,
-        data_most=source.message_timeout / 1_000,
-        sessions=source.max_connections,
+        message=source.max_message_size, recipients=source.max_recipients, data_most=source.message_timeout / 1_000
     )
     if isinstance(source, MilterSettings):
-        return msgspec.structs.replace(limits, command_wait=source.command_timeout / 1_000)
-    return limits
+        limits = msgspec.structs.replace(limits, command_wait=source.command_timeout / 1_000)
+    return msgspec.structs.replace(limits, sessions=source.max_connections)
 
 
 def build_asker_sources(core: CoreParts, shared: SharedParts) -> dict[str, AskerPart]:

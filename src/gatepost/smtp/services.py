@@ -17,6 +17,7 @@ from them, both in sealed workers. Nothing of it is put on record but the report
 look into reports is delivered whatever is reported with it, from every source, and reports in the same way.
 """
 
+import asyncio
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -351,12 +352,18 @@ class SessionPlace:
     def __init__(self) -> None:
         self._shares: Shares | None = None
         self._tenant: str | None = None
+        self._has_paused = False
 
-    def take(self, services: Services, tenant: str | None) -> SmtpReply | None:
-        """Count the session for a tenant; return the reply where that has its share of sessions or of the spool."""
+    async def take(self, services: Services, tenant: str | None) -> SmtpReply | None:
+        """Count the session for a tenant; return the reply where that still has its share of sessions or of the spool
+        after a pause, one for each message, which slows down clients that come again at once."""
         if self._shares and self._tenant == tenant:
             return None
+        has_paused = self._has_paused
         self.leave()
+        if not (has_paused or (services.sessions.has_room(tenant) and services.space.has_room(tenant))):
+            await asyncio.sleep(services.limits.place_wait)
+        self._has_paused = True
         if not services.sessions.has_room(tenant):
             return replies.TOO_MANY_SESSIONS
         if not services.space.has_room(tenant):
@@ -369,4 +376,4 @@ class SessionPlace:
         """Count the session no longer; again does nothing."""
         if self._shares:
             self._shares.give_back(self._tenant)
-        self._shares = None
+        self._shares, self._has_paused = None, False

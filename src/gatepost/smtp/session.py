@@ -273,9 +273,9 @@ class Session:
         """How soon the session ends in favour of another client: one whose client was put off or has never begun a
         transaction, one that waits between two, then one that for `STALL_SECONDS` has sent less of a message than it
         must, whatever else it has said: drops of a command, of a message or of a handshake hold a place, too."""
-        waits = self.interruptible and not self._closing and not self._connection.has_line
-        if waits and (self._lacks_place or (is_old and self._transaction is None)):
-            return 0 if self._lacks_place or not self._has_begun else 1
+        waits = self.interruptible and not self._connection.has_line and is_old and self._transaction is None
+        if not self._closing and (self._lacks_place or waits):
+            return 1 if self._has_begun and not self._lacks_place else 0
         body, waited = self._transaction and self._transaction.body, asyncio.get_running_loop().time() - self._since
         is_stalled = waited >= STALL_SECONDS and (body.size if body else 0) < waited * self._limits.data_rate
         return 2 if is_old and is_stalled and self._connection.is_awaited and not self._closing else None
@@ -523,7 +523,8 @@ class Session:
             refusal = await recipients.check(rcpt.address, rcpt.domain, tenant)
             if refusal is not None:
                 return refusal
-        shortage = self._place.take(self._services, tenant)
+        self._lacks_place = True
+        shortage = await self._place.take(self._services, tenant)
         self._lacks_place = shortage is not None
         return shortage or await transaction.add(rcpt, route, is_report=is_report)
 
@@ -613,7 +614,6 @@ class Session:
 
     def _end_transaction(self) -> None:
         transaction, self._transaction = self._transaction, None
-        self._lacks_place = False
         self._place.leave()
         if transaction is not None:
             if transaction.body is not None:
