@@ -38,6 +38,7 @@ BENCHMARKS = (
     "instances",
     "publish",
     "fairness",
+    "sources",
     "web",
     "tasks",
     "searches",

@@ -399,6 +399,8 @@ class MailSink(socketserver.ThreadingTCPServer):
     the command, with "." for the end of a message; `open` lets it answer that, `seen` says that it was there."""
 
     daemon_threads = allow_reuse_address = True
+    # Of many that connect at once, none is dropped: the system would try again after seconds.
+    request_queue_size = 128
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _SinkSession)

@@ -394,6 +394,9 @@ SHOWN: dict[str, dict[str, str]] = {
         "A fault in any file changes nothing in any process": (
             "service/test_reload.py::test_a_faulty_file_changes_nothing_and_is_reported"
         ),
+        "so that the mail of others starts at once and is not put off": (
+            "blackbox/test_floods.py::test_a_flood_puts_off_no_mail_of_another_tenant"
+        ),
         "none of them gets all slots or all workers": (
             "workers/test_fair_queue.py::test_a_tenant_that_floods_leaves_slots_to_others"
         ),

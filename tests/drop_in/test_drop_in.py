@@ -371,12 +371,14 @@ async def test_bad_requests_of_rspamd(tmp_path: Path) -> None:
         assert house.guard.scanned == []
 
 
-@pytest.mark.parametrize("trouble", ["full", "no slot", "storage", "tenants", "broken"])
+@pytest.mark.parametrize("trouble", ["full", "no session", "no room", "storage", "tenants", "broken"])
 async def test_trouble_is_a_failure_for_now(tmp_path: Path, trouble: str) -> None:
     for name in ("spamd", "rspamd"):
         async with housed(tmp_path, name) as house:
-            house.guard.full_at_mail = trouble == "no slot"
-            house.guard.full_at_dot = trouble == "full"
+            services = house.intake.services
+            services.sessions.maximum *= trouble != "no session"
+            services.space.maximum *= trouble != "no room"
+            house.guard.is_full = trouble == "full"
             house.domains.broken = trouble == "tenants"
             faults = {"storage": StorageError("no disk, secret"), "broken": RuntimeError("a bug, secret")}
             house.guard.fault = faults.get(trouble)

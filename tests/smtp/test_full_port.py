@@ -45,6 +45,25 @@ async def test_a_full_port_ends_the_oldest_session_without_a_transaction(
         assert (await working.say("RCPT TO:<b@y.example>")).startswith("250")
 
 
+async def test_a_full_port_ends_a_session_whose_tenant_has_its_share(deployment: Any, hop: Any) -> None:
+    limits, tenants = (
+        SmtpLimits(greeting_pause=0.0, sessions=4, place_wait=0.05),
+        {"flood.example": "f", "quiet.example": "q"},
+    )
+    async with deployment(hop(), limits=limits, tenants=tenants, max_connections=4) as gate:
+        flood = [await gate.connect() for _ in range(4)]
+        for client in flood[:3]:
+            await client.up_to_data(recipient="b@flood.example")
+        await flood[3].say("EHLO c")
+        await flood[3].say("MAIL FROM:<a@x.example>")
+        assert (await flood[3].say("RCPT TO:<b@flood.example>")).startswith("451 4.3.2")
+        quiet = await gate.connect()
+        assert (await flood[3].reply(), await flood[3].closed()) == ("421 4.7.0 Too many connections", True)
+        await quiet.up_to_data(recipient="b@quiet.example")
+        assert (await quiet.say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("250")
+        assert (await flood[0].say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("250"), "it is not lost"
+
+
 async def test_silent_connections_do_not_close_the_port(
     deployment: Any, hop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -318,8 +318,8 @@ CONVERSATIONS: list[tuple[str, dict[str, Any], list[tuple[str | bytes, str]]]] =
     ),
     (
         "no room for anybody",
-        {"limits": msgspec.structs.replace(QUICK, spooled=0)},
-        [EHLO, (MAIL[0], "452 4.3.1"), (RCPT[0], "503"), ("NOOP", "250")],
+        {"limits": msgspec.structs.replace(QUICK, spooled=0, place_wait=0.0)},
+        [EHLO, MAIL, (RCPT[0], "452 4.3.1"), ("NOOP", "250")],
     ),
     (
         "hops",

@@ -40,7 +40,7 @@ from gatepost.smtp.client import SmtpClient, identify_client, parse_address
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError
 from gatepost.smtp.intake import AskerPart, AskerSession, read_path, read_recipient
 from gatepost.smtp.replies import SmtpReply
-from gatepost.smtp.services import MessageHandler, Services
+from gatepost.smtp.services import MessageHandler, Services, SessionPlace
 from gatepost.smtp.trace import AUTHENTICATION, MAX_FIELDS, MAX_HEADER, PREFIX, build_result_fields, is_claim
 from gatepost.smtp.transaction import digest_message
 from gatepost.store.errors import StorageError
@@ -296,7 +296,7 @@ class MilterMessage:
 
     def add_recipient(self, address: str, tenant: str | None, *, is_report: bool) -> None:
         self._recipients.append(address)
-        self.tenant, self.is_report = tenant, is_report
+        self.tenant, self.body.tenant, self.is_report = tenant, tenant, is_report
 
     async def add_field(self, name: bytes, value: bytes, *, spaced: bool) -> None:
         """Add the next header field; `spaced` says that the value comes with the space behind the colon."""
@@ -432,7 +432,8 @@ class MilterSession(AskerSession[MilterPart]):
         self._message: MilterMessage | None = None
         self._in_header = self._in_body = False
         self._content_ends = 0.0
-        self._is_put_off = False
+        self._is_deferred = False
+        self._place = SessionPlace()
         self._closing = False
         self._interruptible = True
         self._handlers: dict[Command, Callable[[Frame], Awaitable[bytes]]] = {
@@ -540,12 +541,10 @@ class MilterSession(AskerSession[MilterPart]):
         part = self._part = self._current()
         services = part.services
         services.attempts += 1
-        self._is_put_off = False
+        self._is_deferred = False
         sender = read_path(parse_texts(frame.data)[0], services.limits)
         if sender is None:
             return self._refuse(replies.BAD_SENDER)
-        if shortage := services.find_shortage():
-            return self._refuse(shortage)
         client, is_user = self._client, bool(self._macros.get(USER))
         if is_user:
             # A user's own machine is no mail server: neither SPF nor lists of hosts have to do with it.
@@ -573,6 +572,10 @@ class MilterSession(AskerSession[MilterPart]):
         is_report = services.reports is not None and services.reports.is_address(address)
         if not message.fits(tenant, is_report=is_report):
             return self._refuse(replies.SEPARATELY)
+        self.is_put_off = not message.recipients
+        if shortage := await self._place.take(services, tenant):
+            return self._refuse(shortage)
+        self.is_put_off = False
         message.add_recipient(address, tenant, is_report=is_report)
         return CONTINUE
 
@@ -671,7 +674,7 @@ class MilterSession(AskerSession[MilterPart]):
 
     def _refuse(self, answer: SmtpReply) -> bytes:
         """Return the frame of a refusal; one for a reason of ours puts the message off, which is counted once."""
-        self._is_put_off = self._part.services.count_deferral((answer,), counted=self._is_put_off)
+        self._is_deferred = self._part.services.count_deferral((answer,), counted=self._is_deferred)
         return pack_reply(answer.code, answer.lines[0])
 
     def _has(self, flag: Action | Step) -> bool:
@@ -681,6 +684,7 @@ class MilterSession(AskerSession[MilterPart]):
         """Drop the message, whether it was answered or not."""
         message, self._message = self._message, None
         self._in_header = self._in_body = False
+        self._place.leave()
         if not keep_macros:
             for name in (QUEUE_ID, USER):
                 self._macros.pop(name, None)

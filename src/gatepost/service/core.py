@@ -358,6 +358,7 @@ def _build_smtp_limits(source: SmtpSettings) -> SmtpLimits:
         data_wait=source.data_timeout / 1_000,
         data_most=source.message_timeout / 1_000,
         per_address=source.max_connections_per_address,
+        sessions=source.max_connections,
     )
 
 
@@ -425,8 +426,8 @@ def build_asker_limits(source: AskerSettings) -> SmtpLimits:
         message=source.max_message_size, recipients=source.max_recipients, data_most=source.message_timeout / 1_000
     )
     if isinstance(source, MilterSettings):
-        return msgspec.structs.replace(limits, command_wait=source.command_timeout / 1_000)
-    return limits
+        limits = msgspec.structs.replace(limits, command_wait=source.command_timeout / 1_000)
+    return msgspec.structs.replace(limits, sessions=source.max_connections)
 
 
 def build_asker_sources(core: CoreParts, shared: SharedParts) -> dict[str, AskerPart]:

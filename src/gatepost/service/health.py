@@ -215,6 +215,7 @@ DeferralReason: TypeAlias = Deferral | Literal["connections"]
 
 DEFERRAL_REASONS: dict[DeferralReason, str] = {
     "slots": "no slot was free (maxGuardRequestsInProcessing)",
+    "sessions": "a tenant had its share of the sessions (maxConnections)",
     "spool": "the spool had no room",
     "failure": "storage or another part failed, see the log",
     "undecided": "an analysis came to no decision",

@@ -40,9 +40,15 @@ class OpenSession(Protocol):
 
     deciding: bool
 
+    def rank_to_end(self, *, is_old: bool) -> int | None:
+        """How soon it ends in favour of another client where the port is full, from 0; None where it does not."""
+        ...
+
     async def run(self) -> None: ...
 
     def stop(self) -> None: ...
+
+    def give_way(self) -> None: ...
 
 
 class Intake:
@@ -68,8 +74,8 @@ class Intake:
         self.connections = 0
         # Idle and stalled sessions that ended because the port was full.
         self.gave_way = 0
-        # SMTP sessions by age, when they began, and whether their client is listed or local.
-        self._by_age: dict[Connection, tuple[Session, float, bool]] = {}
+        # Sessions by age, when they began, and whether their client is listed or local.
+        self._by_age: dict[Connection, tuple[OpenSession, float, bool]] = {}
 
     @property
     def should_exit(self) -> bool:
@@ -146,42 +152,34 @@ class Intake:
             connection.write(replies.TOO_MANY_CONNECTIONS.encode())
             connection.close()
             return
-        session = Session(connection, client, self.services)
-        self._by_age[connection] = session, asyncio.get_running_loop().time(), client.known
-        self._begin(connection, session, client.address)
+        self._begin(connection, Session(connection, client, self.services), client.address, known=client.known)
 
     def _make_room(self, *, known: bool) -> None:
-        """End the oldest session without a transaction: one that never had any, else one that waits between two; else
-        the oldest one whose client has stalled. Only a listed or local client takes the place of another."""
+        """End the first session in the order of `rank_to_end`, of equal ones the oldest. Only a listed or local client
+        takes the place of another."""
         oldest = asyncio.get_running_loop().time() - GRACE_SECONDS - self.services.limits.greeting_pause
-        waiting: Connection | None = None
-        stalled: Connection | None = None
+        best: tuple[int, Connection] | None = None
         for connection, (session, began, is_known) in self._by_age.items():
-            if began > oldest:
-                break
-            if is_known and not known:
-                continue
-            if session.is_idle:
-                waiting = waiting or connection
-                if not session.has_begun:
-                    waiting = connection
+            rank = session.rank_to_end(is_old=began <= oldest) if known or not is_known else None
+            if rank is not None and (best is None or rank < best[0]):
+                best = rank, connection
+                if rank == 0:
                     break
-            elif session.is_stalled:
-                stalled = stalled or connection
-        if found := waiting or stalled:
-            self._end_idle(found)
+        if best:
+            self._end_idle(best[1])
 
     def _end_idle(self, connection: Connection) -> None:
-        session, _, _ = self._by_age.pop(connection)
+        del self._by_age[connection]
         # Its place is free at once; the connection itself is lost in one of the loop's next turns.
-        _, _, address = self._sessions.pop(connection)
+        _, session, address = self._sessions.pop(connection)
         self._limits.leave(address)
         self.gave_way += 1
         log.info("idle session ended, because the port is full", client=address)
         session.give_way()
 
-    def _begin(self, connection: Connection, session: OpenSession, address: str) -> None:
+    def _begin(self, connection: Connection, session: OpenSession, address: str, *, known: bool) -> None:
         """Run the session of a client that was admitted."""
+        self._by_age[connection] = session, asyncio.get_running_loop().time(), known
         self._sessions[connection] = (asyncio.create_task(session.run()), session, address)
 
     def _on_end(self, connection: Connection) -> None:
@@ -253,7 +251,10 @@ class AskerSession(OpenSession, Generic[Part]):
     """One connection of a mail server at `peer`; `current` returns the part that new messages are handled by. `idle` is
     set while no message is under way."""
 
-    deciding = False
+    deciding = is_put_off = False
+
+    def rank_to_end(self, *, is_old: bool) -> int | None:  # noqa: ARG002
+        return 0 if self.is_put_off else None
 
     def __init__(self, connection: Connection, peer: str, current: Callable[[], Part]) -> None:
         self._connection, self._peer, self._current = connection, peer, current
@@ -265,7 +266,7 @@ class AskerSession(OpenSession, Generic[Part]):
         """Whether a message is under way that this part handles."""
         return not self.idle.is_set() and self._part is part
 
-    def cut_off(self) -> None:
+    def give_way(self) -> None:
         """End the connection at once, without an answer: the mail server has a failure for now."""
         self._connection.abort()
 
@@ -299,7 +300,7 @@ class AskerIntake(Intake, Generic[Part]):
             except TimeoutError:
                 for session in busy:
                     if session.has_message_of(before):
-                        session.cut_off()
+                        session.give_way()
 
         return wait
 
@@ -311,11 +312,13 @@ class AskerIntake(Intake, Generic[Part]):
             log.warning("connection refused: the host is not in allowedHosts", source=self.name, client=peer)
             connection.close()
             return
+        if self._limits.is_full(peer, listed=True):
+            self._make_room(known=True)
         if not self._limits.admit(peer, listed=True):
             connection.close()
             return
         session = self._asking[connection] = self._begin_session(connection, peer, lambda: self._part)
-        self._begin(connection, session, peer)
+        self._begin(connection, session, peer, known=True)
 
     def _may_connect(self, connection: Connection) -> bool:
         is_own = connection.is_local or connection.peer == connection.own

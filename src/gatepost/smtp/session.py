@@ -46,7 +46,7 @@ from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.outbound import SendingAccount
 from gatepost.smtp.replies import SmtpReply, pass_on, reply
 from gatepost.smtp.routing import Route
-from gatepost.smtp.services import Services
+from gatepost.smtp.services import Services, SessionPlace
 from gatepost.smtp.signing import UnsignedError
 from gatepost.smtp.trace import (
     MAX_HEADER,
@@ -258,28 +258,27 @@ class Session:
         self._transaction: Transaction | None = None
         # A MAIL that was refused: what was pipelined behind it is out of order through no fault of the client's.
         self._mail_refused = self._deferred = False
+        self._place, self._lacks_place = SessionPlace(), False
         self._chunk_ends = LineEnds()
         self._commands = self._idle = self._errors = 0
         self._closing = False
         self.interruptible = True
         self.deciding = False
         # Whether a transaction was ever begun.
-        self.has_begun = False
+        self._has_begun = False
         # Since when the client has had no message answered.
         self._since = asyncio.get_running_loop().time()
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether the client has nothing under way: no transaction is open, and its next command is waited for."""
-        return self.interruptible and not self._closing and self._transaction is None and not self._connection.has_line
-
-    @property
-    def is_stalled(self) -> bool:
-        """Whether the client is waited for, and for `STALL_SECONDS` and more has sent less of a message than it must,
-        whatever else it has said: drops of a command, of a message or of a handshake hold a place, too."""
+    def rank_to_end(self, *, is_old: bool) -> int | None:
+        """How soon the session ends in favour of another client: one whose client was put off or has never begun a
+        transaction, one that waits between two, then one that for `STALL_SECONDS` has sent less of a message than it
+        must, whatever else it has said: drops of a command, of a message or of a handshake hold a place, too."""
+        waits = self.interruptible and not self._connection.has_line and is_old and self._transaction is None
+        if not self._closing and (self._lacks_place or waits):
+            return 1 if self._has_begun and not self._lacks_place else 0
         body, waited = self._transaction and self._transaction.body, asyncio.get_running_loop().time() - self._since
-        is_slow = (body.size if body else 0) < waited * self._limits.data_rate
-        return self._connection.is_awaited and not self._closing and waited >= STALL_SECONDS and is_slow
+        is_stalled = waited >= STALL_SECONDS and (body.size if body else 0) < waited * self._limits.data_rate
+        return 2 if is_old and is_stalled and self._connection.is_awaited and not self._closing else None
 
     async def run(self) -> None:
         """Serve the client until one side ends the session."""
@@ -470,7 +469,6 @@ class Session:
         self._services.attempts += 1
         theirs = self._announced
         refusal = check_sender(mail, theirs, self._services.size_limit(theirs), extended=self._extended)
-        refusal = refusal or self._services.find_shortage()
         account: SendingAccount | None = None
         leaves_as = mail.address
         if refusal is None and self._outbound:
@@ -486,7 +484,7 @@ class Session:
             return refusal
         self._idle = 0
         self._transaction = Transaction(mail, self._client, self._helo, self._routing, account, leaves_as)
-        self.has_begun = True
+        self._has_begun = True
         return await self._transaction.begin()
 
     async def _rcpt(self, rcpt: PathCommand) -> Pending:
@@ -525,7 +523,10 @@ class Session:
             refusal = await recipients.check(rcpt.address, rcpt.domain, tenant)
             if refusal is not None:
                 return refusal
-        return await transaction.add(rcpt, route, is_report=is_report)
+        self._lacks_place = True
+        shortage = await self._place.take(self._services, tenant)
+        self._lacks_place = shortage is not None
+        return shortage or await transaction.add(rcpt, route, is_report=is_report)
 
     def _find_forwarded(self, transaction: Transaction, rcpt: PathCommand) -> PathCommand | SmtpReply | None:
         """Return whom a bounce to a rewritten sender is for (SRS), or the reply where it is for nobody; None for all
@@ -572,7 +573,7 @@ class Session:
             return refusal
         assert transaction is not None
         self._write(replies.SEND_DATA.encode())
-        transaction.body = self._services.spool.new()
+        transaction.body = self._services.spool.new(transaction.tenant)
         refusal = await self._receiver.receive_data(transaction.body)
         return await self._finish_message(transaction, refusal)
 
@@ -583,7 +584,7 @@ class Session:
             return refusal
         assert transaction is not None
         if transaction.body is None:
-            transaction.body, self._chunk_ends = self._services.spool.new(), LineEnds()
+            transaction.body, self._chunk_ends = self._services.spool.new(transaction.tenant), LineEnds()
         refusal = await self._receiver.receive_chunk(transaction.body, chunk, self._chunk_ends, transaction.refusal)
         if not chunk.last and (refusal is None or self._services.holds(refusal)):
             transaction.refusal = refusal
@@ -613,6 +614,7 @@ class Session:
 
     def _end_transaction(self) -> None:
         transaction, self._transaction = self._transaction, None
+        self._place.leave()
         if transaction is not None:
             if transaction.body is not None:
                 self._services.space.close(transaction.body)
