@@ -69,7 +69,7 @@ class GatewayMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from _describe_intake("smtp", "SMTP sessions", self._intake, self._services)
         gave_way = self._intake.gave_way
-        yield counter("gatepost_smtp_gave_way", "Idle sessions ended on a full port", gave_way, of_process=True)
+        yield counter("gatepost_smtp_gave_way", "Idle sessions ended on a full port", gave_way)
         outbound = self._services.outbound
         if outbound:
             limited = outbound.limits.limited
@@ -102,14 +102,14 @@ class AskerMetrics(Collector):
 def _describe_intake(source: str, sessions: str, intake: "Intake", services: "Services") -> Iterator[Metric]:
     """What both sources of mail servers count."""
     yield gauge(f"gatepost_{source}_sessions", f"{sessions} at this moment", intake.open)
-    yield counter(f"gatepost_{source}_connections", "Connections", intake.connections, of_process=True)
-    yield counter(f"gatepost_{source}_turned_away", "Those that were refused", intake.turned_away, of_process=True)
+    yield counter(f"gatepost_{source}_connections", "Connections", intake.connections)
+    yield counter(f"gatepost_{source}_turned_away", "Those that were refused", intake.turned_away)
     answers = counter(f"gatepost_{source}_messages", "Whole messages by their answer", labels=("answer",))
     for answer, count in services.answers.items():
         answers.add_metric((answer,), count)
     yield answers
     full = intake.turned_away_full
-    yield counter(f"gatepost_{source}_port_full", "Connections that found no room on the port", full, of_process=True)
+    yield counter(f"gatepost_{source}_port_full", "Connections that found no room on the port", full)
     yield counter(f"gatepost_{source}_transactions", "Transactions that were begun", services.attempts)
     put_off = counter(f"gatepost_{source}_put_off", "Those put off for a reason of ours", labels=("reason",))
     for reason in sorted(set(DEFERRALS.values())):

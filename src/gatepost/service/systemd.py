@@ -8,6 +8,7 @@ that connections wait in their queues and none is refused.
 
 import fcntl
 import os
+import signal
 import socket
 import struct
 import sys
@@ -70,6 +71,11 @@ def read_watchdog_seconds() -> float | None:
     return int(asked) / 2_000_000
 
 
+def is_restarted() -> bool:
+    """Whether this process was started with sockets, by a service manager or by itself, and has not taken them yet."""
+    return os.environ.get("LISTEN_PID") == str(os.getpid())
+
+
 def take_inherited_sockets() -> list[socket.socket]:
     """Return the listening sockets that this process was started with, each once: the next call returns none."""
     count, pid = os.environ.pop("LISTEN_FDS", ""), os.environ.pop("LISTEN_PID", "")
@@ -107,5 +113,7 @@ def replace_process(descriptors: Sequence[int]) -> NoReturn:
     high = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 100) for each in descriptors]
     for target, source in enumerate(high, FIRST_DESCRIPTOR):
         os.dup2(source, target, inheritable=True)
+    # The program that starts takes it as soon as it can; until then it would end the process.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     os.environ |= {"LISTEN_FDS": str(len(high)), "LISTEN_PID": str(os.getpid())}
     os.execv(sys.executable, sys.orig_argv)  # noqa: S606  this very program

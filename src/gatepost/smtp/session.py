@@ -234,6 +234,8 @@ _IDLE = frozenset({"NOOP", "RSET", "HELP", "VRFY", "EXPN", "EHLO", "HELO", "XCLI
 
 # In a full port a client has so long for each message, and longer where it sends as fast as it must.
 STALL_SECONDS = 60.0
+# When the service ends, a client that was heard of since may go on.
+STOP_SECONDS = 1.0
 # Commands, some twenty microseconds each, after which other sessions have the event loop.
 COMMANDS_IN_A_TURN = 50
 
@@ -260,13 +262,13 @@ class Session:
         self._mail_refused = self._deferred = False
         self._chunk_ends = LineEnds()
         self._commands = self._idle = self._errors = 0
-        self._closing = False
+        self._closing = self._stopping = False
         self.interruptible = True
         self.deciding = False
         # Whether a transaction was ever begun.
         self.has_begun = False
         # Since when the client has had no message answered.
-        self._since = asyncio.get_running_loop().time()
+        self._since = self._awaited = asyncio.get_running_loop().time()
 
     @property
     def is_idle(self) -> bool:
@@ -301,8 +303,15 @@ class Session:
             self._end_transaction()
             self._connection.close()
 
-    def stop(self) -> None:
-        """The service stops: a session that waits for its client ends now, one with a message after its reply."""
+    def stop(self, *, patient: bool) -> None:
+        """The service stops: a session that waits for its client ends now, one with a message after its reply. A client
+        that was heard in the last second, and has sent no message since, can still send one of a patient service."""
+        if self._closing:
+            return
+        self._stopping = True
+        is_late = asyncio.get_running_loop().time() - self._awaited >= STOP_SECONDS and self.is_idle
+        if patient and not is_late:
+            return
         self._closing = True
         if self.interruptible:
             self._send_last(replies.STOPPING)
@@ -322,6 +331,7 @@ class Session:
             if self._commands % COMMANDS_IN_A_TURN == 0:
                 await asyncio.sleep(0)  # reading does not wait where the client has sent thousands of commands at once
             self.interruptible = True
+            self._awaited, begun = asyncio.get_running_loop().time(), self._transaction
             line = await self._connection.read_line(self._limits.command_line, self._limits.command_wait)
             self.interruptible = False
             command = parse_command(line, self._limits)
@@ -332,11 +342,13 @@ class Session:
             answer = await self._handle(command)
             if answer is not None:
                 self._pending.append(answer)
+            if self._stopping and begun is not None and self._transaction is None:
+                break
             if self._is_exhausted(command):
                 await self._flush()
                 break
         await self._flush()
-        if self._closing and self._services.stopping:
+        if self._stopping and self._services.stopping:
             self._send_last(replies.STOPPING)
 
     async def _greet(self) -> bool:
