@@ -36,6 +36,7 @@ from gatepost.settings.consistency import find_expired_certificates
 from gatepost.settings.faults import ConfigError, Fault, render_key
 from gatepost.settings.keys import AbbySettings, GuardSettings, PolicySettings
 from gatepost.settings.values import list_changes
+from gatepost.store.errors import StorageError
 
 if TYPE_CHECKING:
     from gatepost.scanning.request import Condition
@@ -160,6 +161,15 @@ class NodeFiles:
         if trial is None or trial.fault:
             return False
         self.set_trial(msgspec.structs.replace(trial, fault=reason))
+        return True
+
+    def end_broken_trial(self, fault: Exception) -> bool:
+        """Note why the service has ended with what is tried; returns whether anything was tried."""
+        is_known = isinstance(fault, ConfigError | StartError | StorageError)
+        if not self.refuse_trial(str(fault) if is_known else f"the service broke: {fault!r}"):
+            return False
+        if not is_known:
+            log.error("the service broke with a changed configuration", exc_info=fault)
         return True
 
     def pause_trial(self) -> None:

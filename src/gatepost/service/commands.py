@@ -18,7 +18,6 @@ import secrets
 import signal
 import socket
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -31,14 +30,12 @@ from gatepost.service.changes import (
     LoadedFiles,
     NodeFiles,
     digest_files,
-    end_children,
     load_services,
     save_loaded,
 )
 from gatepost.service.data_folder import DataFolder, StartError, lock_sqlite_file
 from gatepost.settings import files
 from gatepost.settings.consistency import ANY
-from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_guard, read_as_written
 from gatepost.settings.keys import AbbySettings, GuardSettings
 
@@ -247,16 +244,11 @@ def _run(data: DataFolder, local: Path, services: tuple[str, ...], started: OnPl
     node, inherited = NodeFiles(data, services[0]), systemd.take_inherited_sockets()
     try:
         _run_in_force(node, data, local, services, started, inherited)
-    except (ConfigError, StartError) as fault:
-        if not node.refuse_trial(str(fault)):
-            raise
     except Exception as fault:
-        if not node.refuse_trial(f"the service broke: {fault!r}"):
+        if not node.end_broken_trial(fault):
             raise
-        traceback.print_exc()
     else:
         return
-    end_children()
     systemd.replace_process(systemd.duplicate(each for each in inherited if each.fileno() >= 0))
 
 

@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from gatepost import __version__
 from gatepost.api.errors import Failure
+from gatepost.process.background_work import background
 from gatepost.process.logs import LogOutput
 from gatepost.process.metrics import CONTENT_TYPE, Timed, counter, gauge
 from gatepost.smtp.replies import DEFERRALS
@@ -137,7 +138,7 @@ def _describe_next_hops(routings: "Sequence[Routing]") -> Iterator[Metric]:
 
 
 class ProcessInfo(Collector):
-    """Which version runs, on what and as which node, and whether its log is complete."""
+    """Which version runs, on what and as which node, whether its log is complete, and how often other work waited."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -146,6 +147,11 @@ class ProcessInfo(Collector):
         info = gauge("gatepost_build_info", "Always 1", labels=("node", "version", "python", "speedups"))
         info.add_metric((self._node, __version__, platform.python_version(), "native" if native else "python"), 1)
         yield info
+        yield counter(
+            "gatepost_background_rests",
+            "Times that exports, searches, trials and calls that are not mail waited because much mail came",
+            background.rests,
+        )
         yield counter("gatepost_log_lines_lost", "Log lines that could not be written", value=LogOutput.lost)
 
 
