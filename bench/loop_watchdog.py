@@ -13,9 +13,9 @@ import struct
 import sys
 import time
 from collections.abc import Iterator
-from functools import partial
 from resource import RUSAGE_THREAD, getrusage
 from types import FrameType
+from unittest.mock import patch
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
@@ -26,6 +26,7 @@ from gatepost.process.logs import Logger
 from gatepost.process.metrics import counter, gauge
 from gatepost.process.sandbox import syscall
 from gatepost.service import running
+from gatepost.service.metrics import build_registry
 
 LIMIT_SECONDS = 0.005
 _LOG_SECONDS = 60.0
@@ -159,23 +160,20 @@ class LoopWatchdog(Collector):
 
 def main() -> None:
     """Run the command with services that are watched."""
-    usual = running.prepare_interpreter
+    watchdog, prepare = LoopWatchdog(), running.prepare_interpreter
 
-    def prepare_and_watch(registry: CollectorRegistry) -> None:
-        usual()
-        watchdog = LoopWatchdog()
+    def build_and_register(node: str) -> CollectorRegistry:
+        registry = build_registry(node)
         registry.register(watchdog)
-        watchdog.start()
-
-    build = running.build_registry
-
-    def build_watched(node: str) -> CollectorRegistry:
-        registry = build(node)
-        running.prepare_interpreter = partial(prepare_and_watch, registry)
         return registry
 
-    running.build_registry = build_watched
-    cli.main()
+    def prepare_and_watch() -> None:
+        prepare()
+        watchdog.start()
+
+    running.prepare_interpreter = prepare_and_watch
+    with patch.object(running, "build_registry", build_and_register):
+        cli.main()
 
 
 def _describe(frame: FrameType) -> str:

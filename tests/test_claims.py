@@ -390,7 +390,7 @@ SHOWN: dict[str, dict[str, str]] = {
         "are looked at every two seconds and read again when they change, without a signal": (
             "service/test_changes.py::test_changed_certificates_are_shown_without_a_signal"
         ),
-        "A fault in any file changes nothing in any process": (
+        "A fault in any file changes nothing": (
             "service/test_changes.py::test_a_faulty_file_changes_nothing_and_is_reported"
         ),
         "none of them gets all slots or all workers": (

@@ -15,7 +15,6 @@ import asyncio
 import hashlib
 import os
 import shutil
-import signal
 import socket
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -379,7 +378,6 @@ class Changes:
     def replace_process(self) -> None:
         """Run the program anew in this process, with the listening sockets. It does not return."""
         self._timer.cancel()
-        end_children()
         systemd.replace_process([*self._kept, *(each.fileno() for each in self._spare if each.fileno() >= 0)])
 
     def give_up(self) -> None:
@@ -436,22 +434,3 @@ class Changes:
         if before:
             state = msgspec.structs.replace(before, fault=reason, failed=time.time())
             save_loaded(self._plan.data, self._plan.service, state)
-
-
-def end_children() -> None:
-    """Kill every child process, and wait until all have ended: none may outlast the program that knew it."""
-    while True:
-        for task in Path("/proc/self/task").iterdir():
-            try:
-                children = (task / "children").read_text("ascii").split()
-            except OSError:
-                continue
-            for child in children:
-                try:
-                    os.kill(int(child), signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            return

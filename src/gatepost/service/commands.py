@@ -38,6 +38,7 @@ from gatepost.settings import files
 from gatepost.settings.consistency import ANY
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_guard, read_as_written
 from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.workers.loading import WorkerFiles, begin_loader
 
 if TYPE_CHECKING:
     from gatepost.service.plan import Plan
@@ -260,14 +261,19 @@ def _run_in_force(
     started: OnPlanStart,
     inherited: Sequence[socket.socket],
 ) -> None:
+    version, folder = node.prepare_start(local)
+    guard, abby = load_services(folder, services)
+    models = folder / "models" if version.number else None
+    if guard:
+        # It loads while this process imports the services.
+        rules = guard.yara.folder if guard.yara else ""
+        begin_loader(WorkerFiles(rules, str(models or data.models), tuple(guard.plugins)))
     from gatepost.process import logs
     from gatepost.service.certificates import ensure_certificate
     from gatepost.service.doctor.examination import examine_in_child
     from gatepost.service.plan import Plan, bind_ports
     from gatepost.service.running import run_service
 
-    version, folder = node.prepare_start(local)
-    guard, abby = load_services(folder, services)
     if folder == local:
         node.keep(local)
     if services == ("guard",) and guard and guard.scan_sources.any_source is None:
@@ -287,6 +293,7 @@ def _run_in_force(
         config=folder,
         local=local,
         version=version.number,
+        published_models=models,
     )
 
     async def started_with_warnings(port: int, store: "Store") -> None:

@@ -207,6 +207,7 @@ class Plan(msgspec.Struct, frozen=True):
     config: Path | None = None
     local: Path | None = None
     version: int = 0
+    published_models: Path | None = None
 
     @property
     def service(self) -> str:
@@ -221,7 +222,7 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def models(self) -> Path:
         """The folder of text models: that of the published version, if one is in force."""
-        return self.config / "models" if self.version and self.config else self.data.models
+        return self.published_models or self.data.models
 
     @property
     def settings(self) -> GuardSettings | AbbySettings:

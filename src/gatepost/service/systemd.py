@@ -14,6 +14,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from gatepost.process.logs import Logger
@@ -105,8 +106,28 @@ def duplicate(sockets: Iterable[socket.socket]) -> list[int]:
     return [os.dup(each.fileno()) for each in sockets]
 
 
+def end_children() -> None:
+    """Kill every child process, and wait until all have ended: none may outlast the program that knew it."""
+    while True:
+        for task in Path("/proc/self/task").iterdir():
+            try:
+                children = (task / "children").read_text("ascii").split()
+            except OSError:
+                continue
+            for child in children:
+                try:
+                    os.kill(int(child), signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
 def replace_process(descriptors: Sequence[int]) -> NoReturn:
     """Run this program anew in this process, with these listening sockets. It does not return."""
+    end_children()
     sys.stdout.flush()
     sys.stderr.flush()
     # Out of the way first: a target may be one of the sources.

@@ -105,8 +105,6 @@ class Intake:
             await self._exit.wait()
         finally:
             accepting.stop()
-            for task in self._arriving:
-                task.cancel()
             await asyncio.gather(*self._arriving, return_exceptions=True)
             await self._stop_sessions()
             for routing in self.services.routings:

@@ -262,7 +262,8 @@ class Session:
         self._mail_refused = self._deferred = False
         self._chunk_ends = LineEnds()
         self._commands = self._idle = self._errors = 0
-        self._closing = self._stopping = False
+        # A session that is to end has no further message; its client may say so first.
+        self._closing = self._stopping = self._is_served = False
         self.interruptible = True
         self.deciding = False
         # Whether a transaction was ever begun.
@@ -335,6 +336,8 @@ class Session:
             line = await self._connection.read_line(self._limits.command_line, self._limits.command_wait)
             self.interruptible = False
             command = parse_command(line, self._limits)
+            if self._is_served and not (isinstance(command, Command) and command.verb == "QUIT"):
+                break
             if isinstance(command, Command) and command.verb == "DATA":
                 await self._settle()  # what is due goes out with the reply to DATA
             elif not isinstance(command, PathCommand):
@@ -342,8 +345,7 @@ class Session:
             answer = await self._handle(command)
             if answer is not None:
                 self._pending.append(answer)
-            if self._stopping and begun is not None and self._transaction is None:
-                break
+            self._is_served |= self._stopping and begun is not None and self._transaction is None
             if self._is_exhausted(command):
                 await self._flush()
                 break
