@@ -244,10 +244,12 @@ class JsonHttp(HttpToolsProtocol):
         self._direct_body: list[bytes] = []
         self._direct_timer: asyncio.TimerHandle | None = None
         self._ends = False
+        # Whether the connection stands, TLS included.
+        self.is_made = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        self._joined = JoinedWrites(transport, self.loop)
+        self._joined, self.is_made = JoinedWrites(transport, self.loop), True
         self.transport = self._joined  # type: ignore[assignment]  # all of it that is used here
         self._expect_head()
 
@@ -422,18 +424,16 @@ class JsonHttp(HttpToolsProtocol):
         if cycle is not None:
             cycle.keep_alive = False
 
-    def is_unused_since(self, moment: float) -> bool:
-        """Whether no request is under way, not even one that has arrived and was not read, and the last one was
-        answered before this moment of the loop, or there was none."""
-        if self.transport is None or self._head_begun or not self.is_waiting:
+    def is_unused_since(self, moment: float, *, is_patient: bool) -> bool:
+        """Whether no request is under way, and the last one was answered before this moment of the loop, or there was
+        none. For a patient caller a part of a header section is one, and so is what has arrived and was not read."""
+        if not self.is_made or not self.is_waiting or (self._idle_since or 0.0) > moment:
             return False
-        if self._idle_since is not None and self._idle_since > moment:
-            return False
-        return not _count_unread(self.transport.get_extra_info("socket"))
+        return not is_patient or not (self._head_begun or _count_unread(self._joined.get_extra_info("socket")))
 
     def abort(self) -> None:
         """End the connection at once."""
-        if self.transport is not None:
+        if self.is_made:
             self._joined.abort()
 
     def send_400_response(self, msg: str) -> None:

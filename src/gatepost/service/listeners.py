@@ -104,10 +104,15 @@ class Server(uvicorn.Server):
         self.server_state.default_headers = [*self.server_state.default_headers, (b"connection", b"close")]
         for arrival in self._by_age.values():
             arrival.protocol.end_after_answer()
+        clock = asyncio.get_running_loop().time
+        patient_until = clock() + 2 * LINGER_SECONDS
         while self._by_age or self.server_state.tasks:
-            latest = asyncio.get_running_loop().time() - LINGER_SECONDS
+            latest, is_patient = clock() - LINGER_SECONDS, clock() < patient_until
             for arrival in list(self._by_age.values()):
-                if arrival.protocol.is_unused_since(max(latest, arrival.began)) and arrival.began <= latest:
+                if not arrival.protocol.is_made:
+                    if not is_patient:
+                        arrival.task.cancel()  # a handshake that takes its time
+                elif arrival.began <= latest and arrival.protocol.is_unused_since(latest, is_patient=is_patient):
                     arrival.protocol.give_way()
             await asyncio.sleep(LOOK_SECONDS)
         for task in self._arriving:
