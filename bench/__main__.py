@@ -37,6 +37,7 @@ BENCHMARKS = (
     "cores",
     "instances",
     "publish",
+    "restarts",
     "fairness",
     "sources",
     "web",

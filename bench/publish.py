@@ -1,4 +1,4 @@
-"""A publish under load: abby, three guards and PostgreSQL; versions taken over live and by restarts, and a faulty one.
+"""A publish under load: abby, three guards and PostgreSQL; versions that are taken over, and a faulty one.
 
 One client sends scans over one kept connection, another sends a message over SMTP to each guard in turn, all the time.
 A failed scan is any answer but 200. A refused session is a connection that is refused, or a reply of 5xx; after a reply
@@ -98,8 +98,8 @@ def _measure(deployment: Deployment, sink: Sink) -> str:
     lines = ["| What | Seconds | Scans | Failed | Messages | Refused | Sent again | Lost | Order |"]
     lines.append("|---|---:|---:|---:|---:|---:|---|---:|---|")
     steps: dict[str, Callable[[Deployment], str]] = {
-        "a policy, live": lambda made: _publish(made, policy=POLICY, slots=6),
-        "slots, by restarts": lambda made: _publish(made, policy=POLICY, slots=8),
+        "a policy": lambda made: _publish(made, policy=POLICY, slots=6),
+        "slots": lambda made: _publish(made, policy=POLICY, slots=8),
         "a faulty version": _publish_faulty,
         "restart --all": _restart_all,
     }
@@ -122,7 +122,7 @@ def _publish(deployment: Deployment, **edits: Any) -> str:
     deployment.edit(**edits)
     ended = deployment.publish("bench")
     assert ended.returncode == 0, ended.stderr
-    return _show_order(deployment, "configuration version taken over", deployment.list_nodes()["wanted"])
+    return _show_order(deployment, "rollout turn ended", deployment.list_nodes()["wanted"])
 
 
 def _publish_faulty(deployment: Deployment) -> str:
@@ -132,7 +132,7 @@ def _publish_faulty(deployment: Deployment) -> str:
     assert ended.returncode == 1, ended.stdout
     deployment.await_version(before)
     failed = [line["of"] for line in deployment.log("configuration version failed")]
-    took = _show_order(deployment, "configuration version taken over", before + 1)
+    took = _show_order(deployment, "rollout turn ended", before + 1)
     return f"stopped at {', '.join(failed)}; took over: {took or 'nobody'}; all nodes run the version before"
 
 
@@ -153,7 +153,7 @@ def _restart_all(deployment: Deployment) -> str:
 def _show_order(deployment: Deployment, event: str, version: int) -> str:
     """Return the nodes in the order in which they took a version over. None began before the one before had ended."""
     done = [line for line in deployment.log(event) if line["version"] == version]
-    begun = [line for line in deployment.log("configuration version is taken over") if line["version"] == version]
+    begun = [line for line in deployment.log("rollout turn begins") if line["version"] == version]
     assert all(end["time"] <= start["time"] for end, start in zip(done, begun[1:], strict=False))
     return ", ".join(line["of"] for line in done)
 

@@ -398,21 +398,6 @@ async def test_an_undecided_message_is_a_failure_for_spamd(tmp_path: Path) -> No
         assert await house.ask_spamd("CHECK") == b"SPAMD/1.5 75 EX_TEMPFAIL: why\r\n"
 
 
-async def test_a_message_under_way_is_answered_by_its_own_settings(tmp_path: Path) -> None:
-    async with housed(tmp_path, "rspamd") as house:
-        house.guard.decision = "quarantine"
-        house.guard.may_end.clear()
-        asking = asyncio.create_task(house.ask_rspamd())
-        await house.until(lambda: bool(house.guard.scanned))
-        waiting = asyncio.ensure_future(house.intake.use_part(house.part("rspamd", held_as="reject"))())
-        await asyncio.sleep(0.05)
-        assert not waiting.done()
-        house.guard.may_end.set()
-        assert (await asking)[1]["action"] == "add header"
-        await waiting
-        assert (await house.ask_rspamd())[1]["action"] == "reject"
-
-
 def line(kind: str, counted: int, **facts: str) -> Line:
     return Line(kind, f"title of {kind}", "text", facts, counted, counted, "spam")
 

@@ -14,7 +14,6 @@ from tests.milter.conftest import (
     OLD_STEPS,
     Frames,
     House,
-    MailServer,
     pack,
 )
 from tests.smtp.conftest import StrawHolding
@@ -451,35 +450,6 @@ async def test_a_stop_lets_a_message_end_and_no_other_begin(house: House) -> Non
             pass
         assert frame == (b"a", b"")
         assert await busy.read() == (b"", b"")
-
-
-async def test_connections_outlive_a_change_of_settings(house: House) -> None:
-    async with house() as milter:
-        milter.guard.may_end.clear()
-        idle, busy = await milter.connect(), await milter.connect()
-        await busy.envelope()
-        await busy.content(FIELDS, BODY)
-        busy.send(b"E")
-        await milter.until(lambda: len(milter.guard.scanned) == 1)
-        before, after = milter.intake.services, milter.part()
-        waiting = asyncio.ensure_future(milter.intake.use_part(after)())
-        await asyncio.sleep(0.01)
-        assert not waiting.done()
-        milter.guard.may_end.set()
-        while (await busy.read())[0] == b"i":
-            pass
-        await waiting
-        for server in (idle, busy):
-            assert (await server.message(FIELDS))[-1][0] == b"a"
-        assert (before.answers, after.services.answers) == ({"accept": 1}, {"accept": 2})
-
-
-async def test_a_message_that_does_not_end_is_cut_off_after_a_change_of_settings(house: House) -> None:
-    async with house(limits=SmtpLimits(stop=0.01)) as milter:
-        server: MailServer = await milter.connect()
-        await server.envelope()
-        await milter.intake.use_part(milter.part())()
-        assert await server.read() == (b"", b"")
 
 
 def test_the_file_of_a_unix_socket(tmp_path: Path) -> None:

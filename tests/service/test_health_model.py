@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from tests.service.test_reload import TOKENS, Node, run_on
+from tests.service.test_changes import TOKENS, Node, run_on
 
 from gatepost.abby import remote_core
 from gatepost.abby.cores import Down, queue_colour

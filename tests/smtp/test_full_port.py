@@ -104,7 +104,7 @@ async def test_clients_that_send_drops_do_not_close_the_port(
             slow.send(each)
             if isinstance(each, str):
                 assert await slow.reply()
-        await gate.until(lambda: next(iter(gate.intake._by_age.values()))[0].is_stalled)
+        await gate.until(lambda: next(iter(gate.intake._by_age.values()))[0].rank_to_end(is_old=True) is not None)
         guest = await gate.connect()
         assert gate.intake.gave_way == 1
         await guest.up_to_data()

@@ -34,7 +34,7 @@ LATER = Refusal("later", "no verdict could be reached now; try again later")
 
 
 class DropInPart(AskerPart, frozen=True, eq=False, kw_only=True):
-    """A source of one generation; `tenant` is that of mail whose recipients tell none."""
+    """What a source uses; `tenant` is that of mail whose recipients tell none."""
 
     protocol: Spamd | Rspamd
     tenant: str | None = None
@@ -42,7 +42,9 @@ class DropInPart(AskerPart, frozen=True, eq=False, kw_only=True):
 
 class DropInSession(AskerSession[DropInPart]):
     """The conversation with one client. It is never `deciding`: a client that ends its half of the connection behind
-    the message still reads its answer, and has not hung up."""
+    the message still reads its answer, and has not hung up. `is_asked` once a whole request for a verdict is known."""
+
+    is_asked = False
 
     async def run(self) -> None:
         try:
@@ -54,17 +56,16 @@ class DropInSession(AskerSession[DropInPart]):
             log.error("drop-in session broke", protocol=self._part.protocol.name, reference=new_id(), exc_info=fault)
             self._connection.write(self._part.protocol.refuse(LATER))
         finally:
-            self.idle.set()
             self._connection.close()
 
-    def stop(self) -> None:
+    def stop(self, *, patient: bool) -> None:
         """The service stops: a session without a message ends now, another one after its answer."""
-        if self.idle.is_set():
+        if not self.is_asked and not patient:
             self._connection.close()
 
     async def _serve(self) -> None:
         head = await read_head(self._connection, HEAD_SECONDS)
-        part = self._part = self._current()
+        part = self._part
         protocol, services = part.protocol, part.services
         asked = head if isinstance(head, Refusal) else protocol.read(head)
         if isinstance(asked, bytes):
@@ -73,7 +74,7 @@ class DropInSession(AskerSession[DropInPart]):
         if isinstance(asked, Refusal):
             self._refuse(asked)
             return
-        self.idle.clear()
+        self.is_asked = True
         body, place = services.spool.new(), SessionPlace()
         try:
             answer = await self._judge(asked, body, place)

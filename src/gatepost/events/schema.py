@@ -268,7 +268,18 @@ class NodeState(EventFields, tag="node.state", frozen=True, kw_only=True):
 
 HealthState: TypeAlias = Literal["ok", "degraded", "failed"]
 HealthComponent: TypeAlias = Literal[
-    "messageQueue", "storage", "certificate", "quarantine", "dns", "smtp", "milter", "spamd", "rspamd", "clock", "slots"
+    "messageQueue",
+    "storage",
+    "certificate",
+    "quarantine",
+    "dns",
+    "smtp",
+    "milter",
+    "spamd",
+    "rspamd",
+    "clock",
+    "slots",
+    "configuration",
 ]
 # Parts that are warned of while mail flows.
 WARNED: tuple[HealthComponent, ...] = get_args(HealthComponent)[2:]

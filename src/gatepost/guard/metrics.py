@@ -54,9 +54,9 @@ class GuardMetrics(Collector):
         yield counter("gatepost_dns_queries", "Questions sent to name servers", dns.queries)
         yield counter("gatepost_dns_cache_hits", "Questions answered without sending one", dns.hits)
         yield counter("gatepost_dns_failures", "Questions without an answer", dns.failures)
-        yield counter("gatepost_store_changes", "Changes kept in storage", kept.changes, of_process=True)
-        yield counter("gatepost_store_commits", "Commits that held them", kept.commits, of_process=True)
-        yield counter("gatepost_store_failures", "Commits that failed", kept.failures, of_process=True)
+        yield counter("gatepost_store_changes", "Changes kept in storage", kept.changes)
+        yield counter("gatepost_store_commits", "Commits that held them", kept.commits)
+        yield counter("gatepost_store_failures", "Commits that failed", kept.failures)
 
     def _admission_metrics(self) -> Iterator[Metric]:
         load, counters = self._condition.describe(self._queue.load()), self._queue.counters()
@@ -67,9 +67,9 @@ class GuardMetrics(Collector):
         for component in WARNED:
             warned.add_metric((component,), float(component in self._condition.warnings))
         yield warned
-        yield counter("gatepost_admitted", "Messages that got a slot", counters.admitted, of_process=True)
-        yield counter("gatepost_throttled", "Messages that were delayed", counters.throttled, of_process=True)
-        yield counter("gatepost_rejected", "Messages that found no slot", counters.refused, of_process=True)
+        yield counter("gatepost_admitted", "Messages that got a slot", counters.admitted)
+        yield counter("gatepost_throttled", "Messages that were delayed", counters.throttled)
+        yield counter("gatepost_rejected", "Messages that found no slot", counters.refused)
 
     def _worker_metrics(self) -> Iterator[Metric]:
         pool = self._pool()

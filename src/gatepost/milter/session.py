@@ -372,7 +372,7 @@ log = Logger("gatepost.guard")
 
 
 class MilterPart(AskerPart, frozen=True, eq=False, kw_only=True):
-    """The milter source of one generation. `in_queue` leaves mail that is to be held with the mail server."""
+    """What the milter source uses. `in_queue` leaves mail that is to be held with the mail server."""
 
     quarantine: HoldsMail
     in_queue: bool = False
@@ -422,8 +422,8 @@ class MilterOutcome:
 class MilterSession(AskerSession[MilterPart]):
     """The conversation with one mail server."""
 
-    def __init__(self, connection: Connection, peer: str, current: Callable[[], MilterPart]) -> None:
-        super().__init__(connection, peer, current)
+    def __init__(self, connection: Connection, peer: str, part: MilterPart) -> None:
+        super().__init__(connection, peer, part)
         self._frames = FrameReader()
         self._count = 0
         self._agreed: Options | None = None
@@ -463,8 +463,10 @@ class MilterSession(AskerSession[MilterPart]):
             self._end()
             self._connection.close()
 
-    def stop(self) -> None:
+    def stop(self, *, patient: bool) -> None:
         """The service stops: a session whose message is not on its way ends now, another one after its answer."""
+        if patient and self._message is not None:
+            return
         self._closing = True
         if self._interruptible:
             self._connection.close()
@@ -538,7 +540,7 @@ class MilterSession(AskerSession[MilterPart]):
     async def _mail(self, frame: Frame) -> bytes:
         # The macros of MAIL come before it, and those of the message before are no longer of use.
         self._end(keep_macros=True)
-        part = self._part = self._current()
+        part = self._part
         services = part.services
         services.attempts += 1
         self._is_deferred = False
@@ -550,7 +552,6 @@ class MilterSession(AskerSession[MilterPart]):
             # A user's own machine is no mail server: neither SPF nor lists of hosts have to do with it.
             client = msgspec.structs.replace(client, listed=True)
         self._message = MilterMessage(sender, client, self._helo, services, logged_in=is_user)
-        self.idle.clear()
         return CONTINUE
 
     async def _rcpt(self, frame: Frame) -> bytes:
@@ -690,7 +691,6 @@ class MilterSession(AskerSession[MilterPart]):
                 self._macros.pop(name, None)
         if message is not None:
             message.close()
-        self.idle.set()
 
 
 def _name_refusal(answer: SmtpReply) -> str:

@@ -131,13 +131,13 @@ Signature = tuple[tuple[int, int, int], ...]
 
 
 class CertificateWatch:
-    """Looks at the files of the plan in force. `renew_ports` is called when a certificate of a port has changed, with
+    """Looks at the files of a plan. `renew_ports` is called when a certificate of a port has changed, with
     what HTTPS ports show from now on; `renew_delivery` when a file for TLS towards next hops has; `trust` when the CA
     file of the cores has."""
 
     def __init__(
         self,
-        plan: Callable[[], Plan | None],
+        plan: Plan,
         renew_ports: Callable[[Plan, Mapping[str, ssl.SSLContext]], None],
         renew_delivery: Callable[[], None],
         trust: Callable[[Path], None],
@@ -155,9 +155,7 @@ class CertificateWatch:
 
     async def look(self) -> None:
         """Look once, and take over what has changed."""
-        plan = self._plan()
-        if plan is None:
-            return
+        plan = self._plan
         used = (plan.certificate, plan.own_certificate, plan.guard_certificate)
         pairs = {path for pair in used if pair for path in pair}
         await self._renew("ports", pairs, partial(self._show_pairs, plan))

@@ -56,6 +56,7 @@ from gatepost.smtp.sent_reports import ReportGatherer
 from gatepost.smtp.services import MessageHandler, RecipientVerifier, ReportIntake, Services
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
+from gatepost.workers.fair_queue import FairQueue
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.supervisor import SealError
 
@@ -149,7 +150,7 @@ def build_guard(
     )
     of_tenants = {uid: each.policy for uid, each in policies.now.tenants.items()}
     pool_settings = _build_pool_settings(plan, settings, reputation.list_subjects())
-    queue = shared.kept.queue(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
+    queue = FairQueue(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
     policy = policies.now.deployment.policy
     pool = WorkerPool(pool_settings, answerer.begin, policy, of_tenants, senders=queue.tenants)
     queue.share_processors(pool_settings.processes, pool.count_idle)
@@ -305,7 +306,7 @@ def _start_sender_counts(
     source = settings.scan_sources.smtp
     if source is None or source.outbound is None:
         return None
-    counts = shared.kept.sender_counts(shared.store.flow_counts)
+    counts = CountsOfAllNodes(shared.store.flow_counts)
     counts.start()
     stack.push_async_callback(counts.stop)
     return counts
@@ -338,12 +339,12 @@ class SecretGuesses:
 
 def build_rest_source(plan: Plan, core: CoreParts, shared: SharedParts) -> Starlette:
     """Build the HTTPS scan source of a core."""
-    guesses = SecretGuesses(shared.kept.secret_guesses)
+    guesses = SecretGuesses(Guesses())
     return build_rest_app(core.guard, plan.secret, shared.spool, shared.metrics, core.quarantine, guesses)
 
 
 class SmtpPart(msgspec.Struct, frozen=True):
-    """The SMTP source of one generation: what its sessions use, and the limits on them."""
+    """The SMTP source: what its sessions use, and the limits on them."""
 
     services: Services
     settings: SmtpSettings

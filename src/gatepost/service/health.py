@@ -227,7 +227,7 @@ DEFERRAL_REASONS: dict[DeferralReason, str] = {
 
 
 class SmtpCounts(msgspec.Struct, frozen=True):
-    """What one process has counted since a reload: transactions that were begun or found no connection, and why some
+    """What one process has counted: transactions that were begun or found no connection, and why some
     were put off."""
 
     attempts: int = 0
@@ -260,10 +260,6 @@ class DeferralWatch:
         """Return what is wrong with the time since the oldest look; "" if nothing is, and without a source."""
         if counts is None:
             return ""
-        if counts.attempts < self._seen[-1].attempts:
-            # A reload begins to count anew.
-            self._seen.clear()
-            self._seen.append(counts)
         before = self._seen[0]
         self._seen.append(counts)
         reasons = counts.put_off - before.put_off
@@ -285,7 +281,7 @@ DNS_QUERIES, DNS_SHARE = 20, 0.5
 
 
 class HealthWarnings:
-    """Looks for warnings for as long as the process serves. `plan` returns the plan in force, `dns` what the resolver
+    """Looks for warnings for as long as the process serves. `dns` returns what the resolver
     has counted, `smtp` what the SMTP source has, None without one, and `askers` what the sources for mail servers that
     ask have, by name; `held_failures` counts messages that could not be held, and `certificates` returns which changed
     files could not be taken over."""
@@ -294,7 +290,7 @@ class HealthWarnings:
         self,
         condition: Condition,
         store: Store,
-        plan: Callable[[], Plan | None],
+        plan: Plan,
         dns: "Callable[[], DnsCounters | None]",
         smtp: Callable[[], SmtpCounts | None] = lambda: None,
         askers: Callable[[], Mapping[str, SmtpCounts]] = dict,
@@ -310,10 +306,9 @@ class HealthWarnings:
         self.periodic = PeriodicWork(self.look, WARNING_SECONDS, "warnings could not be looked for", log)
 
     async def look(self) -> None:
-        plan = self._plan()
         found = {
-            "certificate": await self._warn_of_certificates(plan),
-            "quarantine": await self._warn_of_quarantine(plan),
+            "certificate": await self._warn_of_certificates(),
+            "quarantine": await self._warn_of_quarantine(),
             "dns": self._warn_of_dns(),
             "clock": self._clock.warn(),
             **self._warn_of_deferrals(),
@@ -325,15 +320,16 @@ class HealthWarnings:
             if self._condition.warn(component, text) or (text and has_jumped_again):
                 log.warning("health warning", component=component, reason=text)
 
-    async def _warn_of_certificates(self, plan: Plan | None) -> str:
-        ends = await asyncio.to_thread(warn_of_certificates, plan, datetime.now(UTC)) if plan else ""
+    async def _warn_of_certificates(self) -> str:
+        ends = await asyncio.to_thread(warn_of_certificates, self._plan, datetime.now(UTC))
         return "; ".join(filter(None, (self._certificates(), ends)))
 
-    async def _warn_of_quarantine(self, plan: Plan | None) -> str:
-        if plan is None or plan.guard is None:
+    async def _warn_of_quarantine(self) -> str:
+        guard = self._plan.guard
+        if guard is None:
             return ""
         before, self._not_held = self._not_held, self._held_failures()
-        # A reload begins to count anew. Where storage is away, that is told already.
+        # Where storage is away, that is told already.
         if self._not_held > before and not self._condition.fault:
             return f"the quarantine did not take {self._not_held - before:,} messages in the last minute, see the log"
         try:
@@ -341,7 +337,7 @@ class HealthWarnings:
         except StorageError:
             # That is a fault of its own, which the condition has.
             return ""
-        share = used / plan.guard.quarantine.max_size
+        share = used / guard.quarantine.max_size
         return f"the quarantine is {share:.0%} full (quarantine.maxSize)" if share >= QUARANTINE_SHARE else ""
 
     def _warn_of_deferrals(self) -> dict[str, str]:
@@ -357,8 +353,7 @@ class HealthWarnings:
             return ""
         before, self._asked = self._asked, (counters.queries, counters.failures)
         asked, failed = counters.queries - before[0], counters.failures - before[1]
-        # A reload begins to count anew.
-        if asked < DNS_QUERIES or failed < 0 or failed < asked * DNS_SHARE:
+        if asked < DNS_QUERIES or failed < asked * DNS_SHARE:
             return ""
         return f"DNS does not answer: {failed:,} of {asked:,} questions of the last minute failed"
 

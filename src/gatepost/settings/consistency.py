@@ -326,12 +326,12 @@ def find_certificate_faults(settings: AbbySettings | GuardSettings) -> Iterator[
         yield (*(_DELIVERY if isinstance(settings, GuardSettings) else _CORE), "ca"), fault
 
 
-def find_expired_certificates(settings: AbbySettings | GuardSettings) -> Iterator[Disagreement]:
-    """Yield certificates that are not valid now, or not for long."""
+def find_expired_certificates(settings: AbbySettings | GuardSettings, soon: int = SOON_DAYS) -> Iterator[Disagreement]:
+    """Yield certificates that are not valid now, or for less than so many days."""
     for above, certificate, _ in _list_certificates(settings):
-        yield from _find_expired((*above, "certificate"), certificate)
+        yield from _find_expired((*above, "certificate"), certificate, soon)
     if isinstance(settings, AbbySettings) and (ca := settings.service_providers.core.ca):
-        yield from _find_expired((*_CORE, "ca"), ca)
+        yield from _find_expired((*_CORE, "ca"), ca, soon)
 
 
 def _list_certificates(settings: AbbySettings | GuardSettings) -> Iterator[tuple[Key, str, str | None]]:
@@ -342,7 +342,7 @@ def _list_certificates(settings: AbbySettings | GuardSettings) -> Iterator[tuple
         yield _DELIVERY, settings.delivery.certificate, settings.delivery.key
 
 
-def _find_expired(key: Key, file: str) -> Iterator[Disagreement]:
+def _find_expired(key: Key, file: str, soon: int) -> Iterator[Disagreement]:
     from cryptography import x509
 
     now = datetime.now(UTC)
@@ -355,7 +355,7 @@ def _find_expired(key: Key, file: str) -> Iterator[Disagreement]:
         yield key, f"expired on {end:%Y-%m-%d}: clients refuse it"
     elif now < start:
         yield key, f"is not valid before {start:%Y-%m-%d}: clients refuse it"
-    elif (end - now).days < SOON_DAYS:
+    elif (end - now).days < soon:
         yield key, f"expires on {end:%Y-%m-%d}, in {(end - now).days} days"
 
 

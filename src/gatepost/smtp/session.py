@@ -234,6 +234,8 @@ _IDLE = frozenset({"NOOP", "RSET", "HELP", "VRFY", "EXPN", "EHLO", "HELO", "XCLI
 
 # In a full port a client has so long for each message, and longer where it sends as fast as it must.
 STALL_SECONDS = 60.0
+# When the service ends, a client that was heard of since may go on.
+STOP_SECONDS = 1.0
 # Commands, some twenty microseconds each, after which other sessions have the event loop.
 COMMANDS_IN_A_TURN = 50
 
@@ -261,20 +263,25 @@ class Session:
         self._place, self._lacks_place = SessionPlace(), False
         self._chunk_ends = LineEnds()
         self._commands = self._idle = self._errors = 0
-        self._closing = False
+        # A session that is to end has no further message; its client may say so first.
+        self._closing = self._stopping = self._is_served = False
         self.interruptible = True
         self.deciding = False
         # Whether a transaction was ever begun.
         self._has_begun = False
         # Since when the client has had no message answered.
-        self._since = asyncio.get_running_loop().time()
+        self._since = self._awaited = asyncio.get_running_loop().time()
+
+    @property
+    def _waits(self) -> bool:
+        """Whether the client has nothing under way: no transaction is open, and its next command is waited for."""
+        return self.interruptible and self._transaction is None and not self._connection.has_line
 
     def rank_to_end(self, *, is_old: bool) -> int | None:
         """How soon the session ends in favour of another client: one whose client was put off or has never begun a
         transaction, one that waits between two, then one that for `STALL_SECONDS` has sent less of a message than it
         must, whatever else it has said: drops of a command, of a message or of a handshake hold a place, too."""
-        waits = self.interruptible and not self._connection.has_line and is_old and self._transaction is None
-        if not self._closing and (self._lacks_place or waits):
+        if not self._closing and (self._lacks_place or (is_old and self._waits)):
             return 1 if self._has_begun and not self._lacks_place else 0
         body, waited = self._transaction and self._transaction.body, asyncio.get_running_loop().time() - self._since
         is_stalled = waited >= STALL_SECONDS and (body.size if body else 0) < waited * self._limits.data_rate
@@ -300,8 +307,15 @@ class Session:
             self._end_transaction()
             self._connection.close()
 
-    def stop(self) -> None:
-        """The service stops: a session that waits for its client ends now, one with a message after its reply."""
+    def stop(self, *, patient: bool) -> None:
+        """The service stops: a session that waits for its client ends now, one with a message after its reply. A client
+        that was heard in the last second, and has sent no message since, can still send one of a patient service."""
+        if self._closing:
+            return
+        self._stopping = True
+        is_late = asyncio.get_running_loop().time() - self._awaited >= STOP_SECONDS and self._waits
+        if patient and not is_late:
+            return
         self._closing = True
         if self.interruptible:
             self._send_last(replies.STOPPING)
@@ -321,9 +335,12 @@ class Session:
             if self._commands % COMMANDS_IN_A_TURN == 0:
                 await asyncio.sleep(0)  # reading does not wait where the client has sent thousands of commands at once
             self.interruptible = True
+            self._awaited, begun = asyncio.get_running_loop().time(), self._transaction
             line = await self._connection.read_line(self._limits.command_line, self._limits.command_wait)
             self.interruptible = False
             command = parse_command(line, self._limits)
+            if self._is_served and not (isinstance(command, Command) and command.verb == "QUIT"):
+                break
             if isinstance(command, Command) and command.verb == "DATA":
                 await self._settle()  # what is due goes out with the reply to DATA
             elif not isinstance(command, PathCommand):
@@ -331,11 +348,12 @@ class Session:
             answer = await self._handle(command)
             if answer is not None:
                 self._pending.append(answer)
+            self._is_served |= self._stopping and begun is not None and self._transaction is None
             if self._is_exhausted(command):
                 await self._flush()
                 break
         await self._flush()
-        if self._closing and self._services.stopping:
+        if self._stopping and self._services.stopping:
             self._send_last(replies.STOPPING)
 
     async def _greet(self) -> bool:

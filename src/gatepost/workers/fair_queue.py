@@ -330,10 +330,6 @@ class FairQueue:
         """How many messages wait, and their bytes."""
         return self._waiting, self.waiting_bytes.used
 
-    def change_delay(self, max_delay: float) -> None:
-        """Set another upper bound of the delay, for messages that come from now on."""
-        self._max_delay = max_delay
-
     def share_processors(self, workers: int, count_idle: Callable[[Tenant], int]) -> None:
         """Leave a processor to other tenants, of as many as there are workers in this process; `count_idle` returns how
         many messages of a tenant have been waiting for answers for `IDLE_SECONDS`."""

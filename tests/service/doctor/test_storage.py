@@ -102,7 +102,7 @@ def test_every_node_has_a_row(data: DataFolder, read: ExaminedFiles) -> None:
         published = await store.publishing.publish(0, content, "new", SYSTEM)
         assert published
         assert published.number == 1
-        behind = NodeDetail(error="no such file", waits_for_restart=("metrics.listen",))
+        behind = NodeDetail(error="no such file")
         for name, detail in (
             ("good", NodeDetail(version=1)),
             ("behind", behind),
@@ -120,7 +120,7 @@ def test_every_node_has_a_row(data: DataFolder, read: ExaminedFiles) -> None:
     heard = with_store(data.path, fill)
     rows = look(2)
     assert rows["node good.example"] == ("ok", "runs version 1; heard of 2 s ago")
-    behind = "ok; runs its own files, wanted is version 1; heard of 2 s ago; needs a restart: metrics.listen"
+    behind = "ok; runs its own files, wanted is version 1; heard of 2 s ago"
     assert rows["node behind.example"] == ("warn", f"{behind}; last error: no such file")
     assert rows["node slow.example"] == ("warn", "degraded; runs version 1; heard of 2 s ago; next hop is down")
     assert rows["node bad.example"] == ("fail", "failed; runs version 1; heard of 2 s ago; the disk is full")
