@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
 import msgspec
 
@@ -90,7 +91,12 @@ class Jobs(Operations):
         """Have a job while the context lasts; None where another process has it, or where it is not due and only that
         counts. The lease is of so many seconds, and is renewed."""
         holder = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}"
-        job = await self.hold(kind, scope, holder, _end_of(seconds), only_due=only_due)
+        try:
+            job = await self.hold(kind, scope, holder, _end_of(seconds), only_due=only_due)
+        except asyncio.CancelledError:
+            # Storage may have given it all the same.
+            await _finish(self._leave(kind, scope, holder))
+            raise
         if job is None:
             yield None
             return
@@ -100,10 +106,13 @@ class Jobs(Operations):
             yield held
         finally:
             renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
-            # Without storage the lease ends by itself.
-            with contextlib.suppress(StorageError):
-                await self._release(job)
+            await _finish(self._leave(kind, scope, holder, renewing))
+
+    async def _leave(self, kind: str, scope: str | None, holder: str, *ending: asyncio.Task[None]) -> None:
+        await asyncio.gather(*ending, return_exceptions=True)
+        # Without storage the lease ends by itself.
+        with contextlib.suppress(StorageError):
+            await self._release(kind, scope, holder)
 
     @change
     def hold(
@@ -123,8 +132,8 @@ class Jobs(Operations):
         return (yield from finish_job(job, next_run, outcome=outcome, detail=detail))
 
     @change
-    def _release(self, job: Job) -> Work[None]:
-        yield from release_job(job.kind, job.scope, job.holder)
+    def _release(self, kind: str, scope: str | None, holder: str) -> Work[None]:
+        yield from release_job(kind, normalize_scope(scope) or "", holder)
 
     @query
     def find(self, kind: str, scope: str | None = None) -> Work[Job]:
@@ -182,6 +191,16 @@ def plan_job(kind: str, scope: str, next_run: int) -> Work[None]:
 def forget_job(kind: str, scope: str) -> Work[bool]:
     """Forget what came of a job, and that it ran."""
     return bool((yield Write(_FORGET, (kind, scope))))
+
+
+async def _finish(work: Coroutine[Any, Any, None]) -> None:
+    """Wait until work has ended, also where whoever waits for it is cancelled meanwhile."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 def _end_of(seconds: float) -> int:
