@@ -9,13 +9,13 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator
 
 import msgspec
 
 from gatepost.ids import new_id
 from gatepost.process.logs import Logger
+from gatepost.process.periodic import complete
 from gatepost.store.engine import Operations, Read, Work, Write, change, normalize_scope, now, query, storable
 from gatepost.store.errors import StorageError
 from gatepost.store.sql import Row, sql
@@ -95,7 +95,7 @@ class Jobs(Operations):
             job = await self.hold(kind, scope, holder, _end_of(seconds), only_due=only_due)
         except asyncio.CancelledError:
             # Storage may have given it all the same.
-            await _finish(self._leave(kind, scope, holder))
+            await complete(self._leave(kind, scope, holder))
             raise
         if job is None:
             yield None
@@ -106,7 +106,7 @@ class Jobs(Operations):
             yield held
         finally:
             renewing.cancel()
-            await _finish(self._leave(kind, scope, holder, renewing))
+            await complete(self._leave(kind, scope, holder, renewing))
 
     async def _leave(self, kind: str, scope: str | None, holder: str, *ending: asyncio.Task[None]) -> None:
         await asyncio.gather(*ending, return_exceptions=True)
@@ -191,16 +191,6 @@ def plan_job(kind: str, scope: str, next_run: int) -> Work[None]:
 def forget_job(kind: str, scope: str) -> Work[bool]:
     """Forget what came of a job, and that it ran."""
     return bool((yield Write(_FORGET, (kind, scope))))
-
-
-async def _finish(work: Coroutine[Any, Any, None]) -> None:
-    """Wait until work has ended, also where whoever waits for it is cancelled meanwhile."""
-    task = asyncio.create_task(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
 
 
 def _end_of(seconds: float) -> int:
