@@ -29,8 +29,8 @@ from gatepost.events.stream import Emits
 from gatepost.process.logs import Logger
 from gatepost.process.periodic import PeriodicWork
 from gatepost.scanning.request import Condition
-from gatepost.service.certificates import read_expiry
 from gatepost.service.plan import Plan
+from gatepost.settings.consistency import read_validity
 from gatepost.smtp.replies import Deferral
 from gatepost.store.change_groups import WritingState
 from gatepost.store.errors import StorageError
@@ -392,12 +392,15 @@ class ClockWatch:
 
 
 def warn_of_certificates(plan: Plan, now: datetime) -> str:
-    """Return which certificate that this process shows ends next, if that is soon; "" otherwise."""
+    """Return which certificate that this process shows is not valid yet or ends next, if that is soon; "" otherwise."""
     pairs = (plan.certificate if plan.abby else None, plan.guard_certificate if plan.guard else None)
     left: list[tuple[int, Path]] = []
     for file in dict.fromkeys(pair[0] for pair in pairs if pair):
         try:
-            left.append(((read_expiry(file.read_bytes()) - now).days, file))
+            start, end = read_validity(file.read_bytes())
+            if now < start:
+                return f"the certificate {file.name} is not valid before {start:%Y-%m-%d}"
+            left.append(((end - now).days, file))
         except (OSError, ValueError):
             # The certificate watch tells of files that cannot be used.
             continue

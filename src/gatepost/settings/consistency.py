@@ -342,19 +342,31 @@ def _list_certificates(settings: AbbySettings | GuardSettings) -> Iterator[tuple
         yield _DELIVERY, settings.delivery.certificate, settings.delivery.key
 
 
-def _find_expired(key: Key, file: str) -> Iterator[Disagreement]:
+def read_validity(pem: bytes) -> tuple[datetime, datetime]:
+    """Return from when until when the first certificate of a PEM file is valid; raises `ValueError`."""
     from cryptography import x509
 
+    first = x509.load_pem_x509_certificates(pem)[0]
+    return first.not_valid_before_utc, first.not_valid_after_utc
+
+
+def find_validity_fault(pem: bytes, now: datetime) -> str:
+    """Return why clients refuse the first certificate of a PEM file, "" where it is valid; raises `ValueError`."""
+    start, end = read_validity(pem)
+    if now > end:
+        return f"expired on {end:%Y-%m-%d}: clients refuse it"
+    return f"is not valid before {start:%Y-%m-%d}: clients refuse it" if now < start else ""
+
+
+def _find_expired(key: Key, file: str) -> Iterator[Disagreement]:
     now = datetime.now(UTC)
     try:
-        first = x509.load_pem_x509_certificates(Path(file).read_bytes())[0]
+        pem = Path(file).read_bytes()
+        fault, (_, end) = find_validity_fault(pem, now), read_validity(pem)
     except (OSError, ValueError):
         return
-    start, end = first.not_valid_before_utc, first.not_valid_after_utc
-    if now > end:
-        yield key, f"expired on {end:%Y-%m-%d}: clients refuse it"
-    elif now < start:
-        yield key, f"is not valid before {start:%Y-%m-%d}: clients refuse it"
+    if fault:
+        yield key, fault
     elif (end - now).days < SOON_DAYS:
         yield key, f"expires on {end:%Y-%m-%d}, in {(end - now).days} days"
 

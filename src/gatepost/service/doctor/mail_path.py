@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gatepost.process.hiding import hide
-from gatepost.service import certificates
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles, ask_storage_if_there
-from gatepost.settings.consistency import leads_to
+from gatepost.settings.consistency import leads_to, read_validity
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import TlsSettings
 from gatepost.times import DAY
@@ -66,9 +65,12 @@ def _check_own_certificate(data: DataFolder, now: datetime, what: str = "certifi
 
 def _check_certificate_file(what: str, file: Path, now: datetime, renew: str = "renew it") -> DoctorRow:
     try:
-        left = (certificates.read_expiry(file.read_bytes()) - now).days
+        start, end = read_validity(file.read_bytes())
     except (OSError, ValueError) as fault:
         return DoctorRow(what, "fail", f"{file} cannot be read ({type(fault).__name__})", "replace it")
+    if now < start:
+        return DoctorRow(what, "fail", f"{file} is not valid before {start:%Y-%m-%d}", renew)
+    left = (end - now).days
     return describe_validity(what, str(file), left, renew)
 
 
@@ -214,7 +216,7 @@ def _describe_next_hop(found: _Greeted, now: datetime) -> Iterator[DoctorRow]:
     limit = f", messages up to {int(size):,} bytes" if size.isdigit() and int(size) else ""
     yield DoctorRow(what, "ok", f"{found.url} answers {secured}{limit}")
     if found.certificate:
-        left = (certificates.read_expiry(found.certificate) - now).days
+        left = (read_validity(found.certificate)[1] - now).days
         row = describe_validity(f"certificate of the {what}", found.url, left, "have it renewed there")
         # Only a verified certificate can stop mail.
         yield row if found.tls == "verified" or row.state == "ok" else msgspec.structs.replace(row, state="warn")
