@@ -80,6 +80,8 @@ ENDS: dict[str, str] = {
     "scanning/request.py warned": f"{HERE}::test_a_note_is_shown_until_its_end",
     "scanning/spool.py _remove_stale": "tests/scanning/test_spool.py::"
     "test_leftovers_of_a_system_without_nameless_files_are_removed",
+    "service/certificates.py take": "tests/service/test_certificates.py::"
+    "test_where_the_one_before_has_expired_too_the_file_counts",
     "service/doctor/examination.py _count_sightings": SHOWN,
     "service/event_stream.py look": "tests/service/test_web_alerts.py::test_a_threshold_is_told_once_in_its_time",
     "service/health.py _check_writing": WINDOW,
@@ -89,7 +91,6 @@ ENDS: dict[str, str] = {
     "service/schedules.py look": PERIOD,
     "service/watchdogs.py _report": "tests/service/test_loop_watchdog.py::"
     "test_each_place_is_logged_once_a_minute_and_counted",
-    "settings/consistency.py _find_expired": "a warning: certificates of this file are in tests/service",
     "smtp/outbound.py _read": "tests/store/test_flow_counts.py::"
     "test_senders_of_outbound_mail_are_counted_over_all_nodes",
     "smtp/routing.py _refresh": f"{HERE}::test_a_connection_that_lay_idle_for_long_is_closed",

@@ -321,7 +321,7 @@ async def test_another_service_can_join_and_a_tenant_has_a_limit(store: Store) -
     assert explain(unknown, wanted="moved").startswith("no mailbox of its recipients is configured")
     assert straw.closed == 3
     assert [each.scope for each in await store.removed_mail.listed(0, tenant)] == [tenant, tenant]
-    assert len(await store.removed_mail.listed(0, None, every=True)) == 3
+    assert len(await store.removed_mail.listed(0, None)) == 3
     assert await store.removed_mail.purge(now() + 1) == 3
     deleting = MailRemover(straw_settings(removes="delete"), store.removed_mail, open_straw)
     (failed,) = await deleting.remove(record_of(), CLI)

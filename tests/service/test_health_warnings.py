@@ -45,8 +45,8 @@ def test_a_certificate_that_ends_soon(plan: Plan) -> None:
     begins, ends = read_validity(plan.data.certificate.read_bytes())
     assert warn_of_certificates(plan, datetime.now(UTC)) == ""
     assert warn_of_certificates(plan, ends - timedelta(days=14)) == ""
-    assert "ends in 3 days" in warn_of_certificates(plan, ends - timedelta(days=3, hours=1))
-    assert "has ended" in warn_of_certificates(plan, ends + timedelta(days=1))
+    assert ", in 3 days" in warn_of_certificates(plan, ends - timedelta(days=3, hours=1))
+    assert "expired on" in warn_of_certificates(plan, ends + timedelta(days=1))
     assert "is not valid before" in warn_of_certificates(plan, begins - timedelta(seconds=1))
     plan.data.certificate.write_bytes(b"half a file")
     assert warn_of_certificates(plan, ends) == ""

@@ -28,7 +28,8 @@ import imaplib
 import re
 import ssl
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, ParamSpec, Protocol, TypeAlias
+from functools import partial
+from typing import Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -55,7 +56,6 @@ _SAFE_ID = re.compile(r"[!-~]{1,900}")
 _UID = re.compile(r"[0-9]{1,10}")
 
 Likeness = Literal["exact", "likely"]
-P = ParamSpec("P")
 
 
 class MailboxError(Exception):
@@ -317,8 +317,8 @@ class MailRemover:
         return by_domain or next((each for each in self._settings.servers if tenant and tenant in each.tenants), None)
 
     async def remove(self, record: MessageRecord, by: Actor, *, dry_run: bool = False) -> tuple[CopyOutcome, ...]:
-        """Take a message out of all mailboxes of its recipients that are known. Raises `StorageError`."""
-        # Threads go on whoever waits for them, and what they have moved has to be on record.
+        """Take a message out of all mailboxes of its recipients that are known, and record it, even where whoever waits
+        is cancelled: threads go on. Raises `StorageError`."""
         return await complete(self._remove(record, by, dry_run))
 
     async def _remove(self, record: MessageRecord, by: Actor, dry_run: bool) -> tuple[CopyOutcome, ...]:
@@ -379,30 +379,24 @@ class MailRemover:
             if not copies:
                 return [CopyOutcome(address, "absent", reason="no copy was found")]
             state: CopyState = "found" if dry_run else "moved" if self._settings.removes == "move" else "deleted"
-            outcomes = []
-            for copy in copies:
-                done = CopyOutcome(address, state, copy.folder, copy.likeness, copy=new_id())
-                if state == "moved":
-                    done = _try(done, mailbox.move, copy, server.folder)
-                elif state == "deleted":
-                    done = _try(done, mailbox.delete, copy)
-                outcomes.append(done)
-            return outcomes
+            move = partial(mailbox.move, folder=server.folder)
+            act = move if state == "moved" else mailbox.delete if state == "deleted" else None
+            found = [CopyOutcome(address, state, each.folder, each.likeness, copy=new_id()) for each in copies]
+            return [_try(act, *each) for each in zip(copies, found, strict=True)] if act else found
 
     def _restore_copies(
         self, address: str, server: MailboxServerSettings, wanted: WantedMessage, moved: Sequence[RemovedCopy]
     ) -> list[CopyOutcome]:
         with contextlib.closing(self._open(server, address, self._settings.timeout / 1_000)) as mailbox:
-            found = iter(mailbox.find(wanted, only_in=server.folder))
-            outcomes = []
+            found, outcomes = iter(mailbox.find(wanted, only_in=server.folder)), []
             for each in moved:
                 done = CopyOutcome(address, "restored", each.folder, copy=each.copy)
                 if (copy := next(found, None)) is None:
-                    reason = f"it is no longer in {server.folder}"
-                    outcomes.append(msgspec.structs.replace(done, state="failed", reason=reason))
-                else:
-                    done = msgspec.structs.replace(done, likeness=copy.likeness)
-                    outcomes.append(_try(done, mailbox.move, copy, each.folder or "INBOX"))
+                    lost = f"it is no longer in {server.folder}"
+                    outcomes.append(msgspec.structs.replace(done, state="failed", reason=lost))
+                    continue
+                act = partial(mailbox.move, folder=each.folder or "INBOX")
+                outcomes.append(_try(act, copy, msgspec.structs.replace(done, likeness=copy.likeness)))
             return outcomes
 
     async def _record(self, record: MessageRecord, outcomes: tuple[CopyOutcome, ...], by: Actor) -> None:
@@ -419,11 +413,10 @@ class MailRemover:
             log.info("copy of a message", ggrid=record.ggrid, state=each.state, likeness=each.likeness)
 
 
-def _try(done: CopyOutcome, work: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> CopyOutcome:
-    """Do something with one copy; return `done`, or that it failed: the other copies of its mailbox have their own
-    outcomes."""
+def _try(act: Callable[[FoundCopy], None], copy: FoundCopy, done: CopyOutcome) -> CopyOutcome:
+    """Return what became of one copy; where it failed, the others of its mailbox have outcomes of their own."""
     try:
-        work(*arguments, **named)
+        act(copy)
     except MailboxError as fault:
         return msgspec.structs.replace(done, state="failed", reason=f"the mailbox {fault}")
     return done

@@ -30,7 +30,7 @@ from gatepost.process.logs import Logger
 from gatepost.process.periodic import PeriodicWork
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.plan import Plan
-from gatepost.settings.consistency import find_pair_fault, find_validity_fault, read_validity
+from gatepost.settings.consistency import describe_end, find_pair_fault, read_validity
 from gatepost.settings.delivery import DeliverySettings
 
 VALIDITY = timedelta(days=3650)
@@ -89,19 +89,18 @@ class CertificatesInUse:
 
     def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._clock = clock
-        self._taken: dict[Path, bytes] = {}
+        self._taken: dict[Path, tuple[datetime, datetime]] = {}
 
     def take(self, file: Path) -> None:
         """Note that a certificate is taken over. Raises `StartError` where clients would refuse it for its dates, and
         accept the one before; `OSError` and `ValueError` where it cannot be read."""
         pem, now = file.read_bytes(), self._clock()
-        fault, before = find_validity_fault(pem, now), self._taken.get(file)
-        if fault and before and not find_validity_fault(before, now):
-            raise StartError(f"The certificate {file} {fault}.")
-        self._taken[file] = pem
+        dates, before = read_validity(pem), self._taken.get(file)
+        if before and before[0] <= now <= before[1] and not dates[0] <= now <= dates[1]:
+            raise StartError(f"The certificate {file} {describe_end(pem, now)}.")
+        self._taken[file] = dates
 
 
-# One for the process, whose ports show the same certificates.
 in_use = CertificatesInUse()
 
 

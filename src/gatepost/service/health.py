@@ -11,6 +11,7 @@ it was seen twice in a row: a queue that is full for the time of one message is 
 """
 
 import asyncio
+import contextlib
 import os
 import shutil
 import tempfile
@@ -30,7 +31,7 @@ from gatepost.process.logs import Logger
 from gatepost.process.periodic import PeriodicWork
 from gatepost.scanning.request import Condition
 from gatepost.service.plan import Plan
-from gatepost.settings.consistency import read_validity
+from gatepost.settings.consistency import describe_end
 from gatepost.smtp.replies import Deferral
 from gatepost.store.change_groups import WritingState
 from gatepost.store.errors import StorageError
@@ -277,7 +278,6 @@ class DeferralWatch:
 # Sources for mail servers that ask for a verdict and deliver themselves.
 ASKERS: tuple[HealthComponent, ...] = ("milter", "spamd", "rspamd")
 WARNING_SECONDS = 60.0
-CERTIFICATE_DAYS = 14
 QUARANTINE_SHARE = 0.8
 # So many questions of a minute say something about DNS, and this share of them may fail: names of strangers often do.
 DNS_QUERIES, DNS_SHARE = 20, 0.5
@@ -392,23 +392,15 @@ class ClockWatch:
 
 
 def warn_of_certificates(plan: Plan, now: datetime) -> str:
-    """Return which certificate that this process shows is not valid yet or ends next, if that is soon; "" otherwise."""
+    """Return which certificates that this process shows are not valid, or will not be soon; "" if there are none."""
     pairs = (plan.certificate if plan.abby else None, plan.guard_certificate if plan.guard else None)
-    left: list[tuple[int, Path]] = []
+    found = []
     for file in dict.fromkeys(pair[0] for pair in pairs if pair):
-        try:
-            start, end = read_validity(file.read_bytes())
-            if now < start:
-                return f"the certificate {file.name} is not valid before {start:%Y-%m-%d}"
-            left.append(((end - now).days, file))
-        except (OSError, ValueError):
-            # The certificate watch tells of files that cannot be used.
-            continue
-    days, file = min(left, default=(CERTIFICATE_DAYS, Path()))
-    if days >= CERTIFICATE_DAYS:
-        return ""
-    ends = "has ended" if days < 0 else "ends today" if days == 0 else f"ends in {days} days"
-    return f"the certificate {file.name} {ends}"
+        # The certificate watch tells of files that cannot be used.
+        with contextlib.suppress(OSError, ValueError):
+            if said := describe_end(file.read_bytes(), now):
+                found.append(f"the certificate {file.name} {said}")
+    return "; ".join(found)
 
 
 SLOT_SECONDS = 10.0

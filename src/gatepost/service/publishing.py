@@ -20,14 +20,15 @@ import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from gatepost.ids import new_id
 from gatepost.plugins import PluginError, find_code_fault, pin_plugins
 from gatepost.process.hiding import hide
-from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.service.data_folder import CURRENT, DataFolder, NodeVersion, StartError
+from gatepost.service.doctor.rows import read_files
 from gatepost.settings import files
 from gatepost.settings.document import Document, Key, parse_document, rename_keys
 from gatepost.settings.faults import ConfigError, Fault, render_key
@@ -114,19 +115,12 @@ def _hash_token(entry: Any) -> Any:
 
 def check_files(folder: Path) -> dict[str, Section]:
     """Check all that `gatepost config check` checks; returns the settings of each file that is there, by its name."""
-    has_guard, has_abby = (folder / files.GUARD_FILE).exists(), (folder / files.ABBY_FILE).exists()
-    if has_guard == has_abby:
-        both = files.load(folder, certificates=True)
-        guard, found = both.guard, {files.GUARD_FILE.name: both.guard, files.ABBY_FILE.name: both.abby}
-    elif has_guard:
-        guard = files.load_guard(folder, certificates=True)
-        found = {files.GUARD_FILE.name: guard}
-    else:
-        return {files.ABBY_FILE.name: files.load_abby(folder, certificates=True)}
+    read = read_files(folder)
     # A child process loads the checks of plug-ins.
-    if fault := find_code_fault(guard.plugins):
+    if read.guard and (fault := find_code_fault(read.guard.plugins)):
         raise ConfigError([Fault(files.GUARD_FILE.name, 0, "plugins", fault)])
-    return found
+    found = {files.GUARD_FILE.name: read.guard, files.ABBY_FILE.name: read.abby}
+    return {name: settings for name, settings in found.items() if settings}
 
 
 def _list_models(data: DataFolder) -> list[Path]:
@@ -273,16 +267,8 @@ def _make_absolute(value: Any, folder: Path, key: Key) -> Any:
     return str(Path(folder, value).expanduser()) if is_path and "${" not in value else value
 
 
-T = TypeVar("T")
 # A start that was cut off by chance is tried once more.
 MAX_STARTS = 2
-
-
-class NodeVersion(msgspec.Struct, frozen=True):
-    """A version and the folder that it was written to; version 0 is the node's own files."""
-
-    number: int = 0
-    folder: str = ""
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -299,8 +285,8 @@ class NodeFiles:
 
     def __init__(self, data: DataFolder, service: str) -> None:
         self._data, self.service = data, service
-        self.place = data.path / "published" / service
-        self._current = self.place / "current.json"
+        self.place = data.published(service)
+        self._current = self.place / CURRENT
         self._trial = self.place / "trial.json"
         self._id = data.path / f"{service}.node"
 
@@ -310,9 +296,8 @@ class NodeFiles:
         return self._id.read_text("ascii").strip()
 
     def current(self) -> NodeVersion:
-        """Return the version that this node runs, or shall start with; one whose folder has gone does not count."""
-        found = _read(self._current, NodeVersion)
-        return found if found and Path(found.folder).is_dir() else NodeVersion()
+        """Return the version that this node runs, or shall start with."""
+        return self._data.read_version(self.service)
 
     def set_current(self, version: NodeVersion) -> None:
         """Note that this node runs a version, and tidy up what is left of others."""
@@ -322,7 +307,10 @@ class NodeFiles:
 
     def trial(self) -> Trial | None:
         """Return the version that is tried, if one is."""
-        return _read(self._trial, Trial)
+        try:
+            return msgspec.json.decode(self._trial.read_bytes(), type=Trial)
+        except (OSError, msgspec.DecodeError):
+            return None
 
     def set_trial(self, trial: Trial) -> None:
         self._data.replace(self._trial, msgspec.json.encode(trial))
@@ -380,13 +368,6 @@ class NodeFiles:
         for path in self.place.iterdir():
             if path.is_dir() and path.name != used:
                 shutil.rmtree(path, ignore_errors=True)
-
-
-def _read(path: Path, kind: type[T]) -> T | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.DecodeError):
-        return None
 
 
 class NodePublisher:

@@ -18,11 +18,11 @@ import msgspec
 from gatepost import __version__
 from gatepost.process.logs import Logger
 from gatepost.process.periodic import PeriodicWork
-from gatepost.service.data_folder import StartError
+from gatepost.service.data_folder import NodeVersion, StartError
 from gatepost.service.generation import Generations
 from gatepost.service.health import NodeHealth
 from gatepost.service.plan import Plan
-from gatepost.service.publishing import NodeFiles, NodeVersion, Trial, write_folder
+from gatepost.service.publishing import NodeFiles, Trial, write_folder
 from gatepost.service.reloading import ReloadOutcome, load_state
 from gatepost.store.errors import StorageError
 from gatepost.store.publishing import NodeDetail, Rollout

@@ -10,6 +10,7 @@ import re
 import socket
 import ssl
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -350,25 +351,21 @@ def read_validity(pem: bytes) -> tuple[datetime, datetime]:
     return first.not_valid_before_utc, first.not_valid_after_utc
 
 
-def find_validity_fault(pem: bytes, now: datetime) -> str:
-    """Return why clients refuse the first certificate of a PEM file, "" where it is valid; raises `ValueError`."""
+def describe_end(pem: bytes, now: datetime) -> str:
+    """Return why clients refuse the first certificate of a PEM file, or will do so soon; "" where they do not. Raises
+    `ValueError`."""
     start, end = read_validity(pem)
-    if now > end:
-        return f"expired on {end:%Y-%m-%d}: clients refuse it"
-    return f"is not valid before {start:%Y-%m-%d}: clients refuse it" if now < start else ""
+    if not start <= now <= end:
+        said = f"expired on {end:%Y-%m-%d}" if now > end else f"is not valid before {start:%Y-%m-%d}"
+        return f"{said}: clients refuse it"
+    days = (end - now).days
+    return f"expires on {end:%Y-%m-%d}, in {days} days" if days < SOON_DAYS else ""
 
 
 def _find_expired(key: Key, file: str) -> Iterator[Disagreement]:
-    now = datetime.now(UTC)
-    try:
-        pem = Path(file).read_bytes()
-        fault, (_, end) = find_validity_fault(pem, now), read_validity(pem)
-    except (OSError, ValueError):
-        return
-    if fault:
-        yield key, fault
-    elif (end - now).days < SOON_DAYS:
-        yield key, f"expires on {end:%Y-%m-%d}, in {(end - now).days} days"
+    with suppress(OSError, ValueError):
+        if said := describe_end(Path(file).read_bytes(), datetime.now(UTC)):
+            yield key, said
 
 
 def _find_pair_faults(above: Key, certificate: Path, key: Path) -> Iterator[Disagreement]:

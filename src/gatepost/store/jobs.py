@@ -93,8 +93,7 @@ class Jobs(Operations):
         holder = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}"
         try:
             job = await self.hold(kind, scope, holder, _end_of(seconds), only_due=only_due)
-        except asyncio.CancelledError:
-            # Storage may have given it all the same.
+        except asyncio.CancelledError:  # storage may have given it all the same
             await complete(self._leave(kind, scope, holder))
             raise
         if job is None:

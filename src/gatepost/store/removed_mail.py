@@ -29,10 +29,8 @@ _OF_MESSAGE = sql(f"SELECT {_COLUMNS} FROM removed_mail WHERE ggrid = $1 ORDER B
 _COUNT = sql(
     """SELECT count(*) FROM removed_mail WHERE scope = $1 AND modified >= $2 AND state IN ('moved', 'deleted')"""
 )
-_LISTED = sql(f"""SELECT {_COLUMNS} FROM removed_mail WHERE modified >= $1
-ORDER BY modified DESC, ggrid, mailbox, copy LIMIT $2""")  # noqa: S608
-_LISTED_OF_SCOPE = sql(f"""SELECT {_COLUMNS} FROM removed_mail WHERE scope = $3 AND modified >= $1
-ORDER BY modified DESC, ggrid, mailbox, copy LIMIT $2""")  # noqa: S608
+_LISTED = sql(f"""SELECT {_COLUMNS} FROM removed_mail WHERE modified >= $1 AND ($2 = '' OR scope = $2)
+ORDER BY modified DESC, ggrid, mailbox, copy LIMIT $3""")  # noqa: S608
 _DELETE_OLD = sql("""DELETE FROM removed_mail WHERE (ggrid, mailbox, copy) IN
 (SELECT ggrid, mailbox, copy FROM removed_mail WHERE modified < $1 LIMIT $2)""")
 
@@ -90,11 +88,9 @@ class RemovedMail(Operations):
         return int((yield Read(_COUNT, (normalize_scope(scope) or "", moment)))[0][0])
 
     @large_query
-    def listed(self, since: int, scope: str | None, *, every: bool = False) -> Work[tuple[RemovedCopy, ...]]:
-        """The copies of a scope, or of all, since a time; the newest first, up to `MAX_LISTED`."""
-        owner = normalize_scope(scope) or ""
-        asked = Read(_LISTED, (since, MAX_LISTED)) if every else Read(_LISTED_OF_SCOPE, (since, MAX_LISTED, owner))
-        return tuple(map(_read, (yield asked)))
+    def listed(self, since: int, scope: str | None) -> Work[tuple[RemovedCopy, ...]]:
+        """The copies of a tenant, or of all mail, since a time; the newest first, up to `MAX_LISTED`."""
+        return tuple(map(_read, (yield Read(_LISTED, (since, normalize_scope(scope) or "", MAX_LISTED)))))
 
     async def purge(self, before: int) -> int:
         """Forget what was done before that time; returns how many copies."""

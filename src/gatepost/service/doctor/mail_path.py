@@ -32,38 +32,30 @@ RENEW_DAYS = 30
 
 def check_certificates(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
     """Yield a row for every certificate that this configuration uses."""
-    if read.abby:
-        yield from _check_abby_certificates(read.abby, data, now)
     tls = read.abby.tls if read.abby else "off"
-    sources = read.guard.scan_sources if read.guard else None
-    if read.guard and read.guard.delivery.certificate:
-        yield _check_certificate_file("certificate for next hops", Path(read.guard.delivery.certificate), now)
-    if read.guard and read.guard.tls:
-        yield _check_certificate_file("certificate of guard", Path(read.guard.tls.certificate), now)
-    elif sources and tls is not None and (sources.rest_api or (sources.smtp and tls == "off")):
-        yield _check_own_certificate(data, now, "certificate of guard")
+    own, used = data.certificate, list[tuple[str, str | Path]]()
+    if read.abby:
+        if tls == "off":
+            yield DoctorRow("certificate", "ok", "TLS is off; a proxy is expected in front")
+        else:
+            used.append(("certificate", tls.certificate if isinstance(tls, TlsSettings) else own))
+        used += [("certificates of cores", ca)] if (ca := read.abby.service_providers.core.ca) else []
+    if read.guard:
+        sources, delivery = read.guard.scan_sources, read.guard.delivery
+        used += [("certificate for next hops", delivery.certificate)] if delivery.certificate else []
+        if read.guard.tls:
+            used.append(("certificate of guard", read.guard.tls.certificate))
+        elif tls is not None and (sources.rest_api or (sources.smtp and tls == "off")):
+            used.append(("certificate of guard", own))
+    for what, file in used:
+        if file == own and not own.exists():
+            yield DoctorRow(what, "warn", "not there yet", "gatepost serve makes one")
+        else:
+            renew = f"delete {own.parent} and start again" if file == own else "renew it"
+            yield _check_certificate_file(what, Path(file), now, renew)
 
 
-def _check_abby_certificates(settings: AbbySettings, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
-    tls, core = settings.tls, settings.service_providers.core
-    if tls == "off":
-        yield DoctorRow("certificate", "ok", "TLS is off; a proxy is expected in front")
-    elif isinstance(tls, TlsSettings):
-        yield _check_certificate_file("certificate", Path(tls.certificate), now)
-    else:
-        yield _check_own_certificate(data, now)
-    if core.ca:
-        yield _check_certificate_file("certificates of cores", Path(core.ca), now)
-
-
-def _check_own_certificate(data: DataFolder, now: datetime, what: str = "certificate") -> DoctorRow:
-    """Check the self-signed certificate of the first start."""
-    if not data.certificate.exists():
-        return DoctorRow(what, "warn", "not there yet", "gatepost serve makes one")
-    return _check_certificate_file(what, data.certificate, now, f"delete {data.certificate.parent} and start again")
-
-
-def _check_certificate_file(what: str, file: Path, now: datetime, renew: str = "renew it") -> DoctorRow:
+def _check_certificate_file(what: str, file: Path, now: datetime, renew: str) -> DoctorRow:
     try:
         start, end = read_validity(file.read_bytes())
     except (OSError, ValueError) as fault:
