@@ -168,7 +168,7 @@ def certificate_expired(node: Watched) -> None:
     node.write_certificate(datetime.now(UTC) - timedelta(days=4_000))
     try:
         node.tells("certificate expired")
-        assert "the certificate own.pem has ended" in node.log
+        assert "the certificate own.pem expired on" in node.log
         assert 'gatepost_health_warning{component="certificate"} 1.0' in node.metrics
     finally:
         node.write_certificate(datetime.now(UTC))

@@ -11,8 +11,8 @@ from bench.ports import free_ports
 from tests.data_folders import write_files
 
 from gatepost.service.certificates import sign_certificate
-from gatepost.service.changes import NodeFiles, NodeVersion, Trial, load_services
-from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.service.changes import NodeFiles, Trial, load_services
+from gatepost.service.data_folder import DataFolder, NodeVersion, StartError
 from gatepost.service.plan import Plan, bind_ports, check_new_ports, close_sockets, port_of
 from gatepost.service.publishing import KEY_FILES, PATH_KEYS
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load

@@ -28,7 +28,7 @@ from gatepost.ids import new_id
 from gatepost.plugins import find_code_fault, find_plugins
 from gatepost.process.logs import Logger
 from gatepost.service import systemd
-from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.service.data_folder import CURRENT, DataFolder, NodeVersion, StartError
 from gatepost.service.publishing import copy_files, renew_folder
 from gatepost.settings import files
 from gatepost.settings.consistency import find_expired_certificates
@@ -55,14 +55,6 @@ Services = tuple[GuardSettings | None, AbbySettings | None]
 log = Logger("gatepost")
 
 
-class NodeVersion(msgspec.Struct, frozen=True):
-    """A version and the folder that it was written to; version 0 is the node's own files, and its folder a copy of what
-    they were when the service read them."""
-
-    number: int = 0
-    folder: str = ""
-
-
 class Trial(msgspec.Struct, frozen=True):
     """A configuration that is tried, and the one to go back to. `has_begun` once a process has started with it;
     `was_faulty` if the node could not do its work before; `fault` is why it failed, `is_told` once that was noted by a
@@ -81,8 +73,8 @@ class NodeFiles:
 
     def __init__(self, data: DataFolder, service: str) -> None:
         self._data, self.service = data, service
-        self.place = data.path / "published" / service
-        self._current = self.place / "current.json"
+        self.place = data.published(service)
+        self._current = self.place / CURRENT
         self._trial = self.place / "trial.json"
         self._id = data.path / f"{service}.node"
 
@@ -92,9 +84,8 @@ class NodeFiles:
         return self._id.read_text("ascii").strip()
 
     def current(self) -> NodeVersion:
-        """Return the version that this node runs, or shall start with; one whose folder has gone does not count."""
-        found = _read(self._current, NodeVersion)
-        return found if found and Path(found.folder).is_dir() else NodeVersion()
+        """Return the version that this node runs, or shall start with."""
+        return self._data.read_version(self.service)
 
     def set_current(self, version: NodeVersion) -> None:
         """Note that this node runs a version, and tidy up what is left of others."""

@@ -36,7 +36,8 @@ from gatepost.service.changes import (
 from gatepost.service.data_folder import DataFolder, StartError, lock_sqlite_file
 from gatepost.settings import files
 from gatepost.settings.consistency import ANY
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_guard, read_as_written
+from gatepost.settings.document import read_text
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_guard
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.workers.loading import WorkerFiles, begin_loader
 
@@ -171,8 +172,8 @@ def _write_configuration(data: DataFolder, base: int) -> None:
     guard = load_guard(data.path)
     source = guard.scan_sources.rest_api
     # As the operator wrote them: a reference to a secret stays one.
-    secret = read_as_written(data.path / GUARD_FILE, "scanSources", "restApi", "secret")
-    storage = read_as_written(data.path / GUARD_FILE, "storage", "url")
+    secret = read_text(data.path / GUARD_FILE, "scanSources", "restApi", "secret")
+    storage = read_text(data.path / GUARD_FILE, "storage", "url")
     text = ABBY_YML.format(
         listen=base + API_PORT,
         port=source.port if source else base + REST_PORT,

@@ -11,6 +11,7 @@ it was seen twice in a row: a queue that is full for the time of one message is 
 """
 
 import asyncio
+import contextlib
 import os
 import shutil
 import tempfile
@@ -29,8 +30,8 @@ from gatepost.events.stream import Emits
 from gatepost.process.logs import Logger
 from gatepost.process.periodic import PeriodicWork
 from gatepost.scanning.request import Condition
-from gatepost.service.certificates import read_expiry
 from gatepost.service.plan import Plan
+from gatepost.settings.consistency import describe_end
 from gatepost.smtp.replies import Deferral
 from gatepost.store.change_groups import WritingState
 from gatepost.store.errors import StorageError
@@ -274,7 +275,6 @@ class DeferralWatch:
 # Sources for mail servers that ask for a verdict and deliver themselves.
 ASKERS: tuple[HealthComponent, ...] = ("milter", "spamd", "rspamd")
 WARNING_SECONDS = 60.0
-CERTIFICATE_DAYS = 14
 QUARANTINE_SHARE = 0.8
 # So many questions of a minute say something about DNS, and this share of them may fail: names of strangers often do.
 DNS_QUERIES, DNS_SHARE = 20, 0.5
@@ -388,20 +388,15 @@ class ClockWatch:
 
 
 def warn_of_certificates(plan: Plan, now: datetime) -> str:
-    """Return which certificate that this process shows ends next, if that is soon; "" otherwise."""
+    """Return which certificates that this process shows are not valid, or will not be soon; "" if there are none."""
     pairs = (plan.certificate if plan.abby else None, plan.guard_certificate if plan.guard else None)
-    left: list[tuple[int, Path]] = []
+    found = []
     for file in dict.fromkeys(pair[0] for pair in pairs if pair):
-        try:
-            left.append(((read_expiry(file.read_bytes()) - now).days, file))
-        except (OSError, ValueError):
-            # The certificate watch tells of files that cannot be used.
-            continue
-    days, file = min(left, default=(CERTIFICATE_DAYS, Path()))
-    if days >= CERTIFICATE_DAYS:
-        return ""
-    ends = "has ended" if days < 0 else "ends today" if days == 0 else f"ends in {days} days"
-    return f"the certificate {file.name} {ends}"
+        # The certificate watch tells of files that cannot be used.
+        with contextlib.suppress(OSError, ValueError):
+            if said := describe_end(file.read_bytes(), now):
+                found.append(f"the certificate {file.name} {said}")
+    return "; ".join(found)
 
 
 SLOT_SECONDS = 10.0

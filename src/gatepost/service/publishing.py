@@ -24,6 +24,7 @@ import msgspec
 from gatepost.plugins import PluginError, find_code_fault, pin_plugins
 from gatepost.process.hiding import hide
 from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.service.doctor.rows import read_files
 from gatepost.settings import files
 from gatepost.settings.document import Document, Key, parse_document, rename_keys
 from gatepost.settings.faults import ConfigError, Fault, render_key
@@ -111,19 +112,12 @@ def _hash_token(entry: Any) -> Any:
 
 def check_files(folder: Path) -> dict[str, Section]:
     """Check all that `gatepost config check` checks; returns the settings of each file that is there, by its name."""
-    has_guard, has_abby = (folder / files.GUARD_FILE).exists(), (folder / files.ABBY_FILE).exists()
-    if has_guard == has_abby:
-        both = files.load(folder, certificates=True)
-        guard, found = both.guard, {files.GUARD_FILE.name: both.guard, files.ABBY_FILE.name: both.abby}
-    elif has_guard:
-        guard = files.load_guard(folder, certificates=True)
-        found = {files.GUARD_FILE.name: guard}
-    else:
-        return {files.ABBY_FILE.name: files.load_abby(folder, certificates=True)}
+    read = read_files(folder)
     # A child process loads the checks of plug-ins.
-    if fault := find_code_fault(guard.plugins):
+    if read.guard and (fault := find_code_fault(read.guard.plugins)):
         raise ConfigError([Fault(files.GUARD_FILE.name, 0, "plugins", fault)])
-    return found
+    found = {files.GUARD_FILE.name: read.guard, files.ABBY_FILE.name: read.abby}
+    return {name: settings for name, settings in found.items() if settings}
 
 
 def _list_models(data: DataFolder) -> list[Path]:

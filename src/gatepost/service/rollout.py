@@ -13,8 +13,8 @@ from collections.abc import Callable
 from gatepost import __version__
 from gatepost.process.logs import Logger
 from gatepost.process.periodic import PeriodicWork
-from gatepost.service.changes import Changes, NodeFiles, NodeVersion, load_state
-from gatepost.service.data_folder import StartError
+from gatepost.service.changes import Changes, NodeFiles, load_state
+from gatepost.service.data_folder import NodeVersion, StartError
 from gatepost.service.health import NodeHealth
 from gatepost.service.plan import Plan
 from gatepost.service.publishing import write_folder
