@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import re
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SUFFIX = ".eml"
+# An object without content, whose date is the time of the object store.
+CLOCK = "clock"
 CHUNK = 1 << 20
 BATCH = 500
 OBJECT_SECONDS = 30.0
@@ -55,7 +56,9 @@ class RawStore(Protocol):
         ...
 
     def older_than(self, seconds: float) -> AsyncIterator[list[str]]:
-        """The ggrids of everything that has lain here for so long, in batches."""
+        """The ggrids of everything that has lain here for so long, in batches. The place dates what it gets by its own
+        clock, so it is asked for the time as well: by the clock of a node that is wrong, bytes whose record is on its
+        way would be old."""
         ...
 
 
@@ -116,7 +119,7 @@ class RawFolder:
         await self._run(_unlink, self._file_of(ggrid))
 
     async def older_than(self, seconds: float) -> AsyncIterator[list[str]]:
-        before = time.time() - seconds
+        before = await self._run(_read_clock, self._folder) - seconds
         for subfolder in await self._run(_subfolders, self._folder):
             found = await self._run(_find_old, subfolder, before)
             for start in range(0, len(found), BATCH):
@@ -197,8 +200,11 @@ class RawObjects:
     async def older_than(self, seconds: float) -> AsyncIterator[list[str]]:
         import obstore
 
-        before = time.time() - seconds
         with self._as_storage_error():
+            async with asyncio.timeout(OBJECT_SECONDS):
+                await obstore.put_async(self._store, CLOCK, b"")
+                clock = await obstore.head_async(self._store, CLOCK)
+            before = clock["last_modified"].timestamp() - seconds
             async for batch in obstore.list(self._store, chunk_size=BATCH):
                 names = [str(each["path"]) for each in batch if each["last_modified"].timestamp() <= before]
                 yield [uid for name in names if (uid := _ggrid_of(name.rpartition("/")[2]))]
@@ -245,6 +251,12 @@ def _read(path: Path) -> bytes | None:
 
 def _unlink(path: Path) -> None:
     path.unlink(missing_ok=True)
+
+
+def _read_clock(folder: Path) -> float:
+    """The time of the file system, which is that of a server where it is one. A full disk can tell it, too."""
+    os.utime(folder)
+    return folder.stat().st_mtime
 
 
 def _subfolders(folder: Path) -> list[Path]:
