@@ -42,6 +42,7 @@ from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import Delivery, MessageRecord, Release
 from gatepost.store.messages import DeliveryAttempt, MessageSummary, MessageTimeline
 from gatepost.store.quarantine import HeldMessage
+from gatepost.store.removed_mail import RemovedCopy, digest_mailbox
 from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.search_language import EVERYTHING, Expression, SearchFault, SearchPlace, by_name_and_id, find_state
 from gatepost.store.store import Store
@@ -59,6 +60,21 @@ _ACTIONS: dict[str, messages.TimelineEvent] = {
     "quarantine.release": "released",
     "quarantine.releaseFailed": "releaseFailed",
     "quarantine.restore": "restored",
+}
+
+_COPIES: dict[str, tuple[messages.TimelineEvent, str]] = {
+    "moved": ("removed", "Taken out of"),
+    "deleted": ("removed", "Deleted from"),
+    "restored": ("putBack", "Put back into"),
+}
+_NOT_REMOVED: tuple[messages.TimelineEvent, str] = "removeFailed", "Not taken out of"
+# What was done by the decision on a message that came over SMTP.
+_DONE: dict[str, tuple[messages.TimelineEvent, str]] = {
+    "deliver": ("unknown", "What the next hop answered is not on record."),
+    "quarantine": ("unknown", "It is not in the quarantine: it was deleted, or its time there is over."),
+    "drop": ("dropped", "Accepted and discarded, as the policy says."),
+    "bounce": ("refused", "Refused with 550; the sending server tells the sender."),
+    "undecided": ("deferred", "Put off with 451, because there was no decision; the sending server tries again."),
 }
 
 
@@ -103,6 +119,7 @@ def _list_steps(found: MessageTimeline, *, shows_hosts: bool) -> Iterator[messag
     for action in found.actions:
         if action.action != "quarantine.release" or not release:
             yield _describe_audit(action)
+    yield from (_describe_copy(each, record.envelope.recipients) for each in found.copies)
 
 
 _WAYS = {
@@ -114,7 +131,7 @@ _WAYS = {
     "page": "as a trial on the scan page",
 }
 # Sources whose mail server keeps the message and is told the decision.
-_ASKING = ("rest", "spamd", "rspamd")
+_ASKING = ("rest", "milter", "spamd", "rspamd")
 
 
 def _describe_receipt(record: MessageRecord, *, shows_hosts: bool) -> messages.TimelineStep:
@@ -136,26 +153,14 @@ def _describe_receipt(record: MessageRecord, *, shows_hosts: bool) -> messages.T
 def _describe_decision(found: MessageTimeline) -> messages.TimelineStep | None:
     """What was done by the decision, as far as no delivery says it."""
     record, decision = found.record, found.record.report.decision
-    when = date_time(record.completed)
     if found.held is not None:
         return messages.TimelineStep(date_time(found.held.kept), "held", "Held in the quarantine.")
-    if record.source not in ("smtp", *_ASKING):
-        return None  # a trial, or a record that does not say how the message came
     if record.source in _ASKING:
         text = "The decision was returned to the mail server that asked; what it did is in the log of that server."
-        return messages.TimelineStep(when, "answered", text)
-    if decision == "deliver":
-        text = "What the next hop answered is not on record."
-        return None if found.deliveries else messages.TimelineStep(when, "unknown", text)
-    if decision == "quarantine":
-        text = "It is not in the quarantine: it was deleted, or its time there is over."
-        return messages.TimelineStep(when, "unknown", text)
-    if decision == "drop":
-        return messages.TimelineStep(when, "dropped", "Accepted and discarded, as the policy says.")
-    if decision == "bounce":
-        return messages.TimelineStep(when, "refused", "Refused with 550; the sending server tells the sender.")
-    text = "Put off with 451, because there was no decision; the sending server tries again."
-    return messages.TimelineStep(when, "deferred", text)
+        return messages.TimelineStep(date_time(record.completed), "answered", text)
+    if record.source != "smtp" or (decision == "deliver" and found.deliveries):
+        return None  # a trial, a record that does not say how the message came, or a reply that says more
+    return messages.TimelineStep(date_time(record.completed), *_DONE[decision])
 
 
 def _describe_delivery(sent: Delivery, *, shows_hosts: bool) -> messages.TimelineStep:
@@ -200,6 +205,15 @@ def _describe_audit(action: AuditRecord) -> messages.TimelineStep:
     else:
         text = texts[action.action]
     return messages.TimelineStep(date_time(action.time), _ACTIONS[action.action], text, by=by)
+
+
+def _describe_copy(copy: RemovedCopy, recipients: tuple[str, ...]) -> messages.TimelineStep:
+    """Say what became of a copy in a mailbox; of the mailbox only a digest is on record."""
+    event, words = _COPIES.get(copy.state, _NOT_REMOVED)
+    owner = next((each for each in recipients if digest_mailbox(each) == copy.mailbox), "")
+    reason = f" ({copy.reason})" if copy.reason else ""
+    text = f"{words} {f'the mailbox of {owner}' if owner else 'a mailbox'} by {copy.by}{reason}."
+    return messages.TimelineStep(date_time(copy.modified), event, text, by=copy.by)
 
 
 def _describe_attempt(attempt: DeliveryAttempt, record: MessageRecord) -> messages.TimelineStep:
@@ -270,7 +284,8 @@ class MessagesApi:
             found = await self._store.messages.timeline(ggrid, caller.tenant) if ggrid else None
         if found is None:
             return NOT_ON_RECORD
-        return JsonResponse(scanning.encode_scanning(describe_timeline(found)))
+        way = describe_timeline(found, shows_hosts=caller.tenant is None)
+        return JsonResponse(scanning.encode_scanning(way))
 
     async def search(self, request: Request) -> Response | Failure | None:
         """Return a page of results, newest first."""
