@@ -2,7 +2,7 @@
 
 Postfix receives the mail, and gives each message to one of three Gatepost nodes; a second Postfix takes it from there
 to the mailboxes. A twentieth as much comes over REST. The nodes share PostgreSQL with a synchronous standby, behind a
-PgBouncer. Meanwhile a configuration is published, a node is killed (-9), one node's disk is full, the primary is lost
+PgBouncer. Meanwhile a configuration is published, a node is killed (-9), a disk is full, the primary is lost
 and the standby promoted, all nodes restart one after the other, certificates are renewed, and two midnights pass on the
 clocks of the nodes alone. With `--before PATH`, a worktree of an older version, all nodes begin with that one and are
 upgraded, one after the other where `gatepost upgrade check` allows it, else all at once. At the end, when both queues
@@ -44,7 +44,7 @@ class Rehearsal:
         self.failed: list[str] = []
         self.happened: list[str] = []
         self._pace, self._over = 20 / rate, threading.Event()
-        # The second restart comes after the second midnight: what a node tidies, it tidies when it starts.
+        # Reloads and restarts come behind the midnights: what a node tidies, it tidies when it starts, by its clock.
         self._deeds: list[tuple[str, Callable[[], str | None]]] = [
             *([("upgrade", self._upgrade)] if before else []),
             ("publish", self._publish),
@@ -55,6 +55,7 @@ class Rehearsal:
             ("failover", lambda: company.databases.fail_over(AWAY)),
             ("certificates", company.renew_certificates),
             ("second midnight", company.move_clock),
+            ("reloads", company.reload),
             ("second rolling restart", self._restart),
         ]
 
@@ -85,18 +86,18 @@ class Rehearsal:
 
     def _upgrade(self) -> str:
         """As `docs/upgrading.md` says."""
-        company, found = self.company, self.company.check_upgrade()
+        company = self.company
+        company.use(SOURCE)
+        found = company.check_upgrade()
         say(found)
         at_once = "nothing to upgrade" not in found and "only adds" not in found
-        nodes = [*company.nodes, company.abby]
-        for node in nodes if at_once else ():
-            node.stop()  # type: ignore[attr-defined]
-        for node in nodes:
+        for node in company.running if at_once else ():
+            node.stop()
+        for node in company.running:
             if not at_once:
-                node.stop()  # type: ignore[attr-defined]
-            node.source = SOURCE  # type: ignore[attr-defined]
+                node.stop()
             node.start()
-            node.await_service()  # type: ignore[attr-defined]
+            node.await_service()
         return "all at once" if at_once else "one after the other"
 
     def _publish(self) -> str | None:

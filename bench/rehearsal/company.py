@@ -6,6 +6,7 @@ import json
 import mmap
 import os
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -72,13 +73,7 @@ class Mailboxes(Sink):
 
 
 class Node(RunningNode):
-    """A node whose clock can be moved, and that can run another version."""
-
-    source = SOURCE
-
-    def start(self) -> None:
-        self.environment["PYTHONPATH"] = os.pathsep.join((str(CLOCK), str(self.source)))
-        super().start()
+    """A node that is stopped and started while others serve."""
 
     def stop(self, seconds: float = 180.0) -> None:
         """End it as an operator does."""
@@ -113,16 +108,27 @@ class Company(Deployment):
         self.has_disk = _mount(self.disk)
         if self.has_disk:
             self._stack.callback(subprocess.run, ["umount", "--lazy", str(self.disk)], check=False)
+        self.held = self.disk / "held"
         self.front_port, self.behind_port = free_ports(2)
         super().__init__(folder, self.databases.url, GUARDS, f"smtp://127.0.0.1:{self.behind_port}")
+        # Commands run as on a node, with its clock and its version.
+        self.environment["REHEARSAL_CLOCK"] = str(folder / "clock")
         for node in self.all_nodes:
-            assert isinstance(node, Node)
-            node.source = source
-            node.environment["REHEARSAL_CLOCK"] = str(folder / "clock")
-        # Commands run as on a node, with its clock; what is started by them has it, too.
-        self.environment |= {"REHEARSAL_CLOCK": str(folder / "clock"), "PYTHONPATH": str(CLOCK)}
+            node.environment = self.environment
+        self.use(source)
+
+    @property
+    def running(self) -> list[Node]:
+        """All nodes, abby last."""
+        return [node for node in self.all_nodes if isinstance(node, Node)]
+
+    def use(self, source: Path) -> None:
+        """Have whatever starts from now on run this version."""
+        self.environment["PYTHONPATH"] = os.pathsep.join((str(CLOCK), str(source)))
 
     def write_guard(self, folder: Path, number: int = 0, slots: int = 10, more: str = "", policy: str = "") -> None:
+        # One folder for the bytes of all nodes, so that each tidies what the others hold.
+        more = f"quarantine: {{url: 'file:{self.held}'}}\n{more}"
         super().write_guard(folder, number, slots, more, policy)
         path = folder / "guard/core/guard.yml"
         text = path.read_text().replace("127.0.0.1:9", self.names.address)
@@ -201,14 +207,21 @@ class Company(Deployment):
             for name, content in (("key.pem", key), ("certificate.pem", pem)):
                 _replace(node.data / "tls" / name, content)
             assert node.popen
-            node.popen.send_signal(1)
+            node.popen.send_signal(signal.SIGHUP)
+
+    def reload(self) -> None:
+        """Have all nodes read their files again, five times; each time they tidy the quarantine."""
+        for _ in range(5):
+            for node in self.nodes:
+                assert node.popen
+                node.popen.send_signal(signal.SIGHUP)
+            time.sleep(2)
 
     def revive(self) -> None:
         """Start every node again that has ended."""
-        for node in self.all_nodes:
+        for node in self.running:
             if node.popen and node.popen.poll() is not None:
                 node.start()
-                assert isinstance(node, Node)
                 node.await_service()
 
     def await_nodes(self, seconds: float = 240.0) -> None:

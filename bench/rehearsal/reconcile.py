@@ -104,8 +104,7 @@ async def _read_store(company: Company, answered: list[str]) -> tuple[Counter[Pa
     """The pairs that are held with their bytes, held messages without bytes, and answers that are not on record."""
     store = open_store(company.databases.direct, company.folder)
     try:
-        folders = [RawFolder(node.data / "quarantine") for node in company.nodes]
-        bytes_of = [HeldBytes(store.quarantine, folder) for folder in folders]
+        bytes_of = HeldBytes(store.quarantine, RawFolder(company.held))
         held, without = Counter[Pair](), list[str]()
         after: str | None = ""
         while after is not None:
@@ -114,7 +113,7 @@ async def _read_store(company: Company, answered: list[str]) -> tuple[Counter[Pa
                 record = mail.record
                 if record.source != "smtp":
                     continue
-                if not any([await each.get(record.ggrid) for each in bytes_of]):
+                if not await bytes_of.get(record.ggrid):
                     without.append(record.ggrid)
                     continue
                 name = record.report.message_id.strip("<>")

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -77,7 +77,11 @@ def search(
     output: Output,
 ) -> None:
     """Print results, or held mail with --held, newest first. The token needs the permission messages.search."""
-    stated = _state_filters(**msgspec.structs.asdict(filters), released=released or None, query=query)
+    stated = msgspec.structs.asdict(filters) | {"released": released or None, "query": query}
+    stated["tenant_uid"] = parse_tenant_uid(stated.pop("tenant"))
+    stated["since"] = render_time(parse_moment(filters.since, "--since")) or None
+    stated["until"] = render_time(parse_moment(filters.until, "--until", end=True)) or None
+    stated = {name: value for name, value in stated.items() if value is not None}
     if (held or released) and (filters.decision or filters.tag):
         raise BadParameter("--decision and --tag are not possible with --held and --released")
     with service.connect() as client:
@@ -89,19 +93,6 @@ def search(
     print_table(("ggrid", "time", "verdict", "state", "from", "to", "subject"), list(map(_render_found, found)))
     if len(found) == limit:
         print(f"The first {limit:,} are shown; use --limit for more.")
-
-
-def _state_filters(
-    *, tenant: str | None, since: str | None, until: str | None = None, **others: str | bool | None
-) -> dict[str, Any]:
-    """Return the filters that were given, as the API names and reads them."""
-    stated = {
-        "tenant_uid": parse_tenant_uid(tenant),
-        "since": render_time(parse_moment(since, "--since")) or None,
-        "until": render_time(parse_moment(until, "--until", end=True)) or None,
-        **others,
-    }
-    return {name: value for name, value in stated.items() if value is not None}
 
 
 def _print_answer(value: object) -> None:

@@ -29,10 +29,9 @@ _OF_MESSAGE = sql(f"SELECT {_COLUMNS} FROM removed_mail WHERE ggrid = $1 ORDER B
 _COUNT = sql(
     """SELECT count(*) FROM removed_mail WHERE scope = $1 AND modified >= $2 AND state IN ('moved', 'deleted')"""
 )
-_LISTED = sql(f"""SELECT {_COLUMNS} FROM removed_mail WHERE modified >= $1
-ORDER BY modified DESC, ggrid, mailbox LIMIT $2""")  # noqa: S608
-_LISTED_OF_SCOPE = sql(f"""SELECT {_COLUMNS} FROM removed_mail WHERE scope = $3 AND modified >= $1
-ORDER BY modified DESC, ggrid, mailbox LIMIT $2""")  # noqa: S608
+_RECENT = f"""SELECT {_COLUMNS} FROM removed_mail WHERE modified >= $1{{}}
+ORDER BY modified DESC, ggrid, mailbox LIMIT $2"""  # noqa: S608
+_LISTED, _LISTED_OF_SCOPE = sql(_RECENT.format("")), sql(_RECENT.format(" AND scope = $3"))
 _DELETE_OLD = sql("""DELETE FROM removed_mail WHERE (ggrid, mailbox) IN
 (SELECT ggrid, mailbox FROM removed_mail WHERE modified < $1 LIMIT $2)""")
 

@@ -63,13 +63,13 @@ class RawStore(Protocol):
 
 
 class HeldBytes:
-    """The bytes of held mail wherever they lie: those of small messages in the database, the others in a raw store."""
+    """The bytes of held mail wherever they lie: those of small messages in the database, which come and go with their
+    records, the others in a raw store."""
 
     def __init__(self, records: QuarantineRecords, raw: RawStore) -> None:
         self._records, self._raw = records, raw
 
     async def put(self, ggrid: str, raw: MessageBody) -> None:
-        """Keep a message in the raw store; those of the database come into it with their records."""
         await self._raw.put(ggrid, raw)
 
     async def get(self, ggrid: str) -> bytes | None:
@@ -77,7 +77,6 @@ class HeldBytes:
         return content if content is not None else await self._raw.get(ggrid)
 
     async def delete(self, ggrid: str) -> None:
-        """Remove a message from the raw store; those of the database go with their records."""
         await self._raw.delete(ggrid)
 
 

@@ -118,14 +118,10 @@ def _check_bucket(url: str) -> DoctorRow:
     from gatepost.ids import new_id
     from gatepost.store.errors import StorageError
 
-    async def ask() -> None:
-        # Nothing has this id: the place is asked, and nothing in it is read or changed.
-        async with asyncio.timeout(SECONDS):
-            await RawObjects(url).get(new_id())
-
     shown = hide(url)
     try:
-        asyncio.run(ask())
+        # Nothing has this id: the place is asked, and nothing in it is read or changed.
+        asyncio.run(asyncio.wait_for(RawObjects(url).get(new_id()), SECONDS))
     except TimeoutError:
         return DoctorRow("quarantine", "fail", f"{shown} did not answer in {SECONDS:.0f} s", "correct quarantine.url")
     except StorageError as fault:
