@@ -13,6 +13,8 @@ bounced. It may be doubled only where a server in front was not sure whether its
 import contextlib
 import json
 import os
+import signal
+import sys
 import tempfile
 import threading
 import time
@@ -44,7 +46,8 @@ class Rehearsal:
         self.failed: list[str] = []
         self.happened: list[str] = []
         self._pace, self._over = 20 / rate, threading.Event()
-        # Reloads and restarts come behind the midnights: what a node tidies, it tidies when it starts, by its clock.
+        # Reloads come behind a midnight and while a campaign is held: what a node tidies, it tidies when it reads its
+        # files, and by its clock the bytes of all mail that is about to be held could be hours old.
         self._deeds: list[tuple[str, Callable[[], str | None]]] = [
             *([("upgrade", self._upgrade)] if before else []),
             ("publish", self._publish),
@@ -52,10 +55,10 @@ class Rehearsal:
             *([] if is_short else [("rolling restart", self._restart)]),
             ("kill -9", self._kill),
             ("disk full", self._fill_disk),
+            ("reloads", company.reload),
             ("failover", lambda: company.databases.fail_over(AWAY)),
             ("certificates", company.renew_certificates),
             ("second midnight", company.move_clock),
-            ("reloads", company.reload),
             ("second rolling restart", self._restart),
         ]
 
@@ -168,6 +171,8 @@ def run(minutes: float = MINUTES, rate: float = RATE, before: Path | None = None
     """Run one day and return its table."""
     if reason := missing():
         return f"not run: {reason}"
+    # So that a run which is ended early ends its servers.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="gatepost-rehearsal-") as name:
         Path(name).chmod(0o755)
         rehearsal, outcome = rehearse(Path(name), minutes, rate, before)

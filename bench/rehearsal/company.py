@@ -24,7 +24,7 @@ from bench.rehearsal.mail import HOST
 from gatepost.service.certificates import sign_certificate
 
 GUARDS = 3
-DISK_MIB = 64
+DISK_MIB, RELOADS = 64, 5
 CLOCK = Path(__file__).with_name("clock")
 SOURCE = Path(__file__).parents[2] / "src"
 _NAMED = re.compile(rb"<([a-z0-9]{2,20}@" + HOST.encode() + rb")>")
@@ -210,12 +210,12 @@ class Company(Deployment):
             node.popen.send_signal(signal.SIGHUP)
 
     def reload(self) -> None:
-        """Have all nodes read their files again, five times; each time they tidy the quarantine."""
-        for _ in range(5):
+        """Have all nodes read their files again and again; each time they tidy the quarantine."""
+        for _ in range(RELOADS):
             for node in self.nodes:
                 assert node.popen
                 node.popen.send_signal(signal.SIGHUP)
-            time.sleep(2)
+            time.sleep(1)
 
     def revive(self) -> None:
         """Start every node again that has ended."""

@@ -76,7 +76,7 @@ def _letter(name: str, part: str, at: float, dice: random.Random, number: int) -
     domain = "flood.example" if part == "flood of a tenant" and number % 4 else "example.com"
     body = " ".join(dice.choices(WORDS, k=60))
     if part == "campaign" and number % 3:
-        body = "Your mailbox is full. Sign in at https://mail-quota.example/login to keep your messages. " * 3
+        body = f"{EICAR}\r\nYour parcel waits, see the file. {body}"
     elif number % LARGE_EVERY == 0:
         body = f"{EICAR}\r\n" + "A file that is longer than a page. " * 4_000
     elif number % HELD_EVERY == 0:
