@@ -88,6 +88,8 @@ class Deployment:
     """abby and guards; `admin` is the folder that is published."""
 
     node_type = RunningNode
+    # How long a command of the operator may take.
+    command_seconds = 300.0
 
     def __init__(self, folder: Path, storage: str, guards: int, next_hop: str = "") -> None:
         self.folder, self.storage, self.next_hop = folder, storage, next_hop
@@ -177,7 +179,9 @@ class Deployment:
         place = folder or self.admin
         command = [sys.executable, "-m", "gatepost", *words, "--config", str(place), "--data", str(self.folder / "cli")]
         given = os.environ | self.environment
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=given)
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=self.command_seconds, env=given
+        )
 
     def publish(self, reason: str, *, wait: bool = True) -> subprocess.CompletedProcess[str]:
         """Publish the files of `admin`."""

@@ -2,7 +2,7 @@
 
 Postfix receives the mail, and gives each message to one of three Gatepost nodes; a second Postfix takes it from there
 to the mailboxes. A twentieth as much comes over REST. The nodes share PostgreSQL with a synchronous standby, behind a
-PgBouncer. Meanwhile a configuration is published, a node is killed (-9), a disk is full, the primary is lost
+PgBouncer. Meanwhile a policy is published, a node is killed (-9), a disk is full, the primary is lost
 and the standby promoted, all nodes restart one after the other, certificates are renewed, and two midnights pass on the
 clocks of the nodes alone. With `--before PATH`, a worktree of an older version, all nodes begin with that one and are
 upgraded, one after the other where `gatepost upgrade check` allows it, else all at once. At the end, when both queues
@@ -25,7 +25,7 @@ from pathlib import Path
 import httpx
 
 from bench.gateway import postfix_missing
-from bench.rehearsal.company import SOURCE, Company, say
+from bench.rehearsal.company import SLOTS, SOURCE, Company, say
 from bench.rehearsal.databases import databases_missing
 from bench.rehearsal.mail import MAILBOXES, Senders, letters
 from bench.rehearsal.reconcile import Outcome, reconcile
@@ -104,7 +104,7 @@ class Rehearsal:
         return "all at once" if at_once else "one after the other"
 
     def _publish(self) -> str | None:
-        self.company.edit(policy=POLICY, slots=12)
+        self.company.edit(policy=POLICY, slots=SLOTS)
         done = self.company.publish("rehearsal")
         return None if done.returncode == 0 else f"failed: {done.stderr.strip()[-200:]}"
 

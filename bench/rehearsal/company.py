@@ -24,7 +24,7 @@ from bench.rehearsal.mail import HOST
 from gatepost.service.certificates import sign_certificate
 
 GUARDS = 3
-DISK_MIB, RELOADS = 64, 5
+DISK_MIB, RELOADS, SLOTS = 64, 5, 10
 CLOCK = Path(__file__).with_name("clock")
 SOURCE = Path(__file__).parents[2] / "src"
 _NAMED = re.compile(rb"<([a-z0-9]{2,20}@" + HOST.encode() + rb")>")
@@ -95,6 +95,7 @@ class Company(Deployment):
     """Everything together, from `start` to `stop`."""
 
     node_type = Node
+    command_seconds = 1_800.0
 
     def __init__(self, folder: Path, source: Path = SOURCE) -> None:
         self._stack = contextlib.ExitStack()
@@ -126,7 +127,7 @@ class Company(Deployment):
         """Have whatever starts from now on run this version."""
         self.environment["PYTHONPATH"] = os.pathsep.join((str(CLOCK), str(source)))
 
-    def write_guard(self, folder: Path, number: int = 0, slots: int = 10, more: str = "", policy: str = "") -> None:
+    def write_guard(self, folder: Path, number: int = 0, slots: int = SLOTS, more: str = "", policy: str = "") -> None:
         # One folder for the bytes of all nodes, so that each tidies what the others hold.
         more = f"quarantine: {{url: 'file:{self.held}'}}\n{more}"
         super().write_guard(folder, number, slots, more, policy)

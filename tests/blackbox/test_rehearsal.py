@@ -55,7 +55,7 @@ def test_servers_that_were_not_sure_are_found_in_their_logs(tmp_path: Path) -> N
 
 @pytest.mark.long
 @pytest.mark.process
-@pytest.mark.timeout(1_200)
+@pytest.mark.timeout(3_600)
 @pytest.mark.skipif(missing() is not None, reason=f"not run: {missing()}")
 def test_nothing_is_lost_or_doubled_on_a_day_of_a_company() -> None:
     with tempfile.TemporaryDirectory(prefix="gatepost-rehearsal-") as name:
