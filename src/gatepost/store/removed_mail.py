@@ -55,6 +55,12 @@ def digest_mailbox(address: str) -> str:
     return hashlib.blake2b(address.casefold().encode("utf-8", "replace"), digest_size=16, person=b"mailbox").hexdigest()
 
 
+def find_removed(ggrid: str) -> Work[tuple[RemovedCopy, ...]]:
+    """What became of the copies of a message in mailboxes."""
+    rows = yield Read(_OF_MESSAGE, (storable(ggrid.lower()),))
+    return tuple(map(_read, rows))
+
+
 class RemovedMail(Operations):
     """Copies that were taken out of mailboxes."""
 
@@ -79,8 +85,7 @@ class RemovedMail(Operations):
     @query
     def of(self, ggrid: str) -> Work[tuple[RemovedCopy, ...]]:
         """What became of the copies of a message."""
-        rows = yield Read(_OF_MESSAGE, (storable(ggrid.lower()),))
-        return tuple(map(_read, rows))
+        return (yield from find_removed(ggrid))
 
     @query
     def count_since(self, scope: str | None, moment: int) -> Work[int]:
