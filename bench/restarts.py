@@ -96,7 +96,7 @@ class Service:
             nonlocal longest
             while not ended.is_set():
                 start = time.monotonic()
-                with urlopen(f"http://127.0.0.1:{self.abby}/healthz", timeout=120) as answer:
+                with urlopen(f"http://127.0.0.1:{self.abby}/healthz", timeout=600) as answer:
                     answer.read()
                 longest = max(longest, time.monotonic() - start)
                 time.sleep(0.05)
@@ -148,7 +148,7 @@ class Load:
             return self.sent
 
     def _client(self) -> httpx.Client:
-        return httpx.Client(base_url=f"http://127.0.0.1:{self._service.abby}", trust_env=False, timeout=120)
+        return httpx.Client(base_url=f"http://127.0.0.1:{self._service.abby}", trust_env=False, timeout=600)
 
     def _scan_kept(self) -> None:
         with self._client() as client:
@@ -187,7 +187,7 @@ class Load:
         """Send a message; returns why it is refused, "" if it is not, None if it has to come again."""
         accepted = False
         try:
-            with smtplib.SMTP("127.0.0.1", self._service.smtp, timeout=120) as client:
+            with smtplib.SMTP("127.0.0.1", self._service.smtp, timeout=600) as client:
                 client.sendmail("ann@example.org", ["bob@example.com"], _write(name))
                 accepted = True
         except smtplib.SMTPRecipientsRefused as fault:

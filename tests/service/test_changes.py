@@ -48,8 +48,13 @@ ABBY_YML = """
 listen: {{host: 127.0.0.1, port: {abby}}}
 tls: {{certificate: own.pem, key: own.key}}
 serviceProviders: {{core: {{hosts: ["https://127.0.0.1:{guard}"]}}}}
-staticApiTokens: [{{name: test, token: "{token}"}}, {{name: other, token: "{other}"}}]
+staticApiTokens: [{{name: test, token: "${{file:token}}"}}, {{name: other, token: "${{file:other}}"}}]
 """
+
+
+def write_tokens(folder: Path, token: str) -> None:
+    (folder / ABBY_FILE).with_name("token").write_text(token)
+    (folder / ABBY_FILE).with_name("other").write_text(TOKENS[2])
 
 
 class Node(RunningCommand):
@@ -78,9 +83,10 @@ class Node(RunningCommand):
 
     def write(self, token: str = TOKENS[0], policy: str = "", slots: int = 6) -> None:
         more = f'delivery: {{nextHop: "{self.next_hop}", tls: "off"}}' if self.next_hop else ""
-        values = {**self.ports, "more": more, "token": token, "slots": slots, "other": TOKENS[2]}
+        values = {**self.ports, "more": more, "slots": slots}
         write_files(self.folder, GUARD_YML.format(**values), ABBY_YML.format(**values))
         (self.folder / GUARD_FILE).with_name("policy.toml").write_text(policy)
+        write_tokens(self.folder, token)
 
     def write_certificate(self) -> int:
         """Write another certificate; returns its serial number."""
@@ -346,6 +352,25 @@ def test_changed_certificates_are_shown_without_a_signal(node: Node) -> None:
     eventually(lambda: node.count("certificate taken over") == over + 2)
 
 
+def test_a_published_version_takes_the_same_way(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.write(TOKENS[1], slots=8)
+    publish = ("config", "publish", "--wait", "--reason", "why")
+    assert "Version 1 is published; every node runs it" in run_on(node, *publish)
+    assert read_maximum(node) == "8.0"
+    assert node.list_self()["version"] == 1
+    # Valid for whoever publishes, and not for the node.
+    monkeypatch.setenv("TEST_SECRET", "6d" * 32)
+    monkeypatch.setenv("TEST_HOOK", "https://hooks.example/x")
+    good = (node.folder / GUARD_FILE).read_text()
+    hook = 'events: {webhooks: [{url: "${env:TEST_HOOK}", secret: "${env:TEST_SECRET}"}]}\n'
+    (node.folder / GUARD_FILE).write_text(good + hook)
+    run_on(node, *publish, code=1)
+    (node.folder / GUARD_FILE).write_text(good)
+    eventually(lambda: "TEST_HOOK, which is not set" in node.list_self()["error"])
+    assert node.list_self()["version"] == node.list_self()["wanted"] == 1
+    assert read_maximum(node) == "8.0"
+
+
 def test_the_watchdog_is_fed_and_a_stop_waits_for_no_idle_tls_client(node: Node) -> None:
     node.await_notice("WATCHDOG=1")
     context = ssl._create_unverified_context()
@@ -381,11 +406,11 @@ def test_inherited_sockets_are_used_and_refuse_nobody(tmp_path: Path) -> None:
     folder = tmp_path
     abby, guard, smtp = free_ports(3)
     listening = socket.create_server(("127.0.0.1", abby), backlog=64)
-    values = {"abby": abby, "guard": guard, "smtp": smtp, "token": TOKENS[0], "slots": 4, "other": TOKENS[2]}
-    values |= {"more": ""}
+    values = {"abby": abby, "guard": guard, "smtp": smtp, "slots": 4, "more": ""}
     plain = ABBY_YML.replace("tls: {{certificate: own.pem, key: own.key}}", 'tls: "off"')
     write_files(folder, GUARD_YML.format(**values), plain.format(**values))
     (folder / GUARD_FILE).with_name("policy.toml").write_text("")
+    write_tokens(folder, TOKENS[0])
     waiting = socket.create_connection(("127.0.0.1", abby))
     waiting.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     script = (

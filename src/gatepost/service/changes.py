@@ -46,7 +46,7 @@ MAX_RULE_FILES = 10_000
 # What is under way may take so long; then it is cut off, and the rest of the service has so long to end.
 DRAIN_SECONDS, END_SECONDS = 30.0, 15.0
 # So long may a process on trial take until it serves, and then until it is healthy; and so long it must serve.
-READY_SECONDS, HEALTHY_SECONDS, TRIAL_SECONDS = 120.0, 60.0, 1.0
+READY_SECONDS, HEALTHY_SECONDS, TRIAL_SECONDS = 180.0, 60.0, 1.0
 LOOK_SECONDS = 0.1
 
 T = TypeVar("T")

@@ -25,7 +25,7 @@ from gatepost.times import now
 
 POLL_SECONDS = 2.0
 # How long a node may have its turn; one that was killed and does not come back blocks the others for so long.
-TURN_SECONDS = 180.0
+TURN_SECONDS = 360.0
 LISTEN_AGAIN_SECONDS = 10.0
 NOT_NOTED = "the state of this node could not be noted"
 
