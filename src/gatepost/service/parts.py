@@ -88,12 +88,12 @@ class Parts(msgspec.Struct, eq=False):
         """Return what the sources for mail servers that ask have counted, by name."""
         return {name: count_source(each, each.services) for name, each in self.askers.items()}
 
-    def renew_certificates(self, plan: Plan, contexts: Mapping[str, SSLContext]) -> None:
+    async def renew_certificates(self, plan: Plan, contexts: Mapping[str, SSLContext]) -> None:
         """Show certificates whose files have changed: that for STARTTLS, which is read again, and these contexts of
         HTTPS. Raises `StartError` if the first cannot be used."""
         tls = self.smtp.services.tls if self.smtp else None
         if tls:
-            check_pair(*plan.smtp_certificate)
+            await asyncio.to_thread(check_pair, *plan.smtp_certificate)
             tls.load_cert_chain(*plan.smtp_certificate)
         for name, server in self.http.items():
             server.use_tls(contexts.get(name))
