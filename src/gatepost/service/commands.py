@@ -266,6 +266,7 @@ def _run(
     from gatepost.service.plan import Plan, bind_ports
     from gatepost.service.reloading import digest_files, save_loaded
     from gatepost.service.running import run_service
+    from gatepost.store.errors import StorageError
 
     # guard and abby may both be first, and start at the same moment.
     with data.lock_patiently("start"):
@@ -298,6 +299,9 @@ def _run(
             if not NodeFiles(data, plan.service).refuse_trial(str(fault)):
                 raise
             restarts = True
+        except StorageError as fault:
+            said = "The service does not start, since its storage cannot be used; a service manager starts it again"
+            raise StartError(f"{said}: {fault}") from None
     if restarts:
         systemd.replace_process(kept)
 

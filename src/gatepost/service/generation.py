@@ -23,19 +23,20 @@ from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 
 from gatepost.process import logs
+from gatepost.process.health import Health, make_reason
 from gatepost.process.logs import Logger
 from gatepost.process.metrics import keep_counters, merge
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.service.certificates import load_certificates
-from gatepost.service.health import HealthWatch, NodeHealth, SmtpCounts, count_source
+from gatepost.service.health import Signs, count_source
 from gatepost.service.listeners import Listeners
 from gatepost.service.metrics import AskerMetrics, GatewayMetrics, build_metrics_app
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.schedules import Schedule, build_schedules
 from gatepost.settings.files import load_policies
+from gatepost.times import now
 
 if TYPE_CHECKING:
-    from gatepost.guard.answers.dns import DnsCounters
     from gatepost.service.api_service import ApiParts
     from gatepost.service.core import CoreParts, SmtpPart
     from gatepost.smtp.intake import AskerPart
@@ -60,11 +61,6 @@ class Generation(msgspec.Struct, eq=False):
     api: "ApiParts | None" = None
     schedules: Sequence[Schedule] = ()
 
-    @property
-    def health_source(self) -> "ApiParts | CoreParts | None":
-        """What tells how the process is: the API service, if it runs here, for all of its cores."""
-        return self.api or self.core
-
     async def end(self) -> None:
         """Stop everything that this generation started."""
         await self.stack.aclose()
@@ -73,11 +69,12 @@ class Generation(msgspec.Struct, eq=False):
 class Generations(Collector):
     """The generation of this process that serves, and those before it that finish what they have."""
 
-    def __init__(self, shared: SharedParts, listeners: Listeners, health: HealthWatch) -> None:
-        self._shared, self._listeners, self._health_watch = shared, listeners, health
+    def __init__(self, shared: SharedParts, listeners: Listeners) -> None:
+        self._shared, self._listeners = shared, listeners
         self._current: Generation | None = None
         self._ending: dict[Generation, asyncio.Task[None]] = {}
         self._ended: list[Metric] = []
+        self._created = now()
         shared.registry.register(self)
 
     @property
@@ -117,8 +114,6 @@ class Generations(Collector):
         before, self._current = self._current, generation
         log_settings = generation.plan.settings.log
         logs.configure(log_settings.level, log_settings.format)
-        if generation.health_source:
-            self._health_watch.watch_queue(generation.health_source.probe)
         for schedule in before.schedules if before else ():
             schedule.periodic.cancel()
         for schedule in generation.schedules:
@@ -188,44 +183,49 @@ class Generations(Collector):
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    def health(self) -> NodeHealth:
-        source = self._current.health_source if self._current else None
-        return source.describe_health() if source else NodeHealth("failed", "it is starting")
+    def health(self) -> Health:
+        """How this node is by itself; cores of other nodes say how they are."""
+        if self._current and self._current.core:
+            return self._current.core.guard.load().health
+        if self._current and self._current.api:
+            return self._current.api.own_health
+        return Health.of([make_reason("starting", "the node is starting", self._created)])
+
+    def slots(self) -> tuple[int, int]:
+        """Return the messages in processing and the slots."""
+        now = self._current
+        loads = [load for _, load in now.api.cores.states if load] if now and now.api else []
+        if now and now.core and not now.api:
+            loads = [now.core.guard.load()]
+        return sum(each.in_processing for each in loads), sum(each.maximum for each in loads)
+
+    async def ask_health(self) -> Health:
+        """Return the health of the queue: of all cores, if the API service runs here, as its clients are told."""
+        if self._current and self._current.api:
+            return await self._current.api.cores.status()
+        await self._shared.health.look()
+        return self.health()
 
     def next_hop_fault(self) -> str:
-        """Return why mail of the SMTP source waits for a next hop: no route has one that can be reached, or one that
-        can be reached does not take mail; "" if all is well or there is none."""
+        """Return why mail of the SMTP source waits for a next hop; "" if all is well or there is none."""
         part = self._current.smtp if self._current else None
-        if part is None:
-            return ""
-        routing = part.services.routing
-        if routing and (fault := routing.fault):
-            return f"the next hop cannot be reached: {fault}"
-        return "; ".join(said for each in part.services.routings if (said := each.trouble))
-
-    def dns_counters(self) -> "DnsCounters | None":
-        """Return what the resolver of the generation that serves has counted; None without a core."""
-        return self._current.core.guard.dns_counters() if self._current and self._current.core else None
+        return "; ".join(said for each in part.services.routings if (said := each.trouble)) if part else ""
 
     def slot_counts(self) -> "QueueCounters | None":
         """Return what the queue of slots has counted; None without a core."""
         return self._current.core.guard.queue_counters() if self._current and self._current.core else None
 
-    def smtp_counts(self) -> SmtpCounts | None:
-        """Return what the SMTP source of the generation that serves has counted; None without one."""
-        part = self._current.smtp if self._current else None
-        return count_source(self._listeners.intake(part), part.services) if part else None
-
-    def held_failures(self) -> int:
-        """Return how many messages the quarantine of the generation that serves could not take."""
-        return self._current.core.quarantine.failures if self._current and self._current.core else 0
-
-    def asker_counts(self) -> dict[str, SmtpCounts]:
-        """Return what the sources for mail servers that ask have counted in the generation that serves, by name."""
-        askers = self._current.askers if self._current else {}
-        return {
-            name: count_source(self._listeners.asker_intake(name, part), part.services) for name, part in askers.items()
-        }
+    def read_signs(self, certificates: Callable[[], str]) -> Signs:
+        """Return what the generation that serves has counted; `certificates` names files that could not be used."""
+        now = self._current
+        if now is None:
+            return Signs()
+        asked = {name: self._listeners.asker_intake(name, part) for name, part in now.askers.items()}
+        sources = {name: count_source(intake, now.askers[name].services) for name, intake in asked.items()}
+        if now.smtp:
+            sources["smtp"] = count_source(self._listeners.intake(now.smtp), now.smtp.services)
+        dns, held = (now.core.guard.dns_counters(), now.core.quarantine.failures) if now.core else (None, 0)
+        return Signs(now.plan, certificates(), dns, sources, held)
 
     def renew_delivery(self) -> None:
         """Read the files for TLS towards next hops again; raises `OSError` if one cannot be used."""

@@ -16,11 +16,11 @@ from typing import Protocol
 import msgspec
 
 from gatepost import __version__
+from gatepost.process.health import Health
 from gatepost.process.logs import Logger
-from gatepost.process.periodic import PeriodicWork
+from gatepost.process.periodic import Outage, PeriodicWork
 from gatepost.service.data_folder import StartError
 from gatepost.service.generation import Generations
-from gatepost.service.health import NodeHealth
 from gatepost.service.plan import Plan
 from gatepost.service.publishing import NodeFiles, NodeVersion, Trial, write_folder
 from gatepost.service.reloading import ReloadOutcome, load_state
@@ -50,12 +50,18 @@ class NodeControl(Protocol):
 
 
 class Follower:
-    """One node; `health` tells how it is."""
+    """One node; `health` tells how it is, and `slots` how many of its slots are in use."""
 
     def __init__(
-        self, store: Store, plan: Plan, name: str, control: NodeControl, health: Callable[[], NodeHealth]
+        self,
+        store: Store,
+        plan: Plan,
+        name: str,
+        control: NodeControl,
+        health: Callable[[], Health],
+        slots: Callable[[], tuple[int, int]],
     ) -> None:
-        self._store, self._plan, self._control, self._health = store, plan, control, health
+        self._store, self._plan, self._control, self._health, self._slots = store, plan, control, health, slots
         self._files = NodeFiles(plan.data, plan.service)
         self._id, self._name = self._files.node_id(), name
         trial = self._files.trial()
@@ -64,6 +70,7 @@ class Follower:
         self._started = self._since = now()
         self._error = ""
         self._woken = asyncio.Event()
+        self._outage = Outage("the rollout cannot be followed", log)
         self._is_leaving = False
 
     async def run(self) -> None:
@@ -77,10 +84,8 @@ class Follower:
         try:
             while True:
                 self._woken.clear()
-                try:
+                async with self._outage:
                     await self.step()
-                except StorageError as fault:
-                    log.warning("the rollout cannot be followed", reason=str(fault))
                 await self._pause()
         finally:
             for each in periodic:
@@ -107,21 +112,19 @@ class Follower:
             log.debug(NOT_NOTED, reason=str(fault))
 
     async def _describe(self) -> NodeDetail:
-        health, plan = self._health(), self._plan
+        health, slots, plan = self._health(), self._slots(), self._plan
         loaded = await asyncio.to_thread(load_state, plan.data, plan.service)
         return NodeDetail(
             services=plan.services,
             program=__version__,
             version=self._version.number,
-            state=health.state,
-            reason=health.fault or health.slowed,
-            in_processing=health.in_processing,
-            slots=health.slots,
+            health=health,
+            in_processing=slots[0],
+            slots=slots[1],
             started=self._started,
             since=self._since,
             error=(self._error or (loaded.fault if loaded else ""))[:2_000],
             waits_for_restart=loaded.restart if loaded else (),
-            warned=health.warned,
         )
 
     async def step(self) -> None:

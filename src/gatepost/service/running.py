@@ -28,6 +28,7 @@ from gatepost.policy.layers import unchanged_policies
 from gatepost.process.background_work import background
 from gatepost.process.logs import Logger
 from gatepost.process.metrics import exposition
+from gatepost.process.periodic import Outage, PeriodicWork
 from gatepost.process.sandbox import SealedProcess, kill_sealed_processes
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.spool import Spool
@@ -38,7 +39,7 @@ from gatepost.service.event_stream import ThresholdWatch, WebAlerts, open_servic
 from gatepost.service.generation import Generations
 from gatepost.service.health import ConditionWatch, HealthWarnings, HealthWatch, SlotWatch
 from gatepost.service.listeners import HttpMetrics, Listeners, Serves
-from gatepost.service.metrics import build_registry
+from gatepost.service.metrics import HealthMetrics, build_registry
 from gatepost.service.plan import Bound, Plan, SharedParts, port_of, release_ports
 from gatepost.service.reloading import ReloadOutcome, read_again, report_outcome
 from gatepost.service.rollout import Follower, NodeControl
@@ -69,28 +70,27 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: OnStart, bound: Bou
         events, alerts = await stack.enter_async_context(open_service_events(plan.settings, plan.data, registry))
         store = open_store(plan.settings.storage.url, plan.data.path)
         stack.push_async_callback(store.close)
-        health = await _watch_health(events, alerts, store, stack)
+        await _watch_changes(events, alerts, store, stack)
         if plan.abby:
             await _encrypt_secrets(store)
         spool, policies = Spool(plan.data.spool), PoliciesInForce(unchanged_policies())
         shared = SharedParts(store, spool, policies, registry, events, partial(exposition, registry))
         listeners = Listeners(plan, bound)
         registry.register(HttpMetrics(listeners.http_servers()))
-        generations = Generations(shared, listeners, health)
+        generations = Generations(shared, listeners)
         stack.push_async_callback(generations.stop)
         generations.take_over(await generations.build(plan))
         renewals = (listeners.renew_certificates, generations.renew_delivery, generations.trust)
         watch = CertificateWatch(lambda: generations.plan, *renewals)
-        health.watch_warnings(shared.condition)
-        conditions, warnings = _watch_condition(plan, shared, generations, lambda: watch.fault)
-        await conditions.look()
-        slots = SlotWatch(shared.condition, generations.slot_counts, partial(_advise_slots, generations))
-        for periodic in (watch.periodic, conditions.periodic, warnings.periodic, slots.periodic):
+        looking = await _watch_health(plan, shared, generations, lambda: watch.fault)
+        for periodic in (watch.periodic, *looking):
             periodic.start()
             stack.callback(periodic.cancel)
+        health = HealthWatch(events, shared.health, generations.ask_health)
+        stack.push_async_callback(health.periodic.stop)
         control.attach(generations)
         if plan.local:
-            follower = Follower(store, plan, name, control, generations.health)
+            follower = Follower(store, plan, name, control, generations.health, generations.slots)
             stack.callback(asyncio.create_task(follower.run()).cancel)
         stack.callback(watch_loop(shared.registry).stop)
         stack.callback(_end_trials_at(stop))
@@ -118,15 +118,20 @@ def _end_trials_at(stop: asyncio.Event) -> Callable[[], object]:
     return asyncio.create_task(wait()).cancel
 
 
-def _watch_condition(
+async def _watch_health(
     plan: Plan, shared: SharedParts, generations: Generations, certificates: Callable[[], str]
-) -> tuple[ConditionWatch, HealthWarnings]:
-    """Return what looks at that which all messages need, and at what will become a fault."""
-    condition, store = shared.condition, shared.store
-    sources = (generations.smtp_counts, generations.asker_counts, generations.held_failures, certificates)
-    counts = (generations.dns_counters, *sources)
-    warnings = HealthWarnings(condition, store, lambda: generations.plan, *counts)
-    return ConditionWatch(condition, store, plan.data.path, generations.next_hop_fault), warnings
+) -> tuple[PeriodicWork, ...]:
+    """Look at what all messages need, and return that and what looks at what will become a fault."""
+    ledger = shared.health
+    ledger.ask = lambda: {"nextHop": generations.next_hop_fault()}
+    signs = partial(generations.read_signs, certificates)
+    warnings = HealthWarnings(ledger, shared.store, signs)
+    conditions = ConditionWatch(ledger, shared.store, plan.data.path)
+    await conditions.look()
+    Outage.explains = staticmethod(conditions.explains)
+    shared.registry.register(HealthMetrics(generations.health))
+    slots = SlotWatch(ledger, generations.slot_counts, partial(_advise_slots, generations))
+    return conditions.periodic, warnings.periodic, slots.periodic
 
 
 def _advise_slots(generations: Generations) -> str:
@@ -138,10 +143,8 @@ def _advise_slots(generations: Generations) -> str:
     return f"raise {key} (now {guard.maximum}) in guard.yml"
 
 
-async def _watch_health(
-    events: Emits, alerts: WebAlerts, store: Store, stack: contextlib.AsyncExitStack
-) -> HealthWatch:
-    """Have changes in storage become events, and the health watched, for whoever gets events."""
+async def _watch_changes(events: Emits, alerts: WebAlerts, store: Store, stack: contextlib.AsyncExitStack) -> None:
+    """Have changes in storage become events, for whoever gets events."""
     await alerts.look(store)
     following = alerts.build_following(store)
     following.start()
@@ -150,9 +153,6 @@ async def _watch_health(
     thresholds = ThresholdWatch(store).periodic
     thresholds.start()
     stack.callback(thresholds.cancel)
-    health = HealthWatch(events, store)
-    stack.push_async_callback(health.periodic.stop)
-    return health
 
 
 def _describe_state(plan: Plan, state: Literal["started", "stopping"]) -> NodeState:
