@@ -3,6 +3,7 @@
 python -m bench               all of them
 python -m bench scanning      only that one; its section is replaced, the others stay
 python -m bench soak --minutes 120    hours of load with faults; never a part of all of them
+python -m bench rehearsal --minutes 12 --rate 4 --before WORKTREE    a day of a company
 """
 
 import argparse
@@ -11,6 +12,7 @@ import platform
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 BENCHMARKS = (
@@ -36,8 +38,9 @@ BENCHMARKS = (
     "noloss",
     "cores",
     "instances",
-    "publish",
+    "restarts",
     "fairness",
+    "sources",
     "web",
     "tasks",
     "searches",
@@ -49,13 +52,15 @@ BENCHMARKS = (
     "spamassassin",
 )
 # Only where they are named: they take long, or many gigabytes.
-LONG = ("soak", "history")
+LONG = ("soak", "history", "rehearsal")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help=", ".join((*BENCHMARKS, *LONG)))
-    parser.add_argument("--minutes", type=float, default=120.0, help="how long the soak lasts")
+    parser.add_argument("--minutes", type=float, help="how long the soak or the rehearsal lasts")
+    parser.add_argument("--rate", type=float, help="messages a second of the rehearsal")
+    parser.add_argument("--before", type=Path, help="worktree of the version with which the rehearsal begins")
     parser.add_argument("--sqlite", action="store_true", help="soak a node on SQLite")
     arguments = parser.parse_args()
     for name in arguments.names or BENCHMARKS:
@@ -64,9 +69,15 @@ def main() -> None:
         module = importlib.import_module(f"bench.{name}")
         teaching = (module.__doc__ or "").strip()
         print(f"== {name}: {teaching.splitlines()[0]}", flush=True)
-        section = module.run(arguments.minutes, sqlite=arguments.sqlite) if name == "soak" else module.run()
+        section = module.run(**_options(name, arguments))
         print(section, flush=True)
         write(name, teaching, section)
+
+
+def _options(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """What a benchmark is told of the options that were given."""
+    wanted = {"soak": ("minutes", "sqlite"), "rehearsal": ("minutes", "rate", "before")}.get(name, ())
+    return {each: value for each in wanted if (value := getattr(arguments, each)) is not None}
 
 
 def write(name: str, teaching: str, section: str) -> None:

@@ -58,13 +58,15 @@ class RunningNode:
         self.output = folder / "output"
         self.popen: subprocess.Popen[bytes] | None = None
         self.starts = 0
+        self.environment: dict[str, str] = {}
 
     def start(self) -> None:
         """Start, and wait until it serves."""
         self.starts += 1
         words = [sys.executable, "-m", "gatepost", self.command, "--config", str(self.folder)]
         with self.output.open("ab") as sink:
-            self.popen = subprocess.Popen([*words, "--data", str(self.data)], stdout=sink, stderr=sink)
+            command = [*words, "--data", str(self.data)]
+            self.popen = subprocess.Popen(command, stdout=sink, stderr=sink, env=os.environ | self.environment)
 
     def await_start(self) -> None:
         """Wait until it serves for the first time."""
@@ -85,6 +87,10 @@ class RunningNode:
 class Deployment:
     """abby and guards; `admin` is the folder that is published."""
 
+    node_type = RunningNode
+    # How long a command of the operator may take.
+    command_seconds = 300.0
+
     def __init__(self, folder: Path, storage: str, guards: int, next_hop: str = "") -> None:
         self.folder, self.storage, self.next_hop = folder, storage, next_hop
         ports = free_ports(1 + 2 * guards)
@@ -94,8 +100,8 @@ class Deployment:
         self.secrets.mkdir()
         (self.secrets / "secret").write_text(SECRET)
         (self.secrets / "token").write_text(TOKEN)
-        self.nodes = [RunningNode(folder / f"guard{number}", "guard") for number in range(guards)]
-        self.abby = RunningNode(folder / "abby", "abby")
+        self.nodes = [self.node_type(folder / f"guard{number}", "guard") for number in range(guards)]
+        self.abby = self.node_type(folder / "abby", "abby")
         self._write_certificates()
         for number, node in enumerate(self.nodes):
             self.write_guard(node.folder, number)
@@ -173,7 +179,9 @@ class Deployment:
         place = folder or self.admin
         command = [sys.executable, "-m", "gatepost", *words, "--config", str(place), "--data", str(self.folder / "cli")]
         given = os.environ | self.environment
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=given)
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=self.command_seconds, env=given
+        )
 
     def publish(self, reason: str, *, wait: bool = True) -> subprocess.CompletedProcess[str]:
         """Publish the files of `admin`."""

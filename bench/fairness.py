@@ -95,7 +95,7 @@ def run() -> str:
 def _service(folder: Path, nameserver: str) -> Iterator[tuple[Place, str, psutil.Process]]:
     port, core = free_ports(2)
     configure(folder, port, core, nameserver)
-    arguments = [sys.executable, "-m", "gatepost", "serve", "--data", str(folder)]
+    arguments = [sys.executable, "-m", "bench.loop_watchdog", "serve", "--data", str(folder)]
     output = folder / "output"
     with output.open("wb") as sink:
         process = subprocess.Popen(arguments, stdout=sink, stderr=sink)

@@ -64,11 +64,12 @@ class Sink:
                 line = (await reader.readuntil(b"\r\n")).decode("utf-8", "replace").strip()
                 if self.keep:
                     self.lines.append(line)
-                if not await self._obey(line[:4].upper(), reader, writer):
+                if not await self._obey(line, reader, writer):
                     break
         writer.close()
 
-    async def _obey(self, verb: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _obey(self, line: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        verb = line[:4].upper()
         if verb == "EHLO":
             writer.write(
                 b"250-sink\r\n250-PIPELINING\r\n250-SIZE 60000000\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 DSN\r\n"

@@ -142,9 +142,6 @@ def pass_through(port: int, next_hop: int) -> None:
     from gatepost.smtp.services import MessageHandler, Services
 
     class Yes:
-        def has_slot(self) -> bool:
-            return True
-
         async def scan(self, request: ScanRequest, *_: object) -> ScanResult:
             return ScanResult(request.ggrid, request.created, request.created, Report("clean", "deliver", (), 0, ""))
 

@@ -23,6 +23,7 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 from zlib import crc32
 
+import httpx
 import pytest
 from bench.corpus import NotPresentError, unpacked
 from hypothesis import settings
@@ -234,8 +235,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
         for reason, number in reasons.most_common():
             terminalreporter.line(f"{number:>5}  {reason.removeprefix('Skipped: ').removeprefix('not run: ')}")
     passed = (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed"))
-    for said in (value for report in passed for name, value in report.user_properties if name == "growth"):
-        terminalreporter.section(f"GROWTH {said}", bold=True)
+    if growth := [value for report in passed for name, value in report.user_properties if name == "growth"]:
+        ran, cells = sum(portion for portion, _ in growth), max(cells for _, cells in growth)
+        terminalreporter.section(f"GROWTH {ran:,} of {cells:,} cells ran; make test-long runs all", bold=True)
     if left := terminalreporter.config.stash.get(_LEFT, {}):
         words = ", ".join(f"{target}: {left[name]}" for name, target in _LEFT_OUT.items() if name in left)
         terminalreporter.section(f"LEFT TO {words}", yellow=True, bold=True)
@@ -276,6 +278,16 @@ def few_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("SSL_CERT_DIR", str(folder / "none"))
         # A client that is told to ignore the environment reads these, once for each client.
         patch.setattr("certifi.where", lambda: str(folder / "one.pem"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_clients() -> Iterator[None]:
+    """Let clients wait that are given no time limit: on a busy machine an answer may take longer than the five seconds
+    of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        for step in ("connect", "read", "write", "pool"):
+            patch.setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, step, 150.0)
         yield
 
 
@@ -387,6 +399,8 @@ class MailSink(socketserver.ThreadingTCPServer):
     the command, with "." for the end of a message; `open` lets it answer that, `seen` says that it was there."""
 
     daemon_threads = allow_reuse_address = True
+    # Of many that connect at once, none is dropped: the system would try again after seconds.
+    request_queue_size = 128
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _SinkSession)

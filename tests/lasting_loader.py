@@ -17,8 +17,9 @@ import threading
 from collections.abc import Callable
 
 from gatepost.process.sandbox import INHERITED
+from gatepost.workers.loading import WorkerFiles
 from gatepost.workers.protocol import Spawn, StageNames
-from gatepost.workers.supervisor import LoaderClient, WorkerFiles
+from gatepost.workers.supervisor import LoaderClient
 
 _WAIT_SECONDS = 60.0
 

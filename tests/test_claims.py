@@ -24,7 +24,7 @@ from gatepost.lists.entries import MAX_ENTRY
 from gatepost.policy.rules import shipped_policy
 from gatepost.service.listeners import FAREWELL_SECONDS
 from gatepost.settings.keys import AbbySettings, GuardSettings, HistorySettings
-from gatepost.settings.values import Section, needs_restart
+from gatepost.settings.values import Section
 from gatepost.store.learning import MAX_PER_DAY, MAX_POOL
 
 GUARD = GuardSettings.model_validate({"scanSources": {"restApi": {}}})
@@ -158,9 +158,8 @@ CLAIMS = [
     ),
     Claim(
         "policy.md",
-        "`systemctl reload gatepost`, or SIGHUP. No restart is needed.",
-        lambda: not any(needs_restart(GuardSettings, f"policy.{key}") for key in ("file", "tenants", "outbound")),
-        "service/test_live_keys.py::test_what_is_live_is_read_by_the_next_generation",
+        "`systemctl reload gatepost`, or SIGHUP. No client is refused meanwhile.",
+        test="service/test_changes.py::test_a_change_loses_nothing_and_refuses_nobody",
     ),
     Claim(
         "versioning.md",
@@ -190,7 +189,7 @@ CLAIMS = [
         "operating.md",
         "an idle TLS client gets half a second to say goodbye",
         lambda: FAREWELL_SECONDS == 0.5,
-        test="service/test_reload.py::test_the_watchdog_is_fed_and_a_stop_waits_for_no_idle_tls_client",
+        test="service/test_changes.py::test_the_watchdog_is_fed_and_a_stop_waits_for_no_idle_tls_client",
     ),
     Claim(
         "quarantine.md",
@@ -389,10 +388,13 @@ SHOWN: dict[str, dict[str, str]] = {
     },
     "operating.md": {
         "are looked at every two seconds and read again when they change, without a signal": (
-            "service/test_reload.py::test_changed_certificates_are_shown_without_a_signal"
+            "service/test_changes.py::test_changed_certificates_are_shown_without_a_signal"
         ),
-        "A fault in any file changes nothing in any process": (
-            "service/test_reload.py::test_a_faulty_file_changes_nothing_and_is_reported"
+        "A fault in any file changes nothing": (
+            "service/test_changes.py::test_a_faulty_file_changes_nothing_and_is_reported"
+        ),
+        "so that the mail of others starts at once and is not put off": (
+            "blackbox/test_floods.py::test_a_flood_puts_off_no_mail_of_another_tenant"
         ),
         "none of them gets all slots or all workers": (
             "workers/test_fair_queue.py::test_a_tenant_that_floods_leaves_slots_to_others"

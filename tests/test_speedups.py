@@ -21,6 +21,7 @@ from bench.fuzz.native_twins import WalkedPage, describe_page
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tools import build_speedups
+from tools.second_reader import pack_gloss
 
 from gatepost import speedups
 from gatepost.checks import phrases, triggers
@@ -40,7 +41,7 @@ from gatepost.mail.reader import read
 from gatepost.near_duplicates import RUN, find_smallest_hashes
 from gatepost.textmodel import learnt, words
 from gatepost.textmodel.features import Features, extract_features, normalise_word
-from gatepost.textmodel.gloss import Letters, pack_gloss
+from gatepost.textmodel.gloss import Letters
 from gatepost.textmodel.model import MARK_SCALE, MAX_SHOWN, WINDOW, RowTable, load_shipped_model
 from gatepost.textmodel.words import MAX_CHARS
 

@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 from gatepost.service.commands import ABBY_YML, GUARD_YML
 from gatepost.settings.events import EventKind
 from gatepost.settings.keys import AbbySettings, GuardSettings
-from gatepost.settings.values import Section, Written, find_section, is_local, needs_restart
+from gatepost.settings.values import Section, Written, find_section, is_local
 
 
 def render_cell(text: str) -> str:
@@ -27,8 +27,8 @@ def render_configuration() -> Iterator[str]:
     yield "weak tokens and of what would not work. Paths in a file are relative to the folder of that file. A line"
     yield "`restApi {}` is read as `restApi: {}`."
     yield ""
-    yield "Keys are read when a service starts, and again on SIGHUP. A change of a `live` key is then in force; a"
-    yield "change of a `restart` key holds after a restart. A `local` key is one machine's own: it is not part of a"
+    yield "A change of any key needs a [reload](../operating.md#starting-stopping-changing): the service starts"
+    yield "again and no client is refused. A `local` key is one machine's own: it is not part of a"
     yield "[published version](../publishing.md)."
     yield "Lists, tenants, domains, keys and users are not configuration: changes of them apply at once."
     yield from _render_references()
@@ -36,7 +36,7 @@ def render_configuration() -> Iterator[str]:
         title, _, _ = (model.__doc__ or "").partition("\n")
         file, _, rest = title.partition(": ")
         yield from ("", f"## {file}", "", rest.capitalize(), "", *_render_example(model), "")
-        yield from ("| Key | Default | Unit | Range | Change | Meaning |", "|---|---|---|---|---|---|")
+        yield from ("| Key | Default | Unit | Range | Scope | Meaning |", "|---|---|---|---|---|---|")
         yield from _render_keys(model, "", model)
 
 
@@ -46,16 +46,10 @@ def _render_keys(model: type[Section], above: str, root: type[Section]) -> Itera
         inner, many = find_section(field.annotation)
         meaning = render_cell(field.description or "") + _render_choices(field.annotation)
         unit, bounds = _render_unit(field), _render_range(field)
-        restart = "" if inner else _render_change(root, key)
-        yield f"| `{key}` | {_render_default(field, inner)} | {unit} | {bounds} | {restart} | {meaning} |"
+        scope = "local" if not inner and is_local(root, key) else ""
+        yield f"| `{key}` | {_render_default(field, inner)} | {unit} | {bounds} | {scope} | {meaning} |"
         if inner:
             yield from _render_keys(inner, f"{key}[]." if many else f"{key}.", root)
-
-
-def _render_change(root: type[Section], key: str) -> str:
-    """Return what a change of a key needs, and whether the key holds for one machine alone."""
-    words = ["restart" if needs_restart(root, key) else "live"]
-    return ", ".join([*words, *(["local"] if is_local(root, key) else [])])
 
 
 def _render_default(field: Any, inner: type[Section] | None) -> str:

@@ -26,9 +26,9 @@ from gatepost.textmodel.gloss import (
     Gloss,
     Letters,
     cut_word,
+    hash_word,
     list_pairs,
     names_assurance,
-    pack_gloss,
 )
 from gatepost.textmodel.model import load_shipped_model
 from gatepost.textmodel.words import fold
@@ -70,6 +70,24 @@ def read_gloss(path: Path, letters: Iterable[Features]) -> Gloss:
         if len(word) > 1 and word.isascii() and word.isalpha()
     )
     return pack_gloss(tables, (stem for stem, count in counts.items() if count >= MIN_OF_STEM))
+
+
+def pack_gloss(tables: Mapping[str, Mapping[str, str]], english: Iterable[str]) -> Gloss:
+    """Return the table of words and their stems by language, with English stems that mean themselves."""
+    known = {stem for table in tables.values() for stem in table.values()}
+    stems = tuple(sorted({stem[:ENGLISH_SIZE] for stem in (*known, *english)}))
+    languages = tuple(sorted({*tables, ENGLISH}))
+    numbers = {stem: number for number, stem in enumerate(stems)}
+    entries = {(hash_word(stem), languages.index(ENGLISH)): numbers[stem] for stem in stems}
+    for language, table in sorted(tables.items()):
+        place = languages.index(language)
+        entries |= {
+            (hash_word(cut_word(word)), place): numbers[stem[:ENGLISH_SIZE]] for word, stem in sorted(table.items())
+        }
+    rows = np.array([(*key, stem) for key, stem in sorted(entries.items())], np.int64)
+    return Gloss(
+        languages, stems, rows[:, 0].astype(np.uint32), rows[:, 1].astype(np.uint8), rows[:, 2].astype(np.uint16)
+    )
 
 
 def load_shipped_gloss() -> Gloss:

@@ -40,6 +40,8 @@ MAX_LABELS = 127
 MAX_LOCAL = 64
 # Twice what file systems take.
 MAX_FILE_NAME = 512
+# Characters of a header field, and so of its parameters, and those of a subject.
+MAX_FIELD, MAX_SUBJECT = 65_536, 1_000
 MAX_SHOWN = 100
 MAX_TRIED = 1_000
 

@@ -35,7 +35,7 @@ from gatepost.settings.keys import GuardSettings, StaticApiTokenSettings
 from gatepost.settings.scan_sources import RestApiSettings, ScanSourcesSettings
 from gatepost.store import open_store
 from gatepost.store.audit import AuditFilter
-from gatepost.store.message_records import MessageRecord
+from gatepost.store.message_records import Delivery, MessageRecord
 from gatepost.store.store import Store
 from gatepost.store.tenants import Tenant
 from gatepost.times import now
@@ -45,7 +45,7 @@ from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.protocol import Extracted
 
 PERMISSIONS: tuple[Any, ...] = tuple(f"messages.{each}" for each in ("search", "read", "release", "delete", "report"))
-ALL = "aa" * 32
+ALL, OF_TENANT, TENANT = "aa" * 32, "bb" * 32, new_id()
 VIEW = View(
     headers=(HeaderLine("Subject", "Hi"),),
     passages=(Passage("1", "html", "visible", "hidden"),),
@@ -86,6 +86,9 @@ class Api:
             cores=Cores(cores), held_mail_cores=(self.core,), store=self.store, spool=Spool(self.folder / "spool")
         )
         tokens = [StaticApiTokenSettings(name="soar", token=ALL, permissions=list(PERMISSIONS))]
+        tokens.append(
+            StaticApiTokenSettings(name="theirs", token=OF_TENANT, permissions=["messages.read"], tenant=TENANT)
+        )
         for number, each in enumerate(PERMISSIONS):
             others: Any = [other for other in PERMISSIONS if other != each]
             tokens.append(StaticApiTokenSettings(name=f"no {each}", token=f"{number}" * 64, permissions=others))
@@ -142,6 +145,18 @@ async def test_the_timeline_of_a_message(tmp_path: Path) -> None:
         refused = await api.call("POST", "/v1/messages/search", {"nextHopId": "x" * 101, "queueId": 5})
         assert "nextHopId" in refused.json()["message"]
         assert "queueId" in refused.json()["message"]
+
+
+async def test_a_tenant_is_not_told_of_nodes_and_next_hops(tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
+        own, foreign = await api.add(TENANT, held=False), await api.add(new_id())
+        sent = Delivery(own, 1_010, "smtp://10.0.0.7:25", 250, "2.0.0 Ok", node="mx1")
+        await api.store.messages.record_deliveries([sent])
+        for token, named in ((ALL, True), (OF_TENANT, False)):
+            told = (await api.call("GET", f"/v1/messages/{own}/timeline", token=token)).text
+            assert '"delivered"' in told
+            assert ["mx1" in told, "10.0.0.7" in told] == [named, named]
+        assert (await api.call("GET", f"/v1/messages/{foreign}/timeline", token=OF_TENANT)).status_code == 404
 
 
 async def test_each_operation_needs_its_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

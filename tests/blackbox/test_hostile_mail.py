@@ -71,7 +71,7 @@ def upload(raw: bytes) -> bytes:
 
 @contextlib.contextmanager
 def running(folder: Path, command: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    arguments = [sys.executable, "-m", "gatepost", command, "--data", str(folder)]
+    arguments = [sys.executable, "-m", "bench.loop_watchdog", command, "--data", str(folder)]
     environment = {**os.environ, "GATEPOST_FAULT_INJECTION": FAULT_INJECTION}
     with (folder / f"{command}.log").open("wb") as output:
         process = subprocess.Popen(arguments, stdout=output, stderr=output, env=environment)

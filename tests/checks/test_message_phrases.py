@@ -13,6 +13,7 @@ from gatepost import speedups
 from gatepost.checks import phrases, triggers
 from gatepost.mail.message import Message, Text
 from gatepost.mail.reader import read
+from gatepost.names import MAX_SUBJECT
 
 native = speedups.native
 pytestmark = pytest.mark.skipif(native is None, reason="not run: the native speedups were not built here")
@@ -85,7 +86,7 @@ def test_the_same_at_the_limits(compare: Callable[[Message], phrases.Phrases], f
         long = (letter * phrases.MAX_CHARS)[: phrases.MAX_CHARS + more]
         halves = long[: len(long) // 2], long[len(long) // 2 :]
         texts = tuple(Text("1", form, each) for each in (*halves, FULL))
-        compare(Message(subject=letter * (phrases.MAX_SUBJECT + more) + FULL, texts=texts))
+        compare(Message(subject=letter * (MAX_SUBJECT + more) + FULL, texts=texts))
 
 
 def test_the_same_for_many_texts(compare: Callable[[Message], phrases.Phrases]) -> None:

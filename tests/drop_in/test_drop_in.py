@@ -371,12 +371,14 @@ async def test_bad_requests_of_rspamd(tmp_path: Path) -> None:
         assert house.guard.scanned == []
 
 
-@pytest.mark.parametrize("trouble", ["full", "no slot", "storage", "tenants", "broken"])
+@pytest.mark.parametrize("trouble", ["full", "no session", "no room", "storage", "tenants", "broken"])
 async def test_trouble_is_a_failure_for_now(tmp_path: Path, trouble: str) -> None:
     for name in ("spamd", "rspamd"):
         async with housed(tmp_path, name) as house:
-            house.guard.full_at_mail = trouble == "no slot"
-            house.guard.full_at_dot = trouble == "full"
+            services = house.intake.services
+            services.sessions.maximum *= trouble != "no session"
+            services.space.maximum *= trouble != "no room"
+            house.guard.is_full = trouble == "full"
             house.domains.broken = trouble == "tenants"
             faults = {"storage": StorageError("no disk, secret"), "broken": RuntimeError("a bug, secret")}
             house.guard.fault = faults.get(trouble)
@@ -394,21 +396,6 @@ async def test_an_undecided_message_is_a_failure_for_spamd(tmp_path: Path) -> No
     async with housed(tmp_path, "spamd") as house:
         house.guard.decision = "undecided"
         assert await house.ask_spamd("CHECK") == b"SPAMD/1.5 75 EX_TEMPFAIL: why\r\n"
-
-
-async def test_a_message_under_way_is_answered_by_its_own_settings(tmp_path: Path) -> None:
-    async with housed(tmp_path, "rspamd") as house:
-        house.guard.decision = "quarantine"
-        house.guard.may_end.clear()
-        asking = asyncio.create_task(house.ask_rspamd())
-        await house.until(lambda: bool(house.guard.scanned))
-        waiting = asyncio.ensure_future(house.intake.use_part(house.part("rspamd", held_as="reject"))())
-        await asyncio.sleep(0.05)
-        assert not waiting.done()
-        house.guard.may_end.set()
-        assert (await asking)[1]["action"] == "add header"
-        await waiting
-        assert (await house.ask_rspamd())[1]["action"] == "reject"
 
 
 def line(kind: str, counted: int, **facts: str) -> Line:

@@ -10,12 +10,13 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.cancelling import count_sockets
 from tests.events.receivers import Receiver, eventually, make_events, make_server_context
 from tests.own_names import replace_in
 
 from gatepost.events import webhook
-from gatepost.events.output import next_wait
-from gatepost.events.webhook import SIGNATURE, EventSpool, WebhookOutput, read_segment, spool_name
+from gatepost.events.output import DeliveryError, next_wait
+from gatepost.events.webhook import SIGNATURE, EventSpool, WebhookCaller, WebhookOutput, read_segment, spool_name
 from gatepost.process import logs
 from gatepost.settings.events import WebhookSettings
 
@@ -243,3 +244,17 @@ def test_an_address_is_not_logged(tmp_path: Path, receiver: Receiver, capsys: py
     eventually(lambda: len(receiver.taken) == 1)
     hook.close(10)
     assert "T0SECRET" not in capsys.readouterr().err
+
+
+def test_calls_that_fail_leave_no_connection(tmp_path: Path, receiver: Receiver) -> None:
+    before = count_sockets()
+    # An error, a connection that breaks, and a certificate that nobody can show on a port without TLS.
+    receiver.answer = lambda number: (500, 0)[number % 2]
+    urls = (receiver.url, receiver.url, receiver.url.replace("http:", "https:"))
+    callers = [WebhookCaller(settings(url)) for url in urls]
+    for number in range(300):
+        with pytest.raises(DeliveryError):
+            callers[number % 3].call([b"{}"])
+    for caller in callers:
+        caller.close()
+    eventually(lambda: count_sockets() <= before)

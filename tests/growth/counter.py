@@ -1,9 +1,9 @@
-"""How much work a call does: instructions, where valgrind is installed, else CPU time.
+"""How much work a call does: CPU time, and instructions, where valgrind is installed, for what that leaves in doubt.
 
 Events of Python do not see what the interpreter's own functions do: taking one label after the other off a name is a
 linear number of calls, each of which copies the rest. Instructions are all there is, and the same in every run. They
-cost fifty times the time. CPU time is the last resort: the least of several calls, with larger inputs and a wider
-margin.
+cost fifty times the time, so that looks at CPU time come first: one at all cells, and two patient ones at those that
+are steep. The last decides where instructions cannot be counted.
 """
 
 import gc
@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 SOURCE = Path(__file__).with_name("counter.c")
 TRIES = 5
+LOOK, AGAIN, EXACT = "look", "again", "exact"
 
 
 class Counter(Protocol):
@@ -41,7 +42,7 @@ class InstructionCounter(Counter):
     """Counts under callgrind, which writes a file for each count."""
 
     name, sizes, steep, is_patient = "instructions", (8_000, 16_000, 32_000, 64_000, 128_000), 2.6, True
-    least, longest = 500_000, 1_200.0
+    least, longest = 500_000, 600.0
 
     def __init__(self, module: Any, path: Path) -> None:
         self._module, self._path, self._files = module, path, 0
@@ -59,22 +60,23 @@ class InstructionCounter(Counter):
 
 
 class TimeCounter(Counter):
-    """Measures the CPU time of the thread, in nanoseconds: the least of two calls."""
+    """Measures the CPU time of the thread, in nanoseconds, of one call: whatever disturbs it makes work look larger, so
+    that what seems steep is looked at again."""
 
     name, sizes, steep, is_patient = "CPU time", (16_000, 64_000, 256_000), 6.0, False
     least, longest = 500_000, 60.0
 
     def count(self, run: Callable[[], object]) -> int:
-        return min(_measure(run), _measure(run))
+        return _measure(run)
 
 
 class PatientTimeCounter(TimeCounter):
-    """The same where instructions cannot be counted: more calls."""
+    """The same for few cells: the least of several calls, and all sizes."""
 
     name, is_patient = "CPU time, patiently", True
 
     def count(self, run: Callable[[], object]) -> int:
-        return min(_measure(run) for _ in range(5))
+        return min(_measure(run) for _ in range(TRIES))
 
 
 def _measure(run: Callable[[], object]) -> int:
@@ -99,23 +101,23 @@ def make_environment() -> dict[str, str]:
     return os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": str(Path(__file__).parents[2])}
 
 
-def make_command(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Return the command and the environment that decide about cells: by instructions where that is possible."""
-    command = [sys.executable, "-m", "tests.growth.measure", str(folder), "--exact"]
-    if build(folder):
-        options = ("-q", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder / 'counted'}")
-        command = ["valgrind", *options, *command]
-    return command, make_environment()
+def list_commands(folder: Path) -> list[list[str]]:
+    """Return the commands that measure cells, the cheap ones first; each gets those that the one before found steep."""
+    *looks, exact = (
+        [sys.executable, "-m", "tests.growth.measure", str(folder), each] for each in (LOOK, AGAIN, AGAIN, EXACT)
+    )
+    if not build(folder):
+        return looks
+    options = ("-q", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder / 'counted'}")
+    return [*looks, ["valgrind", *options, *exact]]
 
 
-def find_counter(folder: Path, *, is_exact: bool) -> Counter:
-    """Return what this process measures with: a look at many cells, or the exact count of a few."""
+def find_counter(folder: Path, kind: str) -> Counter:
+    """Return what this process measures with: a look at many cells or at fewer, or the exact count of very few."""
     gc.disable()
-    if not is_exact:
-        return TimeCounter()
+    if kind != EXACT:
+        return TimeCounter() if kind == LOOK else PatientTimeCounter()
     sys.path.insert(0, str(folder))
-    try:
-        import instruction_counter  # type: ignore[import-not-found]
-    except ImportError:
-        return PatientTimeCounter()
+    import instruction_counter  # type: ignore[import-not-found]
+
     return InstructionCounter(instruction_counter, folder / "counted")

@@ -1,6 +1,7 @@
-"""Measures cells of the matrix in a process of its own: `python -m tests.growth.measure FOLDER` reads names of cells, a
-line each, and writes a line of JSON for each: its name, the work for inputs of next to nothing, n and more, by what it
-was measured, and whether it grew faster than its input. A cell that does not return ends the process.
+"""Measures cells of the matrix in a process of its own: `python -m tests.growth.measure FOLDER look`, or `again`, or
+`exact`, reads names of cells, a line each, and writes a line of JSON for each: its name, the work for inputs of next to
+nothing, n and more, by what it was measured, and whether it grew faster than its input. A cell that does not return
+ends the process.
 """
 
 import json
@@ -54,7 +55,7 @@ def _load_cells() -> dict[str, Cell]:
 
 def main() -> None:
     names = [json.loads(line) for line in sys.stdin]
-    for found in measure_all(names, find_counter(Path(sys.argv[1]), is_exact="--exact" in sys.argv)):
+    for found in measure_all(names, find_counter(Path(sys.argv[1]), sys.argv[2])):
         sys.stdout.write(f"{json.dumps(found)}\n")
         sys.stdout.flush()
 

@@ -1,8 +1,8 @@
 """No reader and no check does more than a linear amount of work for what a stranger writes, wherever it stands.
 
 `cells.py` makes the matrix, of every reader and check with every unit that can be repeated. All cells of a run are
-looked at by CPU time, which only chooses: those that seem steep are counted by instructions, which decides. `make test`
-runs a portion that is another one each day, `make test-long` all of them, and both say how many.
+looked at by CPU time, and those that seem steep again, which only chooses: instructions decide about the rest.
+`make test` runs a portion that is another one each day, `make test-long` all of them, and both say how many.
 """
 
 import json
@@ -16,15 +16,18 @@ from zlib import crc32
 
 import pytest
 from bench.fuzz.targets import TARGETS
-from tests.growth.cell import KNOWN, QUADRATIC
+from tests.growth import counter
+from tests.growth.cell import LINEAR, LONG, QUADRATIC
 from tests.growth.cells import LEFT_OUT, analyse_all, list_cells
-from tests.growth.counter import make_command, make_environment
+from tests.growth.counter import list_commands, make_environment
 
 from gatepost import speedups
 
 # Days until each cell has had its turn in `make test`.
-PORTIONS = 24
+PORTIONS = 48
 Found = dict[str, object]
+# The processes that measure have a limit of their own for each cell, in CPU seconds.
+pytestmark = pytest.mark.timeout(3_000)
 
 
 def run_cells(command: list[str], environment: dict[str, str], names: list[str]) -> Iterator[Found]:
@@ -43,13 +46,15 @@ def run_cells(command: list[str], environment: dict[str, str], names: list[str])
 
 def find_superlinear(names: list[str], folder: Path) -> list[str]:
     """Return a line for each of these cells whose work grows faster than its input, or that does not return."""
-    look = [sys.executable, "-m", "tests.growth.measure", str(folder)]
-    looked_at = list(run_cells(look, make_environment(), names))
-    assert len(looked_at) == len(names)
-    steep = [str(each["cell"]) for each in looked_at if each["is_bad"] and each["works"]]
-    lost = [each for each in looked_at if each["is_bad"] and not each["works"]]
-    counted = list(run_cells(*make_command(folder), steep))
-    return [f"{each['cell']}: {each['works']} ({each['by']})" for each in (*lost, *counted) if each["is_bad"]]
+    lost: list[Found] = []
+    steep = [Found(cell=name) for name in names]
+    for command in list_commands(folder):
+        asked = [str(each["cell"]) for each in steep]
+        measured = list(run_cells(command, make_environment(), asked))
+        assert len(measured) == len(asked)
+        lost += [each for each in measured if each["is_bad"] and not each["works"]]
+        steep = [each for each in measured if each["is_bad"] and each["works"]]
+    return [f"{each['cell']}: {each['works']} ({each['by']})" for each in (*lost, *steep)]
 
 
 def choose_portion(names: list[str], day: int) -> list[str]:
@@ -57,23 +62,25 @@ def choose_portion(names: list[str], day: int) -> list[str]:
     return [name for name in names if crc32(name.encode()) % PORTIONS == day % PORTIONS]
 
 
+def measure_portion(day: int, folder: Path, record_property: Callable[[str, object], None]) -> None:
+    """Measure the cells of a day; how many there are is said in the end."""
+    names = list(list_cells())
+    portion = choose_portion(names, day)
+    record_property("growth", (len(portion), len(names)))
+    assert find_superlinear(portion, folder) == []
+
+
 @pytest.mark.process
 def test_work_grows_with_the_input(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
-    names = list(list_cells())
-    portion = choose_portion(names, datetime.now(UTC).toordinal())
-    record_property("growth", f"{len(portion):,} of {len(names):,} cells; make test-long runs all")
-    assert find_superlinear(portion, tmp_path) == []
+    measure_portion(datetime.now(UTC).toordinal(), tmp_path, record_property)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize("day", range(PORTIONS))
 def test_work_grows_with_the_input_in_every_cell(
-    half: int, tmp_path: Path, record_property: Callable[[str, object], None]
+    day: int, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    names = list(list_cells())
-    chosen = names[half::2]
-    record_property("growth", f"{len(chosen):,} of {len(names):,} cells")
-    assert find_superlinear(chosen, tmp_path) == []
+    measure_portion(day, tmp_path, record_property)
 
 
 def test_each_cell_has_its_day() -> None:
@@ -84,10 +91,20 @@ def test_each_cell_has_its_day() -> None:
 
 
 @pytest.mark.process
-def test_what_is_quadratic_is_found(tmp_path: Path) -> None:
+def test_what_is_quadratic_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the number of calls is linear."""
-    (found,) = find_superlinear(list(KNOWN), tmp_path)
+    monkeypatch.setattr(counter, "build", lambda _folder: None)
+    (found,) = find_superlinear([QUADRATIC.name, LINEAR.name], tmp_path)
     assert found.startswith(QUADRATIC.name)
+
+
+@pytest.mark.process
+def test_instructions_tell_it_as_well(tmp_path: Path) -> None:
+    *_, command = list_commands(tmp_path)
+    if command[0] != "valgrind":
+        pytest.skip("not run: there is no valgrind, or no compiler")
+    measured = run_cells(command, make_environment(), [LONG.name, LINEAR.name])
+    assert [each["is_bad"] for each in measured] == [True, False]
 
 
 def test_what_is_left_out_is_a_target() -> None:

@@ -40,7 +40,7 @@ def test_everything_is_there() -> None:
         ("gatepost_in_processing_maximum",): 2,
         ("gatepost_admitted_total",): 2,
         ("gatepost_throttled_total",): 1,
-        ("gatepost_rejected_total",): 1,
+        ("gatepost_rejected_total",): 0,
         ("gatepost_worker_kills_total", "crash"): 3,
         ("gatepost_worker_kills_total", "memory"): 4,
         ("gatepost_workers",): 2,

@@ -119,7 +119,7 @@ class Deployment:
             store or self.store,
             self.pool,
             Answerer(self.names),
-            queue or FairQueue(2, 20, 0.0),
+            queue or FairQueue(2, 20, 0.0, patience=0.05),
             observe=lambda record, _seconds: self.observed.append(record.report.verdict),
             clock=lambda: self.now,
         )

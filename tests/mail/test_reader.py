@@ -5,7 +5,7 @@ import pytest
 
 from gatepost.mail.budget import DEFECTS
 from gatepost.mail.reader import read
-from gatepost.names import Address
+from gatepost.names import MAX_FIELD, MAX_SUBJECT, Address
 
 RAW = (
     b"Received: from x by y\r\nFrom: Ann <ann@Example.ORG>, bob@example.org\r\nReply-To: c@example.org\r\n"
@@ -23,6 +23,37 @@ def test_fields_of_a_message() -> None:
     assert b"".join(field.raw for field in message.headers.fields) + b"\r\n" == RAW[: message.header_end]
     assert [text.visible.strip() for text in message.texts] == ["hello"]
     assert message.defects == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("X-Note", "limit:header-size"), ("From", "limit:header-size"), ("To", "limit:addresses")]
+)
+@pytest.mark.parametrize("letter", ["a", "é"])
+def test_a_field_has_a_most_and_says_so(name: str, kind: str, letter: str) -> None:
+    def read_field(length: int) -> tuple[str, list[tuple[str, str]]]:
+        message = read(f"{name}: {letter * length}\r\nX: y\r\n\r\nhello\r\n".encode())
+        assert message.raw[message.header_end :] == b"hello\r\n"
+        return message.headers.fields[0].value, [(each.kind, each.detail) for each in message.defects]
+
+    assert read_field(MAX_FIELD) == (letter * MAX_FIELD, [])
+    assert read_field(MAX_FIELD + 1) == (letter * MAX_FIELD, [(kind, name.lower())])
+
+
+def test_a_parameter_is_as_long_as_its_field() -> None:
+    message = read(b'Content-Type: text/plain; x="' + b"a" * 2 * MAX_FIELD + b'"; name=b\r\n\r\nhello\r\n')
+    assert message.headers.first("content-type") == 'text/plain; x="' + "a" * (MAX_FIELD - 15)
+    # It ends within its quotes.
+    assert [each.kind for each in message.defects] == ["limit:header-size", "mime:odd-content-type"]
+
+
+def test_a_subject_has_a_most_and_says_so() -> None:
+    def read_subject(length: int) -> tuple[str, list[tuple[str, str, str]]]:
+        message = read(b"From: a@b.example\r\nSubject: =?utf-8?q?" + b"=C3=A9" * length + b"?=\r\n\r\nhello\r\n")
+        return message.subject, [(each.kind, each.where, each.detail) for each in message.defects]
+
+    assert read_subject(MAX_SUBJECT) == ("é" * MAX_SUBJECT, [])
+    said = ("limit:text-size", "subject", "1000 of 1001 characters read")
+    assert read_subject(MAX_SUBJECT + 1) == ("é" * MAX_SUBJECT, [said])
 
 
 def test_a_message_is_frozen() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 from bench.ports import free_ports
+from tests.cancelling import cancel_everywhere
 
 from gatepost.analysis.report import Report
 from gatepost.ids import new_id
@@ -222,7 +223,7 @@ async def test_undo_puts_each_copy_where_it_was_and_the_audit_says_both(store: S
         shutil.rmtree(empty.folder / "mail" / user / "Maildir" / f".{FOLDER}")
     lost = await remover.restore(record, CLI)
     assert explain(lost, wanted="restored") == f"it is no longer in {FOLDER}"
-    assert [each.state for each in await store.removed_mail.of(record.ggrid)] == ["moved", "moved"]
+    assert [each.state for each in await store.removed_mail.of(record.ggrid)] == ["restored", "moved"] * 2
 
 
 @with_dovecot
@@ -278,6 +279,20 @@ class StrawMailbox:
         self.closed += 1
 
 
+class LastingMailbox(StrawMailbox):
+    """The same with folders. `fails` are copies that it does not move."""
+
+    fails: frozenset[str] = frozenset()
+
+    def find(self, wanted: WantedMessage, *, only_in: str = "", but: str = "") -> list[FoundCopy]:
+        return [each for each in self.found if each.folder == (only_in or each.folder) != but]
+
+    def move(self, copy: FoundCopy, folder: str) -> None:
+        if copy.uid in self.fails:
+            raise MailboxError("did not do MOVE")
+        self.found[self.found.index(copy)] = msgspec.structs.replace(copy, folder=folder)
+
+
 def straw_settings(**more: Any) -> RemediationSettings:
     first = MailboxServerSettings(domains=["y.example"], server="imaps://a", user="{address}", password="x" * 8)
     uid = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
@@ -306,11 +321,52 @@ async def test_another_service_can_join_and_a_tenant_has_a_limit(store: Store) -
     assert explain(unknown, wanted="moved").startswith("no mailbox of its recipients is configured")
     assert straw.closed == 3
     assert [each.scope for each in await store.removed_mail.listed(0, tenant)] == [tenant, tenant]
-    assert len(await store.removed_mail.listed(0, None, every=True)) == 3
+    assert len(await store.removed_mail.listed(0, None)) == 3
     assert await store.removed_mail.purge(now() + 1) == 3
     deleting = MailRemover(straw_settings(removes="delete"), store.removed_mail, open_straw)
     (failed,) = await deleting.remove(record_of(), CLI)
     assert (failed.state, failed.reason) == ("failed", "the mailbox has no way to delete")
+
+
+async def test_each_copy_has_an_outcome_and_what_was_moved_is_put_back(store: Store) -> None:
+    straw = LastingMailbox([FoundCopy("Inbox", "1", "exact"), FoundCopy("Later", "2", "likely")])
+    straw.fails = frozenset({"2"})
+    remover, record = MailRemover(straw_settings(), store.removed_mail, lambda *_: straw), record_of()
+
+    async def states() -> list[tuple[str, str]]:
+        return sorted((each.state, each.folder) for each in await store.removed_mail.of(record.ggrid))
+
+    half = await remover.remove(record, CLI)
+    assert [(each.state, each.folder) for each in half] == [("moved", "Inbox"), ("failed", "Later")]
+    assert explain(half, wanted="moved") == "the mailbox did not do MOVE"
+    assert await states() == [("failed", "Later"), ("moved", "Inbox")]
+    straw.fails = frozenset()
+    assert [each.folder for each in await remover.remove(record, CLI)] == ["Later"]
+    assert [each.state for each in await remover.remove(record, CLI)] == ["absent"]
+    assert await states() == [("absent", ""), ("failed", "Later"), ("moved", "Inbox"), ("moved", "Later")]
+    straw.found.pop()
+    back = await remover.restore(record, CLI)
+    assert [(each.state, each.folder) for each in back] == [("restored", "Inbox"), ("failed", "Later")]
+    assert explain(back, wanted="restored") == f"it is no longer in {FOLDER}"
+    straw.found.append(FoundCopy(FOLDER, "2", "likely"))
+    assert [(each.state, each.folder) for each in await remover.restore(record, CLI)] == [("restored", "Later")]
+    assert sorted(each.folder for each in straw.found) == ["Inbox", "Later"]
+    assert await remover.restore(record, CLI) == (), "once"
+
+
+async def test_a_removal_that_is_cancelled_is_on_record(store: Store) -> None:
+    straw = LastingMailbox([FoundCopy("Inbox", "1", "exact")])
+    remover, records = MailRemover(straw_settings(), store.removed_mail, lambda *_: straw), [record_of()]
+
+    async def look() -> None:
+        """Whatever was moved is put back."""
+        record, is_moved = records.pop(), straw.found[0].folder == FOLDER
+        assert [each.state for each in await store.removed_mail.of(record.ggrid)] == ["moved"] * is_moved
+        assert [each.state for each in await remover.restore(record, CLI)] == ["restored"] * is_moved
+        records.append(record_of())
+
+    assert await cancel_everywhere(lambda: remover.remove(records[0], CLI), after=look)
+    assert not remover._turns.locked()
 
 
 def test_a_server_that_is_away_is_told() -> None:

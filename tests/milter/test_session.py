@@ -14,7 +14,6 @@ from tests.milter.conftest import (
     OLD_STEPS,
     Frames,
     House,
-    MailServer,
     pack,
 )
 from tests.smtp.conftest import StrawHolding
@@ -184,11 +183,9 @@ async def test_a_mail_server_holds_messages_itself_if_it_can(house: House, actio
 async def test_faults_are_temporary(house: House) -> None:
     async with house() as milter:
         server = await milter.connect()
-        milter.guard.full_at_mail = True
-        assert await server.ask(b"M", b"<a@x.example>\0") == (b"y", b"451 4.3.2 Busy, try again later\0")
-        milter.guard.full_at_mail, milter.guard.full_at_dot = False, True
+        milter.guard.is_full = True
         assert (await server.message(FIELDS))[0][1].startswith(b"451 4.3.2")
-        milter.guard.full_at_dot, milter.guard.decision, milter.holding.broken = False, "quarantine", True
+        milter.guard.is_full, milter.guard.decision, milter.holding.broken = False, "quarantine", True
         assert (await server.message(FIELDS))[0][1].startswith(b"451 4.3.0")
         milter.guard.fault = StorageError("gone")
         assert (await server.message(FIELDS))[0][1].startswith(b"451 4.3.0")
@@ -455,35 +452,6 @@ async def test_a_stop_lets_a_message_end_and_no_other_begin(house: House) -> Non
         assert await busy.read() == (b"", b"")
 
 
-async def test_connections_outlive_a_change_of_settings(house: House) -> None:
-    async with house() as milter:
-        milter.guard.may_end.clear()
-        idle, busy = await milter.connect(), await milter.connect()
-        await busy.envelope()
-        await busy.content(FIELDS, BODY)
-        busy.send(b"E")
-        await milter.until(lambda: len(milter.guard.scanned) == 1)
-        before, after = milter.intake.services, milter.part()
-        waiting = asyncio.ensure_future(milter.intake.use_part(after)())
-        await asyncio.sleep(0.01)
-        assert not waiting.done()
-        milter.guard.may_end.set()
-        while (await busy.read())[0] == b"i":
-            pass
-        await waiting
-        for server in (idle, busy):
-            assert (await server.message(FIELDS))[-1][0] == b"a"
-        assert (before.answers, after.services.answers) == ({"accept": 1}, {"accept": 2})
-
-
-async def test_a_message_that_does_not_end_is_cut_off_after_a_change_of_settings(house: House) -> None:
-    async with house(limits=SmtpLimits(stop=0.01)) as milter:
-        server: MailServer = await milter.connect()
-        await server.envelope()
-        await milter.intake.use_part(milter.part())()
-        assert await server.read() == (b"", b"")
-
-
 def test_the_file_of_a_unix_socket(tmp_path: Path) -> None:
     path = tmp_path / "milter"
     first = bind((f"unix:{path}",), 0, "scanSources.milter.listen")
@@ -544,10 +512,10 @@ async def test_mail_that_is_put_off_is_told(house: House) -> None:
         services = milter.intake.services
         server = await milter.connect()
         await server.message(FIELDS)
-        milter.guard.full_at_mail = True
+        milter.guard.is_full = True
         for _ in range(MIN_DEFERRED):
-            assert await server.ask(b"M", b"<a@x.example>\0") == (b"y", b"451 4.3.2 Busy, try again later\0")
-        milter.guard.full_at_mail = False
+            assert await server.message(FIELDS) == [(b"y", b"451 4.3.2 Busy, try again later\0")]
+        milter.guard.is_full = False
         said = DeferralWatch("The milter source").warn(count_source(milter.intake, services))
         assert said == (
             "The milter source puts mail off: 5 of 6 messages of the last minutes,"
@@ -555,3 +523,25 @@ async def test_mail_that_is_put_off_is_told(house: House) -> None:
         )
         assert (await server.ask(b"M", b"<" + b"a" * 1_000 + b"@x.example>\0"))[1].startswith(b"501")
         assert services.deferred == {"slots": MIN_DEFERRED}, "what the sender did wrong is not ours"
+
+
+async def test_a_full_port_ends_a_connection_whose_tenant_has_its_share(house: House) -> None:
+    async with house(limits=SmtpLimits(sessions=4, place_wait=0.05), most=4) as milter:
+        milter.domains.of = {"flood.example": "f", "quiet.example": "q"}
+        flood = [await milter.connect() for _ in range(4)]
+        for server in flood[:3]:
+            await server.envelope(b"<a@x.example>", b"<b@flood.example>")
+        late = flood[3]
+        assert await late.ask(b"M", b"<a@x.example>\0") == (b"c", b"")
+        busy = (b"y", b"451 4.3.2 Too many sessions, try again later\0")
+        assert await late.ask(b"R", b"<b@flood.example>\0") == busy
+        quiet = await milter.connect()
+        assert await late.read() == (b"", b"")
+        await quiet.envelope(b"<a@x.example>", b"<b@quiet.example>")
+        await quiet.content(FIELDS, b"Hello\r\n")
+        assert (await quiet.end())[-1][0] == b"a"
+        assert (milter.intake.gave_way, milter.intake.turned_away) == (1, 0)
+        for server in flood[:3]:
+            assert await server.ask(b"R", b"<c@flood.example>\0") == (b"c", b"")
+        services = milter.intake.services
+        assert (services.sessions.used, services.deferred) == (3, {"sessions": 1})

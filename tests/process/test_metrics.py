@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from gatepost.process.metrics import BUCKETS, Timed, counter, exposition, gauge, keep_counters, merge
+from gatepost.process.metrics import BUCKETS, Timed, counter, exposition, gauge, merge
 
 
 def samples(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
@@ -47,8 +47,3 @@ def test_labels_are_merged_apart_and_counters_are_added_up() -> None:
 
     got = figures_of([gauge("up", "Up", 3.0), *tell(4, 5)], tell(0, 6))
     assert got == {("up",): 3, ("hop_total", "a"): 2, ("hop_total", "b"): 4, ("seen_total",): 11}
-
-
-def test_what_outlasts_settings() -> None:
-    families = [gauge("a", "A", 1), counter("b", "B", 1), counter("c", "C", 1, of_process=True)]
-    assert [each.name for each in keep_counters(families)] == ["b"]

@@ -151,7 +151,7 @@ def clock_jumped(node: Watched) -> None:
         node.tells("clock jumped", node.send)
         assert "went forward by 7,20" in node.log
         assert 'gatepost_health_warning{component="clock"} 1.0' in node.metrics
-        node.until(lambda: "check time synchronisation" in node.read_outputs("clock")["status"])
+        node.until(lambda: "check time synchronisation" in node.read_outputs("clock")["readyz"])
     finally:
         node.offset.unlink()
     node.until(lambda: "went back by 7," in node.log)
@@ -162,7 +162,7 @@ def certificate_expired(node: Watched) -> None:
     node.write_certificate(datetime.now(UTC) - timedelta(days=4_000))
     try:
         node.tells("certificate expired")
-        assert "the certificate own.pem has ended" in node.log
+        assert "the certificate own.pem expired on" in node.log
         assert 'gatepost_health_warning{component="certificate"} 1.0' in node.metrics
     finally:
         node.write_certificate(datetime.now(UTC))
@@ -170,10 +170,10 @@ def certificate_expired(node: Watched) -> None:
     # A file that cannot be used keeps nobody from mail, but the service from its next start.
     (node.data / ABBY_FILE).with_name("own.pem").write_bytes(b"half a fi")
     try:
-        node.until(lambda: "changed certificate not taken over" in node.read_outputs("certificate")["status"])
+        node.until(lambda: "changed certificate not taken over" in node.read_outputs("certificate")["readyz"])
     finally:
         node.write_certificate(datetime.now(UTC))
-    node.until(lambda: not node.read_outputs("certificate")["status"])
+    node.until(lambda: not node.read_outputs("certificate")["readyz"])
 
 
 def object_store_away(node: Watched) -> None:
@@ -522,7 +522,7 @@ def test_what_is_said_of_a_node_that_is_long_away(tmp_path: Path, lasting_next_h
                 signal_tree(core.popen, signal.SIGCONT)
             numbered.expect_all()
             node.until(lambda: node.colour == "GREEN")
-            node.until(lambda: {each["health"] for each in read_nodes(node).values()} == {"ok"})
+            node.until(lambda: {each["health"] for each in read_nodes(node).values()} == {"GREEN"})
         finally:
             core.stop()
             node.stop()

@@ -14,6 +14,7 @@ from gatepost.cli.serve import greet
 from gatepost.service import commands
 from gatepost.service.commands import Started, _welcome_operator, create_administrator, prepare
 from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.service.plan import Plan
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load
 from gatepost.store.audit import SYSTEM
 from gatepost.store.store import Store
@@ -129,9 +130,10 @@ def test_the_first_password_is_in_a_file_until_it_is_changed(
 ) -> None:
     data = DataFolder(tmp_path)
     both = load(prepare(data, None))
+    plan = Plan(data, both.guard, both.abby)
 
     async def starts(store: Store) -> None:
-        await _welcome_operator(data, tmp_path, both, greet, 9081, store)
+        await _welcome_operator(data, tmp_path, greet, plan, 9081, store)
         password = data.first_password.read_text().strip()
         found = await store.users.credentials("admin")
         assert found
@@ -141,11 +143,11 @@ def test_the_first_password_is_in_a_file_until_it_is_changed(
         assert password not in journal
         assert f"password in {data.first_password}" in journal
         # The same password for as long as it works, and no trace of it afterwards.
-        await _welcome_operator(data, tmp_path, both, greet, 9081, store)
+        await _welcome_operator(data, tmp_path, greet, plan, 9081, store)
         assert f"password in {data.first_password}" in capsys.readouterr().out
         assert data.first_password.read_text().strip() == password
         await store.users.set_password(found.user.uid, "another hash", SYSTEM)
-        await _welcome_operator(data, tmp_path, both, greet, 9081, store)
+        await _welcome_operator(data, tmp_path, greet, plan, 9081, store)
         assert "admin, password" not in capsys.readouterr().out
         assert not data.first_password.exists()
 

@@ -24,7 +24,7 @@ from tests.clock import Clock
 from tests.data_folders import write_files
 from tests.idle_guard import IdleGuard
 from tests.service.running_service import RunningCommand
-from tests.service.test_reload import TOKENS, Node, run_on
+from tests.service.test_changes import TOKENS, Node, run_on
 
 from gatepost.abby import remote_core
 from gatepost.abby.cores import Cores, Down, LocalCore

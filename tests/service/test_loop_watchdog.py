@@ -1,20 +1,18 @@
 """The watchdog tells a callback that holds the loop from many that do not."""
 
 import asyncio
-import signal
-import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 import uvloop
+from bench import loop_watchdog
+from bench.loop_watchdog import LoopWatchdog
 from prometheus_client import CollectorRegistry
 from tests.stolen_time import StolenTime
 
 from gatepost.process.metrics import exposition
-from gatepost.service import running, watchdogs
-from gatepost.service.watchdogs import LoopWatchdog
 
 LOOPS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -26,7 +24,7 @@ def compute(seconds: float) -> None:
         pass
 
 
-def compute_until_seen(watchdog: LoopWatchdog, seconds: float = watchdogs.LIMIT_SECONDS) -> None:
+def compute_until_seen(watchdog: LoopWatchdog, seconds: float = loop_watchdog.LIMIT_SECONDS) -> None:
     """Compute until the watchdog has counted so much of this callback. The kernel looks at CPU timers at ticks only,
     and while others want the processor, few of them come while this thread has it."""
     until = time.thread_time() + 20
@@ -133,7 +131,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
         def warning(self, event: str, **fields: Any) -> None:
             lines.append({"event": event, **fields})
 
-    monkeypatch.setattr(watchdogs, "log", Log())
+    monkeypatch.setattr(loop_watchdog, "log", Log())
     return iter([lines])
 
 
@@ -156,43 +154,10 @@ def test_each_place_is_logged_once_a_minute_and_counted(logged: Iterator[list[di
     assert f"gatepost_loop_blocked_worst_seconds {watchdog.worst}" in text
 
 
-def test_a_signal_that_is_told_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One comes while uvloop reads another, as those of the watchdog do, and the loop tells it a second time."""
-    exits, told = list[int](), list[int]()
-
-    async def main() -> bool:
-        stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        signals = running._StopSignals(stop, end=exits.append)
-
-        def handle(number: int) -> None:
-            told.append(number)
-            signals.handle(number)
-
-        loop.add_signal_handler(signal.SIGUSR2, handle, signal.SIGUSR2)
-        # It has to come while the loop waits for something: the interpreter would handle it at once.
-        threading.Timer(0.1, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1)).start()
-        await stop.wait()
-        await asyncio.sleep(0)
-        while len(told) < 2:  # noqa: ASYNC110  the loop's next turns
-            await asyncio.sleep(0.001)
-        assert exits == []
-        monkeypatch.setattr(running, "REPEATED_SECONDS", 0.0)
-        signals.handle(signal.SIGTERM)
-        return stop.is_set()
-
-    before = signal.signal(signal.SIGUSR1, lambda *_: signal.raise_signal(signal.SIGUSR2))
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            assert runner.run(main())
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert (told, exits) == ([signal.SIGUSR2] * 2, [128 + signal.SIGTERM])
-
-
 def test_a_system_without_such_timers_is_said(
     monkeypatch: pytest.MonkeyPatch, logged: Iterator[list[dict[str, Any]]]
 ) -> None:
-    monkeypatch.setattr(watchdogs, "_CALLS", {})
+    monkeypatch.setattr(loop_watchdog, "_CALLS", {})
 
     async def main() -> bool:
         return LoopWatchdog().start()

@@ -90,7 +90,7 @@ def test_what_a_system_does_not_count_is_not_told(monkeypatch: pytest.MonkeyPatc
 def test_the_time_of_messages_that_still_wait_counts() -> None:
     async def run() -> None:
         queue, never = FairQueue(1, 1, 0.0), asyncio.get_running_loop().create_future()
-        slot = queue.enter_at_once(None)
+        slot = queue.enter(None)
         assert slot
         waiting = [asyncio.create_task(queue.wait(None, order, 1, [never])) for order in range(3)]
         await asyncio.sleep(0)

@@ -29,6 +29,7 @@ from tests.data_folders import write_files
 from tests.events.receivers import Receiver
 from tests.service.running_service import RunningCommand
 
+from gatepost.process.health import PARTS, Code
 from gatepost.service.certificates import sign_certificate
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor.examination import check_nodes
@@ -89,11 +90,12 @@ class FaultRow(NamedTuple):
     back: str
 
     @property
-    def part(self) -> tuple[str, str]:
-        """The code of the reason and an expression for its sentence; "" where there is none."""
+    def part(self) -> tuple[Code | None, str]:
+        """The code of the reason and an expression for its sentence; None where there is none."""
         found = re.fullmatch(r"`([A-Za-z]+)`: `([^`]+)`", self.reason)
         assert found or self.reason == "–", self.reason
-        return (found[1], ".*".join(map(re.escape, found[2].split("…")))) if found else ("", "")
+        code = next((each for each in PARTS if found and each == found[1]), None)
+        return (code, ".*".join(map(re.escape, found[2].split("…")))) if found else (None, "")
 
 
 def read_page() -> dict[str, FaultRow]:
@@ -236,8 +238,9 @@ events: {{file: {{}}, webhooks: [{{url: "{self.receiver.url}", secret: "{"ab" * 
             sign_in(self._pages, (self.data / "first-password").read_text().strip())
         return self._pages
 
-    def read_outputs(self, code: str) -> dict[str, str]:
-        """The sentence about a part, with what ends it, in every output that is asked; "" where it has none."""
+    def read_outputs(self, code: Code) -> dict[str, str]:
+        """The sentence about a part, with what ends it, in every output that is asked; "" where it has none. The status
+        has no warnings."""
 
         def find(reasons: list[dict[str, str]]) -> str:
             found = next((each for each in reasons if each["code"] == code), None)
@@ -245,15 +248,16 @@ events: {{file: {{}}, webhooks: [{{url: "{self.receiver.url}", secret: "{"ab" * 
 
         status = self.client.post("/v1/admin/status", headers={"Authorization": f"Bearer {TOKEN}"}).json()
         ready = self.client.get("/readyz")
-        outputs = {"status": find(status.get("reasons", []))}
+        assert ("reasons" in status) == (status["messageQueueStatus"] != "GREEN"), status
+        said = find(status.get("reasons", []))
         # The answer 503 is an error, which is one sentence.
-        end = outputs["status"].partition(". ")[2]
-        failed = f"{ready.json()['message']}. {end}" if ready.status_code == 503 else ""
+        failed = f"{ready.json()['message']}. {said.partition('. ')[2]}" if ready.status_code == 503 else ""
+        outputs = {} if PARTS[code].state == "GREEN" else {"status": said}
         outputs["readyz"] = failed or find(ready.json().get("reasons", []))
         seen = self.read_samples().get(("gatepost_health_warning", (("component", code),)))
-        return outputs | {"metrics": outputs["status"] if seen else ""}
+        return outputs | {"metrics": outputs["readyz"] if seen else ""}
 
-    def read_stored_outputs(self, code: str, words: str) -> dict[str, str]:
+    def read_stored_outputs(self, code: Code, words: str) -> dict[str, str]:
         """The same of those that cannot be read while storage is away."""
         ended, printed, _ = run_command("nodes", "--json", "--data", self.data)
         assert ended == 0, printed
@@ -316,7 +320,7 @@ events: {{file: {{}}, webhooks: [{{url: "{self.receiver.url}", secret: "{"ab" * 
         """The outputs without the reason of a fault; those that storage is needed for only where it is there. A core
         that does not answer is nothing that another node says of itself."""
         code, words = row.part
-        if not code:
+        if code is None:
             return []
         outputs = self.read_outputs(code) | {"event": "; ".join(self.read_health_reasons())}
         has_storage = code not in ("storage", "disk", "cores")
@@ -330,7 +334,7 @@ events: {{file: {{}}, webhooks: [{{url: "{self.receiver.url}", secret: "{"ab" * 
         def is_over() -> bool:
             if self.colour != "GREEN" or self.ready != 200:
                 return False
-            if not code:
+            if code is None:
                 return True
             outputs = self.read_outputs(code)
             return not any((outputs if any(outputs.values()) else self.read_stored_outputs(code, words)).values())

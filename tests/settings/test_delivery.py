@@ -20,7 +20,7 @@ from gatepost.settings.faults import ConfigError
 from gatepost.settings.files import find_warnings, load_guard, settings_in_force
 from gatepost.settings.keys import GuardSettings, by_tenant
 from gatepost.settings.scan_sources import MAX_MESSAGE
-from gatepost.settings.values import is_local, needs_restart
+from gatepost.settings.values import is_local
 from gatepost.smtp.commands import SmtpLimits
 
 UID = "0198c5a2-7c11-7d3e-9f00-00000000aa01"
@@ -165,8 +165,8 @@ def test_the_password_is_shown_nowhere_and_files_stay_local(write: Load, monkeyp
     assert guard.delivery.auth.password == "hush1"
     for key in ("tls", "tls.key", "delivery.ca", "delivery.certificate", "delivery.key"):
         assert is_local(GuardSettings, key)
-    for key in ("delivery.routes", "delivery.nextHop", "delivery.auth", "scanSources.smtp.maxRecipients", "tls"):
-        assert not needs_restart(GuardSettings, key)
+    for key in ("delivery.routes", "delivery.nextHop", "delivery.auth", "scanSources.smtp.maxRecipients"):
+        assert not is_local(GuardSettings, key)
 
 
 def test_what_is_built(write: Load, tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ async def _watch_files(plan: Plan, folder: Path) -> None:
         nonlocal shown
         shown += 1
 
-    watch = CertificateWatch(lambda: plan, show, renew, lambda _ca: None)
+    watch = CertificateWatch(plan, show, renew, lambda _ca: None)
     await watch.look()
     assert (renewed, shown) == (0, 0)
     chain, key = sign_certificate(["other.example"], datetime.now(UTC))

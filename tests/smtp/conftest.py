@@ -49,18 +49,15 @@ class StrawGuard:
         self.edits: tuple[Edit, ...] = ()
         self.senders: tuple[str, ...] = ()
         self.message_id = ""
-        self.full_at_mail = self.full_at_dot = False
+        self.is_full = False
         self.fault: Exception | None = None
         self.may_end = asyncio.Event()
         self.may_end.set()
         self.scanned: list[ScanRequest] = []
         self.raw: list[bytes] = []
 
-    def has_slot(self) -> bool:
-        return not self.full_at_mail
-
     async def scan(self, request: ScanRequest, body: MessageBody, judged: ReportObserver) -> ScanResult | Full:
-        if self.full_at_dot:
+        if self.is_full:
             return Full(Load(1, 1, 1))
         self.scanned.append(request)
         self.raw.append(body.read())

@@ -1,17 +1,24 @@
 """A full SMTP port ends the oldest session without a transaction, and keeps those that have one."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.clock import Clock
+from tests.own_names import replace_in
 
 from gatepost.smtp import intake, session
+from gatepost.smtp.commands import SmtpLimits
 
 
 async def test_a_full_port_ends_the_oldest_session_without_a_transaction(
     deployment: Any, hop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, "GRACE_SECONDS", 0.05)
+    clock = Clock(1_000.0)
+    loop = asyncio.get_running_loop()
+    seen = SimpleNamespace(time=clock, connect_accepted_socket=loop.connect_accepted_socket)
+    replace_in(monkeypatch, intake, "asyncio", get_running_loop=lambda: seen)
     async with deployment(hop(), max_connections=4) as gate:
         working = await gate.connect()
         await working.say("EHLO c")
@@ -21,7 +28,7 @@ async def test_a_full_port_ends_the_oldest_session_without_a_transaction(
         assert (await between.say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("250")
         silent = [await gate.connect() for _ in range(2)]
         assert await silent[1].say("EHLO c")
-        await asyncio.sleep(0.1)
+        clock.now += intake.GRACE_SECONDS + gate.services.limits.greeting_pause
         first = await gate.connect()
         assert (await silent[0].reply(), await silent[0].closed()) == ("421 4.7.0 Too many connections", True)
         await first.up_to_data()
@@ -36,6 +43,25 @@ async def test_a_full_port_ends_the_oldest_session_without_a_transaction(
         assert (gate.intake.gave_way, gate.intake.turned_away_full, gate.intake.open) == (3, 1, 4)
         assert (await first.say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("250"), "a message under way is not lost"
         assert (await working.say("RCPT TO:<b@y.example>")).startswith("250")
+
+
+async def test_a_full_port_ends_a_session_whose_tenant_has_its_share(deployment: Any, hop: Any) -> None:
+    limits, tenants = (
+        SmtpLimits(greeting_pause=0.0, sessions=4, place_wait=0.05),
+        {"flood.example": "f", "quiet.example": "q"},
+    )
+    async with deployment(hop(), limits=limits, tenants=tenants, max_connections=4) as gate:
+        flood = [await gate.connect() for _ in range(4)]
+        for client in flood[:3]:
+            await client.up_to_data(recipient="b@flood.example")
+        await flood[3].say("EHLO c")
+        await flood[3].say("MAIL FROM:<a@x.example>")
+        assert (await flood[3].say("RCPT TO:<b@flood.example>")).startswith("451 4.3.2")
+        quiet = await gate.connect()
+        assert (await flood[3].reply(), await flood[3].closed()) == ("421 4.7.0 Too many connections", True)
+        await quiet.up_to_data(recipient="b@quiet.example")
+        assert (await quiet.say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("250")
+        assert (await flood[0].say(b"Subject: x\r\n\r\ny\r\n.\r\n")).startswith("250"), "it is not lost"
 
 
 async def test_silent_connections_do_not_close_the_port(
@@ -70,13 +96,15 @@ async def test_clients_that_send_drops_do_not_close_the_port(
 ) -> None:
     monkeypatch.setattr(intake, "GRACE_SECONDS", 0.0)
     monkeypatch.setattr(session, "STALL_SECONDS", 0.0)
-    async with deployment(hop(), max_connections=1) as gate:
+    # At this rate, whatever little has come is less than must have come by then.
+    limits = SmtpLimits(greeting_pause=0.0, data_rate=1_000_000_000)
+    async with deployment(hop(), max_connections=1, limits=limits) as gate:
         slow = await gate.connect()
         for each in said:
             slow.send(each)
             if isinstance(each, str):
                 assert await slow.reply()
-        await asyncio.sleep(0.05)
+        await gate.until(lambda: next(iter(gate.intake._by_age.values()))[0].rank_to_end(is_old=True) is not None)
         guest = await gate.connect()
         assert gate.intake.gave_way == 1
         await guest.up_to_data()

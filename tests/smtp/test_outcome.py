@@ -3,7 +3,9 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
+from tests.smtp.conftest import QUICK
 
 from gatepost.store.errors import StorageError
 
@@ -57,25 +59,62 @@ async def test_what_cannot_be_kept_stays_with_the_sender(deployment: Any, hop: A
         assert not gate.holding.begun
 
 
-async def test_a_full_core_says_so_at_mail_and_keeps_the_connection(deployment: Any, hop: Any) -> None:
+async def test_a_full_core_says_so_and_keeps_the_connection(deployment: Any, hop: Any) -> None:
     next_hop = hop()
     async with deployment(next_hop) as gate:
         client = await gate.connect()
-        await client.say("EHLO c")
-        gate.guard.full_at_mail = True
-        client.send(b"MAIL FROM:<a@x.example>\r\n" + b"RCPT TO:<b@y.example>\r\n" * 20 + b"DATA\r\n")
-        assert (await client.reply()).startswith("451 4.3.2")
-        # What was pipelined behind it is out of order, but that is no error of the client's.
-        assert {(await client.reply())[:9] for _ in range(21)} == {"503 5.5.1"}
-        gate.guard.full_at_mail = False
         await client.up_to_data()
-        gate.guard.full_at_dot = True
+        gate.guard.is_full = True
         assert (await client.say(MESSAGE + b".\r\n")).startswith("451 4.3.2")
-        gate.guard.full_at_dot = False
+        gate.guard.is_full = False
         await client.up_to_data()
         assert (await client.say(MESSAGE + b".\r\n")).startswith("250")
         assert len(next_hop.messages) == 1
-        assert (gate.services.attempts, gate.services.deferred) == (3, {"slots": 2})
+        assert (gate.services.attempts, gate.services.deferred) == (2, {"slots": 1})
+
+
+async def test_a_tenant_with_its_share_of_sessions_is_put_off_and_others_are_not(deployment: Any, hop: Any) -> None:
+    next_hop, tenants = hop(), {"flood.example": "f", "quiet.example": "q"}
+    async with deployment(
+        next_hop, limits=msgspec.structs.replace(QUICK, sessions=4, place_wait=0.05), tenants=tenants
+    ) as gate:
+        flood = [await gate.connect() for _ in range(4)]
+        for client in flood[:3]:
+            await client.up_to_data(recipient="b@flood.example")
+        late = flood[3]
+        await late.say("EHLO c")
+        late.send(b"MAIL FROM:<a@x.example>\r\n" + b"RCPT TO:<b@flood.example>\r\n" * 3)
+        assert (await late.reply()).startswith("250")
+        assert {await late.reply() for _ in range(3)} == {"451 4.3.2 Too many sessions, try again later"}
+        quiet = await gate.connect()
+        await quiet.up_to_data(recipient="b@quiet.example")
+        assert (await quiet.say(MESSAGE + b".\r\n")).startswith("250")
+        assert (await flood[0].say(MESSAGE + b".\r\n")).startswith("250")
+        assert (await late.say("RCPT TO:<b@flood.example>")).startswith("250"), "another has ended"
+        late.send(b"RSET\r\n")
+        await late.reply()
+        for client in flood[1:3]:
+            client.writer.close()
+        await gate.until(lambda: gate.services.sessions.used == 0)
+        assert gate.services.deferred == {"sessions": 1}
+
+
+async def test_the_spool_has_room_for_others_while_one_tenant_fills_it(deployment: Any, hop: Any) -> None:
+    next_hop, tenants = hop(), {"flood.example": "f", "quiet.example": "q"}
+    async with deployment(
+        next_hop, limits=msgspec.structs.replace(QUICK, spooled=4_000, place_wait=0.05), tenants=tenants
+    ) as gate:
+        flood = [await gate.connect() for _ in range(4)]
+        for client in flood[:3]:
+            await client.up_to_data(recipient="b@flood.example")
+            client.send(b"x: y\r\n" * 170)  # and no end of it
+        await gate.until(lambda: gate.services.space.used > 2_900)
+        await flood[3].say("EHLO c")
+        await flood[3].say("MAIL FROM:<a@x.example>")
+        assert (await flood[3].say("RCPT TO:<b@flood.example>")).startswith("452 4.3.1")
+        quiet = await gate.connect()
+        await quiet.up_to_data(recipient="b@quiet.example")
+        assert (await quiet.say(b"x: y\r\n" * 100 + b".\r\n")).startswith("250")
 
 
 async def test_without_a_next_hop_mail_is_held_but_not_delivered(deployment: Any) -> None:

@@ -318,8 +318,8 @@ CONVERSATIONS: list[tuple[str, dict[str, Any], list[tuple[str | bytes, str]]]] =
     ),
     (
         "no room for anybody",
-        {"limits": msgspec.structs.replace(QUICK, spooled=0)},
-        [EHLO, (MAIL[0], "452 4.3.1"), (RCPT[0], "503"), ("NOOP", "250")],
+        {"limits": msgspec.structs.replace(QUICK, spooled=0, place_wait=0.0)},
+        [EHLO, MAIL, (RCPT[0], "452 4.3.1"), ("NOOP", "250")],
     ),
     (
         "hops",
@@ -567,6 +567,29 @@ async def test_a_stop_ends_idle_sessions_at_once_and_others_after_their_message(
         gate.guard.may_end.set()
         assert (await busy.reply()).startswith("250 2.0.0 Ok: queued")
         assert (await busy.reply()).startswith("421 4.3.2")
+
+
+async def test_a_stop_lets_a_client_that_talks_send_its_message_and_say_goodbye(
+    deployment: Any, hop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gatepost.smtp.intake.LINGER_SECONDS", 60.0)
+    monkeypatch.setattr("gatepost.smtp.session.STOP_SECONDS", 60.0)
+    async with deployment(hop()) as gate:
+        first, other = await gate.connect(), await gate.connect()
+        for each in (first, other):
+            await each.up_to_data()
+            each.send(b"Subject: x\r\n\r\ny\r\n.\r\n")
+            assert (await each.reply()).startswith("250 2.0.0 Ok: queued")
+            assert (await each.say("MAIL FROM:<a@example.org>")).startswith("250")
+        gate.intake.should_exit = True
+        for each in (first, other):
+            assert (await each.say("RCPT TO:<b@example.com>")).startswith("250")
+            assert (await each.say("DATA")).startswith("354")
+            each.send(b"Subject: x\r\n\r\ny\r\n.\r\n")
+            assert (await each.reply()).startswith("250 2.0.0 Ok: queued")
+        assert (await first.say("QUIT")).startswith("221")
+        assert (await other.say("MAIL FROM:<a@example.org>")).startswith("421 4.3.2")
+        assert await other.closed()
 
 
 async def test_a_stop_does_not_wait_for_ever(deployment: Any, hop: Any) -> None:

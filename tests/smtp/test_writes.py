@@ -1,6 +1,7 @@
 """What is sent together: replies to a client, commands to a next hop, and the pieces of a message."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.smtp import trace
+from gatepost.smtp import connection, trace
 from gatepost.smtp.connection import Connection
 from gatepost.smtp.next_hop import NextHop
 from gatepost.smtp.trace import read_header
@@ -155,18 +156,37 @@ async def test_small_pieces_of_a_message_are_one_write(
         gate.relay.give_back(link)
 
 
-async def test_a_client_that_says_nothing_is_cut_off_in_time_and_not_before(deployment: Any) -> None:
+async def test_a_client_that_says_nothing_is_cut_off_in_time_and_not_before(
+    deployment: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from gatepost.smtp.commands import SmtpLimits
 
+    made: list[Any] = []
+
+    class Timer:
+        """What is called back when its deadline has passed, and the deadlines that were set."""
+
+        def __init__(self, passed: Callable[[], None]) -> None:
+            self.passed, self.deadlines = passed, list[float]()
+            made.append(self)
+
+        def set(self, deadline: float) -> None:
+            self.deadlines.append(deadline)
+
+        def stop(self) -> None:
+            pass
+
+    monkeypatch.setattr(connection, "DeadlineTimer", Timer)
     loop = asyncio.get_running_loop()
-    async with deployment(limits=SmtpLimits(greeting_pause=0.0, command_wait=0.3)) as gate:
+    async with deployment(limits=SmtpLimits(greeting_pause=0.0, command_wait=300.0)) as gate:
         client = await gate.connect()
         for _ in range(5):
-            await asyncio.sleep(0.1)
+            before = loop.time()
             assert (await client.say("NOOP")).startswith("250")
-        begun = loop.time()
+            await gate.until(lambda before=before: made[0].deadlines[-1] >= before + 300.0)
+            assert made[0].deadlines[-1] <= loop.time() + 300.0
+        made[0].passed()
         assert (await client.reply()).startswith("421 4.4.2")
-        assert loop.time() - begun >= 0.25
 
 
 LINES = (

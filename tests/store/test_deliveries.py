@@ -10,6 +10,7 @@ from gatepost.store.audit import CLI, Actor
 from gatepost.store.evidence import Evidence
 from gatepost.store.message_records import MAX_REPLY, Delivery, MessageRecord
 from gatepost.store.privacy import Person
+from gatepost.store.removed_mail import RemovedCopy, digest_mailbox
 from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.store import Store
 
@@ -167,6 +168,28 @@ async def test_the_timeline_of_held_mail(store: Store, new_record: NewRecord) ->
     assert texts["delivered"].startswith(f"Accepted by the next hop {HOP}: 250 2.0.0 Ok.")
     assert [step.node for step in describe_timeline(found).steps if step.event == "delivered"] == ["mx2"]
     assert len([step for step in describe_timeline(found).steps if step.event == "released"]) == 1
+
+
+async def test_the_timeline_has_what_was_taken_out_of_mailboxes(store: Store, new_record: NewRecord) -> None:
+    record = msgspec.structs.replace(mail(new_record(), 10_000), source="milter")
+    await store.messages.record(record)
+    moved = RemovedCopy(record.ggrid, digest_mailbox("bob@y.example"), "1", TENANT, "moved", "INBOX")
+    absent = RemovedCopy(
+        record.ggrid, digest_mailbox("other@y.example"), "", TENANT, "absent", reason="no copy was found"
+    )
+    await store.removed_mail.record([moved, absent], Actor("user", "amy"))
+    found = await store.messages.timeline(record.ggrid, TENANT)
+    assert found is not None
+    steps = {step.event: step for step in describe_timeline(found).steps}
+    assert steps["removed"].text == "Taken out of the mailbox of bob@y.example by amy."
+    assert steps["removeFailed"].text == "Not taken out of a mailbox by amy (no copy was found)."
+    assert "returned to the mail server that asked" in steps["answered"].text, "with milter, that server has it"
+    back = msgspec.structs.replace(moved, state="restored")
+    await store.removed_mail.record([back], Actor("user", "bea"))
+    found = await store.messages.timeline(record.ggrid)
+    assert found is not None
+    texts = [step.text for step in describe_timeline(found).steps if step.event == "putBack"]
+    assert texts == ["Put back into the mailbox of bob@y.example by bea."]
 
 
 async def test_without_a_delivery_on_record_nothing_is_claimed(store: Store, new_record: NewRecord) -> None:

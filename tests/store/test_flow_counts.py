@@ -1,7 +1,5 @@
 """Counts over nodes, on both engines: two nodes share them through storage, and what is over goes."""
 
-import asyncio
-
 import pytest
 
 from gatepost.smtp import outbound
@@ -118,22 +116,3 @@ async def test_senders_of_outbound_mail_are_counted_over_all_nodes(store: Store)
     await again.exchange()
     third.count("a@x.example", messages=1)
     assert third.check("a@x.example")
-
-
-async def test_counts_work_until_the_last_of_those_who_use_them_stops(store: Store) -> None:
-    """Over a reload two generations of settings use them for a while."""
-    counts, other = (CountsOfAllNodes(store.flow_counts, clock=Clock()) for _ in range(2))
-    counts.start()
-    counts.start()
-    await counts.stop()
-    counts.add("a@x.example", "messages", 3)
-    async with asyncio.timeout(60):
-        while other.read("a@x.example", "messages") != (3, 0):
-            await asyncio.sleep(0.05)
-            await other.exchange()
-    counts.add("a@x.example", "messages", 2)
-    await counts.stop()
-    fresh = CountsOfAllNodes(store.flow_counts, clock=Clock())
-    fresh.read("a@x.example", "messages")
-    await fresh.exchange()
-    assert fresh.read("a@x.example", "messages") == (5, 0)

@@ -9,6 +9,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+from tests.cancelling import cancel_everywhere
 
 from gatepost.store import jobs as stored_jobs
 from gatepost.store import open_store
@@ -82,6 +83,17 @@ async def test_a_body_that_fails_gives_the_job_back(store: Store) -> None:
     await asyncio.gather(task, return_exceptions=True)
     assert (await store.jobs.find("digest")).holder == ""
     assert not [each for each in asyncio.all_tasks() if "renew" in repr(each.get_coro())]
+
+
+async def test_whoever_is_cancelled_while_taking_a_job_leaves_no_lease(store: Store) -> None:
+    async def work() -> None:
+        async with store.jobs.take("digest"):
+            await asyncio.sleep(0)
+
+    async def look() -> None:
+        assert (await store.jobs.find("digest")).holder == ""
+
+    assert await cancel_everywhere(work, after=look) > 4
 
 
 async def test_who_has_lost_a_job_learns_it_and_changes_nothing(store: Store) -> None:

@@ -174,8 +174,8 @@ async def test_a_reader_keeps_neither_mail_nor_a_later_purge_from_their_work(
         purging = asyncio.create_task(store.messages.purge(noon(TODAY + 2)))
         for number in range(20):
             record = at(new_record(), noon(TODAY + 3) + number)
-            assert await asyncio.wait_for(store.messages.record(record), 2) == record
-            assert await asyncio.wait_for(store.messages.find(record.ggrid), 2) == record
+            assert await asyncio.wait_for(store.messages.record(record), 60) == record
+            assert await asyncio.wait_for(store.messages.find(record.ggrid), 60) == record
         await purging
     await store.messages.purge(noon(TODAY + 2))
     assert f"messages_d{TODAY + 1}" not in await leaves(connection)

@@ -105,8 +105,8 @@ async def fill_desk(store: Store, by: Actor) -> None:
     await store.message_notes.add(mine, f"ask {ANN}", Actor("user", "root"))
     await store.message_notes.add(mine, "seen", by)
     copies = [
-        RemovedCopy(theirs[2], digest_mailbox(ANN), None, "moved", f"Users/{ANN}"),
-        RemovedCopy(theirs[2], digest_mailbox("carol@x.example"), None, "failed", "", f"NO {ANN} may not"),
+        RemovedCopy(theirs[2], digest_mailbox(ANN), "1", None, "moved", f"Users/{ANN}"),
+        RemovedCopy(theirs[2], digest_mailbox("carol@x.example"), "", None, "failed", "", f"NO {ANN} may not"),
     ]
     await store.removed_mail.record(copies, by)
     search = f"to:{ANN}"
@@ -197,7 +197,7 @@ CANNOT = _name_columns("""
     recipient_releases: ggrid
     recipient_requests: ggrid id kind scope state
     recovery_codes: digest user_uid
-    removed_mail: ggrid mailbox scope state
+    removed_mail: copy ggrid mailbox scope state
     report_counts: detail domain
     rollout: failed_node failed_reason
     rule_sets: scope

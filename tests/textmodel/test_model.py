@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tools.second_reader import pack_gloss
 
 from gatepost.checks.phrases import mark_themes, search_message
 from gatepost.mail.reader import read
 from gatepost.textmodel import model as textmodel
 from gatepost.textmodel.features import Features, extract_features
-from gatepost.textmodel.gloss import Letters, pack_gloss
+from gatepost.textmodel.gloss import Letters
 from gatepost.textmodel.model import Model, ModelBlend, load_shipped_model, parse_model
 from gatepost.textmodel.words import find_concepts, fold, make_words, split_words
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatepost.workers.fair_queue import IDLE_SECONDS, RECENT_SECONDS, REMEMBERED_SECONDS, SHARE, FairQueue, Slot
+from gatepost.scanning.request import SHARE, Shares
+from gatepost.workers.fair_queue import IDLE_SECONDS, RECENT_SECONDS, REMEMBERED_SECONDS, FairQueue, Slot
 
 
 def delays(maximum: int, threshold: int, max_delay: float) -> list[float]:
@@ -47,32 +48,45 @@ def test_the_rule(maximum: int, threshold: int, max_delay: int) -> None:
 def test_counts_hold_through_any_coming_and_going(maximum: int, comings: list[bool]) -> None:
     queue = FairQueue(maximum, 2, 1.0)
     inside: list[Slot] = []
-    refused = 0
+    entered = 0
     for comes in comings:
         if comes and (slot := queue.enter(None)):
             inside.append(slot)
+            entered += 1
         elif comes:
-            refused += 1
             assert len(inside) == maximum
         elif inside:
             gone = inside.pop()
             gone.leave()
             gone.leave()
         assert queue.load().in_processing == len(inside) <= maximum
-    assert queue.counters().refused == refused
-    assert queue.counters().admitted == sum(comings) - refused
+    assert queue.counters().admitted == entered
 
 
-def test_a_slot_is_given_back_whatever_happens() -> None:
+def test_a_slot_is_given_back_once() -> None:
     queue = FairQueue(1, 1, 1.0)
     slot = queue.enter(None)
     assert slot
     assert queue.load().full
     assert queue.enter(None) is None
-    with pytest.raises(ZeroDivisionError), slot:
-        1 / 0  # noqa: B018
+    slot.leave()
+    slot.leave()
     assert queue.load().in_processing == 0
-    assert (queue.counters().throttled, queue.counters().refused) == (0, 1)
+    assert queue.counters().throttled == 0
+
+
+async def test_a_mail_server_waits_for_a_while_and_is_refused_then() -> None:
+    queue = FairQueue(1, 1, 0.0)
+    slot = queue.enter("a")
+    assert slot
+    never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    assert await queue.wait("b", 1, 10, (never,), 0.01) is None
+    assert (queue.counters().refused, queue.waiting) == (1, (0, 0))
+    waiting = asyncio.ensure_future(queue.wait("b", 2, 10, (never,), 60))
+    await asyncio.sleep(0)
+    slot.leave()
+    assert await waiting
+    assert queue.counters().refused == 1
 
 
 class Waiting:
@@ -183,16 +197,16 @@ async def test_those_who_leave_are_not_served_and_lose_no_slot() -> None:
 
 async def test_a_tenant_that_floods_leaves_slots_to_others() -> None:
     queue = FairQueue(20, 99, 0.0)
-    alone = [queue.enter_at_once("a") for _ in range(25)]
+    alone = [queue.enter("a") for _ in range(25)]
     assert sum(slot is not None for slot in alone) == 20, "nobody else sends mail: all slots are for who wants them"
     for slot in alone[:20]:
         assert slot
         slot.leave()
-    assert queue.enter_at_once("b")
-    flood = [queue.enter_at_once("a") for _ in range(25)]
+    assert queue.enter("b")
+    flood = [queue.enter("a") for _ in range(25)]
     taken = sum(slot is not None for slot in flood)
     assert taken == 15, f"fewer than {SHARE} for each free slot"
-    assert all(queue.enter_at_once("b") for _ in range(2)), "the others need not wait"
+    assert all(queue.enter("b") for _ in range(2)), "the others need not wait"
     waits = asyncio.ensure_future(queue.wait("a", 1, 10, ()))
     await asyncio.sleep(0)
     assert not waits.done()
@@ -200,41 +214,40 @@ async def test_a_tenant_that_floods_leaves_slots_to_others() -> None:
         assert slot
         slot.leave()
     assert await asyncio.wait_for(waits, 60)
-    assert queue.enter("a"), "SMTP is refused only where no slot is free"
 
 
 async def test_a_tenant_that_floods_leaves_a_processor_to_others() -> None:
     queue, idle = FairQueue(100, 100, 0.0), 0
     queue.share_processors(4, lambda tenant: idle if tenant == "a" else 0)
-    assert [bool(queue.enter_at_once("a")) for _ in range(6)] == [True] * 6, "nobody else sends mail"
-    other = queue.enter_at_once("b")
+    assert [bool(queue.enter("a")) for _ in range(6)] == [True] * 6, "nobody else sends mail"
+    other = queue.enter("b")
     assert other
-    assert queue.enter_at_once("a") is None, "more of its messages are at work than three of four workers"
+    assert queue.enter("a") is None, "more of its messages are at work than three of four workers"
     waits = asyncio.ensure_future(queue.wait("a", 1, 10, ()))
     await asyncio.sleep(3 * IDLE_SECONDS)
     assert not waits.done()
-    assert queue.enter_at_once("b"), "those who wait for a processor keep nobody else from it"
-    assert queue.enter_at_once("b"), "nor has one that sends less to wait"
+    assert queue.enter("b"), "those who wait for a processor keep nobody else from it"
+    assert queue.enter("b"), "nor has one that sends less to wait"
     idle = 4  # waiting for DNS
     assert await asyncio.wait_for(waits, 60), "what waits for answers uses no processor"
-    assert queue.enter_at_once("a") is None
+    assert queue.enter("a") is None
 
 
 async def test_a_tenant_that_sends_few_costly_messages_leaves_a_processor_to_those_who_send_many() -> None:
     queue = FairQueue(100, 100, 0.0)
     queue.share_processors(2, lambda _tenant: 0)
     for _ in range(20):
-        slot = queue.enter_at_once("many")
+        slot = queue.enter("many")
         assert slot
         slot.leave()
         queue.note_cpu("many", 0.005)
-    assert [bool(queue.enter_at_once("many")) for _ in range(2)] == [True] * 2
-    assert queue.enter_at_once("few")
-    assert queue.enter_at_once("few"), "nobody knows yet what they cost"
+    assert [bool(queue.enter("many")) for _ in range(2)] == [True] * 2
+    assert queue.enter("few")
+    assert queue.enter("few"), "nobody knows yet what they cost"
     queue.note_cpu("few", 0.5)
-    assert queue.enter_at_once("few") is None
+    assert queue.enter("few") is None
     await asyncio.sleep(2 * IDLE_SECONDS)
-    assert [bool(queue.enter_at_once("many")) for _ in range(3)] == [True] * 3
+    assert [bool(queue.enter("many")) for _ in range(3)] == [True] * 3
 
 
 async def test_costly_mail_leaves_a_processor_to_those_who_sent_mail_not_long_ago(
@@ -246,37 +259,37 @@ async def test_costly_mail_leaves_a_processor_to_those_who_sent_mail_not_long_ag
     queue.share_processors(2, lambda _tenant: 0)
     monkeypatch.setattr(queue.tenants, "_clock", lambda: now[0])
     for tenant in ("b", "a"):
-        slot = queue.enter_at_once(tenant)
+        slot = queue.enter(tenant)
         assert slot
         slot.leave()
     now[0] += RECENT_SECONDS + 1
-    cheap = [queue.enter_at_once("a") for _ in range(3)]
+    cheap = [queue.enter("a") for _ in range(3)]
     assert all(cheap), "while nobody else sends mail, what costs little goes on as it comes"
     for slot in cheap:
         assert slot
         slot.leave()
     queue.note_cpu("a", 0.5)
-    assert queue.enter_at_once("a")
-    assert queue.enter_at_once("a") is None
-    assert queue.enter_at_once("b"), "who comes finds the processor that was left"
+    assert queue.enter("a")
+    assert queue.enter("a") is None
+    assert queue.enter("b"), "who comes finds the processor that was left"
     now[0] += REMEMBERED_SECONDS + 1
-    assert queue.enter_at_once("a"), "nobody has sent mail for a long time"
+    assert queue.enter("a"), "nobody has sent mail for a long time"
 
 
 async def test_a_tenant_that_is_served_at_once_is_not_held_back_in_place_of_one_that_floods() -> None:
     """The flood is held back, so it is given less than the other: that is no reason to hold back the other."""
     queue = FairQueue(100, 100, 0.0)
     queue.share_processors(2, lambda _tenant: 0)
-    at_work = queue.enter_at_once("flood")
+    at_work = queue.enter("flood")
     assert at_work
-    first = queue.enter_at_once("other")
+    first = queue.enter("other")
     assert first
     waiting = [asyncio.ensure_future(queue.wait("flood", number, 10, ())) for number in range(11)]
     await asyncio.sleep(2 * IDLE_SECONDS)
     first.leave()
     queue.note_cpu("flood", 0.08)
     for _ in range(300):
-        slots = [queue.enter_at_once("other") for _ in range(4)]
+        slots = [queue.enter("other") for _ in range(4)]
         assert all(slots), "it waits behind its own messages, while nobody holds back the flood"
         for slot in filter(None, slots):
             slot.leave()
@@ -291,9 +304,9 @@ async def test_a_tenant_that_is_served_at_once_is_not_held_back_in_place_of_one_
 async def test_a_message_that_is_delayed_is_not_at_work() -> None:
     queue = FairQueue(3, 1, 60.0)
     queue.share_processors(2, lambda _tenant: 0)
-    assert queue.enter_at_once("b")
+    assert queue.enter("b")
     queue._asks_most = "a"
-    slot = queue.enter_at_once("a")
+    slot = queue.enter("a")
     assert slot
     assert slot.delay
     assert not queue._may_have_slot("a")
@@ -312,10 +325,44 @@ async def test_bytes_that_wait_have_a_limit() -> None:
     queue = FairQueue(1, 1, 0.0, waiting_limit=100)
     slot = queue.enter(None)
     assert slot
-    assert queue.has_room(100)
+    assert queue.waiting_bytes.has_room(None, 100)
     waits = asyncio.ensure_future(queue.wait(None, 1, 60, ()))
     await asyncio.sleep(0)
-    assert (queue.has_room(40), queue.has_room(41), queue.waiting) == (True, False, (1, 60))
+    assert (queue.waiting_bytes.has_room(None, 40), queue.waiting_bytes.has_room(None, 41), queue.waiting) == (
+        True,
+        False,
+        (1, 60),
+    )
     slot.leave()
     assert await waits
-    assert queue.has_room(100)
+    assert queue.waiting_bytes.has_room(None, 100)
+
+
+@given(st.integers(1, 300), st.integers(1, 5))
+def test_whatever_a_tenant_takes_others_find_a_share(maximum: int, amount: int) -> None:
+    shares = Shares(maximum)
+    while shares.has_room("flood", amount):
+        shares.take("flood", amount)
+    assert shares.used <= maximum
+    if maximum > SHARE + amount:
+        assert shares.has_room("quiet"), "one that has nothing yet gets something"
+        assert shares.used >= maximum * SHARE // (SHARE + 1), "what is free is there to be used"
+    shares.give_back("flood", shares.used)
+    assert (shares.used, shares.free) == (0, maximum)
+
+
+async def test_the_bytes_of_a_tenant_that_wait_leave_room_to_others() -> None:
+    queue = FairQueue(1, 1, 0.0, waiting_limit=100)
+    slot = queue.enter("z")
+    assert slot
+    waiting: list[asyncio.Future[Slot | None]] = []
+    while queue.waiting_bytes.has_room("flood", 5):
+        waiting.append(asyncio.ensure_future(queue.wait("flood", len(waiting), 5, ())))
+        await asyncio.sleep(0)
+    assert queue.waiting == (15, 75)
+    assert queue.waiting_bytes.has_room("quiet", 25)
+    for each in waiting:
+        each.cancel()
+    await asyncio.wait(waiting)
+    slot.leave()
+    assert queue.waiting == (0, 0)

@@ -385,7 +385,7 @@ async def test_a_body_that_cannot_be_read_is_undecided() -> None:
 
 
 async def test_a_caller_that_leaves_frees_its_worker() -> None:
-    async with running(changed(processes=1, stage_limit=1.0)) as pool:
+    async with running(changed(processes=1, stage_limit=3.0)) as pool:
         for what in ("parse:sleep=100", "parse:spin"):
             await until(lambda: not pool.counters().busy)
             leaving = asyncio.create_task(pool.run(faulty(what)))

@@ -80,7 +80,7 @@ async def test_what_breaks_its_worker_is_not_shown(purpose: Purpose[Any]) -> Non
 
 
 async def test_what_does_not_end_is_not_shown() -> None:
-    async with running(changed(processes=1, stage_limit=1.2)) as pool:
+    async with running(changed(processes=1, stage_limit=3.0)) as pool:
         looked = await pool.show(faulty("parse:spin", VIEW))
         after = await pool.show(job(VIEW))
         kills = pool.counters().kills["stall"]

@@ -91,7 +91,9 @@ class StatusApi:
         if refusal:
             return refusal
         health = await self._cores.status()
-        return JsonResponse(encode_scanning(SystemStatus(health.state, health.reasons)))
+        # Warnings are for operators, and a token may be a tenant's.
+        told = tuple(each for each in health.reasons if each.state != "GREEN")
+        return JsonResponse(encode_scanning(SystemStatus(health.state, told)))
 
     async def health(self, _request: Request) -> Response:
         """Answer that the process runs and serves."""
@@ -201,10 +203,9 @@ def create_services(
     held_mail_cores: Sequence[HeldMailCore] = (),
     policies: PoliciesInForce | None = None,
     scan_seconds: float = LONG_REQUEST_SECONDS,
-    guesses: ServiceGuesses | None = None,
 ) -> ApiServices:
     """`held_mail_cores` are the cores again, as those that hold mail; `policies` are those that the cores apply;
-    `scan_seconds` is how long a scan may take, with the wait for a slot; `guesses` outlast the settings."""
+    `scan_seconds` is how long a scan may take, with the wait for a slot."""
     applied = policies or PoliciesInForce(unchanged_policies(), store.own_rules)
     limits = CallLimits()
     return ApiServices(
@@ -216,7 +217,7 @@ def create_services(
         dry_runs=ListDryRuns(store, applied),
         exports=Exports(store, limits),
         limits=limits,
-        guesses=guesses or ServiceGuesses(),
+        guesses=ServiceGuesses(),
         scan_seconds=scan_seconds,
     )
 

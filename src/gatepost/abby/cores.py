@@ -32,7 +32,7 @@ from gatepost.process.background_work import background
 from gatepost.process.health import OF_SLOTS, Health, HealthLedger, Reason, State, make_reason
 from gatepost.process.logs import Logger
 from gatepost.scanning.held_mail import CarriesOutOrders, HeldMailOrder, NotHeld, ReleaseOrder
-from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult
+from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult, Shares
 from gatepost.scanning.spool import MessageBody
 from gatepost.store.errors import StorageError
 from gatepost.times import now
@@ -301,7 +301,6 @@ class Cores:
     ) -> None:
         self._states, self._own = tuple(CoreState(core) for core in cores), own or HealthLedger()
         self._silence: tuple[Reason, ...] = ()
-        self._waiting_limit = waiting_limit
         self._poll_seconds = poll_seconds
         self._grace_seconds = grace_seconds
         self._load_seconds = load_seconds
@@ -310,7 +309,7 @@ class Cores:
         self._wanted = asyncio.Event()
         self._silent_since: float | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._waiting = self._waiting_bytes = 0
+        self._waiting, self._waiting_bytes = 0, Shares(waiting_limit)
         self.attempts_again = 0
 
     async def start(self) -> None:
@@ -348,7 +347,7 @@ class Cores:
     @property
     def waiting_bytes(self) -> int:
         """The bytes of those."""
-        return self._waiting_bytes + sum(state.core.waiting[1] for state in self._states)
+        return self._waiting_bytes.used + sum(state.core.waiting[1] for state in self._states)
 
     @property
     def silence(self) -> tuple[Reason, ...]:
@@ -414,7 +413,7 @@ class Cores:
         try:
             async with limit:
                 while True:
-                    state = self._choose() or await self._wait_for_core(body, client)
+                    state = self._choose() or await self._wait_for_core(request.envelope.tenant, body, client)
                     if not isinstance(state, CoreState):
                         return state
                     if state.is_local:
@@ -490,16 +489,18 @@ class Cores:
         best = max(able, key=_free, default=None)
         return best if best is None or free is None or best.free >= free else None
 
-    async def _wait_for_core(self, body: MessageBody, client: ConnectedClient) -> CoreState | Failure | ClientLeft:
+    async def _wait_for_core(
+        self, tenant: str | None, body: MessageBody, client: ConnectedClient
+    ) -> CoreState | Failure | ClientLeft:
         """Return a core as soon as one takes scans; meanwhile the message lies on disk, and the client may leave."""
         if not any(state.core.enabled for state in self._states):
             return Failure(SCANNING_DISABLED, "scanning over this interface is switched off")
         if self._has_given_up():
             return _UNAVAILABLE
-        if self._waiting_bytes + body.size > self._waiting_limit:
+        if not self._waiting_bytes.has_room(tenant, body.size):
             return _OVERLOADED
         self._waiting += 1
-        self._waiting_bytes += body.size
+        self._waiting_bytes.take(tenant, body.size)
         self._wanted.set()
         gone = asyncio.ensure_future(client.wait_until_gone())
         try:
@@ -516,7 +517,7 @@ class Cores:
         finally:
             gone.cancel()
             self._waiting -= 1
-            self._waiting_bytes -= body.size
+            self._waiting_bytes.give_back(tenant, body.size)
             if not self._waiting:
                 self._wanted.clear()
 

@@ -30,7 +30,7 @@ from gatepost.api.call_limits import CallLimits
 from gatepost.api.errors import INVALID_REQUEST, MESSAGE_NOT_FOUND, MESSAGE_NOT_SHOWN, TENANT_NOT_FOUND, Failure
 from gatepost.api.http import ClientLeft, ConnectedClient, JsonResponse
 from gatepost.ids import canonical, new_id
-from gatepost.mail.message import Envelope
+from gatepost.mail.message import Envelope, Receipt
 from gatepost.policy.rules import MessageAction
 from gatepost.scanning.request import ScanRequest
 from gatepost.scanning.spool import Spool, SpooledBody
@@ -42,6 +42,7 @@ from gatepost.store.held_search import HeldFilter
 from gatepost.store.message_records import Delivery, MessageRecord, Release
 from gatepost.store.messages import DeliveryAttempt, MessageSummary, MessageTimeline
 from gatepost.store.quarantine import HeldMessage
+from gatepost.store.removed_mail import RemovedCopy, digest_mailbox
 from gatepost.store.search_conditions import MessageFilter
 from gatepost.store.search_language import EVERYTHING, Expression, SearchFault, SearchPlace, by_name_and_id, find_state
 from gatepost.store.store import Store
@@ -51,14 +52,27 @@ from gatepost.view.values import NotShown
 from gatepost.workers.protocol import Extracted
 
 MAX_NAMED = 5
-_ACTIONS: dict[str, messages.TimelineEvent] = {
-    "lookBack.found": "lookedBack",
-    "message.reported": "reported",
-    "message.reportTakenBack": "reportTakenBack",
-    "quarantine.delete": "deleted",
-    "quarantine.release": "released",
-    "quarantine.releaseFailed": "releaseFailed",
-    "quarantine.restore": "restored",
+_ACTIONS: dict[str, tuple[messages.TimelineEvent, str]] = {
+    "message.reported": ("reported", "Reported by {by}: it {said}."),
+    "message.reportTakenBack": ("reportTakenBack", "The report of {by} that it {said} was taken back."),
+    "quarantine.delete": ("deleted", "Deleted from the quarantine by {by}."),
+    "quarantine.release": ("released", "Released by {by}."),
+    "quarantine.releaseFailed": ("releaseFailed", "{by} wanted to release it; it was not sent: {said}."),
+    "quarantine.restore": ("restored", "Its deletion was taken back by {by}."),
+}
+_COPIES: dict[str, tuple[messages.TimelineEvent, str]] = {
+    "moved": ("removed", "Taken out of"),
+    "deleted": ("removed", "Deleted from"),
+    "restored": ("putBack", "Put back into"),
+}
+_NOT_REMOVED: tuple[messages.TimelineEvent, str] = "removeFailed", "Not taken out of"
+# What was done by the decision on a message that came over SMTP.
+_DONE: dict[str, tuple[messages.TimelineEvent, str]] = {
+    "deliver": ("unknown", "What the next hop answered is not on record."),
+    "quarantine": ("unknown", "It is not in the quarantine: it was deleted, or its time there is over."),
+    "drop": ("dropped", "Accepted and discarded, as the policy says."),
+    "bounce": ("refused", "Refused with 550; the sending server tells the sender."),
+    "undecided": ("deferred", "Put off with 451, because there was no decision; the sending server tries again."),
 }
 
 
@@ -66,7 +80,6 @@ def describe_timeline(found: MessageTimeline, *, shows_hosts: bool = True) -> me
     """Return the steps of a message in the order of time. For people of a tenant, names and addresses of nodes, clients
     and next hops are left out: those are the operator's."""
     record = found.record
-    steps = sorted(_list_steps(found, shows_hosts=shows_hosts), key=lambda step: step.time)
     return messages.Timeline(
         ggrid=record.ggrid,
         message_id=record.report.message_id,
@@ -74,35 +87,32 @@ def describe_timeline(found: MessageTimeline, *, shows_hosts: bool = True) -> me
         envelope_from=record.envelope.sender,
         envelope_recipients=record.envelope.recipients,
         subject=record.report.subject,
-        steps=tuple(steps),
+        steps=tuple(sorted(_list_steps(found, shows_hosts=shows_hosts), key=lambda step: step.time)),
         is_cut=found.is_cut,
     )
 
 
 def _list_steps(found: MessageTimeline, *, shows_hosts: bool) -> Iterator[messages.TimelineStep]:
     record = found.record
-    for attempt in found.attempts:
-        yield _describe_attempt(attempt, record)
+    yield from (_describe_attempt(each, record) for each in found.attempts)
     yield _describe_receipt(record, shows_hosts=shows_hosts)
-    if record.receipt and record.receipt.throttled:
-        text = f"Waited {record.receipt.throttled:,} ms because the node was busy."
+    report, throttled = record.report, record.receipt.throttled if record.receipt else 0
+    if throttled:
+        text = f"Waited {throttled:,} ms because the node was busy."
         yield messages.TimelineStep(date_time(record.created), "throttled", text)
-    report = record.report
-    throttled = record.receipt.throttled if record.receipt else 0
     took = max(0, record.completed - record.created - throttled)
     text = f"Analysed in {took:,} ms: the verdict is {report.verdict}, the decision {report.decision}."
     yield messages.TimelineStep(date_time(record.completed), "analysed", text)
     if step := _describe_decision(found):
         yield step
     yield from (_describe_delivery(each, shows_hosts=shows_hosts) for each in found.deliveries)
-    release = found.held.release if found.held else None
-    if release:
-        to = _name_some(release.recipients)
-        text = f"Released by {release.by} to {to}."
+    if release := found.held.release if found.held else None:
+        text = f"Released by {release.by} to {_name_some(release.recipients)}."
         yield messages.TimelineStep(date_time(release.time), "released", text, by=release.by)
     for action in found.actions:
         if action.action != "quarantine.release" or not release:
             yield _describe_audit(action)
+    yield from (_describe_copy(each, record.envelope.recipients) for each in found.copies)
 
 
 _WAYS = {
@@ -114,52 +124,36 @@ _WAYS = {
     "page": "as a trial on the scan page",
 }
 # Sources whose mail server keeps the message and is told the decision.
-_ASKING = ("rest", "spamd", "rspamd")
+_ASKING = ("rest", "milter", "spamd", "rspamd")
 
 
 def _describe_receipt(record: MessageRecord, *, shows_hosts: bool) -> messages.TimelineStep:
-    receipt, node, queue_id = record.receipt, "", ""
-    words = ["Received", _WAYS.get(record.source, "")]
-    if receipt and shows_hosts:
-        node = receipt.node
-        words += [f"by the node {node}"] if node else []
-        words += [f"from {receipt.client}"] if receipt.client else []
-    if record.envelope.remote_address:
-        words.append(f"(sending host {record.envelope.remote_address})")
-    if receipt and receipt.queue_id:
-        queue_id = receipt.queue_id
-        words.append(f"with the queue id {queue_id}")
-    text = " ".join(filter(None, words)) + "."
-    return messages.TimelineStep(date_time(record.created), "received", text, node=node, queue_id=queue_id)
+    receipt = record.receipt or Receipt()
+    node, client = (receipt.node, receipt.client) if shows_hosts else ("", "")
+    texts = (
+        *((" {}", _WAYS.get(record.source)), (" by the node {}", node), (" from {}", client)),
+        *((" (sending host {})", record.envelope.remote_address), (" with the queue id {}", receipt.queue_id)),
+    )
+    text = f"Received{''.join(form.format(value) for form, value in texts if value)}."
+    return messages.TimelineStep(date_time(record.created), "received", text, node=node, queue_id=receipt.queue_id)
 
 
 def _describe_decision(found: MessageTimeline) -> messages.TimelineStep | None:
     """What was done by the decision, as far as no delivery says it."""
     record, decision = found.record, found.record.report.decision
-    when = date_time(record.completed)
     if found.held is not None:
         return messages.TimelineStep(date_time(found.held.kept), "held", "Held in the quarantine.")
-    if record.source not in ("smtp", *_ASKING):
-        return None  # a trial, or a record that does not say how the message came
     if record.source in _ASKING:
         text = "The decision was returned to the mail server that asked; what it did is in the log of that server."
-        return messages.TimelineStep(when, "answered", text)
-    if decision == "deliver":
-        text = "What the next hop answered is not on record."
-        return None if found.deliveries else messages.TimelineStep(when, "unknown", text)
-    if decision == "quarantine":
-        text = "It is not in the quarantine: it was deleted, or its time there is over."
-        return messages.TimelineStep(when, "unknown", text)
-    if decision == "drop":
-        return messages.TimelineStep(when, "dropped", "Accepted and discarded, as the policy says.")
-    if decision == "bounce":
-        return messages.TimelineStep(when, "refused", "Refused with 550; the sending server tells the sender.")
-    text = "Put off with 451, because there was no decision; the sending server tries again."
-    return messages.TimelineStep(when, "deferred", text)
+        return messages.TimelineStep(date_time(record.completed), "answered", text)
+    if record.source != "smtp" or (decision == "deliver" and found.deliveries):
+        return None  # a trial, a record that does not say how the message came, or a reply that says more
+    return messages.TimelineStep(date_time(record.completed), *_DONE[decision])
 
 
 def _describe_delivery(sent: Delivery, *, shows_hosts: bool) -> messages.TimelineStep:
-    hop = f" {sent.next_hop}" if shows_hosts and sent.next_hop else ""
+    node, named = (sent.node, sent.next_hop) if shows_hosts else ("", "")
+    hop = f" {named}" if named else ""
     again = "the sending server tries again" if not sent.released else "it is still held"
     reply = f"{sent.code} {sent.reply}".strip()
     event: messages.TimelineEvent = "delivered" if sent.is_accepted else "deferred" if sent.code < 500 else "refused"
@@ -172,34 +166,28 @@ def _describe_delivery(sent: Delivery, *, shows_hosts: bool) -> messages.Timelin
         text = f"Put off by the next hop{hop}: {reply}; {again}."
     else:
         text = f"Refused by the next hop{hop}: {reply}."
-    return messages.TimelineStep(
-        date_time(sent.time),
-        event,
-        text,
-        node=sent.node if shows_hosts else "",
-        next_hop=sent.next_hop if shows_hosts else "",
-        code=sent.code or None,
-        reply=sent.reply,
-        queue_id=sent.queue_id,
-    )
+    time, code = date_time(sent.time), sent.code or None
+    return messages.TimelineStep(time, event, text, node, "", named, code, sent.reply, sent.queue_id)
 
 
 def _describe_audit(action: AuditRecord) -> messages.TimelineStep:
-    by, said = action.actor.label, action.sample[1] if len(action.sample) > 1 else ""
-    texts = {
-        "message.reported": f"Reported by {by}: it {said}.",
-        "message.reportTakenBack": f"The report of {by} that it {said} was taken back.",
-        "quarantine.delete": f"Deleted from the quarantine by {by}.",
-        "quarantine.release": f"Released by {by}.",
-        "quarantine.releaseFailed": f"{by} wanted to release it; it was not sent: {said}.",
-        "quarantine.restore": f"Its deletion was taken back by {by}.",
-    }
     if action.action == "lookBack.found":
         what = f"new entries of the list {action.list}" if action.list else "a newly learnt model"
+        event: messages.TimelineEvent = "lookedBack"
         text = f"A look back found it: {what} would have held it."
     else:
-        text = texts[action.action]
-    return messages.TimelineStep(date_time(action.time), _ACTIONS[action.action], text, by=by)
+        event, form = _ACTIONS[action.action]
+        text = form.format(by=action.actor.label, said=action.sample[1] if len(action.sample) > 1 else "")
+    return messages.TimelineStep(date_time(action.time), event, text, by=action.actor.label)
+
+
+def _describe_copy(copy: RemovedCopy, recipients: tuple[str, ...]) -> messages.TimelineStep:
+    """Say what became of a copy in a mailbox; of the mailbox only a digest is on record."""
+    event, words = _COPIES.get(copy.state, _NOT_REMOVED)
+    owner = next((each for each in recipients if digest_mailbox(each) == copy.mailbox), "")
+    reason = f" ({copy.reason})" if copy.reason else ""
+    text = f"{words} {f'the mailbox of {owner}' if owner else 'a mailbox'} by {copy.by}{reason}."
+    return messages.TimelineStep(date_time(copy.modified), event, text, by=copy.by)
 
 
 def _describe_attempt(attempt: DeliveryAttempt, record: MessageRecord) -> messages.TimelineStep:
@@ -270,7 +258,8 @@ class MessagesApi:
             found = await self._store.messages.timeline(ggrid, caller.tenant) if ggrid else None
         if found is None:
             return NOT_ON_RECORD
-        return JsonResponse(scanning.encode_scanning(describe_timeline(found)))
+        way = describe_timeline(found, shows_hosts=caller.tenant is None)
+        return JsonResponse(scanning.encode_scanning(way))
 
     async def search(self, request: Request) -> Response | Failure | None:
         """Return a page of results, newest first."""

@@ -91,15 +91,11 @@ class ConnectionLimits:
         *,
         trusts_loopback: bool = False,
     ) -> None:
-        self.change(in_all, per_address, reserved, listed)
+        self._in_all, self._per_address, self._reserved = in_all, per_address, min(reserved, in_all - 1)
+        self._listed: tuple[IPv4Network | IPv6Network, ...] = tuple(ip_network(each, strict=False) for each in listed)
         self._trusts_loopback = trusts_loopback
         self._of_group: Counter[str] = Counter()
         self.open = self.refused = self.refused_full = 0
-
-    def change(self, in_all: int, per_address: int, reserved: int = 0, listed: Iterable[str] = ()) -> None:
-        """Set other limits; connections that are open count as before."""
-        self._in_all, self._per_address, self._reserved = in_all, per_address, min(reserved, in_all - 1)
-        self._listed: tuple[IPv4Network | IPv6Network, ...] = tuple(ip_network(each, strict=False) for each in listed)
 
     def is_full(self, peer: str, *, listed: bool = False) -> bool:
         """Whether the port has no room for this address, however few connections it has itself; an address at its own

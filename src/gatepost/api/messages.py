@@ -261,7 +261,7 @@ class MessageText(_Wire, frozen=True):
 TimelineEvent = Literal[
     "received", "throttled", "analysed", "answered", "held", "delivered", "deferred", "refused", "dropped", "unknown",
     "released", "releaseFailed", "deleted", "restored", "reported", "reportTakenBack", "lookedBack",
-    "attempt",
+    "removed", "putBack", "removeFailed", "attempt",
 ]  # fmt: skip
 
 
@@ -273,8 +273,9 @@ class TimelineStep(_Wire, frozen=True, omit_defaults=True):
         TimelineEvent,
         msgspec.Meta(
             description="`delivered`, `deferred` and `refused` are replies of a next hop where `code` or `nextHop` is"
-            " set; `answered`: the decision was returned to the caller of the scanning API; `unknown`: nothing is on"
-            " record; `attempt`: another analysis of the same message, whose id is `ggrid`"
+            " set; `answered`: the decision was returned to the mail server that asked; `removed`, `putBack` and"
+            " `removeFailed`: a copy in a mailbox; `unknown`: nothing is on record; `attempt`: another analysis of the"
+            " same message, whose id is `ggrid`"
         ),
     ]
     text: Annotated[str, msgspec.Meta(description="The step as a sentence")]

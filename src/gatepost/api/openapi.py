@@ -187,9 +187,9 @@ MESSAGE_OPERATIONS: tuple[Operation, ...] = (
         summary="Read the way of one message",
         description=(
             "Needs the permission `messages.read`. How the message came, what was decided, what next hops answered, "
-            "what people did with it since, and other attempts to send it. The replies of next hops are written within "
-            "a second; a node that is killed loses those of its last second, and the timeline then says that nothing "
-            "is on record."
+            "what people did with it since, in mailboxes too, and other attempts to send it. A token of a tenant is "
+            "not told of nodes and next hops. The replies of next hops are written within a second; a node that is "
+            "killed loses those of its last second, and the timeline then says that nothing is on record."
         ),
         errors=(*_ONE_MESSAGE, errors.RATE_LIMITED, errors.OVERLOADED),
     ),

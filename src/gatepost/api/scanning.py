@@ -111,7 +111,7 @@ class SystemStatus(_Wire, frozen=True, omit_defaults=True):
 
     message_queue_status: Annotated[State, msgspec.Meta(description="Status of the message queue")]
     reasons: Annotated[
-        tuple[Reason, ...], msgspec.Meta(description="Why, worst first; absent where nothing is wrong")
+        tuple[Reason, ...], msgspec.Meta(description="Why, worst first; absent where the status is `GREEN`")
     ] = ()
 
 

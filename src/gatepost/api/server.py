@@ -19,10 +19,13 @@ There is one place that refuses.
 """
 
 import asyncio
+import fcntl
 import logging
 import os
 import re
 import ssl
+import sys
+import termios
 from collections.abc import Callable, Coroutine, Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -192,7 +195,7 @@ class JoinedWrites:
         self._transport, self._loop = transport, loop
         self._head = b""
         self.is_closing = transport.is_closing
-        self.get_extra_info = transport.get_extra_info
+        self.get_extra_info, self.abort = transport.get_extra_info, transport.abort
 
     def write(self, data: bytes) -> None:
         """Send bytes; those of a head a little later."""
@@ -240,10 +243,13 @@ class JsonHttp(HttpToolsProtocol):
         self._direct: DirectCall | None = None
         self._direct_body: list[bytes] = []
         self._direct_timer: asyncio.TimerHandle | None = None
+        self._ends = False
+        # Whether the connection stands, TLS included.
+        self.is_made = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        self._joined = JoinedWrites(transport, self.loop)
+        self._joined, self.is_made = JoinedWrites(transport, self.loop), True
         self.transport = self._joined  # type: ignore[assignment]  # all of it that is used here
         self._expect_head()
 
@@ -319,7 +325,7 @@ class JsonHttp(HttpToolsProtocol):
         """Return what takes the body of this request, if it needs no ASGI exchange."""
         cycle: RequestResponseCycle | None = self.cycle
         is_alone = cycle is None or (cycle.response_complete and not self.pipeline)
-        if not is_alone or not announces_direct(self.headers) or not self.parser.should_keep_alive():
+        if self._ends or not is_alone or not announces_direct(self.headers) or not self.parser.should_keep_alive():
             return None
         find: FindsDirect | None = getattr(self.app, "find_direct", None)
         method: bytes = self.parser.get_method()
@@ -407,9 +413,28 @@ class JsonHttp(HttpToolsProtocol):
         return not self.pipeline and (is_refused or (self._in_head and (cycle is None or cycle.response_complete)))
 
     def give_way(self) -> None:
-        """Close a connection that waits for a request: the port is full."""
+        """Close a connection that waits for a request: the port is full, or the service ends."""
         if self.transport is not None:
             self.transport.close()
+
+    def end_after_answer(self) -> None:
+        """End the connection after the next answer."""
+        self._ends = True
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None:
+            cycle.keep_alive = False
+
+    def is_unused_since(self, moment: float, *, is_patient: bool) -> bool:
+        """Whether no request is under way, and the last one was answered before this moment of the loop, or there was
+        none. For a patient caller a part of a header section is one, and so is what has arrived and was not read."""
+        if not self.is_made or not self.is_waiting or (self._idle_since or 0.0) > moment:
+            return False
+        return not is_patient or not (self._head_begun or _count_unread(self._joined.get_extra_info("socket")))
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        if self.is_made:
+            self._joined.abort()
 
     def send_400_response(self, msg: str) -> None:
         """The answer to what is no HTTP request; it never goes into the middle of another one's answer."""
@@ -428,6 +453,14 @@ class JsonHttp(HttpToolsProtocol):
             self.send_400_response("the header section did not arrive in time")
         else:
             self.transport.close()
+
+
+def _count_unread(connection: Any) -> int:
+    """Return how many bytes have arrived at a socket that nobody has read."""
+    try:
+        return int.from_bytes(fcntl.ioctl(connection.fileno(), termios.FIONREAD, b"\0" * 4), sys.byteorder)
+    except (OSError, ValueError, AttributeError):
+        return 0
 
 
 def server_config(app: Any, *, certificate: Path | None = None, key: Path | None = None) -> uvicorn.Config:

@@ -28,12 +28,11 @@ import msgspec
 from gatepost.checks.known_names import read_names
 from gatepost.checks.reading import Reading
 from gatepost.mail.message import Message, Text
-from gatepost.names import remove_accents
+from gatepost.names import MAX_SUBJECT, remove_accents
 from gatepost.process.kept_results import load_kept, read_toml
 from gatepost.speedups import native, read_native
 
-# `message_phrases.c` has the same: of the subject, and of all texts of one sort together.
-MAX_SUBJECT = 1_000
+# `message_phrases.c` has the same: of all texts of one sort together.
 MAX_CHARS = 60_000
 MAX_EXPANDED = 5_000
 SHORT = 4

@@ -307,6 +307,7 @@ COMMANDS = Group(
         "reports": f"{_CLI}.sent_mail:reports",
         "learn": f"{_CLI}.learn:group",
         "messages": f"{_CLI}.messages:group",
+        "trace": f"{_CLI}.messages:trace",
         "quarantine": f"{_CLI}.quarantine:group",
         "mailboxes": f"{_CLI}.quarantine:mailboxes",
         "digest": f"{_CLI}.sent_mail:digests",

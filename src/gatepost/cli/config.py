@@ -33,8 +33,8 @@ NumberArgument = Annotated[
 @group.command("check")
 def check(*, place: Deployment, output: Output) -> None:
     """Read both files; print every fault, or the values that differ from their defaults."""
+    from gatepost.service.changes import describe_running
     from gatepost.service.publishing import check_files
-    from gatepost.service.reloading import describe_running
     from gatepost.settings.faults import ConfigError
     from gatepost.settings.files import differing_settings, find_warnings
 
@@ -258,7 +258,6 @@ def _render_node(node: "NodeRecord", rollout: "Rollout") -> tuple[str, ...]:
     version = f"{detail.version}" if detail.version == rollout.wanted else f"{detail.version} -> {rollout.wanted}"
     slots = f"{detail.in_processing} of {detail.slots}"
     notes = [*(["it is its turn"] if rollout.holder == node.id else []), *map(str, detail.health.reasons), detail.error]
-    notes += [f"needs a restart: {', '.join(detail.waits_for_restart)}"] if detail.waits_for_restart else []
     state, since = node.state(now()), render_time(detail.since)
     return node.name, version, state, slots, since, "; ".join(filter(None, notes))
 
@@ -289,7 +288,6 @@ def _describe_node(node: "NodeRecord", rollout: "Rollout") -> dict[str, Any]:
         "since": render_time(detail.since),
         "seen": render_time(node.seen),
         "error": detail.error,
-        "waitsForRestart": detail.waits_for_restart,
     }
 
 

@@ -1,21 +1,17 @@
 """The deployment that a command works on, beside a service that may be running: folders, storage, policies, events.
 
-What a command changes in storage is told to the outputs of events that are configured. Most commands need of the
-configuration only where storage is. To read and check the files takes longer than all the rest of such a command, so
-where they were found to be sound is remembered in the data folder, by their digests.
+Commands read the configuration that is in force (`Deployment.folder_in_force`), but for those that check or publish the
+files of this machine. Most of them need only where storage is, and read nothing else: to check all of it takes longer
+than the rest of the command. What a command changes in storage is told to the outputs of events that are configured.
 """
 
 import os
-import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import msgspec
-
-from gatepost import __version__
 from gatepost.cli.commands import Argument, BadParameter, Option, Options, confirm
 from gatepost.ids import canonical
 from gatepost.service.data_folder import DataFolder, StartError
@@ -33,9 +29,6 @@ T = TypeVar("T")
 
 # As `settings.files` names them; that module is not loaded for the names.
 GUARD_FILE, ABBY_FILE = Path("guard/core/guard.yml"), Path("abby/abby/abby.yml")
-MAX_CHECKED = 8
-# A name with a `$` in it is not found, and then nothing is remembered of the file.
-_REFERENCE = re.compile(r"\$\{(env|file):([^}$]*)\}")
 
 ConfigOption = Annotated[
     Path | None,
@@ -66,20 +59,6 @@ PolicyTenantOption = Annotated[
 ]
 
 
-class CheckedFile(msgspec.Struct, frozen=True):
-    """A configuration file that was found to be sound: its digest, and where it says that storage is."""
-
-    digest: str
-    storage: str
-
-
-class CheckedFiles(msgspec.Struct, frozen=True):
-    """Configuration files that a version found to be sound, by their paths."""
-
-    version: str = __version__
-    files: dict[str, CheckedFile] = {}
-
-
 class Deployment(Options, frozen=True):
     """The folders of a deployment, by the options that name them."""
 
@@ -99,6 +78,12 @@ class Deployment(Options, frozen=True):
     def config_folder(self) -> Path:
         """The configuration folder, that of the option or else the data folder, by its absolute path."""
         return self.config.expanduser().absolute() if self.config else self.data_folder.path
+
+    @property
+    def folder_in_force(self) -> Path:
+        """The folder of the files in force on this node: that of the published version, or the configuration folder."""
+        versions = (self.data_folder.read_version(service) for service in ("guard", "abby"))
+        return next((Path(each.folder) for each in versions if each.number), self.config_folder)
 
     def check_target(self) -> None:
         """Refuse one folder of the command line beside the other one of an environment variable: who names a folder for
@@ -134,13 +119,13 @@ class Deployment(Options, frozen=True):
 
     @property
     def has_guard_file(self) -> bool:
-        return (self.config_folder / GUARD_FILE).exists()
+        return (self.folder_in_force / GUARD_FILE).exists()
 
     def load_guard(self) -> "GuardSettings":
         """Return the settings of `guard.yml`; raises `ConfigError`."""
         from gatepost.settings.files import load_guard
 
-        return load_guard(self.config_folder)
+        return load_guard(self.folder_in_force)
 
     def load_guard_if_any(self) -> "GuardSettings":
         """Return the settings of `guard.yml`, or the defaults where there is none."""
@@ -152,7 +137,7 @@ class Deployment(Options, frozen=True):
         """Return the settings of `abby.yml`; raises `ConfigError`."""
         from gatepost.settings.files import load_abby
 
-        return load_abby(self.config_folder)
+        return load_abby(self.folder_in_force)
 
     def load_node(self) -> "GuardSettings | AbbySettings":
         """Return the settings of this node: those of `guard.yml`, or those of `abby.yml` where there is no `guard.yml`.
@@ -182,20 +167,15 @@ class Deployment(Options, frozen=True):
         return asyncio.run(run())
 
     def find_storage(self, *, any_node: bool = False) -> str:
-        """Return the address of storage; raises `ConfigError` where the file that names it has a fault."""
+        """Return the address of storage; raises `ConfigError` where the file that should name it has a fault."""
+        from gatepost.settings.document import read_text
+
         self.check_target()
         is_guard = any_node and self.has_guard_file
-        file = self.config_folder / (GUARD_FILE if is_guard else ABBY_FILE)
-        digest, checked = _digest(file), _read_checked(self.data_folder)
-        known = checked.files.get(str(file))
-        if known and known.digest == digest:
-            return known.storage
-        url = (self.load_guard() if is_guard else self.load_abby()).storage.url
-        # An address that may hold a password is not written anywhere else.
-        if digest and url.startswith("sqlite:"):
-            files = {**checked.files, str(file): CheckedFile(digest, url)}
-            _write_checked(self.data_folder, CheckedFiles(files=dict(list(files.items())[-MAX_CHECKED:])))
-        return url
+        url = read_text(self.folder_in_force / (GUARD_FILE if is_guard else ABBY_FILE), "storage", "url", resolved=True)
+        if url.startswith(("sqlite:", "postgresql:")):
+            return url
+        return (self.load_guard() if is_guard else self.load_abby()).storage.url
 
     @contextmanager
     def emit_changes(self, store: "Store") -> Iterator[None]:
@@ -214,7 +194,7 @@ class Deployment(Options, frozen=True):
             stream.close()
 
     def _open_events(self) -> "EventStream | None":
-        file = self.config_folder / (GUARD_FILE if self.has_guard_file else ABBY_FILE)
+        file = self.folder_in_force / (GUARD_FILE if self.has_guard_file else ABBY_FILE)
         # A file without that key is not read as a whole.
         if not file.exists() or b"events" not in file.read_bytes():
             return None
@@ -241,7 +221,7 @@ class Deployment(Options, frozen=True):
         """Return the policy files and the plug-ins of the configuration."""
         from gatepost.settings.keys import PolicySettings
 
-        if not self.has_guard_file and not (self.config_folder / ABBY_FILE).exists():
+        if not self.has_guard_file and not (self.folder_in_force / ABBY_FILE).exists():
             return PolicySettings(), []
         settings = self.load_node()
         return settings.policy, settings.plugins
@@ -270,54 +250,6 @@ def announce(deed: str, *, yes: bool) -> None:
     print(deed, file=sys.stderr, flush=True)
     if not yes and sys.stdin is not None and sys.stdin.isatty():
         confirm("Go on?")
-
-
-def _digest(file: Path) -> str:
-    """Return the digest of a configuration file and of what it refers to; "" where there is none, and for a file in
-    which a reference can hide: one with escapes, or with a `${` that is no plain reference."""
-    from hashlib import sha256
-
-    try:
-        raw = file.read_bytes()
-    except OSError:
-        return ""
-    if b"\\" in raw:
-        return ""
-    digest, found = sha256(raw), _REFERENCE.findall(raw.decode("utf-8", "replace"))
-    if len(found) != raw.count(b"${"):
-        return ""
-    for kind, name in found:
-        digest.update(_read_reference(kind, name, file.parent))
-    return digest.hexdigest()
-
-
-def _read_reference(kind: str, name: str, folder: Path) -> bytes:
-    if kind == "env":
-        return b"=" + os.environb.get(os.fsencode(name), b"") + b"\0"
-    try:
-        return b"=" + Path(folder, name.strip()).expanduser().read_bytes() + b"\0"
-    except (OSError, ValueError, RuntimeError):
-        return b"-"
-
-
-def _read_checked(place: DataFolder) -> CheckedFiles:
-    """Return what is remembered of files. What another user or another version wrote is not believed."""
-    try:
-        with place.checked_configuration.open("rb") as stream:
-            if os.fstat(stream.fileno()).st_uid != os.geteuid():
-                return CheckedFiles()
-            found = msgspec.json.decode(stream.read(1 << 16), type=CheckedFiles)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return CheckedFiles()
-    return found if found.version == __version__ else CheckedFiles()
-
-
-def _write_checked(place: DataFolder, checked: CheckedFiles) -> None:
-    try:
-        place.make()
-        place.replace(place.checked_configuration, msgspec.json.encode(checked))
-    except StartError:
-        pass  # the next command reads the files again
 
 
 def require_found(outcome: "T | NotFound", what: str) -> T:

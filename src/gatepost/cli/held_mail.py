@@ -134,7 +134,7 @@ def with_held_mail(deployment: Deployment, use: Callable[[HeldMail], Awaitable[T
     Only errors are logged: everything else is printed as the result of the command."""
     logs.configure("error")
     place = deployment.data_folder
-    guard, abby = _load_settings(deployment.config_folder)
+    guard, abby = _load_settings(deployment.folder_in_force)
     url = (guard or cast("AbbySettings", abby)).storage.url
     place.make()
 

@@ -40,7 +40,7 @@ def doctor(*, place: Deployment, output: Output) -> None:
     place.check_target()
     # The checks may log; standard output is for the table or for JSON only.
     logs.configure("error")
-    _show_rows(examine(place.config_folder, place.data_folder), output)
+    _show_rows(examine(place.folder_in_force, place.data_folder), output)
 
 
 @upgrade.command("check")
@@ -51,7 +51,7 @@ def check_upgrade(*, place: Deployment, output: Output) -> None:
     """
     from gatepost.service.doctor.examination import examine_upgrade
 
-    _show_rows(examine_upgrade(place.config_folder, place.data_folder), output)
+    _show_rows(examine_upgrade(place.folder_in_force, place.data_folder), output)
 
 
 @upgrade.command("run")

@@ -1,20 +1,22 @@
-"""`gatepost messages`: search results and held mail over the API, show, read, release, delete and report them.
+"""`gatepost messages`: search results and held mail over the API, show, read, release, delete and report them;
+`gatepost trace` says where a message is.
 
-The commands are clients of the Email Scanning API, so they also work from another machine; `gatepost quarantine` works
-on the storage of this machine and needs no token.
+The commands are clients of the Email Scanning API, so they also work from another machine; `gatepost quarantine` and
+`gatepost trace` work on the storage of this machine and need no token.
 """
 
 import sys
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
 from gatepost.cli.api_client import MessageService
 from gatepost.cli.commands import Argument, BadParameter, Group, Option, Options
 from gatepost.cli.deployment import (
+    Deployment,
     GgridArgument,
     MailOwnerOption,
     YesOption,
@@ -24,28 +26,30 @@ from gatepost.cli.deployment import (
 )
 from gatepost.cli.printing import Output, ProgressBar, escape, print_json, print_table, render_count, render_people
 from gatepost.ids import canonical
+from gatepost.times import DAY, now
 
 if TYPE_CHECKING:
     from gatepost.api.messages import ActionResult, FoundHeldMessage, FoundMessage, MessageText, Timeline
+    from gatepost.store.store import Store
 
-group = Group("Search, read and track messages, and release or delete held mail, over the API.")
+group = Group("Search and read messages, and release or delete held mail, over the API.")
 
 GgridsArgument = Annotated[
     list[str], Argument(metavar="GGRID", help="The ids of the messages, or - for standard input.")
 ]
-SinceOption = Annotated[str | None, Option(metavar="DATE", help="Only mail since then.")]
-SenderOption = Annotated[str | None, Option(help="Envelope sender: an address or a domain.")]
 RecipientOption = Annotated[str | None, Option(help="Envelope recipient: an address or a domain.")]
-MessageIdOption = Annotated[str | None, Option(metavar="ID", help="The Message-ID.")]
+# How far back `gatepost trace` looks: no mail server tries for longer.
+TRACED_DAYS = 7
+ASK_BEFORE = "Ask the mail server before us: its log has the Message-ID, and postqueue -p shows what waits there."
 
 
 class SearchFilters(Options, frozen=True):
     """What messages are searched by, as the API names it."""
 
     tenant: MailOwnerOption = None
-    since: SinceOption = None
+    since: Annotated[str | None, Option(metavar="DATE", help="Only mail since then.")] = None
     until: Annotated[str | None, Option(metavar="DATE", help="Only mail up to then.")] = None
-    sender: SenderOption = None
+    sender: Annotated[str | None, Option(help="Envelope sender: an address or a domain.")] = None
     recipient: RecipientOption = None
     subject: Annotated[str | None, Option(help="Words that must all occur in the subject.")] = None
     verdict: Annotated[str | None, Option(help="Only with this verdict.")] = None
@@ -55,7 +59,7 @@ class SearchFilters(Options, frozen=True):
     link_host: Annotated[str | None, Option(metavar="HOST", help="Host of a link, or a name above it.")] = None
     file_name: Annotated[str | None, Option(metavar="NAME", help="Whole name of a file.")] = None
     file_hash: Annotated[str | None, Option(metavar="SHA256", help="Hash of a file.")] = None
-    message_id: MessageIdOption = None
+    message_id: Annotated[str | None, Option(metavar="ID", help="The Message-ID.")] = None
 
 
 @group.command("search")
@@ -73,7 +77,11 @@ def search(
     output: Output,
 ) -> None:
     """Print results, or held mail with --held, newest first. The token needs the permission messages.search."""
-    stated = _state_filters(**msgspec.structs.asdict(filters), released=released or None, query=query)
+    stated = msgspec.structs.asdict(filters) | {"released": released or None, "query": query}
+    stated["tenant_uid"] = parse_tenant_uid(stated.pop("tenant"))
+    stated["since"] = render_time(parse_moment(filters.since, "--since")) or None
+    stated["until"] = render_time(parse_moment(filters.until, "--until", end=True)) or None
+    stated = {name: value for name, value in stated.items() if value is not None}
     if (held or released) and (filters.decision or filters.tag):
         raise BadParameter("--decision and --tag are not possible with --held and --released")
     with service.connect() as client:
@@ -85,19 +93,6 @@ def search(
     print_table(("ggrid", "time", "verdict", "state", "from", "to", "subject"), list(map(_render_found, found)))
     if len(found) == limit:
         print(f"The first {limit:,} are shown; use --limit for more.")
-
-
-def _state_filters(
-    *, tenant: str | None, since: str | None, until: str | None = None, **others: str | bool | None
-) -> dict[str, Any]:
-    """Return the filters that were given, as the API names and reads them."""
-    stated = {
-        "tenant_uid": parse_tenant_uid(tenant),
-        "since": render_time(parse_moment(since, "--since")) or None,
-        "until": render_time(parse_moment(until, "--until", end=True)) or None,
-        **others,
-    }
-    return {name: value for name, value in stated.items() if value is not None}
 
 
 def _print_answer(value: object) -> None:
@@ -127,67 +122,67 @@ def show(ggrid: GgridArgument, *, service: MessageService, output: Output) -> No
         ledger.show_ledger(found.ggrid, found)
 
 
-@group.command("track")
-def track(
+def trace(
     wanted: Annotated[
-        str | None,
-        Argument(
-            metavar="TEXT", help="Whatever is known: ggrid, Message-ID, queue id here or at the next hop, an address."
-        ),
-    ] = None,
+        str, Argument(metavar="MESSAGE-ID|GGRID", help="Or a queue id, here or at the next hop, or an address.")
+    ],
     *,
-    message_id: MessageIdOption = None,
-    queue_id: Annotated[str | None, Option(metavar="ID", help="Queue id at the border MTA.")] = None,
-    next_hop_id: Annotated[
-        str | None, Option(metavar="ID", help="Id that the next hop gave it: `queued as …` in its reply.")
-    ] = None,
     recipient: RecipientOption = None,
-    sender: SenderOption = None,
-    since: SinceOption = None,
+    since: Annotated[
+        str | None, Option(metavar="DATE", help=f"Only mail since then; by default of the last {TRACED_DAYS} days.")
+    ] = None,
     tenant: MailOwnerOption = None,
-    limit: Annotated[int, Option(least=1, most=100, help="Maximum number of messages.")] = 5,
-    service: MessageService,
+    limit: Annotated[int, Option(least=1, most=100, help="Maximum number of messages, the newest.")] = 20,
+    place: Deployment,
     output: Output,
 ) -> None:
-    """Print the way of messages over all nodes: received, analysed, held or delivered, with the next hop's replies.
+    """Print where a message is: its way over all nodes, to the next hop, the quarantine and mailboxes.
 
-    The newest come first. The token needs the permissions messages.search and messages.read.
+    One Message-ID can have many ways: several recipients, nodes and attempts. The oldest comes first.
     """
-    if not (wanted or message_id or queue_id or next_hop_id or recipient or sender):
-        raise BadParameter("say which message: a TEXT, or one of the options")
-    filters = _state_filters(
-        tenant=tenant,
-        since=since,
-        anywhere=wanted,
-        message_id=message_id,
-        queue_id=queue_id,
-        next_hop_id=next_hop_id,
-        recipient=recipient,
-        sender=sender,
-    )
-    with service.connect() as client:
-        found = [client.message_timeline(each.ggrid) for each in islice(client.messages(**filters), limit)]
+    begin = parse_moment(since, "--since") or now() - TRACED_DAYS * DAY
+    owner, ggrid = parse_tenant_uid(tenant), canonical(wanted)
+
+    async def find(store: "Store") -> "tuple[list[Timeline], bool]":
+        from gatepost.abby.messages import describe_timeline
+        from gatepost.store.search_conditions import MessageFilter
+
+        ggrids, cursor = [ggrid] if ggrid else list[str](), None if ggrid else ""
+        asked = MessageFilter(owner, anywhere=wanted, recipient=recipient, since=begin)
+        while cursor is not None and len(ggrids) < limit:
+            page = await store.messages.search(asked, cursor or None, limit)
+            ggrids, cursor = ggrids + [row.ggrid for row in page.rows], page.next
+        ways = [await store.messages.timeline(each, owner) for each in reversed(ggrids[:limit])]
+        return [describe_timeline(way) for way in ways if way], cursor is not None or len(ggrids) > limit
+
+    found, is_cut = place.with_store(find, any_node=True)
     if output.json:
         _print_answer(found)
     else:
-        _print_timelines(found)
+        _print_ways(found)
+        if is_cut:
+            print(f"The newest {limit:,} are shown; use --limit for more.")
+        if not found:
+            print(f"No node knows this message{'' if ggrid else f' since {render_time(begin)}'}. {ASK_BEFORE}")
     if not found:
         raise SystemExit(1)
 
 
-def _print_timelines(found: "Sequence[Timeline]") -> None:
+def _print_ways(found: "Sequence[Timeline]") -> None:
+    shown = {each.ggrid for each in found}
     for each in found:
-        people = render_people(each.envelope_recipients)
+        sender, people = escape(each.envelope_from), escape(render_people(each.envelope_recipients))
         print(f"{each.ggrid}  {escape(each.subject) or '(no subject)'}")
-        print(f"  from {escape(each.envelope_from) or '(empty: a bounce)'} to {escape(people)}")
-        for step in each.steps:
-            other = f" ({step.ggrid})" if step.ggrid else ""
-            print(f"  {step.time}  {escape(step.text)}{other}")
+        print(f"  from {sender or '(empty: a bounce)'} to {people}")
+        lines = [
+            (step.time, step.node, step.event, f"{step.text} ({step.ggrid})" if step.ggrid else step.text)
+            for step in each.steps
+            if step.ggrid not in shown  # an attempt that has a table of its own
+        ]
+        print_table(("time", "node", "event", "what happened"), lines, indent="  ")
         if each.is_cut:
             print("  There may be more attempts or actions than these.")
         print()
-    if not found:
-        print("No such message is on record.")
 
 
 @group.command("text")

@@ -277,7 +277,7 @@ def show_removed(
     """List what was taken out of mailboxes, or put back. Mailboxes are told apart by digests."""
 
     async def run(store: "Store") -> "tuple[RemovedCopy, ...]":
-        return await store.removed_mail.listed(now() - days * DAY, tenant, every=tenant is None)
+        return await store.removed_mail.listed(now() - days * DAY, tenant)
 
     found = place.with_store(run, any_node=True)
     lines = [

@@ -6,6 +6,7 @@ for now, so that the client comes again or delivers unscanned, as it was set up.
 """
 
 import time
+from collections.abc import Iterable
 
 import gatepost
 from gatepost.drop_in.protocols import Rspamd, Spamd
@@ -21,6 +22,7 @@ from gatepost.smtp import replies
 from gatepost.smtp.connection import ConnectionGoneError, ConnectionTimeoutError
 from gatepost.smtp.intake import AskerPart, AskerSession, read_path, read_recipient
 from gatepost.smtp.replies import SmtpReply
+from gatepost.smtp.services import SessionPlace
 from gatepost.store.errors import StorageError
 
 # How long a client may take for its line and fields, and to read its answer.
@@ -32,7 +34,7 @@ LATER = Refusal("later", "no verdict could be reached now; try again later")
 
 
 class DropInPart(AskerPart, frozen=True, eq=False, kw_only=True):
-    """A source of one generation; `tenant` is that of mail whose recipients tell none."""
+    """What a source uses; `tenant` is that of mail whose recipients tell none."""
 
     protocol: Spamd | Rspamd
     tenant: str | None = None
@@ -40,7 +42,9 @@ class DropInPart(AskerPart, frozen=True, eq=False, kw_only=True):
 
 class DropInSession(AskerSession[DropInPart]):
     """The conversation with one client. It is never `deciding`: a client that ends its half of the connection behind
-    the message still reads its answer, and has not hung up."""
+    the message still reads its answer, and has not hung up. `is_asked` once a whole request for a verdict is known."""
+
+    is_asked = False
 
     async def run(self) -> None:
         try:
@@ -52,17 +56,16 @@ class DropInSession(AskerSession[DropInPart]):
             log.error("drop-in session broke", protocol=self._part.protocol.name, reference=new_id(), exc_info=fault)
             self._connection.write(self._part.protocol.refuse(LATER))
         finally:
-            self.idle.set()
             self._connection.close()
 
-    def stop(self) -> None:
+    def stop(self, *, patient: bool) -> None:
         """The service stops: a session without a message ends now, another one after its answer."""
-        if self.idle.is_set():
+        if not self.is_asked and not patient:
             self._connection.close()
 
     async def _serve(self) -> None:
         head = await read_head(self._connection, HEAD_SECONDS)
-        part = self._part = self._current()
+        part = self._part
         protocol, services = part.protocol, part.services
         asked = head if isinstance(head, Refusal) else protocol.read(head)
         if isinstance(asked, bytes):
@@ -71,15 +74,16 @@ class DropInSession(AskerSession[DropInPart]):
         if isinstance(asked, Refusal):
             self._refuse(asked)
             return
-        self.idle.clear()
-        body = services.spool.new()
+        self.is_asked = True
+        body, place = services.spool.new(), SessionPlace()
         try:
-            answer = await self._judge(asked, body)
+            answer = await self._judge(asked, body, place)
             if isinstance(answer, Refusal):
                 self._refuse(answer, asked)
             else:
                 await self._answer(answer)
         finally:
+            place.leave()
             services.space.close(body)
 
     def _refuse(self, refusal: Refusal, asked: Asked | None = None) -> None:
@@ -88,32 +92,32 @@ class DropInSession(AskerSession[DropInPart]):
         log.info("drop-in request refused", protocol=protocol.name, client=self._peer, reason=refusal.text)
         self._connection.write(protocol.refuse(refusal, asked))
 
-    async def _judge(self, asked: Asked, body: SpooledBody) -> Answered | Refusal:
+    async def _judge(self, asked: Asked, body: SpooledBody, place: SessionPlace) -> Answered | Refusal:
         """Take the message and have it analysed."""
         services = self._part.services
         services.attempts += 1
-        received = await receive(self._connection, asked, body, services)
-        if isinstance(received, Refusal):
-            return received
-        if shortage := services.find_shortage():
-            return self._put_off(shortage)
-        envelope = await self._build_envelope(asked, received)
-        if isinstance(envelope, Refusal):
-            return envelope
-        queue_id = asked.queue_id if is_queue_id(asked.queue_id) else ""
-        request = ScanRequest(
-            ggrid=new_id(),
-            created=int(time.time() * 1_000),
-            envelope=envelope,
-            source=asked.source,
-            client=asked.address or "",
-            queue_id=queue_id,
-            guesses=not asked.recipients,
-        )
         try:
+            body.tenant = await self._find_tenant(asked.recipients[: services.limits.recipients])
+            received = await receive(self._connection, asked, body, services)
+            if isinstance(received, Refusal):
+                return received
+            envelope = await self._build_envelope(asked, received)
+            if isinstance(envelope, Refusal):
+                return envelope
+            if shortage := await place.take(services, envelope.tenant):
+                return self._put_off(shortage)
+            request = ScanRequest(
+                ggrid=new_id(),
+                created=int(time.time() * 1_000),
+                envelope=envelope,
+                source=asked.source,
+                client=asked.address or "",
+                queue_id=asked.queue_id if is_queue_id(asked.queue_id) else "",
+                guesses=not asked.recipients,
+            )
             result = await services.guard.scan(request, body, ignore_report)
         except StorageError as fault:
-            log.error("message left with its sender", ggrid=request.ggrid, reason=str(fault))
+            log.error("message left with its sender", reason=str(fault))
             return self._put_off(replies.TRY_LATER)
         if isinstance(result, Full):
             return self._put_off(replies.FULL)
@@ -136,14 +140,15 @@ class DropInSession(AskerSession[DropInPart]):
         sender, recipients = read_path(told.encode(), services.limits), tuple(filter(None, found))
         if sender is None or len(recipients) < len(stated):
             return Refusal("malformed", "an address of the envelope that is too long, or reads in two ways")
-        domains = dict.fromkeys(normal_domain(each.rpartition("@")[2]) for each in recipients if "@" in each)
-        try:
-            tenants = {await services.tenancy.tenant_of(domain) for domain in domains}
-        except StorageError:
-            return self._put_off(replies.TRY_LATER)
-        # There is one verdict for all recipients: where they are of several tenants, it is by the rules of none.
-        tenant = None if len(tenants) > 1 else next(iter(tenants), None) or self._part.tenant
+        tenant = await self._find_tenant(recipients)
         return Envelope(sender, recipients, asked.address, asked.helo, tenant, logged_in=asked.logged_in)
+
+    async def _find_tenant(self, recipients: Iterable[str]) -> str | None:
+        """Return the tenant of a message. There is one verdict for all recipients: where they are of several tenants,
+        it is by the rules of none. Raises `StorageError`."""
+        domains = dict.fromkeys(normal_domain(each.rpartition("@")[2]) for each in recipients if "@" in each)
+        tenants = {await self._part.services.tenancy.tenant_of(domain) for domain in domains}
+        return None if len(tenants) > 1 else next(iter(tenants), None) or self._part.tenant
 
     async def _answer(self, answered: Answered) -> None:
         part, report = self._part, answered.result.report

@@ -50,17 +50,17 @@ class GuardMetrics(Collector):
         yield counter("gatepost_dns_queries", "Questions sent to name servers", dns.queries)
         yield counter("gatepost_dns_cache_hits", "Questions answered without sending one", dns.hits)
         yield counter("gatepost_dns_failures", "Questions without an answer", dns.failures)
-        yield counter("gatepost_store_changes", "Changes kept in storage", kept.changes, of_process=True)
-        yield counter("gatepost_store_commits", "Commits that held them", kept.commits, of_process=True)
-        yield counter("gatepost_store_failures", "Commits that failed", kept.failures, of_process=True)
+        yield counter("gatepost_store_changes", "Changes kept in storage", kept.changes)
+        yield counter("gatepost_store_commits", "Commits that held them", kept.commits)
+        yield counter("gatepost_store_failures", "Commits that failed", kept.failures)
 
     def _admission_metrics(self) -> Iterator[Metric]:
         load, counters = self._queue.load(), self._queue.counters()
         yield gauge("gatepost_in_processing", "Messages in processing", load.in_processing)
         yield gauge("gatepost_in_processing_maximum", "Messages in processing at which more are refused", load.maximum)
-        yield counter("gatepost_admitted", "Messages that got a slot", counters.admitted, of_process=True)
-        yield counter("gatepost_throttled", "Messages that were delayed", counters.throttled, of_process=True)
-        yield counter("gatepost_rejected", "Messages that found no slot", counters.refused, of_process=True)
+        yield counter("gatepost_admitted", "Messages that got a slot", counters.admitted)
+        yield counter("gatepost_throttled", "Messages that were delayed", counters.throttled)
+        yield counter("gatepost_rejected", "Messages that found no slot", counters.refused)
 
     def _worker_metrics(self) -> Iterator[Metric]:
         pool = self._pool()

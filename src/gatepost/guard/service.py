@@ -6,7 +6,8 @@ is kept. Where the record cannot be written there is no answer but an error, so 
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import msgspec
 
@@ -123,10 +124,6 @@ class Guard:
     def queue_counters(self) -> QueueCounters:
         return self._queue.counters()
 
-    def has_slot(self) -> bool:
-        """Whether a message would be taken now, for sources that can refuse one before they are sent it."""
-        return not self._stopping and self._queue.has_slot()
-
     async def start(self) -> None:
         """Start the workers, and what runs beside them."""
         await self.pool.start()
@@ -164,9 +161,10 @@ class Guard:
     async def scan(
         self, request: ScanRequest, body: MessageBody, judged: ReportObserver = ignore_report
     ) -> ScanResult | Full:
-        """Analyse one message if there is a slot. Raises `StorageError` where the result cannot be put on record."""
-        slot = None if self._stopping else self._queue.enter(request.envelope.tenant)
-        return Full(self.load()) if slot is None else await self._scan_in(slot, request, body, judged=judged)
+        """Analyse one message of a mail server, which waits a little for a slot. Raises `StorageError` where the result
+        cannot be put on record."""
+        slot = await self._take_slot(request, body)
+        return await self._scan_in(slot, request, body, judged=judged) if isinstance(slot, Slot) else Full(self.load())
 
     async def scan_in_turn(
         self, request: ScanRequest, body: MessageBody, client: ConnectedClient
@@ -194,27 +192,21 @@ class Guard:
         slot = await self._take_slot(request, body, client)
         if not isinstance(slot, Slot):
             return slot
-        self._begin()
-        try:
-            await slot.delay_start()
+        async with self._processing(slot):
             return await self.pool.run(Job(FEATURES, request.ggrid, request.envelope, body, self._clock()))
-        finally:
-            self._end(slot)
 
     async def read_report(self, request: ScanRequest, body: MessageBody) -> ReportReading | Full:
         """Read a report by mail: judge the mail that carries it, and read what is attached to it. Nothing is kept."""
-        slot = None if self._stopping else self._queue.enter(request.envelope.tenant)
-        if slot is None:
+        slot = await self._take_slot(request, body)
+        if not isinstance(slot, Slot):
             return Full(self.load())
-        self._begin()
-        try:
-            await slot.delay_start()
+        async with self._processing(slot):
             # Twenty people who report the same mail are no burst of it.
             job = Job(JUDGE, request.ggrid, request.envelope, body, self._clock(), is_trial=True)
-            return await self._read_attached(request, body, await self.pool.run(job))
-        finally:
-            self._answerer.forget(request.ggrid)
-            self._end(slot)
+            try:
+                return await self._read_attached(request, body, await self.pool.run(job))
+            finally:
+                self._answerer.forget(request.ggrid)
 
     async def _read_attached(self, request: ScanRequest, body: MessageBody, carrier: Report) -> ReportReading:
         """Read what is attached to a mail that was judged."""
@@ -225,42 +217,47 @@ class Guard:
         return ReportReading(carrier, tuple(each for each in read if each.features))
 
     async def _take_slot(
-        self, request: ScanRequest, body: MessageBody, client: ConnectedClient
+        self, request: ScanRequest, body: MessageBody, client: ConnectedClient | None = None
     ) -> Slot | Full | ClientLeft:
-        """Return a slot, as a rule at once. Where others have to be waited for, the message lies on disk meanwhile, and
-        the client may leave."""
-        tenant = request.envelope.tenant
+        """Return a slot, at once as a rule; all sources ask here. Where others have to be waited for, the message lies
+        on disk meanwhile. A client of the API waits until it leaves, a mail server for `patience` seconds."""
+        queue, tenant = self._queue, request.envelope.tenant
         if self._stopping:
             return Full(self.load())
-        if (free := self._queue.enter_at_once(tenant)) is not None:
+        if (free := queue.enter(tenant)) is not None:
             return free
-        if self._queue.has_room(body.size):
+        if queue.waiting_bytes.has_room(tenant, body.size):
             await body.to_disk()
         # Others may have come meanwhile.
-        if not self._queue.has_room(body.size):
+        if not queue.waiting_bytes.has_room(tenant, body.size):
             return Full(self.load(), overloaded=True)
-        gone = asyncio.ensure_future(client.wait_until_gone())
+        gone = [asyncio.ensure_future(client.wait_until_gone())] if client else []
+        patience, order = None if client else queue.patience, id_order(request.ggrid)
         try:
-            slot = await self._queue.wait(tenant, id_order(request.ggrid), body.size, (gone, self._stop_begun))
+            slot = await queue.wait(tenant, order, body.size, (*gone, self._stop_begun), patience)
         finally:
-            gone.cancel()
-        if not self._stop_begun.done():
-            return slot or ClientLeft()
-        if slot is not None:  # given while the stop began, which waits for nothing that starts now
+            for each in gone:
+                each.cancel()
+        stops = self._stop_begun.done()
+        if slot is not None and stops:  # given while the stop began, which waits for nothing that starts now
             slot.leave()
-        return Full(self.load())
+        if stops or not (slot or client):
+            return Full(self.load())
+        return slot or ClientLeft()
 
-    def _begin(self) -> None:
-        """Count a message in processing, which a stop waits for; `_end` must follow."""
-        if not self._present:
-            self._idle.clear()
+    @asynccontextmanager
+    async def _processing(self, slot: Slot) -> AsyncIterator[None]:
+        """Count a message in processing, which a stop waits for, from when its analysis may start to its end."""
+        self._idle.clear()
         self._present += 1
-
-    def _end(self, slot: Slot) -> None:
-        slot.leave()
-        self._present -= 1
-        if not self._present:
-            self._idle.set()
+        try:
+            await slot.delay_start()
+            yield
+        finally:
+            slot.leave()
+            self._present -= 1
+            if not self._present:
+                self._idle.set()
 
     async def _read_lists(self, request: ScanRequest) -> Snapshot | None:
         """Return the lists by which a message that has come is judged; None where they cannot be read."""
@@ -279,16 +276,11 @@ class Guard:
         judged: ReportObserver = ignore_report,
     ) -> ScanResult:
         started = time.perf_counter()
-        self._begin()
-        try:
-            if slot.delay:
-                await slot.delay_start()
+        async with self._processing(slot):
             report = await self._analyse(request, body, lists or await self._read_lists(request))
             planned = await self._plan(request, body, report) if request.can_act else Planned(report)
             holding = judged(planned.report)
             record = await self._record(request, body, planned.report, round(slot.delay * 1_000), holding)
-        finally:
-            self._end(slot)
         seconds = time.perf_counter() - started
         if not request.is_trial:
             self._observe(record, seconds)

@@ -27,7 +27,7 @@ from gatepost.mail.budget import ReadBudget
 from gatepost.mail.encodings.charset import decode_charset, encode_charset
 from gatepost.mail.encodings.transfer import decode_base64
 from gatepost.mail.message import Field, Headers
-from gatepost.names import Address, bound_host
+from gatepost.names import MAX_FIELD, Address, bound_host
 from gatepost.speedups import native
 
 _WORD = re.compile(r"=\?([^?\s]{1,80})\?([bBqQ])\?([^?]*)\?=")
@@ -94,8 +94,6 @@ _END_OF_LEADING_JUNK = re.compile(
 )
 _BARE_CR = re.compile(rb"\r(?!\n|\Z)")
 
-_ORDINARY_SIZE = 65_536
-
 
 class HeaderSection(msgspec.Struct, frozen=True):
     """A header section as read: where the body begins, what was not read, and whether it reads in only one way.
@@ -128,7 +126,7 @@ def _read_ordinary(source: bytes, start: int, where: str, budget: ReadBudget) ->
     def decode(value: str) -> str:
         return _decode_field_words(value, where, budget)
 
-    found = _split_fields(source, start, _ORDINARY_SIZE, limits.header_bytes, most, Field, decode)
+    found = _split_fields(source, start, MAX_FIELD, limits.header_bytes, most, Field, decode)
     if found is None:
         return None
     fields, body, has_bare_cr, has_bare_lf = found
@@ -237,7 +235,7 @@ def _read_odd(
 
 def unfold(field: Field) -> str:
     """Return a field's value with its encoded words as they stand: what parameters are parsed from."""
-    return _decode_text(field.raw.partition(b":")[2]) if b"=?" in field.raw else field.value
+    return _decode_text(field.raw.partition(b":")[2])[:MAX_FIELD] if b"=?" in field.raw else field.value
 
 
 def is_delimiter(source: bytes, position: int, boundaries: frozenset[bytes]) -> bool:
@@ -270,13 +268,16 @@ def _skip_junk(
 
 
 def _make_field(match: re.Match[bytes], where: str, budget: ReadBudget) -> Field:
-    raw = match[0]
+    name, raw = match[1].decode("ascii").lower(), match[0]
     value = _decode_text(match[2])
+    if len(value) > MAX_FIELD:
+        value = value[:MAX_FIELD]
+        budget.note(kinds.LIMIT_ADDRESSES if name in ("to", "cc") else kinds.LIMIT_HEADER_SIZE, where, name)
     if "=?" in value:
         value = _decode_field_words(value, where, budget)
     if b"\0" in raw:
         budget.note(kinds.MIME_NUL, where)
-    return Field(match[1].decode("ascii").lower(), value, raw)
+    return Field(name, value, raw)
 
 
 def _decode_field_words(value: str, where: str, budget: ReadBudget) -> str:
@@ -286,11 +287,7 @@ def _decode_field_words(value: str, where: str, budget: ReadBudget) -> str:
 
 
 def _decode_text(value: bytes) -> str:
-    if b"\n" in value:
-        value = value.replace(b"\r\n", b"").replace(b"\n", b"")
-    if b"\0" in value:
-        value = value.replace(b"\0", b"")
-    value = value.strip()
+    value = value.replace(b"\r\n", b"").replace(b"\n", b"").replace(b"\0", b"").strip()
     return value.decode("ascii") if value.isascii() else decode_charset(value, None)[0]
 
 

@@ -139,8 +139,8 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A whole message as read. `parts` holds every entity of every reading, depth first; `senders` are the addresses
-    in all From fields; `header_end` is where the body begins in `raw`, past the empty line."""
+    """A whole message as read: lines that ended with CR alone end with CRLF in `raw`, in which the body begins at
+    `header_end`. `parts` holds every entity of every reading, depth first; `senders` are all in From fields."""
 
     raw: bytes = b""
     headers: Headers = Headers()

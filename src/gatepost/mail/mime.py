@@ -30,7 +30,6 @@ from gatepost.mail.message import MESSAGE_TYPES, Headers, Part
 from gatepost.names import bound_file_name
 from gatepost.speedups import native
 
-_MOST_TEXT = 16_384
 _MOST_SPELLINGS = 24
 _MOST_PAIRS = 500
 _MOST_KNOWN = 80
@@ -90,7 +89,6 @@ def _parse_parameters(text: str) -> Parameters:
         keys = {key for key, _ in pairs}
         odd = len(keys) != len(set(pairs)) or len(found) > len(pairs)
         return Parameters(strict[1].lower(), pairs, text, odd, odd or any(key.startswith("boundary*") for key in keys))
-    text = text[:_MOST_TEXT]
     plain = _strip_comments(text)
     main, _, rest = plain.partition(";")
     if "=" in main:

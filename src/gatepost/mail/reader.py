@@ -52,7 +52,7 @@ from gatepost.mail.mime import (
     guess_names,
 )
 from gatepost.mail.text import read_texts
-from gatepost.names import Address
+from gatepost.names import MAX_SUBJECT, Address
 from gatepost.speedups import native
 
 # One start for each line: tried at every dash of a line of dashes, it would run to the end of that line each time. What
@@ -615,6 +615,9 @@ def read_within(raw: bytes, budget: ReadBudget) -> Message:
     reply_to = _read_addresses(addressed, ("reply-to",), budget)
     recipients = _read_addresses(addressed, ("to", "cc"), budget)
     texts, links, oddities = read_texts(parts)
+    subject = headers.first("subject") or ""
+    if len(subject) > MAX_SUBJECT:
+        budget.note(kinds.LIMIT_TEXT_SIZE, "subject", f"{MAX_SUBJECT} of {len(subject)} characters read")
     return Message(
         raw=raw,
         headers=headers,
@@ -622,7 +625,7 @@ def read_within(raw: bytes, budget: ReadBudget) -> Message:
         parts=parts,
         texts=texts,
         links=links,
-        subject=headers.first("subject") or "",
+        subject=subject[:MAX_SUBJECT],
         senders=senders,
         reply_to=reply_to,
         recipients=recipients,

@@ -2,7 +2,7 @@
 
 The mailboxes of a message are those of its envelope recipients whose domain or tenant the settings name a server for.
 Each copy that was found and compared is moved to a folder of the same mailbox, or deleted where the settings say so.
-What was done is recorded for each mailbox, so that it can be undone and is in the audit trail; a dry run only says what
+What was done is recorded for each copy, so that it can be undone and is in the audit trail; a dry run only says what
 would be found. A tenant has so many removals in an hour: whoever takes over an account must not empty all mailboxes.
 
 IMAP is one way to a mailbox. Another service joins with a class that has the calls of `Mailbox` and a scheme of its own
@@ -27,14 +27,17 @@ import hashlib
 import imaplib
 import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
 
+from gatepost.ids import new_id
 from gatepost.names import normal_domain
 from gatepost.process.logs import Logger
+from gatepost.process.periodic import complete
 from gatepost.settings.delivery import MailboxServerSettings, RemediationSettings
 from gatepost.store.audit import Actor
 from gatepost.store.message_records import MessageRecord
@@ -244,7 +247,7 @@ def _quote(name: str) -> str:
 
 
 @contextlib.contextmanager
-def _faults():  # type: ignore[no-untyped-def]
+def _faults() -> Iterator[None]:
     """Turn what a server does wrong into words."""
     try:
         yield
@@ -287,13 +290,15 @@ def open_mailbox(server: MailboxServerSettings, address: str, seconds: float) ->
 
 
 class CopyOutcome(msgspec.Struct, frozen=True):
-    """What became of the copies in one mailbox; `found` in a dry run. `likeness` is how alike what was found is."""
+    """What became of one copy in a mailbox; `found` in a dry run. `likeness` is how alike what was found is, and `copy`
+    tells the copies of a mailbox apart; it is "" where none was found."""
 
     address: str
     state: CopyState
     folder: str = ""
     likeness: str = ""
     reason: str = ""
+    copy: str = ""
 
 
 class MailRemover:
@@ -312,7 +317,11 @@ class MailRemover:
         return by_domain or next((each for each in self._settings.servers if tenant and tenant in each.tenants), None)
 
     async def remove(self, record: MessageRecord, by: Actor, *, dry_run: bool = False) -> tuple[CopyOutcome, ...]:
-        """Take a message out of all mailboxes of its recipients that are known. Raises `StorageError`."""
+        """Take a message out of all mailboxes of its recipients that are known, and record it, even where whoever waits
+        is cancelled: threads go on. Raises `StorageError`."""
+        return await complete(self._remove(record, by, dry_run))
+
+    async def _remove(self, record: MessageRecord, by: Actor, dry_run: bool) -> tuple[CopyOutcome, ...]:
         tenant = record.envelope.tenant
         places = [(each, self.find_server(each, tenant)) for each in dict.fromkeys(record.envelope.recipients)]
         known = [(address, server) for address, server in places if server]
@@ -336,13 +345,16 @@ class MailRemover:
 
     async def restore(self, record: MessageRecord, by: Actor) -> tuple[CopyOutcome, ...]:
         """Put the copies back that were moved. Raises `StorageError`."""
-        moved = {each.mailbox: each for each in await self._stored.of(record.ggrid) if each.state == "moved"}
+        return await complete(self._restore(record, by))
+
+    async def _restore(self, record: MessageRecord, by: Actor) -> tuple[CopyOutcome, ...]:
+        moved = [each for each in await self._stored.of(record.ggrid) if each.state == "moved"]
         wanted = WantedMessage("".join(record.report.message_id.split()), record.size, record.sha256)
         tasks = []
         for address in dict.fromkeys(record.envelope.recipients):
-            copy, server = moved.get(digest_mailbox(address)), self.find_server(address, record.envelope.tenant)
-            if copy and server:
-                tasks.append(self._run(self._restore_copy, address, server, wanted, copy.folder))
+            copies = [each for each in moved if each.mailbox == digest_mailbox(address)]
+            if copies and (server := self.find_server(address, record.envelope.tenant)):
+                tasks.append(self._run(self._restore_copies, address, server, wanted, copies))
         outcomes = tuple(outcome for some in await asyncio.gather(*tasks) for outcome in some)
         await self._record(record, tuple(each for each in outcomes if each.state == "restored"), by)
         return outcomes
@@ -367,28 +379,31 @@ class MailRemover:
             if not copies:
                 return [CopyOutcome(address, "absent", reason="no copy was found")]
             state: CopyState = "found" if dry_run else "moved" if self._settings.removes == "move" else "deleted"
-            for copy in copies:
-                if state == "moved":
-                    mailbox.move(copy, server.folder)
-                elif state == "deleted":
-                    mailbox.delete(copy)
-            first = copies[0]
-            return [CopyOutcome(address, state, first.folder, first.likeness)]
+            move = partial(mailbox.move, folder=server.folder)
+            act = move if state == "moved" else mailbox.delete if state == "deleted" else None
+            found = [CopyOutcome(address, state, each.folder, each.likeness, copy=new_id()) for each in copies]
+            return [_try(act, *each) for each in zip(copies, found, strict=True)] if act else found
 
-    def _restore_copy(
-        self, address: str, server: MailboxServerSettings, wanted: WantedMessage, folder: str
+    def _restore_copies(
+        self, address: str, server: MailboxServerSettings, wanted: WantedMessage, moved: Sequence[RemovedCopy]
     ) -> list[CopyOutcome]:
         with contextlib.closing(self._open(server, address, self._settings.timeout / 1_000)) as mailbox:
-            copies = mailbox.find(wanted, only_in=server.folder)
-            if not copies:
-                return [CopyOutcome(address, "failed", reason=f"it is no longer in {server.folder}")]
-            mailbox.move(copies[0], folder or "INBOX")
-            return [CopyOutcome(address, "restored", folder, copies[0].likeness)]
+            found, outcomes = iter(mailbox.find(wanted, only_in=server.folder)), []
+            for each in moved:
+                done = CopyOutcome(address, "restored", each.folder, copy=each.copy)
+                if (copy := next(found, None)) is None:
+                    lost = f"it is no longer in {server.folder}"
+                    outcomes.append(msgspec.structs.replace(done, state="failed", reason=lost))
+                    continue
+                act = partial(mailbox.move, folder=each.folder or "INBOX")
+                outcomes.append(_try(act, copy, msgspec.structs.replace(done, likeness=copy.likeness)))
+            return outcomes
 
     async def _record(self, record: MessageRecord, outcomes: tuple[CopyOutcome, ...], by: Actor) -> None:
         copies = [
             RemovedCopy(
-                record.ggrid, digest_mailbox(each.address), record.envelope.tenant, each.state, each.folder, each.reason
+                *(record.ggrid, digest_mailbox(each.address), each.copy, record.envelope.tenant),
+                *(each.state, each.folder, each.reason),
             )
             for each in outcomes
             if each.state != "found"
@@ -396,6 +411,15 @@ class MailRemover:
         await self._stored.record(copies, by)
         for each in outcomes:
             log.info("copy of a message", ggrid=record.ggrid, state=each.state, likeness=each.likeness)
+
+
+def _try(act: Callable[[FoundCopy], None], copy: FoundCopy, done: CopyOutcome) -> CopyOutcome:
+    """Return what became of one copy; where it failed, the others of its mailbox have outcomes of their own."""
+    try:
+        act(copy)
+    except MailboxError as fault:
+        return msgspec.structs.replace(done, state="failed", reason=f"the mailbox {fault}")
+    return done
 
 
 def explain(outcomes: tuple[CopyOutcome, ...], *, wanted: CopyState) -> str:

@@ -40,7 +40,7 @@ from gatepost.smtp.client import SmtpClient, identify_client, parse_address
 from gatepost.smtp.connection import Connection, ConnectionGoneError, ConnectionTimeoutError
 from gatepost.smtp.intake import AskerPart, AskerSession, read_path, read_recipient
 from gatepost.smtp.replies import SmtpReply
-from gatepost.smtp.services import MessageHandler, Services
+from gatepost.smtp.services import MessageHandler, Services, SessionPlace
 from gatepost.smtp.trace import AUTHENTICATION, MAX_FIELDS, MAX_HEADER, PREFIX, build_result_fields, is_claim
 from gatepost.smtp.transaction import digest_message
 from gatepost.store.errors import StorageError
@@ -296,7 +296,7 @@ class MilterMessage:
 
     def add_recipient(self, address: str, tenant: str | None, *, is_report: bool) -> None:
         self._recipients.append(address)
-        self.tenant, self.is_report = tenant, is_report
+        self.tenant, self.body.tenant, self.is_report = tenant, tenant, is_report
 
     async def add_field(self, name: bytes, value: bytes, *, spaced: bool) -> None:
         """Add the next header field; `spaced` says that the value comes with the space behind the colon."""
@@ -372,7 +372,7 @@ log = Logger("gatepost.guard")
 
 
 class MilterPart(AskerPart, frozen=True, eq=False, kw_only=True):
-    """The milter source of one generation. `in_queue` leaves mail that is to be held with the mail server."""
+    """What the milter source uses. `in_queue` leaves mail that is to be held with the mail server."""
 
     quarantine: HoldsMail
     in_queue: bool = False
@@ -422,8 +422,8 @@ class MilterOutcome:
 class MilterSession(AskerSession[MilterPart]):
     """The conversation with one mail server."""
 
-    def __init__(self, connection: Connection, peer: str, current: Callable[[], MilterPart]) -> None:
-        super().__init__(connection, peer, current)
+    def __init__(self, connection: Connection, peer: str, part: MilterPart) -> None:
+        super().__init__(connection, peer, part)
         self._frames = FrameReader()
         self._count = 0
         self._agreed: Options | None = None
@@ -432,7 +432,8 @@ class MilterSession(AskerSession[MilterPart]):
         self._message: MilterMessage | None = None
         self._in_header = self._in_body = False
         self._content_ends = 0.0
-        self._is_put_off = False
+        self._is_deferred = False
+        self._place = SessionPlace()
         self._closing = False
         self._interruptible = True
         self._handlers: dict[Command, Callable[[Frame], Awaitable[bytes]]] = {
@@ -462,8 +463,10 @@ class MilterSession(AskerSession[MilterPart]):
             self._end()
             self._connection.close()
 
-    def stop(self) -> None:
+    def stop(self, *, patient: bool) -> None:
         """The service stops: a session whose message is not on its way ends now, another one after its answer."""
+        if patient and self._message is not None:
+            return
         self._closing = True
         if self._interruptible:
             self._connection.close()
@@ -537,21 +540,18 @@ class MilterSession(AskerSession[MilterPart]):
     async def _mail(self, frame: Frame) -> bytes:
         # The macros of MAIL come before it, and those of the message before are no longer of use.
         self._end(keep_macros=True)
-        part = self._part = self._current()
+        part = self._part
         services = part.services
         services.attempts += 1
-        self._is_put_off = False
+        self._is_deferred = False
         sender = read_path(parse_texts(frame.data)[0], services.limits)
         if sender is None:
             return self._refuse(replies.BAD_SENDER)
-        if shortage := services.find_shortage():
-            return self._refuse(shortage)
         client, is_user = self._client, bool(self._macros.get(USER))
         if is_user:
             # A user's own machine is no mail server: neither SPF nor lists of hosts have to do with it.
             client = msgspec.structs.replace(client, listed=True)
         self._message = MilterMessage(sender, client, self._helo, services, logged_in=is_user)
-        self.idle.clear()
         return CONTINUE
 
     async def _rcpt(self, frame: Frame) -> bytes:
@@ -573,6 +573,10 @@ class MilterSession(AskerSession[MilterPart]):
         is_report = services.reports is not None and services.reports.is_address(address)
         if not message.fits(tenant, is_report=is_report):
             return self._refuse(replies.SEPARATELY)
+        self.is_put_off = not message.recipients
+        if shortage := await self._place.take(services, tenant):
+            return self._refuse(shortage)
+        self.is_put_off = False
         message.add_recipient(address, tenant, is_report=is_report)
         return CONTINUE
 
@@ -671,7 +675,7 @@ class MilterSession(AskerSession[MilterPart]):
 
     def _refuse(self, answer: SmtpReply) -> bytes:
         """Return the frame of a refusal; one for a reason of ours puts the message off, which is counted once."""
-        self._is_put_off = self._part.services.count_deferral((answer,), counted=self._is_put_off)
+        self._is_deferred = self._part.services.count_deferral((answer,), counted=self._is_deferred)
         return pack_reply(answer.code, answer.lines[0])
 
     def _has(self, flag: Action | Step) -> bool:
@@ -681,12 +685,12 @@ class MilterSession(AskerSession[MilterPart]):
         """Drop the message, whether it was answered or not."""
         message, self._message = self._message, None
         self._in_header = self._in_body = False
+        self._place.leave()
         if not keep_macros:
             for name in (QUEUE_ID, USER):
                 self._macros.pop(name, None)
         if message is not None:
             message.close()
-        self.idle.set()
 
 
 def _name_refusal(answer: SmtpReply) -> str:

@@ -210,7 +210,7 @@ static PyObject *PhraseIndex_find(PhraseIndex *self, PyObject *text)
 
 /* ---------------------------------------------------------------- the texts of a message, folded behind each other */
 
-/* As `MAX_SUBJECT`, `MAX_TEXTS` and `MAX_CHARS` of `checks.phrases` say. */
+/* As `MAX_SUBJECT` of `names`, and `MAX_TEXTS` and `MAX_CHARS` of `checks.phrases` say. */
 #define MOST_OF_SUBJECT 1000
 #define MOST_TEXTS 6
 #define MOST_CHARACTERS 60000

@@ -3,6 +3,7 @@
 Parts of a process note in one ledger what is wrong with them, and whoever tells people or programs reads it: the status
 of the queue, `/readyz`, metrics, events, pages, `gatepost nodes` and `gatepost doctor` have the same words. `PARTS` is
 the whole of what can be wrong. A reason names no address and no person, since clients are told it; the log has more.
+That of `configuration`, which no client is told, says what a check of the files has said.
 
 A reason of `GREEN` is a warning: mail flows, and an operator should look at something. A fault is logged once when it
 begins and once when it is over, however often its sentence changes meanwhile.
@@ -27,9 +28,9 @@ SEVERITY: dict[State, int] = {"GREEN": 0, "YELLOW": 1, "RED": 2}
 # What a part that is no queue of messages can have: an event is told of each.
 Component: TypeAlias = Literal[
     "storage", "disk", "certificate", "quarantine", "dns", "smtp", "milter", "spamd", "rspamd", "clock", "slots",
-    "sender", "feeds",
+    "sender", "feeds", "configuration",
 ]  # fmt: skip
-Code: TypeAlias = Literal[Component, "starting", "full", "throttling", "nextHop", "cores"]
+Code: TypeAlias = Literal[Component, "full", "throttling", "nextHop", "cores"]
 COMPONENTS: tuple[Component, ...] = get_args(Component)
 # What a core says of its slots: no fault while another core has some.
 OF_SLOTS: tuple[Code, ...] = ("full", "throttling")
@@ -53,7 +54,6 @@ _NO_MORE_PUT_OFF = Part("GREEN", "It clears after a minute in which nothing is p
 PARTS: dict[Code, Part] = {
     "storage": Part("RED", "It clears within two seconds after storage keeps a change again."),
     "disk": Part("RED", "It clears within two seconds after the disk takes files again."),
-    "starting": Part("RED", "It clears when the node serves.", is_logged=False),
     "full": Part("RED", "It clears when a message ends and its slot is free.", is_logged=False),
     "throttling": Part("YELLOW", "It clears when messages end and fewer slots are in use.", is_logged=False),
     "nextHop": Part("YELLOW", "It clears after a few messages in a row that are taken; without mail, within a minute."),
@@ -69,6 +69,7 @@ PARTS: dict[Code, Part] = {
     "slots": Part("GREEN", "It clears a minute after no message waits while processors are idle."),
     "sender": Part("GREEN", "It clears an hour after a sender was over its limit last.", is_logged=False),
     "feeds": Part("GREEN", "It clears within a minute after the next run that succeeds."),
+    "configuration": Part("GREEN", "It clears with the next change that is taken over.", is_logged=False),
 }
 
 

@@ -1,8 +1,4 @@
-"""Metrics for Prometheus: families whose counts outlast a reload, and figures that cost little.
-
-Settings that are read again replace what counts (see `service.generation`). What a counter had counted before is added
-to what its successor counts, unless it is `of_process`: then it counts something that stays, and all tell the same.
-"""
+"""Metrics for Prometheus: figures that cost little, added up where several parts tell the same."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,10 +13,6 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
-class _Counter(CounterMetricFamily):
-    of_process = False
-
-
 def gauge(
     name: str, documentation: str, value: float | None = None, *, labels: Sequence[str] = ()
 ) -> GaugeMetricFamily:
@@ -29,12 +21,10 @@ def gauge(
 
 
 def counter(
-    name: str, documentation: str, value: float | None = None, *, labels: Sequence[str] = (), of_process: bool = False
+    name: str, documentation: str, value: float | None = None, *, labels: Sequence[str] = ()
 ) -> CounterMetricFamily:
     """A figure that only rises; with labels, values are added to it."""
-    family = _Counter(name, documentation, value, labels or None)
-    family.of_process = of_process
-    return family
+    return CounterMetricFamily(name, documentation, value, labels or None)
 
 
 class Timed(Collector):
@@ -71,12 +61,21 @@ class Timed(Collector):
 
 def exposition(registry: CollectorRegistry) -> bytes:
     """Return the text of `/metrics`."""
-    return generate_latest(registry)
+    merged = CollectorRegistry()
+    merged.register(_Merged(registry))
+    return generate_latest(merged)
 
 
-def keep_counters(families: Iterable[Metric]) -> list[Metric]:
-    """Return what has counted something that is kept when its owner is replaced."""
-    return [each for each in families if each.type != "gauge" and not (isinstance(each, _Counter) and each.of_process)]
+class _Merged(Collector):
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def describe(self) -> tuple[Metric, ...]:
+        """Nothing is asked before `/metrics` is."""
+        return ()
+
+    def collect(self) -> list[Metric]:
+        return merge(self._registry.collect())
 
 
 def merge(families: Iterable[Metric]) -> list[Metric]:

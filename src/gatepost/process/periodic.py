@@ -6,10 +6,23 @@ reference. The next run comes as usual in both cases.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 from gatepost.ids import new_id
 from gatepost.process.logs import ExpectedError, Logger
+
+T = TypeVar("T")
+
+
+async def complete(work: Coroutine[Any, Any, T]) -> T:
+    """Do a piece of work to its end, also where whoever waits for it is cancelled; the cancellation comes after it."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 class Outage:

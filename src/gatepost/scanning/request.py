@@ -1,4 +1,5 @@
-"""One message on its way through a core: the request, its form on the wire, the result, and how busy the core is.
+"""One message on its way through a core: the request, its form on the wire, the result, how busy the core is, and what
+each tenant may have of it.
 
 Over HTTPS a request is four bytes of length, big-endian, that much JSON, and then the raw message. The parts come in
 whatever pieces the network makes; the message goes to the spool as it arrives.
@@ -9,6 +10,7 @@ between the edits leaves as it came.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Annotated, Literal, TypeAlias
@@ -187,6 +189,38 @@ class Load(msgspec.Struct, frozen=True, omit_defaults=True):
             return {"full": f"all {self.maximum:,} slots are in use"}
         used = f"{self.in_processing:,} of {self.maximum:,} slots are in use"
         return {"throttling": f"new messages are delayed: {used}"} if self.throttling else {}
+
+
+# A tenant may have so many times as much of a thing as is free of it.
+SHARE = 3
+
+
+class Shares:
+    """What each tenant has of a thing that all share, such as slots or the bytes of a spool; None is the deployment.
+    The more one has, the more must be free for it to get more (the dynamic threshold of Choudhury and Hahne, 1998): a
+    tenant that takes all that it can leaves a quarter to others."""
+
+    def __init__(self, maximum: int) -> None:
+        self.maximum, self.used = maximum, 0
+        self._of: Counter[str | None] = Counter()
+
+    @property
+    def free(self) -> int:
+        return self.maximum - self.used
+
+    def has_room(self, tenant: str | None, amount: int = 1) -> bool:
+        """Whether a tenant may have so much more: it is free, and the tenant has less than its share."""
+        return amount <= self.free and self._of.get(tenant, 0) < SHARE * max(1, self.free)
+
+    def take(self, tenant: str | None, amount: int = 1) -> None:
+        self.used += amount
+        self._of[tenant] += amount
+
+    def give_back(self, tenant: str | None, amount: int = 1) -> None:
+        self.used -= amount
+        self._of[tenant] -= amount
+        if not self._of[tenant]:
+            del self._of[tenant]
 
 
 class Full(msgspec.Struct, frozen=True):

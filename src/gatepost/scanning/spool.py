@@ -91,9 +91,10 @@ class BytesBody:
 
 
 class SpooledBody:
-    """The raw bytes of one message: written once, read as often as needed, gone when closed."""
+    """The raw bytes of one message: written once, read as often as needed, gone when closed. It may be a tenant's."""
 
-    def __init__(self, folder: Path, memory_limit: int, whole: bytes | None = None) -> None:
+    def __init__(self, folder: Path, memory_limit: int, whole: bytes | None = None, tenant: str | None = None) -> None:
+        self.tenant = tenant
         self._folder = folder
         self._limit = memory_limit
         # The first piece as it came, which most messages consist of; a bytearray from the second one on. Of a body that
@@ -225,9 +226,9 @@ class Spool:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_stale(folder)
 
-    def new(self) -> SpooledBody:
+    def new(self, tenant: str | None = None) -> SpooledBody:
         """An empty body."""
-        return SpooledBody(self._folder, self._limit)
+        return SpooledBody(self._folder, self._limit, tenant=tenant)
 
     def hold(self, message: bytes) -> SpooledBody:
         """A body that is whole already."""

@@ -80,7 +80,6 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Cor
         held_mail_cores=hosts,
         policies=shared.policies,
         scan_seconds=settings.service_providers.core.long_request_timeout / 1000,
-        guesses=shared.kept.guesses,
     )
     site = build_site(
         services,

@@ -5,11 +5,13 @@ an authority: a client that trusts this one file trusts this one service.
 
 Certificates are renewed by programs that know nothing of the services that use them. So a running process looks at its
 certificates, keys and CA files every two seconds, and reads again what has changed. A pair that cannot be used, because
-it is half written or because only one of the two files is there yet, changes nothing and is tried again; connections
-that stand keep the certificate that they were opened with.
+it is half written, because only one of the two files is there yet, or because clients would refuse it for its dates
+and accept the one before, changes nothing and is tried again. Connections that stand keep the certificate that they
+were opened with.
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
 import ssl
@@ -28,7 +30,8 @@ from gatepost.process.logs import Logger
 from gatepost.process.periodic import PeriodicWork
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.plan import Plan
-from gatepost.settings.consistency import find_pair_fault
+from gatepost.settings.consistency import describe_end, find_pair_fault, read_validity
+from gatepost.settings.delivery import DeliverySettings
 
 VALIDITY = timedelta(days=3650)
 # Clocks of clients may be behind.
@@ -74,11 +77,6 @@ def sign_certificate(hosts: Iterable[str], now: datetime) -> tuple[bytes, bytes]
     )
 
 
-def read_expiry(pem: bytes) -> datetime:
-    """Return when the first certificate of a PEM file expires; raises `ValueError`."""
-    return x509.load_pem_x509_certificates(pem)[0].not_valid_after_utc
-
-
 def _general_name(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
@@ -86,9 +84,35 @@ def _general_name(host: str) -> x509.GeneralName:
         return x509.DNSName(host.lower())
 
 
+class CertificatesInUse:
+    """The certificates that this process has taken over, by their files."""
+
+    def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._clock = clock
+        self._taken: dict[Path, tuple[datetime, datetime]] = {}
+
+    def take(self, file: Path) -> None:
+        """Note that a certificate is taken over. Raises `StartError` where clients would refuse it for its dates, and
+        accept the one before; `OSError` and `ValueError` where it cannot be read."""
+        pem, now = file.read_bytes(), self._clock()
+        dates, before = read_validity(pem), self._taken.get(file)
+        if before and before[0] <= now <= before[1] and not dates[0] <= now <= dates[1]:
+            raise StartError(f"The certificate {file} {describe_end(pem, now)}.")
+        self._taken[file] = dates
+
+
+in_use = CertificatesInUse()
+
+
 def check_pair(certificate: Path, key: Path) -> None:
-    """Raise `StartError` unless the certificate can be used with the key."""
-    if fault := find_pair_fault(certificate, key):
+    """Raise `StartError` unless the certificate can be used with the key, and may take the place of the one before."""
+    fault = find_pair_fault(certificate, key)
+    try:
+        if not fault:
+            in_use.take(certificate)
+    except (OSError, ValueError) as found:
+        fault = str(found)
+    if fault:
         raise StartError(f"The certificate {certificate} cannot be used with the key {key}: {fault}.")
 
 
@@ -131,13 +155,13 @@ Signature = tuple[tuple[int, int, int], ...]
 
 
 class CertificateWatch:
-    """Looks at the files of the plan in force. `renew_ports` is called when a certificate of a port has changed, with
+    """Looks at the files of a plan. `renew_ports` is called when a certificate of a port has changed, with
     what HTTPS ports show from now on; `renew_delivery` when a file for TLS towards next hops has; `trust` when the CA
     file of the cores has."""
 
     def __init__(
         self,
-        plan: Callable[[], Plan | None],
+        plan: Plan,
         renew_ports: Callable[[Plan, Mapping[str, ssl.SSLContext]], None],
         renew_delivery: Callable[[], None],
         trust: Callable[[Path], None],
@@ -155,16 +179,17 @@ class CertificateWatch:
 
     async def look(self) -> None:
         """Look once, and take over what has changed."""
-        plan = self._plan()
-        if plan is None:
-            return
+        plan = self._plan
         used = (plan.certificate, plan.own_certificate, plan.guard_certificate)
         pairs = {path for pair in used if pair for path in pair}
         await self._renew("ports", pairs, partial(self._show_pairs, plan))
         if plan.guard:
             delivery = plan.guard.delivery
             files = {Path(file) for file in (delivery.ca, delivery.certificate, delivery.key) if file}
-            await self._renew("next hops", files, self._use_delivery_files)
+            if delivery.certificate and "next hops" not in self._seen:
+                with contextlib.suppress(StartError, OSError, ValueError):
+                    in_use.take(Path(delivery.certificate))
+            await self._renew("next hops", files, partial(self._use_delivery_files, delivery))
         if plan.abby:
             await self._renew("cores", {plan.ca}, partial(self._use_ca, plan.ca))
 
@@ -191,11 +216,13 @@ class CertificateWatch:
         certificate, _ = plan.smtp_certificate if plan.guard else plan.certificate or plan.own_certificate
         try:
             content = await asyncio.to_thread(certificate.read_bytes)
-            return {"file": str(certificate), "expires": f"{read_expiry(content):%Y-%m-%d}"}
+            return {"file": str(certificate), "expires": f"{read_validity(content)[1]:%Y-%m-%d}"}
         except (OSError, ValueError):
             return {"file": str(certificate)}
 
-    async def _use_delivery_files(self) -> dict[str, str]:
+    async def _use_delivery_files(self, delivery: DeliverySettings) -> dict[str, str]:
+        if delivery.certificate and delivery.key:
+            await asyncio.to_thread(check_pair, Path(delivery.certificate), Path(delivery.key))
         await asyncio.to_thread(self._renew_delivery)
         return {}
 

@@ -15,24 +15,34 @@ import json
 import os
 import resource
 import secrets
-from collections.abc import Callable, Iterator
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from gatepost.service import systemd
+from gatepost.service.changes import (
+    LoadedFiles,
+    NodeFiles,
+    digest_files,
+    load_services,
+    save_loaded,
+)
 from gatepost.service.data_folder import DataFolder, StartError, lock_sqlite_file
-from gatepost.service.publishing import NodeFiles
 from gatepost.settings import files
 from gatepost.settings.consistency import ANY
-from gatepost.settings.faults import ConfigError
-from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_guard, read_as_written
+from gatepost.settings.document import read_text
+from gatepost.settings.files import ABBY_FILE, GUARD_FILE, load_guard
 from gatepost.settings.keys import AbbySettings, GuardSettings
+from gatepost.workers.loading import WorkerFiles, begin_loader
 
 if TYPE_CHECKING:
-    from gatepost.service.running import OnStart
+    from gatepost.service.plan import Plan
     from gatepost.store.store import Store
     from gatepost.store.users import Users
 
@@ -45,8 +55,7 @@ MAX_PORT_BASE = 65_535 - SMTP_PORT
 
 GUARD_YML = """\
 # guard, Gatepost's core: sources of mail and limits of the analysis.
-# Every key is described in docs/reference/configuration.md. After a change: `gatepost config check`, then SIGHUP, or a
-# restart where the check says so.
+# Every key is described in docs/reference/configuration.md. After a change: `gatepost config check`, then SIGHUP.
 
 # Number of messages that are processed at once. maxGuardRequestsInProcessing (further messages are refused) and
 # guardRequestThrottleThreshold (further messages are delayed) have this value unless they are set. Most of its time a
@@ -69,8 +78,7 @@ storage: {{url: "sqlite:gatepost.db"}}
 """
 ABBY_YML = """\
 # abby, Gatepost's API service: its users, and the cores that analyse their mail.
-# Every key is described in docs/reference/configuration.md. After a change: `gatepost config check`, then SIGHUP, or a
-# restart where the check says so.
+# Every key is described in docs/reference/configuration.md. After a change: `gatepost config check`, then SIGHUP.
 
 # Only this machine can reach it. 0.0.0.0 opens it to others; then configure your own certificate:
 # tls: {{certificate: /path/fullchain.pem, key: /path/privkey.pem}}
@@ -121,7 +129,7 @@ def prepare(data: DataFolder, config: Path | None, base: int | None = None) -> P
     already and a base was given.
     """
     written = next((file for file in (GUARD_FILE, ABBY_FILE) if ((config or data.path) / file).exists()), None)
-    if base is not None and written:
+    if base is not None and written and not systemd.is_restarted():
         raise StartError(
             f"{(config or data.path) / written} is there already, and --port-base is for a first start: change"
             " listen.port in abby.yml, scanSources.restApi.port in guard.yml, and that port in"
@@ -164,8 +172,8 @@ def _write_configuration(data: DataFolder, base: int) -> None:
     guard = load_guard(data.path)
     source = guard.scan_sources.rest_api
     # As the operator wrote them: a reference to a secret stays one.
-    secret = read_as_written(data.path / GUARD_FILE, "scanSources", "restApi", "secret")
-    storage = read_as_written(data.path / GUARD_FILE, "storage", "url")
+    secret = read_text(data.path / GUARD_FILE, "scanSources", "restApi", "secret")
+    storage = read_text(data.path / GUARD_FILE, "storage", "url")
     text = ABBY_YML.format(
         listen=base + API_PORT,
         port=source.port if source else base + REST_PORT,
@@ -185,7 +193,8 @@ async def create_administrator(store: "Users", password: str) -> None:
 
 
 PRIVATE = 0o077
-T = TypeVar("T")
+# Called once everything serves, with the port of abby or of guard.
+OnPlanStart: TypeAlias = "Callable[[Plan, int, Store], Awaitable[None]]"
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -208,66 +217,69 @@ class Started(msgspec.Struct, frozen=True):
 
 
 def serve(data: DataFolder, given: Path | None, greet: Callable[[Started], None], base: int | None = None) -> None:
-    """Run both services; `greet` is called once they serve. `base` is what the ports of a first configuration are
-    counted from."""
+    """Run both services; `greet` is called once they serve for the first time. `base` is what the ports of a first
+    configuration are counted from."""
     _prepare_process(data)
     with data.lock("guard", "abby"):
         if given is None and not any((data.path / file).exists() for file in (GUARD_FILE, ABBY_FILE)):
             check_first_ports(PORT_BASE if base is None else base)
         folder = prepare(data, given, base)
-        config, both = _load_in_force(data, folder, "guard", partial(files.load, certificates=True))
-        started = partial(_welcome_operator, data, folder, both, greet)
-        _run(data, folder, config, both.guard, both.abby, started)
+        welcome = partial(_welcome_operator, data, folder, greet)
+        _run(data, folder, ("guard", "abby"), _log_listening if systemd.is_restarted() else welcome)
 
 
 def guard(data: DataFolder, folder: Path) -> None:
     _prepare_process(data)
     with data.lock("guard"):
-        config, settings = _load_in_force(data, folder, "guard", partial(files.load_guard, certificates=True))
-        source = settings.scan_sources.any_source
-        if source is None:
-            raise StartError(f"{folder / GUARD_FILE} has no source under scanSources, so there is nothing to serve.")
-        _run(data, folder, config, settings, None, partial(_log_listening, "guard", source.hosts))
+        _run(data, folder, ("guard",), _log_listening)
 
 
 def abby(data: DataFolder, folder: Path) -> None:
     _prepare_process(data)
     with data.lock("abby"):
-        config, settings = _load_in_force(data, folder, "abby", partial(files.load_abby, certificates=True))
-        _run(data, folder, config, None, settings, partial(_log_listening, "abby", settings.listen.hosts))
+        _run(data, folder, ("abby",), _log_listening)
 
 
-def _load_in_force(data: DataFolder, local: Path, service: str, load: Callable[[Path], T]) -> tuple[Path, T]:
-    """Return the folder whose files are in force on this node, and its settings: a published version, if there is one.
-    A version that is tried and cannot be read gives way to the one before."""
-    node = NodeFiles(data, service)
+def _run(data: DataFolder, local: Path, services: tuple[str, ...], started: OnPlanStart) -> None:
+    """Run services by the files in force on this node; `local` is the folder of its own. A configuration that is tried
+    and cannot be run gives way to the one before: the process starts again."""
+    node, inherited = NodeFiles(data, services[0]), systemd.take_inherited_sockets()
     try:
-        folder = node.prepare_start(local)
-        return folder, load(folder)
-    except (ConfigError, StartError) as fault:
-        if not node.refuse_trial(str(fault)):
+        _run_in_force(node, data, local, services, started, inherited)
+    except Exception as fault:
+        if not node.end_broken_trial(fault):
             raise
-    folder = node.prepare_start(local)
-    return folder, load(folder)
+    else:
+        return
+    systemd.replace_process(systemd.duplicate(each for each in inherited if each.fileno() >= 0))
 
 
-def _run(
+def _run_in_force(
+    node: NodeFiles,
     data: DataFolder,
     local: Path,
-    folder: Path,
-    guard: GuardSettings | None,
-    abby: AbbySettings | None,
-    started: "OnStart",
+    services: tuple[str, ...],
+    started: OnPlanStart,
+    inherited: Sequence[socket.socket],
 ) -> None:
-    """Run what the settings of `folder` say; `local` is the folder of the node's own files."""
+    version, folder = node.prepare_start(local)
+    guard, abby = load_services(folder, services)
+    models = folder / "models" if version.number else None
+    if guard:
+        # It loads while this process imports the services.
+        rules = guard.yara.folder if guard.yara else ""
+        begin_loader(WorkerFiles(rules, str(models or data.models), tuple(guard.plugins)))
     from gatepost.process import logs
     from gatepost.service.certificates import ensure_certificate
     from gatepost.service.doctor.examination import examine_in_child
     from gatepost.service.plan import Plan, bind_ports
-    from gatepost.service.reloading import digest_files, save_loaded
     from gatepost.service.running import run_service
     from gatepost.store.errors import StorageError
 
+    if folder == local:
+        node.keep(local)
+    if services == ("guard",) and guard and guard.scan_sources.any_source is None:
+        raise StartError(f"{folder / GUARD_FILE} has no source under scanSources, so there is nothing to serve.")
     # guard and abby may both be first, and start at the same moment.
     with data.lock_patiently("start"):
         ensure_secret(data)
@@ -275,11 +287,6 @@ def _run(
     settings = guard or abby
     assert settings is not None
     logs.configure(settings.log.level, settings.log.format)
-
-    async def started_with_warnings(port: int, store: "Store") -> None:
-        await started(port, store)
-        await asyncio.to_thread(log_warnings, folder)
-
     plan = Plan(
         data,
         guard,
@@ -287,23 +294,23 @@ def _run(
         examine=lambda: examine_in_child(folder, data.path),
         config=folder,
         local=local,
+        version=version.number,
+        published_models=models,
     )
-    save_loaded(plan, digest_files(folder, guard, abby))
+
+    async def started_with_warnings(port: int, store: "Store") -> None:
+        await started(plan, port, store)
+        await asyncio.to_thread(log_warnings, folder)
+
+    save_loaded(data, plan.service, LoadedFiles(str(folder), time.time(), digest_files(folder, guard, abby)))
     with lock_sqlite_file(data, settings.storage.url, plan.services):
-        bound = bind_ports(plan)
-        # These stay open in a restart, whatever the services close; a stop closes them.
-        kept = systemd.duplicate(each for several in bound.values() for each in several)
+        bound = bind_ports(plan, inherited)
+        used = {each for several in bound.values() for each in several}
         try:
-            restarts = run_service(plan, bound, started_with_warnings, kept)
-        except StartError as fault:
-            if not NodeFiles(data, plan.service).refuse_trial(str(fault)):
-                raise
-            restarts = True
+            run_service(plan, bound, started_with_warnings, [each for each in inherited if each not in used])
         except StorageError as fault:
             said = "The service does not start, since its storage cannot be used; a service manager starts it again"
             raise StartError(f"{said}: {fault}") from None
-    if restarts:
-        systemd.replace_process(kept)
 
 
 def log_warnings(folder: Path) -> None:
@@ -315,8 +322,10 @@ def log_warnings(folder: Path) -> None:
 
 
 def _prepare_process(data: DataFolder) -> None:
-    """Make new files private, and allow as many descriptors as the system permits: each client needs one."""
+    """Make new files private, have SIGHUP wait until it can be heard, and allow as many descriptors as the system
+    permits: each client needs one."""
     os.umask(PRIVATE)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     data.make()
@@ -330,15 +339,13 @@ def _list_hosts(guard: GuardSettings | None, abby: AbbySettings | None) -> list[
 
 
 async def _welcome_operator(
-    data: DataFolder,
-    folder: Path,
-    both: files.Configuration,
-    greet: Callable[[Started], None],
-    port: int,
-    store: "Store",
+    data: DataFolder, folder: Path, greet: Callable[[Started], None], plan: "Plan", port: int, store: "Store"
 ) -> None:
     from gatepost.web.credentials import generate_password
 
+    guard, abby = plan.guard, plan.abby
+    assert guard is not None
+    assert abby is not None
     users = await store.users.all()
     password = None if users else generate_password()
     if password:
@@ -346,20 +353,20 @@ async def _welcome_operator(
     elif not any(user.first_password for user in users):
         data.first_password.unlink(missing_ok=True)
     started = Started(
-        url=local_url(both.abby, port),
+        url=local_url(abby, port),
         data=data,
         config=folder,
-        certificate=data.certificate if both.abby.tls is None else None,
-        token_file=_find_token_file(data, both.abby),
+        certificate=data.certificate if abby.tls is None else None,
+        token_file=_find_token_file(data, abby),
         password=password,
-        notes=tuple(_write_notes(both.guard)),
-        takes_scans=both.guard.scan_sources.rest_api is not None,
+        notes=tuple(_write_notes(guard)),
+        takes_scans=guard.scan_sources.rest_api is not None,
         password_file=data.first_password if data.first_password.exists() else None,
     )
     await asyncio.to_thread(greet, started)
     if password:
         await create_administrator(store.users, password)
-    await _log_listening("gatepost", both.abby.listen.hosts, port, store)
+    await _log_listening(plan, port, store)
 
 
 def local_url(settings: AbbySettings, port: int) -> str:
@@ -387,9 +394,12 @@ def _write_notes(settings: GuardSettings) -> Iterator[str]:
         yield "GATEPOST_FAULT_INJECTION is set: messages can make workers misbehave. For tests only."
 
 
-async def _log_listening(what: str, hosts: tuple[str, ...], port: int, _store: "Store") -> None:
+async def _log_listening(plan: "Plan", port: int, _store: "Store") -> None:
     from gatepost.process.logs import Logger
     from gatepost.service.plan import render_address
 
+    what = "gatepost" if len(plan.services) > 1 else plan.service
+    source = plan.guard.scan_sources.any_source if plan.guard else None
+    hosts = plan.abby.listen.hosts if plan.abby else source.hosts if source else ()
     shown = ", ".join(render_address(host, port) for host in hosts)
     Logger("gatepost").info("service listening", service=what, address=shown)

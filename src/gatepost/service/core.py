@@ -55,6 +55,7 @@ from gatepost.smtp.sent_reports import ReportGatherer
 from gatepost.smtp.services import MessageHandler, RecipientVerifier, ReportIntake, Services
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.store import Store
+from gatepost.workers.fair_queue import FairQueue
 from gatepost.workers.pool import PoolSettings, WorkerPool
 from gatepost.workers.supervisor import SealError
 
@@ -148,7 +149,7 @@ def build_guard(
     )
     of_tenants = {uid: each.policy for uid, each in policies.now.tenants.items()}
     pool_settings = _build_pool_settings(plan, settings, reputation.list_subjects())
-    queue = shared.kept.queue(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
+    queue = FairQueue(settings.maximum, settings.threshold, settings.max_throttle_delay / 1000)
     policy = policies.now.deployment.policy
     pool = WorkerPool(pool_settings, answerer.begin, policy, of_tenants, senders=queue.tenants)
     queue.share_processors(pool_settings.processes, pool.count_idle)
@@ -295,7 +296,7 @@ def _start_sender_counts(
     source = settings.scan_sources.smtp
     if source is None or source.outbound is None:
         return None
-    counts = shared.kept.sender_counts(shared.store.flow_counts)
+    counts = CountsOfAllNodes(shared.store.flow_counts)
     counts.start()
     stack.push_async_callback(counts.stop)
     return counts
@@ -328,12 +329,12 @@ class SecretGuesses:
 
 def build_rest_source(plan: Plan, core: CoreParts, shared: SharedParts) -> Starlette:
     """Build the HTTPS scan source of a core."""
-    guesses = SecretGuesses(shared.kept.secret_guesses)
+    guesses = SecretGuesses(Guesses())
     return build_rest_app(core.guard, plan.secret, shared.spool, shared.metrics, core.quarantine, guesses)
 
 
 class SmtpPart(msgspec.Struct, frozen=True):
-    """The SMTP source of one generation: what its sessions use, and the limits on them."""
+    """The SMTP source: what its sessions use, and the limits on them."""
 
     services: Services
     settings: SmtpSettings
@@ -348,6 +349,7 @@ def _build_smtp_limits(source: SmtpSettings) -> SmtpLimits:
         data_wait=source.data_timeout / 1_000,
         data_most=source.message_timeout / 1_000,
         per_address=source.max_connections_per_address,
+        sessions=source.max_connections,
     )
 
 
@@ -415,8 +417,8 @@ def build_asker_limits(source: AskerSettings) -> SmtpLimits:
         message=source.max_message_size, recipients=source.max_recipients, data_most=source.message_timeout / 1_000
     )
     if isinstance(source, MilterSettings):
-        return msgspec.structs.replace(limits, command_wait=source.command_timeout / 1_000)
-    return limits
+        limits = msgspec.structs.replace(limits, command_wait=source.command_timeout / 1_000)
+    return msgspec.structs.replace(limits, sessions=source.max_connections)
 
 
 def build_asker_sources(core: CoreParts, shared: SharedParts) -> dict[str, AskerPart]:

@@ -15,10 +15,19 @@ import msgspec
 from gatepost.store import sqlite_file_of
 
 FOLDER_MODE = 0o700
+CURRENT = "current.json"
 
 
 class StartError(Exception):
     """The reason why a command cannot run, as one sentence for the operator."""
+
+
+class NodeVersion(msgspec.Struct, frozen=True):
+    """A version and the folder that it was written to; version 0 is the node's own files, and its folder a copy of what
+    they were when the service read them."""
+
+    number: int = 0
+    folder: str = ""
 
 
 class DataFolder(msgspec.Struct, frozen=True):
@@ -69,10 +78,18 @@ class DataFolder(msgspec.Struct, frozen=True):
         """What next hops could do when they were last reached."""
         return self.path / "next-hops.json"
 
-    @property
-    def checked_configuration(self) -> Path:
-        """The configuration files that commands found to be sound, by their digests; it may be deleted at any time."""
-        return self.path / "checked-configuration.json"
+    def published(self, service: str) -> Path:
+        """Where a service keeps the published versions that it runs."""
+        return self.path / "published" / service
+
+    def read_version(self, service: str) -> NodeVersion:
+        """Return the version that a service runs, or shall start with; one whose folder has gone does not count."""
+        try:
+            raw = (self.published(service) / CURRENT).read_bytes()
+            found = msgspec.json.decode(raw, type=NodeVersion)
+        except (OSError, msgspec.DecodeError):
+            return NodeVersion()
+        return found if Path(found.folder).is_dir() else NodeVersion()
 
     @property
     def quarantine(self) -> Path:

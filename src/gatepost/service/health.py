@@ -24,8 +24,8 @@ from gatepost.events.stream import Emits
 from gatepost.process.health import COMPONENTS, Component, Health, HealthLedger, State
 from gatepost.process.logs import ExpectedError, Logger
 from gatepost.process.periodic import PeriodicWork
-from gatepost.service.certificates import read_expiry
 from gatepost.service.plan import Plan
+from gatepost.settings.consistency import describe_end
 from gatepost.smtp.replies import Deferral
 from gatepost.store.change_groups import WritingState
 from gatepost.store.errors import StorageError
@@ -178,6 +178,7 @@ DeferralReason: TypeAlias = Deferral | Literal["connections"]
 
 DEFERRAL_REASONS: dict[DeferralReason, str] = {
     "slots": "no slot was free (maxGuardRequestsInProcessing)",
+    "sessions": "a tenant had its share of the sessions (maxConnections)",
     "spool": "the spool had no room",
     "failure": "storage or another part failed, see the log",
     "undecided": "an analysis came to no decision",
@@ -189,7 +190,7 @@ DEFERRAL_REASONS: dict[DeferralReason, str] = {
 
 
 class SmtpCounts(msgspec.Struct, frozen=True):
-    """What one process has counted since a reload: transactions that were begun or found no connection, and why some
+    """What one process has counted: transactions that were begun or found no connection, and why some
     were put off."""
 
     attempts: int = 0
@@ -220,10 +221,6 @@ class DeferralWatch:
         """Return what is wrong with the time since the oldest look; "" if nothing is, and without a source."""
         if counts is None:
             return ""
-        if counts.attempts < self._seen[-1].attempts:
-            # A reload begins to count anew.
-            self._seen.clear()
-            self._seen.append(counts)
         if not (counts.put_off - self._seen[-1].put_off).total():
             # It is over: nothing was put off since the last look.
             self._seen.clear()
@@ -243,7 +240,6 @@ class DeferralWatch:
 # Sources for mail servers that ask for a verdict and deliver themselves.
 ASKERS: tuple[Component, ...] = ("milter", "spamd", "rspamd")
 WARNING_SECONDS = 60.0
-CERTIFICATE_DAYS = 14
 QUARANTINE_SHARE = 0.8
 # So many runs of a feed that failed in a row are no accident.
 FEED_FAILURES = 3
@@ -255,7 +251,7 @@ class Signs(msgspec.Struct, frozen=True):
     """What shows that something will become a fault: the plan in force, which changed certificates could not be taken
     over, what the resolver and each source of mail servers have counted, and how many messages could not be held."""
 
-    plan: Plan | None = None
+    plan: Plan
     certificates: str = ""
     dns: "DnsCounters | None" = None
     sources: Mapping[str, SmtpCounts] = {}
@@ -269,13 +265,14 @@ class HealthWarnings:
         self._ledger, self._store, self._read = ledger, store, read
         self._deferrals: dict[Component, DeferralWatch] = {"smtp": DeferralWatch()}
         self._deferrals |= {name: DeferralWatch(f"The {name} source") for name in ASKERS}
-        self._before, self._clock = Signs(), ClockWatch()
+        self._before, self._clock = read(), ClockWatch()
         self.periodic = PeriodicWork(self.look, WARNING_SECONDS, "warnings could not be looked for", log)
 
     async def look(self) -> None:
         signs = self._read()
+        ends = await asyncio.to_thread(warn_of_certificates, signs.plan, datetime.now(UTC))
         found: dict[Component, str] = {
-            "certificate": await _warn_of_certificates(signs),
+            "certificate": "; ".join(filter(None, (signs.certificates, ends))),
             "quarantine": await self._warn_of_quarantine(signs),
             "dns": self._warn_of_dns(signs.dns),
             "clock": self._clock.warn(),
@@ -290,8 +287,8 @@ class HealthWarnings:
         for component, text in found.items():
             self._ledger.note(component, text)
 
-    async def _warn_of_feeds(self, plan: Plan | None) -> str:
-        names = {feed.name for feed in plan.abby.feeds} if plan and plan.abby else set()
+    async def _warn_of_feeds(self, plan: Plan) -> str:
+        names = {feed.name for feed in plan.abby.feeds} if plan.abby else set()
         states = await self._store.feeds.states() if names else ()
         failed = [each.name for each in states if each.name in names and each.record.failures >= FEED_FAILURES]
         return f"the feed {failed[0]} fails again and again" if failed else ""
@@ -301,9 +298,9 @@ class HealthWarnings:
         return bool({each.code for each in self._ledger.reasons} & {"storage", "disk", "nextHop"})
 
     async def _warn_of_quarantine(self, signs: Signs) -> str:
-        if signs.plan is None or signs.plan.guard is None:
+        if signs.plan.guard is None:
             return ""
-        # A reload begins to count anew. Where storage is away, that is told already.
+        # Where storage is away, that is told already.
         if (failed := signs.held_failures - self._before.held_failures) > 0 and not self._is_told():
             return f"the quarantine did not take {failed:,} messages in the last minute, see the log"
         _, used = await self._store.quarantine.totals()
@@ -316,19 +313,12 @@ class HealthWarnings:
 
     def _warn_of_dns(self, now: "DnsCounters | None") -> str:
         before = self._before.dns
-        if now is None:
+        if now is None or before is None:
             return ""
-        asked = now.queries - (before.queries if before else 0)
-        failed = now.failures - (before.failures if before else 0)
-        # A reload begins to count anew.
-        if asked < DNS_QUERIES or failed < 0 or failed < asked * DNS_SHARE:
+        asked, failed = now.queries - before.queries, now.failures - before.failures
+        if asked < DNS_QUERIES or failed < asked * DNS_SHARE:
             return ""
         return f"DNS does not answer: {failed:,} of {asked:,} questions of the last minute failed"
-
-
-async def _warn_of_certificates(signs: Signs) -> str:
-    ends = await asyncio.to_thread(warn_of_certificates, signs.plan, datetime.now(UTC)) if signs.plan else ""
-    return "; ".join(filter(None, (signs.certificates, ends)))
 
 
 # So far apart are the two clocks after a jump, and so long it is told of.
@@ -361,20 +351,15 @@ class ClockWatch:
 
 
 def warn_of_certificates(plan: Plan, now: datetime) -> str:
-    """Return which certificate that this process shows ends next, if that is soon; "" otherwise."""
+    """Return which certificates that this process shows are not valid, or will not be soon; "" if there are none."""
     pairs = (plan.certificate if plan.abby else None, plan.guard_certificate if plan.guard else None)
-    left: list[tuple[int, Path]] = []
+    found = []
     for file in dict.fromkeys(pair[0] for pair in pairs if pair):
-        try:
-            left.append(((read_expiry(file.read_bytes()) - now).days, file))
-        except (OSError, ValueError):
-            # The certificate watch tells of files that cannot be used.
-            continue
-    days, file = min(left, default=(CERTIFICATE_DAYS, Path()))
-    if days >= CERTIFICATE_DAYS:
-        return ""
-    ends = "has ended" if days < 0 else "ends today" if days == 0 else f"ends in {days} days"
-    return f"the certificate {file.name} {ends}"
+        # The certificate watch tells of files that cannot be used.
+        with contextlib.suppress(OSError, ValueError):
+            if said := describe_end(file.read_bytes(), now):
+                found.append(f"the certificate {file.name} {said}")
+    return "; ".join(found)
 
 
 SLOT_SECONDS = 10.0

@@ -1,36 +1,25 @@
-"""The ports of a process: its servers, which stay while what stands behind them is replaced.
-
-HTTP: connections belong to the port, and each request goes to the application that is newest when it begins; so a
-client that keeps its connection open notices nothing. SMTP: a session keeps the services that it began with; when
-others take over, it ends with 421 after its current message (RFC 5321 section 3.8), and the client comes again. Milter
-and its like: a connection stays, and each message is handled by the services that are newest when it begins.
-"""
+"""The HTTP servers of a process, on sockets that are bound already."""
 
 import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import uvicorn
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from gatepost.api.connections import Accepting, ConnectionLimits, CountedProtocol
-from gatepost.api.server import DirectCall, DirectExchange, FindsDirect, JsonHttp, RawHeaders, server_config
+from gatepost.api.server import JsonHttp, server_config
 from gatepost.process.logs import Logger
 from gatepost.process.metrics import counter
 from gatepost.service.certificates import check_pair, find_pair
 from gatepost.service.data_folder import StartError
 from gatepost.service.plan import Bound, Plan
 from gatepost.settings.scan_sources import ConnectionSettings
-
-if TYPE_CHECKING:
-    from gatepost.service.core import SmtpPart
-    from gatepost.smtp.intake import AskerIntake, AskerPart, Intake
-
 
 log = Logger("gatepost")
 
@@ -40,15 +29,20 @@ FAREWELL_SECONDS = 0.5
 BACKLOG = 2048
 # A client has so much time for its first request until its connection may end in favour of another.
 GRACE_SECONDS = 3.0
+# How long a client whose connection is to end may ask once more after its last answer, and how often that is looked at.
+LINGER_SECONDS, LOOK_SECONDS = 0.5, 0.02
 
 
 class Serves(Protocol):
-    """A server that runs until `should_exit` is set; `ready` is set once it listens."""
+    """A server that runs until `should_exit` is set; `ready` is set once it listens. Then it finishes what is under
+    way, unless that is `cut_off`."""
 
     ready: asyncio.Event
     should_exit: bool
 
     async def run_here(self) -> None: ...
+
+    def cut_off(self) -> None: ...
 
 
 class _Arrival(NamedTuple):
@@ -84,9 +78,6 @@ class Server(uvicorn.Server):
         """Connections that found no room on the port, however few their client had."""
         return self._limits.refused_full
 
-    def limit_connections(self, limits: ConnectionSettings) -> None:
-        self._limits.change(limits.maximum, limits.per_address, limits.reserved, limits.listed_hosts)
-
     def use_tls(self, context: ssl.SSLContext | None) -> None:
         """Speak TLS with this context, or none, with clients that connect from now on."""
         self.config.ssl = context
@@ -105,13 +96,36 @@ class Server(uvicorn.Server):
             raise StartError(f"A service cannot listen on its port: {fault.strerror or fault}.") from None
         self.ready.set()
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002  uvicorn's name
+        """Answer all requests, and end all connections. A client that has just used its connection may be about to use
+        it again, so it has a moment to do so, and the answer says that the connection ends (RFC 9112 section 9.6)."""
         if self._accepting:
             self._accepting.stop()
+        self.server_state.default_headers = [*self.server_state.default_headers, (b"connection", b"close")]
+        for arrival in self._by_age.values():
+            arrival.protocol.end_after_answer()
+        clock = asyncio.get_running_loop().time
+        patient_until = clock() + 2 * LINGER_SECONDS
+        while self._by_age or self.server_state.tasks:
+            latest, is_patient = clock() - LINGER_SECONDS, clock() < patient_until
+            for arrival in list(self._by_age.values()):
+                if not arrival.protocol.is_made:
+                    if not is_patient:
+                        arrival.task.cancel()  # a handshake that takes its time
+                elif arrival.began <= latest and arrival.protocol.is_unused_since(latest, is_patient=is_patient):
+                    arrival.protocol.give_way()
+            await asyncio.sleep(LOOK_SECONDS)
         for task in self._arriving:
             task.cancel()
         await asyncio.gather(*self._arriving, return_exceptions=True)
-        await super().shutdown(sockets)
+        await self.lifespan.shutdown()
+
+    def cut_off(self) -> None:
+        for arrival in list(self._by_age.values()):
+            arrival.task.cancel()
+            arrival.protocol.abort()
+        for task in self.server_state.tasks:
+            task.cancel()
 
     def _welcome(self, connection: socket.socket, address: Any) -> None:
         peer = str(address[0])
@@ -180,83 +194,6 @@ METRICS_PORTS = ("metrics", "guard metrics")
 HTTP_PORTS = ("guard", "abby", *METRICS_PORTS)
 
 
-class _Application:
-    """An application, and the requests that it has not answered yet."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app, self.present = app, 0
-        self.find_direct: FindsDirect | None = getattr(app, "find_direct", None)
-        self.idle = asyncio.Event()
-        self.idle.set()
-
-    def begin(self) -> None:
-        if not self.present:
-            self.idle.clear()
-        self.present += 1
-
-    def end(self) -> None:
-        """Count a request that has been answered."""
-        self.present -= 1
-        if not self.present:
-            self.idle.set()
-
-
-class SwitchedApp:
-    """The application of a port: the newest one gets every request that begins."""
-
-    def __init__(self) -> None:
-        self._newest: _Application | None = None
-
-    def use(self, app: ASGIApp) -> Callable[[], Awaitable[object]]:
-        """Give new requests to this application; returns what waits until the one before has answered all of its."""
-        before, self._newest = self._newest, _Application(app)
-
-        async def wait() -> None:
-            if before:
-                await before.idle.wait()
-
-        return wait
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _answer_lifespan(receive, send)
-            return
-        newest = self._newest
-        assert newest is not None
-        newest.begin()
-        try:
-            await newest.app(scope, receive, send)
-        finally:
-            newest.end()
-
-    def find_direct(self, method: bytes, path: bytes, headers: RawHeaders, client: str) -> DirectCall | None:
-        """Return what takes the body of a request without ASGI; None where the newest application does not."""
-        present = self._newest
-        if present is None or present.find_direct is None:
-            return None
-        call = present.find_direct(method, path, headers, client)
-        if call is None:
-            return None
-        take = call
-
-        def run(body: bytes, exchange: DirectExchange) -> bool:
-            # Another application may have taken over while the body arrived.
-            if self._newest is not present or not take(body, exchange):
-                return False
-            present.begin()
-            exchange.call_at_end(present.end)
-            return True
-
-        return run
-
-
-async def _answer_lifespan(receive: Receive, send: Send) -> None:
-    """What an application does at the start and the end is done by its generation."""
-    for answer in ("lifespan.startup.complete", "lifespan.shutdown.complete"):
-        await receive()
-        await send({"type": answer})
-
-
 class HttpMetrics(Collector):
     """Connections of HTTP ports that gave way, or found no room; by the names of the ports."""
 
@@ -272,22 +209,11 @@ class HttpMetrics(Collector):
         yield from (gave_way, full)
 
 
-class Listeners:
-    """The servers of a process on its bound ports, built for its first plan and kept to its end."""
-
-    def __init__(self, plan: Plan, bound: Bound) -> None:
-        self._apps: dict[str, SwitchedApp] = {}
-        self._http: dict[str, Server] = {}
-        self._smtp: Intake | None = None
-        self._askers: dict[str, AskerIntake[Any]] = {}
-        self._bound = bound
-        for name in (name for name in HTTP_PORTS if name in bound):
-            app = self._apps[name] = SwitchedApp()
-            self._http[name] = self._build_server(plan, name, app)
-
-    def _build_server(self, plan: Plan, name: str, app: ASGIApp) -> Server:
-        """Build a server on bound sockets, with HTTPS where there is a certificate; raises `StartError` if that cannot
-        be used."""
+def build_servers(plan: Plan, bound: Bound, apps: Mapping[str, ASGIApp]) -> dict[str, Server]:
+    """Build the HTTP servers on bound sockets, by the names of their ports, with HTTPS where there is a certificate;
+    raises `StartError` if that cannot be used."""
+    found: dict[str, Server] = {}
+    for name in (each for each in HTTP_PORTS if each in bound):
         pair, limits = find_pair(plan, name), _limits_of(plan, name)
         if pair:
             check_pair(*pair)
@@ -295,77 +221,10 @@ class Listeners:
         counted = ConnectionLimits(
             limits.maximum, limits.per_address, limits.reserved, limits.listed_hosts, trusts_loopback=True
         )
-        return Server(server_config(app, certificate=certificate, key=key), self._bound[name], counted)
-
-    def http_servers(self) -> Mapping[str, Server]:
-        """The HTTP servers by the names of their ports."""
-        return self._http
-
-    @property
-    def servers(self) -> list[Serves]:
-        """Every server; complete once the first generation has taken over."""
-        return [*self._http.values(), *([self._smtp] if self._smtp else ()), *self._askers.values()]
-
-    def intake(self, part: "SmtpPart") -> "Intake":
-        """Return the SMTP server; the first generation builds it."""
-        from gatepost.auth.origin import parse_networks
-        from gatepost.smtp.intake import Intake
-
-        if self._smtp is None:
-            source = part.settings
-            self._smtp = Intake(
-                part.services,
-                (*self._bound["smtp"], *self._bound.get("outbound smtp", ())),
-                source.max_connections,
-                parse_networks(tuple(source.xclient_hosts)),
-                reserved=source.reserved_connections,
-            )
-        return self._smtp
-
-    def asker_intake(self, name: str, part: "AskerPart") -> "AskerIntake[Any]":
-        """Return the server of a source for mail servers that ask for verdicts; the first generation builds it."""
-        from gatepost.service.core import ASKER_SESSIONS
-        from gatepost.smtp.intake import AskerIntake
-
-        if name not in self._askers:
-            self._askers[name] = AskerIntake(name, part, ASKER_SESSIONS[name], self._bound[name])
-        return self._askers[name]
-
-    def use_tls(self, contexts: Mapping[str, ssl.SSLContext]) -> None:
-        """Speak TLS with these contexts, by port, with clients that connect from now on."""
-        for name, server in self._http.items():
-            server.use_tls(contexts.get(name))
-
-    def renew_certificates(self, plan: Plan, contexts: Mapping[str, ssl.SSLContext]) -> None:
-        """Show certificates whose files have changed: that for STARTTLS, which is read again, and these contexts of
-        HTTPS. Raises `StartError` if the first cannot be used."""
-        tls = self._smtp.services.tls if self._smtp else None
-        if tls:
-            check_pair(*plan.smtp_certificate)
-            tls.load_cert_chain(*plan.smtp_certificate)
-        self.use_tls(contexts)
-
-    def use(
-        self, plan: Plan, apps: Mapping[str, ASGIApp], smtp: "SmtpPart | None", askers: "Mapping[str, AskerPart]"
-    ) -> Callable[[], Awaitable[object]]:
-        """Let what a generation has built serve from now on, with its limits; returns what waits until nothing of the
-        one before is in use."""
-        waits = [self._apps[name].use(apps[name]) for name in self._apps if name in apps]
-        for name, server in self._http.items():
-            server.limit_connections(_limits_of(plan, name))
-        if smtp and self._smtp:
-            from gatepost.auth.origin import parse_networks
-
-            source = smtp.settings
-            listed = parse_networks(tuple(source.xclient_hosts))
-            waits.append(self._smtp.use(smtp.services, source.max_connections, listed, source.reserved_connections))
-
-        waits += [self._askers[name].use_part(part) for name, part in askers.items() if name in self._askers]
-
-        async def wait() -> None:
-            await asyncio.gather(*(each() for each in waits))
-
-        return wait
+        config = server_config(apps[name], certificate=certificate, key=key)
+        config.lifespan = "off"  # what an application does at the start and the end is done by the parts
+        found[name] = Server(config, bound[name], counted)
+    return found
 
 
 def _limits_of(plan: Plan, name: str) -> ConnectionSettings:

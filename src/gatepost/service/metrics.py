@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from gatepost import __version__
 from gatepost.api.errors import Failure
+from gatepost.process.background_work import background
 from gatepost.process.health import PARTS, SEVERITY, Health
 from gatepost.process.logs import LogOutput
 from gatepost.process.metrics import CONTENT_TYPE, Timed, counter, gauge
@@ -70,7 +71,7 @@ class GatewayMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from _describe_intake("smtp", "SMTP sessions", self._intake, self._services)
         gave_way = self._intake.gave_way
-        yield counter("gatepost_smtp_gave_way", "Idle sessions ended on a full port", gave_way, of_process=True)
+        yield counter("gatepost_smtp_gave_way", "Idle sessions ended on a full port", gave_way)
         outbound = self._services.outbound
         if outbound:
             limited = outbound.limits.limited
@@ -103,14 +104,14 @@ class AskerMetrics(Collector):
 def _describe_intake(source: str, sessions: str, intake: "Intake", services: "Services") -> Iterator[Metric]:
     """What both sources of mail servers count."""
     yield gauge(f"gatepost_{source}_sessions", f"{sessions} at this moment", intake.open)
-    yield counter(f"gatepost_{source}_connections", "Connections", intake.connections, of_process=True)
-    yield counter(f"gatepost_{source}_turned_away", "Those that were refused", intake.turned_away, of_process=True)
+    yield counter(f"gatepost_{source}_connections", "Connections", intake.connections)
+    yield counter(f"gatepost_{source}_turned_away", "Those that were refused", intake.turned_away)
     answers = counter(f"gatepost_{source}_messages", "Whole messages by their answer", labels=("answer",))
     for answer, count in services.answers.items():
         answers.add_metric((answer,), count)
     yield answers
     full = intake.turned_away_full
-    yield counter(f"gatepost_{source}_port_full", "Connections that found no room on the port", full, of_process=True)
+    yield counter(f"gatepost_{source}_port_full", "Connections that found no room on the port", full)
     yield counter(f"gatepost_{source}_transactions", "Transactions that were begun", services.attempts)
     put_off = counter(f"gatepost_{source}_put_off", "Those put off for a reason of ours", labels=("reason",))
     for reason in sorted(set(DEFERRALS.values())):
@@ -154,7 +155,7 @@ class HealthMetrics(Collector):
 
 
 class ProcessInfo(Collector):
-    """Which version runs, on what and as which node, and whether its log is complete."""
+    """Which version runs, on what and as which node, whether its log is complete, and how often other work waited."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -163,6 +164,11 @@ class ProcessInfo(Collector):
         info = gauge("gatepost_build_info", "Always 1", labels=("node", "version", "python", "speedups"))
         info.add_metric((self._node, __version__, platform.python_version(), "native" if native else "python"), 1)
         yield info
+        yield counter(
+            "gatepost_background_rests",
+            "Times that exports, searches, trials and calls that are not mail waited because much mail came",
+            background.rests,
+        )
         yield counter("gatepost_log_lines_lost", "Log lines that could not be written", value=LogOutput.lost)
 
 

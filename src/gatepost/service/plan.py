@@ -18,7 +18,6 @@ from pathlib import Path
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from gatepost.abby.authenticator import Guesses, ServiceGuesses
 from gatepost.events.stream import NO_EVENTS, Emits
 from gatepost.process.health import HealthLedger
 from gatepost.process.logs import Logger
@@ -26,14 +25,10 @@ from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.scanning.spool import Spool
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow
-from gatepost.service.systemd import take_inherited_sockets
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import Door, TlsSettings
 from gatepost.settings.values import split_address
-from gatepost.smtp.outbound import CountsOfAllNodes
-from gatepost.store.flow_counts import FlowCounts
 from gatepost.store.store import Store
-from gatepost.workers.fair_queue import FairQueue
 
 log = Logger("gatepost")
 
@@ -64,6 +59,7 @@ def bind(
     """Bind a port on every address of every host, or take it from those that were inherited; `key` is the setting that
     an error names. Raises `StartError`."""
     inherited = {} if inherited is None else inherited
+    kept = set(inherited.values())
     bound: dict[tuple[int, tuple[str, int]], socket.socket] = {}
     for host in hosts:
         try:
@@ -72,7 +68,7 @@ def bind(
                     found = _take_inherited(each, inherited, reuse_port=reuse_port)
                     bound[each] = found or _bind_one(*each, reuse_port=reuse_port)
         except OSError as fault:
-            close_sockets(list(bound.values()))
+            close_sockets([each for each in bound.values() if each not in kept])
             known = {} if host.startswith(UNIX) and fault.errno == errno.EACCES else _REASONS
             reason = known.get(fault.errno or 0, (fault.strerror or str(fault)).lower())
             if fault.errno == errno.EADDRINUSE and key in _TAKEN:
@@ -200,7 +196,8 @@ class Plan(msgspec.Struct, frozen=True):
     """What this process runs: a core, the API service, or both.
 
     `config` is the folder of the files, for child processes that read them again, and `local` that of the node's own:
-    they differ where a published version is in force. `examine` returns what `gatepost doctor` finds.
+    they differ where a published version is in force, `version`, or a copy of files that have changed since. `examine`
+    returns what `gatepost doctor` finds.
     """
 
     data: DataFolder
@@ -209,6 +206,8 @@ class Plan(msgspec.Struct, frozen=True):
     examine: Callable[[], tuple[DoctorRow, ...]] = tuple
     config: Path | None = None
     local: Path | None = None
+    version: int = 0
+    published_models: Path | None = None
 
     @property
     def service(self) -> str:
@@ -223,8 +222,7 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def models(self) -> Path:
         """The folder of text models: that of the published version, if one is in force."""
-        published = self.config != self.local and self.config
-        return published / "models" if published else self.data.models
+        return self.published_models or self.data.models
 
     @property
     def settings(self) -> GuardSettings | AbbySettings:
@@ -273,31 +271,8 @@ class Plan(msgspec.Struct, frozen=True):
         return self.data.certificate, self.data.key
 
 
-class KeptState:
-    """What settings that are read again do not change: guesses at the API, at the pages and at the cores' secret, what
-    senders of outbound mail have sent, and the slots of the core with what waits for one."""
-
-    def __init__(self) -> None:
-        self.guesses, self.secret_guesses = ServiceGuesses(), Guesses()
-        self._sender_counts: CountsOfAllNodes | None = None
-        self._queue: FairQueue | None = None
-
-    def sender_counts(self, stored: FlowCounts) -> CountsOfAllNodes:
-        """What senders of outbound mail have sent, the same for every generation of settings."""
-        self._sender_counts = self._sender_counts or CountsOfAllNodes(stored)
-        return self._sender_counts
-
-    def queue(self, maximum: int, threshold: int, max_delay: float) -> FairQueue:
-        """The slots of the core and what waits for one: the same for every generation of settings, of which only the
-        delay can change."""
-        self._queue = self._queue or FairQueue(maximum, threshold, max_delay)
-        self._queue.change_delay(max_delay)
-        return self._queue
-
-
 class SharedParts(msgspec.Struct, frozen=True):
-    """What guard and abby share in one process. `policies` and `registry` are those of one generation, all others are
-    built once. `metrics` renders what `/metrics` answers."""
+    """What guard and abby share in one process. `metrics` renders what `/metrics` answers."""
 
     store: Store
     spool: Spool
@@ -306,25 +281,45 @@ class SharedParts(msgspec.Struct, frozen=True):
     events: Emits = NO_EVENTS
     metrics: Callable[[], bytes] = bytes
     health: HealthLedger = msgspec.field(default_factory=HealthLedger)
-    kept: KeptState = msgspec.field(default_factory=KeptState)
 
 
-def bind_ports(plan: Plan) -> Bound:
-    """Bind every port that is needed, or none of them. Ports that the service manager has opened are used."""
+def bind_ports(plan: Plan, inherited: Sequence[socket.socket] = ()) -> Bound:
+    """Bind every port that is needed, or none of them. Sockets that this process was started with are used; those that
+    no setting names stay open, but for those that are in the way of a port that one does name. Raises `StartError`."""
     bound: Bound = {}
-    inherited: Inherited = {(int(each.family), _address_of(each)): each for each in take_inherited_sockets()}
+    left: Inherited = {(int(each.family), _address_of(each)): each for each in inherited}
+    doors = list_doors(plan)
+    _close_obstacles(doors, left)
     try:
-        for door in list_doors(plan):
-            bound[door.name] = bound.get(door.name, ()) + open_door(door, inherited)
+        for door in doors:
+            bound[door.name] = bound.get(door.name, ()) + open_door(door, left)
         _open_unix_sockets(plan)
     except StartError:
-        release_ports(bound)
+        close_sockets([each for several in bound.values() for each in several if each not in inherited])
         raise
-    finally:
-        for (_, (host, port)), unused in inherited.items():
-            log.warning("an inherited socket is not used: no setting names it", address=render_address(host, port))
-            unused.close()
+    for _, (host, port) in left:
+        log.warning("an inherited socket is not used: no setting names it", address=render_address(host, port))
     return bound
+
+
+def _close_obstacles(doors: Sequence[Door], inherited: Inherited) -> None:
+    """Close sockets with the port of a door and another address: `127.0.0.1` is in the way of `0.0.0.0`."""
+    ports = {door.port for door in doors}
+    try:
+        wanted = {each for door in doors for host in door.hosts for each in _find_addresses(host, door.port)}
+    except OSError:
+        return  # binding tells which host that is
+    for each in [each for each in inherited if each not in wanted and each[1][1] in ports]:
+        inherited.pop(each).close()
+
+
+def check_new_ports(before: Plan, after: Plan) -> None:
+    """Raise `StartError` if a port that comes with a changed configuration cannot be bound."""
+    known = {(host, door.port) for door in list_doors(before) for host in door.hosts}
+    ports = {port for _, port in known if port}
+    for door in list_doors(after):
+        if door.port not in ports and not known.issuperset((host, door.port) for host in door.hosts):
+            close_sockets(open_door(door))
 
 
 def _open_unix_sockets(plan: Plan) -> None:

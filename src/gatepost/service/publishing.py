@@ -5,29 +5,26 @@ without their local keys (`settings/values.py`), and the policies, rules and mod
 secret: a secret key must be a reference (`${env:…}`, `${file:…}`), which each node resolves. On a node, the files of a
 version and the local keys of the node's own files make a folder that is read as any other.
 
-A node that is killed at any moment starts with one whole version (`NodeFiles`): the folder of a version is complete
-before it is named, and the name is replaced in one step. A version that needs a restart is noted as tried before the
-restart. If the start with it fails, or the process ends before it was healthy, the next start uses the version before.
-How nodes take versions over, one after the other, is in `rollout`.
+The folder of a version is complete before it is named, and the name is replaced in one step. How a node takes a version
+over is in `changes`, and how nodes do so one after the other in `rollout`.
 """
 
 import copy
 import hashlib
 import json
 import re
-import shutil
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from gatepost.ids import new_id
 from gatepost.plugins import PluginError, find_code_fault, pin_plugins
 from gatepost.process.hiding import hide
 from gatepost.service.data_folder import DataFolder, StartError
+from gatepost.service.doctor.rows import read_files
 from gatepost.settings import files
 from gatepost.settings.document import Document, Key, parse_document, rename_keys
 from gatepost.settings.faults import ConfigError, Fault, render_key
@@ -50,6 +47,7 @@ CONTENT = "version.bin"
 SWITCHES = frozenset({"scanSources.restApi", "scanSources.smtp", "clamd", *(f"scanSources.{name}" for name in ASKERS)})
 # Where a text is the path of a file, relative to the folder of its configuration file.
 PATH_KEYS = frozenset({"ca", "certificate", "file"})
+KEY_FILES = frozenset({("tls", "key"), ("delivery", "key")})
 
 _REFERENCE = re.compile(r"\$\{(?:env|file):[^{}]*+\}")
 _FILE_REFERENCE = re.compile(r"\$\{file:([^{}]*+)\}")
@@ -114,19 +112,12 @@ def _hash_token(entry: Any) -> Any:
 
 def check_files(folder: Path) -> dict[str, Section]:
     """Check all that `gatepost config check` checks; returns the settings of each file that is there, by its name."""
-    has_guard, has_abby = (folder / files.GUARD_FILE).exists(), (folder / files.ABBY_FILE).exists()
-    if has_guard == has_abby:
-        both = files.load(folder, certificates=True)
-        guard, found = both.guard, {files.GUARD_FILE.name: both.guard, files.ABBY_FILE.name: both.abby}
-    elif has_guard:
-        guard = files.load_guard(folder, certificates=True)
-        found = {files.GUARD_FILE.name: guard}
-    else:
-        return {files.ABBY_FILE.name: files.load_abby(folder, certificates=True)}
+    read = read_files(folder)
     # A child process loads the checks of plug-ins.
-    if fault := find_code_fault(guard.plugins):
+    if read.guard and (fault := find_code_fault(read.guard.plugins)):
         raise ConfigError([Fault(files.GUARD_FILE.name, 0, "plugins", fault)])
-    return found
+    found = {files.GUARD_FILE.name: read.guard, files.ABBY_FILE.name: read.abby}
+    return {name: settings for name, settings in found.items() if settings}
 
 
 def _list_models(data: DataFolder) -> list[Path]:
@@ -215,6 +206,21 @@ def write_folder(content: VersionContent, number: int, local: Path, place: Path)
     return target
 
 
+def copy_files(local: Path, place: Path) -> Path:
+    """Copy a node's own files with the policies and rules that they name; raises `ConfigError`, `StartError`."""
+    documents: dict[str, dict[str, object]] = {}
+    contents: dict[str, bytes] = {}
+    try:
+        for name, (path, model) in DOCUMENTS.items():
+            if (local / path).exists():
+                document = rename_keys(parse_document((local / path).read_bytes()), model.old_names)
+                documents[name] = dict(document.data or {})
+                contents |= _collect_files((local / path).parent, documents[name])
+    except OSError as fault:
+        raise StartError(f"{local} cannot be read: {(fault.strerror or str(fault)).lower()}.") from None
+    return write_folder(VersionContent(documents, contents), 0, local, place)
+
+
 def renew_folder(folder: Path, number: int, local: Path) -> Path:
     """Write the version of a folder once more, with the local keys as they are now; raises `StartError`."""
     try:
@@ -269,124 +275,8 @@ def _make_absolute(value: Any, folder: Path, key: Key) -> Any:
         return _FILE_REFERENCE.sub(
             lambda found: f"${{file:{Path(folder, found.group(1).strip()).expanduser()}}}", value
         )
-    is_path = key and (key[-1] in PATH_KEYS or key == ("tls", "key")) and "://" not in value
+    is_path = key and (key[-1] in PATH_KEYS or key in KEY_FILES) and "://" not in value
     return str(Path(folder, value).expanduser()) if is_path and "${" not in value else value
-
-
-T = TypeVar("T")
-# A start that was cut off by chance is tried once more.
-MAX_STARTS = 2
-
-
-class NodeVersion(msgspec.Struct, frozen=True):
-    """A version and the folder that it was written to; version 0 is the node's own files."""
-
-    number: int = 0
-    folder: str = ""
-
-
-class Trial(msgspec.Struct, frozen=True):
-    """A version that is tried by a restart. `starts` counts the starts with it; `fault` is why it failed."""
-
-    version: NodeVersion
-    before: NodeVersion
-    starts: int = 0
-    fault: str = ""
-
-
-class NodeFiles:
-    """The files of one node; `service` is `guard` or `abby`, of which one data folder may have both."""
-
-    def __init__(self, data: DataFolder, service: str) -> None:
-        self._data, self.service = data, service
-        self.place = data.path / "published" / service
-        self._current = self.place / "current.json"
-        self._trial = self.place / "trial.json"
-        self._id = data.path / f"{service}.node"
-
-    def node_id(self) -> str:
-        """Return the id of this node, which stays over restarts."""
-        self._data.write_once(self._id, new_id())
-        return self._id.read_text("ascii").strip()
-
-    def current(self) -> NodeVersion:
-        """Return the version that this node runs, or shall start with; one whose folder has gone does not count."""
-        found = _read(self._current, NodeVersion)
-        return found if found and Path(found.folder).is_dir() else NodeVersion()
-
-    def set_current(self, version: NodeVersion) -> None:
-        """Note that this node runs a version, and tidy up what is left of others."""
-        self._data.replace(self._current, msgspec.json.encode(version))
-        self._trial.unlink(missing_ok=True)
-        self._remove_others()
-
-    def trial(self) -> Trial | None:
-        """Return the version that is tried, if one is."""
-        return _read(self._trial, Trial)
-
-    def set_trial(self, trial: Trial) -> None:
-        self._data.replace(self._trial, msgspec.json.encode(trial))
-
-    def end_trial(self) -> None:
-        self._trial.unlink(missing_ok=True)
-
-    def choose(self) -> NodeVersion:
-        """Return the version to start with; called once at the start of the node."""
-        trial = self.trial()
-        if trial is None:
-            return self.current()
-        is_there = trial.version.number == 0 or Path(trial.version.folder).is_dir()
-        if trial.fault or trial.starts >= MAX_STARTS or not is_there:
-            if not trial.fault:
-                self.set_trial(msgspec.structs.replace(trial, fault="the node ended before it was healthy"))
-            return self.current()
-        self.set_trial(msgspec.structs.replace(trial, starts=trial.starts + 1))
-        return trial.version
-
-    def prepare_start(self, local: Path) -> Path:
-        """Return the folder to start with: that of the version, with the local keys as they are now, or the node's own.
-        Raises `StartError`."""
-        version = self.choose()
-        if not version.number:
-            return local
-        folder = renew_folder(Path(version.folder), version.number, local)
-        fresh, trial = NodeVersion(version.number, str(folder)), self.trial()
-        if trial and not trial.fault:
-            self.set_trial(msgspec.structs.replace(trial, version=fresh))
-        else:
-            self._data.replace(self._current, msgspec.json.encode(fresh))
-        return folder
-
-    def renew(self, local: Path) -> Path:
-        """Return a folder of the current version with the local keys as they are now; raises `StartError`."""
-        version = self.current()
-        if not version.number:
-            return local
-        folder = renew_folder(Path(version.folder), version.number, local)
-        self._data.replace(self._current, msgspec.json.encode(NodeVersion(version.number, str(folder))))
-        return folder
-
-    def refuse_trial(self, reason: str) -> bool:
-        """Note that the version that is tried cannot be started with; returns whether one was tried."""
-        trial = self.trial()
-        if trial is None or trial.fault:
-            return False
-        self.set_trial(msgspec.structs.replace(trial, fault=reason))
-        return True
-
-    def _remove_others(self) -> None:
-        """Remove folders of versions that are not in use."""
-        used = Path(self.current().folder).name
-        for path in self.place.iterdir():
-            if path.is_dir() and path.name != used:
-                shutil.rmtree(path, ignore_errors=True)
-
-
-def _read(path: Path, kind: type[T]) -> T | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.DecodeError):
-        return None
 
 
 class NodePublisher:

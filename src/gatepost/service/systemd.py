@@ -8,11 +8,13 @@ that connections wait in their queues and none is refused.
 
 import fcntl
 import os
+import signal
 import socket
 import struct
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from gatepost.process.logs import Logger
@@ -70,6 +72,11 @@ def read_watchdog_seconds() -> float | None:
     return int(asked) / 2_000_000
 
 
+def is_restarted() -> bool:
+    """Whether this process was started with sockets, by a service manager or by itself, and has not taken them yet."""
+    return os.environ.get("LISTEN_PID") == str(os.getpid())
+
+
 def take_inherited_sockets() -> list[socket.socket]:
     """Return the listening sockets that this process was started with, each once: the next call returns none."""
     count, pid = os.environ.pop("LISTEN_FDS", ""), os.environ.pop("LISTEN_PID", "")
@@ -99,13 +106,35 @@ def duplicate(sockets: Iterable[socket.socket]) -> list[int]:
     return [os.dup(each.fileno()) for each in sockets]
 
 
+def end_children() -> None:
+    """Kill every child process, and wait until all have ended: none may outlast the program that knew it."""
+    while True:
+        for task in Path("/proc/self/task").iterdir():
+            try:
+                children = (task / "children").read_text("ascii").split()
+            except OSError:
+                continue
+            for child in children:
+                try:
+                    os.kill(int(child), signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
 def replace_process(descriptors: Sequence[int]) -> NoReturn:
     """Run this program anew in this process, with these listening sockets. It does not return."""
+    end_children()
     sys.stdout.flush()
     sys.stderr.flush()
     # Out of the way first: a target may be one of the sources.
     high = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 100) for each in descriptors]
     for target, source in enumerate(high, FIRST_DESCRIPTOR):
         os.dup2(source, target, inheritable=True)
+    # The program that starts takes it as soon as it can; until then it would end the process.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     os.environ |= {"LISTEN_FDS": str(len(high)), "LISTEN_PID": str(os.getpid())}
     os.execv(sys.executable, sys.orig_argv)  # noqa: S606  this very program

@@ -10,6 +10,7 @@ import re
 import socket
 import ssl
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -326,12 +327,12 @@ def find_certificate_faults(settings: AbbySettings | GuardSettings) -> Iterator[
         yield (*(_DELIVERY if isinstance(settings, GuardSettings) else _CORE), "ca"), fault
 
 
-def find_expired_certificates(settings: AbbySettings | GuardSettings) -> Iterator[Disagreement]:
-    """Yield certificates that are not valid now, or not for long."""
+def find_expired_certificates(settings: AbbySettings | GuardSettings, soon: int = SOON_DAYS) -> Iterator[Disagreement]:
+    """Yield certificates that are not valid now, or for less than so many days."""
     for above, certificate, _ in _list_certificates(settings):
-        yield from _find_expired((*above, "certificate"), certificate)
+        yield from _find_expired((*above, "certificate"), certificate, soon)
     if isinstance(settings, AbbySettings) and (ca := settings.service_providers.core.ca):
-        yield from _find_expired((*_CORE, "ca"), ca)
+        yield from _find_expired((*_CORE, "ca"), ca, soon)
 
 
 def _list_certificates(settings: AbbySettings | GuardSettings) -> Iterator[tuple[Key, str, str | None]]:
@@ -342,21 +343,29 @@ def _list_certificates(settings: AbbySettings | GuardSettings) -> Iterator[tuple
         yield _DELIVERY, settings.delivery.certificate, settings.delivery.key
 
 
-def _find_expired(key: Key, file: str) -> Iterator[Disagreement]:
+def read_validity(pem: bytes) -> tuple[datetime, datetime]:
+    """Return from when until when the first certificate of a PEM file is valid; raises `ValueError`."""
     from cryptography import x509
 
-    now = datetime.now(UTC)
-    try:
-        first = x509.load_pem_x509_certificates(Path(file).read_bytes())[0]
-    except (OSError, ValueError):
-        return
-    start, end = first.not_valid_before_utc, first.not_valid_after_utc
-    if now > end:
-        yield key, f"expired on {end:%Y-%m-%d}: clients refuse it"
-    elif now < start:
-        yield key, f"is not valid before {start:%Y-%m-%d}: clients refuse it"
-    elif (end - now).days < SOON_DAYS:
-        yield key, f"expires on {end:%Y-%m-%d}, in {(end - now).days} days"
+    first = x509.load_pem_x509_certificates(pem)[0]
+    return first.not_valid_before_utc, first.not_valid_after_utc
+
+
+def describe_end(pem: bytes, now: datetime, soon: int = SOON_DAYS) -> str:
+    """Return why clients refuse the first certificate of a PEM file, or will do so in less than so many days; "" where
+    they do not. Raises `ValueError`."""
+    start, end = read_validity(pem)
+    if not start <= now <= end:
+        said = f"expired on {end:%Y-%m-%d}" if now > end else f"is not valid before {start:%Y-%m-%d}"
+        return f"{said}: clients refuse it"
+    days = (end - now).days
+    return f"expires on {end:%Y-%m-%d}, in {days} days" if days < soon else ""
+
+
+def _find_expired(key: Key, file: str, soon: int) -> Iterator[Disagreement]:
+    with suppress(OSError, ValueError):
+        if said := describe_end(Path(file).read_bytes(), datetime.now(UTC), soon):
+            yield key, said
 
 
 def _find_pair_faults(above: Key, certificate: Path, key: Path) -> Iterator[Disagreement]:

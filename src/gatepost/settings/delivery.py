@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from gatepost.settings import values
-from gatepost.settings.values import Section, group, live
+from gatepost.settings.values import Section, setting
 
 MAX_HOPS, MAX_ROUTES, MAX_MAILBOX_SERVERS, MAX_NAMES = 16, 200, 100, 1_000
 
@@ -40,21 +40,21 @@ FORMS = (
 class AuthSettings(Section):
     """Credentials for a next hop. The mechanism is SCRAM-SHA-256, SCRAM-SHA-1 or, under TLS only, PLAIN or LOGIN."""
 
-    user: values.Secret = live(description="name of the user")
-    password: values.Secret = live(description="password; `${env:NAME}` and `${file:PATH}` are replaced")
+    user: values.Secret = setting(description="name of the user")
+    password: values.Secret = setting(description="password; `${env:NAME}` and `${file:PATH}` are replaced")
 
 
 class HopSettings(Section):
     """Next hops, and how they are reached."""
 
-    tls: Literal["off", "opportunistic", "required", "verified"] = live(
+    tls: Literal["off", "opportunistic", "required", "verified"] = setting(
         "opportunistic",
         label="TLS",
         description="TLS to the next hop: `opportunistic` where the server offers it, `required` never without and with"
         " any certificate, `verified` never without a certificate that is checked",
     )
-    auth: AuthSettings | None = group(None, description="credentials for the next hop; off if not set")
-    timeout: values.Milliseconds = live(
+    auth: AuthSettings | None = setting(None, description="credentials for the next hop; off if not set")
+    timeout: values.Milliseconds = setting(
         60_000,
         label="Time for a reply",
         description="milliseconds to wait for a reply of the next hop; five times as long for the reply to the message",
@@ -64,38 +64,40 @@ class HopSettings(Section):
 class RouteSettings(HopSettings):
     """The next hops of some recipients."""
 
-    domains: Annotated[list[values.RouteDomain], Field(max_length=MAX_NAMES)] = live(
+    domains: Annotated[list[values.RouteDomain], Field(max_length=MAX_NAMES)] = setting(
         [], label="Recipient domains", description="recipient domains; `*.example.com` is every domain below that one"
     )
-    tenants: Annotated[list[values.TenantUid], Field(max_length=MAX_NAMES)] = live(
+    tenants: Annotated[list[values.TenantUid], Field(max_length=MAX_NAMES)] = setting(
         [], label="Tenants", description="tenants, by uid; a route that names the recipient's domain goes before"
     )
-    next_hop: NextHops = live(label="Next hops", description=FORMS)
+    next_hop: NextHops = setting(label="Next hops", description=FORMS)
 
 
 class DeliverySettings(HopSettings):
     """The next hops of delivered mail."""
 
-    next_hop: NextHops | None = live(
+    next_hop: NextHops | None = setting(
         None, label="Next hops", description=f"{FORMS}; without it, mail that has no route is answered with 451"
     )
-    routes: Annotated[list[RouteSettings], Field(max_length=MAX_ROUTES)] = live(
+    routes: Annotated[list[RouteSettings], Field(max_length=MAX_ROUTES)] = setting(
         [],
         label="Route",
         form=values.FormGroup.ROUTES,
         description="next hops for some domains or tenants; the first route that fits counts",
     )
-    ca: values.FilePath | None = live(
+    ca: values.FilePath | None = setting(
         None,
         description="PEM file with the authorities that `verified` accepts, for all routes; by default the system's",
         local=True,
     )
-    certificate: values.FilePath | None = live(
+    certificate: values.FilePath | None = setting(
         None,
         description="PEM file with the certificate, and its chain, that is shown to next hops that ask for one",
         local=True,
     )
-    key: values.FilePath | None = live(None, description="PEM file with the private key of `certificate`", local=True)
+    key: values.FilePath | None = setting(
+        None, description="PEM file with the private key of `certificate`", local=True
+    )
 
     @property
     def has_next_hop(self) -> bool:
@@ -119,9 +121,9 @@ Selector = Annotated[
 class SigningKeySettings(Section):
     """A private key of a domain. `gatepost dkim key` writes one."""
 
-    domain: values.Domain = live(description="domain that signs (d=)")
-    selector: Selector = live(description="name under which the public key is published (s=)")
-    file: values.FilePath = live(
+    domain: values.Domain = setting(description="domain that signs (d=)")
+    selector: Selector = setting(description="name under which the public key is published (s=)")
+    file: values.FilePath = setting(
         description="PEM file with the private key, RSA or Ed25519, that other users of the machine cannot read"
     )
 
@@ -129,13 +131,13 @@ class SigningKeySettings(Section):
 class DkimSettings(Section):
     """DKIM signatures of mail that leaves."""
 
-    keys: Annotated[list[SigningKeySettings], Field(max_length=MAX_KEYS)] = live(
+    keys: Annotated[list[SigningKeySettings], Field(max_length=MAX_KEYS)] = setting(
         [],
         description="keys; outbound mail is signed with all keys of the domain in From, or else of the nearest domain"
         " above it",
         local=True,
     )
-    sign_changed: bool = live(
+    sign_changed: bool = setting(
         False,
         description="sign inbound mail of these domains, too, where an action has changed it and broken its signatures",
     )
@@ -144,8 +146,8 @@ class DkimSettings(Section):
 class ArcSettings(Section):
     """ARC sets on inbound mail, for those who receive it after us."""
 
-    key: SigningKeySettings = group(description="the key that seals", local=True)
-    seal: Literal["changed", "always"] = live(
+    key: SigningKeySettings = setting(description="the key that seals", local=True)
+    seal: Literal["changed", "always"] = setting(
         "changed", description="`changed` seals mail that an action has changed, `always` all inbound mail"
     )
 
@@ -156,19 +158,21 @@ LinkDays = Annotated[int, Field(ge=1, le=60), values.IN_DAYS]
 class DigestSettings(Section):
     """Daily mail to recipients about what is held for them; each tenant switches it on for itself."""
 
-    sender: values.MailAddress | None = live(
+    sender: values.MailAddress | None = setting(
         None, description="address in From and in the envelope; by default `postmaster@` and the host name of guard"
     )
-    link_lifetime: LinkDays = live(14, label="Links work for", description="days for which the links of a digest work")
-    max_messages: values.UpToThousand = live(
+    link_lifetime: LinkDays = setting(
+        14, label="Links work for", description="days for which the links of a digest work"
+    )
+    max_messages: values.UpToThousand = setting(
         50, label="Messages in one digest", description="maximum number of messages that one digest lists"
     )
-    max_recipients: values.Count = live(
+    max_recipients: values.Count = setting(
         5_000,
         label="Digests in one run",
         description="maximum number of digests that one run sends for one tenant; the rest follows after an hour",
     )
-    per_minute: values.Count = live(
+    per_minute: values.Count = setting(
         300, label="Digests in a minute", description="maximum number of digests that are sent in a minute"
     )
 
@@ -181,22 +185,22 @@ class SentReportSettings(Section):
     """DMARC aggregate reports to others about their domains. They leave by the next hop of outbound mail, signed with
     the DKIM key of the sender's domain."""
 
-    organization: OneLine = live(description="name of this organisation, as reports give it")
-    sender: values.MailAddress = live(
+    organization: OneLine = setting(description="name of this organisation, as reports give it")
+    sender: values.MailAddress = setting(
         description="address that reports come from; `dkim.keys` needs a key of its domain"
     )
-    contact: OneLine | None = live(None, description="further contact, such as the address of a web page")
-    exclude: Annotated[list[values.Domain], Field(max_length=MAX_NAMES)] = live(
+    contact: OneLine | None = setting(None, description="further contact, such as the address of a web page")
+    exclude: Annotated[list[values.Domain], Field(max_length=MAX_NAMES)] = setting(
         [], description="policy domains that nothing is reported on"
     )
-    max_per_day: values.Count = live(5_000, description="maximum number of reports in a day")
-    per_minute: PerMinute = live(60, description="maximum number of reports that are sent in a minute")
+    max_per_day: values.Count = setting(5_000, description="maximum number of reports in a day")
+    per_minute: PerMinute = setting(60, description="maximum number of reports that are sent in a minute")
 
 
 class DomainReportSettings(Section):
     """DMARC reports."""
 
-    send: SentReportSettings | None = group(
+    send: SentReportSettings | None = setting(
         None, description="DMARC aggregate reports to others about their domains; off if not set"
     )
 
@@ -228,22 +232,24 @@ FolderName = Annotated[str, Field(min_length=1, max_length=100, pattern=r'^[^"\\
 class MailboxServerSettings(Section):
     """An IMAP server, and whose mailboxes it has."""
 
-    domains: Annotated[list[values.Domain], Field(max_length=MAX_NAMES)] = live(
+    domains: Annotated[list[values.Domain], Field(max_length=MAX_NAMES)] = setting(
         [], description="domains of recipients whose mailboxes are here"
     )
-    tenants: Annotated[list[values.TenantUid], Field(max_length=MAX_NAMES)] = live(
+    tenants: Annotated[list[values.TenantUid], Field(max_length=MAX_NAMES)] = setting(
         [], description="uids of tenants whose mailboxes are here; a server that names the domain goes before"
     )
-    server: ImapServer = live(description="`imaps://host:port`, or `imap://host:port`, which must offer STARTTLS")
-    user: MailboxUser = live(
+    server: ImapServer = setting(description="`imaps://host:port`, or `imap://host:port`, which must offer STARTTLS")
+    user: MailboxUser = setting(
         description="name that opens a mailbox; `{address}` and `{local}` stand for the recipient:"
         " `{address}*gatepost` is a master user of Dovecot"
     )
-    password: values.Secret = live(description="password of that user; `${env:NAME}` and `${file:PATH}` are replaced")
-    ca: values.FilePath | None = live(
+    password: values.Secret = setting(
+        description="password of that user; `${env:NAME}` and `${file:PATH}` are replaced"
+    )
+    ca: values.FilePath | None = setting(
         None, description="PEM file with the authorities that the certificate is checked with", local=True
     )
-    folder: FolderName = live(
+    folder: FolderName = setting(
         "Removed by Gatepost", description="folder of the mailbox that messages are moved to; it is made if need be"
     )
 
@@ -251,16 +257,16 @@ class MailboxServerSettings(Section):
 class RemediationSettings(Section):
     """Taking delivered mail out of mailboxes."""
 
-    servers: Annotated[list[MailboxServerSettings], Field(min_length=1, max_length=MAX_MAILBOX_SERVERS)] = live(
+    servers: Annotated[list[MailboxServerSettings], Field(min_length=1, max_length=MAX_MAILBOX_SERVERS)] = setting(
         description="where mailboxes are; the first that names the recipient's domain, else the tenant, counts"
     )
-    removes: Literal["move", "delete"] = live(
+    removes: Literal["move", "delete"] = setting(
         "move", description="`move` to the folder, which can be undone, or `delete`, which cannot"
     )
-    only_exact: bool = live(
+    only_exact: bool = setting(
         False, description="whether a copy must end with the very bytes that were scanned; else Message-ID and size do"
     )
-    max_per_hour: values.Count = live(
+    max_per_hour: values.Count = setting(
         1_000, description="maximum number of copies that are removed in an hour, for each tenant"
     )
-    timeout: values.Milliseconds = live(30_000, description="milliseconds to wait for an answer of the server")
+    timeout: values.Milliseconds = setting(30_000, description="milliseconds to wait for an answer of the server")

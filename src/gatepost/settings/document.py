@@ -270,6 +270,19 @@ def resolve_references(document: Document, folder: Path) -> Document:
     return replace(document, data=data, mistakes=(*document.mistakes, *mistakes))
 
 
+def read_text(path: Path, *key: str, resolved: bool = False) -> str:
+    """Return the text of a key as it stands in a file, or `resolved`, with what its references lead to; "" where there
+    is none, or one that cannot be read: whoever reads the whole file is told why."""
+    try:
+        found = parse_document(path.read_bytes()).data
+        for name in key:
+            found = found.get(name) if isinstance(found, dict) else None
+        text = found if isinstance(found, str) else ""
+        return _REFERENCE.sub(lambda match: _read(match, path.parent.absolute()), text) if resolved else text
+    except (OSError, _ReferenceError):
+        return ""
+
+
 def _read(match: re.Match[str], folder: Path) -> str:
     if match.group(1):
         return match.group(1)

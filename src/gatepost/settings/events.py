@@ -17,7 +17,7 @@ from pydantic import Field
 
 from gatepost.settings import values
 from gatepost.settings.feeds import check_web_url, validate_web_settings
-from gatepost.settings.values import Section, at_start, group
+from gatepost.settings.values import Section, setting
 
 EventKind: TypeAlias = Literal[
     "message.scanned",
@@ -55,28 +55,28 @@ _MAX_PER_HOUR = "maximum number of events in an hour; one summary tells of the r
 class OutputFilter(Section):
     """Which events an output gets."""
 
-    kinds: list[EventKind] = at_start([], description="kinds of events that this output gets; by default all")
-    min_severity: Severity = at_start("info", description="lowest severity of the events that this output gets")
+    kinds: list[EventKind] = setting([], description="kinds of events that this output gets; by default all")
+    min_severity: Severity = setting("info", description="lowest severity of the events that this output gets")
 
 
 class EventFileSettings(OutputFilter):
     """Events as JSON lines in a file."""
 
-    path: values.NewFile = at_start("events/events.jsonl", description="the file; relative to the data folder")
-    max_size: values.FileBytes = at_start(
+    path: values.NewFile = setting("events/events.jsonl", description="the file; relative to the data folder")
+    max_size: values.FileBytes = setting(
         100 << 20, description="size at which the file is renamed to `events.jsonl.1` and a new one is started"
     )
-    keep: values.UpToThousand = at_start(5, description="number of renamed files that are kept")
+    keep: values.UpToThousand = setting(5, description="number of renamed files that are kept")
 
 
 class SyslogSettings(OutputFilter):
     """Events to a syslog server (RFC 5424)."""
 
-    address: values.SyslogAddress = at_start(
+    address: values.SyslogAddress = setting(
         description="`udp://host:514`, `tcp://host:601`, `tls://host:6514` or `unix:/dev/log`"
     )
-    facility: Facility = at_start("local0", description="facility of the messages")
-    ca: values.FilePath | None = at_start(
+    facility: Facility = setting("local0", description="facility of the messages")
+    ca: values.FilePath | None = setting(
         None, description="PEM file to verify the server with; by default the authorities of the system", local=True
     )
 
@@ -84,54 +84,54 @@ class SyslogSettings(OutputFilter):
 class WebhookSettings(OutputFilter):
     """Signed calls with events to an HTTPS server."""
 
-    url: values.WebhookUrl = at_start(description="`https://…`; `http://` is accepted for this machine only")
-    secret: values.Secret = at_start(description="secret that calls are signed with; 64 hex digits are recommended")
-    ca: values.FilePath | None = at_start(
+    url: values.WebhookUrl = setting(description="`https://…`; `http://` is accepted for this machine only")
+    secret: values.Secret = setting(description="secret that calls are signed with; 64 hex digits are recommended")
+    ca: values.FilePath | None = setting(
         None, description="PEM file to verify the server with; by default the authorities of the system"
     )
-    timeout: values.Milliseconds = at_start(10_000, description="milliseconds that one call may take")
-    batch: values.UpToThousand = at_start(100, description="maximum number of events in one call")
-    max_spool: values.FileBytes = at_start(
+    timeout: values.Milliseconds = setting(10_000, description="milliseconds that one call may take")
+    batch: values.UpToThousand = setting(100, description="maximum number of events in one call")
+    max_spool: values.FileBytes = setting(
         256 << 20, description="maximum size of events on disk that wait for delivery; above it the oldest are dropped"
     )
-    max_per_hour: values.Count | None = at_start(None, description=f"{_MAX_PER_HOUR}; by default there is no limit")
+    max_per_hour: values.Count | None = setting(None, description=f"{_MAX_PER_HOUR}; by default there is no limit")
 
 
 class EventMailSettings(OutputFilter):
     """Events by mail."""
 
-    recipients: Annotated[list[values.MailAddress], Field(min_length=1, max_length=20)] = at_start(
+    recipients: Annotated[list[values.MailAddress], Field(min_length=1, max_length=20)] = setting(
         description="addresses that get the mail"
     )
-    sender: values.MailAddress | None = at_start(
+    sender: values.MailAddress | None = setting(
         None, description="address in From; by default `gatepost@` and the node's name"
     )
-    server: values.SmtpServer | None = at_start(
+    server: values.SmtpServer | None = setting(
         None, description="`smtp://host:port` of a server that takes the mail; by default the routes of `delivery`"
     )
-    tls: Literal["off", "opportunistic", "required", "verified"] = at_start(
+    tls: Literal["off", "opportunistic", "required", "verified"] = setting(
         "opportunistic", description="TLS to that server"
     )
-    kinds: list[EventKind] = at_start(
+    kinds: list[EventKind] = setting(
         ["health.changed", "node.state", "user.signInFailed"], description="kinds of events that are sent"
     )
-    min_severity: Severity = at_start(
+    min_severity: Severity = setting(
         "notice", description="lowest severity of those events; a failed sign-in is `warning` once it locks an account"
     )
-    max_per_hour: values.Count = at_start(10, description=_MAX_PER_HOUR)
+    max_per_hour: values.Count = setting(10, description=_MAX_PER_HOUR)
 
 
 class EventsSettings(Section):
     """The event stream; without an output no event is made."""
 
-    node: values.NodeName | None = at_start(
+    node: values.NodeName | None = setting(
         None, description="name of this machine in events; by default its host name", local=True
     )
-    subjects: bool = at_start(True, description="whether `message.scanned` has the subject of the message")
-    file: EventFileSettings | None = group(None, description="JSON lines in a file; off if not set", local=True)
-    syslog: SyslogSettings | None = group(None, description="syslog server; off if not set")
-    webhooks: Annotated[list[WebhookSettings], Field(max_length=10)] = at_start([], description="HTTPS servers")
-    mail: EventMailSettings | None = group(None, description="events by mail; off if not set")
+    subjects: bool = setting(True, description="whether `message.scanned` has the subject of the message")
+    file: EventFileSettings | None = setting(None, description="JSON lines in a file; off if not set", local=True)
+    syslog: SyslogSettings | None = setting(None, description="syslog server; off if not set")
+    webhooks: Annotated[list[WebhookSettings], Field(max_length=10)] = setting([], description="HTTPS servers")
+    mail: EventMailSettings | None = setting(None, description="events by mail; off if not set")
 
     @property
     def enabled(self) -> bool:

@@ -32,10 +32,9 @@ from gatepost.settings.values import (
     Secret,
     Section,
     TenantUid,
-    group,
-    live,
     require,
     resolve_path,
+    setting,
 )
 
 FeedFormat = Literal["plain", "csv", "jsonl"]
@@ -91,10 +90,10 @@ Percent = Annotated[int, Field(ge=1, le=100)]
 class FeedCredentialsSettings(Section):
     """How Gatepost identifies itself to the source: user and password, or one header field."""
 
-    user: Secret | None = live(None, description="user of HTTP basic authentication")
-    password: Secret | None = live(None, description="password of that user, as a rule a `${file:…}`")
-    header: HeaderName = live("Authorization", description="name of the header field that carries `secret`")
-    secret: Secret | None = live(
+    user: Secret | None = setting(None, description="user of HTTP basic authentication")
+    password: Secret | None = setting(None, description="password of that user, as a rule a `${file:…}`")
+    header: HeaderName = setting("Authorization", description="name of the header field that carries `secret`")
+    secret: Secret | None = setting(
         None, description="value of the header field, such as `Bearer ${file:feed.token}`; never shown"
     )
 
@@ -108,55 +107,57 @@ class FeedCredentialsSettings(Section):
 class FeedSettings(Section):
     """One feed."""
 
-    name: FeedName = live(description="name of the feed; its entries are marked as changed by `feed:NAME`")
-    list_name: FeedName = live(description="the list to fill, built-in or custom")
-    tenant: TenantUid | None = live(None, description="uid of the tenant whose list it is; by default for all tenants")
-    url: Annotated[str, AfterValidator(_check_url)] | None = live(
+    name: FeedName = setting(description="name of the feed; its entries are marked as changed by `feed:NAME`")
+    list_name: FeedName = setting(description="the list to fill, built-in or custom")
+    tenant: TenantUid | None = setting(
+        None, description="uid of the tenant whose list it is; by default for all tenants"
+    )
+    url: Annotated[str, AfterValidator(_check_url)] | None = setting(
         None, description="where the feed is fetched; redirects are followed on the same host only"
     )
-    file: Annotated[str, AfterValidator(_check_path)] | None = live(
+    file: Annotated[str, AfterValidator(_check_path)] | None = setting(
         None, description="instead of `url`: a file; without both, `feeds run` reads its input"
     )
-    format: FeedFormat = live(
+    format: FeedFormat = setting(
         "plain", description="`plain` (one entry per line), `csv` or `jsonl` (one JSON object per line)"
     )
-    column: Column = live(1, description="for `csv`: number of the column, or its name in the header")
-    delimiter: Delimiter = live(",", description="for `csv`: the delimiter")
-    header: bool = live(False, description="for `csv`: whether the first row names the columns")
-    field: Annotated[str, Field(min_length=1, max_length=200)] = live(
+    column: Column = setting(1, description="for `csv`: number of the column, or its name in the header")
+    delimiter: Delimiter = setting(",", description="for `csv`: the delimiter")
+    header: bool = setting(False, description="for `csv`: whether the first row names the columns")
+    field: Annotated[str, Field(min_length=1, max_length=200)] = setting(
         "entry", description="for `jsonl`: the field with the entry; `a.b` is the field b of the object a"
     )
-    every: Annotated[int, Field(ge=5, le=43_200)] = live(
+    every: Annotated[int, Field(ge=5, le=43_200)] = setting(
         60, description="minutes between two runs; a random twentieth is added or taken away"
     )
-    credentials: FeedCredentialsSettings | None = group(None, description="how to authenticate to the source")
-    ca: FilePath | None = live(
+    credentials: FeedCredentialsSettings | None = setting(None, description="how to authenticate to the source")
+    ca: FilePath | None = setting(
         None, description="PEM file to verify the source's certificate with; by default the system's authorities"
     )
-    allow_http: bool = live(False, description="whether `url` may be plain http")
-    private_network: bool = live(
+    allow_http: bool = setting(False, description="whether `url` may be plain http")
+    private_network: bool = setting(
         False,
         description="whether the host of `url` may have a private address; `localhost` and a bare private address may",
     )
-    timeout: Annotated[Milliseconds, Field(le=3_600_000)] = live(
+    timeout: Annotated[Milliseconds, Field(le=3_600_000)] = setting(
         300_000, description="milliseconds that reading the source may take in all"
     )
-    max_size: Annotated[int, Field(ge=1024, le=1 << 30)] = live(
+    max_size: Annotated[int, Field(ge=1024, le=1 << 30)] = setting(
         64 << 20, description="bytes that one run may read, after decompression"
     )
-    max_entries: Annotated[int, Field(ge=1, le=2_000_000)] = live(
+    max_entries: Annotated[int, Field(ge=1, le=2_000_000)] = setting(
         200_000, description="entries that the feed may have; a larger one is refused"
     )
-    max_loss: Percent = live(
+    max_loss: Percent = setting(
         50, description="percentage of its entries that a feed may lose between two runs; more is refused"
     )
-    max_invalid: Percent = live(
+    max_invalid: Percent = setting(
         50, description="percentage of what a feed says that its list may refuse; more is not taken for a feed"
     )
-    keep_vanished: Annotated[int, Field(ge=0, le=3650)] = live(
+    keep_vanished: Annotated[int, Field(ge=0, le=3650)] = setting(
         0, description="days for which an entry still counts after the feed has dropped it; 0 removes it at once"
     )
-    look_back: Annotated[int, Field(ge=0, le=365)] = live(
+    look_back: Annotated[int, Field(ge=0, le=365)] = setting(
         7, description="days of delivered mail in which new entries are looked for; 0 for none"
     )
 

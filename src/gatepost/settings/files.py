@@ -123,14 +123,6 @@ def read_settings(path: Path, model: type[S]) -> S | None:
     return _read_file(path, model)[1]
 
 
-def read_as_written(path: Path, *key: str) -> str:
-    """Return the text of a key as it stands in a file, with its references; "" where it is not set."""
-    found = parse_document(path.read_bytes()).data
-    for name in key:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found if isinstance(found, str) else ""
-
-
 def find_warnings(folder: Path) -> list[Fault]:
     """Return everything that the files of a folder allow and an operator should know, old names included."""
     found, guard = find_old_names(folder), None

@@ -42,7 +42,7 @@ from gatepost.settings.scan_sources import (
     TenantMailboxes,
     TlsSettings,
 )
-from gatepost.settings.values import Section, at_start, group, live, require
+from gatepost.settings.values import Section, require, setting
 
 MAX_RULES = 500
 
@@ -54,41 +54,41 @@ Minutes = Annotated[int, Field(ge=5, le=7 * 1440), values.IN_MINUTES]
 class AccessRuleSettings(Section):
     """One claim of an id token, and what it opens."""
 
-    claim: ShortText = live(
+    claim: ShortText = setting(
         description="name of the claim, such as `groups`; `realm_access.roles` is `roles` inside of `realm_access`"
     )
-    value: ShortText = live(description="value that the claim must have, or that must be in its list")
-    role: RoleName = live(description="role of the user")
-    tenant: values.TenantUid | None = live(None, description="tenant of the user; by default all tenants")
+    value: ShortText = setting(description="value that the claim must have, or that must be in its list")
+    role: RoleName = setting(description="role of the user")
+    tenant: values.TenantUid | None = setting(None, description="tenant of the user; by default all tenants")
 
 
 class OpenidConnectSettings(Section):
     """The OpenID provider through which users sign in."""
 
-    issuer: values.WebUrl = live(description="issuer of the provider, exactly as it writes it in its id tokens")
-    client_id: ShortText = live(description="id of Gatepost at the provider")
-    client_secret: values.Secret | None = live(
+    issuer: values.WebUrl = setting(description="issuer of the provider, exactly as it writes it in its id tokens")
+    client_id: ShortText = setting(description="id of Gatepost at the provider")
+    client_secret: values.Secret | None = setting(
         None, description="secret of Gatepost at the provider; not set for a public client, which PKCE alone protects"
     )
-    access: Annotated[list[AccessRuleSettings], Field(min_length=1, max_length=MAX_RULES)] = live(
+    access: Annotated[list[AccessRuleSettings], Field(min_length=1, max_length=MAX_RULES)] = setting(
         description="who gets in: the first rule that an id token meets; a user who meets none has no access"
     )
-    label: ShortText | None = live(
+    label: ShortText | None = setting(
         None, description="name of the provider on the page for signing in; by default the host of `issuer`"
     )
-    scopes: list[ShortText] = live(
+    scopes: list[ShortText] = setting(
         ["openid", "profile", "email"], description="scopes that are asked for; `openid` has to be one of them"
     )
-    name_claim: ShortText = live("preferred_username", description="claim with the name of the user")
-    max_age: Minutes | None = live(
+    name_claim: ShortText = setting("preferred_username", description="claim with the name of the user")
+    max_age: Minutes | None = setting(
         None,
         description="minutes after which users have to prove themselves to the provider again; sessions end then too."
         " By default sessions end after 12 hours, as with passwords",
     )
-    hosts: list[values.Host] = live(
+    hosts: list[values.Host] = setting(
         [], description="further hosts of the provider; by default all its endpoints have to be on the host of `issuer`"
     )
-    ca: values.FilePath | None = live(
+    ca: values.FilePath | None = setting(
         None,
         description="PEM file to verify the certificate of the provider with; by default that of the system",
         local=True,
@@ -109,28 +109,28 @@ class OpenidConnectSettings(Section):
 class SignInSettings(Section):
     """Signing in to the web interface."""
 
-    passwords: bool = live(
+    passwords: bool = setting(
         True,
         label="Sign in with passwords",
         description="whether users sign in with a password; `false` leaves `openidConnect` and `emergencyAccount`",
     )
-    emergency_account: Annotated[str, Field(min_length=1, max_length=100)] | None = live(
+    emergency_account: Annotated[str, Field(min_length=1, max_length=100)] | None = setting(
         None,
         label="Emergency account",
         description="name of the one user whose password works although `passwords` is `false`",
     )
-    second_factor: list[RoleName] = live(
+    second_factor: list[RoleName] = setting(
         [],
         label="Roles that need a second factor",
         description="roles whose users need a second factor; one who has none sets it up before anything else",
     )
-    second_factor_tenants: Annotated[list[values.TenantUid], Field(max_length=MAX_RULES)] = live(
+    second_factor_tenants: Annotated[list[values.TenantUid], Field(max_length=MAX_RULES)] = setting(
         [],
         label="Tenants that need a second factor",
         description="tenants whose users need a second factor, whatever their role; users with access to all tenants"
         " are subject to `secondFactor` only",
     )
-    openid_connect: OpenidConnectSettings | None = group(
+    openid_connect: OpenidConnectSettings | None = setting(
         None, description="OpenID provider through which users sign in; off if not set. It needs `publicUrl`"
     )
 
@@ -203,16 +203,16 @@ QueryKey = Annotated[
 class ZoneAnswerSettings(Section):
     """What one answer of a zone, or one bit of its answers, means."""
 
-    codes: list[Codes] = live([], description="answers, such as `127.0.0.2` or `127.0.0.4-127.0.0.7`")
-    mask: Annotated[int, Field(ge=1, le=254)] | None = live(
+    codes: list[Codes] = setting([], description="answers, such as `127.0.0.2` or `127.0.0.4-127.0.0.7`")
+    mask: Annotated[int, Field(ge=1, le=254)] | None = setting(
         None, description="instead of `codes`: the bits of the last octet, of which one must be set"
     )
-    means: Means = live(
+    means: Means = setting(
         description="`listed`, or more precisely `dynamic` (a line that should not send mail itself), `phishing`,"
         " `malware`, `new` (registered lately), or `allowed`"
     )
-    strength: Annotated[float, Field(gt=0, le=1)] = live(1.0, description="part of the weight in policy that counts")
-    text: Annotated[str, Field(max_length=200)] = live("", description="what the ledger says of this answer")
+    strength: Annotated[float, Field(gt=0, le=1)] = setting(1.0, description="part of the weight in policy that counts")
+    text: Annotated[str, Field(max_length=200)] = setting("", description="what the ledger says of this answer")
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
@@ -224,27 +224,27 @@ class ZoneAnswerSettings(Section):
 class ZoneSettings(Section):
     """One zone."""
 
-    name: ZoneName = live(description="name of the zone in ledger, log and metrics")
-    zone: Annotated[str, AfterValidator(_check_zone)] = live(
+    name: ZoneName = setting(description="name of the zone in ledger, log and metrics")
+    zone: Annotated[str, AfterValidator(_check_zone)] = setting(
         description="the zone; `{key}` in it is replaced by `queryKey`, which is never shown"
     )
-    query_key: QueryKey | None = live(None, description="private key of a subscription, as a rule a `${file:…}`")
-    asks: Asks = live(description="what the zone lists: `ip`, `domain` or `hash`")
-    of: list[Subject] = live(
+    query_key: QueryKey | None = setting(None, description="private key of a subscription, as a rule a `${file:…}`")
+    asks: Asks = setting(description="what the zone lists: `ip`, `domain` or `hash`")
+    of: list[Subject] = setting(
         [],
         description="what is asked about: `host` (the sending host) and `link` for `ip`, `link` and `sender` for"
         " `domain`, `file` and `address` for `hash`; by default `host`, both, and `file`",
     )
-    level: Literal["organisation", "host"] = live(
+    level: Literal["organisation", "host"] = setting(
         "organisation", description="whether a zone of domains is asked for the registered domain or the whole name"
     )
-    hash: Literal["md5", "sha1", "sha256"] = live("sha256", description="digest that a zone of hashes lists")
-    encoding: Literal["hex", "base32"] = live("base32", description="how the digest is written")
-    refusals: list[Codes] = live(
+    hash: Literal["md5", "sha1", "sha256"] = setting("sha256", description="digest that a zone of hashes lists")
+    encoding: Literal["hex", "base32"] = setting("base32", description="how the digest is written")
+    refusals: list[Codes] = setting(
         [], description="answers with which the zone refuses queries, besides 127.255.255.0/24 which always does"
     )
-    limit: Annotated[int, Field(ge=1, le=50)] = live(10, description="maximum number of questions for a message")
-    answers: Annotated[list[ZoneAnswerSettings], Field(min_length=1)] = live(description="what each answer means")
+    limit: Annotated[int, Field(ge=1, le=50)] = setting(10, description="maximum number of questions for a message")
+    answers: Annotated[list[ZoneAnswerSettings], Field(min_length=1)] = setting(description="what each answer means")
 
     @property
     def subjects(self) -> tuple[Subject, ...]:
@@ -269,7 +269,7 @@ class ZoneSettings(Section):
 class ReputationSettings(Section):
     """DNS zones that say what others know of hosts, domains, addresses and files."""
 
-    zones: Annotated[list[ZoneSettings], Field(max_length=MAX_ZONES)] = live(
+    zones: Annotated[list[ZoneSettings], Field(max_length=MAX_ZONES)] = setting(
         [], description="the zones; none by default"
     )
 
@@ -288,35 +288,35 @@ LookBackDays = Annotated[int, Field(ge=0, le=365), values.IN_DAYS]
 class ReportAddressSettings(Section):
     """An address to which people of a tenant forward messages."""
 
-    address: values.MailAddress = live(
+    address: values.MailAddress = setting(
         description="mail to this address is a report of the tenant of its domain; SMTP only"
     )
-    says: Literal["unwanted", "wanted"] = live(description="what a report says of the messages attached to it")
+    says: Literal["unwanted", "wanted"] = setting(description="what a report says of the messages attached to it")
 
 
 class LearningSettings(Section):
     """Models that reports on mail teach, for each tenant and for the deployment."""
 
-    enabled: bool = live(
+    enabled: bool = setting(
         True,
         label="Learn from reports",
         description="whether learnt models take part, and pools are trained in the background",
     )
-    interval: Hours = live(
+    interval: Hours = setting(
         24, label="Train again after", description="hours after which a pool with new reports is trained again"
     )
-    retention: values.Days = live(
+    retention: values.Days = setting(
         180, label="Forget reports after", description="days after which a report is forgotten"
     )
-    look_back: LookBackDays = live(
+    look_back: LookBackDays = setting(
         7,
         label="Look back over delivered mail",
         description="days of delivered mail in which a new model looks for what it would have held; 0 for none",
     )
-    report_addresses: Annotated[list[ReportAddressSettings], Field(max_length=1_000)] = live(
+    report_addresses: Annotated[list[ReportAddressSettings], Field(max_length=1_000)] = setting(
         [], description="addresses to which people forward messages as attachments, to report them"
     )
-    report_hosts: list[values.Network] = live(
+    report_hosts: list[values.Network] = setting(
         [],
         description="addresses and networks of inside hosts from which reports are taken without proof; others must be"
         " authenticated as a domain of the tenant",
@@ -326,10 +326,10 @@ class LearningSettings(Section):
 class DnsSettings(Section):
     """Name servers."""
 
-    nameservers: list[values.Nameserver] = live(
+    nameservers: list[values.Nameserver] = setting(
         [], description="`address` or `address:port`; by default the name servers of the system", local=True
     )
-    timeout: values.Milliseconds = live(
+    timeout: values.Milliseconds = setting(
         2000, label="Time for a DNS query", description="milliseconds that one query may take"
     )
 
@@ -337,23 +337,23 @@ class DnsSettings(Section):
 class QuarantineSettings(Section):
     """Storage of held mail."""
 
-    url: values.QuarantineUrl | None = live(
+    url: values.QuarantineUrl | None = setting(
         None, description="`file:`, `s3:`, `gs:` or `az:` URL; by default a folder in the data folder", local=True
     )
-    retention: values.Days = live(
+    retention: values.Days = setting(
         30, label="Keep held messages for", description="days after which held mail is deleted"
     )
-    deleted_retention: values.Days = live(
+    deleted_retention: values.Days = setting(
         7,
         label="Deleted messages can be restored for",
         description="days for which mail that was deleted on a page of the web interface can be restored",
     )
-    html_view: bool = live(
+    html_view: bool = setting(
         True,
         description="whether the page of a held message can show its HTML as the reader would have seen it, written"
         " anew in a sealed process, without scripts, addresses and pictures from elsewhere",
     )
-    max_size: values.Bytes = live(
+    max_size: values.Bytes = setting(
         20 << 30,
         label="Room for held messages",
         description="maximum size of all held mail; above it, SMTP answers 451 to mail that would be held",
@@ -363,10 +363,10 @@ class QuarantineSettings(Section):
 class HistorySettings(Section):
     """Results and ledgers of all messages."""
 
-    retention: values.Days = live(
+    retention: values.Days = setting(
         30, label="Keep results for", description="days after which results and ledgers are deleted"
     )
-    headers: bool = live(
+    headers: bool = setting(
         True,
         label="Keep header sections",
         description="whether the raw header section of each message is kept with its result, at most 16 KiB",
@@ -376,23 +376,23 @@ class HistorySettings(Section):
 class SenderHistorySettings(Section):
     """What guard remembers of delivered mail, per tenant: digests of senders and of link targets."""
 
-    enabled: bool = live(
+    enabled: bool = setting(
         True, label="Remember senders", description="whether senders and sites are remembered and new ones are found"
     )
-    retention: values.Days = live(
+    retention: values.Days = setting(
         180,
         label="Forget senders after",
         description="days after which a sender or site that was not seen again is forgotten",
     )
-    max_keys: values.Count = live(
+    max_keys: values.Count = setting(
         1_000_000, description="most senders and sites that are remembered for one tenant; about 50 bytes each"
     )
-    min_days: values.Days = live(
+    min_days: values.Days = setting(
         7,
         label="History before a sender is new",
         description="days of history that a tenant needs before anything is called new",
     )
-    min_messages: values.Count = live(
+    min_messages: values.Count = setting(
         200,
         label="Messages before a sender is new",
         description="delivered messages that a tenant needs before anything is called new",
@@ -402,23 +402,25 @@ class SenderHistorySettings(Section):
 class YaraSettings(Section):
     """YARA rules of the operator."""
 
-    folder: values.FolderPath = live(description="folder with `.yar` files")
+    folder: values.FolderPath = setting(description="folder with `.yar` files")
 
 
 class ClamdSettings(Section):
     """An antivirus beside Gatepost."""
 
-    address: values.ClamdAddress = live(description="`host:port` or the path of a Unix socket", local=True)
+    address: values.ClamdAddress = setting(description="`host:port` or the path of a Unix socket", local=True)
 
 
 class PolicySettings(Section):
     """Policy files of the operator."""
 
-    file: values.FilePath | None = live(None, description="TOML file that changes the shipped policy, for all tenants")
-    tenants: dict[values.TenantUid, values.FilePath] = live(
+    file: values.FilePath | None = setting(
+        None, description="TOML file that changes the shipped policy, for all tenants"
+    )
+    tenants: dict[values.TenantUid, values.FilePath] = setting(
         {}, description="tenant uid to a TOML file that changes the deployment's policy for the mail of that tenant"
     )
-    outbound: values.FilePath | None = live(
+    outbound: values.FilePath | None = setting(
         None, description="TOML file that changes the deployment's policy for outbound mail, of all tenants"
     )
 
@@ -432,7 +434,7 @@ class PolicySettings(Section):
 class StorageSettings(Section):
     """The database for lists, keys, results and ledgers."""
 
-    url: values.StorageUrl = at_start(
+    url: values.StorageUrl = setting(
         "sqlite:gatepost.db", description="`sqlite:FILE` (relative to the data folder) or `postgresql://…`"
     )
 
@@ -440,16 +442,16 @@ class StorageSettings(Section):
 class LogSettings(Section):
     """Level and format of the log."""
 
-    level: Literal["debug", "info", "warning", "error"] = live(
+    level: Literal["debug", "info", "warning", "error"] = setting(
         "info", label="Log level", description="lowest level that is logged"
     )
-    format: Literal["auto", "json", "human"] = live("auto", description="`auto`: human in a terminal, else JSON")
+    format: Literal["auto", "json", "human"] = setting("auto", description="`auto`: human in a terminal, else JSON")
 
 
 class MetricsSettings(Section):
     """The address of `/metrics`."""
 
-    listen: values.ListenAddress | None = at_start(
+    listen: values.ListenAddress | None = setting(
         None,
         description="`address:port` for `/metrics`; by default the port of the service, for local clients only",
         local=True,
@@ -466,132 +468,134 @@ class GuardSettings(Section):
 
     old_names: ClassVar[Mapping[str, str]] = {"acquaintance": "senderHistory"}
 
-    main_worker_count: values.Count = at_start(
+    main_worker_count: values.Count = setting(
         20,
         label="Messages at once",
         form=values.FormGroup.THROTTLING,
         description="number of messages that the core processes at once; default of the two keys below. Raise it where"
         " messages wait for a slot while processors are idle, which `gatepost doctor` says",
     )
-    max_guard_requests_in_processing: values.Count | None = at_start(
+    max_guard_requests_in_processing: values.Count | None = setting(
         None,
         label="Refuse new ones from",
         form=values.FormGroup.THROTTLING,
         description="number of messages in processing at which further ones are refused; by default `mainWorkerCount`",
     )
-    guard_request_throttle_threshold: values.Count | None = at_start(
+    guard_request_throttle_threshold: values.Count | None = setting(
         None,
         label="Delay new ones from",
         form=values.FormGroup.THROTTLING,
         description="number of messages in processing from which new ones are delayed; by default `mainWorkerCount`",
     )
-    max_throttle_delay: values.Milliseconds = live(
+    max_throttle_delay: values.Milliseconds = setting(
         5000,
         label="Longest delay",
         form=values.FormGroup.THROTTLING,
         description="upper bound of the throttling delay; with n messages in processing, a new one starts after"
         " maxThrottleDelay × (n - threshold + 1) / (max - threshold + 1)",
     )
-    worker_processes: values.Count = live(
+    worker_processes: values.Count = setting(
         default_factory=lambda: os.cpu_count() or 1, description="number of analysis processes", local=True
     )
-    analysis_timeout: values.Milliseconds = live(
+    analysis_timeout: values.Milliseconds = setting(
         30_000,
         label="Time for a message",
         form=values.FormGroup.ANALYSIS,
         description="milliseconds that the analysis of one message may take",
     )
-    stage_limit: values.Milliseconds = live(
+    stage_limit: values.Milliseconds = setting(
         5_000,
         label="Time for one stage",
         form=values.FormGroup.ANALYSIS,
         description="milliseconds that one stage of an analysis may take, by the clock",
     )
-    message_cpu: values.Milliseconds = live(
+    message_cpu: values.Milliseconds = setting(
         1_000,
         label="CPU time for a message",
         form=values.FormGroup.ANALYSIS,
         description="milliseconds of CPU that all that is done about a message may take, and a larger one for each MiB;"
         " what was not done then is named in the ledger, and the message is `unscannable`",
     )
-    worker_memory: values.Bytes = live(1 << 30, description="maximum memory of one worker process in bytes", local=True)
-    unsealed: bool = at_start(
+    worker_memory: values.Bytes = setting(
+        1 << 30, description="maximum memory of one worker process in bytes", local=True
+    )
+    unsealed: bool = setting(
         False, description="start even if workers cannot be sealed off from files and network", local=True
     )
-    scan_sources: ScanSourcesSettings = group(ScanSourcesSettings(), description="sources of messages")
-    delivery: DeliverySettings = group(
+    scan_sources: ScanSourcesSettings = setting(ScanSourcesSettings(), description="sources of messages")
+    delivery: DeliverySettings = setting(
         DeliverySettings(), description="next hops of delivered mail", form=values.FormGroup.OTHER_MAIL
     )
-    recipient_verification: RecipientVerificationSettings = group(
+    recipient_verification: RecipientVerificationSettings = setting(
         RecipientVerificationSettings(), description="refusal of recipients that are not on a list; off by default"
     )
-    tls: TlsSettings | None = group(
+    tls: TlsSettings | None = setting(
         None,
         description="certificate for STARTTLS and for `restApi`; by default a self-signed one is generated, and"
         " STARTTLS shows that of abby in the same process",
         local=True,
     )
-    dns: DnsSettings = group(DnsSettings(), description="name servers", form=values.FormGroup.ANALYSIS)
-    quarantine: QuarantineSettings = group(
+    dns: DnsSettings = setting(DnsSettings(), description="name servers", form=values.FormGroup.ANALYSIS)
+    quarantine: QuarantineSettings = setting(
         QuarantineSettings(), description="held mail", form=values.FormGroup.KEEPING_MAIL
     )
-    public_url: values.PublicUrl | None = live(
+    public_url: values.PublicUrl | None = setting(
         None,
         label="Address in links of mail",
         form=values.FormGroup.DIGESTS,
         description="address under which people reach the web interface, `https://host`; links in mail begin with it,"
         " and without it no digest is sent",
     )
-    digests: DigestSettings = group(
+    digests: DigestSettings = setting(
         DigestSettings(), description="daily mail to recipients about held mail", form=values.FormGroup.DIGESTS
     )
-    history: HistorySettings = group(
+    history: HistorySettings = setting(
         HistorySettings(), description="results and ledgers", form=values.FormGroup.KEEPING_MAIL
     )
-    sender_history: SenderHistorySettings = group(
+    sender_history: SenderHistorySettings = setting(
         SenderHistorySettings(),
         description="senders and link targets of delivered mail, remembered per tenant",
         form=values.FormGroup.LEARNING,
     )
-    learning: LearningSettings = group(
+    learning: LearningSettings = setting(
         LearningSettings(), description="models that reports on mail teach", form=values.FormGroup.LEARNING
     )
-    domain_reports: DomainReportSettings = group(
+    domain_reports: DomainReportSettings = setting(
         DomainReportSettings(), description="DMARC reports to others about their domains"
     )
-    yara: YaraSettings | None = group(None, description="YARA rules of the operator; off if not set")
-    clamd: ClamdSettings | None = group(None, description="ClamAV; off if not set")
-    reputation: ReputationSettings = group(
+    yara: YaraSettings | None = setting(None, description="YARA rules of the operator; off if not set")
+    clamd: ClamdSettings | None = setting(None, description="ClamAV; off if not set")
+    reputation: ReputationSettings = setting(
         ReputationSettings(), description="DNS zones that are asked about hosts, domains, addresses and files"
     )
-    dkim: DkimSettings = group(DkimSettings(), description="DKIM signatures of mail that leaves; none without a key")
-    arc: ArcSettings | None = group(None, description="ARC sets on inbound mail; off if not set")
-    tenants: dict[values.Domain, values.TenantUid] = live({}, description="recipient domain to tenant uid")
-    own_networks: TenantHosts = live(
+    dkim: DkimSettings = setting(DkimSettings(), description="DKIM signatures of mail that leaves; none without a key")
+    arc: ArcSettings | None = setting(None, description="ARC sets on inbound mail; off if not set")
+    tenants: dict[values.Domain, values.TenantUid] = setting({}, description="recipient domain to tenant uid")
+    own_networks: TenantHosts = setting(
         [],
         description="addresses and networks from which own people and own servers send: what they send is not asked who"
         " it is from. A list counts for all mail; a map of tenant uid to addresses for the mail of each tenant, with"
         " `*` for all",
         form=values.FormGroup.OTHER_MAIL,
     )
-    report_mailboxes: TenantMailboxes = live(
+    report_mailboxes: TenantMailboxes = setting(
         [],
         description="addresses of people who take reports: mail to them alone is delivered unless it is malware, and"
         " messages attached to it are reported as unwanted. A list counts for all mail; a map of tenant uid to"
         " addresses for the mail of each tenant, with `*` for all",
     )
-    plugins: values.PluginNames = live(
+    plugins: values.PluginNames = setting(
         [], description="names of installed packages whose checks run besides the shipped ones; none by default"
     )
-    policy: PolicySettings = group(PolicySettings(), description="changes of the shipped policy")
-    storage: StorageSettings = group(StorageSettings(), description="the database", restart=True, local=True)
-    metrics: MetricsSettings = group(
+    policy: PolicySettings = setting(PolicySettings(), description="changes of the shipped policy")
+    storage: StorageSettings = setting(StorageSettings(), description="the database", local=True)
+    metrics: MetricsSettings = setting(
         MetricsSettings(), description="address of `/metrics`; needed if there is no `restApi`, whose port it would use"
     )
-    events: EventsSettings = group(
-        EventsSettings(), description="event stream for a SIEM and for people; off by default", restart=True
+    events: EventsSettings = setting(
+        EventsSettings(), description="event stream for a SIEM and for people; off by default"
     )
-    log: LogSettings = group(LogSettings(), description="logging", form=values.FormGroup.ANALYSIS)
+    log: LogSettings = setting(LogSettings(), description="logging", form=values.FormGroup.ANALYSIS)
 
     @property
     def maximum(self) -> int:
@@ -607,8 +611,8 @@ class GuardSettings(Section):
 class ListenSettings(ListeningSection):
     """An address and a port."""
 
-    host: values.Hosts = at_start("0.0.0.0", description=LISTEN)  # noqa: S104  the interface's default
-    port: values.Port = at_start(9081, description="port to listen on")
+    host: values.Hosts = setting("0.0.0.0", description=LISTEN)  # noqa: S104  the interface's default
+    port: values.Port = setting(9081, description="port to listen on")
 
 
 def _tls_form(value: Any) -> str:
@@ -624,19 +628,19 @@ TlsSetting = Annotated[
 class CoreSettings(Section):
     """The cores that abby distributes messages to."""
 
-    hosts: Annotated[list[values.CoreHost], Field(min_length=1)] = live(
+    hosts: Annotated[list[values.CoreHost], Field(min_length=1)] = setting(
         description="base URLs of the cores, `https://host:9785`"
     )
-    long_request_timeout: values.Milliseconds = live(
+    long_request_timeout: values.Milliseconds = setting(
         3_600_000,
         description="milliseconds that a `submitEmail` call may take, from waiting for a free slot to the result; then"
         " the call fails with 504 `analysis_timeout`",
     )
-    secret: values.Secret | None = live(
+    secret: values.Secret | None = setting(
         None,
         description="secret of the cores' `scanSources.restApi`; by default the one that `gatepost serve` generates",
     )
-    ca: values.FilePath | None = live(
+    ca: values.FilePath | None = setting(
         None,
         description="PEM file to verify the certificates of the cores with; by default that of the data folder",
         local=True,
@@ -648,7 +652,7 @@ class ServiceProvidersSettings(Section):
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True, alias_generator=to_camel, populate_by_name=True)
 
-    core: CoreSettings = group(description="the cores")
+    core: CoreSettings = setting(description="the cores")
 
 
 TokenHash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -661,19 +665,19 @@ TokenPermission: TypeAlias = Literal[
 class StaticApiTokenSettings(Section):
     """One user of the Email Scanning API."""
 
-    name: Annotated[str, Field(min_length=1)] = live(description="name of the user")
-    token: values.Secret | None = live(None, description="the bearer token; 64 hex digits are recommended")
-    token_hash: TokenHash | None = live(
+    name: Annotated[str, Field(min_length=1)] = setting(description="name of the user")
+    token: values.Secret | None = setting(None, description="the bearer token; 64 hex digits are recommended")
+    token_hash: TokenHash | None = setting(
         None, description="SHA-256 of the token in hex, in place of `token`; the web interface writes this"
     )
-    made: Annotated[str, Field(max_length=40)] | None = live(None, description="when it was made, for people")
-    permissions: list[TokenPermission] = live(
+    made: Annotated[str, Field(max_length=40)] | None = setting(None, description="when it was made, for people")
+    permissions: list[TokenPermission] = setting(
         [],
         description="permissions besides submitting mail: `messages.search`, `messages.read`, `messages.release`,"
         " `messages.releaseDangerous` (with it, malware and phishing too),"
         " `messages.delete` and `messages.report`, each for the mail of `tenant`",
     )
-    tenant: values.TenantUid | None = live(
+    tenant: values.TenantUid | None = setting(
         None,
         description="uid of the one tenant that the token is for, as recommended wherever a program serves one tenant:"
         " it then submits, sees and changes mail of that tenant only; by default all tenants",
@@ -696,7 +700,7 @@ class StaticApiTokenSettings(Section):
 class ListSettings(Section):
     """What happens besides when a list is changed."""
 
-    look_back: LookBackDays = live(
+    look_back: LookBackDays = setting(
         0,
         label="Look back for new list entries",
         description="days of delivered mail in which entries that come through the List API are looked for, in the"
@@ -707,43 +711,41 @@ class ListSettings(Section):
 class AbbySettings(Section):
     """`abby/abby/abby.yml`: the API service."""
 
-    listen: ListenSettings = group(
-        ListenSettings(), description="address and port to listen on", restart=True, local=True
-    )
-    connections: ConnectionSettings = group(ConnectionSettings(), description="limits on connections")
-    tls: TlsSetting | None = group(
+    listen: ListenSettings = setting(ListenSettings(), description="address and port to listen on", local=True)
+    connections: ConnectionSettings = setting(ConnectionSettings(), description="limits on connections")
+    tls: TlsSetting | None = setting(
         None, description="certificate and key, or `off`; by default a self-signed certificate", local=True
     )
-    service_providers: ServiceProvidersSettings = group(description="services behind abby")
-    static_api_tokens: list[StaticApiTokenSettings] = live([], description="users of the Email Scanning API")
-    public_url: values.PublicUrl | None = live(
+    service_providers: ServiceProvidersSettings = setting(description="services behind abby")
+    static_api_tokens: list[StaticApiTokenSettings] = setting([], description="users of the Email Scanning API")
+    public_url: values.PublicUrl | None = setting(
         None,
         label="Address of these pages",
         form=values.FormGroup.SIGNING_IN,
         description="address at which people reach the web interface, such as `https://mail.example.com`;"
         " security keys are made for its host",
     )
-    sign_in: SignInSettings = group(
+    sign_in: SignInSettings = setting(
         SignInSettings(), description="signing in to the web interface", form=values.FormGroup.SIGNING_IN
     )
-    feeds: Annotated[list[FeedSettings], Field(max_length=MAX_FEEDS)] = live(
+    feeds: Annotated[list[FeedSettings], Field(max_length=MAX_FEEDS)] = setting(
         [], description="lists that are filled from elsewhere; none by default"
     )
-    lists: ListSettings = group(
+    lists: ListSettings = setting(
         ListSettings(), description="what happens besides when a list is changed", form=values.FormGroup.LEARNING
     )
-    remediation: RemediationSettings | None = group(
+    remediation: RemediationSettings | None = setting(
         None, description="taking delivered mail out of mailboxes; off if not set"
     )
-    metrics: MetricsSettings = group(MetricsSettings(), description="address of `/metrics`")
-    events: EventsSettings = group(
-        EventsSettings(), description="as in `guard.yml`; `gatepost serve` uses those of `guard.yml`", restart=True
+    metrics: MetricsSettings = setting(MetricsSettings(), description="address of `/metrics`")
+    events: EventsSettings = setting(
+        EventsSettings(), description="as in `guard.yml`; `gatepost serve` uses those of `guard.yml`"
     )
-    plugins: values.PluginNames = live(
+    plugins: values.PluginNames = setting(
         [], description="as in `guard.yml`, for titles and dry runs; `gatepost serve` uses those of `guard.yml`"
     )
-    policy: PolicySettings = group(
+    policy: PolicySettings = setting(
         PolicySettings(), description="as in `guard.yml`, for dry runs; `gatepost serve` uses that of `guard.yml`"
     )
-    storage: StorageSettings = group(StorageSettings(), description="the database", restart=True, local=True)
-    log: LogSettings = group(LogSettings(), description="logging", form=values.FormGroup.ANALYSIS)
+    storage: StorageSettings = setting(StorageSettings(), description="the database", local=True)
+    log: LogSettings = setting(LogSettings(), description="logging", form=values.FormGroup.ANALYSIS)

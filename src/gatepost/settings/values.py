@@ -4,21 +4,16 @@ Each type of value is a text or number with a validator, which raises `ValueErro
 starts with the key ("must be …"). Files and folders are made absolute against the folder of the configuration file,
 which is in the validation context.
 
-Each key says of itself when it holds. A key is defined as `live` or `at_start`, and a section inside another as
-`group`. A running service takes over a live key when it reads its files again (`service.generation` builds all that
-such keys decide anew); any other key holds after a restart, one that says nothing included. A `local` key holds for one
-machine alone and is not part of a published version; a local group stands for all keys below it, as one with `restart`
-does. The reference page, the notes of `gatepost config check`, reloads and published versions all follow from these
-marks.
+Every key is defined by `setting`, and so is a section inside another. A `local` key holds for one machine alone and is
+not part of a published version; a local section stands for all keys below it. The reference page and published versions
+follow from this mark.
 
 Pages of the web interface are generated from the same definitions. A key with a `label` can be changed there, in the
 `form` that the key names, or else the section that it stands in. Its control follows from its type, and its help is its
 `description`, which the reference page has as well.
 """
 
-import hashlib
 import ipaddress
-import json
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -420,38 +415,22 @@ class FormGroup(Enum):
         self.page, self.title, self.about = page, title, about
 
 
-_LIVE, _RESTART, _LOCAL, _FORM = "live", "restart", "local", "form"
+_LOCAL, _FORM = "local", "form"
 
 
-def live(default: Any = ..., *, description: str, **more: Any) -> Any:
-    """A key that a running service takes over when it reads its files again."""
-    return _define(default, description, {_LIVE: True}, **more)
-
-
-def at_start(default: Any = ..., *, description: str, **more: Any) -> Any:
-    """A key that holds after a restart: of ports that are bound, processes that are forked and counts that are shared
-    at the start; and the keys of which the interface says that they need a restart."""
-    return _define(default, description, {_RESTART: True}, **more)
-
-
-def group(default: Any = ..., *, description: str, restart: bool = False, **more: Any) -> Any:
-    """A section inside of a section. Its keys say of themselves when they hold, unless all of them need a restart."""
-    return _define(default, description, {_RESTART: restart}, **more)
-
-
-def _define(
-    default: Any,
-    description: str,
-    marks: dict[str, Any],
+def setting(
+    default: Any = ...,
     *,
+    description: str,
     local: bool = False,
     label: str | None = None,
     form: FormGroup | None = None,
     **more: Any,
 ) -> Any:
+    """A key, or a section inside of a section."""
     if "default_factory" not in more:
         more["default"] = default
-    marks |= {_LOCAL: local, _FORM: form}
+    marks: Any = {_LOCAL: local, _FORM: form}
     return Field(title=label, description=description, json_schema_extra=marks, **more)
 
 
@@ -493,15 +472,6 @@ def find_section(annotation: Any) -> tuple[type[Section] | None, bool]:
     return None, False
 
 
-def needs_restart(model: type[Section], key: str) -> bool:
-    """Whether a change of a key, such as `listen.port`, holds only after a restart of the service."""
-    fields = list(_follow(model, key))
-    if any(_mark(field, _RESTART) for field in fields):
-        return True
-    section, is_list = find_section(fields[-1].annotation) if fields else (model, False)
-    return (section is None or is_list) and not _mark(fields[-1], _LIVE)
-
-
 def is_local(model: type[Section], key: str) -> bool:
     """Whether a key holds for one machine alone and is not part of a published version."""
     return any(_mark(field, _LOCAL) for field in _follow(model, key))
@@ -519,42 +489,6 @@ def _follow(model: type[Section], key: str) -> Iterator[FieldInfo]:
         section = find_section(field.annotation)[0]
 
 
-def keep_restart_keys(before: S, after: S) -> tuple[S, tuple[str, ...]]:
-    """Return the new settings as far as a running service can take them over, and the keys that wait for a restart."""
-    waiting: list[str] = []
-    kept = _keep(type(after), "", before, after, waiting)
-    return kept, tuple(waiting)
-
-
-def _keep(model: type[Section], above: str, before: S, after: S, waiting: list[str]) -> S:
-    changed: dict[str, Any] = {}
-    for name, field in type(after).model_fields.items():
-        key, old, new = f"{above}{field.alias}", getattr(before, name), getattr(after, name)
-        if old == new:
-            continue
-        if needs_restart(model, key) or _switches_port(field, old, new):
-            waiting.append(key)
-            changed[name] = old
-        elif isinstance(old, Section) and isinstance(new, Section) and type(old) is type(new):
-            changed[name] = _keep(model, f"{key}.", old, new, waiting)
-    return after.model_copy(update=changed) if changed else after
-
-
-def _switches_port(field: FieldInfo, old: Any, new: Any) -> bool:
-    """Whether a section comes or goes that has keys which need a restart: `scanSources.smtp` opens a port."""
-    section, _ = find_section(field.annotation)
-    return (old is None or new is None) and section is not None and _has_restart_keys(section)
-
-
-def _has_restart_keys(section: type[Section]) -> bool:
-    for field in section.model_fields.values():
-        inner, is_list = find_section(field.annotation)
-        is_key = inner is None or is_list
-        if _mark(field, _RESTART) or (is_key and not _mark(field, _LIVE)) or (inner and _has_restart_keys(inner)):
-            return True
-    return False
-
-
 def list_changes(before: Section, after: Section, above: str = "") -> Iterator[str]:
     """Yield every key whose value differs between two settings of one file."""
     for name, field in type(after).model_fields.items():
@@ -563,17 +497,3 @@ def list_changes(before: Section, after: Section, above: str = "") -> Iterator[s
             yield from list_changes(old, new, f"{key}.")
         elif old != new:
             yield key
-
-
-def digest_keys(settings: Section, above: str = "") -> dict[str, str]:
-    """Return a digest of the value of every key, by its name; a section that is not there is a key of its own."""
-    found: dict[str, str] = {}
-    values = settings.model_dump(mode="json", warnings=False)
-    for name, field in type(settings).model_fields.items():
-        key, value = f"{above}{field.alias}", getattr(settings, name)
-        if isinstance(value, Section):
-            found |= digest_keys(value, f"{key}.")
-        else:
-            text = json.dumps(values[name], sort_keys=True)
-            found[key] = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return found

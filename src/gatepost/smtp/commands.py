@@ -74,6 +74,9 @@ class SmtpLimits(msgspec.Struct, frozen=True):
     greeting_pause: float = 0.2
     handshake: float = 30.0
     per_address: int = 50
+    # Sessions with a message under way, of which each tenant has its share.
+    sessions: int = 200
+    place_wait: float = 2.0
     # Bytes of all messages that are on their way in.
     spooled: int = 2 << 30
     stop: float = 45.0

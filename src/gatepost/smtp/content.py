@@ -16,6 +16,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 
 from gatepost.api.connections import ArrivalPace
+from gatepost.scanning.request import Shares
 from gatepost.scanning.spool import SpooledBody
 from gatepost.smtp import replies
 from gatepost.smtp.commands import Chunk, SmtpLimits
@@ -115,23 +116,15 @@ class DotStuffer:
         return b".\r\n" if self._tail == b"\r\n" else b"\r\n.\r\n"
 
 
-class SpoolSpace:
-    """The space that all messages on their way in take together, in bytes, and what they may take."""
-
-    def __init__(self, maximum: int) -> None:
-        self._maximum = maximum
-        self.used = 0
-
-    @property
-    def is_full(self) -> bool:
-        return self.used >= self._maximum
+class SpoolSpace(Shares):
+    """The space that all messages on their way in take together, in bytes, and what those of a tenant may take."""
 
     async def write(self, body: SpooledBody, content: bytes) -> bool:
         """Write the next piece of a message; returns False where there is no room for it."""
-        if self.used + len(content) > self._maximum:
+        if not self.has_room(body.tenant, len(content)):
             return False
         body.write(content)
-        self.used += len(content)
+        self.take(body.tenant, len(content))
         try:
             await body.settle()
         except StorageError:
@@ -140,7 +133,7 @@ class SpoolSpace:
 
     def close(self, body: SpooledBody) -> None:
         """Give up the message and what it takes."""
-        self.used -= body.size
+        self.give_back(body.tenant, body.size)
         body.close()
 
 

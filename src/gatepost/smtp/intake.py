@@ -4,13 +4,12 @@ sessions in order.
 `Intake` is the SMTP source, whose clients hand their mail over. `AskerIntake` is for mail servers that ask for a
 verdict and deliver themselves: over milter, or in the protocols of spamd and rspamd. A host that may connect to it can
 have mail analysed for any tenant. Over TCP these are this machine and the hosts of the settings; over a Unix socket,
-its mode says who may. Connections outlive a change of settings: each message is handled by the settings that hold when
-it begins.
+its mode says who may.
 """
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -29,6 +28,8 @@ from gatepost.smtp.session import Session
 BACKLOG = 512
 # A client has so much time after the pause before the greeting, until its session may end in favour of another.
 GRACE_SECONDS = 3.0
+# How long sessions may go on when the service ends, before those end whose clients are waited for.
+LINGER_SECONDS, LOOK_SECONDS = 1.0, 0.02
 # What clients over Unix sockets are counted as: they have no address.
 UNIX = "unix"
 
@@ -40,13 +41,20 @@ class OpenSession(Protocol):
 
     deciding: bool
 
+    def rank_to_end(self, *, is_old: bool) -> int | None:
+        """How soon it ends in favour of another client where the port is full, from 0; None where it does not."""
+        ...
+
     async def run(self) -> None: ...
 
-    def stop(self) -> None: ...
+    def stop(self, *, patient: bool) -> None:
+        """End after the message that is under way; a `patient` call lets a client go on that will send one."""
+
+    def give_way(self) -> None: ...
 
 
 class Intake:
-    """A server on sockets that are bound already. `run_here` serves until `should_exit` is set. Sessions that begin use
+    """A server on sockets that are bound already. `run_here` serves until `should_exit` is set. Sessions use
     `services`. Of the connections, `reserved` are for listed hosts alone."""
 
     def __init__(
@@ -68,8 +76,8 @@ class Intake:
         self.connections = 0
         # Idle and stalled sessions that ended because the port was full.
         self.gave_way = 0
-        # SMTP sessions by age, when they began, and whether their client is listed or local.
-        self._by_age: dict[Connection, tuple[Session, float, bool]] = {}
+        # Sessions by age, when they began, and whether their client is listed or local.
+        self._by_age: dict[Connection, tuple[OpenSession, float, bool]] = {}
 
     @property
     def should_exit(self) -> bool:
@@ -93,19 +101,6 @@ class Intake:
     def open(self) -> int:
         return len(self._sessions)
 
-    def use(
-        self, services: Services, max_connections: int, listed: Networks = (), reserved: int = 0
-    ) -> Callable[[], Awaitable[object]]:
-        """Give sessions that begin from now on these services and limits. Sessions before end after their current
-        message; returns what waits until they have, or until they are cut off."""
-        before, self.services, self._listed = self.services, services, listed
-        self._limits.change(max_connections, services.limits.per_address, reserved)
-        if before is services:
-            return _wait_for_nothing
-        for routing in services.routings:
-            routing.start()
-        return self._stop_sessions(before)
-
     async def run_here(self) -> None:
         """Serve; returns when the last session has ended."""
         for routing in self.services.routings:
@@ -116,10 +111,8 @@ class Intake:
             await self._exit.wait()
         finally:
             accepting.stop()
-            for task in self._arriving:
-                task.cancel()
             await asyncio.gather(*self._arriving, return_exceptions=True)
-            await self._stop_sessions(self.services)()
+            await self._stop_sessions()
             for routing in self.services.routings:
                 await routing.close()
 
@@ -146,42 +139,34 @@ class Intake:
             connection.write(replies.TOO_MANY_CONNECTIONS.encode())
             connection.close()
             return
-        session = Session(connection, client, self.services)
-        self._by_age[connection] = session, asyncio.get_running_loop().time(), client.known
-        self._begin(connection, session, client.address)
+        self._begin(connection, Session(connection, client, self.services), client.address, known=client.known)
 
     def _make_room(self, *, known: bool) -> None:
-        """End the oldest session without a transaction: one that never had any, else one that waits between two; else
-        the oldest one whose client has stalled. Only a listed or local client takes the place of another."""
+        """End the first session in the order of `rank_to_end`, of equal ones the oldest. Only a listed or local client
+        takes the place of another."""
         oldest = asyncio.get_running_loop().time() - GRACE_SECONDS - self.services.limits.greeting_pause
-        waiting: Connection | None = None
-        stalled: Connection | None = None
+        best: tuple[int, Connection] | None = None
         for connection, (session, began, is_known) in self._by_age.items():
-            if began > oldest:
-                break
-            if is_known and not known:
-                continue
-            if session.is_idle:
-                waiting = waiting or connection
-                if not session.has_begun:
-                    waiting = connection
+            rank = session.rank_to_end(is_old=began <= oldest) if known or not is_known else None
+            if rank is not None and (best is None or rank < best[0]):
+                best = rank, connection
+                if rank == 0:
                     break
-            elif session.is_stalled:
-                stalled = stalled or connection
-        if found := waiting or stalled:
-            self._end_idle(found)
+        if best:
+            self._end_idle(best[1])
 
     def _end_idle(self, connection: Connection) -> None:
-        session, _, _ = self._by_age.pop(connection)
+        del self._by_age[connection]
         # Its place is free at once; the connection itself is lost in one of the loop's next turns.
-        _, _, address = self._sessions.pop(connection)
+        _, session, address = self._sessions.pop(connection)
         self._limits.leave(address)
         self.gave_way += 1
         log.info("idle session ended, because the port is full", client=address)
         session.give_way()
 
-    def _begin(self, connection: Connection, session: OpenSession, address: str) -> None:
+    def _begin(self, connection: Connection, session: OpenSession, address: str, *, known: bool) -> None:
         """Run the session of a client that was admitted."""
+        self._by_age[connection] = session, asyncio.get_running_loop().time(), known
         self._sessions[connection] = (asyncio.create_task(session.run()), session, address)
 
     def _on_end(self, connection: Connection) -> None:
@@ -200,29 +185,32 @@ class Intake:
         # There is no client left to reply to: what is not with the next hop yet stays with the sender.
         task.cancel()
 
-    def _stop_sessions(self, services: Services) -> Callable[[], Awaitable[None]]:
-        """Have all sessions end after their current message; returns what waits until they have, or are cut off."""
-        services.stopping = True
-        tasks = [task for task, _, _ in self._sessions.values()]
+    async def _stop_sessions(self) -> None:
+        """Have all sessions end after their current message; those that do not in time are cut off. Clients that have
+        just connected, or are between two commands of a message, have a moment to go on: others are told 421."""
+        self.services.stopping = True
+        loop = asyncio.get_running_loop()
+        patient_until = loop.time() + LINGER_SECONDS
+        while self._sessions and (is_patient := loop.time() < patient_until):
+            for _, session, _ in list(self._sessions.values()):
+                session.stop(patient=is_patient)
+            await asyncio.sleep(LOOK_SECONDS)
         for _, session, _ in list(self._sessions.values()):
-            session.stop()
+            session.stop(patient=False)
+        tasks = [task for task, _, _ in self._sessions.values()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=self.services.limits.stop)
+            self.cut_off()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-        async def wait() -> None:
-            if tasks:
-                _, late = await asyncio.wait(tasks, timeout=services.limits.stop)
-                for task in late:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-
-        return wait
-
-
-async def _wait_for_nothing() -> None:
-    """No session has other services than those in use."""
+    def cut_off(self) -> None:
+        """End all sessions at once, without an answer: their clients send again what they were not answered for."""
+        for task, _, _ in self._sessions.values():
+            task.cancel()
 
 
 class AskerPart(msgspec.Struct, frozen=True, eq=False):
-    """A source of one generation; `allowed` are the hosts, besides this machine, that may connect."""
+    """What a source uses; `allowed` are the hosts, besides this machine, that may connect."""
 
     services: Services
     max_connections: int
@@ -250,22 +238,17 @@ def read_recipient(text: bytes, limits: SmtpLimits) -> str | None:
 
 
 class AskerSession(OpenSession, Generic[Part]):
-    """One connection of a mail server at `peer`; `current` returns the part that new messages are handled by. `idle` is
-    set while no message is under way."""
+    """One connection of a mail server at `peer`."""
 
-    deciding = False
+    deciding = is_put_off = False
 
-    def __init__(self, connection: Connection, peer: str, current: Callable[[], Part]) -> None:
-        self._connection, self._peer, self._current = connection, peer, current
-        self._part = current()
-        self.idle = asyncio.Event()
-        self.idle.set()
+    def __init__(self, connection: Connection, peer: str, part: Part) -> None:
+        self._connection, self._peer, self._part = connection, peer, part
 
-    def has_message_of(self, part: AskerPart) -> bool:
-        """Whether a message is under way that this part handles."""
-        return not self.idle.is_set() and self._part is part
+    def rank_to_end(self, *, is_old: bool) -> int | None:  # noqa: ARG002
+        return 0 if self.is_put_off else None
 
-    def cut_off(self) -> None:
+    def give_way(self) -> None:
         """End the connection at once, without an answer: the mail server has a failure for now."""
         self._connection.abort()
 
@@ -277,31 +260,11 @@ class AskerIntake(Intake, Generic[Part]):
         self,
         name: str,
         part: Part,
-        begin: Callable[[Connection, str, Callable[[], Part]], AskerSession[Part]],
+        begin: Callable[[Connection, str, Part], AskerSession[Part]],
         sockets: Sequence[socket.socket],
     ) -> None:
         super().__init__(part.services, sockets, part.max_connections, part.allowed)
         self.name, self._part, self._begin_session = name, part, begin
-        self._asking: dict[Connection, AskerSession[Part]] = {}
-
-    def use_part(self, part: Part) -> Callable[[], Awaitable[object]]:
-        """Have messages that begin from now on handled by this part. Returns what waits until those of the part before
-        are answered, or until they are cut off."""
-        before, self._part = self._part, part
-        self.services, self._listed = part.services, part.allowed
-        self._limits.change(part.max_connections, part.services.limits.per_address)
-        busy = [session for session in self._asking.values() if session.has_message_of(before)]
-
-        async def wait() -> None:
-            try:
-                async with asyncio.timeout(before.services.limits.stop):
-                    await asyncio.gather(*(session.idle.wait() for session in busy))
-            except TimeoutError:
-                for session in busy:
-                    if session.has_message_of(before):
-                        session.cut_off()
-
-        return wait
 
     def _on_made(self, connection: Connection) -> None:
         self.connections += 1
@@ -311,16 +274,13 @@ class AskerIntake(Intake, Generic[Part]):
             log.warning("connection refused: the host is not in allowedHosts", source=self.name, client=peer)
             connection.close()
             return
+        if self._limits.is_full(peer, listed=True):
+            self._make_room(known=True)
         if not self._limits.admit(peer, listed=True):
             connection.close()
             return
-        session = self._asking[connection] = self._begin_session(connection, peer, lambda: self._part)
-        self._begin(connection, session, peer)
+        self._begin(connection, self._begin_session(connection, peer, self._part), peer, known=True)
 
     def _may_connect(self, connection: Connection) -> bool:
         is_own = connection.is_local or connection.peer == connection.own
         return is_own or identify_client(connection.peer, self._listed).known
-
-    def _on_lost(self, connection: Connection) -> None:
-        self._asking.pop(connection, None)
-        super()._on_lost(connection)

@@ -79,8 +79,7 @@ class _Cell:
 
 
 class CountsOfAllNodes:
-    """What all nodes have counted of senders, as this process knows it. It belongs to one event loop, and outlasts a
-    reload: it works from the first `start` until each was followed by a `stop`."""
+    """What all nodes have counted of senders, as this process knows it. It belongs to one event loop."""
 
     def __init__(self, stored: FlowCounts, *, clock: Callable[[], float] = time.time) -> None:
         self._stored, self._clock = stored, clock
@@ -88,7 +87,7 @@ class CountsOfAllNodes:
         self._cells: dict[tuple[int, int], _Cell] = {}
         self._touched: dict[tuple[int, int], None] = {}
         self._told: set[tuple[str, int]] = set()
-        self._is_away, self._users = False, 0
+        self._is_away = False
         self._periodic = [
             PeriodicWork(self.exchange, EXCHANGE_SECONDS, "counts of outbound senders could not be written", log),
             PeriodicWork(
@@ -102,13 +101,11 @@ class CountsOfAllNodes:
 
     def start(self) -> None:
         """Write and learn once a second."""
-        self._users += 1
-        for work in self._periodic if self._users == 1 else ():
+        for work in self._periodic:
             work.start()
 
     async def stop(self) -> None:
-        self._users -= 1
-        for work in self._periodic if not self._users else ():
+        for work in self._periodic:
             await work.stop()
         await self.exchange()
 

@@ -125,6 +125,7 @@ LONG_HEADER = reply(554, "5.6.0 Header section is too long")
 EMPTY = reply(550, "5.6.0 Message is empty")
 
 FULL = reply(451, "4.3.2 Busy, try again later")
+TOO_MANY_SESSIONS = reply(451, "4.3.2 Too many sessions, try again later")
 NO_ROOM = reply(452, "4.3.1 Insufficient storage, try again later")
 TRY_LATER = reply(451, "4.3.0 Temporary failure, try again later")
 UNDECIDED = reply(451, "4.7.0 Try again later")
@@ -144,9 +145,10 @@ BROKEN = reply(421, "4.3.0 Temporary failure")
 
 # Replies by which mail waits with its sender for a reason that lies here, and not with the sender or by a limit that
 # the operator has set.
-Deferral = Literal["slots", "spool", "failure", "undecided", "route", "nextHop", "recipients"]
+Deferral = Literal["slots", "sessions", "spool", "failure", "undecided", "route", "nextHop", "recipients"]
 DEFERRALS: dict[SmtpReply, Deferral] = {
     FULL: "slots",
+    TOO_MANY_SESSIONS: "sessions",
     NO_ROOM: "spool",
     TRY_LATER: "failure",
     UNDECIDED: "undecided",

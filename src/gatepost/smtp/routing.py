@@ -355,24 +355,21 @@ class Relay:
             if not self.fault:
                 log.warning("next hop not available", next_hop=self.url, reason=reason)
             self.fault = reason
-            raise NextHopError(reason) from None
-        finally:
             self._tried.set()
+            raise NextHopError(reason) from None
 
     async def _negotiate(self) -> NextHop:
         link = await self._open_secured()
-        if self._credentials is not None:
-            try:
+        with _closed_unless_ready(link):
+            if self._credentials is not None:
                 await authenticate(link, self._credentials)
-            except BaseException:
-                link.close()
-                raise
         if link.features != self._features:
             self._features = link.features
             _noting.submit(self._seen.keep, self.url, link.features)
         if self.fault:
             log.info("next hop available again", next_hop=self.url)
         self.fault = ""
+        self._tried.set()
         self.opened += 1
         return link
 
@@ -380,14 +377,14 @@ class Relay:
         """Connect, and go over to TLS as the settings say. Raises as `_open` does."""
         link = await self._open()
         try:
-            if self._context is not None and "STARTTLS" in link.features:
-                await link.start_tls(self._context, self._address.name, self._hostname)
-            elif self.tls in ("required", "verified"):
-                raise NextHopError("does not offer STARTTLS")
-            return link
-        except BaseException as fault:
-            link.close()
-            if not isinstance(fault, NextHopError) or self.tls != "opportunistic":
+            with _closed_unless_ready(link):
+                if self._context is not None and "STARTTLS" in link.features:
+                    await link.start_tls(self._context, self._address.name, self._hostname)
+                elif self.tls in ("required", "verified"):
+                    raise NextHopError("does not offer STARTTLS")
+                return link
+        except NextHopError:
+            if self.tls != "opportunistic":
                 raise
         # Better in clear than not at all (RFC 7435); the next connection tries TLS again.
         log.warning("next hop's TLS does not work; going on in clear", next_hop=self.url)
@@ -405,12 +402,9 @@ class Relay:
                 _, link = await loop.create_unix_connection(build, address.path)
             else:
                 _, link = await loop.create_connection(build, address.host, address.port)
-        try:
+        with _closed_unless_ready(link):
             await link.greet(self._hostname)
-        except BaseException:
-            link.close()
-            raise
-        return link
+            return link
 
     async def _refresh(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -418,6 +412,16 @@ class Relay:
             self._idle.popleft().close()
         with contextlib.suppress(NextHopError):
             self.give_back(await self._connect())
+
+
+@contextlib.contextmanager
+def _closed_unless_ready(link: NextHop) -> Iterator[None]:
+    """Own a connection until it is ready for whoever asked for it: what fails or is cancelled before closes it."""
+    try:
+        yield
+    except BaseException:
+        link.close()
+        raise
 
 
 def _describe(fault: Exception) -> str:

@@ -17,6 +17,7 @@ from them, both in sealed workers. Nothing of it is put on record but the report
 look into reports is delivered whatever is reported with it, from every source, and reports in the same way.
 """
 
+import asyncio
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -30,7 +31,7 @@ from gatepost.auth.origin import Networks
 from gatepost.names import normal_address, normal_domain
 from gatepost.process.logs import Logger
 from gatepost.scanning.held_mail import HoldsMail, ReportObserver, bytes_ahead
-from gatepost.scanning.request import Full, ScanRequest, ScanResult
+from gatepost.scanning.request import Full, ScanRequest, ScanResult, Shares
 from gatepost.scanning.spool import MessageBody, Spool
 from gatepost.settings.scan_sources import RecipientRuleSettings
 from gatepost.smtp import replies
@@ -212,8 +213,6 @@ Redirect = Callable[[ScanResult, str], Awaitable[SmtpReply]]
 class SmtpCore(Protocol):
     """The core, as far as SMTP needs it; `guard.service.Guard` is one."""
 
-    def has_slot(self) -> bool: ...
-
     async def scan(self, request: ScanRequest, body: MessageBody, judged: ReportObserver) -> ScanResult | Full:
         """Analyse a message; `judged` is told the report before the result is put on record, and says whether the
         message is held with it."""
@@ -310,13 +309,14 @@ class Services:
     outbound: Outbound | None = None
     signer: Signer | None = None
     space: SpoolSpace = field(init=False)
+    sessions: Shares = field(init=False)
     answers: Counter[str] = field(default_factory=Counter, init=False)
     attempts: int = field(default=0, init=False)
     deferred: Counter[Deferral] = field(default_factory=Counter, init=False)
     stopping: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self.space = SpoolSpace(self.limits.spooled)
+        self.space, self.sessions = SpoolSpace(self.limits.spooled), Shares(self.limits.sessions)
 
     def size_limit(self, theirs: dict[str, str]) -> int:
         """Return how many bytes a message may have, here and, with the fields that are added to it, at the next hop,
@@ -325,12 +325,6 @@ class Services:
         other = int(stated) if stated.isdigit() and len(stated) < 20 else 0
         room = ROOM_FOR_FIELDS + (ROOM_FOR_SIGNATURES if self.signer else 0)
         return min(self.limits.message, other - min(room, other // 2)) if other else self.limits.message
-
-    def find_shortage(self) -> SmtpReply | None:
-        """Return the reply where no message can be taken now: there is no slot for it, or no room."""
-        if not self.guard.has_slot():
-            return replies.FULL
-        return replies.NO_ROOM if self.space.is_full else None
 
     @property
     def routings(self) -> tuple[Routing, ...]:
@@ -350,3 +344,36 @@ class Services:
             self.deferred[reason] += 1
             return True
         return counted
+
+
+class SessionPlace:
+    """What one session has of its tenant's share of all sessions, from the first recipient to the end of a message."""
+
+    def __init__(self) -> None:
+        self._shares: Shares | None = None
+        self._tenant: str | None = None
+        self._has_paused = False
+
+    async def take(self, services: Services, tenant: str | None) -> SmtpReply | None:
+        """Count the session for a tenant; return the reply where that still has its share of sessions or of the spool
+        after a pause, one for each message, which slows down clients that come again at once."""
+        if self._shares and self._tenant == tenant:
+            return None
+        has_paused = self._has_paused
+        self.leave()
+        if not (has_paused or (services.sessions.has_room(tenant) and services.space.has_room(tenant))):
+            await asyncio.sleep(services.limits.place_wait)
+        self._has_paused = True
+        if not services.sessions.has_room(tenant):
+            return replies.TOO_MANY_SESSIONS
+        if not services.space.has_room(tenant):
+            return replies.NO_ROOM
+        self._shares, self._tenant = services.sessions, tenant
+        self._shares.take(tenant)
+        return None
+
+    def leave(self) -> None:
+        """Count the session no longer; again does nothing."""
+        if self._shares:
+            self._shares.give_back(self._tenant)
+        self._shares, self._has_paused = None, False

@@ -46,7 +46,7 @@ from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.outbound import SendingAccount
 from gatepost.smtp.replies import SmtpReply, pass_on, reply
 from gatepost.smtp.routing import Route
-from gatepost.smtp.services import Services
+from gatepost.smtp.services import Services, SessionPlace
 from gatepost.smtp.signing import UnsignedError
 from gatepost.smtp.trace import (
     MAX_HEADER,
@@ -234,6 +234,8 @@ _IDLE = frozenset({"NOOP", "RSET", "HELP", "VRFY", "EXPN", "EHLO", "HELO", "XCLI
 
 # In a full port a client has so long for each message, and longer where it sends as fast as it must.
 STALL_SECONDS = 60.0
+# When the service ends, a client that was heard of since may go on.
+STOP_SECONDS = 1.0
 # Commands, some twenty microseconds each, after which other sessions have the event loop.
 COMMANDS_IN_A_TURN = 50
 
@@ -258,28 +260,32 @@ class Session:
         self._transaction: Transaction | None = None
         # A MAIL that was refused: what was pipelined behind it is out of order through no fault of the client's.
         self._mail_refused = self._deferred = False
+        self._place, self._lacks_place = SessionPlace(), False
         self._chunk_ends = LineEnds()
         self._commands = self._idle = self._errors = 0
-        self._closing = False
+        # A session that is to end has no further message; its client may say so first.
+        self._closing = self._stopping = self._is_served = False
         self.interruptible = True
         self.deciding = False
         # Whether a transaction was ever begun.
-        self.has_begun = False
+        self._has_begun = False
         # Since when the client has had no message answered.
-        self._since = asyncio.get_running_loop().time()
+        self._since = self._awaited = asyncio.get_running_loop().time()
 
     @property
-    def is_idle(self) -> bool:
+    def _waits(self) -> bool:
         """Whether the client has nothing under way: no transaction is open, and its next command is waited for."""
-        return self.interruptible and not self._closing and self._transaction is None and not self._connection.has_line
+        return self.interruptible and self._transaction is None and not self._connection.has_line
 
-    @property
-    def is_stalled(self) -> bool:
-        """Whether the client is waited for, and for `STALL_SECONDS` and more has sent less of a message than it must,
-        whatever else it has said: drops of a command, of a message or of a handshake hold a place, too."""
+    def rank_to_end(self, *, is_old: bool) -> int | None:
+        """How soon the session ends in favour of another client: one whose client was put off or has never begun a
+        transaction, one that waits between two, then one that for `STALL_SECONDS` has sent less of a message than it
+        must, whatever else it has said: drops of a command, of a message or of a handshake hold a place, too."""
+        if not self._closing and (self._lacks_place or (is_old and self._waits)):
+            return 1 if self._has_begun and not self._lacks_place else 0
         body, waited = self._transaction and self._transaction.body, asyncio.get_running_loop().time() - self._since
-        is_slow = (body.size if body else 0) < waited * self._limits.data_rate
-        return self._connection.is_awaited and not self._closing and waited >= STALL_SECONDS and is_slow
+        is_stalled = waited >= STALL_SECONDS and (body.size if body else 0) < waited * self._limits.data_rate
+        return 2 if is_old and is_stalled and self._connection.is_awaited and not self._closing else None
 
     async def run(self) -> None:
         """Serve the client until one side ends the session."""
@@ -301,8 +307,15 @@ class Session:
             self._end_transaction()
             self._connection.close()
 
-    def stop(self) -> None:
-        """The service stops: a session that waits for its client ends now, one with a message after its reply."""
+    def stop(self, *, patient: bool) -> None:
+        """The service stops: a session that waits for its client ends now, one with a message after its reply. A client
+        that was heard in the last second, and has sent no message since, can still send one of a patient service."""
+        if self._closing:
+            return
+        self._stopping = True
+        is_late = asyncio.get_running_loop().time() - self._awaited >= STOP_SECONDS and self._waits
+        if patient and not is_late:
+            return
         self._closing = True
         if self.interruptible:
             self._send_last(replies.STOPPING)
@@ -322,9 +335,12 @@ class Session:
             if self._commands % COMMANDS_IN_A_TURN == 0:
                 await asyncio.sleep(0)  # reading does not wait where the client has sent thousands of commands at once
             self.interruptible = True
+            self._awaited, begun = asyncio.get_running_loop().time(), self._transaction
             line = await self._connection.read_line(self._limits.command_line, self._limits.command_wait)
             self.interruptible = False
             command = parse_command(line, self._limits)
+            if self._is_served and not (isinstance(command, Command) and command.verb == "QUIT"):
+                break
             if isinstance(command, Command) and command.verb == "DATA":
                 await self._settle()  # what is due goes out with the reply to DATA
             elif not isinstance(command, PathCommand):
@@ -332,11 +348,12 @@ class Session:
             answer = await self._handle(command)
             if answer is not None:
                 self._pending.append(answer)
+            self._is_served |= self._stopping and begun is not None and self._transaction is None
             if self._is_exhausted(command):
                 await self._flush()
                 break
         await self._flush()
-        if self._closing and self._services.stopping:
+        if self._stopping and self._services.stopping:
             self._send_last(replies.STOPPING)
 
     async def _greet(self) -> bool:
@@ -470,7 +487,6 @@ class Session:
         self._services.attempts += 1
         theirs = self._announced
         refusal = check_sender(mail, theirs, self._services.size_limit(theirs), extended=self._extended)
-        refusal = refusal or self._services.find_shortage()
         account: SendingAccount | None = None
         leaves_as = mail.address
         if refusal is None and self._outbound:
@@ -486,7 +502,7 @@ class Session:
             return refusal
         self._idle = 0
         self._transaction = Transaction(mail, self._client, self._helo, self._routing, account, leaves_as)
-        self.has_begun = True
+        self._has_begun = True
         return await self._transaction.begin()
 
     async def _rcpt(self, rcpt: PathCommand) -> Pending:
@@ -525,7 +541,10 @@ class Session:
             refusal = await recipients.check(rcpt.address, rcpt.domain, tenant)
             if refusal is not None:
                 return refusal
-        return await transaction.add(rcpt, route, is_report=is_report)
+        self._lacks_place = True
+        shortage = await self._place.take(self._services, tenant)
+        self._lacks_place = shortage is not None
+        return shortage or await transaction.add(rcpt, route, is_report=is_report)
 
     def _find_forwarded(self, transaction: Transaction, rcpt: PathCommand) -> PathCommand | SmtpReply | None:
         """Return whom a bounce to a rewritten sender is for (SRS), or the reply where it is for nobody; None for all
@@ -572,7 +591,7 @@ class Session:
             return refusal
         assert transaction is not None
         self._write(replies.SEND_DATA.encode())
-        transaction.body = self._services.spool.new()
+        transaction.body = self._services.spool.new(transaction.tenant)
         refusal = await self._receiver.receive_data(transaction.body)
         return await self._finish_message(transaction, refusal)
 
@@ -583,7 +602,7 @@ class Session:
             return refusal
         assert transaction is not None
         if transaction.body is None:
-            transaction.body, self._chunk_ends = self._services.spool.new(), LineEnds()
+            transaction.body, self._chunk_ends = self._services.spool.new(transaction.tenant), LineEnds()
         refusal = await self._receiver.receive_chunk(transaction.body, chunk, self._chunk_ends, transaction.refusal)
         if not chunk.last and (refusal is None or self._services.holds(refusal)):
             transaction.refusal = refusal
@@ -613,6 +632,7 @@ class Session:
 
     def _end_transaction(self) -> None:
         transaction, self._transaction = self._transaction, None
+        self._place.leave()
         if transaction is not None:
             if transaction.body is not None:
                 self._services.space.close(transaction.body)

@@ -15,6 +15,7 @@ import msgspec
 
 from gatepost.ids import new_id
 from gatepost.process.logs import Logger
+from gatepost.process.periodic import complete
 from gatepost.store.engine import Operations, Read, Work, Write, change, normalize_scope, now, query, storable
 from gatepost.store.errors import StorageError
 from gatepost.store.sql import Row, sql
@@ -90,7 +91,11 @@ class Jobs(Operations):
         """Have a job while the context lasts; None where another process has it, or where it is not due and only that
         counts. The lease is of so many seconds, and is renewed."""
         holder = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}"
-        job = await self.hold(kind, scope, holder, _end_of(seconds), only_due=only_due)
+        try:
+            job = await self.hold(kind, scope, holder, _end_of(seconds), only_due=only_due)
+        except asyncio.CancelledError:  # storage may have given it all the same
+            await complete(self._leave(kind, scope, holder))
+            raise
         if job is None:
             yield None
             return
@@ -100,10 +105,13 @@ class Jobs(Operations):
             yield held
         finally:
             renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
-            # Without storage the lease ends by itself.
-            with contextlib.suppress(StorageError):
-                await self._release(job)
+            await complete(self._leave(kind, scope, holder, renewing))
+
+    async def _leave(self, kind: str, scope: str | None, holder: str, *ending: asyncio.Task[None]) -> None:
+        await asyncio.gather(*ending, return_exceptions=True)
+        # Without storage the lease ends by itself.
+        with contextlib.suppress(StorageError):
+            await self._release(kind, scope, holder)
 
     @change
     def hold(
@@ -123,8 +131,8 @@ class Jobs(Operations):
         return (yield from finish_job(job, next_run, outcome=outcome, detail=detail))
 
     @change
-    def _release(self, job: Job) -> Work[None]:
-        yield from release_job(job.kind, job.scope, job.holder)
+    def _release(self, kind: str, scope: str | None, holder: str) -> Work[None]:
+        yield from release_job(kind, normalize_scope(scope) or "", holder)
 
     @query
     def find(self, kind: str, scope: str | None = None) -> Work[Job]:

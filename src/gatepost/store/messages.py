@@ -7,9 +7,9 @@ tenants are passed over, never shown. A text that can mean several things has a 
 index, and one query that tests narrow rows for all the others.
 
 The way of a message is how it came, what was decided, what became of it, and who did what since. The parts lie in
-several places: the record of the analysis, the deliveries, the quarantine, and the audit trail. A message that a next
-hop or this gateway put off comes again and is analysed anew, so other attempts are searched for: messages to the same
-recipient with the same Message-ID. All reads are bounded, as every search is.
+several places: the record of the analysis, the deliveries, the quarantine, the audit trail, and what was taken out of
+mailboxes. A message that a next hop or this gateway put off comes again and is analysed anew, so other attempts are
+searched for: messages to the same recipient with the same Message-ID. All reads are bounded, as every search is.
 """
 
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
@@ -76,6 +76,7 @@ from gatepost.store.paging import (
 )
 from gatepost.store.quarantine import HeldMessage, find_held
 from gatepost.store.record_packing import BRIEFS, Detail, read_packed, unpack, unpack_header
+from gatepost.store.removed_mail import RemovedCopy, find_removed
 from gatepost.store.search_conditions import MessageFilter, RecordFacts
 from gatepost.store.search_language import (
     EVERYTHING,
@@ -217,6 +218,7 @@ class MessageTimeline(msgspec.Struct, frozen=True):
     deliveries: tuple[Delivery, ...] = ()
     actions: tuple[AuditRecord, ...] = ()
     attempts: tuple[DeliveryAttempt, ...] = ()
+    copies: tuple[RemovedCopy, ...] = ()
     is_cut: bool = False
 
 
@@ -394,7 +396,8 @@ class Messages(Operations):
             actions, is_cut = actions + found, is_cut or more
         attempts, more = yield from _find_attempts(record)
         deliveries = yield from find_deliveries(record.ggrid)
-        return MessageTimeline(record, held, deliveries, tuple(actions), attempts, is_cut or more)
+        copies = yield from find_removed(record.ggrid)
+        return MessageTimeline(record, held, deliveries, tuple(actions), attempts, copies, is_cut or more)
 
     @change
     def record_deliveries(self, deliveries: Sequence[Delivery]) -> Work[None]:

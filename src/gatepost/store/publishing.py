@@ -99,7 +99,6 @@ class NodeDetail(msgspec.Struct, frozen=True, rename="camel"):
     started: int = 0
     since: int = 0
     error: str = ""
-    waits_for_restart: tuple[str, ...] = ()
 
 
 class NodeRecord(msgspec.Struct, frozen=True):

@@ -68,10 +68,13 @@ SELECT 'digest', scope, '', 0, next_run, 0, '', detail FROM digest_runs""",
     """CREATE TABLE sent_reports_31 AS SELECT day, domain, state, attempts, next_try, messages, destinations, reason,
 modified FROM sent_reports WHERE kind = 'dmarc'""",
     "DROP TABLE IF EXISTS sent_reports",
+    """CREATE TABLE removed_mail_31 AS SELECT ggrid, mailbox, '1' AS copy, scope, state, folder, reason, by_name,
+modified FROM removed_mail""",
+    "DROP TABLE IF EXISTS removed_mail",
 )
-NEW_TABLES: tuple[str, ...] = ("jobs", "report_counts", "sent_reports")
+NEW_TABLES: tuple[str, ...] = ("jobs", "report_counts", "sent_reports", "removed_mail")
 # New tables that get the rows which `FROM_31` has put into a table of this name with `_31` behind it.
-REFILLED: tuple[str, ...] = ("jobs", "report_counts", "sent_reports")
+REFILLED: tuple[str, ...] = NEW_TABLES
 # What is to be done with a storage of schema 31 where tenants have their mail in several databases.
 REUNITE = (
     f"bring every tenant back with `gatepost tenant move UID first` of version {PASS_THROUGH}, and delete its notes of"

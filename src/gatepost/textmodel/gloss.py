@@ -13,7 +13,7 @@ and pairs is divided by the root of their number, and so is that of concepts, so
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -213,23 +213,3 @@ class PackedLetters(msgspec.Struct, frozen=True, array_like=True):
         ):
             raise ValueError("the parts of the second reader do not fit together")
         return Letters(gloss, pairs, weights, self.concepts, self.bias)
-
-
-def pack_gloss(tables: Mapping[str, Mapping[str, str]], english: Iterable[str]) -> Gloss:
-    """Return the table of words and their stems by language, with English stems that mean themselves."""
-    import numpy as np
-
-    known = {stem for table in tables.values() for stem in table.values()}
-    stems = tuple(sorted({stem[:ENGLISH_SIZE] for stem in (*known, *english)}))
-    languages = tuple(sorted({*tables, ENGLISH}))
-    numbers = {stem: number for number, stem in enumerate(stems)}
-    entries = {(hash_word(stem), languages.index(ENGLISH)): numbers[stem] for stem in stems}
-    for language, table in sorted(tables.items()):
-        place = languages.index(language)
-        entries |= {
-            (hash_word(cut_word(word)), place): numbers[stem[:ENGLISH_SIZE]] for word, stem in sorted(table.items())
-        }
-    rows = np.array([(*key, stem) for key, stem in sorted(entries.items())], np.int64)
-    return Gloss(
-        languages, stems, rows[:, 0].astype(np.uint32), rows[:, 1].astype(np.uint8), rows[:, 2].astype(np.uint16)
-    )

@@ -1,23 +1,17 @@
-"""Who goes next at a core: slots, throttling, waiting, the turns of tenants, and which worker is free.
+"""Admission: which message goes next at a core, whatever door it came by.
 
-A message passes two gates, and both give turns to tenants by the same rule. The first is a **slot**: `FairQueue` counts
-the messages in processing over all sources. With n of them, the new one not counted: at `maximum` SMTP is refused and
-a scan of the API waits; from `threshold` on a message is taken, and its analysis starts later, which slows senders down
-before anything is refused:
+1. A message is analysed in a slot, of which there are `maximum`; with n of them taken, and n at least `threshold`, its
+   analysis starts max_delay x (n - threshold + 1) / (maximum - threshold + 1) later, which slows senders down.
+2. Of what all share (slots, bytes that wait, bytes of a spool, sessions), a tenant gets more while it has less than
+   `SHARE` times what is free (`Shares`), and while nobody else sends mail it gets all slots that it asks for.
+3. The tenant that asks for most (`Demand`) also leaves a processor free to others, and one whose messages are costly
+   leaves it to all who have sent mail within ten minutes.
+4. A message that gets no slot waits: tenants take turns (`Turns`, the start-time fair queueing of Goyal, Vin and Cheng,
+   1996), and within a tenant the message that came first goes first.
+5. Over the scan API it waits as long as its client does, else `PATIENCE` seconds, after which the mail server is told
+   to come again (451).
 
-    delay = max_delay x (n - threshold + 1) / (maximum - threshold + 1)
-
-The second is a **worker**: `ReadyJobs` gives it one new job while nothing executes in it, and keeps few others
-suspended. A large message, or one that has broken a worker, has a worker alone; one is reserved for the first of those,
-and large messages never hold all workers, so that neither they nor small mail can starve the other.
-
-Turns are those of start-time fair queueing (Goyal, Vin and Cheng, 1996), see `Turns`; within a tenant it is
-first come, first served. A message that took as much CPU as many others is charged as so many turns. While several
-tenants send mail, a tenant also waits for a slot once it has `SHARE` times as many as are free (the dynamic threshold
-of Choudhury and Hahne, 1998), and no tenant has jobs in all workers. The tenant that asks for most (`Demand`) leaves a
-processor free as well: it has one message less at work than there are workers, with a piece of `background_work`
-counted as one. A tenant whose messages are costly leaves that processor also while nobody else sends mail, for those
-who have done so within ten minutes.
+A message that has its slot gets a worker by such turns, too (`ReadyJobs`); there a costly message counts as several.
 """
 
 import asyncio
@@ -27,13 +21,12 @@ from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import heappop, heappush
-from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from gatepost.process.background_work import background
-from gatepost.scanning.request import Load
+from gatepost.scanning.request import Load, Shares
 from gatepost.workers.protocol import LARGE
 
 # A tenant that has sent no mail for so long is not waited for.
@@ -93,20 +86,15 @@ class RecentTenants:
             self._last, self._other_at = tenant, self._last_at
         self._last_at = self._clock()
 
-    @property
-    def are_several(self) -> bool:
-        """Whether more than one tenant has sent mail within the last seconds."""
-        return self.were_several(RECENT_SECONDS)
-
-    def were_several(self, seconds: float) -> bool:
+    def were_several(self, seconds: float = RECENT_SECONDS) -> bool:
         """Whether more than one tenant has sent mail within so many seconds."""
         return self._other_at >= self._clock() - seconds
 
 
 # What the messages that wait for a slot may hold in all.
 WAITING_LIMIT = 1 << 30
-# How many slots a tenant may have for each that is free, while others send mail, too.
-SHARE = 3
+# How many seconds a message of a mail server waits for a slot.
+PATIENCE = 10.0
 # A message that has waited for so long, for DNS or for its delay, is not at work.
 IDLE_SECONDS = 0.02
 # Of so many tenants it is known what they asked for while they had no message here.
@@ -140,9 +128,8 @@ def _order(waiting: HasTurn) -> int:
 class TenantQueue(Generic[T]):
     """What waits, by the turns of tenants. Each tenant has its own by arrival.
 
-    Where several tenants wait, a heap has one current entry for each; what is in it besides is out of date, and dropped
-    when it comes up. The beginning of a turn only ever grows, so a turn costs the same whether three tenants wait or
-    three thousand.
+    A heap has one current entry for each tenant; what is in it besides is out of date, and dropped when it comes up.
+    The beginning of a turn only ever grows, so a turn costs the same whether three tenants wait or three thousand.
     """
 
     def __init__(self, turns: Turns) -> None:
@@ -169,10 +156,7 @@ class TenantQueue(Generic[T]):
             insort(waiting, one, key=_order)
         else:
             waiting.append(one)
-        if len(self._by_tenant) > 1:
-            # The first tenant had no place as long as it was alone.
-            for tenant in self._by_tenant if not self._places else (one.tenant,):
-                self._note_place(tenant)
+        self._note_place(one.tenant)
         self.count += 1
 
     def add_again(self, one: T) -> None:
@@ -186,9 +170,6 @@ class TenantQueue(Generic[T]):
             return None
         if self._again:
             return self._again[0]
-        if not self._heap:
-            ((tenant, waiting),) = self._by_tenant.items()
-            return waiting[0] if may_go is None or may_go(tenant) else None
         passed: list[tuple[Place, str]] = []
         found: T | None = None
         while self._heap and found is None:
@@ -233,11 +214,10 @@ class TenantQueue(Generic[T]):
         if not waiting:
             del self._by_tenant[tenant]
             self._places.pop(tenant or "", None)
-        if self._heap and len(self._by_tenant) < 2:  # one alone has no need of a place
-            self._places.clear()
-            self._heap.clear()
-        elif waiting and self._heap:
+        if waiting:
             self._note_place(tenant)
+        elif not self._by_tenant:
+            self._heap.clear()
         return True
 
     def _note_place(self, tenant: Tenant) -> None:
@@ -269,30 +249,26 @@ class QueueCounters(msgspec.Struct, frozen=True):
 
 
 class Slot:
-    """One message in processing, until `leave` is called or the `with` block ends. `delay` is in seconds."""
+    """One message in processing, until `leave` is called. `delay` is in seconds."""
 
     def __init__(self, queue: "FairQueue", tenant: Tenant, delay: float) -> None:
         self.delay, self._tenant = delay, tenant
         self._queue: FairQueue | None = queue
 
     async def delay_start(self) -> None:
-        """Return when the analysis may start."""
+        """Return when the analysis may start; until then the message is not at work."""
         if self.delay and self._queue:
-            await self._queue.delay_start(self._tenant, self.delay)
+            self._queue.count_at_work(self._tenant, -1)
+            try:
+                await asyncio.sleep(self.delay)
+            finally:
+                self._queue.count_at_work(self._tenant, 1)
 
     def leave(self) -> None:
         """Give the slot back; a second call does nothing."""
         queue, self._queue = self._queue, None
         if queue:
             queue.give_back(self._tenant)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.leave()
 
 
 class _Waiter:
@@ -333,15 +309,14 @@ class FairQueue:
         max_delay: float,
         *,
         waiting_limit: int = WAITING_LIMIT,
+        patience: float = PATIENCE,
     ) -> None:
-        self._maximum, self._threshold, self._max_delay = maximum, threshold, max_delay
+        self._threshold, self._max_delay, self.patience = threshold, max_delay, patience
         self.tenants = RecentTenants()
-        # Messages in processing, by tenant too, and those that wait for a slot, with their bytes.
-        self._in_processing = self._waiting = self._waiting_bytes = 0
-        self._slots: Counter[Tenant] = Counter()
-        self._waiting_limit = waiting_limit
+        # Messages in processing, and the bytes of those that wait for a slot, which may wait if there is room for them.
+        self._slots, self.waiting_bytes = Shares(maximum), Shares(waiting_limit)
         self._waiters: TenantQueue[_Waiter] = TenantQueue(Turns())
-        self._admitted = self._throttled = self._refused = 0
+        self._waiting = self._admitted = self._throttled = self._refused = 0
         self._late, self._late_since, self._waited = 0, 0.0, 0.0
         self._demands: dict[Tenant, Demand] = {}
         self._asks_most: Tenant = None
@@ -353,49 +328,23 @@ class FairQueue:
     @property
     def waiting(self) -> tuple[int, int]:
         """How many messages wait, and their bytes."""
-        return self._waiting, self._waiting_bytes
-
-    def change_delay(self, max_delay: float) -> None:
-        """Set another upper bound of the delay, for messages that come from now on."""
-        self._max_delay = max_delay
+        return self._waiting, self.waiting_bytes.used
 
     def share_processors(self, workers: int, count_idle: Callable[[Tenant], int]) -> None:
         """Leave a processor to other tenants, of as many as there are workers in this process; `count_idle` returns how
         many messages of a tenant have been waiting for answers for `IDLE_SECONDS`."""
         self._most_at_work, self._count_idle = max(1, workers - 1), count_idle
 
-    async def delay_start(self, tenant: Tenant, seconds: float) -> None:
-        """Wait for so long; meanwhile this message of a tenant is not at work."""
-        self._count_at_work(tenant, -1)
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            self._count_at_work(tenant, 1)
-
     def load(self) -> Load:
-        return Load(self._in_processing, self._threshold, self._maximum, waiting=self._waiting)
+        return Load(self._slots.used, self._threshold, self._slots.maximum, waiting=self._waiting)
 
     def counters(self) -> QueueCounters:
         """Counts since the start, for metrics."""
         self._count_late(0)
         return QueueCounters(self._admitted, self._throttled, self._refused, self._waited)
 
-    def has_slot(self) -> bool:
-        """Whether a slot is free now. It is not taken; a no counts as a refusal."""
-        free = self._in_processing < self._maximum
-        self._refused += not free
-        return free
-
     def enter(self, tenant: Tenant) -> Slot | None:
-        """Take a slot, for a source that can refuse its message; None where none is free."""
-        self.tenants.note(tenant)
-        background.note_mail()
-        slot = self._take(tenant)
-        self._refused += slot is None
-        return slot
-
-    def enter_at_once(self, tenant: Tenant) -> Slot | None:
-        """Take a slot, for a source whose messages wait: None where others go first, or none is free."""
+        """Take a slot for a message that has come; None where it has to wait, or others go first."""
         self.tenants.note(tenant)
         background.note_mail()
         if not self._may_have_slot(tenant):
@@ -404,51 +353,49 @@ class FairQueue:
             return None
         return self._take(tenant)
 
-    def has_room(self, size: int) -> bool:
-        """Whether a message of this size may wait."""
-        return self._waiting_bytes + size <= self._waiting_limit
-
-    async def wait(self, tenant: Tenant, order: int, size: int, ends: Iterable[asyncio.Future[None]]) -> Slot | None:
-        """Return a slot when it is the turn of this message, which came at `order`; None once one of `ends` is done."""
+    async def wait(
+        self,
+        tenant: Tenant,
+        order: int,
+        size: int,
+        ends: Iterable[asyncio.Future[None]],
+        patience: float | None = None,
+    ) -> Slot | None:
+        """Return a slot when it is the turn of this message, which came at `order`; None once one of `ends` is done, or
+        after so many seconds."""
         waiter = _Waiter(tenant, order)
         # A message can wait for the turn of its tenant, too, while there are slots.
-        late = int(self._in_processing >= self._maximum)
+        late = int(not self._slots.free)
         self._count_late(late)
         self._waiters.add(waiter)
         self._count_demand(tenant, 1)
-        self._count_waiting(1, size)
+        self._waiting += 1
+        self.waiting_bytes.take(tenant, size)
+        given: Slot | None = None
         try:
             self._serve()
             awaited: list[asyncio.Future[Any]] = [waiter.slot, *ends]
-            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-            if waiter.slot.done():
-                return waiter.slot.result()
-            waiter.withdraw()
-            return None
-        except BaseException:
-            waiter.withdraw()
-            raise
+            done, _ = await asyncio.wait(awaited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            self._refused += not done
+            given = waiter.slot.result() if waiter.slot.done() else None
+            return given
         finally:
+            if given is None:
+                waiter.withdraw()
             self._count_late(-late)
             self._count_demand(tenant, -1)
-            self._count_waiting(-1, size)
+            self._waiting -= 1
+            self.waiting_bytes.give_back(tenant, size)
             if self._waiters.discard(waiter):
                 self._serve()
 
     def give_back(self, tenant: Tenant) -> None:
         """Give back a slot of this tenant to whoever is next."""
-        self._count_at_work(tenant, -1)
+        self.count_at_work(tenant, -1)
         self._count_demand(tenant, -1)
-        self._in_processing -= 1
-        self._slots[tenant] -= 1
-        if not self._slots[tenant]:
-            del self._slots[tenant]
+        self._slots.give_back(tenant)
         if self._waiters.count:
             self._serve()
-
-    def _count_waiting(self, change: int, size: int) -> None:
-        self._waiting += change
-        self._waiting_bytes += change * size
 
     def _count_late(self, change: int) -> None:
         """Count the time of the messages that have waited for any slot until now, and so many more or fewer."""
@@ -478,11 +425,10 @@ class FairQueue:
             del demands[tenant]
 
     def _take(self, tenant: Tenant) -> Slot | None:
-        before = self._in_processing
-        if before >= self._maximum:
+        before = self._slots.used
+        if not self._slots.free:
             return None
-        self._in_processing += 1
-        self._slots[tenant] += 1
+        self._slots.take(tenant)
         self._at_work[tenant] = self._at_work.get(tenant, 0) + 1
         self._count_demand(tenant, 1)
         delay = 0.0 if before < self._threshold else self._delay(before)
@@ -491,17 +437,16 @@ class FairQueue:
         return Slot(self, tenant, delay)
 
     def _delay(self, before: int) -> float:
-        over = before - self._threshold + 1
-        if over <= 0 or self._threshold >= self._maximum:
+        over, maximum = before - self._threshold + 1, self._slots.maximum
+        if over <= 0 or self._threshold >= maximum:
             return 0.0
-        return self._max_delay * over / (self._maximum - self._threshold + 1)
+        return self._max_delay * over / (maximum - self._threshold + 1)
 
     def _may_have_slot(self, tenant: Tenant) -> bool:
         """Whether a tenant may have the next slot, or has its share of them, or of the processors, already."""
-        if not self.tenants.are_several and not self._must_leave_room(tenant):
+        if not self.tenants.were_several() and not self._must_leave_room(tenant):
             return True
-        has = self._slots[tenant]
-        if has and has >= SHARE * max(1, self._maximum - self._in_processing):
+        if not self._slots.has_room(tenant):
             return False
         if tenant != self._asks_most:
             return True
@@ -514,14 +459,15 @@ class FairQueue:
         demand = self._demands.get(tenant)
         return demand is not None and demand.cost > COSTLY and self.tenants.were_several(REMEMBERED_SECONDS)
 
-    def _count_at_work(self, tenant: Tenant, change: int) -> None:
+    def count_at_work(self, tenant: Tenant, change: int) -> None:
+        """Count so many more messages of a tenant that use a processor."""
         self._at_work[tenant] += change
         if not self._at_work[tenant]:
             del self._at_work[tenant]
 
     def _serve(self) -> None:
         """Give free slots to the messages whose turn it is."""
-        while self._waiters.count:
+        while self._waiters.count and self._slots.free:
             waiter = self._waiters.first(self._may_have_slot)
             if waiter is None or (slot := self._take(waiter.tenant)) is None:
                 self._look_again()
@@ -534,7 +480,7 @@ class FairQueue:
 
     def _look_again(self) -> None:
         """Look again in a while, if there are slots: a message may not be at work any more."""
-        if self._timer is None and self._in_processing < self._maximum:
+        if self._timer is None and self._slots.free:
             self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._on_timer)
 
     def _on_timer(self) -> None:
@@ -579,7 +525,8 @@ W = TypeVar("W", bound=WorkerCapacity)
 
 
 class ReadyJobs(Generic[J]):
-    """The jobs that wait for a worker of one pool, by turns of their tenants but for `again`, which go first."""
+    """The jobs that wait for a worker of one pool, by turns of their tenants but for `again`, which go first. A large
+    message, or one that broke a worker, has a worker alone, which is reserved for it; large ones never hold all."""
 
     def __init__(self, turns: Turns | None = None, tenants: RecentTenants | None = None) -> None:
         self.turns, self._tenants = turns or Turns(), tenants or RecentTenants()
@@ -638,7 +585,7 @@ class ReadyJobs(Generic[J]):
         first = self._shared.first()
         if first is None:
             return None
-        if len(workers) == 1 or not self._tenants.are_several:
+        if len(workers) == 1 or not self._tenants.were_several():
             worker = _find_room(workers, first.size, reserved)
             return None if worker is None else (first, worker)
         for job in self._shared:

@@ -32,9 +32,10 @@ from gatepost.workers.jobs import (
     SnapshotName,
     is_rule,
 )
+from gatepost.workers.loading import WorkerFiles
 from gatepost.workers.process import WorkerProcess
 from gatepost.workers.protocol import JUDGE, LARGE, LOAD_LISTS, LOAD_MODELS, LOAD_POLICY, Frame, FrameError
-from gatepost.workers.supervisor import SealError, Supervisor, WorkerFiles, describe_leaks
+from gatepost.workers.supervisor import SealError, Supervisor, describe_leaks
 
 T = TypeVar("T")
 

@@ -1,10 +1,4 @@
-"""Having as many workers as were asked for: starting, replacing and retiring them, and guard's side of their loader.
-
-The loader gets a bare environment, so that no secret of guard's reaches a process near hostile bytes, and a process
-group of its own, so that a terminal's Ctrl-C does not reach it: guard finishes its requests first. Its session is that
-of the service: the scheduler gives each session the same share, and priorities count within one only (sched(7), "The
-autogroup feature"), so workers in another would share processors equally with the imports and trials of users.
-"""
+"""Having as many workers as were asked for: starting, replacing and retiring them, and guard's side of their loader."""
 
 import asyncio
 import itertools
@@ -12,15 +6,14 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 
 import msgspec
 
 from gatepost.process.logs import Logger
-from gatepost.process.sandbox import bare_environment
 from gatepost.workers import protocol
 from gatepost.workers.fair_queue import Turns
+from gatepost.workers.loading import WorkerFiles, take_loader
 from gatepost.workers.process import WorkerProcess
 from gatepost.workers.protocol import (
     MAX_LOADED,
@@ -36,25 +29,12 @@ from gatepost.workers.protocol import (
     new_status_page,
 )
 
-_ENVIRONMENT = {
-    # Pages of HTML come and go with every message: giving their memory back each time costs more than reading them.
-    "MALLOC_TRIM_THRESHOLD_": "67108864",
-    "MALLOC_MMAP_THRESHOLD_": "67108864",
-}
 _LOAD_SECONDS = 120.0
 _END_SECONDS = 5.0
 
 
 class LoaderError(RuntimeError):
     """The loader did not start; its own words are on standard error."""
-
-
-class WorkerFiles(msgspec.Struct, frozen=True):
-    """What the loader reads: folders of YARA rules and text models, and plug-ins."""
-
-    rules: str = ""
-    models: str = ""
-    plugins: tuple[str, ...] = ()
 
 
 class LoaderClient:
@@ -75,22 +55,9 @@ class LoaderClient:
 
     async def start(self) -> None:
         """Start the loader and wait until it is warm."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            command = [sys.executable, "-P", "-m", "gatepost.workers.loader", str(theirs.fileno()), str(os.getpid())]
-            command += [self._files.rules, self._files.models, *self._files.plugins]
-            # In this thread, not another: the loader ends with the thread that started it.
-            self._process = subprocess.Popen(  # noqa: ASYNC220
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                env=bare_environment() | _ENVIRONMENT,
-                process_group=0,
-            )
-        ours.setblocking(False)
-        self._control = ours
-        self._loop.add_reader(ours.fileno(), self._read)
+        loader = take_loader(self._files)
+        self._process, self._control = loader.process, loader.control
+        self._loop.add_reader(loader.control.fileno(), self._read)
         try:
             await asyncio.wait_for(asyncio.shield(self._loaded), _LOAD_SECONDS)
         except TimeoutError:

@@ -12,6 +12,7 @@ from typing import Literal, cast, get_args
 
 import pytest
 from bench.ports import free_port
+from tests.cancelling import cancel_everywhere, count_sockets, settle
 from tests.own_names import replace_in
 
 from gatepost.guard.answers import dns
@@ -241,6 +242,32 @@ async def test_identical_questions_are_asked_once() -> None:
         assert sum(server.asked.values()) == 1
         counters = resolver.counters()
         assert (counters.queries, counters.hits, counters.failures) == (1, 21, 0)
+
+
+async def test_a_look_up_that_is_cancelled_leaves_no_socket() -> None:
+    zone: Zone = {f"{number}.test": "truncated" for number in range(1_000)}
+    before = count_sockets()
+    async with resolving(zone=zone) as (shared, server):
+        names = iter(zone)
+        nameserver = f"127.0.0.1:{server.transport.get_extra_info('sockname')[1]}"
+
+        async def look_up() -> None:
+            """Ask the one that others ask, too, and one that is closed at once."""
+            question = Dns(next(names), "TXT")
+            await shared.ask(question)
+            resolver = Resolver([nameserver])
+            try:
+                assert await resolver.ask(question) == DnsAnswer("found", ("long",))
+            finally:
+                await resolver.close()
+
+        cancelled = 0
+        while cancelled < 100:
+            cancelled += await cancel_everywhere(look_up)
+        assert server.by_tcp
+        assert shared.counters().failures == 0
+    # One holds the name server's port, so that no other test gets it.
+    await settle(lambda: count_sockets() <= before + 1)
 
 
 @pytest.mark.parametrize(

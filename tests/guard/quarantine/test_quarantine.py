@@ -507,8 +507,8 @@ async def test_a_rest_scan_that_a_full_core_refuses_is_not_kept(deployment: Depl
     guard, queue = keeping_guard(deployment, REPORT)
     slot, asked = queue.enter(None), request()
     assert slot
-    with slot:
-        outcome = await guard.scan_in_turn(asked, BytesBody(RAW), WaitingClient())
+    outcome = await guard.scan_in_turn(asked, BytesBody(RAW), WaitingClient())
+    slot.leave()
     assert isinstance(outcome, Full)
     assert (outcome.load.full, outcome.overloaded) == (True, True)
     assert await deployment.quarantine.raw(asked.ggrid) is None

@@ -16,6 +16,7 @@ from gatepost.guard.quarantine.raw_store import RawFolder, RawObjects, RawStore,
 from gatepost.ids import new_id
 from gatepost.scanning.spool import BytesBody, Spool
 from gatepost.store.errors import StorageError
+from gatepost.times import DAY
 
 Made = Callable[[], RawStore]
 
@@ -50,6 +51,18 @@ async def test_there_and_back(store: RawStore, tmp_path: Path) -> None:
     await store.delete(small)
     assert await store.get(small) is None
     assert await listed(store, 0) == {large, empty}
+
+
+@pytest.mark.parametrize("days", [-3, 3])
+async def test_ages_are_those_of_the_place_whatever_the_clock_of_the_node_says(
+    store: RawStore, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    """A node whose clock is days ahead would sweep bytes away whose record is on its way; one behind, never any."""
+    await store.put(ggrid := new_id(), BytesBody(b"x"))
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + days * DAY / 1_000)
+    assert await listed(store, 3600) == set()
+    assert await listed(store, 0) == {ggrid}
 
 
 @pytest.mark.parametrize("name", ["", "../../etc/passwd", "a/b", "..", "\0", "x" * 36])

@@ -105,7 +105,7 @@ def test_every_node_has_a_row(data: DataFolder, read: ExaminedFiles) -> None:
         published = await store.publishing.publish(0, content, "new", SYSTEM)
         assert published
         assert published.number == 1
-        behind = NodeDetail(error="no such file", waits_for_restart=("metrics.listen",))
+        behind = NodeDetail(error="no such file")
         for name, detail in (
             ("good", NodeDetail(version=1)),
             ("behind", behind),
@@ -123,7 +123,7 @@ def test_every_node_has_a_row(data: DataFolder, read: ExaminedFiles) -> None:
     heard = with_store(data.path, fill)
     rows = look(2)
     assert rows["node good.example"] == ("ok", "runs version 1; heard of 2 s ago")
-    behind = "GREEN; runs its own files, wanted is version 1; heard of 2 s ago; needs a restart: metrics.listen"
+    behind = "GREEN; runs its own files, wanted is version 1; heard of 2 s ago"
     assert rows["node behind.example"] == ("warn", f"{behind}; last error: no such file")
     assert "next hop is down, since 1970-01-01T00:00:00Z. It clears " in rows["node slow.example"][1]
     assert rows["node slow.example"] == ("warn", f"YELLOW; runs version 1; heard of 2 s ago; {slow}")

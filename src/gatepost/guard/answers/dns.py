@@ -28,6 +28,7 @@ import struct
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -436,12 +437,10 @@ class DnsTransport:
 
 async def _exchange_over_tcp(server: Server, query: _Query) -> Reply:
     reader, writer = await asyncio.open_connection(server.host, server.port)
-    try:
+    with closing(writer):
         data = build_query(query.number, query.section, edns=query.edns)
         writer.write(len(data).to_bytes(2) + data)
         answer = await reader.readexactly(int.from_bytes(await reader.readexactly(2)))
-    finally:
-        writer.close()
     is_ours = is_reply(answer, query.number, query.section)
     return read_reply(answer, query.question, query.section) if is_ours else _NO_REPLY
 

@@ -13,7 +13,7 @@ is not shown, and that is a value like any other.
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -151,7 +151,7 @@ class Releaser:
         if self._routing(mail.record) is None:
             await self._note_failure(mail.record, order.by, NO_NEXT_HOP)
             return NO_NEXT_HOP
-        return await self._claim_and_send(mail, raw, order, order.recipients)
+        return await self._shield(self._claim_and_send(mail, raw, order, order.recipients))
 
     async def release_to(self, mail: HeldMessage, order: RecipientReleaseOrder) -> ReleaseOutcome:
         """Send one message on to one of its recipients, who may have it already."""
@@ -174,7 +174,7 @@ class Releaser:
         raw = await self._raw.get(record.ggrid)
         if raw is None:
             return await self._find_outcome(record.ggrid, NotHeld())
-        return await self._claim_and_send(mail, raw, order, named)
+        return await self._shield(self._claim_and_send(mail, raw, order, named))
 
     async def _find_before(self, mail: HeldMessage, own: str) -> Released | None:
         release = (await self._store.quarantine.recipient_releases(mail.record.ggrid)).get(own)
@@ -198,8 +198,11 @@ class Releaser:
                 return before
         elif not order.recipients:
             wanted = await self._recipients_left(mail.record)
-        # A client that hangs up must not leave a claim behind.
-        task = asyncio.create_task(self._send_claimed(mail, holder, raw, order, wanted))
+        return await self._send_claimed(mail, holder, raw, order, wanted)
+
+    async def _shield(self, work: Coroutine[Any, Any, ReleaseOutcome]) -> ReleaseOutcome:
+        """Let a release go on whoever waits for it: a client that hangs up must not leave a claim behind."""
+        task = asyncio.create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import re
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SUFFIX = ".eml"
+# An object without content, whose date is the time of the object store.
+CLOCK = "clock"
 CHUNK = 1 << 20
 BATCH = 500
 OBJECT_SECONDS = 30.0
@@ -55,18 +56,20 @@ class RawStore(Protocol):
         ...
 
     def older_than(self, seconds: float) -> AsyncIterator[list[str]]:
-        """The ggrids of everything that has lain here for so long, in batches."""
+        """The ggrids of everything that has lain here for so long, in batches. The place dates what it gets by its own
+        clock, so it is asked for the time as well: by the clock of a node that is wrong, bytes whose record is on its
+        way would be old."""
         ...
 
 
 class HeldBytes:
-    """The bytes of held mail wherever they lie: those of small messages in the database, the others in a raw store."""
+    """The bytes of held mail wherever they lie: those of small messages in the database, which come and go with their
+    records, the others in a raw store."""
 
     def __init__(self, records: QuarantineRecords, raw: RawStore) -> None:
         self._records, self._raw = records, raw
 
     async def put(self, ggrid: str, raw: MessageBody) -> None:
-        """Keep a message in the raw store; those of the database come into it with their records."""
         await self._raw.put(ggrid, raw)
 
     async def get(self, ggrid: str) -> bytes | None:
@@ -74,7 +77,6 @@ class HeldBytes:
         return content if content is not None else await self._raw.get(ggrid)
 
     async def delete(self, ggrid: str) -> None:
-        """Remove a message from the raw store; those of the database go with their records."""
         await self._raw.delete(ggrid)
 
 
@@ -116,7 +118,7 @@ class RawFolder:
         await self._run(_unlink, self._file_of(ggrid))
 
     async def older_than(self, seconds: float) -> AsyncIterator[list[str]]:
-        before = time.time() - seconds
+        before = await self._run(_read_clock, self._folder) - seconds
         for subfolder in await self._run(_subfolders, self._folder):
             found = await self._run(_find_old, subfolder, before)
             for start in range(0, len(found), BATCH):
@@ -197,8 +199,11 @@ class RawObjects:
     async def older_than(self, seconds: float) -> AsyncIterator[list[str]]:
         import obstore
 
-        before = time.time() - seconds
         with self._as_storage_error():
+            async with asyncio.timeout(OBJECT_SECONDS):
+                await obstore.put_async(self._store, CLOCK, b"")
+                clock = await obstore.head_async(self._store, CLOCK)
+            before = clock["last_modified"].timestamp() - seconds
             async for batch in obstore.list(self._store, chunk_size=BATCH):
                 names = [str(each["path"]) for each in batch if each["last_modified"].timestamp() <= before]
                 yield [uid for name in names if (uid := _ggrid_of(name.rpartition("/")[2]))]
@@ -245,6 +250,12 @@ def _read(path: Path) -> bytes | None:
 
 def _unlink(path: Path) -> None:
     path.unlink(missing_ok=True)
+
+
+def _read_clock(folder: Path) -> float:
+    """The time of the file system, which is that of a server where it is one. A full disk can tell it, too."""
+    os.utime(folder)
+    return folder.stat().st_mtime
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -39,6 +39,7 @@ from gatepost.plugins import PluginError, find_code_fault, find_plugin
 from gatepost.process.hiding import HIDDEN, hide
 from gatepost.process.sandbox import SealReport
 from gatepost.questions import Dns, DnsAnswer, ReputationValue
+from gatepost.service.changes import describe_running
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.mail_path import check_certificates, check_domain_reports, check_mail_path
 from gatepost.service.doctor.own_users import check_own_users
@@ -52,7 +53,6 @@ from gatepost.service.doctor.rows import (
     read_files,
 )
 from gatepost.service.plan import UNIX, Plan, close_sockets, is_left_behind, list_doors, open_door, render_address
-from gatepost.service.reloading import describe_running
 from gatepost.settings.faults import ConfigError
 from gatepost.settings.feeds import FeedSettings
 from gatepost.settings.files import ABBY_FILE, GUARD_FILE, find_old_names, find_warnings, settings_in_force
@@ -463,8 +463,7 @@ def _describe_node(node: "NodeRecord", rollout: "Rollout", moment: int, *, is_st
     version = f"version {detail.version}" if detail.version else "its own files"
     if detail.version != rollout.wanted:
         version += f", wanted is version {rollout.wanted}" if rollout.wanted else ", wanted are its own files"
-    notes = [f"needs a restart: {', '.join(detail.waits_for_restart)}"] if detail.waits_for_restart else []
-    notes += [f"last error: {detail.error}"] if detail.error else []
+    notes = [f"last error: {detail.error}"] if detail.error else []
     heard = f"heard of {max(0, moment - node.seen) // 1_000:,} s ago"
     what, found = f"node {node.name}", "; ".join([f"runs {version}", heard, *map(str, detail.health.reasons), *notes])
     if state == "silent" and is_stopped:
@@ -497,7 +496,7 @@ def examine(config: Path, data: DataFolder) -> tuple[DoctorRow, ...]:
     rows.append(check_clock(time.time()))
     rows.append(settings if isinstance(settings, DoctorRow) else describe_files(settings, config))
     if running := describe_running(data):
-        rows.append(DoctorRow("running files", "warn", "; ".join(running), "reload or restart the service"))
+        rows.append(DoctorRow("running files", "warn", "; ".join(running), "correct the files and reload the service"))
     rows += [check_data_folder(data), check_workers(unsealed=bool(guard and guard.unsealed))]
     rows.append(check_dns(guard.dns if guard else DnsSettings()))
     rows.append(check_archives())

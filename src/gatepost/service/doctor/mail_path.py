@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gatepost.process.hiding import hide
-from gatepost.service import certificates
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow, DoctorState, ExaminedFiles, ask_storage_if_there
-from gatepost.settings.consistency import leads_to
+from gatepost.settings.consistency import leads_to, read_validity
 from gatepost.settings.keys import AbbySettings, GuardSettings
 from gatepost.settings.scan_sources import TlsSettings
 from gatepost.times import DAY
@@ -33,42 +32,37 @@ RENEW_DAYS = 30
 
 def check_certificates(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
     """Yield a row for every certificate that this configuration uses."""
-    if read.abby:
-        yield from _check_abby_certificates(read.abby, data, now)
     tls = read.abby.tls if read.abby else "off"
-    sources = read.guard.scan_sources if read.guard else None
-    if read.guard and read.guard.delivery.certificate:
-        yield _check_certificate_file("certificate for next hops", Path(read.guard.delivery.certificate), now)
-    if read.guard and read.guard.tls:
-        yield _check_certificate_file("certificate of guard", Path(read.guard.tls.certificate), now)
-    elif sources and tls is not None and (sources.rest_api or (sources.smtp and tls == "off")):
-        yield _check_own_certificate(data, now, "certificate of guard")
+    own, used = data.certificate, list[tuple[str, str | Path]]()
+    if read.abby:
+        if tls == "off":
+            yield DoctorRow("certificate", "ok", "TLS is off; a proxy is expected in front")
+        else:
+            used.append(("certificate", tls.certificate if isinstance(tls, TlsSettings) else own))
+        used += [("certificates of cores", ca)] if (ca := read.abby.service_providers.core.ca) else []
+    if read.guard:
+        sources, delivery = read.guard.scan_sources, read.guard.delivery
+        used += [("certificate for next hops", delivery.certificate)] if delivery.certificate else []
+        if read.guard.tls:
+            used.append(("certificate of guard", read.guard.tls.certificate))
+        elif tls is not None and (sources.rest_api or (sources.smtp and tls == "off")):
+            used.append(("certificate of guard", own))
+    for what, file in used:
+        if file == own and not own.exists():
+            yield DoctorRow(what, "warn", "not there yet", "gatepost serve makes one")
+        else:
+            renew = f"delete {own.parent} and start again" if file == own else "renew it"
+            yield _check_certificate_file(what, Path(file), now, renew)
 
 
-def _check_abby_certificates(settings: AbbySettings, data: DataFolder, now: datetime) -> Iterator[DoctorRow]:
-    tls, core = settings.tls, settings.service_providers.core
-    if tls == "off":
-        yield DoctorRow("certificate", "ok", "TLS is off; a proxy is expected in front")
-    elif isinstance(tls, TlsSettings):
-        yield _check_certificate_file("certificate", Path(tls.certificate), now)
-    else:
-        yield _check_own_certificate(data, now)
-    if core.ca:
-        yield _check_certificate_file("certificates of cores", Path(core.ca), now)
-
-
-def _check_own_certificate(data: DataFolder, now: datetime, what: str = "certificate") -> DoctorRow:
-    """Check the self-signed certificate of the first start."""
-    if not data.certificate.exists():
-        return DoctorRow(what, "warn", "not there yet", "gatepost serve makes one")
-    return _check_certificate_file(what, data.certificate, now, f"delete {data.certificate.parent} and start again")
-
-
-def _check_certificate_file(what: str, file: Path, now: datetime, renew: str = "renew it") -> DoctorRow:
+def _check_certificate_file(what: str, file: Path, now: datetime, renew: str) -> DoctorRow:
     try:
-        left = (certificates.read_expiry(file.read_bytes()) - now).days
+        start, end = read_validity(file.read_bytes())
     except (OSError, ValueError) as fault:
         return DoctorRow(what, "fail", f"{file} cannot be read ({type(fault).__name__})", "replace it")
+    if now < start:
+        return DoctorRow(what, "fail", f"{file} is not valid before {start:%Y-%m-%d}", renew)
+    left = (end - now).days
     return describe_validity(what, str(file), left, renew)
 
 
@@ -115,17 +109,13 @@ def _check_folder(folder: Path, most: int) -> DoctorRow:
 
 def _check_bucket(url: str) -> DoctorRow:
     from gatepost.guard.quarantine.raw_store import RawObjects
+    from gatepost.ids import new_id
     from gatepost.store.errors import StorageError
-
-    async def list_objects() -> None:
-        # Nothing is that old: the place is asked, and not read.
-        async with asyncio.timeout(SECONDS):
-            async for _ in RawObjects(url).older_than(1e11):
-                return
 
     shown = hide(url)
     try:
-        asyncio.run(list_objects())
+        # Nothing has this id: the place is asked, and nothing in it is read or changed.
+        asyncio.run(asyncio.wait_for(RawObjects(url).get(new_id()), SECONDS))
     except TimeoutError:
         return DoctorRow("quarantine", "fail", f"{shown} did not answer in {SECONDS:.0f} s", "correct quarantine.url")
     except StorageError as fault:
@@ -214,7 +204,7 @@ def _describe_next_hop(found: _Greeted, now: datetime) -> Iterator[DoctorRow]:
     limit = f", messages up to {int(size):,} bytes" if size.isdigit() and int(size) else ""
     yield DoctorRow(what, "ok", f"{found.url} answers {secured}{limit}")
     if found.certificate:
-        left = (certificates.read_expiry(found.certificate) - now).days
+        left = (read_validity(found.certificate)[1] - now).days
         row = describe_validity(f"certificate of the {what}", found.url, left, "have it renewed there")
         # Only a verified certificate can stop mail.
         yield row if found.tls == "verified" or row.state == "ok" else msgspec.structs.replace(row, state="warn")

@@ -45,7 +45,7 @@ def read_files(folder: Path) -> ExaminedFiles:
     """Read both files, or the one that is there; raises `ConfigError`."""
     has_guard, has_abby = (folder / GUARD_FILE).exists(), (folder / ABBY_FILE).exists()
     if has_guard and not has_abby:
-        return ExaminedFiles(guard=load_guard(folder))
+        return ExaminedFiles(guard=load_guard(folder, certificates=True))
     if has_abby and not has_guard:
         return ExaminedFiles(abby=load_abby(folder, certificates=True))
     both = load(folder, certificates=True)

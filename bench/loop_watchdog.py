@@ -1,4 +1,8 @@
-"""A watchdog over the event loop: it says which callback made everything else wait."""
+"""A watchdog over the event loop: it says which callback made everything else wait.
+
+`python -m bench.loop_watchdog` is the command `gatepost`, with services whose event loop is watched: their log names
+callbacks that held it, and their `/metrics` have how many and the worst.
+"""
 
 import asyncio
 import ctypes
@@ -9,25 +13,22 @@ import struct
 import sys
 import time
 from collections.abc import Iterator
-from importlib import import_module
 from resource import RUSAGE_THREAD, getrusage
 from types import FrameType
+from unittest.mock import patch
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gatepost.names import preload_suffixes
-from gatepost.process.background_work import background
+from gatepost import cli
 from gatepost.process.logs import Logger
 from gatepost.process.metrics import counter, gauge
-from gatepost.process.sandbox import give_back_memory, syscall
+from gatepost.process.sandbox import syscall
+from gatepost.service import running
+from gatepost.service.metrics import build_registry
 
 LIMIT_SECONDS = 0.005
-SWITCH_SECONDS = 0.0005
-# Objects that were made and not freed before the collector of cycles looks at the young ones, and how often it then
-# looks at older ones.
-COLLECT_EVERY = (7_000, 10, 10)
 _LOG_SECONDS = 60.0
 _MAX_NAMES = 200
 _MAX_DEPTH = 100
@@ -99,11 +100,6 @@ class LoopWatchdog(Collector):
     def collect(self) -> Iterator[Metric]:
         yield counter("gatepost_loop_blocked", "Callbacks that held the event loop for over 5 ms of CPU", self.blocked)
         yield gauge("gatepost_loop_blocked_worst_seconds", "CPU seconds of the longest of them", self.worst)
-        yield counter(
-            "gatepost_background_rests",
-            "Times that exports, searches, trials and calls that are not mail waited because much mail came",
-            background.rests,
-        )
 
     def _on_signal(self, _number: int, frame: FrameType | None) -> None:
         now, loop = time.thread_time(), self._loop
@@ -162,23 +158,22 @@ class LoopWatchdog(Collector):
             )
 
 
-def watch_loop(registry: CollectorRegistry) -> LoopWatchdog:
-    """Watch the running loop from now on, and export what is found. What exists by now lives as long as the process, so
-    the collector of cycles need not look at it again and again: that takes 60 ms. What comes later is looked at less
-    often than by default, as hardly anything of a message refers to itself. Threads that judge stored messages
-    or read rows give the interpreter back soon: the loop waits for it after each wait for the network, and with three
-    of them 5 ms each time, the default, would make a scan several times as long."""
-    sys.setswitchinterval(SWITCH_SECONDS)
-    preload_suffixes()  # at the first address it would take 90 ms of the loop
-    import_module("anyio._backends._asyncio")  # Starlette asks for it within a request
-    gc.collect()
-    gc.freeze()
-    give_back_memory()  # of what a start has needed for a moment
-    gc.set_threshold(*COLLECT_EVERY)
-    watchdog = LoopWatchdog()
-    registry.register(watchdog)
-    watchdog.start()
-    return watchdog
+def main() -> None:
+    """Run the command with services that are watched."""
+    watchdog, prepare = LoopWatchdog(), running.prepare_interpreter
+
+    def build_and_register(node: str) -> CollectorRegistry:
+        registry = build_registry(node)
+        registry.register(watchdog)
+        return registry
+
+    def prepare_and_watch() -> None:
+        prepare()
+        watchdog.start()
+
+    running.prepare_interpreter = prepare_and_watch
+    with patch.object(running, "build_registry", build_and_register):
+        cli.main()
 
 
 def _describe(frame: FrameType) -> str:
@@ -202,3 +197,7 @@ def _start_timer(seconds: float) -> int:
     times = struct.pack("=qqqq", 0, nanoseconds, 0, nanoseconds)
     syscall(settime, timer, 0, ctypes.create_string_buffer(times, len(times)), None)
     return int(timer)
+
+
+if __name__ == "__main__":
+    main()
