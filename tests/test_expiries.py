@@ -53,6 +53,7 @@ ENDS: dict[str, str] = {
     "abby/cores.py _has_given_up": "tests/abby/test_cores.py::test_a_core_that_falls_silent_loses_what_it_holds",
     "api/connections.py _look": PATIENCE,
     "api/connections.py count": WINDOW,
+    "api/server.py is_unused_since": PATIENCE,
     "checks/headers/fields.py parse_date": "no clock: a date of a header",
     "cli/printing.py update": PERIOD,
     "digests/mail.py _work": PERIOD,
@@ -87,11 +88,10 @@ ENDS: dict[str, str] = {
     "service/schedules.py _is_due": PERIOD,
     "service/schedules.py is_training_due": PERIOD,
     "service/schedules.py look": PERIOD,
-    "service/watchdogs.py _report": "tests/service/test_loop_watchdog.py::"
-    "test_each_place_is_logged_once_a_minute_and_counted",
     "smtp/outbound.py _read": "tests/store/test_flow_counts.py::"
     "test_senders_of_outbound_mail_are_counted_over_all_nodes",
     "smtp/routing.py _refresh": f"{HERE}::test_a_connection_that_lay_idle_for_long_is_closed",
+    "smtp/session.py stop": PATIENCE,
     "smtp/transaction.py _keep_alive": PERIOD,
     "store/alerts.py reach": "tests/service/test_web_alerts.py::test_a_threshold_is_told_once_in_its_time",
     "store/api_keys.py _find": "tests/store/test_api_keys.py::test_what_opens_nothing",
