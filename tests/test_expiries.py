@@ -88,6 +88,9 @@ ENDS: dict[str, str] = {
     "service/schedules.py _is_due": PERIOD,
     "service/schedules.py is_training_due": PERIOD,
     "service/schedules.py look": PERIOD,
+    "smtp/hop_answers.py _look": WINDOW,
+    "smtp/hop_answers.py is_to_be_tried": "tests/smtp/test_hop_answers.py::"
+    "test_without_mail_it_is_tried_and_then_one_message_that_is_put_off_is_enough",
     "smtp/outbound.py _read": "tests/store/test_flow_counts.py::"
     "test_senders_of_outbound_mail_are_counted_over_all_nodes",
     "smtp/routing.py _refresh": f"{HERE}::test_a_connection_that_lay_idle_for_long_is_closed",

@@ -8,15 +8,13 @@ The node says every two seconds how it is: `gatepost nodes` shows that.
 """
 
 import asyncio
-from collections.abc import Callable
 
 from gatepost import __version__
-from gatepost.process.health import Health
 from gatepost.process.logs import Logger
 from gatepost.process.periodic import Outage, PeriodicWork
 from gatepost.service.changes import Changes, NodeFiles, load_state
 from gatepost.service.data_folder import NodeVersion, StartError
-from gatepost.service.plan import Plan
+from gatepost.service.parts import Parts
 from gatepost.service.publishing import write_folder
 from gatepost.store.errors import StorageError
 from gatepost.store.publishing import NodeDetail, Rollout
@@ -33,19 +31,11 @@ log = Logger("gatepost")
 
 
 class Follower:
-    """One node; `health` tells how it is, and `slots` how many of its slots are in use."""
+    """One node, with the parts that tell how it is."""
 
-    def __init__(
-        self,
-        store: Store,
-        plan: Plan,
-        name: str,
-        changes: Changes,
-        health: Callable[[], Health],
-        slots: Callable[[], tuple[int, int]],
-    ) -> None:
-        self._store, self._plan, self._changes, self._health, self._slots = store, plan, changes, health, slots
-        self._files = NodeFiles(plan.data, plan.service)
+    def __init__(self, store: Store, name: str, changes: Changes, parts: Parts) -> None:
+        self._store, self._plan, self._changes, self._parts = store, parts.plan, changes, parts
+        self._files = NodeFiles(parts.plan.data, parts.plan.service)
         self._id, self._name = self._files.node_id(), name
         self._restart_seen: int | None = None
         self._started = now()
@@ -92,13 +82,13 @@ class Follower:
             log.debug(NOT_NOTED, reason=str(fault))
 
     async def _describe(self) -> NodeDetail:
-        health, slots, plan = self._health(), self._slots(), self._plan
+        slots, plan = self._parts.slots(), self._plan
         loaded = await asyncio.to_thread(load_state, plan.data, plan.service)
         return NodeDetail(
             services=plan.services,
             program=__version__,
             version=plan.version,
-            health=health,
+            health=self._parts.health(),
             in_processing=slots[0],
             slots=slots[1],
             started=self._started,
@@ -121,7 +111,7 @@ class Follower:
         elif rollout.wanted != version or rollout.restart > self._restart_seen:
             if await self._store.publishing.take_turn(self._id, now() + int(TURN_SECONDS * 1_000)):
                 await self._use_turn(await self._store.publishing.rollout())
-        elif rollout.holder == self._id and not self._health().fault:
+        elif rollout.holder == self._id and not self._parts.health().fault:
             await self._store.publishing.put_node(self._id, self._name, await self._describe())
             said = "took over" if self._changes.taken else "restarted"
             log.info("rollout turn ended", node=self._name, version=version)

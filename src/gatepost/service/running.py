@@ -81,7 +81,7 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: OnStart, bound: Bou
         parts = await start_parts(plan, bound, shared, stack)
         health = await _begin_watching(parts, shared, stack)
         if plan.local:
-            follower = Follower(store, plan, name, changes, parts.health, parts.slots)
+            follower = Follower(store, name, changes, parts)
             stack.callback(asyncio.create_task(follower.run()).cancel)
         prepare_interpreter()
         stack.callback(_end_trials_at(stop))
