@@ -36,7 +36,7 @@ from gatepost.scanning.held_mail import ReleaseOrder
 from gatepost.scanning.request import Load
 from gatepost.service import health
 from gatepost.service.certificates import sign_certificate
-from gatepost.service.health import WRITING_LOOKS, ConditionWatch
+from gatepost.service.health import WRITING_LOOKS, ConditionWatch, PatientCall
 from gatepost.store import open_store
 from gatepost.store.audit import CLI
 from gatepost.store.change_groups import WritingState
@@ -249,6 +249,21 @@ def test_a_certificate_that_is_not_trusted_is_named(tmp_path: Path) -> None:
     outcome = asyncio.run(run())
     assert isinstance(outcome, Down)
     assert "its certificate is not trusted: self-signed certificate" in outcome.reason
+
+
+async def test_whoever_waits_for_a_call_gets_its_result_although_another_begins_the_next() -> None:
+    numbers = iter(range(10))
+
+    async def number() -> int:
+        await asyncio.sleep(0)
+        return next(numbers)
+
+    call = PatientCall(number)
+
+    async def ask_twice() -> tuple[int, int]:
+        return await call.within(None), await call.within(None)
+
+    assert await asyncio.gather(ask_twice(), ask_twice()) == [(0, 1), (0, 1)]
 
 
 @pytest.mark.variant

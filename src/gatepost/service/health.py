@@ -71,10 +71,12 @@ class PatientCall(Generic[T]):
             self._task = asyncio.ensure_future(self._call())
             # What comes after nobody waits any more is known by the next call.
             self._task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        ended, _ = await asyncio.wait([self._task], timeout=seconds)
+        # Another caller may begin the next call before this one goes on.
+        task = self._task
+        ended, _ = await asyncio.wait([task], timeout=seconds)
         if not ended:
             raise TimeoutError
-        return self._task.result()
+        return task.result()
 
 
 class ConditionWatch:
