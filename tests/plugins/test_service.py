@@ -257,7 +257,7 @@ def test_a_published_version_names_exact_versions_and_other_ones_are_refused(
     )
 
 
-def test_a_service_scans_with_a_plugin_and_takes_it_out_again_live(folder: Path, example: str) -> None:
+def test_a_service_scans_with_a_plugin_and_takes_it_out_again(folder: Path, example: str) -> None:
     core, port = free_ports(2)
     for name in (GUARD_FILE, ABBY_FILE):
         path = folder / name
@@ -280,7 +280,7 @@ def test_a_service_scans_with_a_plugin_and_takes_it_out_again_live(folder: Path,
             assert line.title == find_plugin(example).kinds[FINE].title
             (folder / GUARD_FILE).write_text(plain)
             service.send_signal(signal.SIGHUP)
-            await_output(service, output, "settings before are no longer in use")
+            await_output(service, output, '"configuration taken over"')
             assert FINE not in client.scan(attack, recipients=["b@example.com"]).tags
     finally:
         service.terminate()

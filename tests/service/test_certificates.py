@@ -89,10 +89,13 @@ class Watched:
         self.shown: list[str] = []
         self.watch = CertificateWatch(
             self.plan,
-            lambda _plan, _contexts: self.shown.append("ports"),
+            self.show_ports,
             lambda: self.shown.append("next hops"),
             lambda _ca: None,
         )
+
+    async def show_ports(self, _plan: Plan, _contexts: object) -> None:
+        self.shown.append("ports")
 
     def sign(self, days: int = 0) -> tuple[bytes, bytes]:
         """Return a pair that is valid from so many days after now, and the grace before that, for ten years."""

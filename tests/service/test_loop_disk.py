@@ -1,9 +1,7 @@
 """The event loop of a service opens, writes and looks at no file of the data folder: its disk may hang."""
 
 import os
-import signal
 import smtplib
-import time
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +93,6 @@ storage: {{url: "sqlite:gatepost.db"}}
                 assert http.post("/v1/messageQueue/submitEmail", files=parts, headers=headers).status_code == 200
         os.utime(data / "tls/certificate.pem")
         service.until('"certificate taken over"')
-        service.popen.send_signal(signal.SIGHUP)
-        service.until('"configuration files read again"')
-        time.sleep(1)
         assert lasting_next_hop.mail
         assert notes.read_text()[started:] == ""
     finally:

@@ -221,7 +221,7 @@ async def _watch_files(plan: Plan, folder: Path) -> None:
 
     shown = 0
 
-    def show(_plan: Plan, _contexts: object) -> None:
+    async def show(_plan: Plan, _contexts: object) -> None:
         nonlocal shown
         shown += 1
 

@@ -162,7 +162,7 @@ class CertificateWatch:
     def __init__(
         self,
         plan: Plan,
-        renew_ports: Callable[[Plan, Mapping[str, ssl.SSLContext]], None],
+        renew_ports: Callable[[Plan, Mapping[str, ssl.SSLContext]], Awaitable[None]],
         renew_delivery: Callable[[], None],
         trust: Callable[[Path], None],
     ) -> None:
@@ -212,7 +212,7 @@ class CertificateWatch:
             log.info(taken, **used)
 
     async def _show_pairs(self, plan: Plan) -> dict[str, str]:
-        self._renew_ports(plan, await asyncio.to_thread(load_certificates, plan))
+        await self._renew_ports(plan, await asyncio.to_thread(load_certificates, plan))
         certificate, _ = plan.smtp_certificate if plan.guard else plan.certificate or plan.own_certificate
         try:
             content = await asyncio.to_thread(certificate.read_bytes)

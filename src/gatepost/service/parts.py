@@ -87,12 +87,12 @@ class Parts(msgspec.Struct, eq=False):
         dns, held = (self.core.guard.dns_counters(), self.core.quarantine.failures) if self.core else (None, 0)
         return Signs(self.plan, certificates, dns, sources, held)
 
-    def renew_certificates(self, plan: Plan, contexts: Mapping[str, SSLContext]) -> None:
+    async def renew_certificates(self, plan: Plan, contexts: Mapping[str, SSLContext]) -> None:
         """Show certificates whose files have changed: that for STARTTLS, which is read again, and these contexts of
         HTTPS. Raises `StartError` if the first cannot be used."""
         tls = self.smtp.services.tls if self.smtp else None
         if tls:
-            check_pair(*plan.smtp_certificate)
+            await asyncio.to_thread(check_pair, *plan.smtp_certificate)
             tls.load_cert_chain(*plan.smtp_certificate)
         for name, server in self.http.items():
             server.use_tls(contexts.get(name))

@@ -55,12 +55,17 @@ async def test_there_and_back(store: RawStore, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("days", [-3, 3])
 async def test_ages_are_those_of_the_place_whatever_the_clock_of_the_node_says(
-    store: RawStore, monkeypatch: pytest.MonkeyPatch, days: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int
 ) -> None:
     """A node whose clock is days ahead would sweep bytes away whose record is on its way; one behind, never any."""
-    await store.put(ggrid := new_id(), BytesBody(b"x"))
-    real = time.time
-    monkeypatch.setattr(time, "time", lambda: real() + days * DAY / 1_000)
+    store = RawFolder(tmp_path / "q")
+    ggrid = new_id()
+    await store.put(ggrid, BytesBody(b"x"))
+    (file,) = [path for path in (tmp_path / "q").rglob("*") if path.is_file()]
+    shift = days * DAY // 1_000
+    written = file.stat().st_mtime
+    os.utime(file, (written + shift, written + shift))
+    monkeypatch.setattr(raw_store, "_read_clock", lambda _folder: written + shift + 1)
     assert await listed(store, 3600) == set()
     assert await listed(store, 0) == {ggrid}
 
