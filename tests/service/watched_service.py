@@ -39,7 +39,7 @@ from gatepost.settings.files import ABBY_FILE
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "contrib/prometheus/gatepost.rules.yml"
 TOKEN, SECRET = "5f" * 32, "6e" * 32
-HEAD = b"From: ann@{host}\r\nTo: bob@example.com\r\nSubject: Minutes\r\nMessage-ID: <{host}>\r\n\r\n"
+HEAD = b"From: ann@{host}\r\nTo: bob@example.com\r\nSubject: Minutes\r\nMessage-ID: <minutes@{host}>\r\n\r\n"
 PEOPLE = (
     "Ann Bob Carla David Emma Frank Greta Henry Irene John Karin Leo Maria Nora Oscar Paula Quentin Rosa Simon Tina"
 )
