@@ -343,7 +343,8 @@ events: {{file: {{}}, webhooks: [{{url: "{self.receiver.url}", secret: "{"ab" * 
             outputs = self.read_outputs(code)
             return not any((outputs if any(outputs.values()) else self.read_stored_outputs(code, words)).values())
 
-        self.until(is_over)
+        # Each relapse doubles how often a next hop has to be well, and a busy machine answers some tries too late.
+        self.until(is_over, 240)
 
     def _find_silent_alerts(self, fault: str) -> str:
         """What Prometheus says of alerts of a row that would not fire if this fault lasted, or that fired before it: by
