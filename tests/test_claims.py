@@ -444,8 +444,24 @@ SHOWN: dict[str, dict[str, str]] = {
         "Unknown recipients never count as refusals.": (
             "smtp/test_hop_answers.py::test_a_share_of_the_last_minutes_is_judged"
         ),
-        "the next hop of a route can be reached and does not take mail": (
+        "A next hop does not take mail when, of its answers to MAIL, to RCPT or to DATA": (
             "smtp/test_hop_answers.py::test_a_next_hop_that_takes_no_mail_is_told_at_once"
+        ),
+        "It is well again after three messages in a row that it takes.": (
+            "smtp/test_hop_answers.py::test_a_few_messages_in_a_row_end_it_whatever_the_share_is"
+        ),
+        "three such tries in a row that it accepts count as well": (
+            "smtp/test_hop_answers.py::test_an_idle_next_hop_that_was_ill_is_tried_until_it_is_well"
+        ),
+        "needs twice as many each time, up to 48": (
+            "smtp/test_hop_answers.py::test_each_relapse_needs_twice_as_many_messages"
+        ),
+        "`gatepost nodes` tells of each node by itself": (
+            "service/test_faults.py::test_what_is_said_of_a_node_that_is_long_away"
+        ),
+        "The same words stand in": "service/test_faults.py::test_what_is_said_of_a_fault",
+        "What else fails because storage is away has no lines of its own.": (
+            "process/test_periodic.py::test_one_outage_is_one_line_and_its_end_another"
         ),
     },
     "postfix.md": {

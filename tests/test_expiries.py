@@ -25,7 +25,7 @@ from gatepost.guard.quarantine.quarantine import Quarantine
 from gatepost.guard.quarantine.raw_store import RawFolder
 from gatepost.ids import new_id
 from gatepost.mail.message import Envelope
-from gatepost.scanning import request as scanning
+from gatepost.process.health import HealthLedger
 from gatepost.settings.keys import OpenidConnectSettings
 from gatepost.smtp.routing import IDLE_SECONDS, Relay
 from gatepost.store import bulk_actions, digests
@@ -36,7 +36,6 @@ from gatepost.store.store import Store
 from gatepost.web import openid
 from gatepost.web.context import FRAME_MILLISECONDS, WebContext
 from gatepost.web.pages import messages, overview
-from gatepost.web.rendering import LOOK_MILLISECONDS, SlowChecks
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src/gatepost"
@@ -78,7 +77,6 @@ ENDS: dict[str, str] = {
     "process/background_work.py is_running": WINDOW,
     "process/background_work.py must_rest": WINDOW,
     "rejudge/list_plan.py try_adding": SHOWN,
-    "scanning/request.py warned": f"{HERE}::test_a_note_is_shown_until_its_end",
     "scanning/spool.py _remove_stale": "tests/scanning/test_spool.py::"
     "test_leftovers_of_a_system_without_nameless_files_are_removed",
     "service/certificates.py take": "tests/service/test_certificates.py::"
@@ -90,6 +88,9 @@ ENDS: dict[str, str] = {
     "service/schedules.py _is_due": PERIOD,
     "service/schedules.py is_training_due": PERIOD,
     "service/schedules.py look": PERIOD,
+    "smtp/hop_answers.py _look": WINDOW,
+    "smtp/hop_answers.py is_to_be_tried": "tests/smtp/test_hop_answers.py::"
+    "test_without_mail_it_is_tried_and_then_one_message_that_is_put_off_is_enough",
     "smtp/outbound.py _read": "tests/store/test_flow_counts.py::"
     "test_senders_of_outbound_mail_are_counted_over_all_nodes",
     "smtp/routing.py _refresh": f"{HERE}::test_a_connection_that_lay_idle_for_long_is_closed",
@@ -101,7 +102,7 @@ ENDS: dict[str, str] = {
     "store/change_groups.py _start_or_wait": "tests/store/test_change_groups.py::test_it_waits_for_a_moment_only",
     "store/digests.py _current_key": f"{HERE}::test_a_key_of_digests_signs_for_its_time",
     "store/privacy.py erase_held": "tests/store/test_privacy.py::test_held_mail",
-    "store/publishing.py health": f"{HERE}::test_a_node_is_silent_after_its_time",
+    "store/publishing.py state": f"{HERE}::test_a_node_is_silent_after_its_time",
     "store/second_factors.py take_challenge": "tests/store/test_security_keys.py::"
     "test_a_challenge_is_taken_once_in_time_and_for_its_purpose",
     "store/sessions.py _find_session": "tests/store/test_sessions.py::test_it_ends_at_its_time_or_unused",
@@ -115,7 +116,6 @@ ENDS: dict[str, str] = {
     "web/pages/overview.py _count": f"{HERE}::test_what_pages_remember_is_asked_again",
     "web/pages/overview.py _format_tick": "no clock: ticks of a chart",
     "web/pages/quarantine.py _render_work": SHOWN,
-    "web/rendering.py look": f"{HERE}::test_feeds_and_nodes_are_looked_at_again",
     "workers/fair_queue.py were_several": WINDOW,
     "workers/jobs.py get": "tests/workers/test_poison.py::test_a_message_is_remembered_for_a_while",
     "workers/pool.py _watch": PATIENCE,
@@ -208,15 +208,14 @@ async def test_the_size_of_what_is_held_is_summed_again(
     assert (held._has_room(40), held._has_room(50)) == (True, False)
 
 
-def test_a_note_is_shown_until_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_note_is_shown_until_its_end() -> None:
     clock = Clock(1_000.0)
-    replace_in(monkeypatch, scanning, "time", monotonic=clock)
-    condition = scanning.Condition()
-    condition.remark("a worker was lost", 60.0)
+    ledger = HealthLedger(clock)
+    ledger.note("sender", "a sender is over its limit", seconds=60.0)
     clock.now += 59
-    assert condition.warned == ("a worker was lost",)
+    assert [each.sentence for each in ledger.reasons] == ["a sender is over its limit"]
     clock.now += 1
-    assert not condition.warned
+    assert not ledger.reasons
 
 
 async def test_a_connection_that_lay_idle_for_long_is_closed() -> None:
@@ -251,8 +250,8 @@ async def test_a_key_of_digests_signs_for_its_time(store: Store, monkeypatch: py
 
 def test_a_node_is_silent_after_its_time() -> None:
     node = NodeRecord("1", "mx1", 1_000, NodeDetail())
-    assert node.health(1_000 + SILENT_MILLISECONDS) == node.detail.state
-    assert node.health(1_001 + SILENT_MILLISECONDS) == "silent"
+    assert node.state(1_000 + SILENT_MILLISECONDS) == node.detail.health.state
+    assert node.state(1_001 + SILENT_MILLISECONDS) == "silent"
 
 
 async def test_work_that_was_given_up_can_be_claimed_after_its_lease(
@@ -352,15 +351,3 @@ async def test_what_pages_remember_is_asked_again(store: Store) -> None:
         assert await look() == before[look]
         clock.now += 1
         assert await look() == before[look] + 1
-
-
-async def test_feeds_and_nodes_are_looked_at_again(store: Store) -> None:
-    checks, clock = SlowChecks(), Clock(1_800_000_000_000)
-    await checks.look(store, int(clock.now))
-    await store.publishing.put_node("1", "mx1", NodeDetail(error="x"))
-    clock.now += LOOK_MILLISECONDS - 1
-    await checks.look(store, int(clock.now))
-    assert checks.note is None
-    clock.now += 1
-    await checks.look(store, int(clock.now))
-    assert checks.note

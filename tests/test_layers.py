@@ -63,7 +63,7 @@ MAX_LINES, MAX_FUNCTION_LINES, MAX_DEPTH = 800, 80, 3
 # Modules by subject: a module with one reader belongs to that reader, as a rule. What these list has one by its nature.
 MAX_MODULES, MAX_WITH_ONE_READER = 422, 45
 # What the package may have in all, and at its root. These numbers only fall: a feature pays for its lines elsewhere.
-MAX_LINES_IN_ALL, MAX_LOOSE_MODULES = 113_613, 8
+MAX_LINES_IN_ALL, MAX_LOOSE_MODULES = 113_607, 8
 REGISTRIES = {"checks.registry", "web.registry", "files.documents.dispatch", "files.archives.unpack"}
 MEANINGLESS = {"utils", "util", "helpers", "common", "misc", "tools"}
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.waiting_client import WaitingClient
 
-from gatepost.abby.cores import MISSES_UNTIL_LOST, Cores, Down, queue_colour
+from gatepost.abby.cores import MISSES_UNTIL_LOST, Cores, Down
 from gatepost.analysis.report import undecided
 from gatepost.api.errors import Failure
 from gatepost.api.http import ClientLeft, ConnectedClient
@@ -289,14 +289,14 @@ async def test_a_core_that_dies_with_a_message_costs_nothing() -> None:
         outcome = await submit(cores, "same")
         assert outcome.ggrid == "same"
         assert (one.asked, two.asked) == (["same"], ["same"])
-        assert await cores.status() == "YELLOW"
+        assert (await cores.status()).state == "YELLOW"
         await submit(cores, "next")
         assert one.asked == ["same"]
         one.alive = True
         await until(lambda: cores._states[0].takes_scans)
         await submit(cores, "last")
         assert one.asked == ["same", "last"]
-        assert await cores.status() == "GREEN"
+        assert (await cores.status()).state == "GREEN"
 
 
 async def test_a_message_that_kills_cores_is_given_up() -> None:
@@ -331,7 +331,7 @@ async def test_when_no_core_answers() -> None:
     async with running(core) as cores:
         scans = [submit(cores, str(number)) for number in range(3)]
         assert [code(outcome) for outcome in await asyncio.gather(*scans)] == ["core_unavailable"] * 3
-        assert await cores.status() == "RED"
+        assert (await cores.status()).state == "RED"
         assert not cores.answering
         heard = core.loads
         assert code(await submit(cores)) == "core_unavailable"  # at once, without a wait
@@ -384,31 +384,6 @@ async def test_an_error_of_a_core_is_the_scans_alone() -> None:
         assert isinstance(await submit(cores), ScanResult)
 
 
-IDLE, BUSY, THROTTLING, FULL = Load(0, 5, 10), Load(4, 5, 10), Load(5, 5, 10), Load(10, 5, 10)
-
-
-@pytest.mark.parametrize(
-    ("loads", "expected"),
-    [
-        ([IDLE], "GREEN"),
-        ([IDLE, BUSY], "GREEN"),
-        ([IDLE, THROTTLING], "YELLOW"),
-        ([IDLE, FULL], "YELLOW"),
-        ([IDLE, None], "YELLOW"),
-        ([THROTTLING], "YELLOW"),
-        ([FULL], "RED"),
-        ([FULL, FULL], "RED"),
-        ([FULL, None], "RED"),
-        ([FULL, THROTTLING], "YELLOW"),
-        ([None], "RED"),
-        ([None, None], "RED"),
-        ([], "RED"),
-    ],
-)
-def test_colours(loads: list[Load | None], expected: str) -> None:
-    assert queue_colour(loads) == expected
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(["done", "full", "down", "refused", "failed"]), max_size=12), st.integers(1, 3))
 def test_whatever_cores_do_every_scan_ends_and_no_slot_is_lost(script: list[str], maximum: int) -> None:
@@ -452,10 +427,10 @@ async def test_what_a_silent_core_has_is_tried_beside_it_and_the_first_result_co
         await until(lambda: one.mine == 0)
         await submit(cores, "next")
         assert (one.asked, two.asked) == (["same"], ["same", "next"])
-        assert await cores.status() == "YELLOW"
+        assert (await cores.status()).state == "YELLOW"
         del one.ask_load
         await until(lambda: cores._states[0].takes_scans)
-        assert await cores.status() == "GREEN"
+        assert (await cores.status()).state == "GREEN"
 
 
 async def test_a_silent_core_that_speaks_again_answers_what_it_has() -> None:
@@ -485,7 +460,7 @@ async def test_a_lone_core_is_never_asked_twice_at_once_for_the_same() -> None:
         await until(lambda: core.mine == 1)
         core.ask_load = hanging  # type: ignore[method-assign]
         await until(lambda: cores._states[0].silent)
-        assert await cores.status() == "YELLOW"  # slow is not dead
+        assert (await cores.status()).state == "YELLOW"  # slow is not dead
         core.open.set()
         assert isinstance(await scan, ScanResult)
         assert core.asked == ["1"]

@@ -1,15 +1,13 @@
 """A core's figures are read when they are asked for."""
 
-import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from gatepost.analysis.report import Report
 from gatepost.guard.answers.dns import DnsCounters
-from gatepost.guard.metrics import GuardMetrics, queue_status
+from gatepost.guard.metrics import GuardMetrics
 from gatepost.mail.message import Envelope
 from gatepost.process.metrics import exposition
-from gatepost.scanning.request import Load
 from gatepost.store.engine import StoreCounters
 from gatepost.store.message_records import MessageRecord
 from gatepost.workers.fair_queue import FairQueue
@@ -40,7 +38,6 @@ def test_everything_is_there() -> None:
         ("gatepost_messages_seconds_count",): 1,
         ("gatepost_in_processing",): 2,
         ("gatepost_in_processing_maximum",): 2,
-        ("gatepost_queue_status",): 2,
         ("gatepost_admitted_total",): 2,
         ("gatepost_throttled_total",): 1,
         ("gatepost_rejected_total",): 0,
@@ -60,11 +57,3 @@ def test_everything_is_there() -> None:
     assert slots[0]
     slots[0].leave()
     assert b"gatepost_in_processing 1.0" in exposition(registry)
-
-
-@pytest.mark.parametrize(
-    ("load", "status"),
-    [(Load(0, 1, 2), 0), (Load(1, 1, 2), 1), (Load(2, 1, 2), 2), (Load(19, 20, 20), 0), (Load(20, 20, 20), 2)],
-)
-def test_queue_status(load: Load, status: int) -> None:
-    assert queue_status(load) == status

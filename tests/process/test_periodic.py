@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from gatepost.process import logs
-from gatepost.process.periodic import PeriodicWork
+from gatepost.process.logs import ExpectedError
+from gatepost.process.periodic import Outage, PeriodicWork
 from gatepost.store.errors import StorageError
 
 log = logs.Logger("gatepost")
@@ -96,14 +97,37 @@ def test_no_fault_ends_the_work() -> None:
             await time.pass_on()
             await time.pass_on()
         assert (work.begun, work.ended) == (3, 1)
-        storage, unexpected = lines
+        storage, unexpected, again = lines
         del storage["time"], storage["logger"]
         assert storage == {"event": "the pantry could not be tidied", "level": "warning", "reason": "locked"}
         assert (unexpected["event"], unexpected["level"]) == ("the pantry could not be tidied", "error")
         assert "ZeroDivisionError: by nothing" in unexpected["exception"]
         assert unexpected["reference"]
+        assert (again["event"], again["before"]) == ("it works again", "the pantry could not be tidied")
         await periodic.stop()
 
+    asyncio.run(test())
+
+
+def test_one_outage_is_one_line_and_its_end_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    async def explains(fault: ExpectedError) -> bool:
+        told.append(str(fault))
+        return str(fault) == "all is away"
+
+    async def test() -> None:
+        work = Work(*map(StorageError, ("locked", "locked", "gone")), None, *[StorageError("all is away")] * 3, None)
+        time = Time()
+        with logs.capture() as lines:
+            periodic = await begin(work, time)
+            for _ in range(8):
+                await time.pass_on()
+        assert [line["event"] for line in lines] == ["the pantry could not be tidied", "it works again"]
+        assert told == ["locked", *["all is away"] * 3], "what has a line of its own is asked about each time"
+        await periodic.stop()
+
+    monkeypatch.setattr(Outage, "explains", staticmethod(explains))
     asyncio.run(test())
 
 

@@ -266,8 +266,9 @@ def test_a_faulty_file_changes_nothing_and_is_reported(node: Node) -> None:
     assert node.count("configuration change begins") == begun
     (node.folder / GUARD_FILE).write_text(good)
     eventually(lambda: "does not exist" in node.list_self()["error"])
-    (told,) = node.list_self()["warnings"]
-    assert "a changed configuration is not in force: " in told
+    (told,) = node.list_self()["reasons"]
+    assert (told["code"], told["state"]) == ("configuration", "GREEN")
+    assert "a changed configuration is not in force: " in told["sentence"]
 
 
 def test_an_expired_certificate_is_refused(node: Node) -> None:

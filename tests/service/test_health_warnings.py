@@ -9,7 +9,7 @@ import pytest
 from tests.service.test_health import Collected
 
 from gatepost.guard.answers.dns import DnsCounters
-from gatepost.scanning.request import Condition, Load
+from gatepost.process.health import WELL, Health, HealthLedger
 from gatepost.service.certificates import sign_certificate
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.health import (
@@ -18,6 +18,7 @@ from gatepost.service.health import (
     DeferralWatch,
     HealthWarnings,
     HealthWatch,
+    Signs,
     SmtpCounts,
     warn_of_certificates,
 )
@@ -26,7 +27,7 @@ from gatepost.settings.consistency import read_validity
 from gatepost.settings.keys import GuardSettings
 from gatepost.smtp.replies import DEFERRALS
 from gatepost.store import open_store
-from gatepost.web.rendering import note_for, worst_of_cores
+from gatepost.web.rendering import note_of
 
 
 @pytest.fixture
@@ -58,35 +59,37 @@ def test_quarantine_and_dns(plan: Plan, tmp_path: Path, monkeypatch: pytest.Monk
 
     async def run() -> None:
         nonlocal counters, used
-        store, condition = open_store(f"sqlite:{tmp_path / 'g.db'}", tmp_path), Condition()
+        store, ledger = open_store(f"sqlite:{tmp_path / 'g.db'}", tmp_path), HealthLedger()
 
         async def held_totals() -> tuple[int, int]:
             return 1, used
 
         monkeypatch.setattr(store.quarantine, "totals", held_totals)
-        warnings = HealthWarnings(condition, store, plan, lambda: counters)
-        watch = HealthWatch(told, store)
-        watch.watch_warnings(condition)
+        warnings = HealthWarnings(ledger, store, lambda: Signs(plan, dns=counters))
+
+        async def ask() -> Health:
+            return WELL
+
+        watch = HealthWatch(told, ledger, ask)
         await warnings.look()
-        assert list(condition.warned) == []
+        assert [each.sentence for each in ledger.reasons] == []
         counters, used = DnsCounters(30, 0, 20), 90_000_000
         await warnings.look()
-        assert list(condition.warned) == [
+        assert [each.sentence for each in ledger.reasons] == [
             "the quarantine is 90% full (quarantine.maxSize)",
             "DNS does not answer: 20 of 30 questions of the last minute failed",
         ]
-        load = condition.describe(Load(0, 5, 10))
-        note = worst_of_cores([("a", load)])
+        note = note_of(ledger.health, may_know=True)
         assert note
         assert (note.level, note.text) == ("warn", "The quarantine is 90% full (quarantine.maxSize) (1 more).")
-        assert note_for(note, may_know=False) is None, "mail flows, and people of a tenant need not know"
-        assert not load.trouble, "the status of the queue does not change by it"
+        assert note_of(ledger.health, may_know=False) is None, "mail flows, and people of a tenant need not know"
+        assert ledger.health.state == "GREEN", "the status of the queue does not change by it"
         for _ in range(3):
             await watch.look()
         assert sorted(told.changes) == [("dns", "ok", "degraded"), ("quarantine", "ok", "degraded")]
         counters, used = DnsCounters(49, 0, 39), 0
         await warnings.look()
-        assert list(condition.warned) == [], "a few questions say nothing"
+        assert [each.sentence for each in ledger.reasons] == [], "a few questions say nothing"
         for _ in range(3):
             await watch.look()
         assert sorted(told.changes[2:]) == [("dns", "degraded", "ok"), ("quarantine", "degraded", "ok")]
@@ -120,19 +123,19 @@ def test_mail_that_is_put_off_is_told_by_its_share_of_the_last_minutes() -> None
 
 def test_what_is_told_already_is_not_told_twice(plan: Plan, tmp_path: Path) -> None:
     async def run() -> None:
-        store, condition = open_store(f"sqlite:{tmp_path / 'g.db'}", tmp_path), Condition()
+        store, ledger = open_store(f"sqlite:{tmp_path / 'g.db'}", tmp_path), HealthLedger()
         counts = _counts(0)
-        warnings = HealthWarnings(condition, store, plan, lambda: None, lambda: counts)
+        warnings = HealthWarnings(ledger, store, lambda: Signs(plan, sources={"smtp": counts}))
         await warnings.look()
-        counts, condition.next_hop = _counts(20, nextHop=20), lambda: "the next hop cannot be reached"
+        counts, ledger.ask = _counts(20, nextHop=20), lambda: {"nextHop": "the next hop cannot be reached"}
         await warnings.look()
-        assert not list(condition.warned)
-        condition.next_hop = str
+        assert [each.code for each in ledger.reasons] == ["nextHop"]
+        counts, ledger.ask = _counts(40, nextHop=40), lambda: {"nextHop": ""}
         await warnings.look()
-        assert "".join(condition.warned).startswith(
-            "SMTP puts mail off: 20 of 20 messages of the last minutes, because a next hop"
+        assert "".join(each.sentence for each in ledger.reasons).startswith(
+            "SMTP puts mail off: 40 of 40 messages of the last minutes, because a next hop"
         )
-        note = worst_of_cores([("a", condition.describe(Load(0, 5, 10)))])
+        note = note_of(ledger.health, may_know=True)
         assert note
         assert (note.level, note.path) == ("warn", "/system#health")
         await store.close()

@@ -20,7 +20,7 @@ from tests.data_folders import write_files
 from tests.events.receivers import eventually
 from tests.service.running_service import RunningService, connect
 
-from gatepost.scanning.request import Condition
+from gatepost.process.health import HealthLedger
 from gatepost.service import health
 from gatepost.service.commands import EXAMPLE
 from gatepost.service.data_folder import DataFolder
@@ -39,8 +39,8 @@ class Counted:
         self.moment = 0.0
         self.cpu: tuple[CpuUse, ...] = (CpuUse(0.0, 0.0),)
         self.counters: QueueCounters | None = QueueCounters(0, 0, 0, 0.0)
-        self.condition = Condition()
-        self.watch = SlotWatch(self.condition, lambda: self.counters, lambda: "raise mainWorkerCount")
+        self.ledger = HealthLedger()
+        self.watch = SlotWatch(self.ledger, lambda: self.counters, lambda: "raise mainWorkerCount")
         monkeypatch.setattr(health, "read_cpu", lambda: self.cpu)
         monkeypatch.setattr(health, "read_clock", lambda: self.moment)
 
@@ -52,7 +52,8 @@ class Counted:
             seen = self.counters
             self.counters = QueueCounters(0, 0, seen.refused + refused, seen.waited + waited)
         asyncio.run(self.watch.look())
-        return self.condition.warnings.get("slots", "")
+        noted = self.ledger.noted("slots")
+        return noted.sentence if noted else ""
 
 
 def test_it_is_said_while_messages_wait_and_processors_are_idle(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,11 +64,11 @@ def test_it_is_said_while_messages_wait_and_processors_are_idle(monkeypatch: pyt
         "6.0 messages waited for a slot on average in the last 20 seconds, while 52% of the CPU was idle:"
         " raise mainWorkerCount"
     )
-    assert counted.condition.warned
+    assert [each.state for each in counted.ledger.reasons] == ["GREEN"]
     for _ in range(health.SLOT_LOOKS):
         said = counted.after(10, IDLE)
     assert said == "", "nothing waits any more"
-    assert not counted.condition.warned
+    assert not counted.ledger.reasons
 
 
 def test_mail_that_is_refused_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +193,8 @@ class SlowService(RunningService):
         """What the core says of itself where its load is asked for."""
         headers = {"Authorization": f"Bearer {DataFolder(self.data).secret.read_text().strip()}"}
         with connect(self.data, self.guard) as client:
-            return [str(each) for each in client.get("/load", headers=headers).json().get("warned", ())]
+            found = client.get("/load", headers=headers).json().get("reasons", ())
+            return [str(each["sentence"]) for each in found if each["code"] == "slots"]
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         self._end.set()
@@ -219,9 +221,7 @@ def test_a_service_whose_slots_wait_says_so_while_its_processors_are_idle(slow_s
     assert said.endswith("raise mainWorkerCount (now 2) in guard.yml")
     assert '"component":"slots"' in slow_service.text
 
-    eventually(
-        lambda: "mainWorkerCount" in str(json.loads(slow_service.run("nodes", "--json"))["nodes"][0]["warnings"])
-    )
+    eventually(lambda: "mainWorkerCount" in str(json.loads(slow_service.run("nodes", "--json"))["nodes"][0]["reasons"]))
     rows = list(check_nodes(read_files(slow_service.data), DataFolder(slow_service.data), datetime.now(UTC)))
     # A core whose slots are all taken at that moment has failed, else it is warned of.
     assert any(row.state != "ok" and "raise mainWorkerCount" in row.found for row in rows), rows

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from html import unescape
 from pathlib import Path
 from random import choice
 from typing import NamedTuple, TypeAlias
@@ -28,13 +29,17 @@ from tests.data_folders import write_files
 from tests.events.receivers import Receiver
 from tests.service.running_service import RunningCommand
 
+from gatepost.process.health import PARTS, Code
 from gatepost.service.certificates import sign_certificate
+from gatepost.service.data_folder import DataFolder
+from gatepost.service.doctor.examination import check_nodes
+from gatepost.service.doctor.rows import read_files
 from gatepost.settings.files import ABBY_FILE
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "contrib/prometheus/gatepost.rules.yml"
 TOKEN, SECRET = "5f" * 32, "6e" * 32
-HEAD = b"From: ann@{host}\r\nTo: bob@example.com\r\nSubject: Minutes\r\nMessage-ID: <{host}>\r\n\r\n"
+HEAD = b"From: ann@{host}\r\nTo: bob@example.com\r\nSubject: Minutes\r\nMessage-ID: <minutes@{host}>\r\n\r\n"
 PEOPLE = (
     "Ann Bob Carla David Emma Frank Greta Henry Irene John Karin Leo Maria Nora Oscar Paula Quentin Rosa Simon Tina"
 )
@@ -53,13 +58,16 @@ def write_text() -> str:
 
 
 # Warnings are looked for every few seconds, by the questions since then: a mail whose questions are not answered takes
-# more than one. A file says by how much the clock of this process is wrong.
+# more than one. A next hop that gets no mail is tried every second. A file says by how much the clock of this process
+# is wrong.
 START = """
 import sys, time
 from pathlib import Path
 offset, real, real_ns = Path(sys.argv.pop(1)), time.time, time.time_ns
 wrong = lambda: float(offset.read_text()) if offset.exists() else 0.0
 time.time, time.time_ns = lambda: real() + wrong(), lambda: real_ns() + int(wrong() * 1e9)
+from gatepost.smtp import hop_answers
+hop_answers.TRY_SECONDS = 1.0
 from gatepost.service import health
 health.WARNING_SECONDS, health.DNS_QUERIES = 2.5, 2
 from gatepost.cli import main
@@ -73,11 +81,21 @@ class FaultRow(NamedTuple):
 
     fault: str
     status: str
+    reason: str
     metric: str
     alert: str
     event: str
     log: str
     when: str
+    back: str
+
+    @property
+    def part(self) -> tuple[Code | None, str]:
+        """The code of the reason and an expression for its sentence; None where there is none."""
+        found = re.fullmatch(r"`([A-Za-z]+)`: `([^`]+)`", self.reason)
+        assert found or self.reason == "–", self.reason
+        code = next((each for each in PARTS if found and each == found[1]), None)
+        return (code, ".*".join(map(re.escape, found[2].split("…")))) if found else (None, "")
 
 
 def read_page() -> dict[str, FaultRow]:
@@ -99,6 +117,16 @@ _IN_BRACKETS = re.compile(r" \((?!\d+\))[^()]*\)")
 _COUNTED = re.compile(r"`(gatepost_[a-z_]+)`(?: (\d+)| (rises))?")
 
 
+def sign_in(client: httpx.Client, password: str) -> None:
+    """Sign the first administrator in, who chooses a password of their own."""
+    entered = client.post("/sign-in", data={"name": "admin", "password": password})
+    assert entered.status_code == 303, entered.text
+    csrf = re.search(r'name="csrf" value="([^"]+)"', client.get("/account").text)
+    assert csrf
+    own = f"{password}-new"
+    client.post("/account/password", data={"csrf": csrf[1], "password": password, "new": own, "again": own})
+
+
 class Watched:
     """A running service; `more_cores` are further ports at which its API expects cores."""
 
@@ -110,6 +138,7 @@ class Watched:
         self.guard, self.abby, self.smtp, self.feed = free_ports(4)
         self.number = 0
         self.before: Samples = {}
+        self._pages: httpx.Client | None = None
         self._log_start = self._health_start = 0
         guard = f"""
 scanSources: {{restApi: {{port: {self.guard}, secret: "{SECRET}"}}, smtp: {{port: {self.smtp}}}}}
@@ -157,6 +186,7 @@ events: {{file: {{}}, webhooks: [{{url: "{self.receiver.url}", secret: "{"ab" * 
     @property
     def colour(self) -> str:
         answer = self.client.post("/v1/admin/status", headers={"Authorization": f"Bearer {TOKEN}"})
+        assert answer.status_code == 200, (answer.status_code, answer.text)
         return str(answer.json()["messageQueueStatus"])
 
     @property
@@ -189,15 +219,61 @@ events: {{file: {{}}, webhooks: [{{url: "{self.receiver.url}", secret: "{"ab" * 
         """Component and state of every change of health that was told since the fault began."""
         return self._read_health()[self._health_start :]
 
+    def read_health_reasons(self) -> list[str]:
+        """What events of health said since the fault began."""
+        return [each.get("reason", "") for each in self._read_events()[self._health_start :]]
+
     def _read_health(self) -> list[tuple[str, str]]:
+        return [(each["component"], each["after"]) for each in self._read_events()]
+
+    def _read_events(self) -> list[dict[str, str]]:
         file = self.data / "events/events.jsonl"
         found = [json.loads(line) for line in file.read_bytes().splitlines()] if file.exists() else []
-        return [(each["component"], each["after"]) for each in found if each["event"] == "health.changed"]
+        return [each for each in found if each["event"] == "health.changed"]
 
     @property
-    def warnings(self) -> str:
-        code, printed, _ = run_command("nodes", "--json", "--data", self.data)
-        return "; ".join(json.loads(printed)["nodes"][0]["warnings"]) if code == 0 else ""
+    def pages(self) -> httpx.Client:
+        """A client that an administrator has signed in."""
+        if self._pages is None:
+            self._pages = httpx.Client(base_url=self.client.base_url, verify=False, trust_env=False, timeout=60)
+            sign_in(self._pages, (self.data / "first-password").read_text().strip())
+        return self._pages
+
+    def read_outputs(self, code: Code) -> dict[str, str]:
+        """The sentence about a part, with what ends it, in every output that is asked; "" where it has none. The status
+        has no warnings."""
+
+        def find(reasons: list[dict[str, str]]) -> str:
+            found = next((each for each in reasons if each["code"] == code), None)
+            return f"{found['sentence']}. {found['clears']}" if found else ""
+
+        status = self.client.post("/v1/admin/status", headers={"Authorization": f"Bearer {TOKEN}"}).json()
+        ready = self.client.get("/readyz")
+        assert ("reasons" in status) == (status["messageQueueStatus"] != "GREEN"), status
+        said = find(status.get("reasons", []))
+        # The answer 503 is an error, which is one sentence.
+        failed = f"{ready.json()['message']}. {said.partition('. ')[2]}" if ready.status_code == 503 else ""
+        outputs = {} if PARTS[code].state == "GREEN" else {"status": said}
+        outputs["readyz"] = failed or find(ready.json().get("reasons", []))
+        if code == "cores":
+            # No node says of itself that another is away.
+            return outputs
+        seen = self.read_samples().get(("gatepost_health_warning", (("component", code),)))
+        return outputs | {"metrics": outputs["readyz"] if seen else ""}
+
+    def read_stored_outputs(self, code: Code, words: str) -> dict[str, str]:
+        """The same of those that cannot be read while storage is away."""
+        ended, printed, _ = run_command("nodes", "--json", "--data", self.data)
+        assert ended == 0, printed
+        nodes = json.loads(printed)["nodes"]
+        found = [each for node in nodes for each in node["reasons"] if each["code"] == code]
+        said = {f"{each['sentence']}, since {each['since'][:19]}Z. {each['clears']}" for each in found}
+        rows = check_nodes(read_files(self.data), DataFolder(self.data), datetime.now(UTC))
+        doctor = "; ".join(row.found for row in rows if row.what.startswith("node "))
+        page = re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", "", self.pages.get("/system").text)))
+        # Figures in a sentence change from look to look.
+        read = {"nodes": "; ".join(said), "doctor": doctor, "page": page}
+        return {name: match[0] if (match := re.search(words, text)) else "" for name, text in read.items()}
 
     def begin(self) -> None:
         """Wait until all is well and told to be so, and forget what was told: a fault begins."""
@@ -242,7 +318,33 @@ events: {{file: {{}}, webhooks: [{{url: "{self.receiver.url}", secret: "{"ab" * 
         for words in re.findall(r"`([^`]+)`", _IN_BRACKETS.sub("", row.log)):
             pattern = ".*".join(re.escape(part) for part in words.split("…"))
             missing += [] if re.search(pattern, log) else [f"log {words}"]
-        return missing
+        return missing or self._find_silent_outputs(row)
+
+    def _find_silent_outputs(self, row: FaultRow) -> list[str]:
+        """The outputs without the reason of a fault; those that storage is needed for only where it is there. A core
+        that does not answer is nothing that another node says of itself."""
+        code, words = row.part
+        if code is None:
+            return []
+        outputs = self.read_outputs(code) | {"event": "; ".join(self.read_health_reasons())}
+        has_storage = code not in ("storage", "disk", "cores")
+        outputs |= self.read_stored_outputs(code, words) if has_storage and all(outputs.values()) else {}
+        return [f"{name} says {said!r}" for name, said in outputs.items() if not re.search(words, said)]
+
+    def ends(self, fault: str) -> None:
+        """Wait until every output says that a fault is over."""
+        code, words = PAGE[fault].part
+
+        def is_over() -> bool:
+            if self.colour != "GREEN" or self.ready != 200:
+                return False
+            if code is None:
+                return True
+            outputs = self.read_outputs(code)
+            return not any((outputs if any(outputs.values()) else self.read_stored_outputs(code, words)).values())
+
+        # Each relapse doubles how often a next hop has to be well, and a busy machine answers some tries too late.
+        self.until(is_over, 240)
 
     def _find_silent_alerts(self, fault: str) -> str:
         """What Prometheus says of alerts of a row that would not fire if this fault lasted, or that fired before it: by
@@ -321,6 +423,8 @@ events: {{file: {{}}, webhooks: [{{url: "{self.receiver.url}", secret: "{"ab" * 
             self.process.kill()
             self.process.wait()
         self.client.close()
+        if self._pages:
+            self._pages.close()
         self.names.close()
         self.receiver.shutdown()
         self.receiver.server_close()

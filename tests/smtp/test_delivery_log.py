@@ -70,7 +70,8 @@ async def test_what_storage_does_not_take_waits_in_bounds(monkeypatch: pytest.Mo
     store.fault = True
     for number in range(7):
         noted.note(Delivery(str(number), number, "hop", 250, "ok"))
-    await noted.flush()
+    with pytest.raises(StorageError):
+        await noted.flush()
     assert (store.kept, noted.written, noted.dropped) == ([], 0, 2)
     store.fault = False
     await noted.stop()

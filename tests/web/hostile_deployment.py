@@ -15,6 +15,7 @@ from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.rulings import Subject
 from gatepost.mail.message import Envelope
 from gatepost.policy.rules import OwnRule
+from gatepost.process.health import Health, Reason
 from gatepost.settings.events import WebAlert
 from gatepost.settings.feeds import WebFeed
 from gatepost.store.audit import CLI, Actor, AuditFilter
@@ -117,7 +118,12 @@ async def _fill_operation(store: Store, text: str) -> dict[str, str]:
     alert = WebAlert(("quarantine.full",), recipients=(f"{text}@x.invalid",), url=f"https://x.invalid/{text}")
     await store.alerts.put(text, alert, 0, by)
     await store.digests.put_preferences(None, DigestPreferences(intro=text, domains=(text,)), 0, by)
-    await store.publishing.put_node(new_id(), text, NodeDetail(state="failed", reason=text, error=text, program=text))
+    health = Health("RED", (Reason(text, "RED", text, text, text),))
+    await store.publishing.put_node(
+        new_id(),
+        text,
+        NodeDetail(health=health, error=text, program=text),
+    )
     proof = Proof(40, 20, 20, Side(4, 4, 4, 0), Side(4, 0, 4, 0), 174, taken=True, reason=text)
     version = await store.learning.keep_model(None, msgspec.json.encode(proof), b"", CLI)
     content = VersionContent({"guard.yml": {"log": text}}, {"policy/deployment.toml": text.encode()})

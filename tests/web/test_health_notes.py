@@ -3,47 +3,42 @@
 from typing import Any
 
 import pytest
+from tests.clock import Clock
 
+from gatepost.abby.cores import Cores
 from gatepost.ids import new_id
-from gatepost.scanning.request import Condition, Load
+from gatepost.process.health import WELL, Health, HealthLedger, make_reason
 from gatepost.settings.events import ALERT_KINDS
 from gatepost.web.pages.alerts import MEANINGS
-from gatepost.web.rendering import HealthNote, note_for, worst_of_cores
+from gatepost.web.rendering import HealthNote, note_of
 
-WELL = Load(0, 5, 10)
-SLOWED = Load(0, 5, 10, slowed="the next hop cannot be reached: connection refused")
+SLOWED = Health.of([make_reason("nextHop", "the next hop cannot be reached: refused the connection", 7)])
+BROKEN = Health.of([*SLOWED.reasons, make_reason("storage", "storage cannot be used", 7)])
 
 
 @pytest.mark.parametrize(
-    ("states", "level", "said"),
+    ("health", "level", "said"),
     [
-        ([("a", WELL)], None, ""),
-        ([("a", WELL), ("b", Load(0, 5, 10, fault="storage cannot be used"))], "bad", "storage cannot be used"),
-        ([("a", SLOWED)], "warn", "Incoming mail is being deferred: the next hop cannot be reached"),
-        ([("a", None)], "bad", "No core is answering"),
-        ([("a", None), ("b", WELL)], "warn", "The core a is not answering."),
-        ([("a", Load(10, 5, 10))], "warn", "All slots are in use"),
-        ([("a", Load(10, 5, 10)), ("b", WELL)], None, ""),
+        (WELL, None, ""),
+        (BROKEN, "bad", "Storage cannot be used (1 more)."),
+        (SLOWED, "warn", "The next hop cannot be reached: refused the connection."),
     ],
 )
-def test_the_worst_of_the_cores(states: list[tuple[str, Load | None]], level: str | None, said: str) -> None:
-    note = worst_of_cores(states)
+def test_the_worst_of_a_health(health: Health, level: str | None, said: str) -> None:
+    note = note_of(health, may_know=True)
     assert (note.level if note else None) == level
-    assert said in (note.text if note else "")
+    assert (note.text if note else "") == said
 
 
 def test_a_tenant_is_told_that_mail_waits_and_not_why() -> None:
-    note = worst_of_cores([("core-7.internal", SLOWED)])
-    said = note_for(note, may_know=False)
-    assert said == HealthNote("warn", "Mail is delayed at the moment.", "")
-    assert note_for(HealthNote("warn", "The node n is silent.", "/nodes"), may_know=False) is None
-    assert note_for(note, may_know=True) == note
+    assert note_of(SLOWED, may_know=False) == HealthNote("warn", "Mail is delayed at the moment.")
+    assert note_of(BROKEN, may_know=False) == HealthNote("bad", "No mail can be taken at the moment.")
 
 
 def test_every_page_says_so(site: Any, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gatepost.web.registry.worst_of_cores", lambda _: worst_of_cores([("a", SLOWED)]))
+    monkeypatch.setattr(Cores, "health", SLOWED)
     for path in ("/", "/messages", "/lists", "/audit"):
-        assert "the next hop cannot be reached" in site.visitor().get(path).text
+        assert "The next hop cannot be reached" in site.visitor().get(path).text
         assert "Mail is delayed at the moment." in site.visitor(tenant=tenant).get(path).text
     monkeypatch.undo()
     assert "Mail is delayed" not in site.visitor(tenant=tenant).get("/messages").text
@@ -54,15 +49,15 @@ def test_a_test_event_without_an_output_says_so(site: Any) -> None:
 
 
 def test_a_sender_over_its_limit_is_the_operator_s_to_know() -> None:
-    condition = Condition()
-    assert condition.describe(Load(0, 1, 2)).warned == ()
-    condition.remark("a@x.example is over its limit", 60)
-    note = worst_of_cores([("core", condition.describe(Load(0, 1, 2)))])
+    clock = Clock()
+    ledger = HealthLedger(clock)
+    ledger.note("sender", "a sender is over its limit", seconds=60)
+    note = note_of(ledger.health, may_know=True)
     assert note is not None
-    assert (note.level, note.text) == ("warn", "A@x.example is over its limit.")
-    assert note_for(note, may_know=False) is None
-    condition.remark("it was", -1)
-    assert worst_of_cores([("core", condition.describe(Load(0, 1, 2)))]) is None
+    assert (note.level, note.text) == ("warn", "A sender is over its limit.")
+    assert note_of(ledger.health, may_know=False) is None
+    clock.now = 61
+    assert note_of(ledger.health, may_know=True) is None
 
 
 def test_every_event_has_its_words() -> None:

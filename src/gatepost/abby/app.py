@@ -67,31 +67,20 @@ BODY_SECONDS = 10.0
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OK = b'{"status":"ok"}'
 
-ReadinessCheck = Callable[[], Awaitable[str | None]]
-
-
-async def always_ready() -> str | None:
-    """The default readiness check: nothing besides the cores is needed."""
-    return None
-
 
 class StatusApi:
-    """The endpoints for state. `ready` returns what is missing, None for nothing; `metrics` the text for Prometheus."""
+    """The endpoints for state; `metrics` returns the text for Prometheus."""
 
     def __init__(
         self,
         *,
         authenticator: Authenticator,
         cores: Cores,
-        ready: ReadinessCheck = always_ready,
         metrics: Callable[[], bytes] = bytes,
-        metrics_public: bool = False,
     ) -> None:
         self._authenticator = authenticator
         self._cores = cores
-        self._ready = ready
         self._metrics = metrics
-        self._metrics_public = metrics_public
 
     async def status(self, request: Request) -> Response | Failure | None:
         """Return the colour of the queue. The body, if any, must be a JSON object; its fields are ignored."""
@@ -101,23 +90,28 @@ class StatusApi:
         refusal = await _body_fault(request)
         if refusal:
             return refusal
-        colour = "RED" if await self._ready() else await self._cores.status()
-        return JsonResponse(encode_scanning(SystemStatus(colour)))
+        health = await self._cores.status()
+        # Warnings are for operators, and a token may be a tenant's.
+        told = tuple(each for each in health.reasons if each.state != "GREEN")
+        return JsonResponse(encode_scanning(SystemStatus(health.state, told)))
 
     async def health(self, _request: Request) -> Response:
         """Answer that the process runs and serves."""
         return JsonResponse(OK)
 
-    async def readiness(self, _request: Request) -> Response | Failure:
-        """Answer whether the service can do its work."""
-        missing = await self._ready() or (None if self._cores.answering else "no core answers")
-        if not missing and self._cores.colour == "RED" and (faults := self._cores.faults):
-            missing = faults[0]
-        return Failure(CORE_UNAVAILABLE, missing) if missing else JsonResponse(OK)
+    async def readiness(self, request: Request) -> Response | Failure:
+        """Answer whether the service can do its work: to clients on this machine with the reasons of its state."""
+        health = await self._cores.look()
+        if health.state == "RED" and health.fault:
+            return Failure(CORE_UNAVAILABLE, health.fault)
+        if not health.reasons or not is_from_this_machine(request):
+            return JsonResponse(OK)
+        told = {"status": "ok", "state": health.state, "reasons": health.reasons}
+        return JsonResponse(msgspec.json.encode(told))
 
     async def metrics(self, request: Request) -> Response | Failure:
-        """Return the metrics, to clients on this machine only unless they are public."""
-        if self._metrics_public or is_from_this_machine(request):
+        """Return the metrics, to clients on this machine only."""
+        if is_from_this_machine(request):
             return Response(self._metrics(), headers={"content-type": METRICS_TYPE})
         return Failure(FORBIDDEN, "metrics are answered on loopback only")
 
@@ -281,9 +275,7 @@ def create_app(
     services: ApiServices,
     *,
     tokens: Iterable[StaticApiTokenSettings],
-    ready: ReadinessCheck = always_ready,
     metrics: Callable[[], bytes] = bytes,
-    metrics_public: bool = False,
     observe: OutcomeObserver = ignore_outcome,
     routes: Iterable[BaseRoute] = (),
     error_page: ErrorPage | None = None,
@@ -294,9 +286,7 @@ def create_app(
     the APIs, and `error_page` renders failures for browsers; `strict_transport` tells browsers to use HTTPS only;
     with `look_back` delivered mail is looked at for entries that come through the List API."""
     authenticator = Authenticator(Tokens(tokens), services.guesses.tokens, services.store.api_keys.note_token_use)
-    status = StatusApi(
-        authenticator=authenticator, cores=services.cores, ready=ready, metrics=metrics, metrics_public=metrics_public
-    )
+    status = StatusApi(authenticator=authenticator, cores=services.cores, metrics=metrics)
     scanning = ScanApi(
         authenticator=authenticator,
         cores=services.cores,

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -29,11 +29,13 @@ from gatepost.api.errors import (
 )
 from gatepost.api.http import ClientLeft, ConnectedClient
 from gatepost.process.background_work import background
+from gatepost.process.health import OF_SLOTS, Health, HealthLedger, Reason, State, make_reason
 from gatepost.process.logs import Logger
 from gatepost.scanning.held_mail import CarriesOutOrders, HeldMailOrder, NotHeld, ReleaseOrder
 from gatepost.scanning.request import Full, Load, ScanRequest, ScanResult, Shares
 from gatepost.scanning.spool import MessageBody
 from gatepost.store.errors import StorageError
+from gatepost.times import now
 from gatepost.view.values import NotShown
 from gatepost.workers.fair_queue import WAITING_LIMIT
 from gatepost.workers.protocol import Extracted
@@ -62,7 +64,6 @@ _NOT_TAKEN = Failure(CORE_UNAVAILABLE, "the cores that answer did not take the m
 _STORAGE_LOST = Failure(STORAGE_UNAVAILABLE, "the storage of the cores cannot be used now")
 _OVERLOADED = Failure(OVERLOADED, "too many messages wait for a slot")
 
-Status = Literal["GREEN", "YELLOW", "RED"]
 R = TypeVar("R")
 
 log = Logger("gatepost.abby")
@@ -285,11 +286,12 @@ class _Failures:
 
 
 class Cores:
-    """All cores. One loop hands a message to a core and tries again (`_run`)."""
+    """All cores; `own` is what is wrong in this process. A message is handed to one in a loop (`_run`)."""
 
     def __init__(
         self,
         cores: Iterable[ScanCore],
+        own: HealthLedger | None = None,
         *,
         waiting_limit: int = WAITING_LIMIT,
         poll_seconds: float = POLL_SECONDS,
@@ -297,7 +299,8 @@ class Cores:
         load_seconds: float = LOAD_SECONDS,
         silent_seconds: float = SILENT_SECONDS,
     ) -> None:
-        self._states = tuple(CoreState(core) for core in cores)
+        self._states, self._own = tuple(CoreState(core) for core in cores), own or HealthLedger()
+        self._silence: tuple[Reason, ...] = ()
         self._poll_seconds = poll_seconds
         self._grace_seconds = grace_seconds
         self._load_seconds = load_seconds
@@ -347,26 +350,43 @@ class Cores:
         return self._waiting_bytes.used + sum(state.core.waiting[1] for state in self._states)
 
     @property
-    def faults(self) -> list[str]:
-        """Why cores that answer can take no message to its end."""
-        return [load.fault for _, load in self.states if load and load.fault]
+    def silence(self) -> tuple[Reason, ...]:
+        """That cores do not answer, or take long to tell their load."""
+        mute = sum(state.silent or state.load is None for state in self._states)
+        text = f"{mute:,} of {len(self._states):,} cores {'does' if mute == 1 else 'do'} not answer" if mute else ""
+        text = text if any(state.load for state in self._states) else "no core answers"
+        reason = self._silence[0] if self._silence else make_reason("cores", text, now())
+        state: State = "RED" if text == "no core answers" else "YELLOW"
+        self._silence = (msgspec.structs.replace(reason, sentence=text, state=state),) if text else ()
+        return self._silence
 
     @property
-    def colour(self) -> Status:
-        """The queue's colour as far as it is known."""
-        known = queue_colour([state.load for state in self._states])
-        return "YELLOW" if known == "GREEN" and any(state.silent for state in self._states) else known
+    def health(self) -> Health:
+        """How the queue of messages is, as far as it is known: a core that takes none is no outage while others do."""
+        loads = [load.health for state in self._states if (load := state.load)]
+        is_out = all(each.state == "RED" for each in loads)
+        own = (each for each in (*self._own.reasons, *self.silence) if each.code not in OF_SLOTS)
+        reasons = {(each.code, each.sentence): each for each in own}
+        for each in (reason for health in loads for reason in health.reasons):
+            eased = each if is_out or each.state != "RED" else msgspec.structs.replace(each, state="YELLOW")
+            reasons.setdefault((each.code, each.sentence), eased)
+        return Health.of(reasons.values())
 
-    async def status(self) -> Status:
-        """Return the queue's colour from fresh loads; a silent core is not waited for."""
+    async def look(self) -> Health:
+        """Return how the queue is, and look at what this process needs before; no other core is asked."""
+        await self._own.look()
+        return self.health
+
+    async def status(self) -> Health:
+        """Return how the queue is from fresh loads; a silent core is not waited for."""
         stale = self._now() - FRESH_SECONDS
         asked = [state for state in self._states if state.answers and not state.silent and state.told_at < stale]
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._silent_seconds):
-                await asyncio.gather(*map(self._ask_load, asked))
-        except TimeoutError:
-            return "YELLOW" if self.colour == "GREEN" else self.colour
-        return self.colour
+                await asyncio.gather(self._own.look(), *map(self._ask_load, asked))
+        for state in asked:
+            state.silent = state.silent or state.told_at < stale
+        return self.health
 
     def scan(
         self, request: ScanRequest, body: MessageBody, client: ConnectedClient, seconds: float
@@ -552,14 +572,3 @@ class Cores:
 
 def _free(state: CoreState) -> int:
     return state.free
-
-
-def queue_colour(loads: Iterable[Load | None]) -> Status:
-    """Return the status of cores with these loads; None is a core that does not answer."""
-    every = list(loads)
-    answering = [load for load in every if load is not None]
-    if all(load.full or load.fault for load in answering):
-        return "RED"
-    if len(answering) < len(every) or any(each.throttling or each.full or each.trouble for each in answering):
-        return "YELLOW"
-    return "GREEN"

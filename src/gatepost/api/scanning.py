@@ -13,6 +13,7 @@ import msgspec
 
 from gatepost.auth.results import Origin
 from gatepost.policy.rules import ActionName, Decision, Verdict
+from gatepost.process.health import Reason, State
 
 MAX_BODY = 52_428_800
 MAX_RECIPIENTS = 1000
@@ -104,13 +105,14 @@ class MessageAnalysisResult(_Wire, frozen=True):
     ]
 
 
-class SystemStatus(_Wire, frozen=True):
-    """`RED`: no core answers, or every core that answers is at its maximum. `YELLOW`: otherwise, some core throttles,
-    is full or does not answer. `GREEN`: else."""
+class SystemStatus(_Wire, frozen=True, omit_defaults=True):
+    """`RED`: no core answers, or no core takes a message to its end. `YELLOW`: otherwise, some core throttles, is full,
+    does not answer or has a next hop that takes no mail. `GREEN`: else."""
 
-    message_queue_status: Annotated[
-        Literal["GREEN", "YELLOW", "RED"], msgspec.Meta(description="Status of the message queue")
-    ]
+    message_queue_status: Annotated[State, msgspec.Meta(description="Status of the message queue")]
+    reasons: Annotated[
+        tuple[Reason, ...], msgspec.Meta(description="Why, worst first; absent where the status is `GREEN`")
+    ] = ()
 
 
 class LedgerLine(_Wire, frozen=True):

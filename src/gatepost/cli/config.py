@@ -220,7 +220,7 @@ async def _wait_for(store: "Store", number: int) -> str:
             return f"Version {number} failed on {rollout.failed_node}: {rollout.failed_reason}"
         if rollout.wanted != number:
             return f"Version {rollout.wanted} was published meanwhile."
-        nodes = [each for each in await store.publishing.nodes() if each.health(now()) != "silent"]
+        nodes = [each for each in await store.publishing.nodes() if each.state(now()) != "silent"]
         if nodes and not rollout.holder and all(each.detail.version == number for each in nodes):
             return ""
         await asyncio.sleep(0.5)
@@ -257,10 +257,9 @@ def _render_node(node: "NodeRecord", rollout: "Rollout") -> tuple[str, ...]:
     detail = node.detail
     version = f"{detail.version}" if detail.version == rollout.wanted else f"{detail.version} -> {rollout.wanted}"
     slots = f"{detail.in_processing} of {detail.slots}"
-    notes = [*(["it is its turn"] if rollout.holder == node.id else []), detail.reason, detail.error]
-    notes += detail.warned
-    health, since = node.health(now()), render_time(detail.since)
-    return node.name, version, health, slots, since, "; ".join(filter(None, notes))
+    notes = [*(["it is its turn"] if rollout.holder == node.id else []), *map(str, detail.health.reasons), detail.error]
+    state, since = node.state(now()), render_time(detail.since)
+    return node.name, version, state, slots, since, "; ".join(filter(None, notes))
 
 
 def _describe_failure(rollout: "Rollout") -> dict[str, Any] | None:
@@ -271,6 +270,8 @@ def _describe_failure(rollout: "Rollout") -> dict[str, Any] | None:
 
 
 def _describe_node(node: "NodeRecord", rollout: "Rollout") -> dict[str, Any]:
+    from msgspec.structs import asdict
+
     detail = node.detail
     return {
         "id": node.id,
@@ -279,9 +280,8 @@ def _describe_node(node: "NodeRecord", rollout: "Rollout") -> dict[str, Any]:
         "program": detail.program,
         "version": detail.version,
         "wanted": rollout.wanted,
-        "health": node.health(now()),
-        "reason": detail.reason,
-        "warnings": detail.warned,
+        "health": node.state(now()),
+        "reasons": [asdict(each) for each in detail.health.reasons],
         "inProcessing": detail.in_processing,
         "slots": detail.slots,
         "started": render_time(detail.started),
@@ -318,7 +318,7 @@ def restart(
 
 
 async def _list_present(store: "Store") -> "list[NodeRecord]":
-    return [each for each in await store.publishing.nodes() if each.health(now()) != "silent"]
+    return [each for each in await store.publishing.nodes() if each.state(now()) != "silent"]
 
 
 async def _wait_for_restart(store: "Store", present: "list[NodeRecord]") -> str:
@@ -336,7 +336,7 @@ async def _wait_for_restart(store: "Store", present: "list[NodeRecord]") -> str:
             for each in present
             if each.id in seen
             and (
-                seen[each.id].detail.started == before[each.id] or seen[each.id].health(now()) not in ("ok", "degraded")
+                seen[each.id].detail.started == before[each.id] or seen[each.id].state(now()) not in ("GREEN", "YELLOW")
             )
         ]
     if late:

@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from gatepost.ids import id_time, new_id
 from gatepost.policy.rules import Decision, Verdict
+from gatepost.process.health import Component
 from gatepost.settings.events import EventKind, Severity
 from gatepost.store.engine import storable
 from gatepost.times import date_time
@@ -267,22 +268,7 @@ class NodeState(EventFields, tag="node.state", frozen=True, kw_only=True):
 
 
 HealthState: TypeAlias = Literal["ok", "degraded", "failed"]
-HealthComponent: TypeAlias = Literal[
-    "messageQueue",
-    "storage",
-    "certificate",
-    "quarantine",
-    "dns",
-    "smtp",
-    "milter",
-    "spamd",
-    "rspamd",
-    "clock",
-    "slots",
-    "configuration",
-]
-# Parts that are warned of while mail flows.
-WARNED: tuple[HealthComponent, ...] = get_args(HealthComponent)[2:]
+HealthComponent: TypeAlias = Literal["messageQueue", Component]
 
 
 class HealthChanged(EventFields, tag="health.changed", frozen=True, kw_only=True):
@@ -295,6 +281,7 @@ class HealthChanged(EventFields, tag="health.changed", frozen=True, kw_only=True
     before: Annotated[HealthState, Meta(description="the state before")]
     after: Annotated[HealthState, Meta(description="the state now")]
     reason: Annotated[Text, Meta(description="what was seen")] = ""
+    clears: Annotated[Text, Meta(description="what ends it")] = ""
 
 
 class ThresholdReached(EventFields, tag="threshold.reached", frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 `POST /scan` takes a message (see `scanning.request`), lets it wait for its turn where the core is full, and answers
 when its result is on record. `POST /features` takes one that came with a complaint, and answers what models learn from
 it. Both answer 503 where no message may wait. Orders on held mail are in `scanning.held_mail`. `GET /load` tells how
-busy the core is, and so does the header `gatepost-load: n/threshold/maximum` on every answer. `/healthz` and, for this
+busy the core is. `/healthz` and, for this
 machine only, `/metrics` need no secret. Whoever guesses the secret waits longer each time.
 """
 
@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from gatepost.api.errors import (
     FORBIDDEN,
@@ -107,7 +107,7 @@ def build_rest_app(
         Route("/healthz", Endpoint(source.health), methods=["GET"]),
         Route("/metrics", Endpoint(source.metrics), methods=["GET"]),
     ]
-    app = _RestApp(source, guard, routes=routes)
+    app = _RestApp(source, routes=routes)
     app.router.redirect_slashes = False
     return app
 
@@ -176,7 +176,6 @@ class _Source:
                 answer = await self._work(self._guard.scan_in_turn, scan, body, client)
         except Exception as fault:  # noqa: BLE001  it becomes the answer, as `HttpErrors` has it
             answer = json_failure(note_fault(fault, "/scan"))
-        exchange.headers = ((b"gatepost-load", _load_header(self._guard.load())),)
         exchange.answer(answer)
 
     async def _work(
@@ -236,33 +235,18 @@ class _Source:
 
 
 class _RestApp(Starlette):
-    """Starlette without its own middleware: between server and routes are only two wrappers."""
+    """Starlette without its own middleware: between server and routes is one wrapper."""
 
-    def __init__(self, source: _Source, guard: Guard, **options: Any) -> None:
+    def __init__(self, source: _Source, **options: Any) -> None:
         super().__init__(**options)
-        self._source, self._guard = source, guard
+        self._source = source
 
     def find_direct(self, method: bytes, path: bytes, headers: RawHeaders, client: str) -> DirectCall | None:
         """Return what takes the body of a request without ASGI; None for all but ordinary scans."""
         return self._source.begin_scan(headers, client) if (method, path) == (b"POST", b"/scan") else None
 
     def build_middleware_stack(self) -> ASGIApp:
-        return _LoadHeader(HttpErrors(self.router), self._guard)
-
-
-class _LoadHeader:
-    """ASGI wrapper that tells the load with every response."""
-
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
-        self._app, self._guard = app, guard
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_load(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], (b"gatepost-load", _load_header(self._guard.load()))]
-            await send(message)
-
-        await self._app(scope, receive, send_with_load)
+        return HttpErrors(self.router)
 
 
 async def _receive(request: Request, upload: ScanUpload, body: SpooledBody) -> Failure | None:
@@ -291,10 +275,6 @@ def _check_headers(request: Request) -> Failure | None:
 
 def _json(value: object, status: int = 200) -> JsonResponse:
     return JsonResponse(msgspec.json.encode(value), status)
-
-
-def _load_header(load: Load) -> bytes:
-    return b"%d/%d/%d" % (load.in_processing, load.threshold, load.maximum)
 
 
 def _hash(text: bytes) -> bytes:

@@ -12,14 +12,12 @@ from typing import Literal
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gatepost.events.schema import WARNED
 from gatepost.guard.answers.dns import DnsCounters
 from gatepost.guard.answers.reputation import ZoneCounters
 from gatepost.guard.answers.sender_history import SenderHistoryCounters
 from gatepost.process.logs import Logger
 from gatepost.process.metrics import Timed, counter, gauge
 from gatepost.process.periodic import PeriodicWork
-from gatepost.scanning.request import Condition, Load
 from gatepost.store.engine import StoreCounters
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.quarantine import QuarantineRecords
@@ -36,9 +34,7 @@ class GuardMetrics(Collector):
         pool: Callable[[], PoolCounters],
         dns: Callable[[], DnsCounters],
         store: Callable[[], StoreCounters],
-        condition: Condition | None = None,
     ) -> None:
-        self._condition = condition or Condition()
         self._queue, self._pool, self._dns, self._store = queue, pool, dns, store
         self._messages = Timed("gatepost_messages", "Messages analysed", ("verdict", "decision"))
 
@@ -59,14 +55,9 @@ class GuardMetrics(Collector):
         yield counter("gatepost_store_failures", "Commits that failed", kept.failures)
 
     def _admission_metrics(self) -> Iterator[Metric]:
-        load, counters = self._condition.describe(self._queue.load()), self._queue.counters()
+        load, counters = self._queue.load(), self._queue.counters()
         yield gauge("gatepost_in_processing", "Messages in processing", load.in_processing)
         yield gauge("gatepost_in_processing_maximum", "Messages in processing at which more are refused", load.maximum)
-        yield gauge("gatepost_queue_status", "0 GREEN, 1 YELLOW (slowed), 2 RED (takes nothing)", queue_status(load))
-        warned = gauge("gatepost_health_warning", "Whether a part is warned of", labels=("component",))
-        for component in WARNED:
-            warned.add_metric((component,), float(component in self._condition.warnings))
-        yield warned
         yield counter("gatepost_admitted", "Messages that got a slot", counters.admitted)
         yield counter("gatepost_throttled", "Messages that were delayed", counters.throttled)
         yield counter("gatepost_rejected", "Messages that found no slot", counters.refused)
@@ -118,11 +109,6 @@ class SenderHistoryMetrics(Collector):
         yield counter("gatepost_acquaintance_lookups", "Times that storage was read for one", done.looked_up)
         yield counter("gatepost_acquaintance_written", "Senders and sites written", done.written)
         yield counter("gatepost_acquaintance_dropped", "Those that could not be written", done.dropped)
-
-
-def queue_status(load: Load) -> int:
-    """GREEN, YELLOW or RED as 0, 1 or 2."""
-    return 2 if load.full or load.fault else int(load.throttling or bool(load.slowed))
 
 
 REFRESH_SECONDS = 30.0

@@ -22,10 +22,11 @@ from gatepost.guard.answers.lists import LearntModelSnapshots, ListAnswers
 from gatepost.guard.answers.sender_history import SenderHistories
 from gatepost.ids import id_order
 from gatepost.mail.message import Receipt
+from gatepost.process.health import HealthLedger
 from gatepost.process.logs import Logger
 from gatepost.process.periodic import PeriodicWork
 from gatepost.scanning.held_mail import HoldsMail, ReportObserver, bytes_ahead, ignore_report
-from gatepost.scanning.request import Condition, Cut, Full, Load, ScanRequest, ScanResult, first_received_id
+from gatepost.scanning.request import Cut, Full, Load, ScanRequest, ScanResult, first_received_id
 from gatepost.scanning.spool import MessageBody
 from gatepost.settings.keys import GuardSettings as Settings
 from gatepost.smtp.services import ReportIntake, ReportReading
@@ -72,7 +73,7 @@ class Guard:
         learnt: LearntModelSnapshots | None = None,
         observe: ScanObserver = ignore_scan,
         clock: Callable[[], float] = time.time,
-        condition: Condition | None = None,
+        health: HealthLedger | None = None,
         node: str = "",
         actions: ActionPlanner | None = None,
         dns_counters: Callable[[], DnsCounters] = DnsCounters,
@@ -85,7 +86,7 @@ class Guard:
         self._sender_histories = sender_histories
         self._campaigns = campaigns
         self._learnt = learnt
-        self._condition = condition or Condition()
+        self._health = health or HealthLedger()
         self._quarantine: HoldsMail | None = None
         self.reports: ReportIntake | None = None
         self._stop_begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -114,11 +115,11 @@ class Guard:
 
     def load(self) -> Load:
         """How busy it is, and what keeps it from its work."""
-        return self._condition.describe(self._queue.load())
+        return self._queue.load().with_reasons(self._health)
 
     async def look(self) -> None:
         """Look again at what all messages need, where that was not done just now."""
-        await self._condition.look()
+        await self._health.look()
 
     def queue_counters(self) -> QueueCounters:
         return self._queue.counters()

@@ -14,8 +14,7 @@ import msgspec
 from gatepost.policy.layers import OUTBOUND, Effective, Layer, Policies, add_rules, lay_over
 from gatepost.policy.rules import OwnRule, Policy
 from gatepost.process.logs import Logger
-from gatepost.process.periodic import PeriodicWork
-from gatepost.store.errors import StorageError
+from gatepost.process.periodic import Outage, PeriodicWork
 from gatepost.store.own_rules import OwnRules
 
 POLL_SECONDS = 2.0
@@ -44,6 +43,7 @@ class PoliciesInForce:
         self._stopped: Counter[tuple[str, str, str]] = Counter()
         self._observers: list[Observer] = []
         self._turn = asyncio.Lock()
+        self._outage = Outage(UNREADABLE, log)
         self._following = PeriodicWork(self.refresh, poll, UNREADABLE, log, waits_first=True)
 
     def observe(self, observer: Observer) -> None:
@@ -62,11 +62,8 @@ class PoliciesInForce:
         """Read what has changed since the last time."""
         if self._store is None:
             return
-        async with self._turn:
-            try:
-                await self._read_changes(self._store)
-            except StorageError as fault:
-                log.warning(UNREADABLE, reason=str(fault))
+        async with self._turn, self._outage:
+            await self._read_changes(self._store)
 
     async def _read_changes(self, store: OwnRules) -> None:
         versions = await store.versions()

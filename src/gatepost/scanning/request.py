@@ -10,9 +10,8 @@ between the edits leaves as it came.
 """
 
 import re
-import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Annotated, Literal, TypeAlias
 
@@ -23,7 +22,9 @@ from gatepost.api.errors import EMPTY_EMAIL, INVALID_PARAMETERS, MALFORMED_REQUE
 from gatepost.api.scanning import MAX_BODY
 from gatepost.ids import canonical
 from gatepost.mail.message import Envelope, Receipt
+from gatepost.process.health import OF_SLOTS, Code, Health, HealthLedger, Reason, make_reason
 from gatepost.scanning.spool import MessageBody, SpooledBody
+from gatepost.times import now
 
 MAX_CUTS = 200
 
@@ -149,73 +150,45 @@ class ScanResult(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How busy a core is. It throttles from `threshold` on and is full at `maximum`. `fault` is why no message could be
-    taken to its end, such as storage that is away; `slowed` why mail waits with its senders, such as a next hop that
-    cannot be reached; `warned` is what an operator should look at although mail is taken, such as a certificate that
-    ends soon or a sender over a limit. `waiting` counts the messages that wait for a slot there."""
+    """How busy a core is, and what is wrong with it. It throttles from `threshold` on and is full at `maximum`;
+    `waiting` counts the messages that wait for a slot there."""
 
     in_processing: int
     threshold: int
     maximum: int
-    fault: str = ""
-    slowed: str = ""
-    warned: tuple[str, ...] = ()
     waiting: int = 0
+    reasons: tuple[Reason, ...] = ()
 
     @property
     def full(self) -> bool:
         return self.in_processing >= self.maximum
 
     @property
-    def trouble(self) -> str:
-        """Why messages are not taken to their end, or slowly."""
-        return self.fault or self.slowed
-
-    @property
     def throttling(self) -> bool:
         return self.in_processing >= self.threshold
 
-
-async def nothing_to_see() -> None:
-    """Nobody looks at what this process needs."""
-
-
-class Condition(msgspec.Struct):
-    """The state of what all messages of a process need, as it was seen last: see `Load`. Warnings are by component; a
-    note is one that is shown until a time of the monotonic clock. `next_hop` says why mail waits for a next hop, and is
-    asked whenever the state is read: a client that was told 451 is no sooner told than the status. `look` looks at the
-    rest again; those who are asked for the state await it before."""
-
-    fault: str = ""
-    warnings: dict[str, str] = msgspec.field(default_factory=dict)
-    note: str = ""
-    until: float = 0.0
-    next_hop: Callable[[], str] = str
-    look: Callable[[], Awaitable[None]] = nothing_to_see
-
-    def remark(self, note: str, seconds: float) -> None:
-        """Show a note for so long."""
-        self.note, self.until = note, time.monotonic() + seconds
-
-    def warn(self, component: str, text: str) -> bool:
-        """Say what is wrong with a component, or with "" that nothing is; returns whether nothing was before."""
-        is_new = bool(text) and component not in self.warnings
-        others = {name: said for name, said in self.warnings.items() if name != component}
-        self.warnings = {**others, component: text} if text else others
-        return is_new
-
     @property
-    def warned(self) -> tuple[str, ...]:
-        """What an operator should look at."""
-        is_noted = self.note and time.monotonic() < self.until
-        return (*self.warnings.values(), *((self.note,) if is_noted else ()))
+    def health(self) -> Health:
+        """How the core is: its slots, and what it has said besides."""
+        slots = self._describe_slots()
+        said = [each for each in self.reasons if each.code in slots or each.code not in OF_SLOTS]
+        known = {each.code for each in said}
+        return Health.of([*said, *(make_reason(code, slots[code], now()) for code in slots.keys() - known)])
 
-    def describe(self, load: Load) -> Load:
-        """Return a load with what is known besides its slots."""
-        delayed = self.next_hop()
-        if self.fault or delayed or self.warnings or self.note:
-            return msgspec.structs.replace(load, fault=self.fault, slowed=delayed, warned=self.warned)
-        return load
+    def with_reasons(self, ledger: HealthLedger) -> "Load":
+        """Return this load with everything that is wrong in its process."""
+        slots = self._describe_slots()
+        for code in OF_SLOTS:
+            ledger.note(code, slots.get(code, ""))
+        reasons = ledger.reasons
+        return msgspec.structs.replace(self, reasons=reasons) if reasons else self
+
+    def _describe_slots(self) -> dict[Code, str]:
+        """Why messages wait for a slot, or are delayed."""
+        if self.full:
+            return {"full": f"all {self.maximum:,} slots are in use"}
+        used = f"{self.in_processing:,} of {self.maximum:,} slots are in use"
+        return {"throttling": f"new messages are delayed: {used}"} if self.throttling else {}
 
 
 # A tenant may have so many times as much of a thing as is free of it.

@@ -11,9 +11,8 @@ from starlette.applications import Starlette
 from gatepost.abby.app import create_app, create_services
 from gatepost.abby.cores import Cores, LocalCore
 from gatepost.mailboxes.removal import MailRemover
-from gatepost.scanning.request import Condition
+from gatepost.process.health import Health, HealthLedger
 from gatepost.service.event_stream import try_alert
-from gatepost.service.health import COLOURS, NodeHealth, Seen
 from gatepost.service.metrics import AbbyMetrics
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.publishing import NodePublisher
@@ -37,26 +36,13 @@ class ApiParts(msgspec.Struct, frozen=True):
 
     app: Starlette
     cores: Cores
-    condition: Condition
+    health: HealthLedger
 
-    async def probe(self) -> Seen:
-        """Look at the queue of all cores: `messageQueueStatus`, as the API answers it."""
-        status = await self.cores.status()
-        return COLOURS[status], f"messageQueueStatus is {status}"
-
-    def describe_health(self) -> NodeHealth:
-        """How the service is, for those who look after nodes."""
-        loads = [load for _, load in self.cores.states if load]
-        fault = self.condition.fault or ("" if self.cores.answering else "no core answers")
-        state = "failed" if fault else COLOURS[self.cores.colour]
-        # What cores of this node say is in the condition; those of others say it for themselves.
-        return NodeHealth(
-            state,
-            fault,
-            sum(each.in_processing for each in loads),
-            sum(each.maximum for each in loads),
-            warned=self.condition.warned,
-        )
+    @property
+    def own_health(self) -> Health:
+        """What is wrong with this process; cores of others say for themselves what is wrong with them, unless none
+        answers."""
+        return Health.of((*self.health.reasons, *(each for each in self.cores.silence if each.state == "RED")))
 
 
 def _build_openid(settings: AbbySettings) -> "OpenidClient | None":
@@ -77,12 +63,6 @@ def _open_core(url: str, plan: Plan) -> "RemoteCore":
     return RemoteCore(url, plan.secret, plan.ca)
 
 
-async def _find_fault(condition: Condition) -> str | None:
-    """Return why no message can be taken to its end, as it is now."""
-    await condition.look()
-    return condition.fault or None
-
-
 def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "CoreParts | None") -> ApiParts:
     """Build the API service; `own` is the core of this process, if it runs one."""
     # The core of this process is called directly, without an upload.
@@ -90,7 +70,7 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Cor
         LocalCore(own.guard, own.quarantine) if own and is_own_core(url, own.settings) else _open_core(url, plan)
         for url in settings.service_providers.core.hosts
     )
-    cores = Cores(hosts)
+    cores = Cores(hosts, shared.health)
     metrics = AbbyMetrics(cores)
     shared.registry.register(metrics)
     services = create_services(
@@ -103,7 +83,7 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Cor
     )
     site = build_site(
         services,
-        _describe_installation(plan, settings, shared.condition),
+        _describe_installation(plan, settings),
         events=shared.events,
         rules=SignInRules(settings.sign_in),
         openid=_build_openid(settings),
@@ -113,7 +93,6 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Cor
     app = create_app(
         services,
         tokens=settings.static_api_tokens,
-        ready=partial(_find_fault, shared.condition),
         metrics=shared.metrics,
         observe=metrics.observe_scan,
         routes=site.routes,
@@ -121,10 +100,10 @@ def build_api(plan: Plan, settings: AbbySettings, shared: SharedParts, own: "Cor
         strict_transport=isinstance(settings.tls, TlsSettings),
         look_back=bool(settings.lists.look_back),
     )
-    return ApiParts(app, cores, shared.condition)
+    return ApiParts(app, cores, shared.health)
 
 
-def _describe_installation(plan: Plan, settings: AbbySettings, condition: Condition) -> Installation:
+def _describe_installation(plan: Plan, settings: AbbySettings) -> Installation:
     of_guard = settings_in_force(GUARD_FILE.name, plan.guard) if plan.guard else ()
     return Installation(
         started=time.time(),
@@ -134,7 +113,6 @@ def _describe_installation(plan: Plan, settings: AbbySettings, condition: Condit
         try_feed=partial(try_feed, plan.config, plan.data.path) if plan.config else None,
         data=plan.data.path,
         publisher=NodePublisher(plan.local or plan.config, plan.data) if plan.config else None,
-        condition=condition,
         test_alert=partial(try_alert, plan.settings),
         learn=partial(_save_feedback, plan.data.path),
         unlearn=partial(_take_feedback_back, plan.data.path),

@@ -26,6 +26,7 @@ import msgspec
 
 from gatepost.ids import new_id
 from gatepost.plugins import find_code_fault, find_plugins
+from gatepost.process.health import Health, HealthLedger
 from gatepost.process.logs import Logger
 from gatepost.service import systemd
 from gatepost.service.data_folder import CURRENT, DataFolder, NodeVersion, StartError
@@ -38,8 +39,6 @@ from gatepost.settings.values import list_changes
 from gatepost.store.errors import StorageError
 
 if TYPE_CHECKING:
-    from gatepost.scanning.request import Condition
-    from gatepost.service.health import NodeHealth
     from gatepost.service.plan import Plan
 
 MAX_RULE_FILES = 10_000
@@ -268,8 +267,8 @@ class Changes:
         self._node = NodeFiles(plan.data, plan.service)
         self._lock, self._settled = asyncio.Lock(), asyncio.Event()
         self._tasks: set[asyncio.Task[object]] = set()
-        self._condition: Condition | None = None
-        self._health: Callable[[], NodeHealth] | None = None
+        self._ledger: HealthLedger | None = None
+        self._health: Callable[[], Health] | None = None
         self._timer = Timer(READY_SECONDS, self._end_late_start)
         self.restarts = False
         # The version that this process has taken over, once its trial is over.
@@ -294,9 +293,9 @@ class Changes:
         """Whether no configuration is on trial, and the process stays."""
         return self._settled.is_set() and not self.restarts
 
-    def attach(self, condition: "Condition", health: "Callable[[], NodeHealth]") -> None:
-        """Warn by this condition, and judge trials by this health."""
-        self._condition, self._health = condition, health
+    def attach(self, ledger: HealthLedger, health: Callable[[], Health]) -> None:
+        """Warn by this ledger, and judge trials by this health."""
+        self._ledger, self._health = ledger, health
         self._timer.cancel()
         self._start(self._finish_trial())
 
@@ -419,8 +418,8 @@ class Changes:
 
     def _tell(self, reason: str) -> None:
         """Have everybody told that a configuration was not taken over."""
-        if self._condition:
-            self._condition.warn("configuration", f"a changed configuration is not in force: {reason}")
+        if self._ledger:
+            self._ledger.note("configuration", f"a changed configuration is not in force: {reason}")
         before = load_state(self._plan.data, self._plan.service)
         if before:
             state = msgspec.structs.replace(before, fault=reason, failed=time.time())

@@ -274,6 +274,7 @@ def _run_in_force(
     from gatepost.service.doctor.examination import examine_in_child
     from gatepost.service.plan import Plan, bind_ports
     from gatepost.service.running import run_service
+    from gatepost.store.errors import StorageError
 
     if folder == local:
         node.keep(local)
@@ -305,7 +306,11 @@ def _run_in_force(
     with lock_sqlite_file(data, settings.storage.url, plan.services):
         bound = bind_ports(plan, inherited)
         used = {each for several in bound.values() for each in several}
-        run_service(plan, bound, started_with_warnings, [each for each in inherited if each not in used])
+        try:
+            run_service(plan, bound, started_with_warnings, [each for each in inherited if each not in used])
+        except StorageError as fault:
+            said = "The service does not start, since its storage cannot be used; a service manager starts it again"
+            raise StartError(f"{said}: {fault}") from None
 
 
 def log_warnings(folder: Path) -> None:

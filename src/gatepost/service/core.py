@@ -39,7 +39,6 @@ from gatepost.process.logs import Logger
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.service.certificates import build_smtp_tls
 from gatepost.service.data_folder import DataFolder, StartError
-from gatepost.service.health import NodeHealth, Probe, probe_core, state_of
 from gatepost.service.plan import Plan, SharedParts
 from gatepost.service.routes import hostname, open_outbound_routing, open_routing
 from gatepost.service.signing import build_signer
@@ -156,7 +155,7 @@ def build_guard(
     queue.share_processors(pool_settings.processes, pool.count_idle)
     pool.note_cpu = queue.note_cpu
     policies.observe(pool.publish)
-    metrics = GuardMetrics(queue, pool.counters, resolver.counters, store.counters, shared.condition)
+    metrics = GuardMetrics(queue, pool.counters, resolver.counters, store.counters)
     shared.registry.register(metrics)
     if settings.reputation.zones:
         shared.registry.register(ReputationMetrics(reputation.counters))
@@ -173,7 +172,7 @@ def build_guard(
         campaigns=campaigns,
         learnt=LearntModelSnapshots(store.learning) if settings.learning.enabled else None,
         observe=_observe_scans(metrics, shared.events, policies, gatherer, subjects=settings.events.subjects),
-        condition=shared.condition,
+        health=shared.health,
         node=node_name(settings.events),
         actions=ActionPlanner(lambda: policies.now, Tenancy(settings.tenants, store.tenants.of_domain)),
         dns_counters=resolver.counters,
@@ -243,19 +242,10 @@ class CoreParts(msgspec.Struct, frozen=True):
     sender_counts: CountsOfAllNodes | None
     reports: ReportIntake
 
-    @property
-    def probe(self) -> Probe:
-        return probe_core(self.guard.load)
-
     def renew_tls(self) -> None:
         """Read the files for TLS towards next hops again; raises `OSError` if one cannot be used."""
         for routing in {each for each in (self.routing, self.outbound_routing) if each is not None}:
             routing.renew_tls()
-
-    def describe_health(self) -> NodeHealth:
-        """How the core is, for those who look after nodes."""
-        load = self.guard.load()
-        return NodeHealth(state_of(load), load.fault, load.in_processing, load.maximum, load.slowed, load.warned)
 
 
 async def start_core(plan: Plan, settings: GuardSettings, shared: SharedParts, stack: AsyncExitStack) -> CoreParts:
@@ -375,8 +365,8 @@ def _build_outbound(core: CoreParts, shared: SharedParts) -> Outbound | None:
         core.sender_counts,
         holds=stated.over_limit == "hold",
         tell=lambda found: shared.events.emit(describe_limited_sender, found.sender, found.limit, found.count),
-        remark=lambda found: shared.condition.remark(
-            f"{found.sender} is over its limit of {found.limit} and may be captured", HOUR
+        remark=lambda found: shared.health.note(
+            "sender", f"a sender is over its limit of {found.limit} and may be captured; the log names it", seconds=HOUR
         ),
     )
     tenants = OutboundTenants(settings.hosts, settings.logins)

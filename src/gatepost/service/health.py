@@ -1,10 +1,4 @@
-"""The health of a running service: what is wrong, what will go wrong, and who is told.
-
-`ConditionWatch` looks every two seconds at what all messages need. `HealthWarnings` looks once a minute for what will
-become a fault: a certificate that ends soon, a quarantine that fills, DNS that fails, mail that a source puts off; and
-`SlotWatch` for messages that wait for a slot while processors are idle. Mail flows meanwhile, if slowly, so the status
-of the queue does not change by it. All of them write into the condition of the process, from which the queue's status,
-`/readyz`, metrics, pages and `gatepost nodes` are told.
+"""Looks at what a process needs, and notes in its ledger what is wrong and what will go wrong (`process.health`).
 
 `HealthWatch` emits `health.changed` when a part changes its state. It looks every two seconds, and a state counts once
 it was seen twice in a row: a queue that is full for the time of one message is no event.
@@ -25,11 +19,11 @@ from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeAlias, TypeV
 
 import msgspec
 
-from gatepost.events.schema import WARNED, HealthChanged, HealthComponent, HealthState
+from gatepost.events.schema import HealthChanged, HealthComponent, HealthState
 from gatepost.events.stream import Emits
-from gatepost.process.logs import Logger
+from gatepost.process.health import COMPONENTS, Component, Health, HealthLedger, State
+from gatepost.process.logs import ExpectedError, Logger
 from gatepost.process.periodic import PeriodicWork
-from gatepost.scanning.request import Condition
 from gatepost.service.plan import Plan
 from gatepost.settings.consistency import describe_end
 from gatepost.smtp.replies import Deferral
@@ -39,7 +33,6 @@ from gatepost.store.store import Store
 
 if TYPE_CHECKING:
     from gatepost.guard.answers.dns import DnsCounters
-    from gatepost.scanning.request import Load
     from gatepost.smtp.intake import Intake
     from gatepost.smtp.services import Services
     from gatepost.workers.fair_queue import QueueCounters
@@ -47,26 +40,6 @@ if TYPE_CHECKING:
 log = Logger("gatepost")
 
 T = TypeVar("T")
-
-COLOURS: dict[str, HealthState] = {"GREEN": "ok", "YELLOW": "degraded", "RED": "failed"}
-
-
-class NodeHealth(msgspec.Struct, frozen=True):
-    """How a node is: `fault` is why it cannot do its work, "" if it can; `warned` is what an operator should look at
-    although mail is taken."""
-
-    state: HealthState = "ok"
-    fault: str = ""
-    in_processing: int = 0
-    slots: int = 0
-    slowed: str = ""
-    warned: tuple[str, ...] = ()
-
-
-def state_of(load: "Load") -> HealthState:
-    """Return the health that a load means: a full core takes no message."""
-    return "failed" if load.full or load.fault else "degraded" if load.throttling or load.slowed else "ok"
-
 
 WATCH_SECONDS = 2.0
 STORAGE_SECONDS = 5.0
@@ -87,86 +60,78 @@ class PatientCall(Generic[T]):
         self._call = call
         self._task: asyncio.Future[T] | None = None
 
-    async def within(self, seconds: float) -> T:
+    @property
+    def is_under_way(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def within(self, seconds: float | None) -> T:
         """Call, or go on to wait for the call before, and return what it returns; raises its fault, or `TimeoutError`
         when that takes longer."""
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._call())
             # What comes after nobody waits any more is known by the next call.
             self._task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        ended, _ = await asyncio.wait([self._task], timeout=seconds)
+        # Another caller may begin the next call before this one goes on.
+        task = self._task
+        ended, _ = await asyncio.wait([task], timeout=seconds)
         if not ended:
             raise TimeoutError
-        return self._task.result()
+        return task.result()
 
 
 class ConditionWatch:
-    """Looks every two seconds, and whenever the state is asked for, at what all messages of a process need, and writes
-    what it sees into the condition that the queue's status, `/readyz`, metrics, alerts and `gatepost nodes` are told
-    from.
+    """Looks every two seconds, and whenever the state is asked for, at what all messages of a process need.
 
     Storage has to keep a change, not only to answer: a full disk can still be read. The data folder has to take a new
-    file, for large mail, held mail and events: a file system that met an error of its device takes none, and still has
-    room. `next_hop` returns why mail waits
-    for a next hop of the SMTP source, "" if none does; the condition asks it whenever it is read, and here it is only
-    logged.
+    file: a file system that met an error of its device takes none, and still has room.
     """
 
-    def __init__(self, condition: Condition, store: Store, data: Path, next_hop: Callable[[], str]) -> None:
-        self._condition, self._store, self._data = condition, store, data
-        self._delayed_by = ""
-        condition.next_hop, condition.look = next_hop, self.look_if_old
+    def __init__(self, ledger: HealthLedger, store: Store, data: Path) -> None:
+        self._ledger, self._store, self._data = ledger, store, data
+        ledger.look = self.look_if_old
         self._proof = PatientCall(store.prove_writable)
         self._disk = PatientCall(partial(asyncio.to_thread, _make_file, data))
         self._writing: deque[WritingState] = deque([store.messages.writing], maxlen=WRITING_LOOKS)
-        self._seen_at, self._looking = -FRESH_SECONDS, asyncio.Lock()
-        self._asked: asyncio.Task[None] | None = None
+        self._looking, self._seen_at = PatientCall(self._look), -FRESH_SECONDS
         # What clients are told has no path in it; the log has the whole reason.
         self._detail = ""
         self.periodic = PeriodicWork(self.look, WATCH_SECONDS, "the condition of the service could not be seen", log)
 
+    async def explains(self, fault: ExpectedError) -> bool:
+        """Whether storage is away, which has a line in the log already, so that other work fails by it, too."""
+        await self.look()
+        return isinstance(fault, StorageError) and bool(self._ledger.noted("storage") or self._ledger.noted("disk"))
+
     async def look_if_old(self) -> None:
         """Look where the last look is old, and wait for it a little: storage that hangs is told of when its time is
         over, and nobody who asks hangs with it."""
-        if read_clock() - self._seen_at < FRESH_SECONDS:
-            return
-        if self._asked is None or self._asked.done():
-            self._asked = asyncio.create_task(self.look())
-        await asyncio.wait([self._asked], timeout=PATIENCE_SECONDS)
+        if read_clock() - self._seen_at >= FRESH_SECONDS:
+            with contextlib.suppress(TimeoutError):
+                await self._looking.within(PATIENCE_SECONDS)
 
     async def look(self) -> None:
-        """Look once; where a look is under way, wait for that one."""
-        began = read_clock()
-        async with self._looking:
-            if self._seen_at < began:
-                await self._look()
-                self._seen_at = read_clock()
+        """Look once. What a look that is under way sees may be older than this, so one more follows it."""
+        if self._looking.is_under_way:
+            await self._looking.within(None)
+        await self._looking.within(None)
 
     async def _look(self) -> None:
-        fault = await self._check_disk() or await self._check_storage()
-        self._tell_of_next_hop(self._condition.next_hop())
-        condition = self._condition
-        # A disk that hangs may be seen as storage that hangs first: the log has each reason, but not each figure in it.
-        if fault and fault.partition(":")[0] != condition.fault.partition(":")[0]:
-            log.error("no message can be taken to its end", reason=fault, detail=self._detail)
-        elif condition.fault and not fault:
-            log.info("messages can be taken to their end again")
-        condition.fault = fault
-
-    def _tell_of_next_hop(self, reason: str) -> None:
-        """Log that mail waits for a next hop, once."""
-        if reason and not self._delayed_by:
-            log.warning("next hops do not take mail", reason=reason)
-        elif self._delayed_by and not reason:
-            log.info("next hops take mail again")
-        self._delayed_by = reason
+        self._detail = ""
+        disk = await self._check_disk()
+        self._ledger.note("disk", disk, self._detail)
+        if not disk:
+            self._detail = ""
+            fault = await self._check_storage()
+            self._ledger.note("storage", fault, self._detail)
+        # Asked here so that its begin and its end are logged although nobody reads the state.
+        _ = self._ledger.reasons
+        self._seen_at = read_clock()
 
     async def _check_disk(self) -> str:
         try:
             free = await self._disk.within(STORAGE_SECONDS)
         except OSError as fault:
             if isinstance(fault, TimeoutError):
-                self._detail = ""
                 return f"the disk of the data folder does not answer within {STORAGE_SECONDS:.0f} seconds"
             self._detail = str(fault)
             reason = os.strerror(fault.errno).lower() if fault.errno else "see the log"
@@ -180,7 +145,6 @@ class ConditionWatch:
             self._detail = str(fault)
             return "storage cannot be used"
         except TimeoutError:
-            self._detail = ""
             return _NO_ANSWER
         return self._check_writing()
 
@@ -238,10 +202,8 @@ class SmtpCounts(msgspec.Struct, frozen=True):
 def count_source(intake: "Intake", services: "Services") -> SmtpCounts:
     """Return what a source of mail servers, SMTP or milter, has counted."""
     full = intake.turned_away_full
-    put_off: Counter[DeferralReason] = Counter({"connections": full})
-    for reason, times in services.deferred.items():
-        put_off[reason] = times
-    return SmtpCounts(services.attempts + full, put_off)
+    reasons: dict[DeferralReason, int] = {"connections": full, **dict(services.deferred.items())}
+    return SmtpCounts(services.attempts + full, Counter(reasons))
 
 
 class DeferralWatch:
@@ -261,6 +223,11 @@ class DeferralWatch:
         """Return what is wrong with the time since the oldest look; "" if nothing is, and without a source."""
         if counts is None:
             return ""
+        if not (counts.put_off - self._seen[-1].put_off).total():
+            # It is over: nothing was put off since the last look.
+            self._seen.clear()
+            self._seen.append(counts)
+            return ""
         before = self._seen[0]
         self._seen.append(counts)
         reasons = counts.put_off - before.put_off
@@ -273,86 +240,84 @@ class DeferralWatch:
 
 
 # Sources for mail servers that ask for a verdict and deliver themselves.
-ASKERS: tuple[HealthComponent, ...] = ("milter", "spamd", "rspamd")
+ASKERS: tuple[Component, ...] = ("milter", "spamd", "rspamd")
 WARNING_SECONDS = 60.0
 QUARANTINE_SHARE = 0.8
+# So many runs of a feed that failed in a row are no accident.
+FEED_FAILURES = 3
 # So many questions of a minute say something about DNS, and this share of them may fail: names of strangers often do.
 DNS_QUERIES, DNS_SHARE = 20, 0.5
 
 
-class HealthWarnings:
-    """Looks for warnings for as long as the process serves. `dns` returns what the resolver
-    has counted, `smtp` what the SMTP source has, None without one, and `askers` what the sources for mail servers that
-    ask have, by name; `held_failures` counts messages that could not be held, and `certificates` returns which changed
-    files could not be taken over."""
+class Signs(msgspec.Struct, frozen=True):
+    """What shows that something will become a fault: the plan in force, which changed certificates could not be taken
+    over, what the resolver and each source of mail servers have counted, and how many messages could not be held."""
 
-    def __init__(
-        self,
-        condition: Condition,
-        store: Store,
-        plan: Plan,
-        dns: "Callable[[], DnsCounters | None]",
-        smtp: Callable[[], SmtpCounts | None] = lambda: None,
-        askers: Callable[[], Mapping[str, SmtpCounts]] = dict,
-        held_failures: Callable[[], int] = int,
-        certificates: Callable[[], str] = str,
-    ) -> None:
-        self._condition, self._store, self._plan, self._dns = condition, store, plan, dns
-        self._smtp, self._askers, self._certificates = smtp, askers, certificates
-        self._deferrals = {"smtp": DeferralWatch(), **{name: DeferralWatch(f"The {name} source") for name in ASKERS}}
-        self._asked: tuple[int, int] = (0, 0)
-        self._held_failures, self._not_held = held_failures, 0
-        self._clock = ClockWatch()
+    plan: Plan
+    certificates: str = ""
+    dns: "DnsCounters | None" = None
+    sources: Mapping[str, SmtpCounts] = {}
+    held_failures: int = 0
+
+
+class HealthWarnings:
+    """Looks for warnings for as long as the process serves. While storage is away, they stay as they were."""
+
+    def __init__(self, ledger: HealthLedger, store: Store, read: Callable[[], Signs]) -> None:
+        self._ledger, self._store, self._read = ledger, store, read
+        self._deferrals: dict[Component, DeferralWatch] = {"smtp": DeferralWatch()}
+        self._deferrals |= {name: DeferralWatch(f"The {name} source") for name in ASKERS}
+        self._before, self._clock = read(), ClockWatch()
         self.periodic = PeriodicWork(self.look, WARNING_SECONDS, "warnings could not be looked for", log)
 
     async def look(self) -> None:
-        found = {
-            "certificate": await self._warn_of_certificates(),
-            "quarantine": await self._warn_of_quarantine(),
-            "dns": self._warn_of_dns(),
+        signs = self._read()
+        ends = await asyncio.to_thread(warn_of_certificates, signs.plan, datetime.now(UTC))
+        found: dict[Component, str] = {
+            "certificate": "; ".join(filter(None, (signs.certificates, ends))),
+            "quarantine": await self._warn_of_quarantine(signs),
+            "dns": self._warn_of_dns(signs.dns),
             "clock": self._clock.warn(),
-            **self._warn_of_deferrals(),
+            "feeds": await self._warn_of_feeds(signs.plan),
+            **self._warn_of_deferrals(signs.sources),
         }
-        before = self._condition.warnings.get("clock", "")
+        self._before = signs
+        before = self._ledger.noted("clock")
+        if before and before.sentence != found["clock"]:
+            # Numbers of others change from look to look; another jump is another fault.
+            self._ledger.note("clock", "")
         for component, text in found.items():
-            # Numbers change from look to look, and a warning is logged once; but another jump is another fault.
-            has_jumped_again = component == "clock" and before not in ("", text)
-            if self._condition.warn(component, text) or (text and has_jumped_again):
-                log.warning("health warning", component=component, reason=text)
+            self._ledger.note(component, text)
 
-    async def _warn_of_certificates(self) -> str:
-        ends = await asyncio.to_thread(warn_of_certificates, self._plan, datetime.now(UTC))
-        return "; ".join(filter(None, (self._certificates(), ends)))
+    async def _warn_of_feeds(self, plan: Plan) -> str:
+        names = {feed.name for feed in plan.abby.feeds} if plan.abby else set()
+        states = await self._store.feeds.states() if names else ()
+        failed = [each.name for each in states if each.name in names and each.record.failures >= FEED_FAILURES]
+        return f"the feed {failed[0]} fails again and again" if failed else ""
 
-    async def _warn_of_quarantine(self) -> str:
-        guard = self._plan.guard
-        if guard is None:
+    def _is_told(self) -> bool:
+        """Whether storage is away or next hops take no mail, whose consequences need no warning of their own."""
+        return bool({each.code for each in self._ledger.reasons} & {"storage", "disk", "nextHop"})
+
+    async def _warn_of_quarantine(self, signs: Signs) -> str:
+        if signs.plan.guard is None:
             return ""
-        before, self._not_held = self._not_held, self._held_failures()
         # Where storage is away, that is told already.
-        if self._not_held > before and not self._condition.fault:
-            return f"the quarantine did not take {self._not_held - before:,} messages in the last minute, see the log"
-        try:
-            _, used = await self._store.quarantine.totals()
-        except StorageError:
-            # That is a fault of its own, which the condition has.
-            return ""
-        share = used / guard.quarantine.max_size
+        if (failed := signs.held_failures - self._before.held_failures) > 0 and not self._is_told():
+            return f"the quarantine did not take {failed:,} messages in the last minute, see the log"
+        _, used = await self._store.quarantine.totals()
+        share = used / signs.plan.guard.quarantine.max_size
         return f"the quarantine is {share:.0%} full (quarantine.maxSize)" if share >= QUARANTINE_SHARE else ""
 
-    def _warn_of_deferrals(self) -> dict[str, str]:
-        counts: dict[str, SmtpCounts | None] = {"smtp": self._smtp(), **self._askers()}
-        found: dict[str, str] = {source: watch.warn(counts.get(source)) for source, watch in self._deferrals.items()}
-        # Where storage is away or next hops take no mail, that is told already, and this is the consequence.
-        is_told = self._condition.fault or self._condition.next_hop()
-        return dict.fromkeys(found, "") if is_told else found
+    def _warn_of_deferrals(self, sources: Mapping[str, SmtpCounts]) -> dict[Component, str]:
+        found = {name: watch.warn(sources.get(name)) for name, watch in self._deferrals.items()}
+        return dict.fromkeys(found, "") if self._is_told() else found
 
-    def _warn_of_dns(self) -> str:
-        counters = self._dns()
-        if counters is None:
+    def _warn_of_dns(self, now: "DnsCounters | None") -> str:
+        before = self._before.dns
+        if now is None or before is None:
             return ""
-        before, self._asked = self._asked, (counters.queries, counters.failures)
-        asked, failed = counters.queries - before[0], counters.failures - before[1]
+        asked, failed = now.queries - before.queries, now.failures - before.failures
         if asked < DNS_QUERIES or failed < asked * DNS_SHARE:
             return ""
         return f"DNS does not answer: {failed:,} of {asked:,} questions of the last minute failed"
@@ -470,23 +435,18 @@ class SlotWatch:
     processors can have all of its slots taken (`mainWorkerCount`) and most of its CPU unused. That costs nothing but
     time, and nothing else tells of it.
 
-    The system counts what its processors did (`/proc/stat`); those count that this process may use. A container whose
-    CPU is limited sees the processors of its host, so that the use of its control group is compared with its limit as
-    well (`cpu.max` and `cpu.stat`, https://docs.kernel.org/admin-guide/cgroup-v2.html). What is less idle decides. If
-    the system has none of these files, there is no warning. `queue` returns what the queue of slots has counted, None
-    without a core; `advise` says what to raise."""
+    What the processors did that this process may use is in `/proc/stat`. A container whose CPU is limited sees those of
+    its host, so that the use of its control group is compared with its limit as well. `advise` says what to raise."""
 
     def __init__(
-        self, condition: Condition, queue: "Callable[[], QueueCounters | None]", advise: Callable[[], str]
+        self, ledger: HealthLedger, queue: "Callable[[], QueueCounters | None]", advise: Callable[[], str]
     ) -> None:
-        self._condition, self._queue, self._advise = condition, queue, advise
+        self._ledger, self._queue, self._advise = ledger, queue, advise
         self._seen: deque[_Look] = deque(maxlen=SLOT_LOOKS + 1)
         self.periodic = PeriodicWork(self.look, SLOT_SECONDS, "waiting for slots could not be looked at", log)
 
     async def look(self) -> None:
-        said = self._judge()
-        if self._condition.warn("slots", said):
-            log.warning("health warning", component="slots", reason=said)
+        self._ledger.note("slots", self._judge())
 
     def _judge(self) -> str:
         counters = self._queue()
@@ -518,78 +478,37 @@ def _find_idle_share(before: tuple[CpuUse, ...], after: tuple[CpuUse, ...]) -> f
     return min(shares)
 
 
-# A uid that no tenant has: looking it up shows whether storage answers.
-_NO_TENANT = "00000000-0000-0000-0000-000000000000"
 SEEN_UNTIL_TOLD = 2
-
-Seen: TypeAlias = tuple[HealthState, str]
-Probe: TypeAlias = Callable[[], Awaitable[Seen]]
-
-
-def probe_storage(store: Store) -> Probe:
-    """Return a probe of the storage: it fails where it cannot be read, and is degraded where commits failed lately."""
-    known, read = store.counters().failures, PatientCall(lambda: store.tenants.find(_NO_TENANT))
-
-    async def probe() -> Seen:
-        nonlocal known
-        before, known = known, store.counters().failures
-        try:
-            await read.within(STORAGE_SECONDS)
-        except StorageError:
-            return "failed", "storage cannot be read"
-        except TimeoutError:
-            return "failed", f"storage does not answer within {STORAGE_SECONDS:.0f} seconds"
-        return ("degraded", f"{known - before} commits failed") if known > before else ("ok", "")
-
-    return probe
-
-
-def probe_core(load: "Callable[[], Load]") -> Probe:
-    """Return a probe of the queue of one core, for a process without the API service."""
-
-    async def probe() -> Seen:
-        now = load()
-        return state_of(now), now.fault or now.slowed or f"{now.in_processing} of {now.maximum} slots in use"
-
-    return probe
-
-
-def probe_warning(condition: Condition, component: HealthComponent) -> Probe:
-    """Return a probe of something that is well until it is warned of."""
-
-    async def probe() -> Seen:
-        text = condition.warnings.get(component, "")
-        return ("degraded", text) if text else ("ok", "")
-
-    return probe
+STATES: dict[State, HealthState] = {"GREEN": "ok", "YELLOW": "degraded", "RED": "failed"}
 
 
 class HealthWatch:
-    """Looks at the parts of a service, and emits what changed."""
+    """Looks at the health of a service, and emits what changed. `ask` returns that of the queue of messages."""
 
-    def __init__(self, events: Emits, store: Store) -> None:
-        self._events = events
-        self._probes: dict[HealthComponent, Probe] = {"storage": probe_storage(store)}
+    def __init__(self, events: Emits, ledger: HealthLedger, ask: Callable[[], Awaitable[Health]]) -> None:
+        self._events, self._ledger, self._ask = events, ledger, ask
         self._told: dict[HealthComponent, HealthState] = {}
         self._seen: dict[HealthComponent, tuple[HealthState, int]] = {}
         self.periodic = PeriodicWork(self.look, WATCH_SECONDS, "the health of the service could not be seen", log)
 
-    def watch_queue(self, probe: Probe) -> None:
-        """Set the probe of the queue; that of the API service replaces that of a core."""
-        self._probes["messageQueue"] = probe
-
-    def watch_warnings(self, condition: Condition) -> None:
-        """Tell of warnings, too, which `HealthWarnings` and `SlotWatch` look for."""
-        for component in WARNED:
-            self._probes[component] = probe_warning(condition, component)
-
     async def look(self) -> None:
-        for component, probe in self._probes.items():
-            state, reason = await probe()
-            last, times = self._seen.get(component, (state, 0))
-            times = times + 1 if state == last else 1
-            self._seen[component] = state, times
-            before = self._told.get(component, "ok")
-            if state != before and times >= SEEN_UNTIL_TOLD:
-                self._told[component] = state
-                self._events.emit(HealthChanged, component=component, before=before, after=state, reason=reason)
+        queue = await self._ask()
+        worst = queue.reasons[0] if queue.state != "GREEN" else None
+        self._see("messageQueue", STATES[queue.state], queue.trouble, worst.clears if worst else "")
+        own = {each.code: each for each in self._ledger.reasons}
+        for component in COMPONENTS:
+            if reason := own.get(component):
+                self._see(component, "failed" if reason.state == "RED" else "degraded", reason.sentence, reason.clears)
+            else:
+                self._see(component, "ok", "", "")
+
+    def _see(self, component: HealthComponent, state: HealthState, reason: str, clears: str) -> None:
+        last, times = self._seen.get(component, (state, 0))
+        times = times + 1 if state == last else 1
+        self._seen[component] = state, times
+        before = self._told.get(component, "ok")
+        if state != before and times >= SEEN_UNTIL_TOLD:
+            self._told[component] = state
+            self._events.emit(
+                HealthChanged, component=component, before=before, after=state, reason=reason, clears=clears
+            )

@@ -16,6 +16,7 @@ from starlette.routing import Route
 from gatepost import __version__
 from gatepost.api.errors import Failure
 from gatepost.process.background_work import background
+from gatepost.process.health import PARTS, SEVERITY, Health
 from gatepost.process.logs import LogOutput
 from gatepost.process.metrics import CONTENT_TYPE, Timed, counter, gauge
 from gatepost.smtp.replies import DEFERRALS
@@ -135,6 +136,22 @@ def _describe_next_hops(routings: "Sequence[Routing]") -> Iterator[Metric]:
         for (stage, answer), count in sorted(route.answers.total.items()):
             said.add_metric((route.name, stage, answer), count)
     yield said
+
+
+class HealthMetrics(Collector):
+    """How this node is, by the value that `/readyz`, pages and `gatepost nodes` show."""
+
+    def __init__(self, health: Callable[[], Health]) -> None:
+        self._health = health
+
+    def collect(self) -> Iterator[Metric]:
+        now = self._health()
+        yield gauge("gatepost_queue_status", "0 GREEN, 1 YELLOW, 2 RED", SEVERITY[now.state])
+        codes = {each.code for each in now.reasons}
+        warned = gauge("gatepost_health_warning", "1 while there is a reason about a part", labels=("component",))
+        for code in PARTS:
+            warned.add_metric((code,), float(code in codes))
+        yield warned
 
 
 class ProcessInfo(Collector):

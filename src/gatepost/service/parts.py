@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.applications import Starlette
 
+from gatepost.process.health import WELL, Health, HealthLedger
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.service.certificates import check_pair
-from gatepost.service.health import NodeHealth, SmtpCounts, count_source
+from gatepost.service.health import Signs, count_source
 from gatepost.service.listeners import HttpMetrics, Server, Serves, build_servers
 from gatepost.service.metrics import AskerMetrics, GatewayMetrics, build_metrics_app
 from gatepost.service.plan import Bound, Plan, SharedParts
@@ -25,7 +26,6 @@ from gatepost.settings.files import load_policies
 from gatepost.store.store import Store
 
 if TYPE_CHECKING:
-    from gatepost.guard.answers.dns import DnsCounters
     from gatepost.service.api_service import ApiParts
     from gatepost.service.core import CoreParts, SmtpPart
     from gatepost.smtp.intake import AskerIntake, AskerPart, Intake
@@ -37,6 +37,7 @@ class Parts(msgspec.Struct, eq=False):
     by their names; `source` is what the SMTP server uses."""
 
     plan: Plan
+    ledger: HealthLedger
     core: "CoreParts | None" = None
     api: "ApiParts | None" = None
     schedules: Sequence[Schedule] = ()
@@ -50,43 +51,41 @@ class Parts(msgspec.Struct, eq=False):
         """Every server."""
         return [*self.http.values(), *([self.smtp] if self.smtp else ()), *self.askers.values()]
 
-    @property
-    def health_source(self) -> "ApiParts | CoreParts | None":
-        """What tells how the process is: the API service, if it runs here, for all of its cores."""
-        return self.api or self.core
+    def health(self) -> Health:
+        """How this node is by itself; cores of other nodes say how they are."""
+        if self.core:
+            return self.core.guard.load().health
+        return self.api.own_health if self.api else WELL
 
-    def health(self) -> NodeHealth:
-        return self.health_source.describe_health() if self.health_source else NodeHealth()
+    def slots(self) -> tuple[int, int]:
+        """Return the messages in processing and the slots."""
+        own = [self.core.guard.load()] if self.core else []
+        loads = [load for _, load in self.api.cores.states if load] if self.api else own
+        return sum(each.in_processing for each in loads), sum(each.maximum for each in loads)
+
+    async def ask_health(self) -> Health:
+        """Return the health of the queue: of all cores, if the API service runs here, as its clients are told."""
+        if self.api:
+            return await self.api.cores.status()
+        await self.ledger.look()
+        return self.health()
 
     def next_hop_fault(self) -> str:
-        """Return why mail of the SMTP source waits for a next hop: no route has one that can be reached, or one that
-        can be reached does not take mail; "" if all is well or there is none."""
-        if self.source is None:
-            return ""
-        routing = self.source.services.routing
-        if routing and (fault := routing.fault):
-            return f"the next hop cannot be reached: {fault}"
-        return "; ".join(said for each in self.source.services.routings if (said := each.trouble))
-
-    def dns_counters(self) -> "DnsCounters | None":
-        """Return what the resolver has counted; None without a core."""
-        return self.core.guard.dns_counters() if self.core else None
+        """Return why mail of the SMTP source waits for a next hop; "" if all is well or there is none."""
+        routings = self.source.services.routings if self.source else ()
+        return "; ".join(said for each in routings if (said := each.trouble))
 
     def slot_counts(self) -> "QueueCounters | None":
         """Return what the queue of slots has counted; None without a core."""
         return self.core.guard.queue_counters() if self.core else None
 
-    def smtp_counts(self) -> SmtpCounts | None:
-        """Return what the SMTP source has counted; None without one."""
-        return count_source(self.smtp, self.smtp.services) if self.smtp else None
-
-    def held_failures(self) -> int:
-        """Return how many messages the quarantine could not take."""
-        return self.core.quarantine.failures if self.core else 0
-
-    def asker_counts(self) -> dict[str, SmtpCounts]:
-        """Return what the sources for mail servers that ask have counted, by name."""
-        return {name: count_source(each, each.services) for name, each in self.askers.items()}
+    def read_signs(self, certificates: str) -> Signs:
+        """Return what the parts have counted; `certificates` names files that could not be taken over."""
+        sources = {name: count_source(each, each.services) for name, each in self.askers.items()}
+        if self.smtp:
+            sources["smtp"] = count_source(self.smtp, self.smtp.services)
+        dns, held = (self.core.guard.dns_counters(), self.core.quarantine.failures) if self.core else (None, 0)
+        return Signs(self.plan, certificates, dns, sources, held)
 
     async def renew_certificates(self, plan: Plan, contexts: Mapping[str, SSLContext]) -> None:
         """Show certificates whose files have changed: that for STARTTLS, which is read again, and these contexts of
@@ -121,7 +120,7 @@ async def load_policies_in_force(plan: Plan, store: Store, stack: AsyncExitStack
 async def start_parts(plan: Plan, bound: Bound, shared: SharedParts, stack: AsyncExitStack) -> Parts:
     """Build and start everything but the servers, which are built; raises `StartError`. A process that runs one of the
     services does not load the other."""
-    parts, registry, metrics = Parts(plan), shared.registry, build_metrics_app(shared.metrics)
+    parts, registry, metrics = Parts(plan, shared.health), shared.registry, build_metrics_app(shared.metrics)
     apps = {"metrics": metrics, "guard metrics": metrics}
     pages = _prepare_pages(stack) if plan.abby else None
     if plan.guard:

@@ -19,9 +19,9 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from gatepost.events.stream import NO_EVENTS, Emits
+from gatepost.process.health import HealthLedger
 from gatepost.process.logs import Logger
 from gatepost.rejudge.policies_in_force import PoliciesInForce
-from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
 from gatepost.service.data_folder import DataFolder, StartError
 from gatepost.service.doctor.rows import DoctorRow
@@ -280,7 +280,7 @@ class SharedParts(msgspec.Struct, frozen=True):
     registry: CollectorRegistry
     events: Emits = NO_EVENTS
     metrics: Callable[[], bytes] = bytes
-    condition: Condition = msgspec.field(default_factory=Condition)
+    health: HealthLedger = msgspec.field(default_factory=HealthLedger)
 
 
 def bind_ports(plan: Plan, inherited: Sequence[socket.socket] = ()) -> Bound:

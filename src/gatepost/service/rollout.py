@@ -8,15 +8,13 @@ The node says every two seconds how it is: `gatepost nodes` shows that.
 """
 
 import asyncio
-from collections.abc import Callable
 
 from gatepost import __version__
 from gatepost.process.logs import Logger
-from gatepost.process.periodic import PeriodicWork
+from gatepost.process.periodic import Outage, PeriodicWork
 from gatepost.service.changes import Changes, NodeFiles, load_state
 from gatepost.service.data_folder import NodeVersion, StartError
-from gatepost.service.health import NodeHealth
-from gatepost.service.plan import Plan
+from gatepost.service.parts import Parts
 from gatepost.service.publishing import write_folder
 from gatepost.store.errors import StorageError
 from gatepost.store.publishing import NodeDetail, Rollout
@@ -33,16 +31,17 @@ log = Logger("gatepost")
 
 
 class Follower:
-    """One node; `health` tells how it is."""
+    """One node, with the parts that tell how it is."""
 
-    def __init__(self, store: Store, plan: Plan, name: str, changes: Changes, health: Callable[[], NodeHealth]) -> None:
-        self._store, self._plan, self._changes, self._health = store, plan, changes, health
-        self._files = NodeFiles(plan.data, plan.service)
+    def __init__(self, store: Store, name: str, changes: Changes, parts: Parts) -> None:
+        self._store, self._plan, self._changes, self._parts = store, parts.plan, changes, parts
+        self._files = NodeFiles(parts.plan.data, parts.plan.service)
         self._id, self._name = self._files.node_id(), name
         self._restart_seen: int | None = None
         self._started = now()
         self._error = ""
         self._woken = asyncio.Event()
+        self._outage = Outage("the rollout cannot be followed", log)
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -55,10 +54,8 @@ class Follower:
         try:
             while True:
                 self._woken.clear()
-                try:
+                async with self._outage:
                     await self.step()
-                except StorageError as fault:
-                    log.warning("the rollout cannot be followed", reason=str(fault))
                 await self._pause()
         finally:
             for each in periodic:
@@ -85,20 +82,18 @@ class Follower:
             log.debug(NOT_NOTED, reason=str(fault))
 
     async def _describe(self) -> NodeDetail:
-        health, plan = self._health(), self._plan
+        slots, plan = self._parts.slots(), self._plan
         loaded = await asyncio.to_thread(load_state, plan.data, plan.service)
         return NodeDetail(
             services=plan.services,
             program=__version__,
             version=plan.version,
-            state=health.state,
-            reason=health.fault or health.slowed,
-            in_processing=health.in_processing,
-            slots=health.slots,
+            health=self._parts.health(),
+            in_processing=slots[0],
+            slots=slots[1],
             started=self._started,
             since=self._started,
             error=(self._error or (loaded.fault if loaded else ""))[:2_000],
-            warned=health.warned,
         )
 
     async def step(self) -> None:
@@ -116,7 +111,7 @@ class Follower:
         elif rollout.wanted != version or rollout.restart > self._restart_seen:
             if await self._store.publishing.take_turn(self._id, now() + int(TURN_SECONDS * 1_000)):
                 await self._use_turn(await self._store.publishing.rollout())
-        elif rollout.holder == self._id and not self._health().fault:
+        elif rollout.holder == self._id and not self._parts.health().fault:
             await self._store.publishing.put_node(self._id, self._name, await self._describe())
             said = "took over" if self._changes.taken else "restarted"
             log.info("rollout turn ended", node=self._name, version=version)

@@ -31,6 +31,7 @@ from gatepost.policy.condition_process import end_all_work
 from gatepost.process.background_work import background
 from gatepost.process.logs import Logger
 from gatepost.process.metrics import exposition
+from gatepost.process.periodic import Outage
 from gatepost.process.sandbox import SealedProcess, give_back_memory, kill_sealed_processes
 from gatepost.scanning.spool import Spool
 from gatepost.service import systemd
@@ -39,7 +40,7 @@ from gatepost.service.changes import DRAIN_SECONDS, Changes, NodeFiles
 from gatepost.service.event_stream import ThresholdWatch, WebAlerts, open_service_events
 from gatepost.service.health import ConditionWatch, HealthWarnings, HealthWatch, SlotWatch
 from gatepost.service.listeners import Serves
-from gatepost.service.metrics import build_registry
+from gatepost.service.metrics import HealthMetrics, build_registry
 from gatepost.service.parts import Parts, load_policies_in_force, start_parts
 from gatepost.service.plan import Bound, Plan, SharedParts, port_of, release_ports
 from gatepost.service.rollout import Follower
@@ -72,22 +73,22 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: OnStart, bound: Bou
         events, alerts = await stack.enter_async_context(open_service_events(plan.settings, plan.data, registry))
         store = open_store(plan.settings.storage.url, plan.data.path)
         stack.push_async_callback(store.close)
-        health = await _watch_health(events, alerts, store, stack)
+        await _watch_changes(events, alerts, store, stack)
         if plan.abby:
             await _encrypt_secrets(store)
         spool, policies = Spool(plan.data.spool), await load_policies_in_force(plan, store, stack)
         shared = SharedParts(store, spool, policies, registry, events, partial(exposition, registry))
         parts = await start_parts(plan, bound, shared, stack)
-        await _begin_watching(parts, shared, health, stack)
+        health = await _begin_watching(parts, shared, stack)
         if plan.local:
-            follower = Follower(store, plan, name, changes, parts.health)
+            follower = Follower(store, name, changes, parts)
             stack.callback(asyncio.create_task(follower.run()).cancel)
         prepare_interpreter()
         stack.callback(_end_trials_at(stop))
 
         async def announce_start() -> None:
             await started(port, store)
-            changes.attach(shared.condition, parts.health)
+            changes.attach(shared.health, parts.health)
             events.emit(_describe_state, plan, "started")
             health.periodic.start()
 
@@ -97,24 +98,25 @@ async def run_plan(plan: Plan, stop: asyncio.Event, started: OnStart, bound: Bou
             events.emit(_describe_state, plan, "stopping")
 
 
-async def _begin_watching(
-    parts: Parts, shared: SharedParts, health: HealthWatch, stack: contextlib.AsyncExitStack
-) -> None:
-    """Begin everything that looks at something from time to time, until the stack ends."""
-    plan, condition, store = parts.plan, shared.condition, shared.store
-    if parts.health_source:
-        health.watch_queue(parts.health_source.probe)
-    health.watch_warnings(condition)
+async def _begin_watching(parts: Parts, shared: SharedParts, stack: contextlib.AsyncExitStack) -> HealthWatch:
+    """Begin everything that looks at something from time to time, until the stack ends; returns what is to be begun
+    once the service serves."""
+    plan, ledger, store = parts.plan, shared.health, shared.store
+    ledger.ask = lambda: {"nextHop": parts.next_hop_fault()}
+    shared.registry.register(HealthMetrics(parts.health))
     watch = CertificateWatch(plan, parts.renew_certificates, parts.renew_delivery, parts.trust)
-    counts = (parts.dns_counters, parts.smtp_counts, parts.asker_counts, parts.held_failures, lambda: watch.fault)
-    warnings = HealthWarnings(condition, store, plan, *counts)
-    conditions = ConditionWatch(condition, store, plan.data.path, parts.next_hop_fault)
+    warnings = HealthWarnings(ledger, store, lambda: parts.read_signs(watch.fault))
+    conditions = ConditionWatch(ledger, store, plan.data.path)
     await conditions.look()
-    slots = SlotWatch(condition, parts.slot_counts, partial(_advise_slots, plan))
+    Outage.explains = staticmethod(conditions.explains)
+    slots = SlotWatch(ledger, parts.slot_counts, partial(_advise_slots, plan))
     watches = (each.periodic for each in (watch, conditions, warnings, slots))
     for periodic in (*watches, *(each.periodic for each in parts.schedules)):
         periodic.start()
         stack.callback(periodic.cancel)
+    health = HealthWatch(shared.events, ledger, parts.ask_health)
+    stack.push_async_callback(health.periodic.stop)
+    return health
 
 
 def prepare_interpreter() -> None:
@@ -153,10 +155,8 @@ def _advise_slots(plan: Plan) -> str:
     return f"raise {key} (now {guard.maximum}) in guard.yml"
 
 
-async def _watch_health(
-    events: Emits, alerts: WebAlerts, store: Store, stack: contextlib.AsyncExitStack
-) -> HealthWatch:
-    """Have changes in storage become events, and the health watched, for whoever gets events."""
+async def _watch_changes(events: Emits, alerts: WebAlerts, store: Store, stack: contextlib.AsyncExitStack) -> None:
+    """Have changes in storage become events, for whoever gets events."""
     await alerts.look(store)
     following = alerts.build_following(store)
     following.start()
@@ -165,9 +165,6 @@ async def _watch_health(
     thresholds = ThresholdWatch(store).periodic
     thresholds.start()
     stack.callback(thresholds.cancel)
-    health = HealthWatch(events, store)
-    stack.push_async_callback(health.periodic.stop)
-    return health
 
 
 def _describe_state(plan: Plan, state: Literal["started", "stopping"]) -> NodeState:

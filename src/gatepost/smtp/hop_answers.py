@@ -9,6 +9,10 @@ An answer is `2xx`, `4xx`, `5xx`, `unknownRecipient` for a mailbox that does not
 hung up or said nothing in time. Unknown recipients are never trouble: senders guess addresses. Permanent refusals need
 a larger share than temporary ones, because a next hop refuses senders and messages for good reasons too.
 
+A next hop that was ill is well again after a few messages in a row that it takes: the share of five minutes would
+outlive the fault. While no mail comes it is tried instead (`Relay.try_out`), and then one message that it does not take
+is enough to be ill again. After a relapse it needs twice as many, so that one which takes some mail stays ill.
+
 The reply to a message comes after the record of the message is on disk, and the client waits for it to be passed on.
 Writing it down must not make the client wait for one more commit: replies are gathered and written once a second, all
 in one transaction. A process that is killed loses those of the last second; their messages then have no delivery on
@@ -24,7 +28,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, TypeAlias
 
 from gatepost.process.logs import Logger
-from gatepost.process.periodic import PeriodicWork
+from gatepost.process.periodic import Outage, PeriodicWork
 from gatepost.smtp.next_hop import NextHopError
 from gatepost.smtp.replies import ENHANCED_STATUS, SmtpReply
 from gatepost.store.errors import StorageError
@@ -41,19 +45,20 @@ ANSWERS: tuple[Answer, ...] = ("2xx", "4xx", "5xx", "unknownRecipient", "none")
 
 # The time that is judged, in slices that are forgotten one by one.
 SLICE_SECONDS, SLICES = 15.0, 20
+SPAN_SECONDS = SLICE_SECONDS * SLICES
 # So many answers of that time, and this share of all of one stage, are more than an accident.
 MIN_TEMPORARY, TEMPORARY_SHARE = 5, 0.2
 MIN_PERMANENT, PERMANENT_SHARE = 10, 0.5
-
-
-def _slice_now(moment: float) -> int:
-    """The number of the slice that a moment is in."""
-    return int(moment / SLICE_SECONDS)
+# So many messages that are taken in a row end it, twice as many after each relapse; and how often an ill next hop that
+# gets no mail is tried.
+WELL_AFTER, MOST_WELL_AFTER = 3, 48
+TRY_SECONDS = 10.0
 
 
 class HopAnswers:
     """The answers that one route got: `total` are all since the route was built, and those of the last minutes are
-    judged."""
+    judged. `trouble` is what the next hop answers instead of taking mail, as the end of a sentence that starts with it;
+    "" where it takes most of it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -63,17 +68,31 @@ class HopAnswers:
         # a recipient.
         self._said: dict[_Kind, str] = {}
         self.total: Counter[_Kind] = Counter()
+        self.trouble = ""
+        # While it is ill: which answers are the illness, how many good signs have come in a row of those that are
+        # needed, and when the last sign of either sort came.
+        self._bad: tuple[Answer, ...] = ()
+        self._good, self._needed, self._seen_at, self._well_at = 0, WELL_AFTER, -SPAN_SECONDS, -SPAN_SECONDS
+        # What its illness was, until it takes a message: that it was well when it was tried shows less.
+        self._suspected: tuple[Answer, ...] = ()
 
     def count(self, stage: Stage, said: SmtpReply | None) -> None:
         """Count one answer; None where the next hop gave none."""
         kind = stage, _classify(stage, said)
         self.total[kind] += 1
-        number = _slice_now(self._clock())
+        number = int(self._clock() / SLICE_SECONDS)
         if not self._slices or self._slices[-1][0] != number:
             self._slices.append((number, Counter()))
         self._slices[-1][1][kind] += 1
         if said is not None and not said.positive:
             self._said[kind] = _describe_code(said)
+        if kind == ("DATA", "2xx"):
+            self._suspected = ()
+            self._note_good()
+        elif kind[1] in self._bad:
+            self._note_bad()
+        elif not self.trouble and kind[1] in ("4xx", "5xx", "none"):
+            self._look()
 
     def count_promise(self, stage: Stage, promise: asyncio.Future[SmtpReply]) -> None:
         """Count the answer of a promise that is kept or broken; one that was cancelled says nothing."""
@@ -86,32 +105,55 @@ class HopAnswers:
             self.count(stage, None)
 
     @property
-    def trouble(self) -> str:
-        """What the next hop answers instead of taking mail, as the end of a sentence that starts with it; "" where it
-        takes most of it."""
-        oldest, recent = _slice_now(self._clock()) - SLICES, Counter[_Kind]()
+    def is_to_be_tried(self) -> bool:
+        """Whether the next hop is ill and no mail shows how it is now."""
+        return bool(self.trouble) and self._clock() - self._seen_at >= TRY_SECONDS
+
+    def note_try(self, said: Sequence[SmtpReply | None]) -> None:
+        """Note what the next hops said to a message that begins, when they were tried."""
+        if {_classify("MAIL", each) for each in said} & {*self._bad, "none"}:
+            self._note_bad()
+        else:
+            self._note_good()
+
+    def _note_bad(self) -> None:
+        self._good, self._seen_at, self._suspected = 0, self._clock(), self._bad
+
+    def _note_good(self) -> None:
+        if not self.trouble:
+            return
+        self._good, self._seen_at = self._good + 1, self._clock()
+        if self._good >= self._needed:
+            self._slices.clear()
+            self.trouble, self._bad, self._well_at = "", (), self._clock()
+
+    def _look(self) -> None:
+        """Look whether the next hop is ill by the answers of the last minutes."""
+        now = self._clock()
+        oldest, recent = int(now / SLICE_SECONDS) - SLICES, Counter[_Kind]()
         for number, answers in self._slices:
             if number > oldest:
                 recent.update(answers)
-        if not any(count for (_, answer), count in recent.items() if answer in ("4xx", "5xx", "none")):
-            return ""
-        return next((said for stage in STAGES if (said := self._judge(stage, recent))), "")
+        found = next((each for stage in STAGES if (each := self._judge(stage, recent))), None)
+        if found is None:
+            return
+        stage, worst = found
+        is_relapse = now - self._well_at < SPAN_SECONDS
+        self._needed = min(self._needed * 2, MOST_WELL_AFTER) if is_relapse else WELL_AFTER
+        self._bad = ("5xx",) if worst == "5xx" else ("4xx", "none")
+        said = "hangs up or does not answer at" if worst == "none" else f"answers {self._said.get(found) or worst} to"
+        self.trouble = f"{said} {stage}"
+        self._note_bad()
 
-    def _judge(self, stage: Stage, recent: Counter[_Kind]) -> str:
+    def _judge(self, stage: Stage, recent: Counter[_Kind]) -> _Kind | None:
+        """Return the answer at a stage that is the illness; None where the stage is well."""
         whole = sum(recent[stage, answer] for answer in ANSWERS)
         late, lost, refused = recent[stage, "4xx"], recent[stage, "none"], recent[stage, "5xx"]
-        worst: Answer
-        if late + lost >= max(MIN_TEMPORARY, whole * TEMPORARY_SHARE):
-            worst = "4xx" if late >= lost else "none"
-        elif refused >= max(MIN_PERMANENT, whole * PERMANENT_SHARE):
-            worst = "5xx"
-        else:
-            return ""
-        times = recent[stage, worst]
-        often = f"{times:,} of {whole:,} times in the last {SLICES * SLICE_SECONDS / 60:.0f} minutes"
-        if worst == "none":
-            return f"hangs up or does not answer at {stage}, {often}"
-        return f"answers {self._said.get((stage, worst)) or worst} to {stage}, {often}"
+        least = 1 if "4xx" in self._suspected else MIN_TEMPORARY
+        if late + lost >= max(least, whole * TEMPORARY_SHARE):
+            return stage, "4xx" if late >= lost else "none"
+        least = 1 if "5xx" in self._suspected else MIN_PERMANENT
+        return (stage, "5xx") if refused >= max(least, whole * PERMANENT_SHARE) else None
 
 
 def is_unknown_recipient(said: SmtpReply) -> bool:
@@ -190,9 +232,8 @@ class DeliveryLog:
     def __init__(self, record: Callable[[Sequence[Delivery]], Awaitable[None]]) -> None:
         self._record = record
         self._waiting: deque[Delivery] = deque()
-        failed = "replies of next hops could not be written"
+        failed = "replies of next hops wait to be written"
         self._writing = PeriodicWork(self.flush, FLUSH_SECONDS, failed, log, waits_first=True)
-        self._failing = False
         self.written = self.dropped = 0
 
     def note(self, delivery: Delivery) -> None:
@@ -208,19 +249,16 @@ class DeliveryLog:
 
     async def stop(self) -> None:
         await self._writing.finish()
-        await self.flush()
+        async with Outage("replies of next hops are lost", log):
+            await self.flush()
 
     async def flush(self) -> None:
-        """Write what was noted; what storage does not take now is tried again."""
+        """Write what was noted; what storage does not take now is tried again. Raises `StorageError`."""
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
             try:
                 await self._record(batch)
-            except StorageError as fault:
+            except StorageError:
                 self._waiting.extendleft(reversed(batch))
-                if not self._failing:
-                    log.warning("replies of next hops wait to be written", count=len(batch), reason=str(fault))
-                self._failing = True
-                return
+                raise
             self.written += len(batch)
-            self._failing = False

@@ -44,7 +44,7 @@ from gatepost.process.logs import Logger
 from gatepost.process.periodic import PeriodicWork
 from gatepost.smtp import replies
 from gatepost.smtp.commands import is_address
-from gatepost.smtp.hop_answers import HopAnswers
+from gatepost.smtp.hop_answers import TRY_SECONDS, HopAnswers
 from gatepost.smtp.next_hop import Credentials, NextHop, NextHopError, NextHopTimeouts, authenticate
 from gatepost.smtp.replies import NEXT_HOP_LOST, SmtpReply
 
@@ -315,6 +315,24 @@ class Relay:
             else:
                 link.close()
 
+    async def try_out(self) -> SmtpReply | None:
+        """Return what the next hop says on a new connection to a message that begins, and goes no further; None where
+        it does not answer."""
+        try:
+            link = await self._connect()
+        except NextHopError:
+            return None
+        try:
+            for line in (b"NOOP", b"MAIL FROM:<>", b"RSET"):
+                answer = await link.ask(line)
+                if not answer.positive:
+                    break
+            return answer
+        except NextHopError:
+            return None
+        finally:
+            link.close()
+
     async def _is_sound(self, link: NextHop) -> bool:
         """Whether a connection that lay idle can be used; one that cannot is closed."""
         idle, sound = asyncio.get_running_loop().time() - link.last_used, False
@@ -334,7 +352,7 @@ class Relay:
         except (NextHopError, OSError, TimeoutError) as fault:
             self.failures += 1
             reason = _describe(fault)
-            if reason != self.fault:
+            if not self.fault:
                 log.warning("next hop not available", next_hop=self.url, reason=reason)
             self.fault = reason
             self._tried.set()
@@ -433,22 +451,31 @@ class Route:
         self.name, self.relays, self._weights = name, tuple(relays), tuple(weights)
         self._random = random.Random()  # noqa: S311  it balances load
         self.answers = HopAnswers()
+        self._trying = PeriodicWork(self.try_out, TRY_SECONDS / 2, "the next hop could not be tried", log)
 
     @property
     def fault(self) -> str:
         """Why no next hop can be reached; "" if one can, or none was tried yet."""
-        faults = [f"{relay.url} {relay.fault}" for relay in self.relays if relay.fault]
-        return "; ".join(faults) if len(faults) == len(self.relays) else ""
+        faults = [relay.fault for relay in self.relays if relay.fault]
+        return " and ".join(dict.fromkeys(faults)) if len(faults) == len(self.relays) else ""
 
     def start(self) -> None:
         """Keep looking at every next hop."""
         for relay in self.relays:
             relay.start()
+        self._trying.start()
 
     async def close(self) -> None:
         """Close every connection that is not lent."""
+        await self._trying.stop()
         for relay in self.relays:
             await relay.close()
+
+    async def try_out(self) -> None:
+        """Try a next hop that took no mail and gets none, so that it is known when it is well again."""
+        if self.answers.is_to_be_tried:
+            relays = [relay for relay in self.relays if not relay.fault] or self.relays
+            self.answers.note_try([await relay.try_out() for relay in relays])
 
     async def borrow(self) -> tuple[Relay, NextHop]:
         """Return a connection that is ready for MAIL, and the relay that it goes back to. Raises `NextHopError` if no
@@ -526,18 +553,11 @@ class Routing:
         return None if self._rules else self._default
 
     @property
-    def fault(self) -> str:
-        """Why no route has a next hop that can be reached; "" if one has."""
-        faults: list[str] = []
-        for route in self.routes:
-            if not route.fault:
-                return ""
-            faults.append(route.fault)
-        return "; ".join(faults)
-
-    @property
     def trouble(self) -> str:
-        """Which route's next hop can be reached and does not take mail, and what it answers; "" if there is none."""
+        """Why mail waits: no route has a next hop that can be reached, or one does not take mail; "" if it does not."""
+        if self.routes and all(route.fault for route in self.routes):
+            faults = "; ".join(f"that of route {route.name} {route.fault}" for route in self.routes)
+            return f"the next hop cannot be reached: {faults}"
         found = ((route.name, route.answers.trouble) for route in self.routes)
         return "; ".join(f"the next hop of route {name} {said}" for name, said in found if said)
 

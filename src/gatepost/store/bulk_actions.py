@@ -4,6 +4,9 @@ of list entries that can be taken back are kept in the same way, with what the e
 The record is made before the work begins, so that a user can look at it and confirm it, and the work is done under a
 lease. A process that dies leaves the rest of the items undone and says so: the results that are stored are those of the
 first items. Whoever continues begins behind them; every action can be repeated without harm.
+
+Notes on messages carry the id of such work, so that a step can be taken back as a whole. Notes of a scope are bounded,
+and the oldest go first; they go with the history of messages too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,8 +14,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from gatepost.ids import new_id
-from gatepost.store.engine import Operations, Read, Work, Write, change, now, query, storable
-from gatepost.store.sql import sql
+from gatepost.store.audit import Actor, write_audit
+from gatepost.store.engine import Operations, Read, Work, Write, change, normalize_scope, now, query, storable
+from gatepost.store.sql import insert_many, sql
 
 MAX_ITEMS = 10_000
 # Records of one user; of more, the oldest go.
@@ -125,3 +129,72 @@ class BulkActions(Operations):
             end = moment if len(together) >= len(_strings.decode(rows[0][0])) else None
             encoded = msgspec.json.encode(together).decode()
             yield Write(_STORE, (storable(uid), encoded, moment + LEASE_MILLISECONDS, end))
+
+
+MAX_NOTE = 2_000
+# Notes that are shown of one message, and that one scope keeps.
+MAX_SHOWN = 100
+MAX_OF_SCOPE = 50_000
+PURGE_BATCH = 1_000
+
+_INSERT_NOTES = insert_many("message_notes", "id, ggrid, scope, said, by_name, created, work")
+_OF_MESSAGE = sql("""SELECT id, said, by_name, created FROM message_notes WHERE ggrid = $1
+ORDER BY id DESC LIMIT $2""")
+_TAKE_BACK = sql("DELETE FROM message_notes WHERE work = $1")
+_OF_WORK = sql("SELECT scope, said FROM message_notes WHERE work = $1 LIMIT 1")
+# Ids are in the order of time.
+_DELETE_MANY_NOTES = sql("""DELETE FROM message_notes WHERE scope = $1
+AND id <= (SELECT id FROM message_notes WHERE scope = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)""")
+_DELETE_OLD_NOTES = sql(
+    "DELETE FROM message_notes WHERE id IN (SELECT id FROM message_notes WHERE created < $1 LIMIT $2)"
+)
+
+
+class MessageNote(msgspec.Struct, frozen=True):
+    """A note on a message."""
+
+    id: str
+    said: str
+    by: str
+    created: int
+
+
+class MessageNotes(Operations):
+    """Notes, each for the users who may see the message."""
+
+    @change
+    def add(self, messages: Sequence[tuple[str, str | None]], said: str, by: Actor, work: str = "") -> Work[int]:
+        """Write the same note on some messages, given the ggrid and the tenant of each; one line of the audit trail for
+        each tenant says it."""
+        moment, text = now(), storable(said[:MAX_NOTE])
+        by_scope: dict[str, list[str]] = {}
+        for ggrid, tenant in messages:
+            by_scope.setdefault(normalize_scope(tenant) or "", []).append(storable(ggrid.lower()))
+        for scope, ggrids in by_scope.items():
+            rest = (scope, text, storable(by.name), moment, work)
+            yield _INSERT_NOTES.of([(new_id(), each, *rest) for each in ggrids])
+            yield Write(_DELETE_MANY_NOTES, (scope, MAX_OF_SCOPE))
+            sample = (ggrids[0], text, *ggrids[1:])
+            yield from write_audit(moment, by, "message.note", scope or None, count=len(ggrids), sample=sample)
+        return sum(map(len, by_scope.values()))
+
+    @query
+    def of(self, ggrid: str) -> Work[tuple[MessageNote, ...]]:
+        """The notes on this message, newest first. Whoever asks may see the message."""
+        rows = yield Read(_OF_MESSAGE, (storable(ggrid.lower()), MAX_SHOWN))
+        return tuple(MessageNote(uid, said, by, int(created)) for uid, said, by, created in rows)
+
+    @change
+    def take_back(self, work: str, by: Actor) -> Work[int]:
+        """Take a step back; returns how many notes went."""
+        rows = yield Read(_OF_WORK, (storable(work),))
+        if not work or not rows:
+            return 0
+        scope, said = rows[0]
+        deleted: int = yield Write(_TAKE_BACK, (storable(work),))
+        yield from write_audit(now(), by, "message.noteTakenBack", scope or None, count=deleted, sample=(said,))
+        return deleted
+
+    async def purge(self, before: int) -> int:
+        """Delete notes that were written before that time; returns how many."""
+        return await self._repeat_write(_DELETE_OLD_NOTES, before, PURGE_BATCH)

@@ -24,6 +24,7 @@ name is noticed (`has_pooler`). Which mode it has cannot be seen.
 """
 
 import asyncio
+import logging
 import re
 import threading
 import uuid
@@ -49,6 +50,9 @@ from gatepost.store.postgres_faults import (
 )
 from gatepost.store.sql import Bulk, Row
 from gatepost.store.upgrading import SchemaState, read_state, upgrade
+
+# Its pool tells with a traceback of every try to connect again; a server that is away is told of once.
+logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
 
 A = TypeVar("A")
 T = TypeVar("T")

@@ -42,8 +42,8 @@ _ADVICE: tuple[tuple[str, str, str], ...] = (
     ("25006", "", f"name the primary in storage.url, or all servers with target_session_attrs=read-write ({_PAGE})"),
     ("57P03", "", "wait until the server has started, or look at its log"),
     ("57014", "", "look for statement_timeout and lock_timeout on the server"),
-    ("57", "", "the server was stopped or has ended this connection; it is tried again"),
-    ("08", "", "is a PostgreSQL server there? It is tried again"),
+    ("57", "", "the server was stopped or has ended this connection"),
+    ("08", "", "is a PostgreSQL server there?"),
     ("58", "", "look at the log and the disk of the server"),
     ("55000", "", "wait until the server accepts connections, or look at its log"),
 )

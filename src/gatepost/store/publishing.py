@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from gatepost.process.health import WELL, Health
 from gatepost.store.audit import Actor, write_audit
 from gatepost.store.engine import Operations, Read, Rollback, Work, Write, change, now, query, storable
 from gatepost.store.jobs import hold_job, read_job, release_job
@@ -87,20 +88,17 @@ class Rollout(msgspec.Struct, frozen=True):
 
 
 class NodeDetail(msgspec.Struct, frozen=True, rename="camel"):
-    """What a node says of itself. `version` is what it runs, `state` its health, `error` what last went wrong,
-    `warned` what an operator should look at although mail is taken."""
+    """What a node says of itself. `version` is what it runs, `error` what last went wrong."""
 
     services: tuple[str, ...] = ()
     program: str = ""
     version: int = 0
-    state: str = "ok"
-    reason: str = ""
+    health: Health = WELL
     in_processing: int = 0
     slots: int = 0
     started: int = 0
     since: int = 0
     error: str = ""
-    warned: tuple[str, ...] = ()
 
 
 class NodeRecord(msgspec.Struct, frozen=True):
@@ -111,9 +109,9 @@ class NodeRecord(msgspec.Struct, frozen=True):
     seen: int
     detail: NodeDetail
 
-    def health(self, moment: int) -> str:
-        """Return `ok`, `degraded`, `failed`, or `silent` for a node that has said nothing for longer than it should."""
-        return "silent" if moment - self.seen > SILENT_MILLISECONDS else self.detail.state
+    def state(self, moment: int) -> str:
+        """Return its state, or `silent` for a node that has said nothing for longer than it should."""
+        return "silent" if moment - self.seen > SILENT_MILLISECONDS else self.detail.health.state
 
 
 _content = msgspec.msgpack.Decoder(VersionContent)

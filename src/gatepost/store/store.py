@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gatepost.store.alerts import Alerts
     from gatepost.store.api_keys import ApiKeys
     from gatepost.store.audit import Audit
-    from gatepost.store.bulk_actions import BulkActions
+    from gatepost.store.bulk_actions import BulkActions, MessageNotes
     from gatepost.store.campaigns import CampaignMarks
     from gatepost.store.digests import Digests
     from gatepost.store.feedback import FeedbackReports
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from gatepost.store.list_lookup import ListLookup
     from gatepost.store.lists import Lists
     from gatepost.store.look_backs import LookBacks
-    from gatepost.store.message_notes import MessageNotes
     from gatepost.store.messages import Messages
     from gatepost.store.own_rules import OwnRules
     from gatepost.store.privacy import Privacy
@@ -80,7 +79,7 @@ class Store:
     campaigns: _Subject[CampaignMarks] = _Subject("campaigns:CampaignMarks")
     quarantine: _Subject[QuarantineRecords] = _Subject("quarantine:QuarantineRecords")
     bulk_actions: _Subject[BulkActions] = _Subject("bulk_actions:BulkActions")
-    message_notes: _Subject[MessageNotes] = _Subject("message_notes:MessageNotes")
+    message_notes: _Subject[MessageNotes] = _Subject("bulk_actions:MessageNotes")
     recipients: _Subject[Recipients] = _Subject("recipients:Recipients")
     removed_mail: _Subject[RemovedMail] = _Subject("removed_mail:RemovedMail")
     digests: _Subject[Digests] = _Subject("digests:Digests", encrypts=True)

@@ -35,7 +35,6 @@ from gatepost.process.logs import Logger
 from gatepost.rejudge.list_plan import ListDryRuns
 from gatepost.rejudge.policies_in_force import PoliciesInForce
 from gatepost.rejudge.try_change import Change, Messages, Trial, try_change
-from gatepost.scanning.request import Condition
 from gatepost.scanning.spool import Spool
 from gatepost.settings.events import WebAlert
 from gatepost.settings.keys import SignInSettings
@@ -49,7 +48,7 @@ from gatepost.web.configuration import Publisher
 from gatepost.web.credentials import PasswordHashes
 from gatepost.web.openid import OpenidClient
 from gatepost.web.page_responses import html_response
-from gatepost.web.rendering import PageRenderer, SlowChecks
+from gatepost.web.rendering import PageRenderer
 from gatepost.web.request import GLOBAL, SignedInRequest
 
 P = ParamSpec("P")
@@ -115,7 +114,7 @@ class Installation(msgspec.Struct, frozen=True):
     it was before: wanted, unwanted, or not kept (None). `feeds` are those of the files.
     `certificate` is the file of the certificate of our own making, which clients have to be told of; "" where the
     operator has configured another one. `try_feed` makes a dry run of a feed; `data` is the data folder; `publisher`
-    knows the files of this node. `condition` has the warnings of this process, which may have no core. `test_alert`
+    knows the files of this node. `test_alert`
     sends an alert and returns why it failed."""
 
     started: float = 0.0
@@ -128,7 +127,6 @@ class Installation(msgspec.Struct, frozen=True):
     try_feed: Callable[[str], Awaitable[tuple[bool, str]]] | None = None
     data: Path | None = None
     publisher: Publisher | None = None
-    condition: Condition = msgspec.field(default_factory=Condition)
     test_alert: Callable[[WebAlert], str] | None = None
 
 
@@ -219,7 +217,6 @@ class WebContext(msgspec.Struct, frozen=True):
     public_url: str | None = None
     remover: MailRemover | None = None
     events: Emits = NO_EVENTS
-    health: SlowChecks = msgspec.field(default_factory=SlowChecks)
     clock: Callable[[], float] = time.time
     examining: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     # What pages have counted lately, by what it was counted for.

@@ -35,12 +35,8 @@ from gatepost.web.pages import (
     system,
 )
 from gatepost.web.rendering import (
-    HealthNote,
     PageRenderer,
-    SlowChecks,
     build_environment,
-    warn_of,
-    worst_of_cores,
 )
 from gatepost.web.routing import WebRoute, build_error_page, build_routes
 from gatepost.web.time_zones import zone_names
@@ -103,12 +99,7 @@ def build_site(
     say who may sign in, `openid` is the way through a provider, `public_url` the address that people use, and
     `remover` what takes mail out of mailboxes."""
     assets, environment = _assets_and_environment()
-    checks, condition = SlowChecks(), (installation or Installation()).condition
-
-    def find_worst() -> HealthNote | None:
-        return worst_of_cores(services.cores.states) or checks.note or warn_of(condition.warned)
-
-    renderer = PageRenderer(environment, find_worst)
+    renderer = PageRenderer(environment, lambda: services.cores.health)
     context = WebContext(
         store=services.store,
         cores=services.cores,
@@ -128,6 +119,5 @@ def build_site(
         public_url=public_url,
         remover=remover,
         events=events,
-        health=checks,
     )
     return Site(build_routes(context, assets, PAGES), build_error_page(context))

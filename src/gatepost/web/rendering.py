@@ -23,7 +23,7 @@ import hashlib
 import marshal
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import CodeType
@@ -40,10 +40,8 @@ import gatepost
 from gatepost.analysis.report import shown_sender
 from gatepost.api.errors import Failure
 from gatepost.api.http import Headers
+from gatepost.process.health import Health
 from gatepost.process.kept_results import KeptResult
-from gatepost.scanning.request import Load
-from gatepost.store.errors import StorageError
-from gatepost.store.store import Store
 from gatepost.times import date_time
 from gatepost.view.values import escape_block
 from gatepost.web.message_lines import attachments, copies_path, links_by_host, short_reason
@@ -51,81 +49,27 @@ from gatepost.web.page_responses import html_response, read_notice
 from gatepost.web.request import PagePermission, SignedInRequest
 from gatepost.web.time_zones import current_zone_name, format_ago, format_brief, format_moment, times_in
 
-LOOK_MILLISECONDS = 60_000
-# Where warnings are explained; a note that leads there is not for people of a tenant.
-WARNED = "/system#health"
-
 
 class HealthNote(msgspec.Struct, frozen=True):
     """A sentence about what is wrong, how bad it is, and where to read on."""
 
     level: Literal["bad", "warn"]
     text: str
-    path: str = "/system"
+    path: str = ""
 
 
-def worst_of_cores(states: Sequence[tuple[str, Load | None]]) -> HealthNote | None:
-    """Return the worst that the cores say of themselves; None where all is well."""
-    silent = [name for name, load in states if load is None]
-    loads = [load for _, load in states if load is not None]
-    if fault := next((load.fault for load in loads if load.fault), ""):
-        return HealthNote("bad", f"No message can be taken to its end: {fault}.")
-    if silent and not loads:
-        return HealthNote("bad", "No core is answering; no mail can be scanned.")
-    if slowed := next((load.slowed for load in loads if load.slowed), ""):
-        return HealthNote("warn", f"Incoming mail is being deferred: {slowed}.")
-    if silent:
-        return HealthNote("warn", f"The core {silent[0]} is not answering.")
-    if loads and all(load.full for load in loads):
-        return HealthNote("warn", "All slots are in use; mail waits.")
-    return warn_of([text for load in loads for text in load.warned])
-
-
-def warn_of(texts: Sequence[str]) -> HealthNote | None:
-    """Return what is said of warnings, which are not for tenants: mail flows."""
-    if not texts:
+def note_of(health: Health, *, may_know: bool) -> HealthNote | None:
+    """Return the worst of a health as this user may read it; None where all is well. People of a tenant are told that
+    mail waits and not why, and of no warnings."""
+    if not health.reasons or (health.state == "GREEN" and not may_know):
         return None
-    more = f" ({len(set(texts)) - 1} more)" if len(set(texts)) > 1 else ""
-    return HealthNote("warn", f"{texts[0][:1].upper()}{texts[0][1:]}{more}.", WARNED)
-
-
-class SlowChecks:
-    """Feeds that failed and nodes that are silent or failed, as they were when somebody looked last."""
-
-    def __init__(self) -> None:
-        self._looked = 0
-        self.note: HealthNote | None = None
-
-    async def look(self, store: Store, now: int) -> None:
-        """Look again, if the last time is a minute ago."""
-        if now - self._looked < LOOK_MILLISECONDS:
-            return
-        self._looked = now
-        try:
-            self.note = await _find_trouble(store, now)
-        except StorageError as fault:
-            self.note = HealthNote("bad", f"Storage cannot be used: {fault}")
-
-
-async def _find_trouble(store: Store, now: int) -> HealthNote | None:
-    for node in await store.publishing.nodes():
-        health = node.health(now)
-        if health in ("silent", "failed"):
-            return HealthNote("warn", f"The node {node.name} is {health}.", "/nodes")
-    for feed in await store.feeds.states():
-        if feed.record.result == "failed":
-            return HealthNote("warn", f"The feed {feed.name} could not be read.", "/feeds")
-    return None
-
-
-def note_for(note: HealthNote | None, *, may_know: bool) -> HealthNote | None:
-    """Return a note as this user may read it."""
-    if note is None or may_know:
-        return note
-    if note.path != "/system":
-        return None
-    said = "No mail can be taken at the moment." if note.level == "bad" else "Mail is delayed at the moment."
-    return HealthNote(note.level, said, "")
+    worst, more = health.reasons[0], f" ({len(health.reasons) - 1} more)" if len(health.reasons) > 1 else ""
+    level: Literal["bad", "warn"] = "bad" if worst.state == "RED" else "warn"
+    if may_know:
+        return HealthNote(level, f"{worst.sentence[:1].upper()}{worst.sentence[1:]}{more}.", "/system#health")
+    return HealthNote(
+        level, "No mail can be taken at the moment." if level == "bad" else "Mail is delayed at the moment."
+    )
 
 
 class NavigationLink(msgspec.Struct, frozen=True):
@@ -168,7 +112,7 @@ PIECES_BETWEEN_LOOKS = 8
 class PageRenderer:
     """Renders templates with the values that every page needs; `health` returns the worst that is known."""
 
-    def __init__(self, environment: Environment, health: Callable[[], HealthNote | None]) -> None:
+    def __init__(self, environment: Environment, health: Callable[[], Health]) -> None:
         self._environment, self._health = environment, health
 
     async def render_in_turns(self, template: str, request: SignedInRequest, **values: Any) -> str:
@@ -192,7 +136,7 @@ class PageRenderer:
             "csrf": request.session.csrf,
             "navigation": [entry for entry in NAVIGATION if request.may(entry.may)],
             "notice": read_notice(request.http),
-            "health": note_for(self._health(), may_know=request.may("system.read")),
+            "health": note_of(self._health(), may_know=request.may("system.read")),
             "here": f"/{request.http.url.path.split('/')[1]}",
         }
         return self._environment.get_template(template).generate(common | values)

@@ -152,7 +152,6 @@ async def _answer_page(context: WebContext, page: PageRoute, request: Request) -
                 return await _in_frame(context, form if isinstance(form, Failure) else STALE_FORM, signed_in)
             signed_in = msgspec.structs.replace(signed_in, form=form)
         stack.enter_context(times_in(signed_in.user.zone))
-        await context.health.look(context.store, context.now())
         work = page.handler(context, signed_in)
         # A search or a dry run that changes nothing ends with its client.
         is_read = page.limited and page.method == "GET"

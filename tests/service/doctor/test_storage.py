@@ -8,6 +8,7 @@ import msgspec
 from tests.data_folders import with_store
 
 from gatepost.mail.sender_history import ALL_MAIL
+from gatepost.process.health import Health, make_reason
 from gatepost.service.data_folder import DataFolder
 from gatepost.service.doctor import examination
 from gatepost.service.doctor.rows import ExaminedFiles
@@ -97,6 +98,8 @@ def test_every_node_has_a_row(data: DataFolder, read: ExaminedFiles) -> None:
     assert list(examination.check_nodes(read, data, NOW)) == [], "there is no storage yet"
     (data.path / "guard.node").write_text("own")
 
+    slow, bad = make_reason("nextHop", "next hop is down", 0), make_reason("disk", "the disk is full", 0)
+
     async def fill(store: Store) -> int:
         content = VersionContent({}, {})
         published = await store.publishing.publish(0, content, "new", SYSTEM)
@@ -106,8 +109,8 @@ def test_every_node_has_a_row(data: DataFolder, read: ExaminedFiles) -> None:
         for name, detail in (
             ("good", NodeDetail(version=1)),
             ("behind", behind),
-            ("slow", NodeDetail(version=1, state="degraded", reason="next hop is down")),
-            ("bad", NodeDetail(version=1, state="failed", reason="the disk is full")),
+            ("slow", NodeDetail(version=1, health=Health.of([slow]))),
+            ("bad", NodeDetail(version=1, health=Health.of([bad]))),
             ("own", NodeDetail(version=1)),
         ):
             await store.publishing.put_node(name, f"{name}.example", detail)
@@ -120,10 +123,11 @@ def test_every_node_has_a_row(data: DataFolder, read: ExaminedFiles) -> None:
     heard = with_store(data.path, fill)
     rows = look(2)
     assert rows["node good.example"] == ("ok", "runs version 1; heard of 2 s ago")
-    behind = "ok; runs its own files, wanted is version 1; heard of 2 s ago"
+    behind = "GREEN; runs its own files, wanted is version 1; heard of 2 s ago"
     assert rows["node behind.example"] == ("warn", f"{behind}; last error: no such file")
-    assert rows["node slow.example"] == ("warn", "degraded; runs version 1; heard of 2 s ago; next hop is down")
-    assert rows["node bad.example"] == ("fail", "failed; runs version 1; heard of 2 s ago; the disk is full")
+    assert "next hop is down, since 1970-01-01T00:00:00Z. It clears " in rows["node slow.example"][1]
+    assert rows["node slow.example"] == ("warn", f"YELLOW; runs version 1; heard of 2 s ago; {slow}")
+    assert rows["node bad.example"] == ("fail", f"RED; runs version 1; heard of 2 s ago; {bad}")
     assert "published version" not in rows
     with_store(data.path, lambda store: store.publishing.fail_rollout("bad", "bad.example", 1, 0, "it was bad"))
     rows = look(60)

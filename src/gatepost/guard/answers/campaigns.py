@@ -20,7 +20,7 @@ from gatepost.analysis.report import Report
 from gatepost.mail.message import Envelope
 from gatepost.near_duplicates import MAX_COMPARED, NEAR, SIZE, Signature, index_keys, is_near_duplicate
 from gatepost.process.logs import Logger
-from gatepost.process.periodic import PeriodicWork
+from gatepost.process.periodic import Outage, PeriodicWork
 from gatepost.questions import AskCampaign, Campaign, CampaignMarkedAs
 from gatepost.store.campaigns import Burst, CampaignMark, CampaignMarks, HeldSignature
 from gatepost.store.errors import StorageError
@@ -133,8 +133,10 @@ class Campaigns:
         self._unsettled: deque[tuple[float, int]] = deque()
         # Signatures of held mail that are to be stored, one for each text of a tenant.
         self._held: dict[tuple[str | None, Signature], HeldSignature] = {}
+        failed = "campaigns could not be shared"
+        self._outage = Outage(failed, log)
         self._periodic = (
-            PeriodicWork(self.share, SHARE_SECONDS, "campaigns could not be shared", log),
+            PeriodicWork(self.share, SHARE_SECONDS, failed, log),
             PeriodicWork(self._purge, PURGE_SECONDS, "old campaigns could not be deleted", log),
         )
 
@@ -207,19 +209,20 @@ class Campaigns:
         """Store what was counted and held since the last time, and read what is new."""
         if not self._store:
             return
-        held, self._held = self._held, {}
-        try:
-            if held:
-                await self._store.mark_held(list(held.values()))
-            if self._counted:
-                counted, self._counted = list(self._counted.values()), {}
-                await self._store.record_bursts(counted)
-            await self._read_marks(self._store)
-            await self._read_bursts(self._store)
-        except StorageError as fault:
-            log.warning("campaigns could not be shared", reason=str(fault))
-            # Storing one twice does nothing.
-            self._held = dict(islice((held | self._held).items(), MAX_WAITING))
+        async with self._outage:
+            held, self._held = self._held, {}
+            try:
+                if held:
+                    await self._store.mark_held(list(held.values()))
+                if self._counted:
+                    counted, self._counted = list(self._counted.values()), {}
+                    await self._store.record_bursts(counted)
+                await self._read_marks(self._store)
+                await self._read_bursts(self._store)
+            except StorageError:
+                # Storing one twice does nothing.
+                self._held = dict(islice((held | self._held).items(), MAX_WAITING))
+                raise
 
     async def _read_marks(self, store: CampaignMarks) -> None:
         """Read the marks that are new. PostgreSQL commits rows out of the order of their ids, so those of the last

@@ -24,7 +24,7 @@ from gatepost.lists.catalogue import BY_NAME
 from gatepost.lists.unkeyed import NO_ENTRIES, UnkeyedLists, pack_lists
 from gatepost.process.background_work import MAX_REST_SECONDS, REST, background
 from gatepost.process.logs import Logger
-from gatepost.process.periodic import PeriodicWork
+from gatepost.process.periodic import Outage, PeriodicWork
 from gatepost.questions import Lookup, LookupAnswer
 from gatepost.store.errors import StorageError
 from gatepost.store.learning import Learning
@@ -225,6 +225,7 @@ class LearntModelSnapshots:
         self._current: dict[str, int] = {}
         self._cached: dict[str, Snapshot] = {}
         failed = "learnt models could not be asked for"
+        self._outage = Outage(failed, learning_log)
         self._following = PeriodicWork(self.refresh, poll, failed, learning_log, waits_first=True)
 
     @property
@@ -241,10 +242,8 @@ class LearntModelSnapshots:
         await self._following.stop()
 
     async def refresh(self) -> None:
-        try:
+        async with self._outage:
             self._current = await self._store.current_models()
-        except StorageError as fault:
-            learning_log.warning("learnt models could not be asked for", reason=str(fault))
 
     async def snapshot(self, tenant: str | None) -> Snapshot:
         """The models that speak about a tenant's mail: the deployment's and its own."""

@@ -16,7 +16,7 @@ import msgspec
 from gatepost.analysis.report import Report
 from gatepost.mail.sender_history import ALL_MAIL, SENDER_FACETS, facet_of
 from gatepost.process.logs import Logger
-from gatepost.process.periodic import PeriodicWork
+from gatepost.process.periodic import Outage, PeriodicWork
 from gatepost.questions import AskSightings, FacetAge, Sightings
 from gatepost.settings.keys import SenderHistorySettings as Settings
 from gatepost.store.errors import StorageError
@@ -60,6 +60,7 @@ class SenderHistories:
         self._held: dict[tuple[str | None, int], dict[int, int]] = {}
         self._gathered = 0
         failed = "sender history could not be written"
+        self._outage = Outage(failed, log)
         self._writing = PeriodicWork(self.flush, FLUSH_SECONDS, failed, log, waits_first=True)
         self._purging = PeriodicWork(self._forget_old, PURGE_SECONDS, "sender history could not be purged", log)
         self._answers = self._look_ups = self._written = self._dropped = 0
@@ -130,12 +131,13 @@ class SenderHistories:
         ]
         if not batches:
             return
-        try:
-            await self._store.record(batches)
-            self._written += count
-        except StorageError as fault:
-            self._dropped += count
-            log.warning("sender history could not be written", reason=str(fault))
+        async with self._outage:
+            try:
+                await self._store.record(batches)
+                self._written += count
+            except StorageError:
+                self._dropped += count
+                raise
 
     async def purge(self) -> int:
         """Forget what was not seen for longer than the retention, and what is too much; returns how many keys."""

@@ -459,23 +459,22 @@ def check_nodes(read: ExaminedFiles, data: DataFolder, now: datetime) -> Iterato
 
 def _describe_node(node: "NodeRecord", rollout: "Rollout", moment: int, *, is_stopped: bool) -> DoctorRow:
     """Return the row of a node; one of this machine that does not run at the moment is no fault."""
-    detail, health = node.detail, node.health(moment)
+    detail, state = node.detail, node.state(moment)
     version = f"version {detail.version}" if detail.version else "its own files"
     if detail.version != rollout.wanted:
         version += f", wanted is version {rollout.wanted}" if rollout.wanted else ", wanted are its own files"
     notes = [f"last error: {detail.error}"] if detail.error else []
-    notes += detail.warned
     heard = f"heard of {max(0, moment - node.seen) // 1_000:,} s ago"
-    what, found = f"node {node.name}", "; ".join([f"runs {version}", heard, *filter(None, [detail.reason]), *notes])
-    if health == "silent" and is_stopped:
+    what, found = f"node {node.name}", "; ".join([f"runs {version}", heard, *map(str, detail.health.reasons), *notes])
+    if state == "silent" and is_stopped:
         return DoctorRow(what, "ok", f"does not run at the moment; {found}")
-    if health == "silent":
+    if state == "silent":
         advice = f"start it; if it is gone for good: gatepost nodes --forget {node.id}"
         return DoctorRow(what, "warn", f"silent; {found}", advice)
-    if health == "failed":
-        return DoctorRow(what, "fail", f"failed; {found}", "see its log, and gatepost doctor on that machine")
-    if health != "ok" or notes or detail.version != rollout.wanted:
-        return DoctorRow(what, "warn", f"{health}; {found}", "see gatepost nodes, and the log of the node")
+    if state == "RED":
+        return DoctorRow(what, "fail", f"RED; {found}", "see its log, and gatepost doctor on that machine")
+    if detail.health.reasons or notes or detail.version != rollout.wanted:
+        return DoctorRow(what, "warn", f"{state}; {found}", "see gatepost nodes, and the log of the node")
     return DoctorRow(what, "ok", found)
 
 

@@ -377,7 +377,7 @@ async def show_versions(context: WebContext, request: SignedInRequest, publisher
         state,
         path="/configuration/versions",
         versions=await context.store.publishing.history(VERSIONS),
-        nodes=[node for node in nodes if node.health(moment) != "silent"],
+        nodes=[node for node in nodes if node.state(moment) != "silent"],
     )
 
 

@@ -30,6 +30,7 @@ from gatepost.web.charts import VERDICT_ORDER, Column, draw_lines, draw_meter, d
 from gatepost.web.context import Scopes, WebContext, find_scopes
 from gatepost.web.message_lines import name_tag
 from gatepost.web.page_responses import html_response, redirect
+from gatepost.web.rendering import note_of
 from gatepost.web.request import NOT_VISIBLE, SignedInRequest
 from gatepost.web.routing import PageResult, PageRoute, WebRoute, about
 from gatepost.web.time_zones import current_zone_name, local_time
@@ -122,11 +123,12 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
     terms = _write_scope(scopes, other)
     places = [_search_in(terms, bucket.start, bucket.start + span.step) for bucket in buckets]
     nodes = await context.store.publishing.nodes() if request.may("system.read") else ()
+    queue = context.cores.health
     return {
         "scopes": scopes,
         "today": counted.today,
         "replies": counted.replies,
-        "nodes": [(node, node.health(now)) for node in nodes],
+        "nodes": [(node, node.state(now)) for node in nodes],
         "found": lambda text: _search_in(" ".join(filter(None, (text, terms))), now - span.length, None),
         "write_term": write_term,
         "dangerous": " OR ".join(f"verdict:{each}" for each in DANGEROUS),
@@ -134,7 +136,8 @@ async def _collect_values(context: WebContext, request: SignedInRequest) -> Mapp
         "spans": SPANS,
         "tenant": tenant,
         "other": other,
-        "status": context.cores.colour,
+        "queue": queue,
+        "queue_said": note_of(queue, may_know=request.may("system.read")),
         "waiting": context.cores.waiting,
         "cores": [_describe_core(name, load) for name, load in context.cores.states]
         if request.may("system.read")

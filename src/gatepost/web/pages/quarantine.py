@@ -40,11 +40,10 @@ from gatepost.scanning.held_mail import (
     Released,
     ReleaseOrder,
 )
-from gatepost.store.bulk_actions import BEFORE, MAX_ITEMS, BulkAction
+from gatepost.store.bulk_actions import BEFORE, MAX_ITEMS, MAX_NOTE, BulkAction
 from gatepost.store.feedback import Before
 from gatepost.store.found_values import FoundValues
 from gatepost.store.held_search import HeldFilter
-from gatepost.store.message_notes import MAX_NOTE
 from gatepost.store.message_records import MessageRecord
 from gatepost.store.paging import MessageCount, Page
 from gatepost.store.quarantine import HeldMessage

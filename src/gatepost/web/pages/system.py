@@ -16,7 +16,6 @@ import msgspec
 from gatepost import __version__
 from gatepost.api.errors import NOT_FOUND, Failure
 from gatepost.events.schema import NodeState
-from gatepost.store.errors import StorageError
 from gatepost.store.learning import LEARNING, StoredModel
 from gatepost.web.context import WebContext, find_scopes
 from gatepost.web.forms import whole_number
@@ -59,19 +58,10 @@ async def show_system(context: WebContext, request: SignedInRequest, found: Sequ
         started=int(installation.started * 1000),
         stated=[row for row in installation.settings if row[2] not in UNSET],
         unset=[row for row in installation.settings if row[2] in UNSET],
-        storage=await _storage_fault(context),
         cores=context.cores.states,
-        status=context.cores.colour,
+        queue=context.cores.health,
         found=found,
     )
-
-
-async def _storage_fault(context: WebContext) -> str:
-    try:
-        await context.store.tenants.all()
-    except StorageError as fault:
-        return str(fault)
-    return ""
 
 
 async def show_nodes(context: WebContext, request: SignedInRequest) -> PageResult:
@@ -82,7 +72,7 @@ async def show_nodes(context: WebContext, request: SignedInRequest) -> PageResul
         request,
         "nodes.html",
         rollout=await context.store.publishing.rollout(),
-        nodes=[(node, node.health(moment)) for node in await context.store.publishing.nodes()],
+        nodes=[(node, node.state(moment)) for node in await context.store.publishing.nodes()],
         versions=await context.store.publishing.history(VERSIONS),
         now=moment,
     )
