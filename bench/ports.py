@@ -39,6 +39,18 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
+def bind_datagrams(port: int = 0) -> socket.socket:
+    """A UDP socket on a free port, or on this one: a resolver asks from any port, and so may have it for a moment."""
+    while True:
+        datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            datagrams.bind(("127.0.0.1", port or free_port()))
+        except OSError:
+            datagrams.close()
+        else:
+            return datagrams
+
+
 def _is_free(port: int) -> bool:
     with ExitStack() as held:
         try:

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Literal, cast, get_args
 
 import pytest
-from bench.ports import free_port
+from bench.ports import bind_datagrams
 from tests.cancelling import cancel_everywhere, count_sockets, settle
 from tests.own_names import replace_in
 
@@ -129,11 +129,14 @@ class NameServer(asyncio.DatagramProtocol):
 async def resolving(
     ttl: int = 300, seconds: float = 5.0, clock: Callable[[], float] = time.monotonic, zone: Zone = ZONE
 ) -> AsyncIterator[tuple[Resolver, NameServer]]:
-    loop, server, port = asyncio.get_running_loop(), NameServer(ttl, zone), free_port()
+    loop, server = asyncio.get_running_loop(), NameServer(ttl, zone)
     async with AsyncExitStack() as stack:
+        datagrams = stack.enter_context(bind_datagrams())
+        port = datagrams.getsockname()[1]
         listener = await asyncio.start_server(server.tcp, "127.0.0.1", port)
         stack.callback(listener.close)
-        transport, _ = await loop.create_datagram_endpoint(lambda: server, ("127.0.0.1", port))
+        datagrams.setblocking(False)
+        transport, _ = await loop.create_datagram_endpoint(lambda: server, sock=datagrams)
         stack.callback(transport.close)
         resolver = Resolver([f"127.0.0.1:{port}"], seconds, clock=clock)
         stack.push_async_callback(resolver.close)

@@ -1,7 +1,6 @@
 """Hostile answers: read or refused, never more, and in bounded work."""
 
 import asyncio
-import socket
 import struct
 import sys
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from bench.ports import free_port
+from bench.ports import bind_datagrams, free_port
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -196,8 +195,7 @@ class NameServer:
     """A name server whose answers a test makes by hand. What comes is (query, address); ports that asked are kept."""
 
     def __init__(self, respond: Callable[[bytes, int], list[bytes]], port: int = 0) -> None:
-        self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.sock.bind(("127.0.0.1", port or free_port()))
+        self.sock = bind_datagrams(port)
         self.sock.setblocking(False)
         self.respond = respond
         self.ports: list[int] = []
